@@ -1,10 +1,10 @@
-/** The commands, their arguments, and what help says about them. */
+/** The commands, their arguments, and their help texts. */
 
 import { parseArgs } from "node:util";
 import { table } from "./format.js";
 import { EXIT, Failure } from "./output.js";
 
-/** An option of a command: what stands behind it, if anything, and what it does. */
+/** An option of a command: the name of its value, if it takes one, and its description. */
 interface OptionOf {
   readonly takes?: string;
   readonly about: string;
@@ -100,13 +100,13 @@ export const COMMANDS = {
 
 export type CommandName = keyof typeof COMMANDS;
 
-/** What was asked for. */
+/** A parsed call. */
 export interface Call {
   readonly command: CommandName;
   readonly words: readonly string[];
-  /** The options that take a text. */
+  /** The options with a text value. */
   readonly texts: Readonly<Record<string, string | undefined>>;
-  /** The options that are given or not. */
+  /** The options without a value. */
   readonly flags: ReadonlySet<string>;
 }
 
@@ -126,7 +126,7 @@ function commandOf(name: CommandName): CommandOf {
   return COMMANDS[name];
 }
 
-/** What was asked for: help as a text, or a call. */
+/** The result of parsing: a help text, or a call. */
 export function understand(args: readonly string[]): { help: string } | { version: true } | Call {
   const [first, ...rest] = args;
   if (first === "--version" || first === "-v") return { version: true };
@@ -159,7 +159,7 @@ function parse(command: CommandName, args: string[]): { help: string } | Call {
       allowPositionals: true,
     });
   } catch (error) {
-    // The runtime's sentences; what follows the first is about how its own options are written.
+    // Keep only the first sentence of the runtime's message; the rest is about its own options.
     const reason = error instanceof Error ? error.message : String(error);
     const sentence = reason.replace(/\. To specify a positional[\s\S]*/, "").replace(/\.?$/, ".");
     throw misused(command, `${sentence} Put -- before a word that begins with a dash.`);
@@ -181,8 +181,8 @@ function parse(command: CommandName, args: string[]): { help: string } | Call {
 }
 
 /**
- * Options and what stands behind them as one word, so that it may begin with a dash. Only what would be an
- * option itself is refused there: it rather was forgotten what the first one takes.
+ * Joins options and their values to one word, so that a value may begin with a dash. A value that is an option itself
+ * is refused, because the value of the first option was probably forgotten.
  */
 function tied(command: CommandName, args: readonly string[]): string[] {
   const { options } = commandOf(command);
@@ -205,7 +205,7 @@ function tied(command: CommandName, args: readonly string[]): string[] {
   return words;
 }
 
-/** The command was not understood. */
+/** The error for a command that was not understood. */
 export function misused(command: CommandName, reason: string): Failure {
   return new Failure(EXIT.usage, `${reason} See varve ${command} --help.`);
 }

@@ -1,4 +1,4 @@
-/** What lies in a file beside the raw keys: collections, their indexes, and what tells of them. */
+/** The collections in a file: their records, indexes and descriptors. */
 
 import {
   decoded,
@@ -19,15 +19,15 @@ import { descriptorOf, schemaOf } from "../struct/codegen/schema-from-descriptor
 import { oneLine, textOf } from "./format.js";
 import { EXIT, Failure } from "./output.js";
 
-/** How values are shown. */
+/** The output forms of values. */
 export interface Showing {
-  /** In a line, for people. */
+  /** As text in a line. */
   line(value: Uint8Array): string;
-  /** In a JSON document, behind what else is to be said of it. */
+  /** As members of a JSON document, after the others. */
   document(about: object, value: Uint8Array): string;
 }
 
-/** The values of a collection: structs and JSON as JSON, all else as bytes. */
+/** The output form of a collection's values: structs and JSON as JSON, all else as bytes. */
 export function showing({ value: kind }: CollectionInfo): Showing | undefined {
   if (kind?.kind === "struct") {
     const schema = schemaOf(kind);
@@ -47,18 +47,18 @@ function inJson(json: (bytes: Uint8Array) => string): Showing {
   };
 }
 
-/** JSON without the spaces between its parts. Not by way of an object, for which it may be nested too deeply. */
+/** Removes the spaces between the parts of JSON, without parsing it to an object, which may be nested too deeply. */
 function inOneLine(json: string): string {
   return json.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");
 }
 
 /**
- * Puts the entries of a record into the indexes of its collection. Answers how many could not be made:
- * of a record that an earlier version of its struct wrote, the file does not tell all defaults.
+ * Adds the index entries of a record. Returns how many could not be made: for a record that an earlier version of its
+ * struct wrote, the file does not contain all defaults.
  */
 export type Indexing = (engine: Engine, key: Uint8Array, value: Uint8Array) => number;
 
-/** `undefined` when there are no indexes, or none that is known here. */
+/** `undefined` if there are no indexes, or none of a known kind. */
 export function indexingOf({ name, value, indexes }: CollectionInfo): Indexing | undefined {
   if (value?.kind !== "struct" || indexes.length === 0) return undefined;
   const schema = schemaOf(value);
@@ -75,7 +75,7 @@ export function indexingOf({ name, value, indexes }: CollectionInfo): Indexing |
       }
       const value = new DataView(new ArrayBuffer(8));
       value.setUint32(0, entry.head, true);
-      // Of two records that a unique index would keep apart, one may be an old one that came back.
+      // Of two records that violate a unique index, one may be an old one that was salvaged.
       engine.set(entry.bytes, new Uint8Array(value.buffer), space.keyspace);
     }
     return missing;
@@ -90,22 +90,22 @@ function entryOf(space: IndexSpace, view: () => unknown, key: Uint8Array): Entry
   }
 }
 
-/** A collection as a file tells of it. */
+/** A collection, as described in the file. */
 export interface CollectionInfo {
   readonly name: string;
   readonly keyspace: number;
-  /** What its values are; `undefined` when this version does not know. */
+  /** The kind of its values; `undefined` if this version does not know it. */
   readonly value: Descriptor | undefined;
-  /** What its keys are, as it is stored. */
+  /** The kind of its keys, as stored. */
   readonly key: unknown;
   readonly indexes: readonly IndexInfo[];
 }
 
-/** An index as a file tells of it. */
+/** An index, as described in the file. */
 export interface IndexInfo {
   readonly name: string;
   readonly keyspace: number;
-  /** What it is of, as it is stored. */
+  /** Its fields, as stored. */
   readonly shape: unknown;
 }
 
@@ -113,7 +113,7 @@ const ALL: ByteRange = { keyAs: "bytes" };
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Keys and values of a keyspace, in order. A value is good until the next one. */
+/** Iterates over keys and values of a keyspace, in order. A value is valid until the next one. */
 export function entriesOf(
   db: Database,
   keyspace: number,
@@ -129,14 +129,14 @@ export function entriesOf(
   return entriesIn(walked, boundsOf("entries()", range, true));
 }
 
-/** Values as bytes, wherever the engine has them. */
+/** The `view` function of a codec that gives the bytes of a value, wherever the engine has them. */
 function viewOf({ engine }: Session): (memory: unknown, at: number, length: number) => Bytes {
   return (_, at, length) => engine.view(at, length);
 }
 
-/** All collections, by name. Takes the order of keys. */
+/** All collections, by name. Needs key order. */
 export function collectionsOf(db: Database): CollectionInfo[] {
-  // Copies: reading what tells of an index may move the others.
+  // Copy the keys, because reading the descriptor of an index may move the others.
   const stored = [...entriesOf(db, SYSTEM_KEYSPACE, { ...ALL, prefix: "collection/" })].map(
     ([key, value]) => [key, value.slice()] as const,
   );
@@ -147,13 +147,13 @@ export function collectionsOf(db: Database): CollectionInfo[] {
   return found.filter((one) => one !== undefined);
 }
 
-/** A sentence for who has found nothing among the raw keys: what else there is. Takes the order of keys. */
+/** A sentence that names the collections, if no key was found outside of them. Needs key order. */
 export function elsewhere(db: Database): string {
   let names: string[];
   try {
     names = collectionsOf(db).map(({ name }) => JSON.stringify(name));
   } catch {
-    // A damaged record may be in the way, and it is not what was asked for.
+    // Ignored: a damaged descriptor does not matter to the requested key.
     return "";
   }
   if (names.length === 0) return "";
@@ -163,7 +163,7 @@ export function elsewhere(db: Database): string {
 /**
  * The collection of this name.
  *
- * @throws Failure when there is none
+ * @throws Failure if there is none
  */
 export function collectionOf(db: Database, name: string): CollectionInfo {
   const key = `collection/${name}`;

@@ -1,8 +1,8 @@
-/** How things are shown: text that cannot harm a terminal, numbers, sizes, times. */
+/** Output formats: text that is safe for a terminal, numbers, sizes and durations. */
 
 const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The text of bytes, or `undefined` when they are not UTF-8. */
+/** Decodes bytes as text; `undefined` if they are not UTF-8. */
 export function textOf(bytes: Uint8Array): string | undefined {
   try {
     return strict.decode(bytes);
@@ -12,8 +12,8 @@ export function textOf(bytes: Uint8Array): string | undefined {
 }
 
 /**
- * What must not reach a terminal as it is: controls (with ESC, and those above 0x7F), what turns the
- * direction of text, what takes no room, line separators, and code points that belong to nobody.
+ * Characters that must not be written to a terminal: control characters (ESC and those above 0x7F included), changes of
+ * the text direction, zero-width characters, line separators, and unassigned code points.
  */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cn}\p{Cs}]/gu;
 
@@ -29,7 +29,7 @@ function escaped(character: string): string {
   return NAMED.get(character) ?? (code < 0x80 ? `\\x${hex}` : `\\u{${hex}}`);
 }
 
-/** Text with everything escaped that a terminal would act on. Line ends stay. */
+/** Escapes everything in a text that a terminal would interpret. Line ends stay. */
 export function harmless(text: string): string {
   return text.replace(UNSAFE, (character) => (character === "\n" ? "\n" : escaped(character)));
 }
@@ -67,7 +67,7 @@ function lengthOfCharacter(first: number): number {
 export function beginning(bytes: Uint8Array, most: number): string {
   if (bytes.length <= most) return oneLine(bytes);
   let end = most;
-  // Not in the middle of a character.
+  // Do not cut a character in half.
   while (end > most - 4 && ((bytes[end] ?? 0) & 0xc0) === 0x80) end -= 1;
   return `${oneLine(bytes.subarray(0, end))}… (${size(bytes.length)})`;
 }
@@ -88,7 +88,7 @@ const UNITS = ["KB", "MB", "GB", "TB"] as const;
 export function size(bytes: number): string {
   if (bytes < 1000) return counted(bytes, "byte");
   let [scaled, unit] = [bytes / 1000, 0];
-  // What rounds to 1000 is one of the next.
+  // If a value rounds to 1000, use the next unit.
   while (scaled >= 999.5 && unit < UNITS.length - 1) {
     scaled /= 1000;
     unit += 1;
@@ -104,15 +104,15 @@ export function duration(ms: number): string {
   return `${number(Math.floor(seconds / 60))} min ${seconds % 60} s`;
 }
 
-/** Pairs of a name and what is said of it, in two columns. */
+/** Formats pairs of a name and a text in two columns. */
 export function table(rows: readonly (readonly [string, string])[]): string {
   const width = Math.max(...rows.map(([name]) => name.length));
   return rows.map(([name, value]) => `${name.padEnd(width)}  ${value}\n`).join("");
 }
 
 /**
- * Bytes as a field of a JSON document: text under the name itself, other bytes in base64 under the
- * name with "Base64" behind it.
+ * Bytes as a field of a JSON document: text under the name itself, other bytes in base64 under the name with the suffix
+ * "Base64".
  */
 export function field(name: string, bytes: Uint8Array): Record<string, string> {
   const text = textOf(bytes);
@@ -123,7 +123,7 @@ export function base64(bytes: Uint8Array): string {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString("base64");
 }
 
-/** The bytes, or `undefined` when that is no base64. */
+/** Decodes base64; `undefined` if it is invalid. */
 export function fromBase64(text: string): Uint8Array | undefined {
   const bytes = new Uint8Array(Buffer.from(text, "base64"));
   return base64(bytes).replace(/=+$/, "") === text.replace(/=+$/, "") ? bytes : undefined;

@@ -13,16 +13,16 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
   const { words, flags } = call;
   const [path = "", word = ""] = words;
   const { collection } = call.texts;
-  // What is no key is told before anything is opened, where that can be known.
+  // Refuse an invalid key before opening the file, if possible.
   if (collection === undefined) keyOf(call, "KEY", word);
-  // The order of keys is made for who finds nothing only.
+  // Key order is only built if the key is not found.
   return look(path, { ordered: true }, async (db) => {
     const described = collection === undefined ? undefined : collectionOf(db, collection);
     const keys = described && keyFormOf(described.key);
     const key = keys === undefined ? keyOf(call, "KEY", word) : keys.bytes(word, false);
     const shown = described && showing(described);
     const entry = described === undefined ? db.getEntry(key) : entryIn(db, described, key);
-    // A copy: writing it takes longer than a view lives.
+    // Copy the value, because writing it takes longer than a view is valid.
     const value = entry?.value.slice();
     if (flags.has("json")) {
       const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
@@ -56,7 +56,7 @@ function entryIn(
   return value && { value, version: engine.version(engine.encodeKey(key), keyspace) };
 }
 
-/** A key as it was given on the command line. */
+/** The bytes of a key that was given on the command line. */
 export function keyOf({ command, flags }: Call, what: string, word: string): Uint8Array {
   if (!flags.has("base64")) return new TextEncoder().encode(word);
   const bytes = fromBase64(word);

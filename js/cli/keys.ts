@@ -1,4 +1,4 @@
-/** Keys of collections, shown and understood as what they are. */
+/** Typed keys of collections: input and output as JSON. */
 
 import { descriptorOf } from "../struct/codegen/schema-from-descriptor.js";
 import { type PartKind, partCodec, TupleCodec } from "../struct/key.js";
@@ -6,15 +6,15 @@ import { MAX_KEY } from "../util/bytes.js";
 import { fromBase64 } from "./format.js";
 import { EXIT, Failure } from "./output.js";
 
-/** How the keys of a collection are told: as JSON. */
+/** The JSON form of a collection's keys. */
 export interface KeyForm {
-  /** The key of these bytes, as JSON has it. */
+  /** The JSON of the key with these bytes. */
   value(bytes: Uint8Array): unknown;
-  /** The bytes of a key that was given as JSON, or with `leading` of its first parts. */
+  /** The bytes of a key given as JSON, or with `leading` of its first parts. */
   bytes(word: string, leading: boolean): Uint8Array;
 }
 
-/** The form of keys that are stored so; `undefined` for texts and bytes, which are told as they are. */
+/** The JSON form of keys of this kind; `undefined` for texts and bytes, which are printed unchanged. */
 export function keyFormOf(stored: unknown): KeyForm | undefined {
   if (!Array.isArray(stored)) return undefined;
   const kinds = stored.map((kind) => partKindOf(kind));
@@ -39,7 +39,7 @@ export function keyFormOf(stored: unknown): KeyForm | undefined {
   };
 }
 
-/** What was read from a file as a part of a key. */
+/** Checks the kind of a part that was read from a file. */
 export function partKindOf(kind: unknown): PartKind | undefined {
   if (typeof kind === "object" && kind !== null && "desc" in kind) {
     const inner = partKindOf(kind.desc);

@@ -15,12 +15,12 @@ import { type KeyForm, keyFormOf } from "./keys.js";
 import { look } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 
-/** Bytes of a value that a line shows. */
+/** Maximum bytes of a value in a line. */
 const SHOWN = 200;
 
 export async function list(call: Call, output: Output): Promise<ExitCode> {
   const { collection } = call.texts;
-  // What is wrong with the range is told before anything is opened, where that can be known.
+  // Refuse a wrong range before opening the file, if possible.
   if (collection === undefined) rangeOf(call, undefined);
   const show = call.flags.has("json") ? asJson : asText;
   return look(call.words[0] ?? "", { ordered: true }, async (db) => {
@@ -34,7 +34,7 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
       range,
       call.flags.has("values"),
     )) {
-      // Before anything is waited for: the value is good until then.
+      // Copy the value before any await, because it is valid only until then.
       const line = show(key, value, shown);
       const passed = output.print(line);
       if (passed !== undefined) await passed;
@@ -64,7 +64,7 @@ function* entriesOf(
   else for (const key of db.keys(range)) yield [key, undefined];
 }
 
-/** How keys and values of a collection are shown; raw ones as they are. */
+/** The output form of the keys and values of a collection; raw ones are printed unchanged. */
 interface Shown {
   readonly keys: KeyForm | undefined;
   readonly values: Showing | undefined;

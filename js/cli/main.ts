@@ -1,4 +1,4 @@
-/** From the arguments of the command to its exit code. */
+/** Runs a command: from its arguments to its exit code. */
 
 import { readFileSync } from "node:fs";
 import { isNoMemory } from "../errors/index.js";
@@ -24,10 +24,10 @@ const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>
   export: exportFile,
 };
 
-/** Runs the command. Nothing is said on standard error unless something is wrong. */
+/** Runs the command. Writes to standard error only if there is a problem. */
 export async function main(args: readonly string[]): Promise<ExitCode> {
   const output = new Output(process.stdout);
-  // What cannot be told changes nothing of what the exit code says.
+  // A message that cannot be written does not change the exit code.
   process.stderr.on("error", () => undefined);
   try {
     const exit = await run(args, output);
@@ -36,7 +36,7 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
   } catch (error) {
     if (error instanceof OutputClosed) return EXIT.well;
     const { exit, message } = described(error);
-    // What was printed before it stays.
+    // Output that was written before an error stays.
     await output.end().catch(() => undefined);
     process.stderr.write(`varve: ${harmless(message).trimEnd()}\n`);
     return exit;
@@ -69,7 +69,7 @@ function described(error: unknown): { exit: ExitCode; message: string } {
     return { exit: EXIT.unreadable, message };
   }
   if (error instanceof VarveError) return { exit: EXIT.unreadable, message: error.message };
-  // What the package refuses came from the command line.
+  // Bad arguments that the package refuses came from the command line.
   if (codeOf(error) === "VARVE_BAD_ARGUMENT") {
     return { exit: EXIT.usage, message: (error as Error).message };
   }

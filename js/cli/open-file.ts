@@ -1,4 +1,4 @@
-/** A database file, opened to be looked at. */
+/** Opens a database file for reading. */
 
 import { existsSync, statSync } from "node:fs";
 import {
@@ -11,17 +11,17 @@ import {
 import { fileAt } from "../storage/node/index.js";
 import { codeOf, EXIT, Failure, Progress } from "./output.js";
 
-/** How a file is to be opened. */
+/** How to open a file. */
 interface Opening {
-  /** Whether keys are wanted in order, which takes reading all records. */
+  /** Whether key order is needed, which takes reading all records. */
   readonly ordered: boolean;
-  /** What to do about damage. Left out, it is refused. */
+  /** How to handle damage. Without it, damage is an error. */
   readonly recovery?: "salvage";
 }
 
 /**
- * Opens the file at this path for reading only, gives it to `use`, and closes it. The file stays
- * byte for byte as it is, and nothing is left beside it.
+ * Opens the file at this path read-only, passes it to `use`, and closes it. The file stays the same byte for byte, and
+ * no other file is left beside it.
  */
 export async function look<T>(
   path: string,
@@ -51,7 +51,7 @@ export async function look<T>(
   }
 }
 
-/** The package speaks of names and options, and here are paths and commands. */
+/** Rewrites messages of the package, which name databases and options, in terms of paths and commands. */
 function openedByPath(path: string, error: unknown, isSalvage: boolean): unknown {
   if (error instanceof UnsupportedFormatError && error.reason === "not-a-database") {
     const hint = isSalvage ? "" : " If it was one, varve salvage copies what is left of it.";
@@ -66,7 +66,7 @@ function openedByPath(path: string, error: unknown, isSalvage: boolean): unknown
   return error;
 }
 
-/** Anything but a file might make whoever opens it wait for ever. */
+/** Refuses anything but a regular file, because opening it might block. */
 export function refuseOther(path: string): void {
   let isFile: boolean;
   try {
@@ -78,7 +78,7 @@ export function refuseOther(path: string): void {
   if (!isFile) throw new Failure(EXIT.unreadable, `${path} is not a regular file.`);
 }
 
-/** A program opens its database by a name, which is not yet the file's. */
+/** The name by which a program opens the database in this file. */
 function missing(path: string): Failure {
   const file = `${path}.varve`;
   const hint = existsSync(file) ? ` Did you mean ${file}?` : "";

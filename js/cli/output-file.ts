@@ -1,10 +1,10 @@
-/** New files that commands write. */
+/** New files written by commands. */
 
 import { closeSync, lstatSync, openSync, rmSync } from "node:fs";
 import { type Call, misused } from "./args.js";
 import { codeOf, EXIT, Failure } from "./output.js";
 
-/** A link that leads nowhere counts too. */
+/** Whether a path exists. A dangling link counts too. */
 export function refuseExisting({ command }: Call, target: string): void {
   try {
     lstatSync(target);
@@ -15,10 +15,10 @@ export function refuseExisting({ command }: Call, target: string): void {
   throw misused(command, `${target} already exists, and ${command} writes only new files.`);
 }
 
-/** Makes a new file, has it filled, and removes it if that fails. */
+/** Creates a file and fills it. Removes it if that fails. */
 export async function into<T>(target: string, fill: () => Promise<T>): Promise<T> {
   try {
-    // Nobody else's file, whatever came in between.
+    // Remove only the file that was created here, and not one that replaced it meanwhile.
     closeSync(openSync(target, "wx"));
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);

@@ -6,17 +6,17 @@ import { monotonicNow } from "../util/clock.js";
 export const EXIT = {
   /** The command did what it was asked. */
   well: 0,
-  /** The answer is no: there is no such key, or there is damage. */
+  /** The result is negative: the key is missing, or there is damage. */
   no: 1,
   /** The command was not understood. */
   usage: 2,
-  /** The file cannot be read, or what is asked for cannot be written. */
+  /** The file cannot be read, or the output cannot be written. */
   unreadable: 3,
 } as const;
 
 export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
 
-/** Ends the command with a message for its user. */
+/** An error that ends the command with a message. */
 export class Failure extends Error {
   constructor(
     readonly exit: ExitCode,
@@ -26,18 +26,18 @@ export class Failure extends Error {
   }
 }
 
-/** Whoever read the output has seen enough: nothing is wrong. */
+/** Whether an error means that the reader of the output has closed the pipe, which is not a problem. */
 export class OutputClosed extends Error {}
 
-/** The code of an error of the package or the platform. */
+/** The code of an error of the package or of the platform. */
 export function codeOf(error: unknown): unknown {
   return (error as { code?: unknown } | null)?.code;
 }
 
-/** So much is gathered before it is written. */
+/** Output is buffered up to this size. */
 const CHUNK = 65_536;
 
-/** Standard output. It holds back whoever writes faster than it is read. */
+/** Standard output with back pressure. */
 export class Output {
   readonly #stream: NodeJS.WriteStream;
   #text = "";
@@ -46,7 +46,7 @@ export class Output {
   constructor(stream: NodeJS.WriteStream) {
     this.#stream = stream;
     stream.on("error", (error: NodeJS.ErrnoException) => {
-      // EPIPE: `varve list … | head` has seen enough.
+      // EPIPE: the reader has seen enough, as in `varve list … | head`.
       this.#failure ??=
         error.code === "EPIPE"
           ? new OutputClosed()
@@ -54,7 +54,7 @@ export class Output {
     });
   }
 
-  /** Adds text. The promise is there to be waited for when there is one. */
+  /** Adds text. Returns a promise to await if the buffer is full. */
   print(text: string): Promise<void> | undefined {
     this.#text += text;
     return this.#text.length < CHUNK ? undefined : this.#pass();
@@ -65,7 +65,7 @@ export class Output {
     await this.#hand(bytes);
   }
 
-  /** Waits until all was taken. */
+  /** Waits until all output was taken. */
   async end(): Promise<void> {
     await this.#pass();
     await this.#hand("");
@@ -79,19 +79,19 @@ export class Output {
 
   async #hand(data: string | Uint8Array): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure;
-    // The callback comes when it was taken by whoever reads, or when that failed.
+    // The callback is called when the reader has taken the output, or when that failed.
     await new Promise<void>((resolve) => this.#stream.write(data, () => resolve()));
-    // The error is told beside the callback, in either order.
+    // The error is emitted as an event too, before or after the callback.
     await new Promise((resolve) => setImmediate(resolve));
     if (this.#failure !== undefined) throw this.#failure;
   }
 }
 
-/** How long it takes before it is worth telling that it takes long. */
+/** Progress is shown only after this time. */
 const PATIENCE_MS = 300;
 const BEAT_MS = 100;
 
-/** A line on a terminal that tells how far things are, and goes when they are done. */
+/** A progress line on a terminal, which is removed at the end. */
 export class Progress {
   readonly #stream: NodeJS.WriteStream;
   readonly #start = monotonicNow();
@@ -113,7 +113,7 @@ export class Progress {
     this.#line = line;
   }
 
-  /** Takes the line away. */
+  /** Removes the line. */
   end(): void {
     if (this.#told > 0) this.#stream.write("\r\x1b[K");
     this.#told = 0;

@@ -22,17 +22,17 @@ import { into, refuseExisting } from "./output-file.js";
 const RAW = 0;
 const LAST_KEYSPACE = 65_535;
 
-/** After so many bytes what was copied is handed on, and signals are heard. */
+/** After this many bytes the copy is committed, and signals are handled. */
 const STEP = 4_194_304;
 
-/** What was copied. */
+/** Counts of what was copied. */
 interface Copied {
   keys: number;
   collections: number;
   records: number;
   bytes: number;
   uncertain: number;
-  /** Entries of indexes that could not be made. */
+  /** Index entries that could not be made. */
   missing: number;
 }
 
@@ -66,7 +66,7 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
   });
 }
 
-/** Fills a new database at this path. */
+/** Copies the file into a new database at this path. */
 async function copyTo(
   target: string,
   source: Database,
@@ -83,7 +83,7 @@ async function copyTo(
   }
 }
 
-/** Copies keyspace after keyspace: the raw keys, and the collections with what tells of them. */
+/** Copies keyspace after keyspace: keys outside of collections, and collections with their descriptors. */
 async function copyAll(
   source: Database,
   copy: Database,
@@ -101,7 +101,7 @@ async function copyAll(
   };
   const total = source.stats().records + source.stats().indexEntries;
   const anyUncertain = (source.recovery.lost?.uncertainKeys ?? 0) > 0;
-  const interruption = heedSignals();
+  const interruption = handleSignals();
   const progress = new Progress(process.stderr);
   const target = Database.sessionOf(copy);
   let since = 0;
@@ -142,13 +142,13 @@ function isUncertain(engine: Engine, key: Uint8Array, keyspace: number): boolean
   return engine.isUncertain();
 }
 
-/** What is copied, and where it is counted. */
+/** A keyspace to copy, and the counts for it. */
 interface Part {
   readonly keyspace: number;
   readonly counts?: "keys" | "records";
-  /** The collection's. */
+  /** The counts of the collection. */
   readonly name?: string;
-  /** Makes the entries of a record in the indexes. */
+  /** Makes the index entries of a record. */
   readonly index?: Indexing | undefined;
 }
 
@@ -156,11 +156,11 @@ function* partsOf(source: Database, collections: readonly CollectionInfo[]): Gen
   yield { keyspace: RAW, counts: "keys" };
   yield { keyspace: SYSTEM_KEYSPACE };
   const { engine } = Database.sessionOf(source);
-  // What was lost of the records may be otherwise than what was lost of the indexes.
-  const anew = source.recovery.lost === undefined ? [] : collections;
+  // After a loss, index entries are rebuilt, because those in the file may not match the salvaged records.
+  const rebuilt = source.recovery.lost === undefined ? [] : collections;
   const skipped = new Set<number>();
   const indexing = new Map<number, Indexing>();
-  for (const described of anew) {
+  for (const described of rebuilt) {
     const index = indexingOf(described);
     if (index === undefined) continue;
     indexing.set(described.keyspace, index);
@@ -171,30 +171,30 @@ function* partsOf(source: Database, collections: readonly CollectionInfo[]): Gen
     if (engine.count(keyspace) === 0 || skipped.has(keyspace)) continue;
     const name = names.get(keyspace);
     const index = indexing.get(keyspace);
-    // An index, or what nothing tells of any more: bytes that somebody may make something of.
+    // An index, or a keyspace without a descriptor, whose bytes may still be useful to the user.
     yield name === undefined ? { keyspace } : { keyspace, name, counts: "records", index };
   }
 }
 
 const GAP = new TextEncoder().encode("gap/");
 
-/** What the engine notes about frames is true of the old file only. */
+/** Whether a key of the engine's own is copied: its records about frames are valid only in the old file. */
 function isKept(key: Uint8Array): boolean {
   return !GAP.every((byte, at) => key[at] === byte);
 }
 
-/** Half a copy is not to be left behind. */
-function heedSignals(): { came: boolean; end(): void } {
-  const heard = { came: false, end: () => undefined as undefined };
-  const hear = () => {
-    heard.came = true;
+/** Handles signals, so that the command can remove its partial copy before it ends. */
+function handleSignals(): { came: boolean; end(): void } {
+  const state = { came: false, end: () => undefined as undefined };
+  const onSignal = () => {
+    state.came = true;
   };
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
-  for (const signal of signals) process.on(signal, hear);
-  heard.end = () => {
-    for (const signal of signals) process.off(signal, hear);
+  for (const signal of signals) process.on(signal, onSignal);
+  state.end = () => {
+    for (const signal of signals) process.off(signal, onSignal);
   };
-  return heard;
+  return state;
 }
 
 function described(target: string, copied: Copied, lost: Loss | undefined): string {

@@ -38,14 +38,14 @@ function asTypeScript(all: readonly CollectionInfo[]): string {
   return `${uses.join("")}${file.text()}`;
 }
 
-/** Texts need no option. */
+/** Text values need no option. */
 function keyOption(file: TypeScriptFile, key: unknown): string {
   if (key === "string") return "";
   if (key === "bytes") return `key: ${file.use("blob")}`;
   const kinds = Array.isArray(key) ? key.map(partKindOf) : [undefined];
   const parts = kinds.map((kind) => (kind === undefined ? "unknown" : partOf(file, kind)));
   if (parts.length > 1) return `key: [${parts.join(", ")}]`;
-  // Who gives the numbers out is no part of what is stored.
+  // Whether `push` assigns the keys is not stored.
   const [lone] = kinds;
   return `key: ${parts[0]}${lone && "kind" in lone && lone.kind === "u53" ? " /* or auto() */" : ""}`;
 }
@@ -73,7 +73,7 @@ function asRust(all: readonly CollectionInfo[]): string {
   return `${uses.join("")}${structs.length === 0 ? "" : rustOf(structs)}`;
 }
 
-/** What stays in its line. */
+/** Escapes text so that it stays in its line. */
 function line(value: unknown): string {
   return JSON.stringify(value);
 }

@@ -54,7 +54,7 @@ function inAll(records: number, indexEntries: number): string {
   return `${counted(records, "record")}, and ${entries} of their indexes; varve schema names them`;
 }
 
-/** What there is to say of one collection. */
+/** The lines about one collection. */
 async function statOf(
   db: Database,
   { name, keyspace, key, value, indexes }: CollectionInfo,

@@ -6,7 +6,7 @@ import { counted, duration, number, size, table } from "./format.js";
 import { look } from "./open-file.js";
 import { EXIT, type ExitCode, type Output, Progress } from "./output.js";
 
-/** What it means that this is damaged, for those who ask what they have lost. */
+/** The consequence of each kind of damage. */
 const MEANS: Record<ProblemKind, string> = {
   superblock: "superblock: the other one is used",
   header: "segment header: its copy is used",
@@ -30,7 +30,7 @@ export async function verify(call: Call, output: Output): Promise<ExitCode> {
       db.verify({ onProgress: ({ bytes, total }) => progress.print("verifying", bytes, total) }),
     );
   } catch (error) {
-    // What is damaged so that it does not open is the answer here, and no failure to give one.
+    // Damage that prevents opening is a result of this command, not a failure.
     if (!(error instanceof CorruptionError)) throw error;
     return printRefused(call, output, error);
   } finally {
@@ -77,7 +77,7 @@ async function printRefused(
   return EXIT.no;
 }
 
-/** Where a file is damaged that does not open. */
+/** Describes where a file is damaged that does not open. */
 export function placeOf(details: NonNullable<CorruptionError["details"]>): string {
   const { position, intactFrames, intactBytes } = details;
   if (position === 0) return "neither of the two superblocks at its start can be read";

@@ -1,7 +1,7 @@
 /**
- * What collections a database has, and where: descriptors in the engine's own keyspace, as FORMAT.md
- * section 8 says. A new collection's descriptor is written by its first write, in the same commit, so
- * that asking for a collection writes nothing.
+ * The catalog: the descriptors of a database's collections and indexes in the engine's own keyspace (FORMAT.md,
+ * section 8). The descriptor of a new collection is written by its first write, in the same commit, so that
+ * getting a collection writes nothing.
  */
 
 import type { Engine } from "../engine/engine.js";
@@ -23,12 +23,12 @@ import { type DeclaredIndex, type IndexShape, IndexSpace } from "./indexes.js";
 import type { Keys } from "./keys.js";
 import { type Declaration, MIGRATE, refuseOther } from "./schema-diff.js";
 
-/** Whose collection it is: the session of the handle, as long as that is open. */
+/** The database handle of a collection. It gives the session while it is open. */
 export interface Handle {
   readonly session: Session;
 }
 
-/** Where a collection's records are, and the forms of their keys and values. */
+/** The keyspace of a collection, and the codecs of its keys and values. */
 export interface CollectionContext<K, View, Writable, Input, Given = K> {
   readonly source: Source;
   readonly space: CollectionSpace;
@@ -49,17 +49,17 @@ const NOTHING: Pending = { clear: [] };
 const HEAD = 24;
 const SLASH = 0x2f;
 
-/** So many keys are looked at together. */
+/** Number of keys per scan. */
 const PAGE = 1_024;
 
 const FIRST_KEYSPACE = 2;
 const LAST_KEYSPACE = 65_535;
 const MAX_NAME = 200;
 
-/** Under it the number of the next keyspace that was never given out, as 4 bytes. */
+/** The key of the lowest keyspace number that was never assigned, stored as 4 bytes. */
 export const KEYSPACES_KEY = "keyspaces";
 
-/** What a descriptor says: of a collection, or of an index. */
+/** The content of the descriptor of a collection or of an index. */
 export interface Stored {
   readonly fingerprint: string;
   readonly keyspace: number;
@@ -68,47 +68,47 @@ export interface Stored {
   readonly json: {
     readonly value?: unknown;
     readonly key?: unknown;
-    /** The names of a collection's indexes: each has a descriptor of its own. */
+    /** The names of a collection's indexes. Each index has its own descriptor. */
     readonly indexes?: readonly string[];
-    /** The names of those that are being built: kept by every write, and not to be read. */
+    /** The names of the indexes that are being built: every write updates them, but they cannot be read yet. */
     readonly building?: readonly string[];
     readonly fields?: unknown;
     readonly unique?: unknown;
   };
 }
 
-/** What is under way with a collection, stored beside its descriptor while it is. */
+/** The state of a migration, stored beside the descriptor of the collection while it runs. */
 export interface Pending {
-  /** The values are being converted, into other keyspaces. */
+  /** The target of a conversion: the values are converted into other keyspaces. */
   readonly to?: {
     readonly fingerprint: string;
     readonly key: Declaration["key"];
     readonly keyspace: number;
     readonly indexes: readonly (readonly [name: string, shape: IndexShape, keyspace: number])[];
-    /** Records up to this key were, as hexadecimal digits. */
+    /** The key, in hexadecimal, up to which records are converted. */
     readonly after: string;
   };
-  /** Indexes are being built. Records up to this key have their entries. */
+  /** The key up to which records have their entries in the indexes that are being built. */
   readonly built?: string;
-  /** Keyspaces that nothing names any more, to be emptied. */
+  /** Keyspaces without a descriptor, which are to be emptied. */
   readonly clear: readonly number[];
 }
 
-/** Ends the name of an index's descriptor while it is built in the place of one of the same name. */
-const ANEW = "\0";
+/** Suffix of an index's descriptor name while it is built to replace an index of the same name. */
+const REBUILD_SUFFIX = "\0";
 
-/** A collection as all handles of a database share it. */
+/** A collection, shared by all handles of a database. */
 export class CollectionSpace implements Space {
   readonly name: string;
   declaration: Declaration;
   keyspace: number;
-  /** The engine's `undone` when its descriptor was last known to be written; never that before. */
+  /** The engine's `rollbacks` when the descriptor was last known to be written; -1 before. */
   checkedAt: number;
-  /** All that it has, whoever declared them: every write keeps them. */
+  /** All indexes of the collection, declared here or not: every write updates them. */
   readonly indexes: IndexSpace[];
-  /** The key that was pushed last, and the engine's `changes` and `undone` as they then were. */
+  /** The key that was pushed last, and the engine's `changes` and `rollbacks` at that time. */
   pushed: { key: number; changes: number; undone: number };
-  /** Up to which id all were in use, as it is stored, and the engine's `undone` when it was read. */
+  /** The stored highest id that was ever in use, and the engine's `rollbacks` when it was read. */
   used: { upTo: bigint; isStored: boolean; undone: number };
   private readonly catalog: Catalog;
 
@@ -123,25 +123,26 @@ export class CollectionSpace implements Space {
     this.used = { upTo: 0n, isStored: false, undone: -1 };
   }
 
-  /** Before a write: has its descriptor written, unless it is. */
+  /** Writes the descriptor before a write, unless it is written already. */
   ensure(): void {
     this.catalog.ensure(this);
   }
 }
 
-/** The catalogue of one open database. */
+/** The catalog of one open database. */
 export class Catalog {
   private readonly engine: Engine;
   private readonly spaces: Map<string, CollectionSpace>;
-  /** The collections whose values are being converted: nothing is written to them. */
+  /** The collections whose values are being converted: writes to them are refused. */
   readonly converting: Set<string>;
-  /** The number of the next keyspace that was never given out, once that is known, */
+  /** The lowest keyspace number that was never assigned; 0 until it is read. */
   private next: number;
-  /** and what it was at first. */
+  /** The first value of `next`: numbers from there on were assigned by this session. */
   private first: number;
-  /** Numbers that may be given out again, found when all were given out, and those that were since. */
-  private spare: number[];
-  private readonly again: Set<number>;
+  /** Unused numbers, searched for when all were assigned. */
+  private unusedNumbers: number[];
+  /** Numbers that this session assigned again. */
+  private readonly reassigned: Set<number>;
 
   private constructor(engine: Engine) {
     this.engine = engine;
@@ -149,8 +150,8 @@ export class Catalog {
     this.converting = new Set();
     this.next = 0;
     this.first = 0;
-    this.spare = [];
-    this.again = new Set();
+    this.unusedNumbers = [];
+    this.reassigned = new Set();
   }
 
   private static readonly all = new WeakMap<Engine, Catalog>();
@@ -164,7 +165,11 @@ export class Catalog {
     return catalog;
   }
 
-  /** @throws SchemaMismatchError when it is another collection than the one of this name */
+  /**
+   * The collection of this name, with these indexes.
+   *
+   * @throws SchemaMismatchError if the stored collection or one of its indexes is declared differently
+   */
   collection(
     name: string,
     declaration: Declaration,
@@ -181,12 +186,12 @@ export class Catalog {
     return space;
   }
 
-  /** The same, whatever its indexes are. */
+  /** The collection of this name, whatever its indexes are. Throws as `collection`. */
   space(name: string, declaration: Declaration): CollectionSpace {
     const space = this.spaces.get(name) ?? this.load(name, declaration);
     refuseOther(name, space.declaration, declaration);
     if (fieldsIn(declaration.value) > fieldsIn(space.declaration.value)) {
-      // A later version of its struct.
+      // This declaration is a later version of the struct.
       space.declaration = declaration;
       space.checkedAt = -1;
     }
@@ -194,7 +199,7 @@ export class Catalog {
     return space;
   }
 
-  /** What the collection of this name is, written or not. */
+  /** The declaration of the collection of this name, whether or not its descriptor is written yet. */
   known(name: string): Declaration | undefined {
     const stored = this.read(keyOf(name));
     return stored === undefined ? this.spaces.get(name)?.declaration : declarationOf(stored);
@@ -212,18 +217,18 @@ export class Catalog {
       const shape = found.json as unknown as IndexShape;
       // A later version of a struct may have fields that this program does not know.
       const { value } = fieldsIn(there.value) > fieldsIn(declaration.value) ? there : declaration;
-      const [title] = index.split(ANEW, 1);
-      const one = new IndexSpace(name, title as string, shape, value, found.keyspace);
-      one.storedAs = index;
-      one.isBuilt = (found.flags & BUILDING) === 0;
-      space.indexes.push(one);
+      const [title] = index.split(REBUILD_SUFFIX, 1);
+      const indexSpace = new IndexSpace(name, title as string, shape, value, found.keyspace);
+      indexSpace.storedAs = index;
+      indexSpace.isBuilt = (found.flags & BUILDING) === 0;
+      space.indexes.push(indexSpace);
     }
     const isSame = there.fingerprint === declaration.fingerprint;
     if (isSame && this.pending(name).to === undefined) space.checkedAt = this.engine.rollbacks;
     return space;
   }
 
-  /** Has a collection have an index, if it has it already or has no records that would be missing. */
+  /** Declares an index of a collection. A new index is allowed only if the collection has no records. */
   private join(space: CollectionSpace, { name, shape }: DeclaredIndex): void {
     const found = space.indexes.find((index) => index.name === name);
     if (found?.isBuilt) {
@@ -244,11 +249,11 @@ export class Catalog {
 
   newIndex(space: CollectionSpace, name: string, shape: IndexShape): IndexSpace {
     const index = new IndexSpace(space.name, name, shape, space.declaration.value, this.number());
-    if (space.indexes.some(({ storedAs }) => storedAs === name)) index.storedAs += ANEW;
+    if (space.indexes.some(({ storedAs }) => storedAs === name)) index.storedAs += REBUILD_SUFFIX;
     return index;
   }
 
-  /** Has the descriptors of a collection and its indexes be written, unless they are. */
+  /** Writes the descriptors of a collection and its indexes, unless they are written already. */
   ensure(space: CollectionSpace): void {
     const { name } = space;
     if (this.converting.has(name)) {
@@ -263,7 +268,7 @@ export class Catalog {
       namesIn(stored.json.indexes) === namesIn(namesOf(space, true)) &&
       namesIn(stored.json.building) === namesIn(namesOf(space, false));
     if (!isWritten) this.describe(space, stored);
-    // What was converted before is no longer all.
+    // This write makes an unfinished conversion incomplete, so it is discarded.
     const { to, ...rest } = this.pending(name);
     if (to !== undefined) {
       const clear = [...rest.clear, to.keyspace, ...to.indexes.map(([, , keyspace]) => keyspace)];
@@ -272,10 +277,10 @@ export class Catalog {
     space.checkedAt = this.engine.rollbacks;
   }
 
-  /** Writes the descriptors of a collection and its indexes: its own last, which names the others. */
+  /** Writes the descriptors of a collection and its indexes: first those of the indexes, which its own names. */
   describe(space: CollectionSpace, stored = this.read(keyOf(space.name))): void {
     const { name, keyspace, indexes } = space;
-    // Where another version of the struct was written, the longer one stays.
+    // If another version of the struct is stored, the longer one is kept.
     const isLonger =
       stored?.keyspace === keyspace &&
       fieldsIn(stored.json.value) > fieldsIn(space.declaration.value);
@@ -302,17 +307,17 @@ export class Catalog {
     this.write(keyOf(name), { fingerprint, keyspace, flags: 0, parent: 0, json });
   }
 
-  /** Notes which numbers were given out by now, whoever got them. */
+  /** Stores which keyspace numbers were assigned so far. */
   noteNumbers(): void {
     if (this.next !== 0) this.engine.set(KEYSPACES_KEY, numberAsBytes(this.next), SYSTEM_KEYSPACE);
   }
 
-  /** Forgets the descriptor of an index. */
+  /** Deletes the descriptor of an index. */
   forget(space: CollectionSpace, { storedAs }: IndexSpace): void {
     this.engine.remove(indexKeyOf(space.keyspace, storedAs), SYSTEM_KEYSPACE);
   }
 
-  /** Has a collection be another one from now on. Those that were asked for before end. */
+  /** Replaces a collection. Handles of the old one throw from now on. */
   replace(name: string, space: CollectionSpace | undefined): void {
     const old = this.spaces.get(name);
     if (space === undefined) this.spaces.delete(name);
@@ -321,10 +326,10 @@ export class Catalog {
     this.end(name, [old, ...old.indexes]);
   }
 
-  /** Has whatever is done with these throw: all of it begins with a number. */
+  /** Makes every use of these keyspaces throw: each use reads `keyspace` first. */
   end(name: string, spaces: readonly Space[]): void {
-    for (const one of spaces) {
-      Object.defineProperty(one, "keyspace", {
+    for (const space of spaces) {
+      Object.defineProperty(space, "keyspace", {
         get() {
           throw new SchemaMismatchError(
             `The collection "${name}" was migrated: get it again with db.collection().`,
@@ -334,12 +339,13 @@ export class Catalog {
     }
   }
 
-  /** What is under way with a collection. */
+  /** The state of the migration of a collection. */
   pending(name: string): Pending {
     const bytes = this.engine.get(pendingKeyOf(name), SYSTEM_KEYSPACE);
     return bytes === undefined ? NOTHING : (JSON.parse(decoder.decode(bytes)) as Pending);
   }
 
+  /** Stores the state of the migration of a collection, or deletes it if nothing is left to do. */
   note(name: string, pending: Pending): void {
     const isNothing =
       pending.to === undefined && pending.built === undefined && pending.clear.length === 0;
@@ -356,7 +362,7 @@ export class Catalog {
     return bytes === undefined ? undefined : decoded(key, bytes);
   }
 
-  /** The number of entries in all indexes: those that are noted, and those of collections that are in use here. */
+  /** The number of entries in all indexes: those recorded in the file, and those of collections in use here. */
   indexEntries(): number {
     const keyspaces = notedIndexes(this.engine);
     for (const { indexes } of this.spaces.values()) {
@@ -366,8 +372,8 @@ export class Catalog {
   }
 
   /**
-   * Gives out a number for a keyspace: one that none has or had or, when all were given out, one of a
-   * keyspace that is empty and that nothing names any more.
+   * Assigns a keyspace number: one that was never used or, if none is left, that of an empty keyspace without a
+   * descriptor.
    *
    * @throws QuotaExceededError if there is none
    */
@@ -376,7 +382,7 @@ export class Catalog {
       this.next = this.firstFree();
       this.first = this.next;
     }
-    if (this.next > LAST_KEYSPACE) return this.freed();
+    if (this.next > LAST_KEYSPACE) return this.reassignNumber();
     this.next += 1;
     return this.next - 1;
   }
@@ -385,17 +391,17 @@ export class Catalog {
     const { engine } = this;
     const noted = engine.get(KEYSPACES_KEY, SYSTEM_KEYSPACE);
     let free = noted === undefined ? FIRST_KEYSPACE : dataOf(noted).getUint32(0, true);
-    // A damaged file may have lost the note, or its newest form. What is in use shows in the counts.
+    // A damaged file may have lost that record or its latest value, so keyspaces with records are skipped.
     while (free <= LAST_KEYSPACE && engine.count(free) !== 0) free += 1;
     return free;
   }
 
-  private freed(): number {
-    const { engine, again } = this;
-    if (this.spare.length === 0) this.spare = this.unused();
-    const number = this.spare.pop();
+  private reassignNumber(): number {
+    const { engine, reassigned } = this;
+    if (this.unusedNumbers.length === 0) this.unusedNumbers = this.findUnusedNumbers();
+    const number = this.unusedNumbers.pop();
     if (number !== undefined) {
-      again.add(number);
+      reassigned.add(number);
       return number;
     }
     throw new QuotaExceededError(
@@ -405,21 +411,24 @@ export class Catalog {
     );
   }
 
-  /** What this session gave out may be in use without a descriptor. */
-  private unused(): number[] {
-    const { engine, first, again } = this;
+  /**
+   * The numbers of empty keyspaces without a descriptor. Those assigned by this session are left out, because they
+   * may be in use before their descriptor is written.
+   */
+  private findUnusedNumbers(): number[] {
+    const { engine, first, reassigned } = this;
     const unused: number[] = [];
     const named = namedKeyspaces(engine);
     if (named === undefined) return unused;
     for (let number = first - 1; number >= FIRST_KEYSPACE; number--) {
-      if (named.has(number) || again.has(number) || engine.count(number) !== 0) continue;
+      if (named.has(number) || reassigned.has(number) || engine.count(number) !== 0) continue;
       unused.push(number);
     }
     return unused;
   }
 }
 
-/** The keyspaces that anything in the engine's own keyspace names; `undefined` where keys have no order. */
+/** All keyspaces that descriptors or migrations name; `undefined` if the database keeps no key order. */
 function namedKeyspaces(engine: Engine): Set<number> | undefined {
   const named = new Set<number>();
   let lower = new Uint8Array(0);
@@ -499,7 +508,7 @@ function declarationOf({ fingerprint, json }: Stored): Declaration {
   };
 }
 
-/** A descriptor as its bytes. */
+/** Encodes a descriptor. */
 export function encoded({
   fingerprint,
   keyspace,
@@ -519,12 +528,12 @@ export function encoded({
   return bytes;
 }
 
-/** Whether it tells of something that is gone. */
+/** Whether the collection or index of this descriptor was dropped. */
 export function isDropped({ flags }: Stored): boolean {
   return (flags & DROPPED) !== 0;
 }
 
-/** What the bytes of a descriptor say. */
+/** Decodes a descriptor. */
 export function decoded(key: Key, bytes: Uint8Array<ArrayBuffer>): Stored {
   try {
     const data = dataOf(bytes);

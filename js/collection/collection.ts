@@ -1,4 +1,4 @@
-/** `db.collection(…)`: records of one kind in a keyspace of their own. */
+/** Collections, `db.collection(…)`: records of one kind, in their own keyspace. */
 
 import { badArgument, refuseMore } from "../errors/index.js";
 import type { Scan } from "../session/cursor.js";
@@ -50,7 +50,7 @@ export type CollectionOperation<K, Input> =
   | { readonly type: "set"; readonly key: K; readonly value: Input }
   | { readonly type: "delete"; readonly key: K };
 
-/** Also what a function returns that is declared to return nothing. */
+/** `void` as a return type: a function that is declared to return nothing may return anything. */
 type Nothing = ReturnType<() => void>;
 
 /**
@@ -104,7 +104,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     return `Collection "${this.name}" ${format(facts, options)}`;
   }
 
-  /** @internal Where the keys of a range lie, and what they are. */
+  /** @internal The bounds of a range, and the key codec. */
   reach(call: string, range: KeyRange<K> | undefined) {
     const { keys, space } = this.form;
     return {
@@ -143,7 +143,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     session.assertReadable();
     const { engine } = session;
     const { keys } = this.form;
-    // What the program passed may change, and is not to be read again.
+    // Copy the key, because the program may change its array later.
     const own = keys.decode(engine.encoded(keys.encode(engine, key))) as unknown as Given;
     return new Ref(engine, () => this.get(own));
   }
@@ -171,7 +171,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
-    // All keys are read before the first is looked for: reading one may write.
+    // Read every key before the first lookup, because getters of a key object may write to the database.
     return Array.from(keys).map((key) => this.get(key));
   }
 
@@ -384,7 +384,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const keys = this.keys(range);
     const form = this.form as unknown as CollectionContext<K, unknown, unknown, never, K>;
     const loaded = linesModule().then(({ lineWriter }) => lineWriter(form, keys, options));
-    // Who reads is told, and nobody else.
+    // Errors surface through the stream, so ignore the unhandled rejection here.
     loaded.catch(() => {});
     let abort = () => {};
     const done = () => signal?.removeEventListener("abort", abort);
@@ -421,12 +421,12 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   async fromJsonLines(source: LinesSource, options: LinesOptions = {}): Promise<number> {
     const { readLines } = await linesModule();
     const form = this.form as unknown as CollectionContext<K, unknown, unknown, never, K>;
-    const admit = () => {
+    const writableSession = () => {
       const { session } = this.handle;
       session.assertWritable("fromJsonLines()");
       return session;
     };
-    return readLines(form, admit, source, options);
+    return readLines(form, writableSession, source, options);
   }
 }
 
@@ -449,14 +449,14 @@ export interface MigrateOptions<S extends KeySpec | undefined, Specs, Old, Input
   extends CollectionOptions<S, Specs>,
     Migration<Old, Input, KeyOf<S>, OldKey, KeyInput<S>> {}
 
-/** Has a collection become what a program declares, and gives it. */
+/** Migrates a collection to its declaration, and returns it. */
 export async function migrated<T>(
   handle: Handle,
   name: string,
   given: Given<T>,
   options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown>,
 ): Promise<Collection<unknown, T, T, T>> {
-  // At once: what it waits for may be the end of a transaction.
+  // Check now, and not after the first await: the call may be inside a transaction, which is over by then.
   handle.session.assertOutsideCallback("migrate()");
   refuseUnknown("migrate()", options, [
     "key",
@@ -474,7 +474,7 @@ export async function migrated<T>(
   return collectionOf(handle, name, codec, { key, indexes });
 }
 
-/** The collection of a database that a program asks for. */
+/** Creates the `Collection` object for a name, a codec and options. */
 export function collectionOf<T>(
   handle: Handle,
   name: string,

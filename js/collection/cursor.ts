@@ -1,11 +1,11 @@
-/** Going over a collection: the cursors of `session/cursor.ts`, with keys and values in the collection's forms. */
+/** Cursors over a collection: those of `session/cursor.ts`, with typed keys and values. */
 
 import { Scan, type Source, type Space, Steps } from "../session/cursor.js";
 import type { Bounds } from "../session/key-range.js";
 import type { Codec } from "../struct/codec.js";
 import type { Keys } from "./keys.js";
 
-/** What is walked over. */
+/** The records to iterate over, and their codecs. */
 interface Walked<K, View> {
   readonly source: Source;
   readonly space: Space;
@@ -29,7 +29,7 @@ class KeySteps<K> extends Steps<K> {
   }
 }
 
-/** Values, or with `pair` whatever is made of each and its key. */
+/** Iterates over values or, with `pair`, over what it makes of each value and its key. */
 class ValueSteps<K, View, T> extends Steps<T> {
   private readonly walked: Walked<K, View>;
   private readonly pair: ((key: K, view: View) => T) | undefined;

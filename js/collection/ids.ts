@@ -1,8 +1,8 @@
 /**
- * The ids that `push` gives out: never one that was in use before. The highest key of a collection tells
- * where to go on, until it is deleted. Before that happens, a record in the engine's own keyspace is
- * raised to it, in the same commit; FORMAT.md section 8. Ordinary pushes and deletions write nothing for
- * it: one that deletes the oldest of a queue raises the record up to the newest, once for all of them.
+ * The ids that `push` assigns: never one that was in use before. The next id follows the highest key of the
+ * collection. Before that key is deleted, a record in the engine's own keyspace is raised to it, in the same commit
+ * (FORMAT.md, section 8). Ordinary pushes and deletions do not write it: deleting the oldest of a queue raises the
+ * record to the newest id, once for all of them.
  */
 
 import type { Engine } from "../engine/engine.js";
@@ -12,7 +12,7 @@ import type { Keys } from "./keys.js";
 
 type AnyForm<K> = CollectionContext<K, unknown, unknown, never, never>;
 
-/** Everything, from the last key on. */
+/** The range of all keys, from the last one on. */
 const BACKWARDS = {
   lower: undefined,
   lowerExcluded: false,
@@ -21,12 +21,12 @@ const BACKWARDS = {
   reverse: true,
 };
 
-/** The key of the record of a collection. */
+/** The key of a collection's id record. */
 export function idsKeyOf(name: string): string {
   return `ids/${name}`;
 }
 
-/** Up to which id none may be given out again. */
+/** The highest id that was ever in use. */
 export function usedUpTo(
   session: Session,
   { space, keys }: Pick<CollectionContext<number, unknown, unknown, never>, "space" | "keys">,
@@ -36,12 +36,12 @@ export function usedUpTo(
   return Math.max(highestKey(engine, space, keys) ?? 0, Number(upTo));
 }
 
-/** After a push: from now on every deletion looks, also by a program that declares these keys as u53. */
+/** Writes the id record after a push, so that every deletion checks it, even if the keys are declared as u53. */
 export function noteIds(session: Session, space: CollectionSpace): void {
   if (!stored(session.engine, space).isStored) raise(session, space, 0n);
 }
 
-/** To be called before a key is deleted. */
+/** Raises the id record if needed. Has to be called before a key is deleted. */
 export function keepId<K>(
   session: Session,
   { space, keys }: CollectionContext<unknown, unknown, unknown, never, K>,
@@ -50,7 +50,7 @@ export function keepId<K>(
   const { engine } = session;
   const { upTo, isStored } = stored(engine, space);
   if (!keys.isAuto && !isStored) return;
-  // What is no number is refused where it is encoded.
+  // Other types are refused when the key is encoded.
   if ((typeof key !== "number" && typeof key !== "bigint") || key <= upTo) return;
   if (engine.find(keys.encode(engine, key), space.keyspace) === 0) return;
   const { pushed } = space;
@@ -59,7 +59,7 @@ export function keepId<K>(
   raise(session, space, id > given ? id : given);
 }
 
-/** To be called before several keys are deleted. */
+/** Raises the id record if needed. Has to be called before several keys are deleted. */
 export function keepAllIds(
   session: Session,
   { space, keys }: Pick<AnyForm<unknown>, "space" | "keys">,

@@ -1,14 +1,14 @@
-/** How many entries the indexes of a database have: what tells keys that are records from those that are not. */
+/** The stored list of index keyspaces, with which index entries are told apart from records in counts. */
 
 import type { Engine } from "../engine/engine.js";
 
 /** The engine's own keyspace. */
 const SYSTEM_KEYSPACE = 1;
 
-/** Under it the keyspaces of all indexes, as 4 bytes each (FORMAT.md, section 8). */
+/** The key of the list of all index keyspaces, 4 bytes each (FORMAT.md, section 8). */
 export const INDEX_KEYSPACES = "index-keyspaces";
 
-/** The keyspaces that are noted to be those of indexes. */
+/** Reads the list of index keyspaces. */
 export function notedIndexes(engine: Engine): Set<number> {
   const bytes = engine.get(INDEX_KEYSPACES, SYSTEM_KEYSPACE);
   if (bytes === undefined) return new Set();
@@ -18,7 +18,7 @@ export function notedIndexes(engine: Engine): Set<number> {
   return noted;
 }
 
-/** Notes that these are the keyspaces of a collection's indexes, and that another one, its own, is not. */
+/** Adds the keyspaces of a collection's indexes to the list, and removes the collection's own. */
 export function noteIndexes(engine: Engine, own: number, indexes: readonly number[]): void {
   const noted = notedIndexes(engine);
   const isNoted = !noted.has(own) && indexes.every((keyspace) => noted.has(keyspace));

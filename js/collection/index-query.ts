@@ -1,4 +1,4 @@
-/** Looking records up by an index. */
+/** Queries of a collection by one of its indexes. */
 
 import { badArgument } from "../errors/index.js";
 import { Scan, Steps } from "../session/cursor.js";
@@ -33,10 +33,10 @@ export interface IndexRange<Value, K> {
   limit?: number | undefined;
 }
 
-/** What stands for the absence of a value, where it may be absent. */
+/** `null`, which stands for a missing value, if the value is optional. */
 type Absent<Value> = undefined extends Value ? null : never;
 
-/** What a step of a walk gives, of the three that it can. */
+/** Makes the result of a step: the key, the value or both. */
 type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number, steps: Steps<T>, session: Session) => T;
 
 /**
@@ -76,7 +76,7 @@ export class Index<Value, K, View> {
    */
   get(value: Value): View | undefined {
     const eq = (value ?? null) as BoundOf<Value>;
-    // Never told that it was left, the walk does not take back what it shows.
+    // Without a call of return(), the view stays valid.
     return this.values({ eq, limit: 1 })[Symbol.iterator]().next().value;
   }
 
@@ -174,14 +174,14 @@ export function noIndex(collection: string, name: string, declared: object): Err
   );
 }
 
-/** Names that consoles, frameworks and test libraries look for in whatever they are given. */
+/** Names that consoles, frameworks and test libraries look up in any object. */
 const LOOKED_FOR =
   /^([_$@].*|then|to[A-Z].*|valueOf|constructor|prototype|is[A-Z].*|has[A-Z].*|nodeType|nodeName|tagName|parentNode|length|inspect|asymmetricMatch)$/;
 
-/** The indexes of a collection by their names. One that was not declared throws when it is asked for. */
+/** An object for the indexes of a collection, by name. Reading a name that was not declared throws. */
 export function indexesByName<T>(collection: string): Record<string, T> {
   const indexes: Record<string, T> = Object.create(
-    // Only what is not there is asked for here.
+    // The prototype is only asked for names that are not own properties.
     new Proxy(Object.create(null) as object, {
       get(_, name) {
         if (typeof name !== "string" || LOOKED_FOR.test(name)) return undefined;
@@ -195,9 +195,9 @@ export function indexesByName<T>(collection: string): Record<string, T> {
 class IndexSteps<K, View, T> extends Steps<T> {
   private readonly index: IndexSpace;
   private readonly isLone: boolean;
-  /** The last version that there was when it began; below zero before that. */
+  /** The latest version when the iteration began; negative before that. */
   private began: number;
-  /** The engine's `changes` then: as long as it is that, nothing is newer. */
+  /** The engine's `changes` at that time: while it is equal, no entry is newer. */
   private changes: number;
   private readonly form: CollectionContext<K, View, unknown, never, unknown>;
   private readonly pick: Pick3<T>;
@@ -235,12 +235,12 @@ class IndexSteps<K, View, T> extends Steps<T> {
   }
 
   private begin({ engine }: Session): void {
-    // Of one step there is no meanwhile.
+    // With a single step, nothing can be written between steps.
     this.began = this.isLone ? Number.POSITIVE_INFINITY : engine.stats().version;
     this.changes = engine.changes;
   }
 
-  /** The key of the record that the entry leads to, unless the entry is gone, or came meanwhile. */
+  /** The key of the entry's record; `undefined` if the entry was deleted, or written after the iteration began. */
   private recordKey(session: Session): Uint8Array<ArrayBuffer> | undefined {
     const { walk, index, began, changes } = this;
     const at = walk.find(session);

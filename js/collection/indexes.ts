@@ -1,7 +1,7 @@
 /**
- * Secondary indexes: for each record an entry in a keyspace of its own, whose key is the tuple of the
- * indexed fields and then the record's key. Everything that changes a record changes its entries
- * between the same savepoints, so that both are there or neither.
+ * Secondary indexes. An index has its own keyspace with an entry for each record. The key of an entry is the tuple
+ * of the indexed fields, followed by the record's key. A record and its entries change under the same savepoint, so
+ * that both changes are kept or neither.
  */
 
 import type { Engine } from "../engine/engine.js";
@@ -19,12 +19,12 @@ import { MAX_KEY } from "../util/bytes.js";
  */
 export type IndexField<View> = Fields<View> | Desc<Fields<View>>;
 
-/** What can be in an order. */
+/** The types of fields that can be sorted. */
 type Sortable = string | number | bigint | boolean | Date | Uint8Array | undefined | null;
 
 /**
- * The fields of a view that can be in an order, and those of its structs by their paths, six structs deep: types
- * may not be endless.
+ * The sortable fields of a view, and those of its structs by their paths. Limited to a depth of six structs, because
+ * TypeScript does not allow unbounded recursion.
  */
 type Fields<View, Level extends 0[] = []> = {
   [F in keyof View & string]: string extends F
@@ -67,17 +67,17 @@ export interface IndexSpecs<View> {
   readonly [name: string]: IndexSpec<View>;
 }
 
-/** What nothing can be assigned to, so that the compiler's error says why. */
+/** A type to which nothing can be assigned, so that the compiler's error shows the reason. */
 export interface Refused<Why extends string> {
   readonly refused: Why;
 }
 
-/** Refuses what no index has: the compiler looks for that only where it does not have to find out a type. */
+/** Refuses unknown options of indexes, which the compiler does not check while it infers a type. */
 export type KnownIndexes<Specs> = {
   readonly [Name in keyof Specs]: KnownIndex<Specs[Name]>;
 };
 
-/** Refuses what this index does not have. */
+/** Refuses unknown options of one index. */
 export type KnownIndex<Spec> = Spec extends { readonly fields: unknown }
   ? {
       readonly [Option in Exclude<
@@ -87,7 +87,7 @@ export type KnownIndex<Spec> = Spec extends { readonly fields: unknown }
     }
   : unknown;
 
-/** Where a moment may be stored as a `Date` it may be looked up by one. */
+/** The type of a field in a query. A field that can be stored as a `Date` can be queried by one. */
 type FieldValue<View, F, Input> =
   F extends Desc<infer G> ? FieldValue<View, G, Input> : At<View, F> | Extract<At<Input, F>, Date>;
 
@@ -98,10 +98,10 @@ export type IndexValue<View, S, Input = unknown> = S extends { readonly fields: 
     ? { readonly [I in keyof S]: FieldValue<View, S[I], Input> }
     : FieldValue<View, S, Input>;
 
-/** A field's name, or that of one that is sorted the other way round. As it is stored. */
+/** A field's name, or that of a field sorted in descending order, as stored in the descriptor. */
 type StoredField = string | { readonly desc: string };
 
-/** What is stored of an index. */
+/** The definition of an index, as stored in its descriptor. */
 export interface IndexShape {
   readonly fields: readonly StoredField[];
   readonly unique?: true;
@@ -114,18 +114,18 @@ export interface DeclaredIndex {
   readonly lone: boolean;
 }
 
-/** An entry's value: how many bytes of its key are the tuple. */
+/** Size of an entry's value, which holds the length of the tuple in its key. */
 const ENTRY = 8;
 
-/** An index as all handles of a database share it. */
+/** An index, shared by all handles of a database. */
 export class IndexSpace implements Space {
   readonly name: string;
   readonly shape: IndexShape;
   readonly tuple: TupleCodec;
   keyspace: number;
-  /** The name of its descriptor, which is another one while a built index has its own. */
+  /** The name of its descriptor. It differs from `name` while the index is built to replace one of that name. */
   storedAs: string;
-  /** Whether all records have their entries. Until then it is kept and not read. */
+  /** Whether all records have their entries. Until then the index is updated but cannot be read. */
   isBuilt: boolean;
   private readonly collection: string;
   private readonly paths: readonly (readonly string[])[];
@@ -151,7 +151,7 @@ export class IndexSpace implements Space {
     );
   }
 
-  /** The key of a record's entry. */
+  /** The entry of a record. */
   entryOf(view: unknown, key: Uint8Array): Entry {
     const values = this.paths.map((path) => {
       let value: unknown = view;
@@ -175,7 +175,7 @@ export class IndexSpace implements Space {
     return { bytes, head };
   }
 
-  /** The error for a field that only a later version of the struct has. */
+  /** The error for an indexed field that only a later version of the struct has. */
   private unknown(path: readonly string[]): Error {
     return new SchemaMismatchError(
       `The index "${this.name}" of "${this.collection}" needs the field ${path.join(".")}, ` +
@@ -184,7 +184,7 @@ export class IndexSpace implements Space {
     );
   }
 
-  /** Puts an entry in. @throws UniqueViolationError */
+  /** Adds an entry. @throws UniqueViolationError */
   add(engine: Engine, { bytes, head }: Entry): void {
     if (this.shape.unique === true) this.refuseTaken(engine, bytes, bytes.subarray(0, head));
     const at = engine.setBegin(engine.encodeBy(copier, bytes), ENTRY, this.keyspace);
@@ -197,7 +197,10 @@ export class IndexSpace implements Space {
     engine.removeEncoded(engine.encodeBy(copier, bytes), this.keyspace);
   }
 
-  /** Unless it is this entry that is there: each part tells where it ends, so that what begins with the tuple has exactly it. */
+  /**
+   * Throws if another entry has the same tuple. Each part of a tuple marks its own end, so an entry that starts with
+   * the tuple's bytes has exactly that tuple.
+   */
   private refuseTaken(
     engine: Engine,
     entry: Uint8Array<ArrayBuffer>,
@@ -217,7 +220,7 @@ export class IndexSpace implements Space {
   }
 }
 
-/** The key of an index's entry, and how much of it is the tuple. */
+/** The key of an index entry, and the length of the tuple in it. */
 export interface Entry {
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly head: number;
@@ -233,7 +236,7 @@ const ALL: KeyRange = {
 
 let area: Uint8Array<ArrayBuffer> | undefined;
 
-/** Writes bytes that are a key already. */
+/** Encodes a key that is given as its encoded bytes. */
 export const copier = {
   write(to: Uint8Array, bytes: Uint8Array): number {
     to.set(bytes);
@@ -250,7 +253,7 @@ export function entriesOf(
   return indexes.map((index) => index.entryOf(view, key));
 }
 
-/** Has the indexes lead to a record as it is now, and no longer as it was. */
+/** Replaces the index entries of a record where they differ. */
 export function reindex(
   engine: Engine,
   indexes: readonly IndexSpace[],
@@ -265,7 +268,7 @@ export function reindex(
   }
 }
 
-/** Whether nothing of what is indexed has changed. */
+/** Whether all index entries are the same. */
 export function areSame(before: readonly Entry[], after: readonly Entry[]): boolean {
   return before.every((entry, i) => isSame(entry, after[i] as Entry));
 }
@@ -274,7 +277,7 @@ function isSame({ bytes }: Entry, { bytes: other }: Entry): boolean {
   return bytes.length === other.length && bytes.every((byte, i) => byte === other[i]);
 }
 
-/** What a program declares by the option `indexes`. */
+/** Parses the option `indexes`. */
 export function declaredIndexes(specs: unknown): readonly DeclaredIndex[] {
   if (specs === undefined) return [];
   if (typeof specs !== "object" || specs === null) {
@@ -307,7 +310,7 @@ function declared(name: string, spec: unknown): DeclaredIndex {
   return { name, shape, lone: !Array.isArray(fields) };
 }
 
-/** Where a view has a field, and its kind as part of a key. */
+/** Finds a field: its path in the view, and its kind as part of a key. */
 function fieldOf(
   value: Descriptor,
   field: StoredField,

@@ -1,6 +1,6 @@
 /**
- * Collections as JSON lines: each record is `{"key":…,"value":…}` on a line of its own. A chunk of its
- * own, loaded when it is asked for.
+ * Export and import of collections as JSON lines: each record is a line `{"key":…,"value":…}`. This module is a
+ * separate chunk, loaded on first use.
  */
 
 import { allocated, noMoreMemory } from "../engine/error-codes.js";
@@ -21,7 +21,7 @@ import type { CollectionContext } from "./catalog.js";
 import type { Keys } from "./keys.js";
 import { storeBytes } from "./writes.js";
 
-/** Where JSON lines come from: the body of a `Response`, the stream of a file, chunks of either, or a string. */
+/** A source of JSON lines: the body of a `Response`, the stream of a file, chunks of either, or a string. */
 export type LinesSource =
   | string
   | Uint8Array
@@ -51,23 +51,23 @@ export interface LinesProgress {
   readonly records: number;
 }
 
-/** Chunks that are given out have about so many bytes. */
+/** Approximate size of the chunks of the stream. */
 const CHUNK = 64 * 1024;
 
-/** Other tasks run after so long. */
+/** Other tasks run after each slice of this length. */
 const SLICE_MS = 4;
 
-/** The most lines of a slice, for a clock that stands still. */
+/** Maximum number of lines of a slice, in case the clock stands still. */
 const SLICE_LINES = 16_384;
 
 const NEWLINE = 0x0a;
 
-/** What some programs put before the first line of a file in UTF-8. */
-const MARK = [0xef, 0xbb, 0xbf];
+/** The byte order mark that some programs write at the start of a UTF-8 file. */
+const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 type AnyForm<K> = CollectionContext<K, unknown, unknown, never, K>;
 
-/** Gives the next lines of a walk, or `undefined` at its end. */
+/** Returns a function that gives the lines of the next records, or `undefined` at the end. */
 export function lineWriter<K>(
   form: AnyForm<K>,
   keys: Scan<K>,
@@ -111,15 +111,15 @@ function joined(parts: readonly Uint8Array[], size: number): Uint8Array<ArrayBuf
   return bytes;
 }
 
-/** Stores the records that lines tell of, and gives how many there were. */
+/** Stores the records of JSON lines, and returns how many there were. */
 export async function readLines<K>(
   form: AnyForm<K>,
-  admit: () => Session,
+  writableSession: () => Session,
   source: LinesSource,
   options: LinesOptions,
 ): Promise<number> {
   try {
-    return await storeLines(form, admit, source, options);
+    return await storeLines(form, writableSession, source, options);
   } catch (error) {
     throw isNoMemory(error) ? noMoreMemory(form.source().engine.name, error) : error;
   }
@@ -127,7 +127,7 @@ export async function readLines<K>(
 
 async function storeLines<K>(
   form: AnyForm<K>,
-  admit: () => Session,
+  writableSession: () => Session,
   source: LinesSource,
   options: LinesOptions,
 ): Promise<number> {
@@ -141,9 +141,11 @@ async function storeLines<K>(
   const store = (given: Uint8Array) => {
     line += 1;
     const bytes =
-      line === 1 && MARK.every((byte, i) => byte === given[i]) ? given.subarray(3) : given;
+      line === 1 && BYTE_ORDER_MARK.every((byte, i) => byte === given[i])
+        ? given.subarray(3)
+        : given;
     if (isBlank(bytes)) return;
-    const session = admit();
+    const session = writableSession();
     const { engine } = session;
     try {
       const { key, from, to } = membersOf(bytes);
@@ -175,8 +177,8 @@ async function storeLines<K>(
 }
 
 /**
- * The same bytes, and an end as soon as the signal is aborted, also while the next ones are waited for. What comes
- * without a pause comes together, up to 64 KiB: lines that are given one by one are not to be a commit each.
+ * Passes the bytes on, and ends as soon as the signal is aborted, even while waiting for more. Chunks that arrive
+ * without a pause are joined, up to 64 KiB, because lines that arrive one by one should not be one commit each.
  */
 async function* gathered(
   chunks: AsyncGenerator<Uint8Array>,
@@ -214,7 +216,7 @@ async function* gathered(
     }
   } finally {
     signal?.removeEventListener("abort", abort);
-    // Whoever it comes from may never give its next one: that is not waited for.
+    // Not awaited, because the source may never deliver its next chunk.
     chunks.return(undefined).catch(() => undefined);
   }
 }
@@ -223,7 +225,7 @@ async function* chunksOf(source: LinesSource, signal?: AbortSignal): AsyncGenera
   if (typeof source === "string") yield encoder.encode(source);
   else if (source instanceof Uint8Array) yield source;
   else if (typeof (source as Partial<ReadableStream>)?.getReader === "function") {
-    // Not every browser lets streams be iterated.
+    // Not all browsers support iteration of streams.
     const reader = (source as ReadableStream<Uint8Array>).getReader();
     const cancel = () => void reader.cancel(signal?.reason).catch(() => undefined);
     signal?.addEventListener("abort", cancel);
@@ -267,7 +269,7 @@ function ofLine(error: unknown, line: number): unknown {
 
 // ---------------------------------------------------------------- one line
 
-/** The key of a line, and where its value is. */
+/** Parses a line: its key, and the position of its value. */
 function membersOf(line: Uint8Array): { key: unknown; from: number; to: number } {
   let key: unknown;
   let [from, to] = [-1, -1];
@@ -315,7 +317,7 @@ function skipSpace(line: Uint8Array, from: number): number {
   return at;
 }
 
-/** Where the value ends that begins here. Whether it is JSON is seen when it is read. */
+/** The end of the value that starts here. Its syntax is checked later, when it is parsed. */
 function skipValue(line: Uint8Array, from: number): number {
   let depth = 0;
   for (let at = from; at < line.length; at++) {
@@ -330,7 +332,7 @@ function skipValue(line: Uint8Array, from: number): number {
   return line.length;
 }
 
-/** Whether a byte may be one of a number, or of true, false and null. */
+/** Whether a byte may belong to a number, or to true, false or null. */
 function isPlain(byte: number): boolean {
   return byte > 0x20 && byte !== 0x2c && byte !== 0x3a && byte !== 0x7d && byte !== 0x5d;
 }
@@ -345,7 +347,7 @@ function endOfString(line: Uint8Array, from: number): number {
 
 // ---------------------------------------------------------------- keys
 
-/** A key as JSON can say it. */
+/** Converts a key to a JSON value. */
 function plainKey(key: unknown): unknown {
   if (key instanceof Uint8Array) return base64(key);
   if (Array.isArray(key)) return key.map(plainPart);
@@ -395,7 +397,7 @@ function unbase64(text: unknown): Uint8Array {
   try {
     if (typeof text === "string") return Uint8Array.from(atob(text), (sign) => sign.charCodeAt(0));
   } catch {
-    // What it says is the same.
+    // Invalid base64 is reported below, like any other value.
   }
   throw malformed("bytes in its key must be base64.");
 }

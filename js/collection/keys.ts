@@ -1,4 +1,4 @@
-/** The keys of a collection: how they are written for the engine, read back, and bounded. */
+/** Key codecs of collections: encoding, decoding and the bounds of ranges. */
 
 import type { Engine } from "../engine/engine.js";
 import { badArgument } from "../errors/index.js";
@@ -23,10 +23,10 @@ import {
 import { MAX_KEY, TOO_LONG_KEY } from "../util/bytes.js";
 import { decoder } from "../util/text-coders.js";
 
-/** What can bound a range of such keys: a key or, for tuples, its first parts. */
+/** A bound of a range: a key or, for tuples, its first parts. */
 export type BoundOf<K> = K extends readonly unknown[] ? Leading<K> : K;
 
-/** What can be a prefix of such keys: text, bytes, or the first parts of a tuple. Numbers have no prefixes. */
+/** A prefix of keys: text, bytes, or the first parts of a tuple. Numbers have no prefixes. */
 export type PrefixOf<K> = K extends readonly unknown[]
   ? Leading<K>
   : K extends string | Uint8Array
@@ -57,29 +57,29 @@ export interface KeyRange<K, Bound = BoundOf<K>, Prefix = PrefixOf<K>> {
   limit?: number | undefined;
 }
 
-/** The kind of a collection's keys. */
+/** The codec of a collection's keys. */
 export interface Keys<K, Given = K> {
-  /** As it is stored with the collection. */
+  /** The kind, as stored in the descriptor. */
   readonly kind: string | readonly PartKind[];
-  /** Whether `push` gives them out. */
+  /** Whether the keys are assigned by `push`. */
   readonly isAuto: boolean;
-  /** Whether keys are of a kind that `push` may have given out. */
+  /** Whether keys are of a kind that `push` may have assigned. */
   readonly areIds: boolean;
-  /** Whether a key is one value, and no array of parts. */
+  /** Whether a key is a single value and not an array of parts. */
   readonly isLone: boolean;
-  /** Writes a key into the engine's scratch area and gives its length. */
+  /** Encodes a key into the engine's scratch area and returns its length. */
   encode(engine: Engine, key: Given): number;
-  /** The key, of the form that a walk has it in. */
+  /** Converts a key from the form in which a cursor gives it. */
   given(key: string | Uint8Array<ArrayBuffer>): K;
-  /** The key, of its bytes. */
+  /** Decodes a key. */
   decode(bytes: Uint8Array<ArrayBuffer>): K;
   bounds(call: string, range: AnyRange | undefined): Bounds;
 }
 
-/** A range of which the types have seen to it that it fits. */
+/** A range of any key type. The types of the callers ensure that it fits. */
 export type AnyRange = KeyRange<unknown, unknown, unknown>;
 
-/** Keys that are strings: their UTF-8 as it is. */
+/** String keys, stored as their UTF-8. */
 export const stringKeys: Keys<string> = {
   kind: "string",
   isAuto: false,
@@ -98,7 +98,7 @@ export const stringKeys: Keys<string> = {
   bounds: (call, range = {}) => rawBounds(call, range, false),
 };
 
-/** Keys that are bytes, as they are. */
+/** Byte keys, stored unchanged. */
 const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
   kind: "bytes",
   isAuto: false,
@@ -114,10 +114,10 @@ const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
   bounds: (call, range = {}) => rawBounds(call, range, true),
 };
 
-/** Those that `push` gives out: the native crate also `u64`. */
+/** The kinds of keys that `push` assigns: here `u53`, in the native crate also `u64`. */
 const ID_KINDS = ["u53", "u64"];
 
-/** Keys that are one value with an order of its own. */
+/** Keys that are a single encoded value. */
 class LoneKeys implements Keys<unknown> {
   readonly kind: readonly PartKind[];
   readonly isAuto: boolean;
@@ -153,7 +153,7 @@ class LoneKeys implements Keys<unknown> {
   }
 }
 
-/** Keys of several parts. */
+/** Tuple keys. */
 class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
   readonly kind: readonly PartKind[];
   readonly isAuto = false;
@@ -169,7 +169,7 @@ class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
     return engine.encodeBy(this, key);
   }
 
-  /** Also bounds come this way: what is no array would be one without parts, and bound nothing. */
+  /** Also encodes bounds. Checks for an array, because any other value would count as an empty tuple and match all. */
   override write(area: Uint8Array, values: readonly unknown[], leading = false): number {
     if (!Array.isArray(values)) {
       throw badArgument(`${this.what} must be an array of ${this.parts.length} parts.`, values);
@@ -190,7 +190,7 @@ class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
   }
 }
 
-/** The keys that a program asked for by the option `key`. */
+/** The key codec for the option `key`. */
 export function keyKindOf(spec: unknown): Keys<unknown> {
   const what = "The key";
   if (spec === undefined) return stringKeys as Keys<unknown>;
@@ -211,7 +211,7 @@ export function keyKindOf(spec: unknown): Keys<unknown> {
   return new LoneKeys(partCodec(kind, what), false);
 }
 
-/** The keys of a collection as it is stored. A lone part is no tuple. */
+/** The key codec for a stored kind. A single part is not a tuple. */
 export function storedKeys(kind: string | readonly unknown[]): Keys<unknown> {
   if (kind === "string") return stringKeys as Keys<unknown>;
   if (kind === "bytes") return byteKeys as Keys<unknown>;
@@ -221,7 +221,7 @@ export function storedKeys(kind: string | readonly unknown[]): Keys<unknown> {
   return new TupleKeys("The key", parts) as Keys<unknown>;
 }
 
-/** The bounds of keys that are stored as they are. */
+/** The bounds of keys that are stored unencoded. */
 function rawBounds(call: string, given: AnyRange, asBytes: boolean): Bounds {
   refuseUnknown(call, given, OPTIONS);
   const { after, ...range } = given;
@@ -240,17 +240,17 @@ function rawBounds(call: string, given: AnyRange, asBytes: boolean): Bounds {
 
 const OPTIONS = ["gt", "gte", "lt", "lte", "prefix", "after", "reverse", "limit"];
 
-/** What can write its values, or the leading parts of one, so that order is the order of bytes. */
+/** Encodes values, or the leading parts of one, so that the order of the bytes is that of the values. */
 interface Ordered {
   write(area: Uint8Array, value: never, leading?: boolean): number;
 }
 
 let spare: Uint8Array<ArrayBuffer> | undefined;
 
-/** The bytes of a value, or of what all begin with that begin so. */
+/** Encodes a value, or the leading parts of one. */
 export function bytesOf(ordered: Ordered, value: unknown): Uint8Array<ArrayBuffer> {
   const area = spare ?? new Uint8Array(MAX_KEY + 2);
-  // The value's own code may make the bytes of another one meanwhile.
+  // Code of the value itself, such as a getter, may call this function again meanwhile.
   spare = undefined;
   const length = ordered.write(area, value as never, true);
   spare = area;
@@ -258,19 +258,19 @@ export function bytesOf(ordered: Ordered, value: unknown): Uint8Array<ArrayBuffe
   return area.slice(0, length);
 }
 
-/** What orders some keys by more than their parts. */
+/** Options of `orderedBounds`. */
 interface Order {
-  /** The bytes that `after` stands for, where they are not those of a value. */
+  /** Encodes the option `after`, if it is not a single value. */
   readonly whole?: (after: unknown) => Uint8Array<ArrayBuffer>;
-  /** Whether a value is one text or run of bytes, so that a prefix is one of that. */
+  /** Whether a value is text or bytes, so that the option `prefix` is a prefix of it. */
   readonly isRun?: boolean | undefined;
-  /** Whether there is the option `eq`. */
+  /** Whether the option `eq` is allowed. */
   readonly withEq?: boolean;
 }
 
 /**
- * The bounds of keys whose parts tell where they end: whatever begins with the bytes of a bound is
- * on its side.
+ * The bounds of keys whose parts mark their own ends, so that all keys that start with the bytes of a bound are on
+ * the same side of it.
  */
 export function orderedBounds(
   call: string,
@@ -297,7 +297,7 @@ export function orderedBounds(
   if (lt !== undefined) upper.push({ key: bytes(lt), included: false });
   if (lte !== undefined) upper.push(behind(bytes(lte)));
   if (eq !== undefined) within(bytes(eq));
-  // A text that begins so does not end there.
+  // Without the end mark, of two bytes, longer texts match too.
   if (prefix !== undefined) {
     within(bytes(prefix).subarray(0, order.isRun === true ? -2 : undefined));
   }
@@ -308,10 +308,10 @@ export function orderedBounds(
   return bounded(call, range, lower, upper, true);
 }
 
-/** The first key behind all that begin so, as a lower bound. */
+/** The lower bound after all keys with this prefix. */
 function beyond(prefix: Uint8Array<ArrayBuffer>): Bound {
   const bound = behind(prefix);
-  // Nothing is behind bytes that cannot be raised: no key is as long as this.
+  // If the prefix cannot be raised, no key follows: this bound is longer than any key.
   if (bound === undefined) return { key: new Uint8Array(MAX_KEY + 1).fill(0xff), included: false };
   return { key: bound.key, included: true };
 }

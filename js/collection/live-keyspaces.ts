@@ -1,4 +1,4 @@
-/** What is current in a database, keyspace by keyspace: what a copy of it needs, and nothing else. */
+/** The keyspaces and descriptors of the live data in a database, which are what a copy needs. */
 
 import type { Engine } from "../engine/engine.js";
 import { RAW } from "../engine/wasm-memory.js";
@@ -17,13 +17,13 @@ import { INDEX_KEYSPACES } from "./index-counts.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** What there is beside the raw keys. */
+/** The live keyspaces, and their descriptors. */
 export interface LiveKeyspaces {
-  /** Every keyspace whose records are current: that of the raw keys, of collections, of their indexes. */
+  /** Every keyspace with live records: that of keys outside of collections, and those of collections and indexes. */
   readonly keyspaces: readonly number[];
   /**
-   * What tells of collections and indexes. Answers to clients, notes about frames and what is under way
-   * are left out, and so are indexes that are not complete.
+   * The descriptors of collections and indexes. Records of client requests, of frames and of migrations are left
+   * out, and so are indexes that are not complete.
    */
   readonly descriptors: readonly (readonly [key: Bytes, value: Bytes])[];
 }
@@ -53,7 +53,7 @@ export function liveKeyspacesOf(engine: Engine): LiveKeyspaces {
     const used = engine.get(ids, SYSTEM_KEYSPACE);
     if (used !== undefined) descriptors.push([ids, used.slice()]);
   }
-  // Which numbers were given out: nothing tells of an empty keyspace but its descriptor.
+  // The assigned keyspace numbers are copied too, because an empty keyspace shows only in its descriptor.
   const givenOut = engine.get(KEYSPACES_KEY, SYSTEM_KEYSPACE);
   if (givenOut !== undefined) descriptors.push([encoder.encode(KEYSPACES_KEY), givenOut.slice()]);
   const noted = engine.get(INDEX_KEYSPACES, SYSTEM_KEYSPACE);
@@ -61,7 +61,7 @@ export function liveKeyspacesOf(engine: Engine): LiveKeyspaces {
   return { keyspaces, descriptors };
 }
 
-/** Copies: reading what they lead to may move the others. */
+/** The keys of all collection descriptors, copied, because reading a descriptor may move the others. */
 function collectionKeys(engine: Engine): Bytes[] {
   const found: Bytes[] = [];
   let lower: Bytes = encoder.encode(COLLECTION);

@@ -1,8 +1,7 @@
 /**
- * `db.migrate`: has a collection become what a program declares, a slice at a time, while the program
- * goes on. Values are converted into another keyspace, and new indexes built beside the old ones, until
- * one commit makes all of it visible. How far it is stands beside the collection's descriptor, so that
- * after a crash it goes on from there.
+ * Migration, `db.migrate`: converts a collection to its declaration, in slices, while the program goes on. Values
+ * are converted into another keyspace, and new indexes are built beside the old ones, until one commit makes all of
+ * it visible. The progress is stored beside the collection's descriptor, so that a migration continues after a crash.
  */
 
 import { badArgument, SchemaMismatchError } from "../errors/index.js";
@@ -39,7 +38,7 @@ export interface Migration<Old, Input, K, OldKey, Given> {
    * Makes the new key from an old one, if the collection has keys of another kind. Each record needs a key of
    * its own.
    */
-  // The empty list has the compiler take an array for a tuple. As a key it is refused.
+  // The empty list makes the compiler infer a tuple for an array. As a key it is refused.
   readonly rekey?: ((key: OldKey, old: Old) => Given | readonly []) | undefined;
   /** Called between slices with the progress so far. If it throws, the migration ends with that error. */
   readonly onProgress?: ((progress: MigrateProgress) => void) | undefined;
@@ -47,13 +46,13 @@ export interface Migration<Old, Input, K, OldKey, Given> {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Other tasks run after so long. */
+/** Other tasks run after each slice of this length. */
 const SLICE_MS = 4;
 
-/** So many records are looked at between two looks at the clock. */
+/** Number of records that are processed between two readings of the clock. */
 const PAGE = 64;
 
-/** Everything. */
+/** The range of all keys. */
 const ALL = {
   lower: undefined,
   lowerExcluded: true,
@@ -102,7 +101,7 @@ export async function migrate<K, View, Writable, Input, Given>(
   await run.sweep();
 }
 
-/** One migration that is under way. */
+/** One run of a migration. */
 class Run<K, View, Writable, Input, Given> {
   private readonly handle: Handle;
   private readonly catalog: Catalog;
@@ -129,24 +128,24 @@ class Run<K, View, Writable, Input, Given> {
 
   // ---------------------------------------------------------------- indexes
 
-  /** Has a collection have these indexes and no others, its values staying as they are. */
+  /** Builds the declared indexes and drops all others, without converting values. */
   async index(
     declaration: Parameters<Catalog["space"]>[1],
     declared: readonly DeclaredIndex[] | undefined,
   ): Promise<void> {
     const { catalog, name } = this;
     const space = catalog.space(name, declaration);
-    const wanted = declared ?? space.indexes.filter(({ isBuilt }) => isBuilt);
-    const gone = space.indexes.filter((one) => !wanted.some((other) => isSame(one, other)));
-    const missing = wanted.filter((one) => !space.indexes.some((other) => isSame(other, one)));
-    const abandoned = gone.filter(({ isBuilt }) => !isBuilt);
+    const target = declared ?? space.indexes.filter(({ isBuilt }) => isBuilt);
+    const obsolete = space.indexes.filter((index) => !target.some((other) => isSame(index, other)));
+    const missing = target.filter((index) => !space.indexes.some((other) => isSame(other, index)));
+    const abandoned = obsolete.filter(({ isBuilt }) => !isBuilt);
     if (abandoned.length > 0 || missing.length > 0) {
       this.atomically(() => {
         this.drop(space, abandoned);
-        const made = missing.map((one) => catalog.newIndex(space, one.name, one.shape));
-        for (const one of made) {
-          one.isBuilt = false;
-          space.indexes.push(one);
+        const made = missing.map((index) => catalog.newIndex(space, index.name, index.shape));
+        for (const index of made) {
+          index.isBuilt = false;
+          space.indexes.push(index);
         }
         catalog.describe(space);
         const { to, built, ...rest } = catalog.pending(name);
@@ -155,15 +154,15 @@ class Run<K, View, Writable, Input, Given> {
     }
     const building = space.indexes.filter(({ isBuilt }) => !isBuilt);
     if (building.length > 0) await this.build(space, building);
-    // Not before the others are there: what cannot be leaves the collection as it was.
-    const last = gone.filter((one) => space.indexes.includes(one));
+    // Drop old indexes only after the new ones are built, so that a failure leaves the collection as it was.
+    const last = obsolete.filter((index) => space.indexes.includes(index));
     if (building.length === 0 && last.length === 0) return;
     this.atomically(() => {
       this.drop(space, last);
-      for (const one of building) {
-        catalog.forget(space, one);
-        one.storedAs = one.name;
-        one.isBuilt = true;
+      for (const index of building) {
+        catalog.forget(space, index);
+        index.storedAs = index.name;
+        index.isBuilt = true;
       }
       catalog.describe(space);
       const { built, ...rest } = catalog.pending(name);
@@ -172,15 +171,15 @@ class Run<K, View, Writable, Input, Given> {
     catalog.end(name, last);
   }
 
-  private drop(space: CollectionSpace, gone: readonly IndexSpace[]): void {
-    if (gone.length === 0) return;
+  private drop(space: CollectionSpace, obsolete: readonly IndexSpace[]): void {
+    if (obsolete.length === 0) return;
     const { catalog, name } = this;
-    for (const one of gone) {
-      space.indexes.splice(space.indexes.indexOf(one), 1);
-      catalog.forget(space, one);
+    for (const index of obsolete) {
+      space.indexes.splice(space.indexes.indexOf(index), 1);
+      catalog.forget(space, index);
     }
     const pending = catalog.pending(name);
-    const clear = [...pending.clear, ...gone.map(({ keyspace }) => keyspace)];
+    const clear = [...pending.clear, ...obsolete.map(({ keyspace }) => keyspace)];
     catalog.note(name, { ...pending, clear });
   }
 
@@ -198,7 +197,7 @@ class Run<K, View, Writable, Input, Given> {
         return () => catalog.note(name, { ...catalog.pending(name), built: after });
       });
     } catch (error) {
-      // An index that cannot be is given up; one that was interrupted goes on another time.
+      // A unique index that cannot be built is dropped; an interrupted one is continued by the next call.
       if ((error as { code?: unknown }).code === "VARVE_UNIQUE_VIOLATION") {
         this.atomically(() => {
           this.drop(space, building);
@@ -214,7 +213,7 @@ class Run<K, View, Writable, Input, Given> {
 
   // ---------------------------------------------------------------- values
 
-  /** Converts all values into a keyspace of their own, which then takes the old one's place. */
+  /** Converts all values into a new keyspace, which then replaces the old one. */
   async convert(
     there: Parameters<Catalog["space"]>[1],
     declaration: Parameters<Catalog["space"]>[1],
@@ -226,15 +225,15 @@ class Run<K, View, Writable, Input, Given> {
     catalog.converting.add(name);
     old.checkedAt = -1;
     try {
-      const wanted = declared ?? old.indexes.filter(({ isBuilt }) => isBuilt);
-      const [space, after] = this.begin(declaration, wanted);
+      const target = declared ?? old.indexes.filter(({ isBuilt }) => isBuilt);
+      const [space, after] = this.begin(declaration, target);
       await this.convertAll(old, space, read, after);
       this.atomically((session) => {
         const keys = storedKeys(old.declaration.key);
         if (keys.areIds) keepAllIds(session, { space: old, keys });
-        const gone = old.indexes.map((one) => one.keyspace);
-        for (const one of old.indexes) catalog.forget(old, one);
-        const clear = [...catalog.pending(name).clear, old.keyspace, ...gone];
+        const obsolete = old.indexes.map((index) => index.keyspace);
+        for (const index of old.indexes) catalog.forget(old, index);
+        const clear = [...catalog.pending(name).clear, old.keyspace, ...obsolete];
         catalog.describe(space);
         catalog.note(name, { clear });
       });
@@ -244,10 +243,10 @@ class Run<K, View, Writable, Input, Given> {
     }
   }
 
-  /** Where the values go, and up to which key they are there already. */
+  /** Starts or continues a conversion. Returns its target and the key, in hexadecimal, up to which it is done. */
   private begin(
     declaration: Parameters<Catalog["space"]>[1],
-    wanted: readonly Pick<DeclaredIndex, "name" | "shape">[],
+    target: readonly Pick<DeclaredIndex, "name" | "shape">[],
   ): [CollectionSpace, string] {
     const { catalog, name } = this;
     const { fingerprint, value } = declaration;
@@ -256,7 +255,7 @@ class Run<K, View, Writable, Input, Given> {
       to?.fingerprint === fingerprint &&
       JSON.stringify(to.key) === JSON.stringify(declaration.key) &&
       JSON.stringify(to.indexes.map(([index, shape]) => [index, shape])) ===
-        JSON.stringify(wanted.map((one) => [one.name, one.shape]));
+        JSON.stringify(target.map((index) => [index.name, index.shape]));
     const made = goesOn ? to : undefined;
     const space = new CollectionSpace(
       catalog,
@@ -264,9 +263,9 @@ class Run<K, View, Writable, Input, Given> {
       declaration,
       made?.keyspace ?? catalog.number(),
     );
-    for (const [i, one] of wanted.entries()) {
+    for (const [i, index] of target.entries()) {
       const keyspace = made?.indexes[i]?.[2] ?? catalog.number();
-      space.indexes.push(new IndexSpace(name, one.name, one.shape, value, keyspace));
+      space.indexes.push(new IndexSpace(name, index.name, index.shape, value, keyspace));
     }
     if (made !== undefined) return [space, made.after];
     const others = to === undefined ? [] : [to.keyspace, ...to.indexes.map(([, , of]) => of)];
@@ -275,7 +274,7 @@ class Run<K, View, Writable, Input, Given> {
         fingerprint,
         key: declaration.key,
         keyspace: space.keyspace,
-        indexes: space.indexes.map((one) => [one.name, one.shape, one.keyspace]),
+        indexes: space.indexes.map((index) => [index.name, index.shape, index.keyspace]),
         after: "",
       },
       clear: [...clear, ...others],
@@ -324,7 +323,7 @@ class Run<K, View, Writable, Input, Given> {
     });
   }
 
-  /** Says under which key a record goes on. */
+  /** Returns the function that gives the new key of a record. */
   private keying(
     old: CollectionSpace,
     space: CollectionSpace,
@@ -347,8 +346,8 @@ class Run<K, View, Writable, Input, Given> {
   // ---------------------------------------------------------------- slices
 
   /**
-   * Goes over the records behind a key, a slice in a transaction and a commit of its own. What is done
-   * with each gives what notes how far it is; the last one of a slice does.
+   * Visits the records after a key. Each slice is one transaction and one commit. `visit` returns a function that
+   * stores the progress; at the end of a slice, the one of the last record is called.
    */
   private async walk(
     keyspace: number,
@@ -389,7 +388,7 @@ class Run<K, View, Writable, Input, Given> {
     signal?.throwIfAborted();
   }
 
-  /** Empties what nothing names any more. */
+  /** Clears the keyspaces that have no descriptor any more. */
   async sweep(): Promise<void> {
     const { catalog, name, handle } = this;
     for (;;) {
@@ -406,7 +405,7 @@ class Run<K, View, Writable, Input, Given> {
     }
   }
 
-  /** Does a part of it in one commit, or nothing of it. */
+  /** Runs a part of the migration in one commit. If it throws, nothing is written. */
   private atomically(part: (session: Session) => void): void {
     const { session } = this.handle;
     session.assertOutsideCallback("migrate()");
@@ -427,7 +426,7 @@ function keyText(key: unknown): string {
   return typeof key === "string" ? JSON.stringify(key) : String(key);
 }
 
-/** Does something with a record, and names that where its value is refused. */
+/** Processes a record, and adds its key to the error if the value is refused. */
 function naming(
   collection: string,
   keys: Keys<unknown>,
@@ -445,7 +444,7 @@ function naming(
   }
 }
 
-/** Reads an old value as a copy. */
+/** Reads an old value, as a copy. */
 type Reader = (
   memory: Parameters<Codec<unknown, never, never>["view"]>[0],
   at: number,

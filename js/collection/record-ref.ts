@@ -15,7 +15,7 @@ export class Ref<View> {
   private readonly engine: Engine;
   private readonly find: () => View | undefined;
   private view: View | undefined;
-  /** The engine's `changes` when the view was made. As long as it is that, nothing has moved. */
+  /** The engine's `changes` when the view was made. While it is equal, the record has not moved. */
   private seen: number;
 
   /** @internal */

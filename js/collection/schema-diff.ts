@@ -1,20 +1,20 @@
-/** How what a collection holds differs from what a program declares, in words. */
+/** Human-readable differences between a stored and a declared schema. */
 
 import { SchemaMismatchError } from "../errors/index.js";
 import type { Descriptor, StructDescriptor } from "../struct/codec.js";
 
-/** What a program says that a collection is. */
+/** The declared schema of a collection. */
 export interface Declaration {
   readonly fingerprint: string;
   readonly value: Descriptor;
-  /** The kinds of the parts of its keys, or what stands for the lone one that needs no codec. */
+  /** The kinds of the parts of its keys, or "string" or "bytes" for keys that are stored unencoded. */
   readonly key: string | readonly unknown[];
 }
 
-/** What to do where data or indexes would have to change. */
+/** Advice for an error message if data or indexes would have to change. */
 export const MIGRATE = "Call await db.migrate(name, codec, options), or declare what is stored.";
 
-/** Refuses a declaration that is not that of the collection. */
+/** Throws SchemaMismatchError if a declaration does not match the stored collection. */
 export function refuseOther(name: string, stored: Declaration, declared: Declaration): void {
   const keys = differenceOfKeys(stored, declared);
   if (keys !== undefined) {
@@ -30,7 +30,7 @@ export function refuseOther(name: string, stored: Declaration, declared: Declara
   );
 }
 
-/** What of one program's collection is not so in another's, whether or not each can read the other's values. */
+/** The differences between two declarations, even if each can read the values of the other. */
 export function differencesOf(there: Declaration, here: Declaration): string[] {
   const keys = differenceOfKeys(there, here);
   if (keys !== undefined) return [`keys are ${keys}`];
@@ -42,12 +42,12 @@ function differenceOfKeys(there: Declaration, here: Declaration): string | undef
   return a === b ? undefined : `${a}, not ${b}`;
 }
 
-/** Whether values of the one can be read as the other: as the same, or as another version of it. */
+/** Whether values of one declaration can be read as the other: the same schema, or another version of it. */
 function isReadable(stored: Declaration, declared: Declaration): boolean {
   if (stored.fingerprint === declared.fingerprint) return true;
   const [a, b] = [stored.value, declared.value];
   if (a.kind !== "struct" || b.kind !== "struct" || !(a.versioned && b.versioned)) return false;
-  // A versioned struct grows at its end: the shorter one is where the longer one began.
+  // A versioned struct grows at its end, so the fields of the shorter one begin those of the longer one.
   const shared = Math.min(a.fields.length, b.fields.length);
   return JSON.stringify(a.fields.slice(0, shared)) === JSON.stringify(b.fields.slice(0, shared));
 }
@@ -82,7 +82,7 @@ function fieldsOf(there: StructDescriptor, here: StructDescriptor): string[] {
   return lines;
 }
 
-/** A kind as a program would write it, more or less. */
+/** A kind in roughly the form in which a program declares it. */
 function text(kind: Descriptor): string {
   const { length } = kind as { length?: number };
   switch (kind.kind) {

@@ -1,4 +1,4 @@
-/** How collections write: `set` and `updateIf` with values in the collection's form. */
+/** Writes of collections: `set`, `delete`, `clear`, `push` and `updateIf` with typed values. */
 
 import type { Engine } from "../engine/engine.js";
 import { diedInCallback } from "../engine/error-codes.js";
@@ -31,13 +31,13 @@ export interface TypedUpdateOptions<K, View, Input> {
 
 const OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
 
-/** So many keys are deleted between two looks at which come next. */
+/** Number of keys that `clear` deletes per scan while it has to delete them one by one. */
 const CLEAR_PAGE = 1_024;
 
-/** The last options that were found to be right: programs pass the same ones again and again. */
+/** The last options that passed the check: programs tend to pass the same object again. */
 let lastOptions: object | undefined;
 
-/** Stores a value, and has the indexes lead to it. */
+/** Stores a value and updates the indexes. */
 export function store<K, View, Writable, Input>(
   session: Session,
   form: CollectionContext<unknown, View, Writable, Input, K>,
@@ -55,7 +55,10 @@ export function store<K, View, Writable, Input>(
   if (!session.queued) session.queue();
 }
 
-/** A function of its own: one that holds a closure pays for that also where it makes none. */
+/**
+ * Stores a value in a collection with indexes. Separate from `store`, because a function that contains a closure
+ * is slower even when it does not create it.
+ */
 function writeIndexed<View, Writable, Input>(
   session: Session,
   form: CollectionContext<unknown, View, Writable, Input, never>,
@@ -74,8 +77,8 @@ function writeIndexed<View, Writable, Input>(
 }
 
 /**
- * A copy in place of a view of this memory, which may die when room is made for the record. What was
- * spread of any view is refused: where a field may be absent, all that was in it would be lost unseen.
+ * Replaces a view of this memory by a copy, because allocating the record may detach the view. Objects spread
+ * from a view are refused: the getters of the fields are not copied, so optional fields would silently be lost.
  */
 function lasting<Input>(value: Input, { memory }: Engine): Input {
   const view = value as Partial<{ $v: Partial<Cursor>; snapshot(): Input }> | undefined | null;
@@ -86,7 +89,7 @@ function lasting<Input>(value: Input, { memory }: Engine): Input {
   return refuseSpread();
 }
 
-/** Writes the record of the encoded key. What its encoding runs meanwhile must not write. */
+/** Writes the record of the encoded key. Code that runs while the value is encoded must not write. */
 export function writeRecord<View, Writable, Input>(
   session: Session,
   { space, codec }: CollectionContext<unknown, View, Writable, Input, never>,
@@ -108,7 +111,7 @@ export function writeRecord<View, Writable, Input>(
   engine.finish(size);
 }
 
-/** Removes a key, and what leads to it. Says whether it was there. */
+/** Deletes a key and its index entries. Returns whether it existed. */
 export function remove<K>(
   session: Session,
   form: CollectionContext<unknown, unknown, unknown, never, K>,
@@ -140,7 +143,7 @@ function removeIndexed(
   return removed;
 }
 
-/** Deletes the records of a range with what leads to them, all or none, and says how many. */
+/** Deletes the records of a range with their index entries, all or none, and returns how many. */
 export function clear(
   session: Session,
   form: CollectionContext<unknown, unknown, unknown, never, never>,
@@ -185,7 +188,7 @@ const EVERYTHING = {
   reverse: false,
 };
 
-/** Runs a change of one record, and has the indexes follow. Both are done or neither. */
+/** Runs a change of one record and updates its index entries, both or neither. */
 function reindexed(
   session: Session,
   form: CollectionContext<unknown, unknown, unknown, never, never>,
@@ -210,7 +213,7 @@ function entriesAt(
   return entriesOf(space.indexes, codec.view(engine.memory, at, engine.foundLength()), key);
 }
 
-/** Stores a value under a number above all that are or were there. */
+/** Stores a value under an id above all that are or were in use. */
 export function push<View, Writable, Input>(
   session: Session,
   form: CollectionContext<number, View, Writable, Input>,
@@ -228,7 +231,7 @@ export function push<View, Writable, Input>(
   const key = space.pushed.key + 1;
   store(session, form, key, value);
   noteIds(session, space);
-  // As long as nothing else is written, the next one needs no look.
+  // While nothing else is written, the next push needs no lookup.
   const { changes, rollbacks: undone } = engine;
   space.pushed = { key, changes, undone };
   return key;
@@ -264,7 +267,7 @@ function noPredicate(given: unknown): Error {
   return badArgument("The option predicate of updateIf() must be a function.", given);
 }
 
-/** What the predicate, which there has to be, says of the value of another key. */
+/** Tests the predicate, which is required here, on the value of another key. */
 function allows<K, View, Writable, Input>(
   session: Session,
   form: CollectionContext<unknown, View, Writable, Input, K>,
@@ -275,7 +278,7 @@ function allows<K, View, Writable, Input>(
   throw badArgument("updateIf() has a predicateKey but no predicate.");
 }
 
-/** What the predicate says of the value of another key, or of one that cannot be staged. */
+/** Tests the predicate on a value without staging it. A missing key counts as `false`. */
 function testPredicateOn<K, View, Writable, Input>(
   session: Session,
   { space, codec, keys }: CollectionContext<unknown, View, Writable, Input, K>,
@@ -295,7 +298,7 @@ function testPredicateOn<K, View, Writable, Input>(
   session.gate |= IN_CALLBACK;
   try {
     const answer = session.judged(predicate(view));
-    // An answer that is due to bytes that had died is none.
+    // If the view was detached meanwhile, the predicate may have read an empty array.
     if (memory.epoch !== epoch) throw diedInCallback();
     return answer;
   } finally {
@@ -304,8 +307,8 @@ function testPredicateOn<K, View, Writable, Input>(
 }
 
 /**
- * Changes the record of a key. All of its common way is in this one function, since that makes it too
- * large to be put into others and then compiled in part: it took a third longer in some programs.
+ * Changes the record of a key. The common path is deliberately one function: above V8's inlining limit it is
+ * optimized as a unit. Inlined in parts into its callers, it took a third longer in some programs.
  */
 function apply<K, View, Writable, Input>(
   session: Session,
@@ -343,7 +346,7 @@ function apply<K, View, Writable, Input>(
   try {
     if (space.indexes.length !== 0) before = entriesBefore(engine, form, keyLength, length);
     writable = copy === undefined ? codec.writable(memory, at, length) : copy.writable;
-    // Assigning to what is no field then throws. What other codecs give may well get more fields.
+    // Assigning to an unknown field then throws. Objects of other codecs may get additional fields.
     if (session.strict && codec.kind.kind === "struct") Object.preventExtensions(writable);
     if (predicate === undefined || session.judged(predicate(writable as unknown as View))) {
       const result = change(writable);
@@ -371,7 +374,8 @@ function apply<K, View, Writable, Input>(
   }
   if (before?.moved === undefined) engine.finish(length);
   else {
-    // A staged record cannot be taken back once it is committed: this one was staged in vain.
+    // The index entries change too, so all of it is written under a savepoint instead of finishing the staged
+    // record, which could not be undone.
     engine.abort();
     const plain = form as CollectionContext<unknown, unknown, unknown, never, never>;
     writeAnew(session, plain, before.key, before.moved);
@@ -380,7 +384,7 @@ function apply<K, View, Writable, Input>(
   return true;
 }
 
-/** What a callback may change instead of the record, where a view that is kept would hold too much memory. */
+/** A copy for the callback to change, if a view of the record would hold too much memory or has to be tracked. */
 function writableCopy<Writable>(
   engine: Engine,
   codec: Codec<unknown, Writable, never>,
@@ -391,7 +395,7 @@ function writableCopy<Writable>(
   return { u8, writable: codec.writable({ data, u8, epoch: 0 }, 0, u8.length) };
 }
 
-/** Where there is no room, a refused predicate is still an answer and not a failure. */
+/** Without space a predicate that returns false is still an answer, not a failure: throws unless it does. */
 function refusedOrThrow<K, View, Writable, Input>(
   session: Session,
   form: CollectionContext<unknown, View, Writable, Input, K>,
@@ -403,7 +407,7 @@ function refusedOrThrow<K, View, Writable, Input>(
   if (!full || testPredicateOn(session, form, key, predicate)) throw error;
 }
 
-/** After a callback has thrown: ends its view, gives every byte back, and the error. */
+/** Cleans up after a callback that threw: ends its view and aborts the staged record. Returns the error. */
 function undone<Writable>(
   session: Session,
   codec: Codec<unknown, Writable, never>,
@@ -420,11 +424,11 @@ function undone<Writable>(
 interface Before {
   readonly key: Uint8Array<ArrayBuffer>;
   readonly entries: readonly Entry[];
-  /** What it has become, if that has other entries. */
+  /** The new bytes of the record, if its index entries have changed. */
   moved: Uint8Array | undefined;
 }
 
-/** The record that is staged, and its key, which was encoded last. */
+/** The index entries of the staged record before its change, and its key, which was encoded last. */
 function entriesBefore<View>(
   engine: Engine,
   { space, codec }: CollectionContext<unknown, View, unknown, never, never>,
@@ -436,7 +440,7 @@ function entriesBefore<View>(
   return { key, entries, moved: undefined };
 }
 
-/** Stores what a missing key gets first, and takes it back unless it is then changed. */
+/** Stores `valueIfMissing` and applies the change. Rolls back both if the change is not applied. */
 function insertAndApply<K, View, Writable, Input>(
   session: Session,
   form: CollectionContext<unknown, View, Writable, Input, K>,
@@ -454,7 +458,7 @@ function insertAndApply<K, View, Writable, Input>(
   );
 }
 
-/** A copy of the bytes that are staged, if they have other entries in the indexes than before. */
+/** A copy of the staged bytes if their index entries differ from those before. */
 function unlessSame<View>(
   { memory }: Engine,
   { space, codec }: CollectionContext<unknown, View, unknown, never, never>,
@@ -466,7 +470,7 @@ function unlessSame<View>(
   return new Uint8Array(memory.u8.subarray(stagedAt, stagedAt + length));
 }
 
-/** Writes bytes in place of a record, and has the indexes follow. */
+/** Replaces a record by these bytes and updates its index entries. */
 function writeAnew(
   session: Session,
   form: CollectionContext<unknown, unknown, unknown, never, never>,
@@ -490,7 +494,7 @@ function writeBytes(
   engine.finish(bytes.length);
 }
 
-/** Stores bytes that are a value, under the encoded key. They lie outside of the engine's memory. */
+/** Stores the bytes of a value under the encoded key. They must lie outside of the engine's memory. */
 export function storeBytes(
   session: Session,
   form: CollectionContext<unknown, unknown, unknown, never, never>,
@@ -506,17 +510,17 @@ export function storeBytes(
   if (!session.queued) session.queue();
 }
 
-/** Where the record that was changed last is staged. */
+/** The address of the record that was staged last. */
 let stagedAt = 0;
 
-/** Stages other bytes, and gives their number. */
+/** Stages other bytes and returns their length. */
 function resized(engine: Engine, bytes: Uint8Array): number {
   stagedAt = engine.updateResize(bytes.length);
   engine.memory.u8.set(bytes, stagedAt);
   return bytes.length;
 }
 
-/** Stages what a callback returned, and gives its length. */
+/** Stages the value that a callback returned, and returns its length. */
 function replaced<View, Writable, Input>(
   session: Session,
   codec: Codec<View, Writable, Input>,
@@ -531,7 +535,7 @@ function replaced<View, Writable, Input>(
   return size;
 }
 
-/** What a callback returned, as the value that takes the old one's place. */
+/** Checks the value that a callback returned in place of the old one. */
 function returned<Input>(session: Session, writable: unknown, result: unknown): Input {
   session.refuseLater("The callback of updateIf()", result);
   if (typeof writable === "object" && typeof result !== "object") {

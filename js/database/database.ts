@@ -1,4 +1,4 @@
-/** `Database`: the handle of an open database that programs hold. */
+/** `Database`: a handle of an open database. */
 
 import { Catalog } from "../collection/catalog.js";
 import {
@@ -84,7 +84,7 @@ export type Synchronous<T> = T extends PromiseLike<unknown> | Generator | AsyncG
  */
 export class Database {
   private session: Session;
-  /** The session for those that this handle hands out and that are asked more often than pins. */
+  /** Gives the session to objects made by this handle that are used more often than pins. */
   private readonly handle: { session: Session };
   private readonly source: Source;
   private readonly pins: Set<Pin>;
@@ -103,13 +103,13 @@ export class Database {
     this.source = () => this.session;
     this.pins = new Set();
     this.leave = leave;
-    // A function of its own, so that one listener given to two handles is heard for each.
+    // Wrap the listener, so that a function given to two handles is called once for each.
     this.onError = onError === undefined ? undefined : (error) => onError(error);
     this.closing = undefined;
     session.addListener(this.onError);
   }
 
-  /** @internal What keeps records of its own beside the program's goes through the session. */
+  /** @internal The session, for modules that store records of their own. */
   static sessionOf(db: Database): Session {
     return db.session;
   }
@@ -299,7 +299,8 @@ export class Database {
    * memory, which is taken as it is during the call.
    *
    * The write is committed with its group: at the end of this turn (`"buffered"`: within 5 ms), which every
-   * `await` ends, or by `commit` or `flush`. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
+   * `await` ends, or by `commit` or `flush`. For many rows see `transaction`. `committed` and `flushed` resolve when
+   * that is done.
    *
    * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
    * @throws StaleViewError if the key or value is a dead view
@@ -479,7 +480,7 @@ export class Database {
     codec: Declared<View, Writable, Input> & Whole,
     options?: CollectionOptions<S, undefined>,
   ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>>;
-  // The last one, since it is the one that the compiler tells of when none fits.
+  // The last overload, because the compiler reports errors against the last one if none fits.
   collection<
     View,
     Writable,
@@ -688,7 +689,7 @@ export class Database {
     const loaded = moduleAt("database/export", () => import("./export.js")).then(({ exported }) =>
       exported(this.source, { onProgress: checkAbort, signal }),
     );
-    // Who reads is told, and nobody else.
+    // Errors surface through the stream, so ignore the unhandled rejection here.
     loaded.catch(() => {});
     return new ReadableStream({
       async pull(controller) {
@@ -739,7 +740,7 @@ export class Database {
     try {
       this.session.assertClosable();
     } catch (error) {
-      // Refused and not begun: it is called again when what stood in its way is over.
+      // The close was refused and has not begun, so it may be called again later.
       return Promise.reject(error);
     }
     this.closing = this.closeOnce();
@@ -751,7 +752,7 @@ export class Database {
     for (const pin of this.pins) pin.dispose();
     this.session = closedSession(session);
     this.handle.session = this.session;
-    // Refs of this handle look at the gate no earlier than at this.
+    // Refs of this handle check the gate only after `changes` has changed.
     session.engine.changes += 1;
     const isLast = this.leave();
     const looking = session.lossOf(isLast);
@@ -770,7 +771,7 @@ export class Database {
     return this.close();
   }
 
-  /** @internal A console is not to throw, whatever has happened to the database. */
+  /** @internal Logging a database must not throw, whatever its state. */
   [INSPECT](_depth: number, options: unknown, format: Format): string {
     const { name, engine, durability } = this.session;
     let facts: object;

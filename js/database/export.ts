@@ -1,9 +1,9 @@
 /**
- * `db.export()`: what lives in a database, as the bytes of a file that never held anything else. A
- * chunk of its own, loaded when it is asked for.
+ * Export, `db.export()`: copies the live records of a database into a new database file. This module is a separate
+ * chunk, loaded on first use.
  *
- * The copy is made a few milliseconds at a time, and is as of the moment in which it began: a key that is
- * about to be written for the first time since is copied before, and passed over when its turn comes.
+ * The copy is made in slices of a few milliseconds, and is a snapshot of the moment in which it began: before a key
+ * is written for the first time since then, its old value is copied, and the scan skips that key later.
  */
 
 import { SYSTEM_KEYSPACE } from "../collection/catalog.js";
@@ -16,39 +16,42 @@ import { nextTask, slice } from "../util/clock.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** The copy lies in pieces of so many bytes, which are given out one by one. */
+/** Size of the chunks that the copy is stored and returned in. */
 const CHUNK = 262_144;
 
-/** So many records are looked at in one call, unless they come to so many bytes. */
+/** Maximum number of records, and of their bytes, that are visited per scan. */
 const PAGE = 256;
 const PAGE_BYTES = 1_048_576;
 
-/** Other tasks run after so long. */
+/** Other tasks run after each slice of this length. */
 const SLICE_MS = 4;
 
-/** After so many bytes of the copy its memory is used again. */
+/** The copy is committed after this many bytes, so that its memory can be reused. */
 const STEP = 1_048_576;
 
-/** The copy needs little memory, no order, and gives nothing back. */
+/** Settings of the copy: it needs little memory, no key order, and reclaims no space. */
 const SETTINGS = { memory: 4_194_304, spaceFactor: 3, ordered: false, readOnly: false };
 
-/** Of segments, as powers of two; and how many a copy should have, for half of the last is blank. */
+/**
+ * Smallest and largest segment size, as binary logarithms; and the number of segments that a copy should have,
+ * because on average half of the last one is unused.
+ */
 const [SMALLEST, LARGEST] = [12, 20];
 const SEGMENTS = 16;
 
-/** A range without bounds, or behind one. */
+/** A range without bounds, or after a lower bound. */
 const OPEN = { lowerExcluded: true, upperIncluded: false, reverse: false };
 
-/** A longer value lies beside the segments of the log, however large they are. */
-const APART = 262_144;
+/** A longer value is stored outside of the log's segments, whatever their size. */
+const LARGE_VALUE = 262_144;
 
-/** What a segment has to hold beside key and value. */
+/** Bytes that a segment needs in addition to the key and the value of a record. */
 const OVERHEAD = 512;
 
 /**
- * Copies everything as of one moment, and gives the copy in chunks, with `undefined` at its end.
+ * Copies a snapshot of the database, and returns a function that gives the copy chunk by chunk, then `undefined`.
  *
- * @throws what reading the database throws, the reason of `signal`, and what `onProgress` throws
+ * @throws errors of reading the database, the reason of `signal`, and errors of `onProgress`
  */
 export async function exported(
   source: () => Session,
@@ -56,54 +59,54 @@ export async function exported(
 ): Promise<() => Bytes | undefined> {
   const session = source();
   session.assertOutsideCallback("export()");
-  const pace = new Pace(source, options);
-  // The first page would have all keys sorted at once.
-  while (session.engine.sortPart()) await pace.rest(0, session.engine.stats().liveBytes);
+  const throttle = new Throttle(source, options);
+  // Sort the keys part by part, because the first scan would sort them all at once.
+  while (session.engine.sortPart()) await throttle.rest(0, session.engine.stats().liveBytes);
   if (session.engine.pending() !== 0) session.commit();
-  const moment = new Moment(source, pace);
+  const snapshot = new Snapshot(source, throttle);
   try {
-    const segmentLog2 = await segmentFor(moment);
-    const file = new Chunks();
+    const segmentLog2 = await segmentFor(snapshot);
+    const file = new ChunkFile();
     const { name, engine } = session;
     const copy = await Engine.open(name, engine.module, file, { ...SETTINGS, segmentLog2 });
     try {
-      moment.copyTo(copy);
-      await moment.each((key, value, keyspace) => moment.put(key, value(), keyspace));
-      await moment.complete();
+      snapshot.copyTo(copy);
+      await snapshot.each((key, value, keyspace) => snapshot.put(key, value(), keyspace));
+      await snapshot.complete();
     } finally {
-      moment.end();
+      snapshot.end();
       copy.discard();
     }
     return () => file.take();
   } finally {
-    moment.end();
+    snapshot.end();
   }
 }
 
 type KeyspaceVisit = (key: Bytes, value: () => Bytes, keyspace: number, length: number) => void;
 
-/** A database as it was when this was made, though it goes on. */
-class Moment {
+/** A snapshot of a database that is still written to. */
+class Snapshot {
   readonly liveKeyspaces: LiveKeyspaces;
   readonly liveBytes: number;
   private readonly engine: Engine;
-  private readonly pace: Pace;
-  private readonly unhear: () => void;
+  private readonly throttle: Throttle;
+  private readonly stopObserving: () => void;
   private readonly keyspaces: ReadonlySet<number>;
-  /** Keys that were written since, before they were visited: what they had is copied, if they were there. */
+  /** Keys that were written before they were visited. Their old values, if any, are kept or copied already. */
   private readonly written: Set<string>;
-  /** What they had, until there is a copy to put it into. */
+  /** The old values of those keys, until the copy exists. */
   private readonly kept: [key: Bytes, value: Bytes, keyspace: number][];
   private copy: Engine | undefined;
-  /** Why what a key had could not be kept. Whoever writes it is not to suffer from that. */
+  /** The error that kept an old value from being saved. It fails the export, not the write that caused it. */
   private failure: { reason: unknown } | undefined;
   private bytes: number;
   private since: number;
 
-  constructor(source: () => Session, pace: Pace) {
+  constructor(source: () => Session, throttle: Throttle) {
     const { engine } = source();
     this.engine = engine;
-    this.pace = pace;
+    this.throttle = throttle;
     this.liveKeyspaces = liveKeyspacesOf(engine);
     this.liveBytes = engine.stats().liveBytes;
     this.keyspaces = new Set(this.liveKeyspaces.keyspaces);
@@ -113,20 +116,20 @@ class Moment {
     this.failure = undefined;
     this.bytes = 0;
     this.since = 0;
-    this.unhear = engine.observeKeys((keyspace, length) => this.keep(keyspace, length));
+    this.stopObserving = engine.observeKeys((keyspace, length) => this.keep(keyspace, length));
   }
 
   end(): void {
-    this.unhear();
+    this.stopObserving();
   }
 
-  /** Records of the moment that were kept apart, or are where they were. */
+  /** Visits all records of the snapshot: the unchanged ones in the database, and the kept ones. */
   async each(visit: KeyspaceVisit): Promise<void> {
     for (const keyspace of this.liveKeyspaces.keyspaces) {
       let lower: Bytes | undefined;
       do {
         lower = this.page(lower, keyspace, visit);
-        if (this.pace.isOver) await this.rest();
+        if (this.throttle.isOver) await this.rest();
       } while (lower !== undefined);
     }
     for (const [key, value, keyspace] of this.kept) {
@@ -134,7 +137,7 @@ class Moment {
     }
   }
 
-  /** Visits some records behind a key. Gives the last one's, or `undefined` at the end. */
+  /** Visits a page of records after a key. Returns the last key, or `undefined` at the end. */
   private page(
     lower: Bytes | undefined,
     keyspace: number,
@@ -155,14 +158,14 @@ class Moment {
     return key?.slice();
   }
 
-  /** This key is about to be written. */
+  /** Saves the value of a key that is about to be written. */
   private keep(keyspace: number, keyLength: number): void {
     if (!this.keyspaces.has(keyspace) || this.failure !== undefined) return;
     const { engine, copy, written } = this;
     try {
       const key = engine.encoded(keyLength);
       const name = nameOf(keyspace, key);
-      // What is in the copy was visited.
+      // Keys in the copy were visited already.
       if (written.has(name) || copy?.has(key, keyspace) === true) return;
       const at = engine.find(keyLength, keyspace);
       if (at !== 0) {
@@ -176,7 +179,7 @@ class Moment {
     }
   }
 
-  /** From here on what is kept goes into the copy. */
+  /** Sets the copy. Old values are written to it from now on. */
   copyTo(copy: Engine): void {
     this.copy = copy;
     for (const [key, value] of this.liveKeyspaces.descriptors)
@@ -200,22 +203,22 @@ class Moment {
     const copy = this.copy as Engine;
     this.end();
     if (this.failure !== undefined) throw this.failure.reason;
-    // Its index is written part by part; what is left for the end is that of a copy that opens fast without.
-    while (copy.maintain(false)) if (this.pace.isOver) await this.rest();
-    // What was flushed is not read again by who opens it: there is a checkpoint.
+    // The index of the copy is written part by part. Only small copies are left without, and open fast anyway.
+    while (copy.maintain(false)) if (this.throttle.isOver) await this.rest();
+    // With a checkpoint behind it, opening the copy does not read the flushed frames again.
     copy.flush();
     copy.close();
-    this.pace.reportProgress(this.liveBytes, this.liveBytes);
+    this.throttle.reportProgress(this.liveBytes, this.liveBytes);
   }
 
   private async rest(): Promise<void> {
     if (this.failure !== undefined) throw this.failure.reason;
-    await this.pace.rest(Math.min(this.bytes, this.liveBytes), this.liveBytes);
+    await this.throttle.rest(Math.min(this.bytes, this.liveBytes), this.liveBytes);
   }
 }
 
-/** Has the program go on after every few milliseconds of work, and hear how far that is. */
-class Pace {
+/** Lets other tasks run after every few milliseconds of work, and reports the progress. */
+class Throttle {
   private readonly source: () => Session;
   private readonly options: ExportOptions;
   private sliceIsOver: () => boolean;
@@ -230,7 +233,7 @@ class Pace {
     return this.sliceIsOver();
   }
 
-  /** Lets other tasks run. Where there are no timers nobody else waits for this thread. */
+  /** Lets other tasks run. Without timers no other task waits for this thread. */
   async rest(bytes: number, total: number): Promise<void> {
     const { engine, settings } = this.source();
     if (settings.timers) engine.endTurn(settings.strictViews);
@@ -256,24 +259,27 @@ function nameOf(keyspace: number, key: Bytes): string {
   return name;
 }
 
-/** The smallest segments that are few, and hold every record whose value is not apart in any case. */
-async function segmentFor(moment: Moment): Promise<number> {
-  if (moment.liveBytes > SEGMENTS << LARGEST) return LARGEST;
+/**
+ * The smallest segment size, as a binary logarithm, that needs few segments and fits every record whose value is
+ * stored in segments.
+ */
+async function segmentFor(snapshot: Snapshot): Promise<number> {
+  if (snapshot.liveBytes > SEGMENTS << LARGEST) return LARGEST;
   let [bytes, largest, longest] = [0, 0, 0];
   const add = (key: number, value: number) => {
-    const size = key + OVERHEAD + (value > APART ? 0 : value);
+    const size = key + OVERHEAD + (value > LARGE_VALUE ? 0 : value);
     bytes += size - OVERHEAD;
     longest = Math.max(longest, size);
-    if (value <= APART) largest = Math.max(largest, value);
+    if (value <= LARGE_VALUE) largest = Math.max(largest, value);
   };
-  for (const [key, value] of moment.liveKeyspaces.descriptors) add(key.length, value.length);
-  await moment.each((key, _value, _keyspace, length) => add(key.length, length));
+  for (const [key, value] of snapshot.liveKeyspaces.descriptors) add(key.length, value.length);
+  await snapshot.each((key, _value, _keyspace, length) => add(key.length, length));
   const least = Math.max(bytes / SEGMENTS, longest, 4 * largest);
   return Math.min(LARGEST, Math.max(SMALLEST, Math.ceil(Math.log2(least))));
 }
 
-/** A file in memory that never has to be moved as it grows, and goes as it is given out. */
-class Chunks implements StorageFile {
+/** A file in memory, in chunks: it grows without being copied, and is freed chunk by chunk as it is returned. */
+class ChunkFile implements StorageFile {
   private size = 0;
   private taken = 0;
   private readonly chunks: (Bytes | undefined)[] = [];
@@ -304,7 +310,7 @@ class Chunks implements StorageFile {
   flush(): void {}
   close(): void {}
 
-  /** The next piece, which is the reader's. */
+  /** Returns the next chunk, which then belongs to the caller. */
   take(): Bytes | undefined {
     const number = this.taken;
     const left = this.size - number * CHUNK;

@@ -1,15 +1,15 @@
 /**
- * `open(name, { from })`: a database's file filled with bytes that come from elsewhere. A chunk of its
- * own, loaded when it is asked for, and when a file is no database as it stands.
+ * Import, `open(name, { from })`: fills the file of a database with the bytes of a source. This module is a
+ * separate chunk, loaded when `from` is used or when a file is not a complete database.
  *
- * A file that is being filled has a mark of 16 bytes where its first superblock is to be, and none
- * where its second is to be (FORMAT.md, 10a). All else is there, flushed and verified before the second
- * superblock is written, which makes a database of it, and then the first.
+ * A file that is being filled has a marker of 16 bytes in place of its first superblock, and nothing in place of
+ * the second (FORMAT.md, 10a). Everything else is written, flushed and verified first. Then the second superblock
+ * is written, which makes the file a database, and then the first.
  *
- * What is to take the place of a database is made in a file beside it. Where the storage cannot put that
- * in its place in one step, it is copied: the mark of a change is written over the first superblock,
- * and the old database stands by its second; zeros over that make the file beside it the one that
- * counts. Whoever opens the database then copies anew, until its superblocks say that it is done.
+ * To replace a database, the import fills a second file, the shadow. If the storage cannot replace the old file by
+ * it in one step, the shadow is copied over the old file: a marker is written over the first superblock while the
+ * old database is still valid by its second one. Zeros over the second superblock then make the shadow the valid
+ * database. After a crash, the next open repeats the copy until the superblocks are written.
  */
 
 import { Engine } from "../engine/engine.js";
@@ -32,35 +32,34 @@ import { verified } from "./verify.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** What a file is filled with. */
+/** The source and the options of an import. */
 export interface Import {
   readonly from: PromiseLike<ImageSource>;
   readonly replace: boolean;
   readonly module: WebAssembly.Module;
   readonly settings: Settings;
   readonly signal: AbortSignal | undefined;
-  /** Hears how far it has come. Throws to end it. */
+  /** Called with the progress so far. Throws to abort the import. */
   reportProgress(progress: OpenProgress): void;
 }
 
-/** Where the second superblock is, and what both have before the first segment. */
+/** Offset of the second superblock; size of the area of both superblocks; size of one. */
 const SECOND = 4_096;
 const HEAD = 8_192;
 const SUPERBLOCK = 256;
 
-/** So much is copied at once. */
+/** Size of the chunks in which a file is copied. */
 const CHUNK_BYTES = 1_048_576;
 
-/** Little more is needed to read each frame once. */
+/** Settings for verification, which reads each frame once and so needs little memory. */
 const VERIFYING = { memory: 4_194_304, ordered: false, strictViews: false, readOnly: true };
 
 /**
- * Fills the file of a database.
+ * Fills the file of a database. If it throws, the previous database, or none, is still there.
  *
- * @throws DatabaseExistsError when there is one, which is not to be replaced
- * @throws CorruptionError, UnsupportedFormatError when the bytes are no database that is whole
- * @throws QuotaExceededError, StorageError; what the source, `tell` and the signal throw: then there is
- * no database, or the one that there was
+ * @throws DatabaseExistsError if there is a database and `replace` is not set
+ * @throws CorruptionError, UnsupportedFormatError if the bytes are not a complete database
+ * @throws QuotaExceededError, StorageError, and the errors of the source, `reportProgress` and the signal
  */
 export async function fill(name: string, opened: OpenedStorage, given: Import): Promise<void> {
   const { file } = opened;
@@ -72,35 +71,35 @@ export async function fill(name: string, opened: OpenedStorage, given: Import): 
       await importInto(name, file, given);
     } catch (error) {
       quietly(() => file.truncate(0));
-      // It stays what it was: half filled, and not a new one for whoever opens it without.
+      // A file that was half filled before stays so: without `from`, open must not take it for a new one.
       if (before !== undefined) quietly(() => put(file, before, 0));
       throw error;
     }
     return;
   }
-  if (!given.replace) throw exists(name);
+  if (!given.replace) throw databaseExists(name);
   if (opened.beside === undefined) {
     throw badArgument("This storage can fill new databases, but not replace any.");
   }
-  const beside = await opened.beside();
+  const shadow = await opened.beside();
   try {
-    await importInto(name, beside.file, given);
-    if (beside.takeOver === undefined) guarded(name, () => change(file, beside.file));
-    else guarded(name, () => beside.takeOver?.());
+    await importInto(name, shadow.file, given);
+    if (shadow.takeOver === undefined) guarded(name, () => replaceInPlace(file, shadow.file));
+    else guarded(name, () => shadow.takeOver?.());
   } catch (error) {
-    if (readsShadow(file)) beside.file.close();
-    else await tidy(beside);
+    if (readsShadow(file)) shadow.file.close();
+    else await removeShadow(shadow);
     throw error;
   }
-  await tidy(beside);
+  await removeShadow(shadow);
 }
 
 /**
- * Looks at a file that is no database as it stands: completes a change that a crash has interrupted. Says
- * whether there was one, so that the file is another now.
+ * Completes a replacement that a crash has interrupted, in a file that is not a complete database. Returns whether
+ * there was one, so that the file has changed.
  *
- * @throws DatabaseNotFoundError when a crash has left it half filled, and ReadOnlyError when there is
- * something to complete in a file that is only to be read
+ * @throws DatabaseNotFoundError if a crash has left the file half filled
+ * @throws ReadOnlyError if there is a replacement to complete in a file that is opened read-only
  */
 export async function completeReplace(
   name: string,
@@ -123,23 +122,23 @@ export async function completeReplace(
         "readOnly to complete that.",
     );
   }
-  const beside = await opened.beside?.();
-  if (beside === undefined) return false;
-  if (beside.file.getSize() === 0) {
-    await tidy(beside);
+  const shadow = await opened.beside?.();
+  if (shadow === undefined) return false;
+  if (shadow.file.getSize() === 0) {
+    await removeShadow(shadow);
     return false;
   }
   try {
-    guarded(name, () => copyOver(file, beside.file));
+    guarded(name, () => copyFile(file, shadow.file));
   } catch (error) {
-    beside.file.close();
+    shadow.file.close();
     throw error;
   }
-  await tidy(beside);
+  await removeShadow(shadow);
   return true;
 }
 
-/** Whether what is beside a file may be needed to make a database of it. */
+/** Whether the shadow may still be needed to complete the replacement of a file. */
 function readsShadow(file: StorageFile): boolean {
   try {
     return markOf(file) === CHANGING;
@@ -148,7 +147,7 @@ function readsShadow(file: StorageFile): boolean {
   }
 }
 
-function exists(name: string): Error {
+function databaseExists(name: string): Error {
   return new DatabaseExistsError(
     `The database "${name}" already exists. Open it without from; or, to replace all that it ` +
       "holds by those bytes, with replace: true.",
@@ -157,22 +156,22 @@ function exists(name: string): Error {
 
 // ---------------------------------------------------------------- filling
 
-/** Makes an empty file, or one that is half filled, a database that is complete and verified. */
+/** Makes a complete and verified database of a file that is empty or half filled. */
 async function importInto(name: string, file: StorageFile, given: Import): Promise<void> {
   guarded(name, () => {
     file.truncate(0);
     put(file, IMPORTING, 0);
-    // Before all else, or a power loss could leave the rest without it.
+    // Flush the marker first, or a power loss could keep the rest without it.
     file.flush();
   });
-  const imported = new Imported(file);
-  await pour(name, imported, given);
+  const imported = new ImportedFile(file);
+  await importChunks(name, imported, given);
   guarded(name, () => file.flush());
   await verify(name, imported, given);
   guarded(name, () => imported.complete());
 }
 
-async function pour(name: string, imported: Imported, given: Import): Promise<void> {
+async function importChunks(name: string, imported: ImportedFile, given: Import): Promise<void> {
   const { signal } = given;
   let chunks: Chunks | undefined;
   let end = () => {};
@@ -182,7 +181,7 @@ async function pour(name: string, imported: Imported, given: Import): Promise<vo
   signal?.addEventListener("abort", end);
   try {
     const source = await Promise.race([given.from, ended]);
-    // Either way: what ended it is thrown here.
+    // If the signal ended the wait, this throws its reason.
     given.reportProgress({ doing: "filling", bytes: 0, total: 0 });
     chunks = chunksOf(source as ImageSource);
     const { expected = 0 } = chunks;
@@ -202,8 +201,8 @@ async function pour(name: string, imported: Imported, given: Import): Promise<vo
   }
 }
 
-/** All that `db.verify()` looks at, and that the database opens. */
-async function verify(name: string, imported: Imported, given: Import): Promise<void> {
+/** Verifies that the imported bytes open as a database and pass `db.verify()`. */
+async function verify(name: string, imported: ImportedFile, given: Import): Promise<void> {
   try {
     await verifyImported(name, imported, given);
   } catch (error) {
@@ -224,7 +223,7 @@ async function verify(name: string, imported: Imported, given: Import): Promise<
   }
 }
 
-async function verifyImported(name: string, imported: Imported, given: Import): Promise<void> {
+async function verifyImported(name: string, imported: ImportedFile, given: Import): Promise<void> {
   const settings = { ...given.settings, ...VERIFYING };
   const engine = await Engine.open(name, given.module, imported, settings);
   const session = new Session(name, engine, { file: imported }, settings);
@@ -252,11 +251,11 @@ async function verifyImported(name: string, imported: Imported, given: Import): 
   }
 }
 
-/** A file that is being filled, as it will be read once its superblocks are in place. */
-class Imported implements StorageFile {
+/** A file that is being filled. It reads as it will once its superblocks are written. */
+class ImportedFile implements StorageFile {
   size: number;
   readonly #file: StorageFile;
-  /** Bytes before the first segment, of which the superblocks are written last. */
+  /** The bytes before the first segment. They hold the superblocks and are written last. */
   readonly #head: Bytes;
 
   constructor(file: StorageFile) {
@@ -273,7 +272,7 @@ class Imported implements StorageFile {
     this.size += bytes.length;
   }
 
-  /** The second superblock makes it a database. The first one stands where the mark was. */
+  /** Writes the second superblock, which makes the file a database, and then the first one over the marker. */
   complete(): void {
     const length = Math.min(HEAD, this.size);
     put(this.#file, this.#head.subarray(SECOND, length), SECOND);
@@ -303,14 +302,14 @@ class Imported implements StorageFile {
 
   flush(): void {}
 
-  /** It is its storage's to close. */
+  /** Nothing to do: the storage closes its file. */
   close(): void {}
 }
 
-// ---------------------------------------------------------------- changing
+// ---------------------------------------------------------------- replacing
 
-/** Makes the old file what the new one is. Until its second superblock is gone the old one counts. */
-function change(old: StorageFile, next: StorageFile): void {
+/** Copies the new file over the old one. The old database is valid until its second superblock is erased. */
+function replaceInPlace(old: StorageFile, next: StorageFile): void {
   reserve(old, next.getSize());
   const before = [0, SECOND].map((at) => {
     const superblock = new Uint8Array(SUPERBLOCK);
@@ -323,7 +322,7 @@ function change(old: StorageFile, next: StorageFile): void {
     put(old, new Uint8Array(SUPERBLOCK), SECOND);
     old.flush();
   } catch (error) {
-    // It counts again, as far as the file can still be written to.
+    // Restore the old superblocks, as far as the file can still be written to.
     quietly(() => {
       put(old, before[1], SECOND);
       old.flush();
@@ -332,10 +331,10 @@ function change(old: StorageFile, next: StorageFile): void {
     });
     throw error;
   }
-  copyOver(old, next);
+  copyFile(old, next);
 }
 
-/** Room that turns out to be missing later would leave neither. */
+/** Extends the file in advance, because running out of space during the copy would leave neither database. */
 function reserve(file: StorageFile, size: number): void {
   const before = file.getSize();
   try {
@@ -349,8 +348,8 @@ function reserve(file: StorageFile, size: number): void {
   file.flush();
 }
 
-/** The superblocks come last: before, whoever opens it begins anew with this. */
-function copyOver(to: StorageFile, from: StorageFile): void {
+/** Copies a file, superblocks last: until they are written, the next open repeats the copy. */
+function copyFile(to: StorageFile, from: StorageFile): void {
   const size = from.getSize();
   const buffer = new Uint8Array(CHUNK_BYTES);
   const copy = (at: number, end: number) => {
@@ -370,13 +369,13 @@ function copyOver(to: StorageFile, from: StorageFile): void {
 
 // ---------------------------------------------------------------- bytes
 
-/** A count that is short says that there is no more room. */
+/** Writes all of the bytes, or throws: a short write means that there is no space left. */
 function put(file: StorageFile, bytes: Uint8Array, at: number): void {
   if (file.write(bytes, { at }) === bytes.length) return;
   throw Object.assign(new Error("The file took only part of a write."), { code: "ENOSPC" });
 }
 
-/** What a file throws as an error of this package. */
+/** Runs a task, and converts the errors of a file to errors of this package. */
 function guarded<T>(name: string, task: () => T): T {
   try {
     return task();
@@ -387,20 +386,20 @@ function guarded<T>(name: string, task: () => T): T {
   }
 }
 
-/** The failure that led here says more. */
+/** Runs a cleanup task and ignores its errors, because the error that caused the cleanup matters more. */
 function quietly(task: () => void): void {
   try {
     task();
   } catch {
-    // What stays is known for what it is.
+    // A file that could not be restored still has its marker.
   }
 }
 
-/** What cannot be removed now goes with the next one. */
-async function tidy({ remove }: { remove(): void | Promise<void> }): Promise<void> {
+/** Removes a shadow. If that fails, the next import removes it. */
+async function removeShadow({ remove }: { remove(): void | Promise<void> }): Promise<void> {
   try {
     await remove();
   } catch {
-    // It takes room, and counts for nothing.
+    // The shadow takes up space but has no effect.
   }
 }

@@ -1,22 +1,22 @@
-/** The databases that are open or being opened in this realm: each once, with all of its handles. */
+/** Registry of the databases that are open or being opened in this realm. All handles of one share an entry. */
 
 import type { Settings } from "../session/options.js";
 import type { Session } from "../session/session.js";
 
-/** That an opening was ended by the program, and with which reason. */
+/** The reason with which the program aborted an opening. */
 export interface Interruption {
   readonly reason: unknown;
 }
 
-/** How a database was opened, and what came of it. */
+/** The settings and the result of an opening. */
 export interface Opening {
   readonly settings: Settings;
   readonly session: Promise<Session>;
-  /** Why the opening was given up, if its signal or its listener had it so. */
+  /** Set if the signal or the progress listener aborted the opening. */
   readonly interrupted: Interruption | undefined;
 }
 
-/** What a map and a weak map have in common. */
+/** The common methods of a map and a weak map. */
 interface Entries {
   get(identity: object): Entry | undefined;
   set(identity: object, entry: Entry): unknown;
@@ -24,7 +24,7 @@ interface Entries {
 }
 
 const byName: Entries = new Map<unknown, Entry>();
-/** An object's identity goes with its storage: a Durable Object ends without closing anything. */
+/** Identities that are objects are held weakly, because a Durable Object ends without closing its databases. */
 const byObject: Entries = new WeakMap<object, Entry>();
 
 /** The open databases, by identity. */
@@ -38,7 +38,7 @@ function mapOf(identity: unknown): Entries {
   return typeof identity === "object" && identity !== null ? byObject : byName;
 }
 
-/** An open database and how many handles it has. */
+/** An open database, and the number of its handles. */
 export class Entry {
   readonly opening: Opening;
   private readonly identity: unknown;
@@ -60,19 +60,19 @@ export class Entry {
     return entry;
   }
 
-  /** One more handle. */
+  /** Adds a handle. */
   join(): void {
     this.handles += 1;
   }
 
-  /** One handle less. Says whether it was the last. */
+  /** Removes a handle. Returns whether it was the last one. */
   leave(): boolean {
     this.handles -= 1;
     if (this.handles === 0) this.forget();
     return this.handles === 0;
   }
 
-  /** The next who opens it is to try anew. */
+  /** Removes the entry, so that the next open starts again. */
   forget(): void {
     if (entries.get(this.identity) === this) entries.delete(this.identity);
   }

@@ -1,4 +1,4 @@
-/** `open`: from a name to a database. */
+/** `open`: opens a database by name. */
 
 import { Engine, noMemory } from "../engine/engine.js";
 import { loadModule } from "../engine/load-wasm.js";
@@ -32,7 +32,7 @@ import { defaultStorage } from "./storage-admin.js";
 
 const importModule = () => moduleAt("database/import", () => import("./import.js"));
 
-/** What is read from bytes is in memory already, so that little more is needed. */
+/** The default of `memory` for a database in bytes: little is needed, because its data is in memory already. */
 const IMAGE_MEMORY = 4_194_304;
 
 /**
@@ -71,17 +71,17 @@ export function open(name: string, options: OpenOptions = {}): Promise<Database>
   return openWith(loadModule, name, options);
 }
 
-/** How the engine's code is had: `given` is the option `wasm`. */
+/** Loads the wasm module. `given` is the option `wasm`. */
 type Load = (given: OpenOptions["wasm"]) => Promise<WebAssembly.Module>;
 
-/** The options of `open`, and where the code comes from. */
+/** The options of `open`, with the loader and the resolved source. */
 interface OpenRequest extends OpenOptions {
   readonly load: Load;
-  /** What the option `from` comes to. */
+  /** The value of the option `from`. */
   readonly source: Promise<ImageSource> | undefined;
 }
 
-/** `open`, where the package's own code is not to come along if it comes from elsewhere. */
+/** As `open`, with a given loader, so that bundles that load the wasm in another way do not include the inlined one. */
 export async function openWith(load: Load, name: string, options: OpenOptions): Promise<Database> {
   if (typeof name !== "string") throw badArgument("A database name must be a string.", name);
   checkFrom(options);
@@ -102,9 +102,9 @@ export async function openWith(load: Load, name: string, options: OpenOptions): 
   try {
     session = await entry.opening.session;
   } catch (error) {
-    // At once, and not with the last of those who waited: the next open is to try anew.
+    // Forget the entry now and not when the last waiting call ends, so that the next open tries again.
     entry.forget();
-    // That another one gave up its opening is nothing to those who joined it.
+    // If the call that was joined was aborted, this call opens the database itself.
     if (found !== undefined && entry.opening.interrupted !== undefined) {
       return openWith(load, name, options);
     }
@@ -123,12 +123,12 @@ export async function openWith(load: Load, name: string, options: OpenOptions): 
 function sourceOf({ from }: OpenOptions): Promise<ImageSource> | undefined {
   if (from === undefined) return undefined;
   const source = Promise.resolve(from);
-  // It may fail while the engine is loaded, when nobody waits for it yet.
+  // It may reject while the engine is being loaded, before anything awaits it.
   source.catch(() => {});
   return source;
 }
 
-/** The storage of bytes that are at hand: one database, for one opening, and nothing is done later with it. */
+/** A read-only storage for a database in bytes. It serves one open, and needs no timers. */
 function image(source: Promise<ImageSource>): Storage {
   return {
     kind: "image",
@@ -177,7 +177,7 @@ function begin(name: string, storage: Storage, settings: Settings, options: Open
     throw reason;
   };
   const session = start(name, storage, settings, options, interrupt).catch((error) => {
-    // What the engine makes of a read that was ended is not what ended it.
+    // The engine reports an aborted read as its own error; throw the reason instead.
     if (interrupted !== undefined) throw interrupted.reason;
     throw isNoMemory(error) ? noMemory(name, error) : error;
   });
@@ -210,7 +210,7 @@ async function start(
     }
     checkAbort();
   };
-  // The code first: a file that is open while its engine loads would only be in others' way.
+  // Load the wasm first: holding the file open meanwhile would only block other programs.
   const module = await options.load(options.wasm);
   checkAbort();
   const opened = await storage.open(name, { readOnly });
@@ -233,8 +233,8 @@ async function start(
       const progressFile = onProgress && progressOf("opening", file, reportProgress);
       return Engine.open(name, module, file, { ...settings, takenOver }, way, progressFile);
     };
-    // A mark counts only where no superblock is valid. Opening it without recovery tells that, whereas salvaging
-    // would make something of what is only half there.
+    // An import marker counts only if no superblock is valid. Opening without recovery finds that out, whereas
+    // salvaging would make a database of a half-filled file.
     const first = recovery && markOf(file) ? undefined : recovery;
     const engine = await start(first).catch(async (error) => {
       const isNone = error instanceof UnsupportedFormatError || error instanceof CorruptionError;
@@ -264,7 +264,7 @@ function nothingYet(name: string): Error {
   );
 }
 
-/** Whether what a crash has left of filling or replacing it was completed now. */
+/** Completes a replacement that a crash has interrupted. Returns whether there was one. */
 async function completedReplace(
   name: string,
   opened: OpenedStorage,
@@ -274,7 +274,7 @@ async function completedReplace(
   return (await importModule()).completeReplace(name, opened, readOnly);
 }
 
-/** What each read comes to for those who want to know. */
+/** Returns a listener for reads that reports them as progress. */
 function progressOf(
   doing: OpenProgress["doing"],
   file: StorageFile,
@@ -284,17 +284,17 @@ function progressOf(
   let total = 0;
   return (count) => {
     if (bytes === 0) total = file.getSize();
-    // Some parts are read twice.
+    // Limit the sum, because some parts are read twice.
     bytes = Math.min(bytes + count, total);
     onProgress({ doing, bytes, total });
   };
 }
 
-/** What fails here leaves what counts for nothing; a failure that led here says more. */
+/** Runs a cleanup task and ignores its errors, because the error that caused the cleanup matters more. */
 async function quietly(task: () => unknown): Promise<void> {
   try {
     await task();
   } catch {
-    // The file is given back, or gone with what it was on.
+    // The file is closed, or its storage is gone.
   }
 }

@@ -1,4 +1,4 @@
-/** What can be asked of a place for databases without opening one of them. */
+/** Administration of a storage without opening a database: `destroy`, `databases` and `persist`. */
 
 import { badArgument, DatabaseBusyError, StorageUnavailableError } from "../errors/index.js";
 import { refuseUnknown } from "../session/options.js";
@@ -59,7 +59,7 @@ function storageOf(call: string, options: StorageOptions): Storage {
       storage,
     );
   }
-  // A page cannot open what lies there, but its workers can, and this is the place they mean.
+  // A page cannot open databases in OPFS, but it can list and remove those of its workers, whose default it is.
   return storage ?? (hasFolders() ? opfs() : defaultStorage());
 }
 
@@ -84,12 +84,12 @@ export async function persist(options: StorageOptions = {}): Promise<Persistence
 }
 
 /**
- * The storage of a program that names none.
+ * The default storage.
  *
- * @throws StorageUnavailableError when there is none here; the message says what to do
+ * @throws StorageUnavailableError if there is none here; the message says what to do
  */
 export function defaultStorage(): Storage {
-  // Files and origins there, where they seem to be, are forgotten with the isolate.
+  // Files and OPFS seem to exist there, but are lost with the isolate.
   if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
     throw new StorageUnavailableError(
       "In Cloudflare Workers a database is kept in a Durable Object: give open() the option " +

@@ -1,9 +1,9 @@
-/** `db.verify()`: all of the file, a slice of time after the other. A chunk of its own, loaded when it is asked for. */
+/** `db.verify()`: verifies the whole file in slices. This module is a separate chunk, loaded on first use. */
 
 import type { Problem, ProblemKind, Verification } from "../engine/stats.js";
 import type { Session } from "../session/session.js";
 
-/** What the engine names by numbers from 1 on. */
+/** The kinds of problems, which the engine numbers from 1 on. */
 const PROBLEMS: readonly ProblemKind[] = [
   "superblock",
   "header",
@@ -16,10 +16,10 @@ const PROBLEMS: readonly ProblemKind[] = [
 ];
 
 /**
- * Verifies the file of a session, while the program goes on. `heed` is told how many bytes were verified, and
- * ends it by a throw.
+ * Verifies the file of a session, while the program goes on. `checkAbort` is called with the number of bytes verified
+ * so far, and may throw to end it.
  *
- * @throws StorageError when the file cannot be read, or was changed meanwhile by somebody else, and what `heed` throws
+ * @throws StorageError if the file cannot be read, or another program changed it meanwhile; errors of `checkAbort`
  */
 export async function verified(
   session: Session,
@@ -31,7 +31,7 @@ export async function verified(
   let [unit, part] = [0, 0];
   do {
     checkAbort(sum.bytes);
-    // What it has called may have closed the database.
+    // The callback may have closed the database.
     session.assertOutsideCallback("verify()");
     const isOver = session.slice();
     do {

@@ -1,7 +1,7 @@
 /**
- * The boundary to the wasm module. Only this file names an export; integers cross, and the bytes of keys and
- * values are written into and read from its memory (`wasm-memory.ts`). Its twin is `crate/src/wasm`. One object,
- * so that the hot path reads plain fields.
+ * The boundary to the wasm module. Only this file names its exports. Integers are passed as arguments; the bytes
+ * of keys and values are written to and read from its memory (`wasm-memory.ts`). The other side of the boundary is
+ * `crate/src/wasm`. Both parts are one object, so that the hot path reads plain fields.
  */
 
 import { DatabasePoisonedError, OutOfMemoryError, type VarveError } from "../errors/index.js";
@@ -84,26 +84,26 @@ export interface Exports {
   error_report(): void;
 }
 
-/** The status of a call that went well. */
+/** The status of a successful call. */
 export const OK = 0;
 
-/** Who hears of what goes wrong below, so that it is decided in one place what that means. */
+/** Receives the failures of the engine, so that one place decides how to handle them. */
 export interface EngineListener {
-  /** A call failed while a record of it was staged; the group may be gone with it. */
+  /** A write failed, and the pending writes may be lost with it. */
   writeFailed(error: Error): void;
-  /** All views have died: the memory has grown, or what they show is about to be used again. */
+  /** All views were detached: the memory has grown, or the memory that they show is about to be reused. */
   viewsDied(): void;
-  /** The wasm instance is dead and refuses everything. */
+  /** The wasm instance is dead and refuses every call. */
   died(error: DatabasePoisonedError): void;
 }
 
-/** Who is told of a key: its keyspace, and its length in the scratch area. */
+/** Called with the keyspace of a key and the key's length in the scratch area. */
 type KeyListener = (keyspace: number, keyLength: number) => void;
 
-/** What `version` answers for a key that lost writes may have changed. */
+/** The result of `version` for a key that lost writes may have changed. */
 const UNCERTAIN = 3;
 
-/** Texts above this length are encoded apart: what they may come to has no room in the second key area. */
+/** Texts above this length are encoded separately, because their UTF-8 may not fit in the second key area. */
 const LONG_TEXT = 8_192;
 
 const LOWER_EXCLUDED = 1;
@@ -126,19 +126,22 @@ const READ_ONLY = 2;
 const RECOVERIES = { prefix: 4, salvage: 8 };
 const FRESH = 16;
 
-/** How an engine opens its file. */
+/** The options with which an engine opens its file. */
 export interface EngineOptions {
   readonly memory: number;
   readonly spaceFactor: number;
   readonly ordered: boolean;
   readonly readOnly: boolean;
-  /** Whether the last writer of the file may still finish a write: new frames go where that does no harm. */
+  /** Whether the last writer may still finish a write: new frames are then written where that does no harm. */
   readonly takenOver?: boolean | undefined;
-  /** Of a file that is made by it: segments have two to the power of this many bytes. */
+  /** For a new file: the binary logarithm of the segment size. */
   readonly segmentLog2?: number;
 }
 
-/** The platform has no memory for one more instance, or no addresses: each reserves several gigabytes of those. */
+/**
+ * The error for a platform without memory for one more instance, or without addresses: each instance reserves
+ * several gigabytes of address space.
+ */
 export function noMemory(name: string, cause: unknown): OutOfMemoryError {
   return new OutOfMemoryError(
     `There is no memory to open the database "${name}": too many are open here, or the address space is ` +
@@ -149,14 +152,14 @@ export function noMemory(name: string, cause: unknown): OutOfMemoryError {
 
 /** One wasm instance with one open database. */
 export class Engine extends WasmMemory {
-  /** Its code: another instance of it is another database. */
+  /** The compiled module, of which other databases are other instances. */
   readonly module: WebAssembly.Module;
   listener: EngineListener | undefined;
-  /** Only for calls before which nothing waits. */
+  /** The exports, only for calls that do not need the queue applied first; see `wasm`. */
   private exports: Exports;
   private readonly host: Host;
   private readonly slot: Report;
-  /** The exports themselves, where `wasm` lets somebody hear of calls. */
+  /** The unwrapped exports, while `exports` wraps them for key listeners. */
   private rawExports: Exports | undefined;
   private readonly keyListeners: Map<KeyListener, ((keyspace: number) => void) | undefined>;
   private uncertain = false;
@@ -182,10 +185,10 @@ export class Engine extends WasmMemory {
   }
 
   /**
-   * A new instance with the database of this file open in it.
+   * Opens the database of this file in a new instance.
    *
    * @throws CorruptionError, UnsupportedFormatError, QuotaExceededError, StorageError; the file is
-   * left open and as it was. What `onBytes` throws ends the opening as if the file could not be read.
+   * left open and as it was. An error thrown by `onBytes` ends the opening as if the file could not be read.
    */
   static async open(
     name: string,
@@ -206,8 +209,8 @@ export class Engine extends WasmMemory {
     file.moveInto?.(wasm.memory);
     const engine = new Engine(name, module, wasm, host);
     const entropy = new Uint32Array(8);
-    // Who only reads makes nothing new, and may begin where there is no randomness yet: in a Worker's
-    // global scope.
+    // A read-only engine needs no randomness, and may be opened where there is none yet: in the global scope
+    // of a Worker.
     if (!options.readOnly) crypto.getRandomValues(entropy);
     const flags =
       (options.ordered ? 0 : POINTS_ONLY) |
@@ -219,7 +222,7 @@ export class Engine extends WasmMemory {
     const factor = Math.round(options.spaceFactor * 100);
     engine.check(engine.call(() => wasm.open(segmentLog2, flags, memory, factor, ...entropy)));
     host.onBytes = undefined;
-    // Counted from here on, for what is read then is what was not in memory.
+    // Count reads only after opening, so that they are reads of data that was not in memory.
     host.reads = 0;
     host.readBytes = 0;
     return engine;
@@ -239,10 +242,10 @@ export class Engine extends WasmMemory {
     return this.find(this.encodeKey(key), keyspace) !== 0;
   }
 
-  /** The address of the value of the encoded key, 0 when there is none; its length is `foundLength()`. */
+  /** Finds the encoded key. Returns the address of its value, or 0 if missing; its length is `foundLength()`. */
   find(keyLength: number, keyspace: number): number {
     let at: number;
-    // As `wasm` does it, whose call takes as long as a fourteenth of all of this.
+    // Inlined from `wasm`: calling that getter would take a fourteenth of the time of this function.
     if (this.queueLimit !== 0) this.flushQueue();
     try {
       at = this.exports.find(keyspace, keyLength) >>> 0;
@@ -306,7 +309,7 @@ export class Engine extends WasmMemory {
     this.setStaged(keyLength, written, keyspace);
   }
 
-  /** Sets the encoded key to so many bytes of the second key area. */
+  /** Sets the encoded key to the first `length` bytes of the second key area. */
   private setStaged(keyLength: number, length: number, keyspace: number): void {
     const areSeveral = this.queueLimit !== 0;
     let status: number;
@@ -322,7 +325,7 @@ export class Engine extends WasmMemory {
     this.queueFurtherSets(areSeveral);
   }
 
-  /** Stages a record of the encoded key. `finish` or `abort` has to follow. */
+  /** Stages a record for the encoded key and returns its address. `finish` or `abort` has to follow. */
   setBegin(keyLength: number, capacity: number, keyspace: number): number {
     let at: number;
     try {
@@ -336,7 +339,7 @@ export class Engine extends WasmMemory {
     return at;
   }
 
-  /** Whether the key was there. */
+  /** Deletes a key. Returns whether it existed. */
   remove(key: Key, keyspace = RAW): boolean {
     return this.removeEncoded(this.encodeKey(key), keyspace);
   }
@@ -355,7 +358,7 @@ export class Engine extends WasmMemory {
     }
     if (answer < 0) {
       const code = this.u32[this.codeAt] as number;
-      // Where there was no group, none is lost.
+      // Without pending writes none can be lost.
       throw before === 0 ? this.failure(code) : this.writeFailure(code);
     }
     return answer === 1;
@@ -364,8 +367,8 @@ export class Engine extends WasmMemory {
   // ---------------------------------------------------------------- changing in place
 
   /**
-   * Stages the record of a key for change in place. Gives its address, or 0 when there is none; its
-   * length is `foundLength()`. Then `finish` or `abort` has to follow.
+   * Stages the record of a key for an update in place. Returns its address, or 0 if the key is missing; its
+   * length is `foundLength()`. `finish` or `abort` has to follow.
    */
   updateBegin(key: Key): number {
     return this.updateBeginEncoded(this.encodeKey(key), RAW);
@@ -388,7 +391,7 @@ export class Engine extends WasmMemory {
     return at;
   }
 
-  /** Replaces the staged bytes by these and gives their length, for `finish`. */
+  /** Replaces the staged bytes by these and returns their length, for `finish`. */
   updateReplace(value: Value): number {
     if (typeof value === "string") refuseLoneSurrogates("value", value);
     let bytes =
@@ -407,16 +410,16 @@ export class Engine extends WasmMemory {
     return length;
   }
 
-  /** Room for so many bytes in place of those that are staged: its address. */
+  /** Resizes the staged value to `length` bytes and returns its new address. */
   updateResize(length: number): number {
     const at = this.call(() => this.wasm.update_resize(length)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
     return at;
   }
 
-  // ---------------------------------------------------------------- what is staged
+  // ---------------------------------------------------------------- staged records
 
-  /** Ends the staged record, new or changed, with so many bytes of value. */
+  /** Publishes the staged record, new or changed, with a value of `length` bytes. */
   finish(length: number): void {
     let status: number;
     this.changes += 1;
@@ -430,14 +433,14 @@ export class Engine extends WasmMemory {
     if (status !== OK) throw this.writeFailure(status);
   }
 
-  /** Gives up the staged record. One that was being changed has every byte as it was. */
+  /** Discards the staged record. A record that was being changed has its old bytes again. */
   abort(): void {
     this.call(this.wasm.abort);
   }
 
   // ---------------------------------------------------------------- pins
 
-  /** Has a key's value stay as it is until `unpin`. Gives a handle, or 0 when there is none. */
+  /** Pins the value of a key: it stays unchanged until `unpin`. Returns a handle, or 0 if the key is missing. */
   pin(key: Key): number {
     const keyLength = this.encodeKey(key);
     const handle = this.call(() => this.wasm.pin(RAW, keyLength)) >>> 0;
@@ -456,8 +459,8 @@ export class Engine extends WasmMemory {
   }
 
   /**
-   * Views of the values of several keys. What is in memory is looked for together: the processor fetches
-   * it all at once. Looking for the others may kill the views of these.
+   * Views of the values of several keys. Values in memory are looked up together, so that the processor can fetch
+   * them in parallel. Reading the others may detach those views.
    */
   getMany(keys: readonly Key[], keyspace = RAW): (Uint8Array<ArrayBuffer> | undefined)[] {
     const views: (Uint8Array<ArrayBuffer> | undefined)[] = [];
@@ -482,14 +485,14 @@ export class Engine extends WasmMemory {
     return this.counted(() => this.wasm.count_range(keyspace, lower, upper, flags));
   }
 
-  /** Sorts a part of the keys, of which the first range sorts all at once. Says whether there are more. */
+  /** Sorts a part of the keys; the first range would sort all at once. Returns whether there are more parts. */
   sortPart(): boolean {
     const more = this.counted(() => this.wasm.sort_part()) > 0;
     if (!more) this.onSorting = undefined;
     return more;
   }
 
-  /** Deletes the first keys of a range, at most so many: all of them or, if it throws, none. Says how many. */
+  /** Deletes the first `limit` keys of a range and returns how many. If it throws, none are deleted. */
   clear(range: KeyRange, limit: number, keyspace = RAW): number {
     if (range.lower !== undefined || range.upper !== undefined) this.sort();
     const [lower, upper] = this.encodeBounds(range);
@@ -500,7 +503,7 @@ export class Engine extends WasmMemory {
     const count = this.call(() => this.wasm.clear(keyspace, lower, upper, flags, limit));
     if (count >= 0) return count;
     const code = this.u32[this.codeAt] as number;
-    // Where there was no group, none is lost.
+    // Without pending writes none can be lost.
     throw before === 0 ? this.failure(code) : this.writeFailure(code);
   }
 
@@ -510,7 +513,7 @@ export class Engine extends WasmMemory {
     return count;
   }
 
-  /** The first keys of a range, at most so many. */
+  /** Reads a page with the first `maxKeys` keys of a range. */
   scan(range: KeyRange, maxKeys: number, withValues = false, keyspace = RAW): Page {
     this.sort();
     const [lower, upper] = this.encodeBounds(range);
@@ -521,8 +524,8 @@ export class Engine extends WasmMemory {
   }
 
   /**
-   * The address of the value of the key with this number on a page; 0 when there is none. Its length is
-   * `foundLength()`.
+   * Finds the value of the key at this index of a page. Returns its address, or 0 if the key was deleted since;
+   * its length is `foundLength()`.
    */
   findOnPage(page: Page, index: number, keyspace: number): number {
     const { numbers, values } = page;
@@ -538,16 +541,16 @@ export class Engine extends WasmMemory {
   }
 
   /**
-   * Hears how many bytes each part brings that the first range reads to sort the keys. What it throws ends
-   * that range.
+   * Sets a listener for the progress of sorting in the first range: it is called with the number of bytes that
+   * each part read. If it throws, that range ends with the same error.
    */
   hearSorting(onBytes: (count: number) => void): void {
     this.onSorting = onBytes;
   }
 
   /**
-   * Sorts the keys for somebody who hears of it. He may call anything, another range too, and so hears of it
-   * between calls and never within one.
+   * Sorts the keys part by part if there is a progress listener. It is called between calls of the module and
+   * never within one, because it may call anything, even another range.
    */
   private sort(): void {
     const { host, onSorting } = this;
@@ -558,7 +561,7 @@ export class Engine extends WasmMemory {
     }
   }
 
-  // ---------------------------------------------------------------- groups
+  // ---------------------------------------------------------------- transactions and commits
 
   savepoint(): void {
     this.call(this.wasm.savepoint);
@@ -583,7 +586,7 @@ export class Engine extends WasmMemory {
     this.check(this.writeKeepingViews(this.wasm.flush));
   }
 
-  /** What is written must not be lost for want of memory, whatever becomes of views. */
+  /** Runs a commit or flush that may detach views, because writes must not be lost for lack of memory. */
   private writeKeepingViews(wasmCall: () => number): number {
     const { viewsHeld, rowsHeld } = this;
     this.viewsHeld = false;
@@ -596,11 +599,12 @@ export class Engine extends WasmMemory {
     }
   }
 
+  /** Appends a witness: a frame that records that the frames before it were flushed. */
   witness(): void {
     this.check(this.call(this.wasm.witness));
   }
 
-  /** Bytes of the open group; 0 when there is nothing to commit. */
+  /** Bytes of the pending writes; 0 if there is nothing to commit. */
   pending(): number {
     return this.call(this.wasm.pending);
   }
@@ -610,16 +614,16 @@ export class Engine extends WasmMemory {
     return this.call(this.wasm.unflushed) !== 0;
   }
 
-  /** Whether a flush has nothing behind it yet that tells of it. */
+  /** Whether the last flush has no witness behind it yet. */
   unwitnessed(): boolean {
     return this.call(this.wasm.unwitnessed) !== 0;
   }
 
-  // ---------------------------------------------------------------- turns and housekeeping
+  // ---------------------------------------------------------------- turns and maintenance
 
   /**
-   * Ends a turn. Views are detached when memory that one may show is to be used again. Answers
-   * whether there is housekeeping to do; throws what it met within the turn, if that poisoned.
+   * Ends a turn. Views are detached if memory that one may show is about to be reused. Returns whether there is
+   * maintenance to do. Throws an error of this turn that poisoned the database.
    */
   endTurn(detach: boolean): boolean {
     this.releaseViews();
@@ -630,21 +634,21 @@ export class Engine extends WasmMemory {
     return (answer & 2) !== 0;
   }
 
-  /** Does a slice of housekeeping. Answers whether there is more to do. */
+  /** Runs a slice of maintenance. Returns whether there is more to do. */
   maintain(all: boolean): boolean {
     const more = this.call(() => this.wasm.maintain(all ? 1 : 0));
     if (more < 0) throw this.failure(this.u32[this.codeAt] as number);
     return more !== 0;
   }
 
-  /** Verifies the next piece of the file, and reports where it stands and what it found. */
+  /** Verifies the next part of the file, and reports its progress and findings. */
   verify(unit: number, part: number): Report {
     const status = this.call(() => this.wasm.verify(unit, part));
     if (status < 0) throw this.failure(this.u32[this.codeAt] as number);
     return this.slot;
   }
 
-  /** Has a function called whenever the file is read: memory may have been taken for this turn. */
+  /** Sets a listener for reads of the file: each may have allocated memory for this turn. */
   onRead(listener: () => void): void {
     this.host.onRead = listener;
   }
@@ -658,30 +662,30 @@ export class Engine extends WasmMemory {
 
   // ---------------------------------------------------------------- calls
 
-  /** What can be called. Sets that wait are done before it, so that nobody ever sees that they did. */
+  /** The exports, after applying the buffered sets, so that no call can observe the buffering. */
   private get wasm(): Exports {
     if (this.queueLimit !== 0) this.flushQueue();
     return this.exports;
   }
 
-  /** Does the sets that wait. */
+  /** Applies the buffered sets. */
   private flushQueue(): void {
     if (this.queueLimit < 0) throw this.kill("stack overflow");
     const length = this.takeQueue();
     if (length === 0) return;
     const status = this.call(() => this.exports.set_waiting(length));
-    // None waits that could fail: the engine contradicts itself.
+    // Only sets that cannot fail are buffered, so a failure is a bug of the engine.
     if (status !== OK) throw this.kill(this.failure(status));
   }
 
-  /** Behind several sets more may wait, as many as are sure to find room, unless somebody is to hear of each. */
+  /** After several sets in a row, opens the queue for as many as are sure to fit. Key listeners keep it closed. */
   private queueFurtherSets(areSeveral: boolean): void {
     const room =
       areSeveral && this.keyListeners.size === 0 ? this.call(this.exports.queue_room) : 0;
     this.queueLimit = this.queueAt + room;
   }
 
-  /** Runs a call that may grow the memory, and that is not hot: an export, or what gives it arguments. */
+  /** Runs a call that may grow the memory and is not hot: an export, or a function that calls one. */
   private call<T>(wasmCall: () => T): T {
     if (this.death !== undefined) throw this.death;
     let answer: T;
@@ -695,18 +699,18 @@ export class Engine extends WasmMemory {
     return answer;
   }
 
-  /** The memory has grown, or its views were detached. */
+  /** Rebuilds the typed arrays, after the memory has grown or its views were detached. */
   private refresh(): void {
     this.renew(this.exports.memory.buffer as ArrayBuffer);
     this.listener?.viewsDied();
   }
 
-  /** Kills all views. */
+  /** Detaches all views. */
   detach(): void {
     this.call(() => this.exports.memory.grow(0));
   }
 
-  /** Kills all views and lets the memory go. Nothing may be called afterwards. */
+  /** Detaches all views and drops the memory. No call is allowed afterwards. */
   discard(): void {
     this.takeQueue();
     this.exports.memory.grow(0);
@@ -716,14 +720,14 @@ export class Engine extends WasmMemory {
     this.host.abandon();
   }
 
-  // ---------------------------------------------------------------- who hears of writes
+  // ---------------------------------------------------------------- key listeners
 
   /**
-   * Hears which keys are about to be written. Not each is written then, and some are taken back. Gives a
-   * function that ends it. Who hears nothing pays nothing for it.
+   * Adds a listener that is called before a key is written, and returns a function that removes it. The write may
+   * still fail or be rolled back. Without listeners this costs nothing.
    *
-   * With `cleared` it hears of a keyspace that is about to be emptied, or a range of it, by that alone. As long
-   * as anybody has none, `hearsEachKey` asks that keys be deleted one by one.
+   * `cleared` is called instead, once, before a keyspace or a range of it is cleared. While any listener has no
+   * `cleared`, `observesEachKey` is true and keys have to be deleted one by one.
    */
   observeKeys(listener: KeyListener, cleared?: (keyspace: number) => void): () => void {
     this.keyListeners.set(listener, cleared);
@@ -733,7 +737,7 @@ export class Engine extends WasmMemory {
     };
   }
 
-  /** Whether somebody has to hear of each key that is deleted. */
+  /** Whether a listener has to be called for each key that is deleted. */
   get observesEachKey(): boolean {
     for (const cleared of this.keyListeners.values()) if (cleared === undefined) return true;
     return false;
@@ -745,10 +749,10 @@ export class Engine extends WasmMemory {
 
   private wrapExports(): void {
     if (this.death !== undefined) return;
-    // Those that wait were before it.
+    // The buffered sets came before the change, so they are applied first.
     const now = this.wasm;
     const wasm = this.rawExports ?? now;
-    // Nothing is there any more after `discard`.
+    // After `discard` there are no exports.
     if (wasm === undefined) return;
     this.rawExports = wasm;
     const { keyListeners } = this;
@@ -780,7 +784,7 @@ export class Engine extends WasmMemory {
       { cause: trap },
     );
     if (this.u8.length === 0) this.refresh();
-    // Noted when it is told: where there is no stack for that, the next call tells it.
+    // Set last: if the listener overflows the stack, the next call reports the death again.
     this.listener?.died(death);
     this.death = death;
     return death;
@@ -796,7 +800,7 @@ export class Engine extends WasmMemory {
     return error;
   }
 
-  /** The error for a code. What the file threw becomes its cause. */
+  /** The error for a code. An error that the file threw becomes its cause. */
   private failure(code: number): Error {
     this.rollbacks += 1;
     const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
@@ -808,18 +812,18 @@ export class Engine extends WasmMemory {
       else context.format = { major: this.slot(0), features: this.slot(1) };
     }
     const error = failureOf(code, context);
-    // Nobody calls out of turn: what went before it was not ended for want of stack.
+    // Calls are never out of order, so this means that a stack overflow broke off an earlier call.
     if ((error as VarveError).code === "VARVE_INTERNAL") return this.kill(error);
     if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
     return error;
   }
 
-  /** To be asked before damage is told of: throws when somebody else has written to the file that is read. */
+  /** Has to be called before damage is reported: throws if another program has written to the file meanwhile. */
   assertSame(): void {
     this.host.file.assertSame?.();
   }
 
-  /** Remembers what made the database read-only, if this did: every later refusal names it. */
+  /** Remembers the error that poisoned the database, if this one did: it is the cause of all later refusals. */
   private notePoison(error: Error): void {
     if (this.poison === undefined && this.stats().poisoned) this.poison = error;
   }
@@ -831,7 +835,7 @@ export class Engine extends WasmMemory {
     return statsOf(this.slot);
   }
 
-  /** What was read from the file since opening, and all the memory that there is. */
+  /** The reads of the file since opening, and the size of the wasm memory. */
   outside(): Outside {
     const { reads, readBytes } = this.host;
     return { wasmBytes: this.buffer.byteLength, coldReads: reads, coldBytes: readBytes };

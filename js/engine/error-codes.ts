@@ -1,4 +1,4 @@
-/** The engine's codes as errors: what went wrong, and what to do next. */
+/** Converts the engine's result codes to errors. Their messages say what went wrong and what to do next. */
 
 import {
   badArgument,
@@ -18,7 +18,7 @@ import {
 } from "../errors/index.js";
 import { TOO_LONG_KEY, TOO_LONG_VALUE } from "../util/bytes.js";
 
-/** The codes that cross from Rust; the twin is `crate/src/error.rs`. */
+/** The result codes of the wasm module, as defined in `crate/src/error.rs`. */
 export const Code = {
   Ok: 0,
   EmptyKey: 1,
@@ -40,15 +40,15 @@ export const Code = {
   Full: 19,
 } as const;
 
-/** What a message tells beside the code. */
+/** Details for an error message. */
 export interface FailureContext {
   /** The database's name. */
   name: string;
-  /** What the file threw, as an error's options. */
+  /** The error that the file threw, as the options of an error. */
   cause: { cause?: unknown };
-  /** For damage: where, and what is intact. */
+  /** For damage: where it is, and what is intact. */
   details?: CorruptionDetails;
-  /** For a format that is unknown: what the file says of it. */
+  /** For an unknown format: the version and the features that the file names. */
   format?: { major: number; features: number };
 }
 
@@ -72,7 +72,7 @@ const makers: Readonly<Record<number, Maker>> = {
         "was there is unchanged. Delete what is not needed and await compact(), or use another " +
         "database.",
     ),
-  // A file in memory fails where there is none.
+  // A file in memory fails if there is no memory left.
   [Code.Io]: ({ name, cause }) =>
     isNoMemory(cause.cause)
       ? noMoreMemory(name, cause.cause)
@@ -132,7 +132,7 @@ export function noMoreMemory(name: string, cause: unknown): OutOfMemoryError {
   );
 }
 
-/** What is made of bytes that the platform may have no memory for. */
+/** Runs a function that allocates, and converts the platform's error for missing memory. */
 export function allocated<T>(name: string, make: () => T): T {
   try {
     return make();
@@ -141,12 +141,12 @@ export function allocated<T>(name: string, make: () => T): T {
   }
 }
 
-/** What the storage says of a file that was lost is told as it is. */
+/** The storage's own error for a lost file, which is thrown unchanged. */
 function lossIn({ cause }: FailureContext["cause"]): FileLostError | undefined {
   return cause instanceof FileLostError ? cause : undefined;
 }
 
-/** Where the damage is, and what is intact. */
+/** Describes where the damage is, and what is intact. */
 function placeOf(details: CorruptionDetails): string {
   const { position, flushedFrames, intactFrames, intactBytes } = details;
   if (position === 0) return "at its start: neither of its two superblocks can be read";
@@ -166,7 +166,7 @@ function nextSteps({ before }: CorruptionDetails): string {
   );
 }
 
-/** What a refused write says. */
+/** The message of `ReadOnlyError`. */
 export function readOnlyText(name: string): string {
   return (
     `The database "${name}" was opened with readOnly: true, or the program is ending, so it ` +
@@ -185,7 +185,7 @@ export function failureOf(code: number, context: FailureContext): Error {
   );
 }
 
-/** The error for a view that died while its callback ran. */
+/** The error for a view that was detached while its callback ran. */
 export function diedInCallback(): StaleViewError {
   return new StaleViewError(
     "The view died while the callback of updateIf() ran, so its changes could not be kept. " +

@@ -1,5 +1,5 @@
 /// <reference path="../util/dom-types.ts" preserve="true" />
-/** Gets the engine's code: compiled once per realm, shared by all databases of that realm. */
+/** Loads the wasm module of the engine. It is compiled once per realm and shared by all databases of the realm. */
 
 import { badArgument, isNoMemory, VarveError } from "../errors/index.js";
 import { moduleAt } from "../util/modules.js";
@@ -16,8 +16,8 @@ let compiled: Promise<WebAssembly.Module> | undefined;
  * The engine's compiled module. Without a source it is the package's own, which is inlined, so that
  * there is no second file to serve, fetch or bundle.
  *
- * @throws TypeError when the source is none of the listed kinds
- * @throws VarveError `VARVE_WASM` when it does not compile: no wasm, or none allowed here
+ * @throws TypeError if the source has another type
+ * @throws VarveError `VARVE_WASM` if it does not compile: no wasm, or none allowed here
  */
 export async function loadModule(
   source?: WasmSource | PromiseLike<WasmSource>,
@@ -27,7 +27,7 @@ export async function loadModule(
   try {
     return await compiled;
   } catch (error) {
-    // The next open may try again: a lazily loaded chunk can fail for a moment only.
+    // Let the next open try again, because loading a chunk may fail only temporarily.
     compiled = undefined;
     throw error;
   }
@@ -47,7 +47,7 @@ export async function moduleFrom(
   given: WasmSource | PromiseLike<WasmSource>,
 ): Promise<WebAssembly.Module> {
   const source = await given;
-  // By tag, so that what another realm made is recognized too.
+  // By tag, so that objects of other realms are recognized too.
   const tag = Object.prototype.toString.call(source).slice(8, -1);
   if (tag === "WebAssembly.Module") return source as WebAssembly.Module;
   if (ArrayBuffer.isView(source) || tag === "ArrayBuffer" || tag === "SharedArrayBuffer") {
@@ -82,7 +82,7 @@ async function compile(bytes: BufferSource): Promise<WebAssembly.Module> {
   try {
     return await WebAssembly.compile(bytes);
   } catch (cause) {
-    // Whoever opens says what to do then.
+    // The caller reports this as `OutOfMemoryError`.
     if (isNoMemory(cause)) throw cause;
     throw new VarveError(
       "VARVE_WASM",

@@ -1,4 +1,4 @@
-/** What the engine tells about itself: slots of 8 bytes in its result block, and what each means. */
+/** The reports of the engine, and the meaning of their slots of 8 bytes in its result block. */
 
 import type { CorruptionDetails } from "../errors/index.js";
 
@@ -27,13 +27,13 @@ export interface EngineStats {
   /** Bytes written to the database and not yet to the file. */
   pendingBytes: number;
   /**
-   * Bytes of the table that finds the record of a key and, after the first range, of the table that tells
+   * Bytes of the table that finds the record of a key and, after the first range, of the table that records
    * where records still lie.
    */
   indexBytes: number;
   /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, at least 4. */
   budgetBytes: number;
-  /** How many buffers of 1 MiB with records were given up for others since opening. */
+  /** Number of 1 MiB buffers with records that were evicted since opening. */
   evictions: number;
 }
 
@@ -78,7 +78,7 @@ export interface Loss {
   readonly bytes: number;
   /**
    * Keys whose values are known to be lost. They are absent, since an older value is not what they held last.
-   * There may have been more keys, of which nothing tells any more.
+   * There may have been more keys, of which no trace is left.
    */
   readonly keys: number;
   /**
@@ -138,7 +138,7 @@ export type ProblemKind =
   | "checkpoint"
   | "index";
 
-/** Gives the number in a slot of the report that was made last. */
+/** Returns the number in a slot of the latest report. */
 export type Report = (slot: number) => number;
 
 export function statsOf(slot: Report): EngineStats {

@@ -1,25 +1,25 @@
-/** The file as the wasm module calls it. */
+/** The imports of the wasm module: functions through which it reads and writes the file. */
 
 import { ioCode, type StorageFile } from "../storage/storage.js";
 import { newDecoder } from "../util/text-coders.js";
 
-/** The file as the wasm module calls it: nothing is thrown into wasm, every failure is a code. */
+/** Implements the imports of one instance. They never throw into wasm; every failure is returned as a code. */
 export class Host {
   /** Set once the instance exists. */
   memory: WebAssembly.Memory | undefined;
   panic: string | undefined;
-  /** Hears of every read: a cold record may have taken memory that the turn's end gives back. */
+  /** Called for every read: a cold record may have allocated memory that the end of the turn frees. */
   onRead: () => void;
-  /** While opening: hears how many bytes each read brought. What it throws ends the reading. */
+  /** While opening, called with the number of bytes of each read. If it throws, the read fails. */
   onBytes: ((count: number) => void) | undefined;
-  /** Whether views were given in this turn that are promised to live until it ends. */
+  /** Whether views were given out in this turn that must stay valid until it ends. */
   areViewsHeld: () => boolean;
-  /** Hears that values are to be given as copies from now on, until the turn ends. */
+  /** Called when values have to be returned as copies until the turn ends. */
   onCrowded: () => void;
-  /** How often the file was read, and how many bytes that brought. */
+  /** Number of reads of the file, and of the bytes read. */
   reads: number;
   readBytes: number;
-  /** The memory's buffer and all of it, until it grows. To ask an array for its buffer is a call into V8. */
+  /** The memory's buffer and a view of all of it, until it grows. Reading an array's `buffer` is a call into V8. */
   private buffer: ArrayBuffer;
   private all: Uint8Array<ArrayBuffer>;
   readonly file: StorageFile;
@@ -44,7 +44,7 @@ export class Host {
     this.failed = false;
   }
 
-  /** What the file threw last, for an error's options. */
+  /** The error that the file threw last, as the options of an error. */
   takeCause(): { cause?: unknown } {
     const options = this.failed ? { cause: this.cause } : {};
     this.cause = undefined;
@@ -52,7 +52,7 @@ export class Host {
     return options;
   }
 
-  /** Lets go of the memory. Its detached buffers, too, keep all of it: V8 leads from each to its memory. */
+  /** Drops all references to the memory. Detached buffers count, because V8 keeps the memory of each alive. */
   abandon(): void {
     this.memory = undefined;
     this.buffer = new ArrayBuffer(0);
@@ -62,7 +62,7 @@ export class Host {
   imports(): Record<string, (...given: number[]) => number | undefined> {
     const { file } = this;
     return {
-      // Called for each cold record: what the others leave to `guard` stands here itself.
+      // Called for each cold record, so `guard` is inlined here.
       read: (at = 0, length = 0, position = 0) => {
         try {
           this.onRead();
@@ -89,11 +89,11 @@ export class Host {
       size: () => this.guard(() => file.getSize()),
       flush: () =>
         this.guard(() => {
-          // Nothing was written, and some platforms refuse to flush such a file.
+          // A read-only file has nothing to flush, and some platforms refuse to flush it.
           if (!this.readOnly) file.flush();
           return 0;
         }),
-      // Called before memory is used again that views of this turn may show.
+      // Called before memory is reused that views of this turn may show.
       detach: () => {
         this.memory?.grow(0);
         return undefined;
@@ -112,8 +112,7 @@ export class Host {
   }
 
   private bytes(at: number, length: number): Uint8Array<ArrayBuffer> {
-    // The memory may have grown within the very call that asks. To ask it each time costs more than to
-    // look whether a view of it still lives.
+    // The memory may have grown within this call. Checking a view's length is cheaper than reading its buffer.
     if (this.all.length === 0) {
       this.buffer = this.memory?.buffer as ArrayBuffer;
       this.all = new Uint8Array(this.buffer);
@@ -121,7 +120,7 @@ export class Host {
     return new Uint8Array(this.buffer, at >>> 0, length >>> 0);
   }
 
-  /** The engine writes nothing then; that it could not is what the promise rests on. */
+  /** Enforces `readOnly`. The engine does not write then, but this makes it impossible. */
   private refuseReadOnly(): void {
     if (this.readOnly) throw new Error("The file is open read-only.");
   }
@@ -141,7 +140,7 @@ export class Host {
   }
 }
 
-/** A file that miscounts must not lead the engine to trust bytes that nobody wrote. */
+/** Checks a count that a file returned, so that a wrong one cannot make the engine use bytes that were not read. */
 function counted(count: number, length: number): number {
   if (Number.isInteger(count) && count >= 0 && count <= length >>> 0) return count;
   throw new RangeError(`The file returned ${count} for a request of ${length >>> 0} bytes.`);

@@ -1,9 +1,9 @@
 /**
- * The wasm memory as JavaScript sees it: keys and values are written into it, views and pages of keys
- * come out of it. Nothing here calls into the module.
+ * Access to the wasm memory from JavaScript: writes keys and values into it, and makes views and pages of keys
+ * from it. Nothing here calls into the module.
  *
- * It is what `Engine` extends, and no object of its own, so that the hot path reads plain fields. They
- * are rebuilt when the memory has grown, which shows in `u8.length === 0`.
+ * `Engine` extends this class instead of holding an instance, so that the hot path reads plain fields. The typed
+ * arrays are rebuilt after the memory has grown, which is detected by `u8.length === 0`.
  */
 
 import type { Memory } from "../struct/codec.js";
@@ -23,10 +23,10 @@ import {
 import { encoder } from "../util/text-coders.js";
 import { allocated, Code, failureOf } from "./error-codes.js";
 
-/** The keyspace of the raw calls; 1 is the engine's own, and collections have those above. */
+/** The keyspace of keys outside of collections. Keyspace 1 is the engine's own; collections use those above. */
 export const RAW = 0;
 
-/** From where to where keys are wanted, and in which order. */
+/** A range of keys and the order in which to visit them. A missing bound is `undefined`. */
 export interface KeyRange {
   readonly lower: Uint8Array<ArrayBuffer> | undefined;
   readonly lowerExcluded: boolean;
@@ -35,23 +35,23 @@ export interface KeyRange {
   readonly reverse: boolean;
 }
 
-/** Some keys in order, copied out of the engine's memory. None: there are no more. */
+/** A page of keys in order, copied out of the engine's memory. An empty page means that there are no more. */
 export interface Page {
-  /** How many keys. */
+  /** Number of keys. */
   readonly count: number;
   /**
-   * Where in `bytes` each key begins, and where the last one ends. If values were asked for, from
-   * `values` on the address and the length of each; an address of 0 says that it is not at hand.
+   * The start of each key in `bytes`, and the end of the last one. If values were requested, the address and
+   * length of each follow from index `values` on; an address of 0 means that the value is not in memory.
    */
   readonly numbers: Uint32Array<ArrayBuffer>;
   readonly values: number;
-  /** The keys, one behind the other. */
+  /** The keys, concatenated. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-  /** What `changes` was: as long as it is that, the values are where they were. */
+  /** The engine's `changes` at the time: while it is equal, the addresses of the values are valid. */
   readonly changes: number;
 }
 
-/** Writes keys of some kind from the start of an area and gives their length, also if that is too much. */
+/** Encodes keys of one kind at the start of an area, and returns the length even if it exceeds the area. */
 export interface KeyWriter<K> {
   write(area: Uint8Array, key: K): number;
 }
@@ -63,88 +63,90 @@ export const SHORT_TEXT = 64;
 const SHORT_BYTES = 12;
 
 /**
- * Values up to this length go by way of the second key area: whoever asks an array for its buffer waits
- * 15 ns for the answer, and 100 if V8 has the bytes of a new one within it and has to make one.
+ * Values up to this length are copied through the second key area. That avoids reading an array's `buffer`,
+ * which takes 15 ns, or 100 ns if V8 holds the bytes of a new array inline and has to allocate the buffer.
  */
 export const SHORT_VALUE = 1_024;
 
-/** So many keys are looked for in one call: what they need lies before them in the second key area. */
+/** Number of keys that one `find_many` call looks up. Their offsets lie before them in the second key area. */
 const MANY = 256;
 const MANY_HEAD = 4 + 12 * MANY;
 
-/** Bytes of the queue of sets, which lies behind the second key area, */
+/** Size of the queue of buffered sets, which lies behind the second key area. */
 const QUEUE = 8_192;
-/** and of each that waits in it, before its key. */
+/** Size of the header of each set in the queue, before its key. */
 const QUEUE_HEAD = 40;
 
 /**
- * Where nothing may wait or be called any more: a call broke off, and who knows what it left. A program that has
- * used up the stack ends a call anywhere, and leaves none to say so: to note this takes none.
+ * Value of `queueLimit` after a call that trapped: nothing may be queued or called any more, because the state of
+ * the module is unknown. A stack overflow can end a call anywhere and leave no stack to report it; setting this
+ * flag needs none.
  */
 export const BROKEN = -1;
 
-/** The length of a bound that there is not. */
+/** The length that is passed for a missing bound. */
 const NO_BOUND = 0xffff_ffff;
 
-/** Arrays up to this length are remembered, so that one that a program fills again costs less. */
+/** Arrays up to this length are remembered in `lastValue`, so that one that a program refills costs less. */
 const REMEMBERED = 4_096;
 
-/** Where the slots of a report begin in the result block, in units of 8 bytes. */
+/** Offset of the report slots in the result block, in units of 8 bytes. */
 const REPORT = 2;
 
-/** So many views are remembered, to serve again. */
+/** Number of views that are cached for reuse. */
 const VIEWS = 1_024;
 
 /** The memory of one wasm instance. */
 export class WasmMemory {
-  /** All of the wasm memory. Length 0 when the memory has grown since. */
+  /** All of the wasm memory. Its length is 0 once the memory has grown. */
   u8!: Uint8Array<ArrayBuffer>;
-  /** The same for typed views, which share it and its epoch. */
+  /** The same memory for typed views, with its epoch. */
   readonly memory: Memory;
-  /** Counts what may end the places of values: writes, and deaths of views. */
+  /** Counts events that may change the addresses of values: writes, and detached views. */
   changes: number;
   /**
-   * Whether values are given as copies until the turn ends: views show all the memory that there is for
-   * them, and what is read from now on shares a little that is used again at once.
+   * Whether values are returned as copies until the turn ends: the views of this turn fill all the memory that
+   * may be kept for views, so values read from now on share a small buffer that is reused at once.
    */
   copies: boolean;
-  /** Whether views were given in this turn that are promised to live until it ends, */
+  /** Whether views were given out in this turn that must stay valid until it ends. */
   viewsHeld: boolean;
-  /** and how many iterations have given one in it that is promised to live until their next step. */
+  /** Number of iterations that gave out a view in this turn that must stay valid until their next step. */
   rowsHeld: number;
   /** Counts turns. */
   turn: number;
-  /** Counts what may have taken writes back: rollbacks and failures. */
+  /** Counts events that may have undone writes: rollbacks and failures. */
   rollbacks: number;
   protected u32!: Uint32Array<ArrayBuffer>;
   protected f64!: Float64Array<ArrayBuffer>;
   protected buffer!: ArrayBuffer;
-  /** Where keys are written for the next call, */
+  /** The first key area: holds the encoded key of the next call. */
   protected scratch!: Uint8Array<ArrayBuffer>;
   protected readonly scratchAt: number;
-  /** and for a second one, or the value that goes with it. */
+  /** The second key area: holds a second key, or a short value for the first one. */
   protected second!: Uint8Array<ArrayBuffer>;
   protected readonly secondAt: number;
-  /** Where sets wait until something else is called, or the next one has no room: from here */
+  /** The queue of buffered sets. They are applied before any other call, or when the queue is full. */
   protected queue!: Uint8Array<ArrayBuffer>;
+  /** Start of the queue. */
   protected readonly queueAt: number;
-  /** to here, */
+  /** End of the buffered sets. */
   protected queueEnd: number;
-  /** and no further than to here. Zero: the call before was no set. `BROKEN`: it came to no end. */
+  /** End of the usable queue; 0 if sets are not buffered, `BROKEN` if a call trapped. */
   protected queueLimit: number;
-  /** Where in `u32` the result block has the code and the length that a call gave. */
+  /** Index in `u32` of a call's result code and, next, of its length. */
   protected readonly codeAt: number;
   protected readonly lengthAt: number;
   protected readonly reportAt: number;
   readonly name: string;
-  /** The text that lies in the scratch area, so that reading and then writing one key encodes it once. */
+  /** The text whose encoding is in the scratch area, so that reading and then writing a key encodes it once. */
   private lastKey: string;
   private lastKeyLength: number;
-  /** How often something else came into the scratch area. */
+  /** Counts how often the content of the scratch area was replaced. */
   private forgotten: number;
-  /** The array that was inspected last: asking for a buffer costs 25 ns. */
+  /** The array that was inspected last: reading its `buffer` again would cost 25 ns. */
   protected lastValue!: Uint8Array;
-  /** Views that were given of late, and where they begin; 0 where there is none. */
+  /** Cache of recent views, and their addresses; 0 for an empty slot. */
   private readonly views: Uint8Array<ArrayBuffer>[];
   private readonly viewsAt: Uint32Array<ArrayBuffer>;
 
@@ -175,30 +177,30 @@ export class WasmMemory {
 
   // ---------------------------------------------------------------- views
 
-  /** A view of its own of memory of which the engine has said where it lies. */
+  /** A new view of the memory at an address that the engine returned. */
   viewAt(at: number, length: number): Uint8Array<ArrayBuffer> {
     return new Uint8Array(this.buffer, at, length);
   }
 
-  /** A view of its own of what was found last, at this address; a copy where values are given so. */
+  /** A new view of the value found last, at this address; a copy if `copies` is set. */
   freshView(at: number): Uint8Array<ArrayBuffer> {
     const length = this.u32[this.lengthAt] as number;
     return this.copies ? this.copyAt(at, length) : new Uint8Array(this.buffer, at, length);
   }
 
-  /** The turn has ended, and with it what was promised of its views. */
+  /** Ends a turn: its views need not stay valid any longer. */
   releaseViews(): void {
     this.viewsHeld = false;
     this.rowsHeld = 0;
     this.turn += 1;
   }
 
-  /** A copy of memory of which the engine has said where it lies. */
+  /** A copy of the memory at an address that the engine returned. */
   copyAt(at: number, length: number): Uint8Array<ArrayBuffer> {
     return allocated(this.name, () => this.u8.slice(at, at + length));
   }
 
-  /** What was found last, at this address, as its codec shows a copy of it. */
+  /** A typed view of a copy of the value found last, at this address. */
   copied<View>(
     codec: { view(memory: Memory, at: number, length: number): View },
     at: number,
@@ -208,9 +210,9 @@ export class WasmMemory {
   }
 
   /**
-   * A view of memory of which the engine has said where it lies. One of the same bytes serves again:
-   * reading a record and then changing it makes one view and not two, and neither does reading the same
-   * few records again and again.
+   * A view of the memory at an address that the engine returned. A cached view of the same bytes is reused:
+   * reading and then changing a record makes one view instead of two, and reading the same few records
+   * repeatedly makes no new ones.
    */
   view(at: number, length: number): Uint8Array<ArrayBuffer> {
     const { views, viewsAt } = this;
@@ -225,7 +227,7 @@ export class WasmMemory {
     return view;
   }
 
-  /** The page of keys that the engine has written at an address, with room for so many. */
+  /** The page of keys that the engine wrote at an address. `room` is the number of keys that it has space for. */
   protected pageAt(at: number, room: number, withValues: boolean): Page {
     const count = this.u32[this.lengthAt] as number;
     const values = room + 1;
@@ -236,19 +238,19 @@ export class WasmMemory {
     return { count, numbers, values, bytes, changes: this.changes };
   }
 
-  /** The memory has grown, or its views were detached: all views are made anew, of this buffer. */
+  /** Rebuilds all typed arrays on this buffer, after the memory has grown or its views were detached. */
   protected renew(buffer: ArrayBuffer): void {
     markDetached(this.buffer);
     this.use(buffer);
   }
 
-  /** Lets go of the memory. */
+  /** Drops all references to the memory. */
   protected abandon(): void {
     this.renew(new ArrayBuffer(0));
     this.views.fill(this.u8);
   }
 
-  /** From here on everything is in this buffer, or nothing anywhere if that has no bytes. */
+  /** Makes this buffer the memory. An empty buffer leaves none. */
   private use(buffer: ArrayBuffer): void {
     const { memory, secondAt, queueAt } = this;
     const area = (from: number, to: number) => this.u8.subarray(from, to);
@@ -263,19 +265,19 @@ export class WasmMemory {
     memory.data = new DataView(buffer);
     memory.u8 = this.u8;
     memory.epoch += 1;
-    // The array remembered as inspected may have been a view of the memory before.
+    // The array remembered as inspected may have been a view of the old memory.
     this.lastValue = this.u8;
     this.viewsAt.fill(0);
   }
 
   // ---------------------------------------------------------------- keys
 
-  /** The length of the value that was found or staged last. */
+  /** Length of the value that was found or staged last. */
   foundLength(): number {
     return this.u32[this.lengthAt] as number;
   }
 
-  /** Writes a key into the scratch area and gives its length in bytes. */
+  /** Encodes a key into the scratch area and returns its length in bytes. */
   encodeKey(key: Key): number {
     if (typeof key !== "string") return this.encodeBytes(key);
     if (key === this.lastKey && this.lastKeyLength !== 0) return this.lastKeyLength;
@@ -313,7 +315,7 @@ export class WasmMemory {
     return this.scratch.slice(0, length);
   }
 
-  /** As `encodeKey`, for a key that something else knows how to write. Gives its length. */
+  /** As `encodeKey`, for a key with its own encoder. Returns its length. */
   encodeBy<K>(writer: KeyWriter<K>, key: K): number {
     this.forgetKey();
     const { scratch, forgotten } = this;
@@ -325,7 +327,10 @@ export class WasmMemory {
     return length;
   }
 
-  /** The same where the key's own code, such as a getter, has called the database: other keys are in the area now. */
+  /**
+   * Encodes a key again in a separate array, because its own code, such as a getter, called the database and so
+   * overwrote the scratch area.
+   */
   private encodeApart<K>(writer: KeyWriter<K>, key: K): number {
     const area = new Uint8Array(MAX_KEY + 1);
     const length = writer.write(area, key);
@@ -334,7 +339,7 @@ export class WasmMemory {
     return length;
   }
 
-  /** Writes the key that lies at this place of a page into the scratch area. */
+  /** Copies a key of a page into the scratch area. */
   protected encodeFromPage(bytes: Uint8Array, start: number, end: number): void {
     this.forgetKey();
     const { scratch } = this;
@@ -342,9 +347,9 @@ export class WasmMemory {
   }
 
   /**
-   * Writes keys, from one of them on, one behind the other into the second scratch area, and before them where
-   * each begins and the last one ends. Gives how many. One too long for it stands there as an empty
-   * one, which nothing has.
+   * Encodes the keys from index `from` on one after another into the second scratch area, preceded by their
+   * offsets and the end of the last one. Returns how many fit. A key that is too long for the area is written as
+   * an empty key, which no record has.
    */
   protected encodeMany(keys: readonly Key[], from: number): number {
     const { u8, u32, scratchAt, secondAt } = this;
@@ -377,8 +382,8 @@ export class WasmMemory {
   }
 
   /**
-   * Adds views of what was found for so many keys, `undefined` for the others, of which it gives where
-   * they stand.
+   * Appends the views of the values found for `count` keys, and `undefined` for those not found in memory.
+   * Returns the indexes of the latter.
    */
   protected viewsOfMany(count: number, views: (Uint8Array<ArrayBuffer> | undefined)[]): number[] {
     const { u32 } = this;
@@ -392,7 +397,7 @@ export class WasmMemory {
     return missing;
   }
 
-  /** Writes bounds into the two scratch areas and gives their lengths. */
+  /** Writes the bounds into the two scratch areas and returns their lengths. */
   protected encodeBounds({ lower, upper }: KeyRange): [number, number] {
     this.forgetKey();
     if (lower !== undefined) this.u8.set(lower, this.scratchAt);
@@ -400,7 +405,7 @@ export class WasmMemory {
     return [lower?.length ?? NO_BOUND, upper?.length ?? NO_BOUND];
   }
 
-  /** The scratch area is about to hold something else. */
+  /** Marks the content of the scratch area as replaced. */
   protected forgetKey(): void {
     this.lastKey = "";
     this.lastKeyLength = 0;
@@ -410,16 +415,15 @@ export class WasmMemory {
   // ---------------------------------------------------------------- values
 
   /**
-   * Refuses bytes that cannot be a value. A view of this memory is legal, and copied: the call that
-   * makes room for the new record may use the old one's memory again. So is memory that another thread
-   * may make longer. Short arrays at the beginning of their memory are no such views, and `copy` takes no
-   * more of them than they have now.
+   * Checks that bytes can be a value, and returns them or a copy. A view of this memory is copied, because the
+   * call that allocates the new record may reuse the memory of the old one. An array whose buffer another thread
+   * may grow or resize is copied too.
    */
   protected inspect(bytes: Uint8Array, length: number): Uint8Array {
     refuseLost("value", bytes);
     if (length > MAX_VALUE) throw this.refusal(Code.ValueTooLong);
     const buffer = bufferOf(bytes);
-    // Not slice(), whose result may be of the giver's own kind: a Buffer's is no copy.
+    // Not slice(), which a subclass may override: that of a Buffer makes no copy.
     if (buffer === this.buffer || !isOrdinary(buffer)) {
       const copy = allocated(this.name, () => new Uint8Array(bytes));
       return copy.length === length ? copy : copy.subarray(0, length);
@@ -433,8 +437,8 @@ export class WasmMemory {
   }
 
   /**
-   * Copies a short value into the second key area. Whatever memory it lies in, it is taken once, as it is
-   * then: an array that another thread makes longer meanwhile finds no room beside that area.
+   * Copies a short value into the second key area. It is read once, whatever memory it lies in. If another thread
+   * makes the array longer meanwhile, the copy throws instead of writing beyond that area.
    */
   protected stage(bytes: Uint8Array, length: number): void {
     refuseLost("value", bytes);
@@ -444,9 +448,9 @@ export class WasmMemory {
   // ---------------------------------------------------------------- the queue
 
   /**
-   * Has a set wait in the queue, if there is room and key and value need no more than copying. It takes as
-   * much of the queue as its record will take of the log, for the engine has said how many bytes of records
-   * are sure to fit there.
+   * Appends a set to the queue if it fits, and if key and value only need to be copied. Returns whether it did.
+   * The set takes as many bytes of the queue as its record will take of the log, because the engine has reported
+   * how many bytes of records are sure to fit there.
    */
   protected waits(key: Key, value: Value, keyspace: number): boolean {
     const keyUnits = lengthOf(key);
@@ -469,8 +473,8 @@ export class WasmMemory {
   }
 
   /**
-   * Copies bytes or a short text of ASCII to an address in the queue, and gives their length. It is 0 or less
-   * where they are none, have no room or are not there: who takes them then says so, or finds them room.
+   * Copies bytes or a short ASCII text to an address in the queue, and returns their length. The result is 0 or
+   * less if they are of another type, do not fit or are detached; the call without the queue then handles them.
    */
   private enqueue(given: Key | Value, length: number, at: number): number {
     if (length === 0 || at + length > this.queueLimit) return 0;
@@ -480,7 +484,7 @@ export class WasmMemory {
     return length;
   }
 
-  /** From here on nothing may wait. Gives the bytes of the queue that are in use, which is then empty. */
+  /** Empties and closes the queue. Returns the number of bytes that were in use. */
   protected takeQueue(): number {
     const length = this.queueEnd - this.queueAt;
     this.queueEnd = this.queueAt;
@@ -489,8 +493,8 @@ export class WasmMemory {
   }
 
   /**
-   * Writes a text of ASCII to an address that is a multiple of four, and gives its length, or -1 if it
-   * has other characters. Four at a time: half of the time goes into reading them one by one.
+   * Writes an ASCII text to an address that is a multiple of four, and returns its length, or -1 if it has other
+   * characters. Writes four characters at a time, because reading them one by one already takes half of the time.
    */
   protected copyAscii(text: string, at: number): number {
     const { u8, u32 } = this;
@@ -514,21 +518,21 @@ export class WasmMemory {
     return all < 0x80 ? length : -1;
   }
 
-  /** The error for a key or value that is none. */
+  /** The error for an invalid key or value. */
   private refusal(code: number): Error {
     return failureOf(code, { name: this.name, cause: {} });
   }
 }
 
-/** The length of a text, or of an array of bytes as it really is; 0 for what is neither. */
+/** The length of a text, or the true byte length of an array; 0 for anything else. */
 function lengthOf(given: Key | Value): number {
   if (typeof given === "string") return given.length;
   return given instanceof Uint8Array ? byteLengthOf(given) : 0;
 }
 
 /**
- * Copies bytes into an area, to a place in it. Some that another thread makes longer meanwhile are all copied,
- * and find no room beside the area.
+ * Copies bytes to an offset in an area. If another thread makes a longer array of them meanwhile, `set` throws
+ * instead of writing beyond the area.
  */
 function copy(bytes: Uint8Array, length: number, area: Uint8Array, at: number): void {
   if (length > SHORT_BYTES) area.set(bytes, at);

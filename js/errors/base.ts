@@ -1,4 +1,4 @@
-/** The errors that typed views need, in a file of their own: pages may have nothing else of varve. */
+/** The errors that typed views need. They have their own module, because a page may load nothing else of varve. */
 
 /** Options that every error takes besides its message. */
 export interface VarveErrorOptions {
@@ -6,10 +6,10 @@ export interface VarveErrorOptions {
   cause?: unknown;
 }
 
-/** Makes an error that comes from another realm. */
+/** Constructs an error that came from another realm. */
 export type ErrorClass = new (message: string, options: Record<string, unknown>) => Error;
 
-/** All classes by their names, which minifiers take from them. */
+/** All error classes by name, because minifiers remove the names of classes. */
 export const errorClasses: ReadonlyMap<string, ErrorClass> = new Map();
 
 /** The base class of every error that varve throws, except for bad arguments: those are `TypeError`s. */
@@ -23,12 +23,12 @@ export class VarveError extends Error {
   }
 
   static {
-    // On the prototype, as the platform's own errors have it: no field that shows up in every log.
+    // On the prototype, as for built-in errors, so that no own field shows up in logs.
     named(VarveError, "VarveError");
   }
 }
 
-/** An error with a class of its own. Its code follows from its name: `VARVE_STALE_VIEW`. */
+/** Base class of the specific errors. The code is derived from the name: `VARVE_STALE_VIEW`. */
 export class NamedError extends VarveError {
   constructor(message: string, options: VarveErrorOptions = {}) {
     const { name } = new.target.prototype;
@@ -78,19 +78,21 @@ export function badArgument(expected: string, ...given: [] | [unknown]): BadArgu
   return badCall(given.length === 0 ? expected : `${expected} Given: ${describe(given[0])}.`);
 }
 
-/** Refuses arguments beyond those that a call takes: what they were given for must not be ignored. */
+/** Refuses surplus arguments, because their intent must not be ignored. */
 export function refuseMore(call: string, more: readonly unknown[]): void {
-  for (const one of more) {
-    if (one !== undefined) throw badArgument(`${call} takes no more arguments, nor options.`, one);
+  for (const argument of more) {
+    if (argument !== undefined) {
+      throw badArgument(`${call} takes no more arguments, nor options.`, argument);
+    }
   }
 }
 
-/** The same where nothing is described, for which pages need less code. */
+/** As `badArgument`, without a description of the value, so that pages need less code. */
 export function badCall(message: string): BadArgumentError {
   return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const });
 }
 
-/** A short, safe description of any value for an error message. It calls nothing of the value's. */
+/** A short, safe description of any value for an error message. It runs no code of the value. */
 export function describe(value: unknown): string {
   const type = typeof value;
   if (typeof value === "string") {
@@ -103,7 +105,7 @@ export function describe(value: unknown): string {
   return `a${/^[AEIOU]/.test(what) ? "n" : ""} ${what}`;
 }
 
-/** The platform's name for what it is or, where that is only "Object", that of its class. */
+/** The built-in tag of an object or, if that is only "Object", the name of its class. */
 function kindOf(value: object): string {
   const kind = Object.prototype.toString.call(value).slice(8, -1);
   if (kind !== "Object") return kind;
@@ -114,7 +116,7 @@ function kindOf(value: object): string {
   return typeof name === "string" && /^\w{1,60}$/.test(name) ? name : kind;
 }
 
-/** Puts an error's name on its prototype. */
+/** Sets the name of an error class on its prototype, and registers the class. */
 export function named(type: { prototype: Error }, name: string): void {
   (errorClasses as Map<string, unknown>).set(name, type);
   type.prototype.name = name;

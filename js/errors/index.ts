@@ -1,5 +1,5 @@
 /**
- * The errors of varve. There is one class for each thing that a program would do differently, each
+ * The errors of varve. There is one class for each case that a program would handle differently, each
  * with a `code` that never changes, so that `error.code` can be tested across realms, workers and
  * copies of the package, where `instanceof` cannot. Each message says what to do next; `cause` keeps
  * what the platform threw.
@@ -22,7 +22,7 @@ export {
   type VarveErrorOptions,
 } from "./base.js";
 
-/** An error with more to tell than a message: whatever its options name beside the cause. */
+/** Base class of errors with details: the options except `cause` become properties. */
 class ErrorWithDetails<More extends object> extends NamedError {
   constructor(
     message: string,

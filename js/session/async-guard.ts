@@ -1,10 +1,13 @@
-/** What comes of callbacks that are functions of another kind than they may be. */
+/** Detects callbacks that are asynchronous or generators where a synchronous function is required. */
 
-/** What a callback has returned that has not run to its end: a promise, or a generator, which has not even begun. */
+/**
+ * The kind of result that shows that a callback has not finished: a promise, or a generator, which has not even
+ * started. `undefined` for every other result.
+ */
 export function laterOf(result: unknown): "promise" | "generator" | undefined {
   const { then, [Symbol.toStringTag]: tag } = Object(result) as Partial<Promise<unknown>>;
   if (typeof then === "function") {
-    // Nobody else takes what it rejects with.
+    // The promise is dropped here, so its rejection would otherwise be unhandled.
     (result as Partial<Promise<unknown>>).catch?.(() => {});
     return "promise";
   }

@@ -1,4 +1,4 @@
-/** What may be called when: the lowest part of a session, which every call passes. */
+/** The call guard: checks before every call of a session whether the state of the database allows it. */
 
 import type { Engine } from "../engine/engine.js";
 import { readOnlyText } from "../engine/error-codes.js";
@@ -10,28 +10,29 @@ import {
 } from "../errors/index.js";
 import type { Settings } from "./options.js";
 
-/** What stands in the way of a call. Zero on the hot path, which asks nothing else. */
+/** Flags of `CallGuard.gate`. The hot path checks only whether the gate is zero. */
 export const CLOSED = 1;
 export const DEAD = 2;
-/** A group failed since the last call, and the next one throws it. */
+/** A commit failed since the last call; the next call throws its error. */
 export const FAILED = 4;
 /** A callback of `updateIf` runs. */
 export const IN_CALLBACK = 8;
-/** Nothing stands in the way, but views are watched. */
+/** Views are tracked (`strictViews`); calls are allowed. */
 export const STRICT = 16;
-/** Nothing stands in the way of reads. */
+/** The database is read-only; reads are allowed. */
 export const READ_ONLY = 32;
 
-/** An engine, and what stands in the way of calling it. */
+/** An engine, and the state that decides which calls to it are allowed. */
 export class CallGuard {
   gate: number;
   readonly engine: Engine;
   readonly name: string;
   readonly settings: Settings;
-  /** How many transactions are open, one within the other. */
+  /** Number of open transactions, each nested in the one before. */
   protected depth: number;
-  /** What the next call throws. */
+  /** The deferred error that the next call throws. */
   protected failure: Error | undefined;
+  /** The error that every call throws once the wasm instance is dead. */
   protected death: DatabasePoisonedError | undefined;
 
   protected constructor(name: string, engine: Engine, settings: Settings) {
@@ -49,20 +50,20 @@ export class CallGuard {
     return this.death === undefined;
   }
 
-  /** Lets a read pass or throws what stands in its way. */
+  /** Throws unless the database can be read: closed, dead, or with a deferred error. */
   assertReadable(): void {
     if ((this.gate & CLOSED) !== 0) throw closed(this.name);
     if (this.death !== undefined) throw this.death;
     if ((this.gate & FAILED) !== 0) throw this.takeFailure();
   }
 
-  /** Lets a write pass or throws what stands in its way. */
+  /** Throws unless the database can be written to: as `assertIdle`, and read-only. */
   assertWritable(call: string): void {
     this.assertIdle(call);
     if ((this.gate & READ_ONLY) !== 0) throw new ReadOnlyError(readOnlyText(this.name));
   }
 
-  /** Lets pass what may not run inside a callback. */
+  /** Throws unless the database can be read and no callback of `updateIf` is running. */
   assertIdle(call: string): void {
     this.assertReadable();
     if ((this.gate & IN_CALLBACK) !== 0) {
@@ -74,7 +75,7 @@ export class CallGuard {
     }
   }
 
-  /** As `admitWrite`, for what cannot be done halfway through a transaction. */
+  /** As `assertIdle`, and throws inside a transaction too. */
   assertOutsideCallback(call: string): void {
     this.assertIdle(call);
     if (this.depth === 0) return;
@@ -84,7 +85,7 @@ export class CallGuard {
     );
   }
 
-  /** Whether a handle may be closed now. */
+  /** Throws if a handle may not be closed now: inside a callback or a transaction. */
   assertClosable(): void {
     if (this.death !== undefined) return;
     if ((this.gate & IN_CALLBACK) === 0 && this.depth === 0) return;
@@ -94,7 +95,7 @@ export class CallGuard {
     );
   }
 
-  /** The failure that no call was there to throw, if there is one: it is thrown once. */
+  /** Returns and clears the deferred error, so that it is thrown only once. */
   protected takeFailure(): Error | undefined {
     const { failure } = this;
     this.failure = undefined;

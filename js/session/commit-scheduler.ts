@@ -1,6 +1,6 @@
 /**
- * When groups of writes are handed on, what becomes of those that fail, and how a session ends: the
- * middle part of a session, between what may be called and the calls themselves.
+ * The commit scheduler: decides when pending writes are committed and flushed, handles their failures, and ends
+ * a session. It is the middle layer of a session, above the call guard and below the calls themselves.
  */
 
 import type { Engine, EngineListener } from "../engine/engine.js";
@@ -14,15 +14,15 @@ import type { Durability, Settings } from "./options.js";
 import { CommitPromises } from "./session-reports.js";
 import type { Watch } from "./strict-views.js";
 
-/** What takes long lets other tasks run after so long. */
+/** Long operations let other tasks run after each slice of this length. */
 const SLICE_MS = 4;
 
-/** Housekeeping that found no room waits for so long. */
+/** Pause before maintenance is retried after it ran out of disk space. */
 const FULL_DISK_MS = 1_000;
 
-/** An engine whose groups of writes are handed on in time. */
+/** An engine whose pending writes are committed and flushed as the durability setting requires. */
 export class CommitScheduler extends CallGuard implements EngineListener {
-  /** Whether the end of this turn is arranged for. */
+  /** Whether the commit of this turn's writes is scheduled. */
   queued: boolean;
   readonly recovery: Recovery;
   protected readonly watch: Watch | undefined;
@@ -33,7 +33,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   private readonly onTurnEnd: () => void;
   private readonly unhook: Array<() => void>;
 
-  /** Views are watched if there is something that watches. */
+  /** With a `watch`, views are tracked (`strictViews`). */
   protected constructor(
     name: string,
     engine: Engine,
@@ -61,7 +61,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.unhook = [];
     engine.listener = this;
     engine.onRead(() => this.scheduleTurnEnd());
-    this.hook();
+    this.installHooks();
   }
 
   get durability(): Durability {
@@ -71,8 +71,8 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   // ---------------------------------------------------------------- the end of a turn
 
   /**
-   * Arranges for the end of the turn, at the first write in it. That it is arranged for is noted when it is: where
-   * there is no stack for it, the next write does it.
+   * Schedules the commit at the first write of a turn. The flag is set last: if scheduling overflows the stack,
+   * the next write tries again.
    */
   queue(): void {
     const isBuffered = this.settings.durability === "buffered";
@@ -83,12 +83,12 @@ export class CommitScheduler extends CallGuard implements EngineListener {
 
   protected scheduleTurnEnd(): void {
     if (this.microtask) return;
-    // Not queueMicrotask: tests put it off with their clocks.
+    // Not queueMicrotask, which fake timers in tests may delay.
     Promise.resolve().then(this.onTurnEnd);
     this.microtask = true;
   }
 
-  /** Runs between turns: hands the group on, and looks after views and memory. */
+  /** Runs between turns: commits the pending writes, checks and releases views, and frees memory. */
   private endTurn(): void {
     const viewsOnly =
       this.microtask && this.settings.durability === "buffered" && !this.#reports.flushAwaited;
@@ -101,11 +101,11 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       if (viewsOnly) this.endEngineTurn();
       else this.closeTurn();
     } catch (error) {
-      this.fail(error as Error);
+      this.deferError(error as Error);
     }
   }
 
-  /** What is kept for the length of a turn may go. */
+  /** Lets a subclass drop what it keeps only for one turn. */
   protected turnEnds(): void {}
 
   private closeTurn(): void {
@@ -117,18 +117,18 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.timers.arm(this.engine);
   }
 
-  /** Answers whether there is housekeeping to do. */
+  /** Ends the turn in the engine. Returns whether there is maintenance to do. */
   private endEngineTurn(): boolean {
     const more = this.engine.endTurn(this.watch !== undefined);
     if (more) this.timers.armMaintenance();
     return more;
   }
 
-  /** A slice of housekeeping. For want of room it is tried again later: nothing was lost by it. */
+  /** Runs a slice of maintenance. If disk space runs out, nothing is lost and it is retried later. */
   private maintainInBackground(): boolean {
     let more = false;
     this.betweenTurns(() => {
-      // A slice begins with a commit. If that fails, a group is gone, and not only some time.
+      // A slice begins with a commit. Unlike a failed slice, a failed commit loses writes.
       this.commitPending(false);
       if ((this.gate & FAILED) !== 0) return;
       try {
@@ -142,18 +142,18 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     return more;
   }
 
-  /** Moves everything together that lives, a slice at a time. */
+  /** Moves all live records together, a slice at a time. */
   async compact(checkAbort: () => void): Promise<void> {
     this.assertOutsideCallback("compact()");
     for (let more = true, begins = true; more; ) {
       checkAbort();
-      // What it has called may have closed the database.
+      // The callback may have closed the database.
       this.assertOutsideCallback("compact()");
       const isOver = this.slice();
       do {
-        // A slice begins with a commit. If that fails, a group is gone, and if the slice does, none.
+        // A slice begins with a commit. If the commit fails, writes are lost; if the slice fails, none are.
         this.commit();
-        more = this.guarded(
+        more = this.reporting(
           () => this.engine.maintain(begins),
           () => {},
         );
@@ -164,12 +164,15 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.timers.arm(this.engine);
   }
 
-  /** Tells when other tasks are to run again. Where there are no timers, clocks stand still too: at once. */
+  /**
+   * Returns a function that says whether the time slice is over. Without timers it always is, because the clock
+   * stands still there too.
+   */
   slice(): () => boolean {
     return this.settings.timers ? slice(SLICE_MS) : () => true;
   }
 
-  /** Has other tasks run, in what takes several slices of time. */
+  /** Lets other tasks run between two slices of a long operation. */
   async rest(call: string): Promise<void> {
     this.engine.endTurn(this.watch !== undefined);
     await nextTask();
@@ -179,17 +182,17 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   private checkViews(): void {
     const written = this.watch?.verify();
     this.watch?.forget();
-    if (written !== undefined) this.fail(written);
+    if (written !== undefined) this.deferError(written);
   }
 
-  /** Does what a timer or an event wants, unless it is too late for that. */
+  /** Runs the task of a timer or an event, unless the database is closed, dead or poisoned by now. */
   private betweenTurns(task: () => void): void {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0 || this.poisoned()) return;
     try {
       task();
       this.timers.arm(this.engine);
     } catch (error) {
-      this.fail(error as Error);
+      this.deferError(error as Error);
     }
   }
 
@@ -197,7 +200,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     return this.engine.stats().poisoned;
   }
 
-  // ---------------------------------------------------------------- handing on
+  // ---------------------------------------------------------------- commit and flush
 
   commit(): void {
     this.assertOutsideCallback("commit()");
@@ -216,7 +219,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.timers.arm(this.engine);
   }
 
-  /** What was flushed before may be lost since: whoever asks for a flush is told. */
+  /** Flushes the engine. With nothing to flush, throws if the file, and so its flushed data, was lost since. */
   private engineFlush(): void {
     const hasFlushed = !this.engine.unflushed();
     this.engine.flush();
@@ -224,14 +227,14 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   }
 
   get committed(): Promise<void> {
-    const refusal = this.refusal();
+    const refusal = this.readRefusal();
     if (refusal !== undefined) return Promise.reject(refusal);
     if (this.engine.pending() === 0) return Promise.resolve();
     return this.#reports.committed();
   }
 
   get flushed(): Promise<void> {
-    const refusal = this.refusal();
+    const refusal = this.readRefusal();
     if (refusal !== undefined) return Promise.reject(refusal);
     const { sync } = this.opened;
     return sync === undefined ? this.flushedHere() : this.flushedHere().then(sync);
@@ -245,7 +248,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     return this.#reports.flushed();
   }
 
-  private refusal(): unknown {
+  private readRefusal(): unknown {
     try {
       this.assertReadable();
       return undefined;
@@ -254,7 +257,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     }
   }
 
-  /** Writes the open group, and flushes if wanted. Whoever waits for either is told. */
+  /** Commits the pending writes and, if `flush` is set, flushes. Settles the promises of both. */
   private commitPending(flush: boolean): void {
     this.queued = false;
     this.timers.disarmBuffer();
@@ -262,8 +265,8 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     try {
       if (engine.pending() !== 0) engine.commit();
     } catch (error) {
-      this.lost(error as Error);
-      this.failUnlessKnown(error as Error);
+      this.onCommitFailed(error as Error);
+      this.deferUnlessPoisoned(error as Error);
       return;
     }
     this.#reports.settleCommitted();
@@ -271,14 +274,14 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     try {
       if (engine.unflushed()) engine.flush();
     } catch (error) {
-      this.notFlushed(error as Error);
-      this.failUnlessKnown(error as Error);
+      this.onFlushFailed(error as Error);
+      this.deferUnlessPoisoned(error as Error);
       return;
     }
     this.#reports.settleFlushed();
   }
 
-  private guarded<T>(call: () => T, failed: (this: this, error: Error) => void): T {
+  private reporting<T>(call: () => T, failed: (this: this, error: Error) => void): T {
     try {
       return call();
     } catch (error) {
@@ -291,8 +294,8 @@ export class CommitScheduler extends CallGuard implements EngineListener {
 
   // ---------------------------------------------------------------- failures
 
-  /** The open group was rolled back, and its memory is about to be used again: no view may show it. */
-  private lost(error: Error): void {
+  /** Handles a commit that was rolled back. Its memory is about to be reused, so all views are detached. */
+  private onCommitFailed(error: Error): void {
     if (this.death === undefined) this.engine.detach();
     this.#reports.settleCommitted(error);
     this.notFlushed(error);
@@ -302,10 +305,10 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.#reports.settleFlushed(error);
   }
 
-  /** A failure that no call is there to throw: reported, and thrown by the next one. */
-  protected fail(error: Error): void {
+  /** Handles an error outside of any call: it is reported, and the next call throws it. */
+  protected deferError(error: Error): void {
     if (error === this.death) return;
-    // Reads go on without the file, and each write says that it is lost.
+    // If the file is lost, reads go on and each write throws that error anyway.
     if (this.failure === undefined && !(error instanceof FileLostError)) {
       this.failure = error;
       this.gate |= FAILED;
@@ -313,27 +316,27 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.#reports.report(error);
   }
 
-  /** That writes are refused is no news: the failure that led to it was reported when it happened. */
-  private failUnlessKnown(error: Error): void {
-    if (!(error instanceof DatabasePoisonedError)) this.fail(error);
+  /** As `deferError`, but ignores refused writes: the failure that caused them was reported before. */
+  private deferUnlessPoisoned(error: Error): void {
+    if (!(error instanceof DatabasePoisonedError)) this.deferError(error);
   }
 
-  /** In strict mode: throws if a view was written through. */
+  /** In strict mode, throws if a view was written to. */
   protected throwIfWritten(): void {
     const written = this.watch?.verify();
     if (written !== undefined) throw written;
   }
 
   writeFailed(error: Error): void {
-    // A group that grew large is committed by the write that made it so. If that fails, all of it is
-    // gone, and not only the write that is about to throw.
+    // A write that makes the pending writes too large commits them. If that fails, all of them are lost, and
+    // not only the write that is about to throw.
     if (!this.queued || error instanceof DatabasePoisonedError) return;
     if (this.engine.pending() !== 0) return;
     this.lost(error);
     this.#reports.report(error);
   }
 
-  /** In strict mode views have bytes of their own, and the others are dead. */
+  /** Nothing to do: in strict mode views are copies, and all others are detached already. */
   viewsDied(): void {}
 
   died(error: DatabasePoisonedError): void {
@@ -351,17 +354,18 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.#reports.removeListener(listener);
   }
 
-  // ---------------------------------------------------------------- ends
+  // ---------------------------------------------------------------- exit and close
 
   private hook(): void {
     const stopListening = this.opened.onLoss?.((loss) => this.#reports.report(loss));
     if (stopListening !== undefined) this.unhook.push(stopListening);
     const { onExit } = this.opened;
     if (onExit !== undefined) {
-      const ends = (goesOn?: boolean) => (goesOn === true ? this.mayExit() : this.exit());
-      this.unhook.push(onExit.call(this.opened, ends));
+      const onEnd = (mayContinue?: boolean) =>
+        mayContinue === true ? this.onMaybeExit() : this.onExit();
+      this.unhook.push(onExit.call(this.opened, onEnd));
     }
-    // No page is there that could be hidden, and a listener would hold the database for ever.
+    // Without timers there is no page that could be hidden, and a listener would keep the database alive.
     if (!this.settings.timers) return;
     const hide = () => this.betweenTurns(() => this.commitPending(true));
     listen("pagehide", globalThis, hide, this.unhook);
@@ -369,18 +373,18 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     if (document !== undefined) listen("visibilitychange", document, hide, this.unhook);
   }
 
-  /** The program may end without another word, or go on: what is complete is committed. */
-  private mayExit(): void {
+  /** Runs when the program may end without further notice, or go on. Commits what is complete. */
+  private onMaybeExit(): void {
     if ((this.gate & IN_CALLBACK) !== 0 || this.depth !== 0) return;
     this.betweenTurns(() => this.commitPending(false));
   }
 
-  /** The program ends now: what is complete is committed, what is not is undone. */
-  private exit(): void {
+  /** Runs when the program ends. Commits what is complete and rolls back what is not. */
+  private onExit(): void {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
     if ((this.gate & IN_CALLBACK) !== 0) this.engine.abort();
     for (; this.depth > 0; this.depth -= 1) this.engine.rollback();
-    // Nobody would commit what is written from now on.
+    // Later writes are refused, because nothing would commit them.
     this.gate = (this.gate & ~IN_CALLBACK) | READ_ONLY;
     if (this.poisoned()) return;
     this.engine.commit();
@@ -408,7 +412,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.flush();
   }
 
-  /** The last handle goes. The file is closed and the memory given back, whatever fails. */
+  /** Closes the last handle. Closes the file and frees the memory even if something fails. */
   end(): void {
     let failure = this.takeFailure();
     this.timers.stop();
@@ -417,14 +421,14 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       if (this.death === undefined) {
         this.checkViews();
         this.engine.close();
-        // Writes were refused since, if the file was lost.
+        // A lost file also poisons the engine: report the loss instead of the refusal.
         if (this.poisoned()) this.opened.file.assertThere?.();
       }
       // Who waits still was not told of that death: there was no stack for it.
       this.#reports.settleCommitted(this.death);
       this.#reports.settleFlushed(this.death);
     } catch (error) {
-      this.lost(error as Error);
+      this.onCommitFailed(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {
         this.#reports.report(error as Error);
         failure ??= error as Error;
@@ -441,7 +445,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   }
 }
 
-/** Lets other tasks run. */
+/** Adds an event listener, and a function that removes it to `unhook`. */
 function listen(
   event: string,
   target: unknown,

@@ -1,7 +1,7 @@
 /**
- * Walks over keys in order. Keys come in pages, each one call into the engine and copied out of its
- * memory, so that a walk that is left early leaves nothing behind, and one that goes on while the
- * program writes is a matter of going on behind the last key.
+ * Cursors: iteration over keys in order. Keys are read in pages, each by one call into the engine, and copied out of
+ * its memory. So a cursor that is abandoned leaves nothing behind, and one that goes on while the program writes
+ * simply continues after the last key.
  */
 
 import type { Engine } from "../engine/engine.js";
@@ -13,25 +13,25 @@ import { decoder } from "../util/text-coders.js";
 import type { Bounds } from "./key-range.js";
 import type { Session } from "./session.js";
 
-/** The session of the handle that a walk belongs to, asked for at every step: it may have closed. */
+/** Gives the session of a cursor's handle. Called at every step, because the handle may have been closed. */
 export type Source = () => Session;
 
-/** What is walked over. Asked at every page: a collection that was migrated lies elsewhere. */
+/** The keyspace to iterate over. Read for every page, because a migration moves a collection to another one. */
 export interface Space {
   readonly keyspace: number;
 }
 
 const RAW_SPACE: Space = { keyspace: RAW };
 
-/** A key in the form that was asked for. */
+/** A key in the requested form. */
 type KeyForm = string | Uint8Array<ArrayBuffer>;
 
-/** The first page is small, for those who look at a few keys and leave; the last ones are not. */
+/** Page sizes: the first page is small, because many loops read only a few keys; later pages grow. */
 const FIRST_PAGE = 64;
 const LARGEST_PAGE = 1_024;
 
-/** What a walk has when it has no page. */
-const NOTHING: Page = {
+/** The page of a cursor that has read none. */
+const EMPTY_PAGE: Page = {
   count: 0,
   numbers: new Uint32Array(0),
   values: 0,
@@ -39,7 +39,7 @@ const NOTHING: Page = {
   changes: 0,
 };
 
-/** A place in a range of keys, and the page that it lies in. */
+/** A position in a range of keys, and the page that contains it. */
 class Walk {
   private lower: Uint8Array<ArrayBuffer> | undefined;
   private upper: Uint8Array<ArrayBuffer> | undefined;
@@ -47,24 +47,24 @@ class Walk {
   private upperIncluded: boolean;
   private readonly reverse: boolean;
   private readonly asBytes: boolean;
-  /** Whether the values are wanted too. */
+  /** Whether values are read too. */
   private readonly withValues: boolean;
   private readonly space: Space;
-  /** How many keys may still come. */
+  /** Number of keys that may still be returned. */
   private left: number;
   private pageSize: number;
   private page: Page;
-  /** As the page has them. */
+  /** Fields of the page, copied here for the hot path. */
   private numbers: Uint32Array;
   private values: number;
   private size: number;
   private changes: number;
   /**
-   * All keys of the page in one string, if that is ASCII and places in it are places in the bytes;
-   * `undefined` if not, `null` if nobody has asked.
+   * All keys of the page in one string, if they are ASCII, so that its indexes are those of the bytes; `undefined`
+   * if not, `null` if not decoded yet.
    */
   private text: string | undefined | null;
-  /** How many of its keys were passed, the one that it is at included. */
+  /** Number of keys of the page that were passed, including the current one. */
   private index: number;
 
   constructor(bounds: Bounds, withValues: boolean, space: Space) {
@@ -78,8 +78,8 @@ class Walk {
     this.asBytes = bounds.asBytes;
     this.left = bounds.limit;
     this.pageSize = FIRST_PAGE;
-    this.page = NOTHING;
-    this.numbers = NOTHING.numbers;
+    this.page = EMPTY_PAGE;
+    this.numbers = EMPTY_PAGE.numbers;
     this.values = 0;
     this.size = 0;
     this.changes = 0;
@@ -88,8 +88,8 @@ class Walk {
   }
 
   /**
-   * The shortest way to the next key and a view of its value: it is on the page, and the value where it
-   * was. It counts. `undefined`: nothing was done, and it takes `advance` and `find`.
+   * The fast path to the next key: returns a view of its value if the key is on the page and the value has not
+   * moved, and counts the key. Returns `undefined` if nothing was done; then use `advance` and `find`.
    */
   step(engine: Engine): Uint8Array<ArrayBuffer> | undefined {
     const { index, numbers } = this;
@@ -102,14 +102,14 @@ class Walk {
     return engine.viewAt(at, numbers[value + 1] as number);
   }
 
-  /** Goes to the next key. `false`: there is none. */
+  /** Moves to the next key. Returns `false` if there is none. */
   advance(session: Session): boolean {
-    if (this.index >= this.size) return this.left !== 0 && this.turnPage(session);
+    if (this.index >= this.size) return this.left !== 0 && this.loadPage(session);
     this.index += 1;
     return true;
   }
 
-  /** The key that it is at counts: it was seen. */
+  /** Counts the current key towards the limit. */
   count(): void {
     this.left -= 1;
   }
@@ -137,35 +137,35 @@ class Walk {
   }
 
   /**
-   * The address of the current value of the key that it is at, whose length is `foundLength()`; 0 if
-   * that was deleted meanwhile.
+   * The address of the current value of the current key, or 0 if the key was deleted meanwhile. Its length is
+   * `foundLength()`.
    */
   find(session: Session): number {
     try {
       return session.engine.findOnPage(this.page, this.index - 1, this.space.keyspace);
     } catch (error) {
-      // It was not seen: the next step is to try it again.
+      // Step back, so that the next step tries this key again.
       this.index -= 1;
       throw error;
     }
   }
 
-  /** Ends it, wherever it is. */
+  /** Ends the iteration. */
   stop(): void {
     this.left = 0;
     this.size = 0;
-    this.page = NOTHING;
+    this.page = EMPTY_PAGE;
     this.text = undefined;
   }
 
-  private turnPage(session: Session): boolean {
-    this.passPage();
-    const wanted = Math.min(this.pageSize, this.left);
+  private loadPage(session: Session): boolean {
+    this.moveBound();
+    const maxKeys = Math.min(this.pageSize, this.left);
     this.pageSize = Math.min(this.pageSize * 4, LARGEST_PAGE);
     const { lower, upper, lowerExcluded, upperIncluded, reverse } = this;
     const page = session.engine.scan(
       { lower, upper, lowerExcluded, upperIncluded, reverse },
-      wanted,
+      maxKeys,
       this.withValues,
       this.space.keyspace,
     );
@@ -183,8 +183,8 @@ class Walk {
     return true;
   }
 
-  /** What is left of the range lies behind the last key of the page. */
-  private passPage(): void {
+  /** Moves the bound of the range to the last key of the page. */
+  private moveBound(): void {
     const { size, numbers } = this;
     if (size === 0) return;
     const last = this.page.bytes.slice(numbers[size - 1], numbers[size]);
@@ -199,13 +199,13 @@ class Walk {
   }
 }
 
-/** The bytes as text, if each of them is one character of it. */
+/** Decodes bytes if they are ASCII; `undefined` if not. */
 function asciiOf(bytes: Uint8Array<ArrayBuffer>): string | undefined {
   try {
     const text = decoder.decode(bytes);
     return text.length === bytes.length ? text : undefined;
   } catch {
-    // Keys that are not UTF-8: each is looked at when its turn comes.
+    // Some keys are not UTF-8: each is decoded on its own when it is reached.
     return undefined;
   }
 }
@@ -222,13 +222,13 @@ export interface Walker<T> extends IterableIterator<T, undefined>, Disposable {
   [Symbol.iterator](): this;
 }
 
-/** Each has its own place. */
+/** Base class of the iterators, each with its own position. */
 export abstract class Steps<T> implements Walker<T> {
   protected readonly walk: Walk;
   protected readonly source: Source;
-  /** In strict mode the bytes of the value that was shown last: it dies with the next step. */
+  /** In strict mode, the copy of the latest value, which is detached at the next step. */
   private tracked: Uint8Array<ArrayBuffer> | undefined;
-  /** The engine's `turn` when a view was given that has to live until the next step; -1 if none was. */
+  /** The engine's `turn` when a view was given out that has to stay valid until the next step; -1 if none. */
   protected heldIn: number;
 
   constructor(source: Source, bounds: Bounds, withValues = false, space = RAW_SPACE) {
@@ -238,13 +238,13 @@ export abstract class Steps<T> implements Walker<T> {
     this.heldIn = -1;
   }
 
-  /** A view that is to be given has to live until the next step. */
+  /** Keeps a view that is about to be given out valid until the next step. */
   protected hold(engine: Engine): void {
     engine.rowsHeld += 1;
     this.heldIn = engine.turn;
   }
 
-  /** That next step: it need not live any more. */
+  /** Releases that view at the next step. */
   protected letGo(engine: Engine): void {
     if (this.heldIn === engine.turn && engine.rowsHeld > 0) engine.rowsHeld -= 1;
     this.heldIn = -1;
@@ -252,7 +252,7 @@ export abstract class Steps<T> implements Walker<T> {
 
   abstract next(): IteratorResult<T, undefined>;
 
-  /** The value at this address, as its codec shows it: good until the next step. */
+  /** The typed view of the value at this address, valid until the next step. */
   typed<View>(
     session: Session,
     codec: Pick<Codec<View, unknown, unknown>, "view">,
@@ -268,7 +268,7 @@ export abstract class Steps<T> implements Walker<T> {
     return codec.view(session.trackedMemory(bytes), 0, bytes.length);
   }
 
-  /** The same, undecoded. */
+  /** The bytes of the value at this address, valid until the next step. */
   protected bytes(session: Session, at: number): Uint8Array<ArrayBuffer> {
     const value = session.shown(at);
     if (session.strict) this.tracked = value;
@@ -317,23 +317,23 @@ class KeySteps<K> extends Steps<K> {
   }
 }
 
-/** Steps that show a value's bytes. */
+/** Base class of iterators that give the bytes of values. */
 abstract class ByteSteps<T> extends Steps<T> {
   constructor(source: Source, bounds: Bounds) {
     super(source, bounds, true);
   }
 
-  /** The value of the next key that still has one. */
+  /** The value of the next key that still exists. */
   protected nextValue(): Uint8Array<ArrayBuffer> | undefined {
     const { gate, engine } = this.source();
-    // Where nothing stands in the way, nothing is watched either. What the page tells is in memory.
+    // An open gate also means that views are not tracked. Values with an address on the page are in memory.
     const value = gate === 0 ? this.walk.step(engine) : undefined;
-    if (value === undefined) return this.slowly();
+    if (value === undefined) return this.nextSlow();
     if (this.heldIn !== engine.turn) this.hold(engine);
     return value;
   }
 
-  private slowly(): Uint8Array<ArrayBuffer> | undefined {
+  private nextSlow(): Uint8Array<ArrayBuffer> | undefined {
     const { walk } = this;
     const session = this.session();
     while (walk.advance(session)) {

@@ -1,4 +1,4 @@
-/** Ranges of keys: what a program may ask for, and the bounds that follow from it. */
+/** Ranges of keys: the options of a range, and the bounds computed from them. */
 
 import { badArgument } from "../errors/index.js";
 import {
@@ -49,16 +49,16 @@ export interface ByteRange extends Range {
   keyAs: "bytes";
 }
 
-/** A range as the engine takes it. */
+/** A range in the form that the engine takes. */
 export interface Bounds {
   readonly lower: Uint8Array<ArrayBuffer> | undefined;
   readonly lowerExcluded: boolean;
   readonly upper: Uint8Array<ArrayBuffer> | undefined;
   readonly upperIncluded: boolean;
   readonly reverse: boolean;
-  /** `Infinity` where there is none. 0 also where no key can satisfy the range. */
+  /** `Infinity` without a limit. 0 also if no key can satisfy the range. */
   readonly limit: number;
-  /** Whether keys are wanted as bytes. */
+  /** Whether keys are returned as bytes. */
   readonly asBytes: boolean;
 }
 
@@ -72,12 +72,12 @@ export interface Bound {
 }
 
 /**
- * Checks a range and gives its bounds, which are copies.
+ * Checks a range and returns its bounds, which are copies.
  *
  * @param call how a message names the call: "keys()"
  * @param keyed whether the call takes `keyAs`
- * @throws TypeError for an option that is unknown or no value of its kind
- * @throws StaleViewError for a bound that is a dead view
+ * @throws TypeError for an option that is unknown or has a wrong type
+ * @throws StaleViewError for a bound that is a stale view
  */
 export function boundsOf(call: string, given: Range | undefined, keyed = false): Bounds {
   const range: TextRange | ByteRange = given === undefined ? {} : given;
@@ -86,11 +86,11 @@ export function boundsOf(call: string, given: Range | undefined, keyed = false):
   if (keyAs !== "string" && keyAs !== "bytes") {
     throw badArgument(`The option keyAs of ${call} must be "string" or "bytes".`, keyAs);
   }
-  const lower = [oneOf(call, range, "gt", "gte")];
-  const upper = [oneOf(call, range, "lt", "lte")];
+  const lower = [endOf(call, range, "gt", "gte")];
+  const upper = [endOf(call, range, "lt", "lte")];
   if (range.prefix !== undefined) {
     const prefix = boundKey(call, "prefix", range.prefix);
-    // Every key begins with no bytes at all, so that these bound nothing.
+    // An empty prefix matches every key, so it sets no bounds.
     if (prefix.length > 0) {
       lower.push({ key: prefix, included: true });
       upper.push(behind(prefix));
@@ -99,7 +99,7 @@ export function boundsOf(call: string, given: Range | undefined, keyed = false):
   return bounded(call, range, lower, upper, keyAs === "bytes");
 }
 
-/** The bounds that follow from several ends, `undefined` for none, and from how the range is walked. */
+/** Combines several lower and upper ends, of which `undefined` sets none, with the direction and the limit. */
 export function bounded(
   call: string,
   range: Pick<Range, "reverse" | "limit">,
@@ -122,12 +122,12 @@ export function bounded(
     upper: upper?.key,
     upperIncluded: upper?.included === true,
     reverse,
-    limit: noneBetween(lower, upper) ? 0 : limit,
+    limit: isEmpty(lower, upper) ? 0 : limit,
     asBytes,
   };
 }
 
-function oneOf(
+function endOf(
   call: string,
   range: Range,
   exclusive: "gt" | "lt",
@@ -142,7 +142,7 @@ function oneOf(
   return undefined;
 }
 
-/** The bytes of a bound, copied: the program may change its own while the range is walked. */
+/** The bytes of a bound, copied, because the program may change its array during the iteration. */
 export function boundKey(call: string, option: string, given: unknown): Uint8Array<ArrayBuffer> {
   let key: Uint8Array<ArrayBuffer>;
   try {
@@ -170,11 +170,11 @@ function encoded(text: string): Uint8Array<ArrayBuffer> {
 function copied(given: unknown): Uint8Array<ArrayBuffer> {
   const bytes = given instanceof Uint8Array ? given : asBytes("key", given);
   refuseLost("key", bytes);
-  // Not slice(), whose result may be of the giver's own kind: a Buffer's is no copy.
+  // Not slice(), which a subclass may override: that of a Buffer makes no copy.
   return new Uint8Array(bytes);
 }
 
-/** The first key that comes behind all that begin so, or none: the prefix with its last byte raised. */
+/** The exclusive upper bound of all keys with this prefix: the prefix with its last byte raised, if there is one. */
 export function behind(prefix: Uint8Array): Bound | undefined {
   let { length } = prefix;
   while (length > 0 && prefix[length - 1] === 0xff) length -= 1;
@@ -208,7 +208,7 @@ export function isWithin(bounds: Bounds, key: Uint8Array): boolean {
   );
 }
 
-function noneBetween(lower: Bound | undefined, upper: Bound | undefined): boolean {
+function isEmpty(lower: Bound | undefined, upper: Bound | undefined): boolean {
   if (lower === undefined || upper === undefined) return false;
   const order = compare(lower.key, upper.key);
   return order > 0 || (order === 0 && !(lower.included && upper.included));

@@ -1,4 +1,4 @@
-/** The timers of an open database: what is done though nobody asks for it, and when. */
+/** The timers of an open database: they run commits, flushes and maintenance in the background. */
 
 import { clearTimeout, setTimeout } from "../util/clock.js";
 
@@ -6,27 +6,31 @@ const BUFFERED_MS = 5;
 const FLUSH_MS = 1_000;
 const WITNESS_MS = 80;
 
-/** What is done when its time has come. */
+/** The tasks that the timers run. */
 export interface Tasks {
-  /** Hands a group on that was buffered. */
+  /** Commits the buffered writes. */
   commitPending(): void;
   flush(): void;
+  /** Appends a witness: a frame that records that the frames before it were flushed. */
   witness(): void;
-  /** A slice of housekeeping. Answers whether there is more of it. */
+  /** Runs one slice of maintenance. Returns whether there is more to do. */
   maintain(): boolean;
 }
 
-/** What the engine has to say of its file. */
+/** The state of the engine's file that decides which timers are set. */
 interface Needs {
   /** Whether something was written and not flushed. */
   unflushed(): boolean;
-  /** Whether a flush has nothing behind it yet that tells of it. */
+  /** Whether the last flush has no witness behind it yet. */
   unwitnessed(): boolean;
 }
 
 type Timer = ReturnType<typeof setTimeout> | undefined;
 
-/** Each runs at most once at a time, and none where the storage wants none. Only that of buffered writes keeps a program alive. */
+/**
+ * One timer per task, each set at most once at a time. A storage can forbid all but the buffer timer, which is
+ * also the only one that keeps a program alive.
+ */
 export class MaintenanceTimers {
   private readonly tasks: Tasks;
   private readonly allowed: boolean;
@@ -44,7 +48,7 @@ export class MaintenanceTimers {
     this.maintain = undefined;
   }
 
-  /** There is housekeeping to do: a slice after each task, and none while nothing else happens. */
+  /** Schedules maintenance: one slice per timer task, until none is left. */
   armMaintenance(pause = 0): void {
     if (!this.allowed) return;
     this.maintain ??= idle(() => {
@@ -53,18 +57,18 @@ export class MaintenanceTimers {
     }, pause);
   }
 
-  /** Something was written that may wait for more. */
+  /** Schedules the commit of buffered writes. */
   armBuffer(): void {
     this.buffer ??= setTimeout(() => this.tasks.commitPending(), BUFFERED_MS);
   }
 
-  /** What was buffered has been handed on. */
+  /** Cancels that commit, because the buffered writes were committed. */
   disarmBuffer(): void {
     clearTimeout(this.buffer);
     this.buffer = undefined;
   }
 
-  /** Sets the timers that what is unflushed or unwitnessed needs. */
+  /** Sets the timers for an outstanding flush or witness. */
   arm(needs: Needs): void {
     if (!this.allowed) return;
     if (this.flush === undefined && needs.unflushed()) {

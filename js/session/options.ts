@@ -104,7 +104,7 @@ export interface OpenOptions {
    * - `"salvage"`: keeps everything that is intact. Keys that lost writes may have changed or deleted are
    *   marked (`getEntry(key).uncertain`) until they are set again. Keys of which nothing is left are absent.
    *
-   * `db.recovery.lost` tells what is gone. What is kept is written to new space in the same file, which takes
+   * `db.recovery.lost` says what was lost. What is kept is written to new space in the same file, which takes
    * as much space again while it lasts. It replaces the old data only when it is complete, so a crash loses
    * nothing. With `readOnly` nothing is written. An undamaged database opens as it does without this option,
    * but `"salvage"` reads all of it to be sure.
@@ -197,7 +197,7 @@ export interface ExportProgress {
   readonly total: number;
 }
 
-/** What two opens of one database have to agree in. */
+/** The settings in which two opens of one database have to agree. */
 export interface Settings {
   durability: Durability;
   memory: number;
@@ -205,9 +205,9 @@ export interface Settings {
   ordered: boolean;
   strictViews: boolean;
   readOnly: boolean;
-  /** Only of whoever asks for it: the others take a database as it is. */
+  /** Compared only if the second open sets it. */
   recovery: OpenOptions["recovery"];
-  /** Whether something may be done later than at the end of a turn. It is the storage that says so. */
+  /** Whether work may be done later than at the end of a turn. The storage decides this. */
   timers: boolean;
 }
 
@@ -235,8 +235,8 @@ const RECOVERIES: readonly unknown[] = [undefined, "prefix", "salvage"];
 const MIB = 1_048_576;
 
 /**
- * Refuses options that are none, or that do not exist: a mistyped name must not be ignored. Of those that many
- * calls have it refuses what is none, before anything is done.
+ * Checks that the options are an object and that all names are known, because a mistyped name must not be ignored.
+ * Also checks the types of `onProgress` and `signal`, which many calls have.
  */
 export function refuseUnknown(
   what: string,
@@ -262,7 +262,7 @@ export function refuseUnknown(
   }
 }
 
-/** @throws TypeError for options that are unknown, and for `from` and `replace` where they cannot be */
+/** @throws TypeError for unknown options, and for combinations in which `from` or `replace` are not allowed */
 export function checkFrom(options: OpenOptions): void {
   refuseUnknown("open()", options, KNOWN);
   const { from, replace = false, readOnly, storage } = options;
@@ -280,7 +280,7 @@ export function checkFrom(options: OpenOptions): void {
   }
 }
 
-/** @throws TypeError for options that have a wrong type */
+/** Checks and completes the options. @throws TypeError for options of a wrong type */
 export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Settings {
   const timers = options.storage?.timers !== false;
   const {
@@ -322,9 +322,9 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
       storage,
     );
   }
-  const handedOn = timers || durability !== "buffered" ? durability : "written";
+  const effective = timers || durability !== "buffered" ? durability : "written";
   return {
-    durability: handedOn,
+    durability: effective,
     memory,
     spaceFactor,
     ordered,
@@ -335,7 +335,7 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
   };
 }
 
-/** The names of the settings that are not, in a database that is open, as somebody else wants them. */
+/** The names of the settings in which an open database differs from those of a second open. */
 export function differences(a: Settings, b: Settings): (keyof Settings)[] {
   const names = Object.keys(b) as (keyof Settings)[];
   return names.filter((name) => a[name] !== b[name] && b[name] !== undefined);

@@ -1,4 +1,4 @@
-/** Pins: values that stay as they are for as long as somebody holds them. */
+/** Pins: values whose bytes stay in memory, unchanged, until the pin is disposed. */
 
 import { StaleViewError } from "../errors/index.js";
 import { dispose } from "../util/dispose.js";

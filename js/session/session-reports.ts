@@ -1,8 +1,8 @@
-/** Who is told what became of a group of writes: those who hold its promises, and listeners. */
+/** Reports the outcome of a commit or flush to the holders of its promises and to the error listeners. */
 
 import { queueMicrotask } from "../util/clock.js";
 
-/** A promise that is made only when someone asks for it. */
+/** A promise together with the function that settles it. */
 class Deferred {
   readonly promise: Promise<void>;
   settle!: (error?: Error) => void;
@@ -28,7 +28,7 @@ export class CommitPromises {
     if (listener !== undefined) this.#listeners.delete(listener);
   }
 
-  /** Tells all listeners of a failure, of each only once. */
+  /** Passes a failure to all listeners. The same error is reported only once in a row. */
   report(error: Error): void {
     if (error === this.#told) return;
     this.#told = error;
@@ -36,7 +36,7 @@ export class CommitPromises {
       try {
         listener(error);
       } catch (thrown) {
-        // A listener's own mistake is no reason to stop here; it surfaces like every uncaught error.
+        // An error of one listener must not keep the others from being called; it is rethrown as uncaught.
         queueMicrotask(() => {
           throw thrown;
         });
@@ -44,31 +44,31 @@ export class CommitPromises {
     }
   }
 
-  /** For what is written and not handed on yet. */
+  /** A promise for the next commit: resolves when the pending writes are in the file. */
   committed(): Promise<void> {
     this.#committed ??= new Deferred();
     return this.#committed.promise;
   }
 
-  /** For what is written and not flushed yet. */
+  /** A promise for the next flush: resolves when all writes so far are flushed. */
   flushed(): Promise<void> {
     this.#flushed ??= new Deferred();
     return this.#flushed.promise;
   }
 
-  /** Whether somebody waits for a flush. */
+  /** Whether a promise for a flush is pending. */
   get flushAwaited(): boolean {
     return this.#flushed !== undefined;
   }
 
-  /** What was written has been handed on, or was lost. */
+  /** Settles the commit promise: the writes are in the file, or were lost by this error. */
   settleCommitted(error?: Error): void {
     const wait = this.#committed;
     this.#committed = undefined;
     wait?.settle(error);
   }
 
-  /** What was handed on has been flushed, or could not be. */
+  /** Settles the flush promise: the file was flushed, or the flush failed with this error. */
   settleFlushed(error?: Error): void {
     const wait = this.#flushed;
     this.#flushed = undefined;

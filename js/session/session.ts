@@ -1,8 +1,8 @@
 /**
- * One open database as all of its handles share it, and its calls as far as they are more than a call
- * into the engine: reads that are watched, versions, pins, `updateIf`, transactions. What may be called
- * when is decided in `call-guard.ts`, when writes are handed on in `commit-scheduler.ts`. The three are
- * one object, so that the hot path reads plain fields.
+ * One open database, shared by all of its handles. A session implements the calls that need more than one call
+ * into the engine: tracked reads, versions, pins, `updateIf`, transactions. `call-guard.ts` decides which calls
+ * are allowed, `commit-scheduler.ts` when writes are committed. The three are one object, so that the hot path
+ * reads plain fields.
  */
 
 import type { Engine } from "../engine/engine.js";
@@ -19,7 +19,7 @@ import { CommitScheduler } from "./commit-scheduler.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import type { Watch } from "./strict-views.js";
 
-/** So many keys are deleted between two looks at which come next. */
+/** Number of keys that `clear` deletes per scan while it has to delete them one by one. */
 const CLEAR_PAGE = 1_024;
 
 /** Decides from the bytes of a record whether to change it. Has to return `true` or `false`, synchronously. */
@@ -28,7 +28,7 @@ export type Predicate = (view: Uint8Array<ArrayBuffer>) => boolean;
 /** Changes the bytes of a record in place, or returns the new value. */
 export type Change = (view: Uint8Array<ArrayBuffer>) => Nothing | Value;
 
-/** Also what a function returns that is declared to return nothing. */
+/** `void` as a return type: a function that is declared to return nothing may return anything. */
 type Nothing = ReturnType<() => void>;
 
 /** The options of `updateIf`. */
@@ -86,19 +86,20 @@ export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, Stor
 
 const RESOLVED = Promise.resolve();
 
-/** Of a storage that tells nothing about it. */
+/** The estimate of a storage that reports none. */
 const NO_ROOM: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
 
 const UPDATE_OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
 
-/** One step of a batch, and what does it. */
+/** One operation of a batch. */
 interface Operation {
   readonly type: "set" | "delete";
   readonly key: unknown;
   readonly value?: unknown;
 }
 
-interface Performer {
+/** The database or collection that a batch is applied to. */
+interface BatchTarget {
   set(key: unknown, value: unknown): void;
   delete(key: unknown): boolean;
 }
@@ -124,48 +125,48 @@ export class Session extends CommitScheduler {
     this.lastOptions = undefined;
   }
 
-  // ---------------------------------------------------------------- reads that are watched
+  // ---------------------------------------------------------------- tracked reads
 
   getChecked(key: Key): Uint8Array<ArrayBuffer> | undefined {
     this.assertReadable();
     const view = this.engine.get(key);
-    return view === undefined ? undefined : this.given(view);
+    return view === undefined ? undefined : this.exposed(view);
   }
 
-  /** What is given for a view that is promised to live until the turn ends: in strict mode bytes of its own. */
-  private given(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
+  /** The view to return for one that has to live until the turn ends: in strict mode a tracked copy. */
+  private exposed(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
     if (!this.engine.viewsHeld) this.holdViews();
     if (this.watch === undefined) return view;
     this.scheduleTurnEnd();
     return this.watch.track(view, "get()");
   }
 
-  /** The value found at this address as its codec shows it, in strict mode: by bytes of its own. */
+  /** The typed view of the value found at this address, in strict mode: its codec reads a tracked copy. */
   lentView<View>(codec: Pick<Codec<View, unknown, unknown>, "view">, at: number): View {
-    const bytes = this.given(this.engine.freshView(at));
+    const bytes = this.exposed(this.engine.freshView(at));
     return codec.view(this.trackedMemory(bytes), 0, bytes.length);
   }
 
-  /** Notes until the turn ends that views were given which have to live until then. */
+  /** Marks that views were given out which have to live until the turn ends. */
   holdViews(): void {
     this.engine.viewsHeld = true;
     RESOLVED.then(this.releaseViews);
   }
 
-  /** The values of several keys, whose views are all alive. */
+  /** The values of several keys, as views that are all valid together. */
   getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
-    // What tells its bytes by getters is asked before the first is looked for: they may call the database.
-    const wanted = Array.from(keys, (key) =>
+    // Read every key before the first lookup, because getters of a key object may call the database.
+    const keyList = Array.from(keys, (key) =>
       typeof key === "string" || key instanceof Uint8Array ? key : asBytes("key", key),
     );
-    // Those before must not die of those behind.
-    if (!this.engine.viewsHeld && wanted.length > 0) this.holdViews();
-    const views = this.engine.getMany(wanted);
+    // A later lookup must not detach the views of earlier ones.
+    if (!this.engine.viewsHeld && keyList.length > 0) this.holdViews();
+    const views = this.engine.getMany(keyList);
     if (this.watch === undefined) return views;
-    return views.map((view) => (view === undefined ? view : this.given(view)));
+    return views.map((view) => (view === undefined ? view : this.exposed(view)));
   }
 
   getEntry(key: Key): Entry | undefined {
@@ -176,7 +177,7 @@ export class Session extends CommitScheduler {
     return value === undefined ? undefined : { value, version, uncertain };
   }
 
-  /** Without what only collections know. */
+  /** Statistics without those that only collections know. */
   stats(): Omit<DatabaseStats, "records" | "indexEntries"> & EngineStats {
     const { engine } = this;
     return {
@@ -188,7 +189,7 @@ export class Session extends CommitScheduler {
     };
   }
 
-  /** Lets a typed read pass. Where views are watched, they die at the end of this turn. */
+  /** Throws unless a typed view may be read. In strict mode, schedules the end of the turn, which detaches it. */
   assertLiveView(): void {
     this.assertReadable();
     if (this.watch !== undefined) this.scheduleTurnEnd();
@@ -196,12 +197,12 @@ export class Session extends CommitScheduler {
 
   // ---------------------------------------------------------------- ranges
 
-  /** Whether views are watched. */
+  /** Whether views are tracked. */
   get strict(): boolean {
     return this.watch !== undefined;
   }
 
-  /** Refuses ranges where keys are in no order. */
+  /** Throws for a range call if the database keeps no key order. */
   checkRange(call: string): void {
     this.assertReadable();
     if (this.settings.ordered) return;
@@ -211,7 +212,7 @@ export class Session extends CommitScheduler {
     );
   }
 
-  /** The value that an iteration has found at this address, good until its next step. */
+  /** A view of the value that an iteration found at this address, valid until its next step. */
   shown(at: number): Uint8Array<ArrayBuffer> {
     const view = this.engine.freshView(at);
     if (this.watch === undefined) return view;
@@ -219,18 +220,18 @@ export class Session extends CommitScheduler {
     return this.watch.track(view, "an iteration");
   }
 
-  /** What typed views of such a value read through in strict mode. */
+  /** The `Memory` for typed views of such a value in strict mode. */
   trackedMemory(tracked: Uint8Array): Memory {
     return (this.watch as Watch).memory(tracked);
   }
 
-  /** That next step: in strict mode the value dies. */
+  /** Ends the validity of such a value at the next step: in strict mode it is checked and detached. */
   takeBack(tracked: Uint8Array<ArrayBuffer>): void {
     const written = this.watch?.takeBack(tracked);
     if (written !== undefined) throw written;
   }
 
-  /** Deletes the keys of a range, all or none, and says how many. */
+  /** Deletes the keys of a range, all or none, and returns how many. */
   clear(range: KeyRange, limit: number, keyspace = RAW): number {
     const { engine } = this;
     return this.undoUnless(
@@ -239,9 +240,9 @@ export class Session extends CommitScheduler {
         if (!engine.observesEachKey) return engine.clear(range, limit, keyspace);
         let cleared = 0;
         while (cleared < limit) {
-          // What was deleted is no longer there: the first keys are always the next ones.
-          const wanted = Math.min(CLEAR_PAGE, limit - cleared);
-          const { bytes, numbers, count } = engine.scan(range, wanted, false, keyspace);
+          // Deleted keys are gone, so each scan from the start of the range finds the next ones.
+          const pageSize = Math.min(CLEAR_PAGE, limit - cleared);
+          const { bytes, numbers, count } = engine.scan(range, pageSize, false, keyspace);
           if (count === 0) break;
           for (let i = 0; i < count; i++) {
             engine.remove(bytes.subarray(numbers[i], numbers[i + 1]), keyspace);
@@ -256,8 +257,8 @@ export class Session extends CommitScheduler {
   // ---------------------------------------------------------------- versions and pins
 
   /**
-   * Refuses a `set` whose options want another version of the key than there is. That is encoded when they were
-   * read: a getter among them may read other keys.
+   * Checks the `ifVersion` option of `set` against the key's version. The key is encoded after the options were
+   * read, because a getter among them may read other keys.
    */
   checkVersion(options: SetOptions, encode: () => number, keyspace = RAW): void {
     refuseUnknown("set()", options, ["ifVersion"]);
@@ -271,10 +272,10 @@ export class Session extends CommitScheduler {
     }
     const version = this.engine.version(encode(), keyspace);
     if (version === ifVersion) return;
-    const is = version === 0 ? "the key is missing" : `the key has version ${version}`;
-    const wanted = ifVersion === 0 ? "it should be missing" : `version ${ifVersion} was expected`;
+    const actual = version === 0 ? "the key is missing" : `the key has version ${version}`;
+    const expected = ifVersion === 0 ? "it should be missing" : `version ${ifVersion} was expected`;
     throw new ConflictError(
-      `Nothing was written to "${this.name}": ${is}, but ${wanted}. Get the entry again and ` +
+      `Nothing was written to "${this.name}": ${actual}, but ${expected}. Get the entry again and ` +
         "decide again.",
     );
   }
@@ -282,19 +283,19 @@ export class Session extends CommitScheduler {
   /** A handle for the pinned value of a key; 0 when there is none. */
   pin(key: Key): number {
     this.assertOutsideCallback("pin()");
-    // What has been handed on is never changed in place, so that it is handed on first.
+    // Commit first: committed records are never changed in place.
     if (this.engine.pending() !== 0) this.commit();
     return this.engine.pin(key);
   }
 
   pinnedBytes(handle: number): Uint8Array<ArrayBuffer> {
-    return this.given(this.engine.pinned(handle));
+    return this.exposed(this.engine.pinned(handle));
   }
 
   unpin(handle: number): void {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
     this.engine.unpin(handle);
-    // Its memory may be used again, after the views of this turn have died.
+    // Its memory may be reused once the views of this turn are detached.
     this.scheduleTurnEnd();
   }
 
@@ -317,20 +318,20 @@ export class Session extends CommitScheduler {
     if (predicate === undefined) {
       throw badArgument("updateIf() has a predicateKey but no predicate.");
     }
-    if (!this.judgeOther(predicateKey, predicate)) return false;
+    if (!this.testPredicateOn(predicateKey, predicate)) return false;
     return this.update(key, change, undefined, valueIfMissing);
   }
 
-  /** What the predicate says of another key's value, or of a copy of it. */
-  private judgeOther(key: Key, predicate: Predicate, copied = false): boolean {
+  /** Tests the predicate on the value of this key, or on a copy of it. A missing key counts as `false`. */
+  private testPredicateOn(key: Key, predicate: Predicate, copied = false): boolean {
     const found = this.engine.get(key);
     if (found === undefined) return false;
-    const view = copied ? found.slice() : this.given(found);
+    const view = copied ? found.slice() : this.exposed(found);
     const { length } = view;
     this.gate |= IN_CALLBACK;
     try {
       const answer = this.judged(predicate(view));
-      // An answer that is due to bytes that had died is none.
+      // If the view was detached meanwhile, the predicate may have read an empty array.
       if (view.length !== length) throw diedInCallback();
       return answer;
     } finally {
@@ -353,10 +354,10 @@ export class Session extends CommitScheduler {
     try {
       at = engine.updateBegin(key);
     } catch (error) {
-      // Where there is no room, a refused predicate is still an answer and not a failure. It is shown
-      // a copy, for nothing was staged that would undo what it writes.
+      // Without space a predicate that returns false is still an answer, not a failure. It gets a copy,
+      // because no record was staged that could undo its writes.
       const full = error instanceof QuotaExceededError && predicate !== undefined;
-      if (full && !this.judgeOther(key, predicate, true)) return false;
+      if (full && !this.testPredicateOn(key, predicate, true)) return false;
       throw error;
     }
     if (at === 0) {
@@ -364,23 +365,23 @@ export class Session extends CommitScheduler {
       return this.insertAndUpdate(key, change, predicate, valueIfMissing);
     }
     let length = engine.foundLength();
-    // A copy, where a view that is kept would hold memory that there is none of, or be watched.
-    const apart = engine.copies || this.watch !== undefined;
-    const view = apart ? engine.copyAt(at, length) : engine.view(at, length);
-    const before = apart ? view.slice() : undefined;
+    // A copy if memory is too short to keep views, or if views are tracked.
+    const isCopy = engine.copies || this.watch !== undefined;
+    const view = isCopy ? engine.copyAt(at, length) : engine.view(at, length);
+    const before = isCopy ? view.slice() : undefined;
     let applied = false;
     this.gate |= IN_CALLBACK;
     try {
       if (predicate === undefined || this.judged(predicate(view))) {
         const result = change(view);
         if (view.length !== length) throw diedInCallback();
-        if (apart) engine.memory.u8.set(view, at);
-        if (result !== undefined) length = this.replaced(result);
+        if (isCopy) engine.memory.u8.set(view, at);
+        if (result !== undefined) length = this.replaceStaged(result);
         applied = true;
       }
-      if (before !== undefined) this.ended(view, applied ? undefined : before);
+      if (before !== undefined) this.trackCallbackCopy(view, applied ? undefined : before);
     } catch (error) {
-      if (before !== undefined) this.ended(view, before);
+      if (before !== undefined) this.trackCallbackCopy(view, before);
       this.gate &= ~IN_CALLBACK;
       if (this.death === undefined) engine.abort();
       throw error;
@@ -395,13 +396,13 @@ export class Session extends CommitScheduler {
     return true;
   }
 
-  /** A callback that was given a copy has ended; what it has to show is its record. */
-  private ended(copy: Uint8Array<ArrayBuffer>, record: Uint8Array | undefined): void {
+  /** Tracks the copy that a callback was given, after restoring the record's bytes in it if there are any. */
+  private trackCallbackCopy(copy: Uint8Array<ArrayBuffer>, record: Uint8Array | undefined): void {
     if (record !== undefined && copy.length !== 0) copy.set(record);
     this.note(copy);
   }
 
-  /** In strict mode: nobody may write any more to a copy that a callback was given, and it dies with the turn. */
+  /** In strict mode, makes writes to a callback's copy an error; it is detached when the turn ends. */
   note(copy: Uint8Array<ArrayBuffer>): void {
     if (this.watch === undefined) return;
     this.watch.note(copy);
@@ -430,7 +431,7 @@ export class Session extends CommitScheduler {
     throw badArgument("The predicate of updateIf() must return true or false.", answer);
   }
 
-  private replaced(result: unknown): number {
+  private replaceStaged(result: unknown): number {
     this.refuseLater("The callback of updateIf()", result);
     const bytes = typeof result === "string" || ArrayBuffer.isView(result) || isBuffer(result);
     if (!bytes) {
@@ -443,12 +444,12 @@ export class Session extends CommitScheduler {
     return this.engine.updateReplace(result);
   }
 
-  /** Refuses what an asynchronous function or a generator returns: it runs when its bytes were taken back. */
+  /** Throws for the result of an async function or a generator: it would run after its view has ended. */
   refuseLater(what: string, result: unknown): void {
     if ((typeof result !== "object" && typeof result !== "function") || result === null) return;
     const later = laterOf(result);
     if (later === undefined) return;
-    // What runs on must not find a living view: it would write into a record unseen.
+    // Detach all views, because the function may go on later and write into a record.
     if (this.death === undefined) this.engine.detach();
     throw badArgument(
       `${what} must be synchronous, but it returned a ${later}. Nothing was kept. Await what ` +
@@ -465,22 +466,22 @@ export class Session extends CommitScheduler {
     }, body);
   }
 
-  /** Does the operations of a batch, all or none. */
-  batch(operations: readonly Operation[], on: Performer): void {
+  /** Applies the operations of a batch, all or none. */
+  batch(operations: readonly Operation[], target: BatchTarget): void {
     if (!Array.isArray(operations)) {
       throw badArgument("batch() needs an array of operations.", operations);
     }
     let index = 0;
     this.transaction(() => {
       try {
-        for (; index < operations.length; index += 1) perform(operations[index], on);
+        for (; index < operations.length; index += 1) applyOperation(operations[index], target);
       } catch (error) {
-        throw numbered(error, index);
+        throw withOperationNumber(error, index);
       }
     });
   }
 
-  /** Runs a body between savepoints. A throw undoes all of it, and so does a result not to be kept. */
+  /** Runs a body under a savepoint. Rolls back if it throws or if `keep` returns `false` for its result. */
   undoUnless<T>(keep: (result: T) => boolean, body: () => T): T {
     const { engine } = this;
     engine.savepoint();
@@ -492,7 +493,7 @@ export class Session extends CommitScheduler {
       kept = keep(result);
     } finally {
       this.depth -= 1;
-      if (!kept && this.death === undefined) this.undo();
+      if (!kept && this.death === undefined) this.rollBack();
     }
     if (kept) {
       engine.release();
@@ -501,17 +502,17 @@ export class Session extends CommitScheduler {
     return result;
   }
 
-  private undo(): void {
+  private rollBack(): void {
     const written = this.watch?.verify();
     this.engine.rollback();
-    // Memory was freed: the end of the turn has to look after the views that may show it.
+    // The rollback freed memory, so the end of the turn has to detach views that may show it.
     if (!this.queued) this.queue();
-    if (written !== undefined) this.fail(written);
+    if (written !== undefined) this.deferError(written);
   }
 }
 
-/** Does one step of a batch. The types promise more than a program in JavaScript keeps. */
-function perform(operation: Operation, on: Performer): void {
+/** Applies one operation of a batch. It is checked at run time, because JavaScript callers have no types. */
+function applyOperation(operation: Operation, target: BatchTarget): void {
   for (const name in operation) {
     if (name === "type" || name === "key" || name === "value") continue;
     throw badArgument(
@@ -520,13 +521,13 @@ function perform(operation: Operation, on: Performer): void {
     );
   }
   const type: unknown = operation?.type;
-  if (type === "set") on.set(operation.key, operation.value);
-  else if (type === "delete") on.delete(operation.key);
+  if (type === "set") target.set(operation.key, operation.value);
+  else if (type === "delete") target.delete(operation.key);
   else throw badArgument('it must be an object with the type "set" or "delete".', type);
 }
 
-/** What a step of a batch threw. Of a bad argument the number is told. */
-function numbered(error: unknown, index: number): unknown {
+/** The error to throw for a failed operation of a batch: to a bad argument it adds the operation's number. */
+function withOperationNumber(error: unknown, index: number): unknown {
   const { code, message } = Object(error) as { code?: unknown; message?: unknown };
   if (code !== "VARVE_BAD_ARGUMENT") return error;
   return Object.assign(badArgument(`Operation ${index} of the batch: ${message}`), {
@@ -534,7 +535,7 @@ function numbered(error: unknown, index: number): unknown {
   });
 }
 
-/** The session as a closed handle sees it: everything is refused, while other handles go on. */
+/** The session as a closed handle sees it: every call throws, while other handles go on. */
 export function closedSession(session: Session): Session {
   return Object.create(session, { gate: { value: CLOSED } }) as Session;
 }

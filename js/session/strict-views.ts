@@ -1,6 +1,6 @@
 /**
- * What `strictViews` watches: that nobody writes through a view that `get` gave, that none of an
- * iteration is kept beyond its step, and none at all beyond its turn. Loaded where it is asked for.
+ * The checks of `strictViews`: no write through a view from `get`, no view of an iteration kept beyond its step,
+ * and no view kept beyond its turn. This module is loaded only if the option is set.
  */
 
 import { allocated } from "../engine/error-codes.js";
@@ -15,11 +15,11 @@ interface TrackedView {
 }
 
 /**
- * The views of one turn. Each has bytes of its own: it can be killed alone, a write through it reaches no
- * record, and a clone of it has nothing but its record.
+ * Tracks the views of one turn. Each is a copy in its own buffer, so it can be detached alone, a write through
+ * it reaches no record, and a clone of it contains only its record.
  */
 export class Watch {
-  /** What was lent, who gave it, and what it has to look like. */
+  /** Each copy that was given out, the call that gave it, and its expected bytes. */
   private readonly tracked: Map<Uint8Array<ArrayBuffer>, TrackedView>;
 
   private readonly name: string;
@@ -29,7 +29,7 @@ export class Watch {
     this.tracked = new Map();
   }
 
-  /** Gives a copy in place of a view. It is good until it is taken back, at the end of the turn at latest. */
+  /** Returns a copy in place of a view. It is valid until it is taken back, at the latest when the turn ends. */
   track(view: Uint8Array<ArrayBuffer>, giver: string): Uint8Array<ArrayBuffer> {
     const take = () => new Uint8Array(view);
     const copy = allocated(this.name, take);
@@ -37,12 +37,12 @@ export class Watch {
     return copy;
   }
 
-  /** A copy that a callback was given: from here on nobody may write to it any more. */
+  /** Tracks a copy that a callback was given: writes to it are errors from now on. */
   note(copy: Uint8Array<ArrayBuffer>): void {
     this.tracked.set(copy, { giver: "updateIf()", proof: copy.slice() });
   }
 
-  /** Kills what was lent. Gives the error if it was written to. */
+  /** Detaches a copy that was given out. Returns an error if it was written to. */
   takeBack(copy: Uint8Array<ArrayBuffer>): VarveError | undefined {
     const tracked = this.tracked.get(copy);
     if (tracked === undefined) return undefined;
@@ -52,7 +52,7 @@ export class Watch {
     return error;
   }
 
-  /** Compares all of them. Puts back what was changed and gives the error. */
+  /** Checks all copies. Restores the bytes of those that were changed, and returns the first error. */
   verify(): VarveError | undefined {
     let error: VarveError | undefined;
     for (const [copy, tracked] of this.tracked) {
@@ -62,7 +62,7 @@ export class Watch {
     return error;
   }
 
-  /** The memory that typed views of a copy that was lent read through: they end when it is killed. */
+  /** The `Memory` for typed views of such a copy: they become stale when the copy is detached. */
   memory(copy: Uint8Array): Memory {
     return {
       ...standaloneMemory(copy),
@@ -78,7 +78,7 @@ export class Watch {
   }
 }
 
-/** Puts back what was changed in a copy that was lent, and gives the error. */
+/** Compares a copy with its expected bytes. Restores them if they differ, and returns the error. */
 function compared(copy: Uint8Array, { giver, proof }: TrackedView): VarveError | undefined {
   const first = proof.findIndex((byte, index) => byte !== copy[index]);
   if (first < 0) return undefined;

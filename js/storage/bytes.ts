@@ -1,6 +1,6 @@
 /**
- * A database in bytes that are at hand, to be read: those of `db.export()`, or of a file. A chunk of its
- * own, loaded by those who have such bytes.
+ * Read-only storage of a database in bytes, from `db.export()` or from a file, and reading of such sources. This module
+ * is a separate chunk, loaded only with the option `from`.
  */
 
 import { badArgument, OutOfMemoryError, StorageUnavailableError } from "../errors/index.js";
@@ -14,10 +14,10 @@ export type ImageSource =
   | Response
   | ReadableStream<Uint8Array<ArrayBuffer>>;
 
-/** Bytes that are at hand are given out in pieces of this length. */
+/** An array of bytes is split into chunks of this length. */
 const CHUNK_BYTES = 1_048_576;
 
-/** Wasm memory grows by so many bytes. */
+/** The page size of wasm memory. */
 const WASM_PAGE = 65_536;
 
 export async function openImage(name: string, given: Promise<ImageSource>): Promise<OpenedStorage> {
@@ -31,21 +31,20 @@ async function bytesOf(source: ImageSource): Promise<Uint8Array> {
     : new Uint8Array(await new Response(known.stream).arrayBuffer());
 }
 
-/** Bytes that come one after the other. */
+/** A source that is read chunk by chunk. */
 export interface Chunks {
-  /** How many there will be, as far as the source tells. */
+  /** The total number of bytes, if the source announces it. */
   readonly expected: number | undefined;
-  /** The next ones, or `undefined` when there are no more. */
+  /** The next chunk, or `undefined` at the end. */
   next(): Promise<Uint8Array | undefined>;
-  /** No more are wanted: who sends them is told. A `next` that waits gives `undefined` then. */
+  /** Cancels the source. A pending `next` then resolves to `undefined`. */
   cancel(reason: unknown): void;
 }
 
 /**
- * The bytes of a source, a piece at a time.
+ * Reads a source chunk by chunk. `next` rejects with the errors of the source.
  *
- * @throws TypeError for what is none of the listed kinds, StorageUnavailableError for a response that
- * is none; `next` throws what the source does
+ * @throws TypeError for a source of another type, StorageUnavailableError for a response with an error status
  */
 export function chunksOf(source: ImageSource): Chunks {
   const known = recognized(source);
@@ -59,7 +58,7 @@ export function chunksOf(source: ImageSource): Chunks {
       throw badArgument("A stream given as the option from must yield Uint8Arrays.", chunk);
     },
     cancel(reason) {
-      // That it cannot be told is nothing to those who want no more of it.
+      // Errors of canceling are ignored, because nothing more is read.
       reader?.cancel(reason).catch(() => {});
     },
   };
@@ -82,17 +81,17 @@ function splitIntoChunks(bytes: Uint8Array): Chunks {
 }
 
 interface Streamed {
-  /** None: no byte. */
+  /** `null` for an empty body. */
   readonly stream: ReadableStream<Uint8Array> | null;
   readonly length: number | undefined;
 }
 
-/** @throws TypeError for what is none of the listed kinds */
+/** Recognizes the type of a source. @throws TypeError for any other type */
 function recognized(source: ImageSource): Uint8Array | Streamed {
   if (ArrayBuffer.isView(source)) {
     return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
   }
-  // By tag, so that what another realm made is recognized too.
+  // By tag, so that objects of other realms are recognized too.
   const tag = Object.prototype.toString.call(source).slice(8, -1);
   if (tag === "ArrayBuffer" || tag === "SharedArrayBuffer") {
     return new Uint8Array(source as ArrayBuffer);
@@ -100,7 +99,7 @@ function recognized(source: ImageSource): Uint8Array | Streamed {
   if (tag === "Response") {
     const { ok, status, url, body, headers } = source as Response;
     if (!ok) {
-      // One that was made and not fetched has no address.
+      // A response that was constructed and not fetched has no URL.
       const where = url === "" ? "" : ` from ${url}`;
       throw new StorageUnavailableError(
         `The database could not be fetched${where}: the response has status ${status}.`,
@@ -122,7 +121,7 @@ function recognized(source: ImageSource): Uint8Array | Streamed {
   );
 }
 
-/** @throws TypeError for a stream that somebody else reads, or has read: what it had is not in it any more */
+/** Checks that a stream is unread. @throws TypeError for a stream that is locked or was read already */
 function unread<T extends ReadableStream | null>(stream: T, source: ImageSource): T {
   const isUsed = (source as Partial<Response>).bodyUsed === true;
   if (!isUsed && stream?.locked !== true) return stream;
@@ -133,11 +132,11 @@ function unread<T extends ReadableStream | null>(stream: T, source: ImageSource)
   );
 }
 
-/** The bytes, which move into the memory of the engine that reads them: what was given is its owner's again. */
+/** A read-only file in bytes. They are copied into the engine's memory, so that the caller may reuse the array. */
 class ImageFile implements StorageFile {
   readonly #name: string;
   readonly #size: number;
-  /** Where they are, and `undefined` when it is closed. An engine's memory may have grown since. */
+  /** Gives the bytes; `undefined` once closed. A function, because the engine's memory may grow. */
   #bytes: (() => Uint8Array) | undefined;
 
   constructor(name: string, bytes: Uint8Array) {

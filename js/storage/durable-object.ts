@@ -1,4 +1,4 @@
-/** Storage in a Durable Object of Cloudflare Workers: the file as rows of its SQLite database. */
+/** `durableObject()`: storage in a Durable Object of Cloudflare Workers, as rows of its SQLite database. */
 
 import {
   badArgument,
@@ -10,10 +10,10 @@ import {
 import { fileName, namesOf, SHADOW_SUFFIX } from "./file-names.js";
 import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./storage.js";
 
-/** Bytes of one row: small, for each commit writes the file's last row anew. A row may have 2 MB. */
+/** Size of a row. It is small, because each commit rewrites the last row of the file. The limit is 2 MB. */
 const PAGE = 16_384;
 
-/** The engine's memory where the option says nothing: an isolate has 128 MB for all of its objects. */
+/** The default of the option `memory`. An isolate has 128 MB for all of its objects. */
 const MEMORY = 4_194_304;
 
 /** The part of a Durable Object's `ctx.storage` that is used. */
@@ -30,7 +30,7 @@ interface ObjectDatabases {
   readonly open: Set<string>;
 }
 
-/** Each object has its own, although objects of one class share their isolate and all that is global. */
+/** The databases of each object, because objects of one class share their isolate and all globals. */
 const databasesByObject = new WeakMap<object, ObjectDatabases>();
 
 /**
@@ -43,7 +43,7 @@ const databasesByObject = new WeakMap<object, ObjectDatabases>();
  *   `db.transaction`. If one rolls back what the database wrote meanwhile, the database refuses to go on and
  *   throws `StorageError`. Opened again, it is as the rollback left it.
  * - No timer is ever set, so the object can hibernate. `durability: "buffered"` counts as `"written"`, and
- *   writes do the housekeeping, a slice at a time.
+ *   writes do the maintenance, a slice at a time.
  * - `memory` is 4 MiB by default. A database that is read only now and then needs no more.
  *
  * ```ts
@@ -119,7 +119,7 @@ export function durableObject(storage: DurableObjectStorageLike, ...more: unknow
   };
 }
 
-/** Another table. What one turn does is kept as a whole, so that taking over is one step. */
+/** Makes a shadow table. The writes of one turn are atomic, so the replacement is one step. */
 function beside(sql: Sql, table: string, main: TableFile): FileBeside {
   const next = table + SHADOW_SUFFIX;
   const file = new TableFile(sql, next, () => {});
@@ -156,7 +156,7 @@ function databasesOf(storage: object): ObjectDatabases {
   return databases;
 }
 
-/** Where the class has no SQLite storage, the platform has no `sql`, or one that throws. */
+/** The `sql` of a storage. If the class has no SQLite storage, it is missing or throws. */
 function sqlOf(storage: DurableObjectStorageLike): Sql {
   let cause: unknown;
   try {
@@ -181,25 +181,25 @@ function exists(sql: Sql, table: string): boolean {
   return sql.exec(query, table).toArray().length > 0;
 }
 
-/** Nothing was written yet: no page has this number. */
+/** The mark before the first write: no page has this number. */
 const UNMARKED = { page: -1, bytes: null };
 
 /**
- * The file as rows. All but the last are of one length; the last row's number and length tell how
- * long the file is. A row that is missing before it is zeros.
+ * A file stored as rows. All rows but the last have the same length; number and length of the last row give the size
+ * of the file. A missing row before it reads as zeros.
  */
 class TableFile implements StorageFile {
   readonly #sql: Sql;
   readonly #table: string;
   readonly #closed: () => void;
-  /** Set where the rows were changed beside this. */
+  /** Set if the rows were changed by other code. */
   #torn: Error | undefined;
   #size: number;
   #open: boolean;
-  /** The page that was looked at last, for the next commit goes on where the last one ended. */
+  /** The page that was loaded last, cached because the next commit continues at the end of the last one. */
   #page: number;
   #bytes: Uint8Array<ArrayBuffer>;
-  /** The page where the last write began, and what that row has been since. */
+  /** The page where the last write began, and the bytes of its row since. */
   #mark: { readonly page: number; readonly bytes: Uint8Array<ArrayBuffer> | null };
 
   constructor(sql: Sql, table: string, closed: () => void) {
@@ -218,7 +218,7 @@ class TableFile implements StorageFile {
     this.look();
   }
 
-  /** The table is another one than before. */
+  /** Resets the state after the table was replaced. */
   look(): void {
     this.#forget();
     this.#mark = UNMARKED;
@@ -262,7 +262,7 @@ class TableFile implements StorageFile {
     const last = Math.ceil(size / PAGE) - 1;
     const old = Math.floor(this.#size / PAGE);
     if (old < last && this.#size % PAGE !== 0) {
-      // What was the last page is one among others now. It stays when the next row is refused.
+      // Extend the old last page to full length, which stays valid if the next row is refused.
       this.#store(old, this.#load(old), PAGE, false);
       this.#size = (old + 1) * PAGE;
     }
@@ -284,7 +284,7 @@ class TableFile implements StorageFile {
     return this.#size;
   }
 
-  /** What one turn has written is kept as a whole, before anything leaves the object that it says. */
+  /** Needs no flush: the platform stores the writes of a turn atomically before any response leaves the object. */
   flush(): void {
     this.#assertKept();
   }
@@ -301,7 +301,7 @@ class TableFile implements StorageFile {
   }
 
   /**
-   * Throws, from then on always, when the rows are not as they were left. To write on would be to tear the file.
+   * Throws, now and on all later calls, if other code has changed the rows, because further writes would tear the file.
    */
   #assertKept(): void {
     this.#admit();
@@ -316,7 +316,7 @@ class TableFile implements StorageFile {
     throw this.#torn;
   }
 
-  /** How long the file is, as the rows tell it, and whether they have what was written last. */
+  /** The size of the file by its rows, and whether the last write is still in them. */
   #measure(): { size: number; isMarked: boolean } {
     const { page, bytes } = this.#mark;
     const [last] = this.#run(
@@ -329,7 +329,7 @@ class TableFile implements StorageFile {
     return { size: Number(last.page) * PAGE + Number(last.length), isMarked: last.same === 1 };
   }
 
-  /** All bytes of a page, zeros behind those that it has. Writing stores them, or forgets them. */
+  /** All bytes of a page, padded with zeros. A write stores the array or drops it from the cache. */
   #load(page: number): Uint8Array<ArrayBuffer> {
     if (this.#page === page) return this.#bytes;
     const [row] = this.#run("SELECT bytes FROM TABLE_NAME WHERE page = ?", page);
@@ -340,9 +340,9 @@ class TableFile implements StorageFile {
     return bytes;
   }
 
-  /** With `mark` the page is the one to look for before the next write. */
+  /** Stores a page. With `mark`, it is the page that is checked before the next write. */
   #store(page: number, bytes: Uint8Array<ArrayBuffer>, length: number, mark: boolean): void {
-    // Should the row be refused, then what is in memory is not what is stored.
+    // If the row is refused, the cached page is not what is stored.
     this.#forget();
     const query = "INSERT OR REPLACE INTO TABLE_NAME (page, bytes) VALUES (?, ?)";
     const stored = bytes.slice(0, length);
@@ -360,7 +360,7 @@ class TableFile implements StorageFile {
     try {
       return this.#sql.exec(query.replaceAll("TABLE_NAME", this.#table), ...bindings).toArray();
     } catch (cause) {
-      // The platform's errors have no code; what they are can be told by the text alone.
+      // The platform's errors have no code, so they are recognized by their text.
       if (/no such table/.test(String(cause))) {
         throw lost(`The table ${this.#table} is gone, perhaps by ctx.storage.deleteAll().`, {
           cause,
@@ -372,7 +372,7 @@ class TableFile implements StorageFile {
   }
 }
 
-/** What the database answers to with the advice to open it again. */
+/** An error for a lost file, for which the database's message advises to open it again. */
 function lost(message: string, options?: ErrorOptions): Error {
   return Object.assign(new Error(message, options), { code: "EBADF" });
 }

@@ -1,14 +1,14 @@
-/** Database names, and how they become file names. A name is never a path. */
+/** Conversion of database names to file names and back. A name is never a path. */
 
 import { badArgument } from "../errors/index.js";
 
-/** The longest file name, without its suffix, that every file system takes with a lock beside it. */
+/** The longest file name without suffix that every file system accepts, with a lock file beside it. */
 const LONGEST = 200;
 
-/** What every database file ends with. */
+/** The suffix of database files. */
 export const SUFFIX = ".varve";
 
-/** What the file beside a database's has behind its name, in which its successor is made. */
+/** The additional suffix of a shadow file, in which the replacement of a database is made. */
 export const SHADOW_SUFFIX = ".next";
 
 /**
@@ -17,12 +17,12 @@ export const SHADOW_SUFFIX = ".next";
  * never share a file, not even where the file system ignores case or normalizes Unicode, and none
  * leaves its folder.
  *
- * A name that looks like a path or a file is refused: whoever gives it means a folder. A file that has such a
- * name all the same goes by its own: `%2E%2Fdata%2Fshop.varve`.
+ * A name that looks like a path or a file is refused, because a folder is probably meant. A database that has such a
+ * name all the same is opened by its file name: `%2E%2Fdata%2Fshop.varve`.
  *
- * @param storageIn how a program writes the storage of a folder, if there is one
- * @throws TypeError when the name is no string, is empty, looks like a path or a file, holds half of a
- * surrogate pair, or is longer than 200 bytes in this form
+ * @param storageIn gives the source text of the storage of a folder, if there is one
+ * @throws TypeError if the name is not a string, is empty, looks like a path or a file, contains a lone
+ * surrogate, or is longer than 200 bytes in this form
  */
 export function fileName(name: string, storageIn?: (folder: string) => string): string {
   if (isMisleading(name)) {
@@ -33,7 +33,7 @@ export function fileName(name: string, storageIn?: (folder: string) => string): 
   return escapeName(name, "database name") + SUFFIX;
 }
 
-/** Whether whoever gives this as a name means a file or its folder. */
+/** Whether a name looks like a path or a file. */
 function isMisleading(name: string): boolean {
   return typeof name === "string" && /[/\\]|^\.\.?$|\.varve$/i.test(name);
 }
@@ -43,41 +43,41 @@ function advice(name: string, file: string, storageIn?: (folder: string) => stri
     "",
     name.replace(/[/\\]+$/, ""),
   ];
-  const wanted = `the name ${JSON.stringify(stem ?? "shop")}`;
+  const suggestion = `the name ${JSON.stringify(stem ?? "shop")}`;
   const where =
     folder === undefined || storageIn === undefined
       ? ""
       : ` and the option storage: ${storageIn(folder || "/")}`;
   return (
     `A database's name is no path and has no ".varve" at its end. For ${JSON.stringify(name)} give ` +
-    `${wanted}${where}. (A file that was made under this name goes by ${JSON.stringify(file)}.)`
+    `${suggestion}${where}. (A file that was made under this name goes by ${JSON.stringify(file)}.)`
   );
 }
 
-/** The name of which this is the file name, or `undefined` when it is none's. */
+/** Decodes a file name; `undefined` if it is not that of a database. */
 function unescaped(file: string): string | undefined {
   if (!file.endsWith(SUFFIX)) return undefined;
   try {
     const name = decodeURIComponent(file.slice(0, -SUFFIX.length));
-    // What is escaped in another way was not written here.
+    // A file name with another escaping was not written by varve.
     return escapeName(name, "database name") + SUFFIX === file ? name : undefined;
   } catch {
     return undefined;
   }
 }
 
-/** The name by which the database in a file of this name is opened, or `undefined` when that is no database's. */
+/** The name with which the database in this file is opened; `undefined` if it is not the file of a database. */
 export function nameOf(file: string): string | undefined {
   const name = unescaped(file);
   return name !== undefined && isMisleading(name) ? file : name;
 }
 
-/** Every database among files of these names. */
+/** The names of all databases among these files. */
 export function namesOf(files: Iterable<string>): string[] {
   return Array.from(files, nameOf).filter((name) => name !== undefined);
 }
 
-/** Escapes one name or folder; `what` is how the messages call it. */
+/** Escapes one name or folder. `what` names it in messages. */
 export function escapeName(name: string, what: string): string {
   if (typeof name !== "string") throw badArgument(`A ${what} must be a string.`, name);
   if (name === "") throw badArgument(`A ${what} must not be empty.`);
@@ -104,7 +104,7 @@ function percent(character: string, name: string, what: string): string {
   if (code >= 0xd800 && code <= 0xdfff) {
     throw badArgument(`A ${what} must not contain a lone surrogate.`, name);
   }
-  // encodeURIComponent leaves A-Z and some punctuation as they are, which must not stay.
+  // Not encodeURIComponent, which leaves A-Z and some punctuation unescaped.
   if (code < 0x80) return `%${code.toString(16).toUpperCase().padStart(2, "0")}`;
   return encodeURIComponent(character);
 }

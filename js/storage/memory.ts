@@ -1,4 +1,4 @@
-/** Storage in memory: for tests, and for data that is meant to vanish. Only ever when asked for. */
+/** `memory()`: storage in memory, for tests and temporary data. It is never used by default. */
 
 import { DatabaseBusyError, DatabaseNotFoundError, refuseMore } from "../errors/index.js";
 import { fileName, namesOf } from "./file-names.js";
@@ -118,7 +118,7 @@ class MemoryFile implements StorageFile {
   }
 }
 
-/** Nobody else finds it, and it goes with those who have it. */
+/** Makes a shadow file in memory. It is not registered, so it is freed with its last reference. */
 function beside(content: Content, name: string): FileBeside {
   const next: Content = { bytes: new Uint8Array(0), size: 0, open: false };
   const file = new MemoryFile(next, name);

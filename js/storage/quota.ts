@@ -1,25 +1,25 @@
-/** What a browser tells and promises about all that one origin has stored. */
+/** The storage quota of an origin, and persistence, as reported by the browser. */
 
 import { StorageUnavailableError } from "../errors/index.js";
 import type { Persistence, StorageRoom } from "./storage.js";
 
-/** How much room there is, which a browser says only in time. */
+/** The storage estimate of the origin, which browsers report only asynchronously. */
 export class OriginQuota {
-  #told: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
+  #estimate: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
   #asking = false;
 
-  /** What was told last. Asks anew. */
+  /** Returns the last estimate, and asks for a new one. */
   look(): StorageRoom {
     if (!this.#asking) {
       this.#asking = true;
       this.#ask()
-        // That it is not to be had is no reason for anything to fail.
+        // A missing estimate must not make any call fail.
         .catch(() => undefined)
         .then(() => {
           this.#asking = false;
         });
     }
-    return this.#told;
+    return this.#estimate;
   }
 
   async #ask(): Promise<void> {
@@ -28,17 +28,17 @@ export class OriginQuota {
       storage.estimate(),
       storage.persisted(),
     ]);
-    this.#told = { usage, quota, persisted };
+    this.#estimate = { usage, quota, persisted };
   }
 }
 
-/** A new database takes as much at once. */
+/** The initial size of a new database. */
 const SEGMENT = 1_048_576;
 
 /**
- * Whether the origin has no room left for a database, as far as the browser tells: Firefox fails to make a file
- * then with no more than "unknown", where its own list of files has to grow for it. To be asked only where
- * storage is not refused: else Firefox ends whoever asks.
+ * Whether the origin has no space left for a database, by the browser's estimate. Firefox reports only an
+ * "UnknownError" if its own list of files has to grow for a new file and cannot. Must be called only if storage is not
+ * refused, because Firefox would terminate the caller.
  */
 export async function isFull(): Promise<boolean> {
   try {
@@ -52,11 +52,11 @@ export async function isFull(): Promise<boolean> {
 /**
  * Asks the browser to keep what the origin has stored.
  *
- * @throws StorageUnavailableError when it cannot be asked, here or at all
+ * @throws StorageUnavailableError if it cannot be asked, here or at all
  */
 export async function persistOrigin(): Promise<Persistence> {
   const storage: Partial<StorageManager> = navigator.storage;
-  // Firefox would end whoever asks.
+  // Without an origin, Firefox would terminate the caller.
   if (globalThis.origin === "null") throw refused("this frame or worker has no origin");
   try {
     if ((await storage.persisted?.()) === true) return "granted";
@@ -78,7 +78,7 @@ function refused(reason: string, options?: { cause: unknown }): StorageUnavailab
   );
 }
 
-/** What was thrown, for a message. */
+/** The text of a thrown value, for a message. */
 export function reasonOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }

@@ -1,6 +1,6 @@
 /**
- * What the engine asks of a place to keep a database: one file with six synchronous calls, in the
- * shape of the browser's `FileSystemSyncAccessHandle`.
+ * The interface of storages: a database is one file with six synchronous calls, like the browser's
+ * `FileSystemSyncAccessHandle`.
  */
 
 /**
@@ -29,13 +29,13 @@ export interface StorageFile {
    */
   moveInto?(memory: WebAssembly.Memory): void;
   /**
-   * Only for a file that others may write to while it is read: throws if somebody has written to it since it
-   * was opened. What looks like damage then is not damage.
+   * Only for a file that other programs may write to while it is read: throws if it was written to since it was opened.
+   * Apparent damage is not damage then.
    */
   assertSame?(): void;
   /**
-   * Only for a file that can be lost while it is open: throws `FileLostError` if it is no longer what lies under the
-   * database's name, or no longer this program's. What was flushed then is not found by whoever opens the database.
+   * Only for a file that can be lost while it is open: throws `FileLostError` if it is no longer the file of the
+   * database's name, or if another program has taken it over. The next open does not find what was flushed to it.
    */
   assertThere?(): void;
   /**
@@ -91,8 +91,8 @@ export interface OpenedStorage {
    */
   readonly takenOver?: boolean;
   /**
-   * For files that can be lost while they are open: calls `hear`, once, when that is noticed outside of any call.
-   * Returns a function that ends it.
+   * For files that can be lost while they are open: calls `listener`, once, when that is noticed outside of any call.
+   * Returns a function that removes the listener.
    */
   onLoss?(hear: (loss: Error) => void): () => void;
   /**
@@ -101,13 +101,13 @@ export interface OpenedStorage {
    */
   sync?(): Promise<void>;
   /**
-   * A second file beside this one, created if it is missing, which nobody else has while this one is open.
+   * A second file beside this one, created if it is missing. No other program has it open while this one is open.
    * Storages without it cannot replace databases.
    */
   beside?(): Promise<FileBeside>;
   /**
-   * Removes what a program that died left beside this file. Called when this file is a database, so nobody
-   * needs that any more.
+   * Removes files that a program that died left beside this one. Called when this file is a complete database, so that
+   * they are not needed any more.
    */
   tidy?(): void | Promise<void>;
   /** Closes the file, and removes it if `open` created it. Called when opening has failed. */
@@ -145,7 +145,7 @@ export interface Storage {
   readonly memory?: number;
   /**
    * `false` where a program cannot rest while a timer is pending. Nothing is done later then: the end of each
-   * turn flushes, and writes do a slice of housekeeping.
+   * turn flushes, and writes do a slice of maintenance.
    */
   readonly timers?: false;
   /**
@@ -165,8 +165,8 @@ export interface Storage {
    */
   open(name: string, mode?: OpenMode): Promise<OpenedStorage>;
   /**
-   * The bytes of a database as they are now, whoever has it open, or `undefined` if it is missing. For those
-   * who cannot open it. The bytes may change, and then cannot be read any more.
+   * The bytes of a database as they are now, even if it is open elsewhere, or `undefined` if it is missing. For realms
+   * that cannot open it. The bytes may change, and then cannot be read any more.
    */
   look?(name: string): Promise<File | undefined>;
   /**
@@ -191,22 +191,22 @@ export interface Storage {
   databases?(): Promise<string[]>;
 }
 
-/** The engine's negative result codes for I/O: other failure, no room, handle lost. */
+/** The engine's negative result codes for I/O: other failure, no space, handle lost. */
 export type IoCode = -1 | -2 | -3;
 
 const FULL: ReadonlySet<unknown> = new Set(["ENOSPC", "EDQUOT", "EFBIG", "QuotaExceededError"]);
-/** Deno gives some errors of the system no code; then their text is all there is. */
+/** Some system errors have no code in Deno, so they are recognized by their text. */
 const FULL_TEXT = /^(No space left on device|Disk quota exceeded|File too large) \(os error \d+\)/;
 const LOST: ReadonlySet<unknown> = new Set(["EBADF", "InvalidStateError", "VARVE_FILE_LOST"]);
 
 /**
- * Sorts what a file call threw: -2 when there is no room, -3 when the file handle is gone, -1 for
- * everything else. Knows the errors of `node:fs` by their code and those of browsers by their name.
+ * Classifies the error of a file call: -2 if there is no space, -3 if the file handle is lost, -1 for everything
+ * else. Errors of `node:fs` are recognized by their code, those of browsers by their name.
  */
 export function ioCode(error: unknown): IoCode {
   if (typeof error !== "object" || error === null) return -1;
   const { code, name, message } = error as { code?: unknown; name?: unknown; message?: unknown };
-  // A DOMException has a number for its code, so the name decides there.
+  // The code of a DOMException is a number, so its name decides.
   if (FULL.has(code) || FULL.has(name)) return -2;
   if (code === undefined && FULL_TEXT.test(String(message))) return -2;
   if (LOST.has(code) || LOST.has(name)) return -3;

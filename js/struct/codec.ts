@@ -1,6 +1,6 @@
 /**
- * What a collection asks of the values that it holds. `codecOf` makes it of what programs declare: of a
- * schema, of `json()` and `text()`, or of two functions.
+ * The codec interface of collections. `codecOf` makes a codec from a declaration: a schema, `json()`, `text()`, or two
+ * functions.
  */
 
 /**
@@ -122,7 +122,7 @@ export interface Structure<View, Writable, Input> extends Declared<View, Writabl
   readonly kind: StructDescriptor;
 }
 
-/** A whole value, and not the type of a field such as `u32`: that has no values of its own to be stored. */
+/** A whole value, and not the type of a field such as `u32`, which cannot be stored by itself. */
 export type Whole = { readonly kind: StructDescriptor } | { readonly take?: never };
 
 /** A codec whose values are structs. */

@@ -5,7 +5,7 @@ import { fingerprint } from "./fingerprint.js";
 import { layoutOf } from "./layout-string.js";
 import { badValue } from "./type.js";
 
-/** Values that are copies: made of bytes when they are read, and made into bytes when they are written. */
+/** Base class of codecs that decode a copy when they read and encode it again when they write. */
 export abstract class CopyCodec<T> implements Codec<T, T, T> {
   readonly kind: Descriptor;
   readonly layout: string;
@@ -37,7 +37,7 @@ export abstract class CopyCodec<T> implements Codec<T, T, T> {
     const bytes = (measured === value && staged) || this.encode(value);
     this.measured = undefined;
     this.staged = undefined;
-    // The code of its key may have stored another value by this codec, or changed this one.
+    // Code of the key, such as a getter, may have stored another value with this codec, or changed this one.
     if (bytes.length !== size) throw badValue("The value must not change while it is stored.");
     memory.u8.set(bytes, at);
   }
@@ -50,7 +50,7 @@ export abstract class CopyCodec<T> implements Codec<T, T, T> {
     return this.view(memory, at, length);
   }
 
-  /** An object was changed as it is. What is none cannot be changed but by returning another. */
+  /** Encodes an object again, which the callback may have changed. Other values can only be replaced. */
   finish(writable: T): Uint8Array | undefined {
     return typeof writable === "object" && writable !== null ? this.encode(writable) : undefined;
   }

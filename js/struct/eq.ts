@@ -1,4 +1,4 @@
-/** Comparing a field with bytes or text, without making a string of it. */
+/** Comparison of a field with bytes or text without decoding it. */
 
 import { encoder } from "../util/text-coders.js";
 import type { Leaf } from "./layout.js";
@@ -35,7 +35,7 @@ export function eq<V extends object, K extends Comparable<V>>(
 function same(span: Span, value: string | Uint8Array): boolean {
   const { u8, from, length } = span;
   const isText = typeof value === "string";
-  // No text has fewer bytes than letters.
+  // A text never has fewer bytes than UTF-16 units.
   if (value.length > length) return false;
   for (let i = 0; i < value.length; i++) {
     const unit = isText ? value.charCodeAt(i) : (value[i] as number);

@@ -1,6 +1,6 @@
 import { encoder } from "../util/text-coders.js";
 
-/** The number that tells layouts apart: FNV-1a-64 (Fowler, Noll, Vo) of a text's UTF-8. */
+/** The fingerprint of a layout: FNV-1a-64 (Fowler, Noll, Vo) of a text's UTF-8. */
 export function fingerprint(layout: string): string {
   let hash = 0xcbf2_9ce4_8422_2325n;
   for (const byte of encoder.encode(layout)) {

@@ -1,4 +1,4 @@
-/** Updates of values where they lie: what collections load beside schemas, which only read and encode. */
+/** Updates of values in place. Collections load this module in addition to schemas, which only read and encode. */
 
 import type { Memory } from "./codec.js";
 import {
@@ -20,16 +20,16 @@ import type { Shape } from "./view.js";
 const NOTHING = /* @__PURE__ */ standaloneMemory(/* @__PURE__ */ new Uint8Array(0));
 
 /**
- * One update of one value, and after its end another one: what it consists of is not made anew for each.
- * Views of the value itself have to be put elsewhere then, or they would be of the next one.
+ * One update of one value. The object is reused for the next update. Before that, views of the value itself have to be
+ * moved to another place, or they would show the next value.
  */
 export class Edit implements Editing {
-  /** The place of the whole value, in every update the same. */
+  /** The place of the whole value, the same object in every update. */
   declare readonly root: Cursor;
   declare last: Cursor;
-  /** Whether the value has moved to memory of its own, since a part got another length. */
+  /** Whether the value has moved to separate memory, because the length of a part has changed. */
   declare moved: boolean;
-  /** Whether a later version of the schema wrote it, so that it cannot be made anew by this one. */
+  /** Whether a later version of the schema wrote the value, so that this version cannot encode it again. */
   declare fixed: boolean;
 
   constructor() {
@@ -42,7 +42,7 @@ export class Edit implements Editing {
     this.fixed = false;
   }
 
-  /** Begins with a value, of which it gives the place. */
+  /** Begins an update of a value, and returns its place. */
   begin(memory: Memory, at: number, length: number): Cursor {
     const { root } = this;
     root.m = memory;
@@ -56,8 +56,8 @@ export class Edit implements Editing {
   }
 
   /**
-   * A value that is refused leaves what was there. Views of parts of what is replaced end: there may be
-   * another variant now, and what they wrote would be no value of it.
+   * Assigns a value to a part. A refused value leaves the old one. Views of parts of the replaced value end, because a
+   * union may have another variant now, for which their writes would be invalid.
    */
   assign(to: Cursor, at: number, type: Type, value: unknown): void {
     const { bytes, put, composite, isOutOfLine } = type;
@@ -68,7 +68,7 @@ export class Edit implements Editing {
       copy(draft.m, bytes, to.m, at);
       release(draft);
     } else put(to, at, value);
-    // Those that were made before this one are not in it.
+    // Only views made after this one can be inside the part.
     for (let part: Cursor | undefined = this.last; part !== to && part; part = part.p) {
       const place = part.o - part.b;
       if (place >= from && place < from + bytes) part.e = -1;
@@ -78,7 +78,7 @@ export class Edit implements Editing {
   fields(view: Viewed & { readonly $s: Shape }, fields: object): void {
     const { name, leaves } = view.$s;
     for (const [field, value] of Object.entries(fields)) {
-      // Nothing else: what came from outside may name a view's own properties, or a prototype.
+      // Only fields of the schema, because untrusted input may name a view's own properties or a prototype.
       if (!leaves.some((leaf) => leaf.name === field)) {
         throw badValue(`${name} has no field ${field}.`);
       }
@@ -96,9 +96,9 @@ export class Edit implements Editing {
   }
 
   /**
-   * Writes the part in place if it has the same length. Else the value moves to memory of its own, where
-   * the part is put behind the rest and everything else stays where it is, so that all views go on.
-   * When the callback has returned, the value is made anew from there, without the gaps.
+   * Writes the part in place if it has the same length. Otherwise the value moves to separate memory, where the new
+   * part is appended and all offsets stay the same, so that all views remain valid. After the callback has returned,
+   * the value is encoded again from there, without gaps.
    */
   private reassign(to: Cursor, at: number, type: Type, value: unknown): void {
     if (replaces(to, at, type, value)) return;
@@ -112,11 +112,11 @@ export class Edit implements Editing {
     this.move(standaloneMemory(writer.m.u8.subarray(0, writer.end)));
   }
 
-  /** Points all views of the update to a copy of the value in which everything lies as it did. */
+  /** Moves all views of the update to a copy of the value with the same offsets. */
   move(memory: Memory): void {
     this.moved = true;
     for (let place: Cursor | undefined = this.last; place !== undefined; place = place.p) {
-      // Those that have ended stay so.
+      // Views that have ended stay ended.
       if (place.e === place.m.epoch) place.e = memory.epoch;
       place.o -= place.b;
       place.b = 0;
@@ -126,16 +126,16 @@ export class Edit implements Editing {
     }
   }
 
-  /** Ends the view and all that was got from it. */
+  /** Ends the view and all views taken from it. */
   end(): void {
-    // No epoch is this one.
+    // No memory ever has this epoch.
     for (let place: Cursor | undefined = this.last; place !== undefined; place = place.p) {
       place.e = -1;
     }
   }
 }
 
-/** Writes a value over what is there, if that has its parts where it would have them. */
+/** Overwrites a value in place, if the parts of the old one are where those of the new one would be. */
 function replaces(to: Cursor, at: number, type: Type, value: unknown): boolean {
   const { item, put, span } = type;
   if (item === undefined) return false;
@@ -153,7 +153,7 @@ function replaces(to: Cursor, at: number, type: Type, value: unknown): boolean {
   return true;
 }
 
-/** Copies the first bytes. Few are quicker by hand. */
+/** Copies the first bytes. A loop is faster for few bytes. */
 export function copy(from: Memory, count: number, to: Memory, at: number): void {
   if (count > 128) {
     to.u8.set(from.u8.subarray(0, count), at);

@@ -1,4 +1,4 @@
-/** What the compiler makes of a schema. */
+/** The types that TypeScript infers from a schema. */
 
 import type { Memory, StructDescriptor, Structure } from "./codec.js";
 import type { Fallback, Type } from "./type.js";
@@ -22,7 +22,7 @@ export interface Added<View, Write, Input, Plain>
   readonly fallback: Fallback;
 }
 
-// Where a type is the result of a condition that always holds, editors show what it comes to, and not its name.
+// A type that is the result of a condition that always holds is shown expanded by editors, and not by its name.
 type Plainly<T> = T extends unknown ? { [K in keyof T]: T[K] } : never;
 type All<U> = (U extends unknown ? (u: U) => void : never) extends (all: infer I) => void
   ? I

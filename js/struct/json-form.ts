@@ -1,8 +1,8 @@
-/** Values as the JSON text that is stored of them. */
+/** Encoding of values as JSON text, the form in which `json()` stores them. */
 
 import { badCall } from "../errors/base.js";
 
-/** JSON text that a client has made already, in the place of the value. */
+/** A value that a client has already encoded as JSON text. */
 export class JsonText {
   readonly text: string;
 
@@ -11,15 +11,15 @@ export class JsonText {
   }
 }
 
-/** Why a value that is an object within an object, thousands of times, can be neither copied nor written. */
+/** The message for a value that is nested too deeply, thousands of levels, to be copied or written. */
 export const TOO_DEEP = "it is nested too deeply";
 
-/** Whether the platform had no stack left: it tells by the text alone. */
+/** Whether an error is a stack overflow, which platforms report only by the text. */
 export function isTooDeep(error: unknown): boolean {
   return /call stack|recursion/.test((error as Error | null)?.message ?? "");
 }
 
-/** @throws TypeError for what has no JSON form, and what the value's own functions throw */
+/** The JSON text of a value. @throws TypeError for a value without JSON form; errors of the value's own functions */
 export function jsonOf(value: unknown): string {
   if (value instanceof JsonText) return value.text;
   let cause: unknown;
@@ -29,7 +29,7 @@ export function jsonOf(value: unknown): string {
     if (typeof text === "string") return text;
   } catch (error) {
     cause = error;
-    // Of a circle or a bigint the engine tells; what the value's own functions throw is left to them.
+    // For a cycle or a bigint the runtime's error is converted; errors of the value's own functions pass unchanged.
     if (isTooDeep(error)) why = `: ${TOO_DEEP}`;
     else if (error instanceof TypeError && !("code" in error)) why = `: ${error.message}`;
     else throw error;

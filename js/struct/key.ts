@@ -1,7 +1,7 @@
 /**
- * Keys whose bytes lie in the order of their values: twin of `crate/src/schema/key.rs`, which says how
- * each part is written. Text alone is its UTF-8 and bytes alone are themselves; all else is a tuple of
- * parts, one number a tuple of one, and each part tells by itself where it ends.
+ * Order-preserving key encoding: the order of the bytes is that of the values. The same encoding is implemented and
+ * documented in `crate/src/schema/key.rs`. A single text is stored as its UTF-8 and single bytes unchanged. All other
+ * keys are tuples of parts, a single number a tuple of one, and each part marks its own end.
  */
 
 import { badArgument } from "../errors/index.js";
@@ -14,7 +14,7 @@ export interface Desc<T extends Type | string = Type> {
   readonly desc: T;
 }
 
-/** Keys that the collection gives out itself. Made by `auto`. */
+/** Keys that the collection assigns itself. Made by `auto`. */
 export interface Auto {
   readonly auto: true;
 }
@@ -78,28 +78,28 @@ export function auto(...more: unknown[]): Auto {
   return { auto: true };
 }
 
-/** A kind of part as it is stored with a collection. */
+/** The kind of a part, as stored in a collection's descriptor. */
 export type PartKind = Descriptor | { readonly desc: PartKind };
 
-/** Writes and reads one part. */
+/** The codec of one part. */
 export interface PartCodec {
   readonly kind: PartKind;
-  /** Whether it is text or bytes, which two bytes end: without those it is what longer ones begin with. */
+  /** Whether it is text or bytes, which end with two bytes: without those, the encoding is a prefix of longer ones. */
   readonly isRun?: boolean | undefined;
   /**
-   * Writes it from `at` and gives where it ends, also if that is beyond the area. What only bounds a
-   * range may be shorter or longer than what can be stored.
+   * Encodes a value at `at` and returns where it ends, even if that is beyond the area. A bound of a range may be
+   * shorter or longer than a value that can be stored.
    */
   write(area: Uint8Array, at: number, value: unknown, isBound?: boolean): number;
-  /** Reads it from `at`; `next` is then where it ended. */
+  /** Decodes the part at `at`, and sets `next` to its end. */
   read(bytes: Uint8Array, at: number): unknown;
 }
 
-/** Where the part that was read last ended. */
+/** The end of the part that was read last. */
 let next = 0;
 
 const TWO_32 = 0x1_0000_0000;
-// Who asks only for a kind of key has no need of them.
+// Created on first use, because a program that only names a kind of key does not need them.
 const eight = /* @__PURE__ */ new DataView(/* @__PURE__ */ new ArrayBuffer(8));
 
 /** The codec of a part of this kind. `what` names the part in messages. */
@@ -220,7 +220,7 @@ function moment(kind: Descriptor, what: string): PartCodec {
   return {
     kind,
     write(area, at, value) {
-      // By what it does: dates of another realm are none of this one's class.
+      // By behavior and not by class, because dates of other realms have another class.
       const time = (value as Partial<Date> | null)?.getTime?.() ?? value;
       if (!Number.isSafeInteger(time)) {
         throw refused(what, "a Date, or an integer of milliseconds within 2**53", time);
@@ -244,9 +244,9 @@ function float(kind: Descriptor, isShort: boolean, what: string): PartCodec {
       if (typeof value !== "number" || Number.isNaN(value)) {
         throw refused(what, "a number other than NaN", value);
       }
-      // -0 becomes 0, also where rounding makes it.
+      // -0 becomes 0, also if it results from rounding.
       const number = (isShort ? Math.fround(value) : value) + 0;
-      // What is not negative has its first bit set, and comes behind what is, of which all bits are inverted.
+      // Non-negative numbers get the first bit set, so they sort after negative ones, whose bits are all inverted.
       const signed = -Math.abs(number);
       if (isShort) eight.setFloat32(0, signed);
       else eight.setFloat64(0, signed);
@@ -295,7 +295,7 @@ const trueLength = Object.getOwnPropertyDescriptor(
   "length",
 )?.get as (this: unknown) => number;
 
-/** How many bytes an array really has, whatever its own `length` says; -1 of what is none. */
+/** The true byte length of an array, whatever its own `length` returns; -1 for other values. */
 function lengthOf(value: unknown): number {
   try {
     return (value as Uint8Array).BYTES_PER_ELEMENT === 1 ? trueLength.call(value) : -1;
@@ -304,7 +304,7 @@ function lengthOf(value: unknown): number {
   }
 }
 
-/** Writes bytes so that a shorter run comes before a longer one that begins so, and then their end. */
+/** Encodes bytes and their end mark, so that bytes sort before longer ones that start with them. */
 function writeRun(area: Uint8Array, start: number, bytes: Uint8Array, length: number): number {
   let at = start;
   for (let i = 0; i < length; i++) {
@@ -368,7 +368,7 @@ function binary(what: string): PartCodec {
     kind: { kind: "blob" },
     isRun: true,
     write(area, at, value) {
-      // By what it does: those of another realm are none of this one's class.
+      // By behavior and not by class, because arrays of other realms have another class.
       const length = lengthOf(value);
       if (length < 0) throw refused(what, "a Uint8Array", value);
       return length > area.length ? at + length : writeRun(area, at, value as Uint8Array, length);
@@ -377,7 +377,7 @@ function binary(what: string): PartCodec {
   };
 }
 
-/** Keys are stored as those of any length. Text may be shorter, and what a struct would pad is no part of it. */
+/** Part of fixed length, encoded like one of any length. Text may be shorter, and is not padded as in a struct. */
 function fixed(of: PartCodec, length: number, what: string): PartCodec {
   return {
     ...of,
@@ -435,7 +435,7 @@ function inverted(of: PartCodec): PartCodec {
   };
 }
 
-/** A tuple's parts. */
+/** The codec of a tuple. */
 export class TupleCodec {
   readonly parts: readonly PartCodec[];
   readonly what: string;
@@ -445,7 +445,7 @@ export class TupleCodec {
     this.parts = parts;
   }
 
-  /** Writes a tuple, or with `leading` its first parts, from the start of an area. Gives the length. */
+  /** Encodes a tuple, or with `leading` its first parts, at the start of an area. Returns the length. */
   write(area: Uint8Array, values: readonly unknown[], leading = false): number {
     const { parts } = this;
     const { length } = values;
@@ -459,19 +459,19 @@ export class TupleCodec {
     return at;
   }
 
-  /** The values of a tuple that begins at `start`; `ended()` is then where it ends. */
+  /** Decodes the tuple that begins at `start`; `ended()` then returns its end. */
   read(bytes: Uint8Array, start: number): unknown[] {
     next = start;
     return this.parts.map((part) => part.read(bytes, next));
   }
 }
 
-/** Where the tuple or the part that was read last ended. */
+/** The end of the tuple or part that was read last. */
 export function ended(): number {
   return next;
 }
 
-/** The kind of a part, of what a program gave. */
+/** The kind of a part for the declaration that a program gave. */
 export function kindOf(part: unknown, what: string): PartKind {
   if (typeof part === "object" && part !== null) {
     if ("desc" in part) return { desc: kindOf(part.desc, what) };

@@ -1,10 +1,10 @@
-/** Layouts as texts, of which fingerprints are taken. */
+/** The canonical text of a layout, from which its fingerprint is computed. */
 
 import type { Descriptor } from "./codec.js";
 
 /**
- * How values of this kind lie, as a canonical text: kinds that lie alike have one. What Rust has as a
- * constant of a record is the same.
+ * The layout of a kind as canonical text. Kinds with the same layout have the same text, and it equals the constant of
+ * the record in Rust.
  */
 export function layoutOf(kind: Descriptor): string {
   switch (kind.kind) {
@@ -48,7 +48,7 @@ export function layoutOf(kind: Descriptor): string {
   }
 }
 
-/** A name, in which some signs would mean something else. */
+/** A name, with the characters escaped that have a meaning in the text. */
 function escaped(name: string): string {
   return name.replace(/[\\,:;()[\]{}|&.]/g, "\\$&");
 }

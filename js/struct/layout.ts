@@ -1,32 +1,32 @@
-/** Where the fields of a struct lie: the layout of Rust's `repr(C)`. */
+/** The layout of a struct's fields, as by Rust's `repr(C)`. */
 
 import type { Descriptor, StructDescriptor } from "./codec.js";
 import { alignUp, badValue, base64, inner, type Type, whole, withField } from "./type.js";
 
-/** A field, those of flattened structs included. */
+/** A field of a struct. Fields of flattened structs are included. */
 export interface Leaf {
   readonly name: string;
-  /** Where it begins in the struct. */
+  /** Offset in the struct. */
   readonly at: number;
   readonly type: Type;
-  /** That of its type, which is found sooner here: types are objects of many classes. */
+  /** The `take` of its type, copied here because it is read faster: types are objects of many classes. */
   readonly put: Type["put"];
 }
 
-/** A struct as it lies in memory. */
+/** The layout of a struct in memory. */
 export interface Layout {
   readonly name: string;
   readonly leaves: readonly Leaf[];
   readonly kind: StructDescriptor;
   readonly bytes: number;
   readonly align: number;
-  /** The bytes that a value of any version has. */
+  /** Minimum size of a value of any version. */
   readonly required: number;
   /** Whether later versions may have more fields. */
   readonly growing: boolean;
 }
 
-/** What `struct` may be given for a field, as it is when the program runs. */
+/** The declaration of a field at run time. */
 type Given = Type & { readonly flat?: Layout & Type };
 
 /** Lays out the fields in order, each at the next multiple of its alignment. */
@@ -34,14 +34,14 @@ export function computeLayout(struct: string, given: object, growing: boolean): 
   const leaves: Leaf[] = [];
   const fields: [string, Descriptor][] = [];
   const added: string[] = [];
-  // What views have beside their fields.
+  // Names that views use for members other than fields.
   const seen = new Set(["snapshot", "toJSON", "assign", "$v", "$c", "$s"]);
-  // In front of a versioned struct's fields is a u16: where they end.
+  // The fields of a versioned struct are preceded by their end, as a u16.
   let end = growing ? 2 : 0;
   let align = end || 1;
   let required = end;
   for (const name in given) {
-    // JavaScript puts names that are indexes first, wherever they were written.
+    // JavaScript moves property names that are array indexes to the front.
     if (!Object.hasOwn(given, name) || /^(0|[1-9]\d*)$/.test(name)) {
       throw badValue(
         `${struct} needs an object of fields: no numeric names, and "__proto__" in brackets.`,
@@ -58,7 +58,7 @@ export function computeLayout(struct: string, given: object, growing: boolean): 
       required = at + bytes;
     } else {
       if (!growing) throw badValue(`${path} cannot be added(): that needs versioned().`);
-      // An earlier version has zeros there, and counts the bytes as its own.
+      // An earlier version has zeros in its padding here, and counts these bytes as part of the value.
       if (at < alignUp(end, align) && !fallback.isZero) {
         throw badValue(
           `${path} lies in padding: use a zero default, or put an added bytes(n) of zeros ` +

@@ -1,4 +1,4 @@
-/** What collections hold for those who just want to store an object or a text. */
+/** The codecs `json()` and `text()`, for collections without a schema. */
 
 import type { Declared } from "./codec.js";
 import { noMore } from "./type.js";

@@ -1,4 +1,4 @@
-/** What collections make of a schema: how its values are stored and changed where they lie. */
+/** The codec that collections make from a schema: it stores values and changes them in place. */
 
 import type { Memory, StructCodec, StructDescriptor } from "./codec.js";
 import { fingerprint } from "./fingerprint.js";
@@ -17,10 +17,10 @@ import {
   zero,
 } from "./type.js";
 
-/** Puts a view to another place, and gives the one where it was. */
+/** Moves a view to another place, and returns the old one. */
 type Move = (view: { $v: Cursor }, to: Cursor, from?: Cursor) => Cursor;
 
-/** Few schemas share one of these: at each place in the code engines remember four classes, as view.ts says. */
+/** Schemas are spread over these functions, because engines remember four classes at each code location (view.ts). */
 // biome-ignore format: measured above, each has to stand at a place of its own; a line each shows that they are the same.
 const MOVES: readonly Move[] = [
   (view, to, from = view.$v) => { view.$v = to; return from; },
@@ -30,10 +30,10 @@ const MOVES: readonly Move[] = [
 ];
 let schemas = 0;
 
-/** Where views are whose update has ended. */
+/** The place of views whose update has ended. */
 const ENDED = /* @__PURE__ */ new Edit();
 
-/** One for each schema. */
+/** The codec of one schema. */
 export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
   readonly kind: StructDescriptor;
   readonly layout: string;
@@ -43,8 +43,8 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
   private measured: unknown;
   private staged: Writer | undefined;
   /**
-   * The update that has ended, to be the next one. One that begins within another, as in another
-   * database, makes its own.
+   * An ended update, kept to be reused. An update that begins inside another one, for example in another database, uses
+   * a new object.
    */
   private idle: Edit | undefined;
   private readonly move: Move;
@@ -109,7 +109,7 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
     const view = schema.over(edit.begin(memory, at, length));
     const root = schema.growing ? memory.data.getUint16(at, true) : schema.bytes;
     edit.fixed = root > schema.bytes;
-    // What an earlier version wrote is brought to this one.
+    // Convert a value of an earlier version to this one.
     if (root < schema.bytes) edit.move(standaloneMemory(schema.encode(view)));
     return view;
   }
@@ -132,7 +132,7 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
   private end(edit: Edit): void {
     if (edit === ENDED) return;
     edit.end();
-    // One that has moved holds a copy of the value.
+    // An update that has moved holds a copy of the value, so it is not reused.
     if (!edit.moved) this.idle = edit;
   }
 

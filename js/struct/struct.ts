@@ -1,4 +1,4 @@
-/** Structs: named fields, read where they lie. */
+/** Structs: named fields that are read in place. */
 
 import type { Memory, StructDescriptor } from "./codec.js";
 import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
@@ -42,7 +42,7 @@ export function struct(name: string, fields: Fields, ...more: unknown[]): Schema
   return schema(name, fields, false) as unknown as Schema<unknown>;
 }
 
-/** Makes a schema, for the compiler of no type in particular. */
+/** Makes a schema without static types. */
 export function schema(name: string, fields: object, versioned: boolean): StructSchema {
   if (typeof name !== "string") throw badValue("A struct needs a name.", name);
   return new StructSchema(computeLayout(name, fields, versioned));
@@ -61,8 +61,8 @@ export function flatten<L>(struct: Schema<L>): Flatten<L> {
 }
 
 /**
- * What `struct` makes. The types are in `Schema`. It reads and encodes; what storing and updating in place
- * take beside that is the business of `SchemaCodec`, which collections make of it.
+ * The implementation of `Schema`. It reads and encodes values. Storing and updating in place are implemented by
+ * `SchemaCodec`, which collections make from it.
  */
 export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
   declare readonly name: string;
@@ -90,7 +90,7 @@ export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
         const fields = value as Record<string, unknown>;
         let index = 0;
         try {
-          // In the value's own order, mostly the struct's, engines find its fields in half the time.
+          // In the order of the value's properties, usually that of the struct, engines read them in half the time.
           for (const name in fields) {
             const leaf = leaves[index];
             if (leaf?.name !== name) break;
@@ -129,7 +129,7 @@ export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
     return this.over(placeOf(from as Memory, at, length));
   }
 
-  /** A view of the whole value at a place. */
+  /** A view of the whole value at this address. */
   over(place: Cursor): Viewed {
     if (place.n < this.bytes || this.growing) fits(place, this as unknown as Layout);
     return this.make(place);
@@ -143,7 +143,7 @@ export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
 
 /** Throws unless the value is long enough for its fields. */
 function fits({ m, o, n }: Cursor, { growing, required, bytes, name }: Layout): void {
-  const told = growing && n >= 2 ? m.data.getUint16(o, true) : required;
-  if (told >= required && n >= Math.min(told, bytes)) return;
-  throw prefixField(malformed(`size: ${n}, root ${told}, fields need ${required}`), name);
+  const storedSize = growing && n >= 2 ? m.data.getUint16(o, true) : required;
+  if (storedSize >= required && n >= Math.min(storedSize, bytes)) return;
+  throw prefixField(malformed(`size: ${n}, root ${storedSize}, fields need ${required}`), name);
 }

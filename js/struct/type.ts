@@ -1,49 +1,49 @@
-/** What a field's type is made of, and how every type says that something is wrong. */
+/** The definition of field types, and the errors that all types share. */
 
 import { type BadArgumentError, MalformedValueError, StaleViewError } from "../errors/base.js";
 import type { Descriptor, Memory } from "./codec.js";
 
 /**
- * A place in a value, which every view has one of. Views of all schemas have theirs in the same few
- * words, in an object of its own: engines remember four classes at each place in the code, and one that
- * sets six properties of objects of many classes takes 70 ns in place of 5.
+ * The place of a view in a value. It is a separate object with the same few properties for views of all schemas,
+ * because engines remember four classes at each code location, and setting six properties on objects of many classes
+ * takes 70 ns instead of 5.
  */
 export interface Cursor {
   /**
-   * What JSON meets in what was spread of a view, and `structuredClone` in a view: it throws, and is the
-   * first of these, so that nobody walks on into the memory.
+   * Throws if JSON reaches the place through a spread view, or `structuredClone` through a view. It is the first
+   * property, so that neither goes on into the memory.
    */
   toJSON(): never;
-  /** The memory that is read through. */
+  /** The memory. */
   m: Memory;
-  /** What reads it. It is renewed together with the epoch, and so may be kept: reads find it sooner. */
+  /** The memory's `DataView`, cached because it is read faster here. It changes only together with the epoch. */
   d: DataView;
-  /** Where this part begins. */
+  /** Offset of this part. */
   o: number;
-  /** Where the value begins: referenced parts are found from there. */
+  /** Offset of the value, to which references to parts are relative. */
   b: number;
-  /** How many bytes the value has. */
+  /** Length of the value in bytes. */
   n: number;
-  /** The epoch in which the view was made: in every other one it is stale. */
+  /** The epoch in which the view was made: in any other one it is stale. */
   e: number;
-  /** What is known of an update that is going on; `undefined` in views for reading. */
+  /** The update that the view belongs to; `undefined` in views for reading. */
   w: Editing | undefined;
-  /** Of a part in an update: the place that was handed out before this one. */
+  /** For a part in an update: the place that was made before this one. */
   p: Cursor | undefined;
 }
 
-/** What every view is. Nobody's fields may have the names of these. */
+/** The members of every view. No field may have one of these names. */
 export interface Viewed {
   readonly $v: Cursor;
-  /** A copy of it. */
+  /** A copy of the view. */
   $c(mode: Mode): unknown;
 }
 
-/** One update of one value. Who began it knows how; a schema alone has none. */
+/** One update of one value. Implemented by `in-place-update.ts`, which schemas alone do not load. */
 export interface Editing {
-  /** The last of all places that may change it: from there on they know each other. */
+  /** The newest place of the update, at which the linked list of its places begins. */
   last: Cursor;
-  /** Assigns to what is more than a number. */
+  /** Assigns to a part that is not a single number. */
   assign(to: Cursor, at: number, type: Type, value: unknown): void;
   /** Assigns to fields of a view by their names. */
   fields(view: Viewed, fields: object): void;
@@ -51,7 +51,7 @@ export interface Editing {
   item(list: Listed, to: Cursor, index: number, item: unknown): void;
 }
 
-/** What every view of a list is. */
+/** The members of every view of a list. */
 export interface Listed extends Viewed {
   /** The type of its items. */
   readonly $t: Type;
@@ -63,17 +63,17 @@ export function placeOf(m: Memory, o: number, n: number): Cursor {
   return { toJSON: refuseSpread, m, d: m.data, o, b: o, n, e: m.epoch, w: undefined, p: undefined };
 }
 
-/** The place of a part, which ends with the update that it is handed out in. */
+/** The place of a part. In an update, it is added to the list of places that end with the update. */
 export function cursorAt({ m, d, b, n, e, w }: Cursor, o: number): Cursor {
   const place = { toJSON: refuseSpread, m, d, o, b, n, e, w, p: w?.last };
   if (w !== undefined) w.last = place;
   return place;
 }
 
-/** A value that is being written, from the start of a memory that grows: it is another one then. */
+/** A value that is being written at the start of a memory. The memory is replaced when it has to grow. */
 export interface Writer {
   m: Memory;
-  /** Where the next part may begin. Parts go behind one another. */
+  /** Offset at which the next part may begin. Parts follow one another. */
   end: number;
 }
 
@@ -84,7 +84,7 @@ export interface Writer {
 export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = unknown> {
   /** For the compiler only; absent at run time. */
   readonly types?: { view: View; write: Write; input: Input; plain: Plain };
-  /** How a value is laid out. */
+  /** The layout of a value. */
   readonly kind: Descriptor;
   /** The bytes that it takes in the struct itself. */
   readonly bytes: number;
@@ -111,18 +111,18 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   readonly fallback?: Fallback;
 }
 
-/** How a value of a type is written. Only types with parts elsewhere need a writer's end. */
+/** Writes a value of a type. Only types with out-of-line parts need the writer's end. */
 type Put = (to: Pick<Writer, "m"> & Partial<Writer>, at: number, value: unknown) => void;
 
-/** A default: what was declared, and the same written down, since views are read from bytes. */
+/** A default: the declared value and its encoding, because views are read from bytes. */
 export interface Fallback {
   readonly input: unknown;
   readonly from: Cursor;
-  /** Whether bytes of zeros would say the same. */
+  /** Whether its encoding is all zeros. */
   readonly isZero: boolean;
 }
 
-/** Makes a type: what all have, and what only some have. */
+/** Makes a type from the required properties and the optional ones. */
 export function typed<T extends Type>(
   kind: Descriptor,
   bytes: number,
@@ -134,10 +134,10 @@ export function typed<T extends Type>(
   return { kind, bytes, align, put, take, ...more } as T;
 }
 
-/** What a copy is for: 0 to be kept, 1 to be said in JSON, 2 only to see whether it can be made. */
+/** The purpose of a copy: 0 to be kept, 1 for JSON, 2 only to check that it can be made. */
 export type Mode = 0 | 1 | 2;
 
-/** Bytes of a memory. */
+/** A range of bytes in a memory. */
 export interface Span {
   u8: Uint8Array;
   from: number;
@@ -166,7 +166,7 @@ export function malformed(text: string): MalformedValueError {
   return new MalformedValueError(text);
 }
 
-/** Throws for a number that stands for none of so many. */
+/** The variant or name with this number. Throws if there is none. */
 export function unknown(number: number, count: number): never {
   throw malformed(`discriminant: ${number}, but only ${count} variants`);
 }
@@ -177,7 +177,7 @@ export function badValue(expected: string, ...given: [] | [unknown]): BadArgumen
   return Object.assign(new TypeError(message), { code: "VARVE_BAD_ARGUMENT" as const, field: "" });
 }
 
-/** A short description of a value: of an object only of what kind it is. */
+/** A short description of a value; for an object only its kind. */
 function shown(value: unknown): string {
   if (Object(value) === value) return Object.prototype.toString.call(value).slice(8, -1);
   const text = String(value).slice(0, 60);
@@ -185,7 +185,7 @@ function shown(value: unknown): string {
   return typeof value === "bigint" ? `${text}n` : text;
 }
 
-/** A copy of what a type's `take` gave, as plain objects. */
+/** Copies the result of a type's `take` as plain objects. */
 export function copied(value: unknown, mode: Mode): unknown {
   if (value instanceof Uint8Array) {
     return mode === 1 ? base64(value) : mode === 0 && new Uint8Array(value);
@@ -194,13 +194,13 @@ export function copied(value: unknown, mode: Mode): unknown {
     const variant = value as { type: string; value?: unknown } & Partial<Viewed>;
     if (variant.$c !== undefined) return variant.$c(mode);
     const { type } = variant;
-    // A variant, of which there is more to say or not.
+    // A variant of a union, with or without a value.
     if (!("value" in variant)) return mode === 1 ? type : { type };
     const plain = withField(type, () => copied(variant.value, mode));
     return mode === 1 ? { [type]: plain } : { type, value: plain };
   }
   if (mode !== 1) return value;
-  // JSON has no such values: "NaN", "-Infinity", "18446744073709551615".
+  // Values that JSON does not have: "NaN", "-Infinity", "18446744073709551615".
   const isOdd = typeof value === "bigint" || (typeof value === "number" && !Number.isFinite(value));
   return isOdd ? String(value) : (value ?? null);
 }
@@ -211,13 +211,13 @@ export function base64(bytes: Uint8Array): string {
   return btoa(letters);
 }
 
-/** The same error, one step further out: `stock` becomes `Product.stock`. */
+/** Extends the field path of an error by one step: `stock` becomes `Product.stock`. */
 export function prefixField(error: unknown, step: string | undefined): unknown {
   const { field, message, stack } = error as Error & { field?: unknown };
   if (!step || typeof field !== "string" || !(error instanceof Error)) return error;
   const path = step + (/^[^[]/.test(field) ? "." : "") + field;
   const text = path + (field ? "" : ": ") + message.slice(field.length);
-  // V8 has the message in the stack as it was when the error was made.
+  // V8 copies the message into the stack when an error is created, so it is replaced there too.
   return Object.assign(error, {
     field: path,
     message: text,
@@ -225,7 +225,7 @@ export function prefixField(error: unknown, step: string | undefined): unknown {
   });
 }
 
-/** A place for `bytes` behind everything that was written. What lies between is zeroed, and of them so many. */
+/** Reserves `bytes` at the writer's end, zeroing the gap before them and as many of them as requested. */
 export function reserve(to: Writer, bytes: number, align: number, zeros = 0): number {
   const at = alignUp(to.end, align);
   const end = at + bytes;
@@ -239,7 +239,7 @@ export function reserve(to: Writer, bytes: number, align: number, zeros = 0): nu
   return at;
 }
 
-/** Does something for so many, and names the one where it fails. */
+/** Runs a function for each index, and adds the index to the field path of an error. */
 export function forEachIndex(count: number, act: (index: number) => void): void {
   let index = 0;
   try {
@@ -249,7 +249,7 @@ export function forEachIndex(count: number, act: (index: number) => void): void 
   }
 }
 
-/** Does something, and names where if it fails. */
+/** Runs a function, and adds a name to the field path of an error. */
 export function withField<T>(step: string | undefined, act: () => T): T {
   try {
     return act();
@@ -258,7 +258,7 @@ export function withField<T>(step: string | undefined, act: () => T): T {
   }
 }
 
-/** Short runs are quicker by hand. */
+/** Copies bytes. A loop is faster for few bytes. */
 export function zero({ data, u8 }: Memory, at: number, count: number): void {
   const end = at + count;
   let i = at;
@@ -269,31 +269,31 @@ export function zero({ data, u8 }: Memory, at: number, count: number): void {
   }
 }
 
-/** Throws where a view was spread or cloned. */
+/** Throws if a view was spread or cloned. */
 export function refuseSpread(): never {
   throw badValue("A view cannot be spread or cloned. Use { ...view.snapshot(), ... }.");
 }
 
-/** A memory. Of bytes that belong to no database, the views never end. */
+/** The memory of bytes outside of any database. Views of it never end. */
 export function standaloneMemory(u8: Uint8Array): Memory {
   return { data: new DataView(u8.buffer, u8.byteOffset, u8.byteLength), u8, epoch: 0 };
 }
 
 /**
- * How many more bytes of parts may be read by whatever walks through a whole value now. Parts may overlap,
- * and lists of lists of one list would make gigabytes of a few bytes.
+ * The remaining budget, in bytes of parts, of a traversal of a whole value. It is limited because parts may overlap, and
+ * nested lists that share one list could expand a few bytes to gigabytes.
  */
 export const readBudget = { left: Infinity };
 
-/** However long a value is: overlapping parts have no more bytes than this in all. */
+/** Maximum budget for overlapping parts, whatever the length of the value. */
 const MOST = 67_108_864;
 
 /**
- * Does something that walks through all of a value of so many bytes. Parts that overlap count each time
- * that they are read: 64 times the bytes of the value in all, with some to spare for short ones, and at most 64
- * MiB. A walk within a walk is part of it.
+ * Runs a function that traverses a whole value of `length` bytes, with a budget. Overlapping parts count each time that
+ * they are read. The budget is 64 times the bytes of the value, with a margin for short ones, and at most 64 MiB. A
+ * nested traversal shares the budget.
  *
- * @throws MalformedValueError beyond that
+ * @throws MalformedValueError if the budget is exceeded
  */
 export function walking<T>(bytes: number, act: () => T): T {
   if (readBudget.left !== Infinity) return act();
@@ -305,7 +305,7 @@ export function walking<T>(bytes: number, act: () => T): T {
   }
 }
 
-/** The start and the count of a part that lies elsewhere in the value, proven to lie in it. */
+/** The start and the count of an out-of-line part, checked to lie within the value. */
 export function part(from: Cursor, at: number, stride: number, align: number): Span {
   const { data, u8 } = from.m;
   const offset = data.getUint32(at, true);
@@ -321,42 +321,42 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
   return { u8, from: from.b + offset, length };
 }
 
-/** The most bytes that a value may have. */
+/** Maximum length of a value in bytes. */
 const LARGEST = 16_777_216;
 
-/** Memory up to this size is kept for the next draft. */
+/** Memory up to this size is reused for the next draft. */
 const KEPT = 262_144;
 let spare: Memory | undefined;
 
-/** A value written from the start of some memory. It is to be released. */
+/** Encodes a value at the start of a temporary memory. The draft has to be released. */
 export function encodeScratch({ bytes, put }: Pick<Type, "bytes" | "put">, value: unknown): Writer {
   const to = { m: spare ?? standaloneMemory(new Uint8Array(1024)), end: 0 };
-  // A getter of the value may want a draft of its own.
+  // A getter of the value may make another draft meanwhile.
   spare = undefined;
   reserve(to, bytes, 1, bytes);
   put(to, 0, value);
   return to;
 }
 
-/** Gives the memory of a draft that was copied to the next one. */
+/** Releases the memory of a draft for reuse, after it was copied. */
 export function release({ m }: Writer): void {
   if (m.u8.length <= KEPT) spare = m;
 }
 
-/** Throws unless a type is given a length that it can have. */
+/** Throws unless the length is valid for a type. */
 export function whole(length: number): number {
   if (Number.isInteger(length) && length > 0 && length <= LARGEST) return length;
   throw badValue(`A length must be 1 to ${LARGEST}.`, length);
 }
 
-/** Throws for arguments beyond those that a function takes: what they were given for must not be ignored. */
+/** Throws for surplus arguments, because their intent must not be ignored. */
 export function noMore(call: string, more: readonly unknown[]): void {
   for (const one of more) {
     if (one !== undefined) throw badValue(`${call} takes no more arguments, nor options.`, one);
   }
 }
 
-/** Throws unless this type can be a part of another. */
+/** Throws unless this type can be part of another. */
 export function inner(type: Type): Type {
   if (type?.put === undefined) {
     throw badValue("Use a type of varve/struct.", type);

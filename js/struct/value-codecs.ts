@@ -1,4 +1,4 @@
-/** What collections do with the values that a program declares. */
+/** The codecs of collections, made from what a program declares. */
 
 import { badArgument, MalformedValueError } from "../errors/base.js";
 import { decoder, encoder } from "../util/text-coders.js";
@@ -10,7 +10,7 @@ import type { StructSchema } from "./struct.js";
 import { withField } from "./type.js";
 import { textOf } from "./utf8.js";
 
-/** A codec that a program makes of two functions of its own. */
+/** A codec made from two functions of the program. */
 class OwnCodec<T> extends CopyCodec<T> {
   private readonly custom: CustomCodec<T>;
 
@@ -31,10 +31,10 @@ class OwnCodec<T> extends CopyCodec<T> {
   }
 }
 
-/** Values that are stored as text. */
+/** The codec of `text()`. */
 class TextCodec extends CopyCodec<unknown> {
   protected encode(value: unknown): Uint8Array {
-    // Half of a surrogate pair would get three bytes in its place that are another character's.
+    // A lone surrogate would be stored as another character, of three bytes.
     const isJson = this.kind.kind === "json";
     return encoder.encode(isJson ? jsonOf(value) : withField("text", () => textOf(value)));
   }
@@ -50,15 +50,15 @@ class TextCodec extends CopyCodec<unknown> {
   }
 }
 
-/** What a program gives as the kind of a collection's values. */
+/** A declaration of a collection's values. */
 export type Given<T> = Declared<T, T, T> | Codec<T, T, T> | CustomCodec<T>;
 
-/** What has been made of schemas: a program asks for its collections again and again. */
+/** Cache of the codecs of schemas, because programs get the same collections repeatedly. */
 const made = new WeakMap<object, SchemaCodec>();
 
 /**
- * The codec of a collection of such values: of a schema, whose values it stores and changes in place, of
- * `json()` or `text()`, or of two functions.
+ * The codec for a declaration: a schema, whose values it stores and changes in place, `json()`, `text()`, or two
+ * functions.
  *
  * @throws TypeError for anything else
  */

@@ -1,8 +1,7 @@
 /**
- * Views: one class for each schema, with one getter and setter for each field on its prototype. They
- * are closures and no generated code, which edge runtimes and strict pages forbid and which gained
- * nothing: where a field is read, engines put the type's own function into the getter and that into
- * the reader. One class serves reads and updates.
+ * Views: one class for each schema, with a getter and a setter for each field on its prototype. They are closures and
+ * not generated code, which edge runtimes and strict pages forbid. Generated code was not faster, because engines
+ * inline the type's function into the getter and the getter into its caller. One class serves reads and updates.
  */
 
 import { INSPECT } from "../util/inspect.js";
@@ -24,16 +23,16 @@ import {
 /** Makes views of one schema. */
 export type MakeView = (place: Cursor) => Viewed;
 
-/** What a view asks of the schema that it is of. */
+/** The part of a schema that its views use. */
 export interface Shape {
   readonly name: string;
   readonly leaves: readonly Leaf[];
 }
 
-/** What views of structs and of lists have alike. */
+/** Base class of the views of structs and lists. */
 export abstract class Copied implements Viewed {
   declare $v: Cursor;
-  /** The schema that it is a view of; lists have none. */
+  /** The schema of the view; lists have none. */
   declare readonly $s: Shape | undefined;
 
   abstract $c(mode: Mode): unknown;
@@ -46,7 +45,7 @@ export abstract class Copied implements Viewed {
     return copyOf(this, 1);
   }
 
-  /** What a console shows: it is not to throw. */
+  /** The text that a console shows. It must not throw. */
   [INSPECT](): unknown {
     try {
       return this.snapshot();
@@ -56,12 +55,12 @@ export abstract class Copied implements Viewed {
   }
 }
 
-/** A copy of all of a view. */
+/** A copy of a whole view. */
 function copyOf(view: Copied, mode: Mode): unknown {
   return walking(view.$v.n, () => withField(view.$s?.name, () => view.$c(mode)));
 }
 
-/** What views of structs have beside their fields. */
+/** The members of views of structs other than fields. */
 class Methods extends Copied {
   declare readonly $s: Shape;
 
@@ -81,9 +80,9 @@ class Methods extends Copied {
 }
 
 /**
- * Each makes a class, with what reads its place and what makes a view, at a place of its own in the code.
- * Engines remember four classes at each: a constructor that is that of eight takes 24 ns to set its
- * property, and `new` of any class, which only one is known to, 10 more than that of one.
+ * Each function defines a class, with the functions that read its place and construct a view, at a separate code
+ * location. Engines remember four classes at each location: a constructor shared by eight classes takes 24 ns to set
+ * its property, and a `new` shared by several classes takes 10 ns longer than that of one.
  */
 // biome-ignore format: measured above, each has to stand at a place of its own; a line each shows that they are the same.
 const PLACES = [
@@ -102,7 +101,7 @@ const PLACES = [
 ];
 let schemas = 0;
 
-/** What makes a schema's views. */
+/** Makes the view class of a schema. */
 export function viewsOf(shape: Shape): MakeView {
   const place = PLACES[schemas++ % PLACES.length] as () => unknown;
   const [of, cursorOf, make] = place() as [object, (view: Viewed) => Cursor, MakeView];
@@ -114,7 +113,7 @@ export function viewsOf(shape: Shape): MakeView {
   return make;
 }
 
-/** A field's getter and setter. What they call has to be constant in here to be put into them. */
+/** Defines a field's getter and setter. The functions that they call must be constants here to be inlined. */
 function accessors(
   struct: string,
   { name, at, type }: Leaf,
@@ -129,8 +128,8 @@ function accessors(
     get() {
       const place = cursorOf(this);
       try {
-        // Of a view that has ended a number is read where no memory is, which throws: asking first would
-        // take 1 ns of 3 in Chromium, and so would asking here what kind of type it is.
+        // For an ended view, the number is read outside of the memory, which throws. A check before would take
+        // 1 ns of 3 in Chromium, and so would a check of the type's kind here.
         return take(place, place.e === place.m.epoch ? place.o + at : isNumber ? -1e9 : stale());
       } catch (error) {
         throw prefixField(error, assertAlive(place) && label);
@@ -148,7 +147,7 @@ function accessors(
   };
 }
 
-/** The place of a view that may be assigned to. */
+/** The place of a writable view. Throws for any other view. */
 export function writable(place: Cursor, field: string): Cursor & { w: Editing } {
   if (place.w === undefined) {
     throw badValue(

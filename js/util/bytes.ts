@@ -1,4 +1,4 @@
-/** What may be a key or a value, and which memory it may lie in. */
+/** Keys and values as bytes: their limits, and checks of the memory that they lie in. */
 
 import { badArgument, StaleViewError } from "../errors/index.js";
 
@@ -11,23 +11,23 @@ export type Key = string | Bytes;
 /** A value: a string, stored as UTF-8, or bytes. It is 0 to 16,777,216 bytes long. */
 export type Value = string | Bytes;
 
-/** The most bytes that a key may have. */
+/** The maximum length of a key in bytes. */
 export const MAX_KEY = 65_535;
 
-/** The most bytes that a value may have. */
+/** The maximum length of a value in bytes. */
 export const MAX_VALUE = 16_777_216;
 
 type Role = "key" | "value";
 
-/** The buffers that wasm memories of this realm had before they grew or detached their views. */
+/** The buffers that wasm memories of this realm had before they grew or were detached. */
 const detached = new WeakSet<ArrayBufferLike>();
 
-/** Remembers a buffer of wasm memory that is detached now: its views are stale, not foreign. */
+/** Remembers a detached buffer of wasm memory, so that its views are reported as stale and not as foreign. */
 export function markDetached(buffer: ArrayBuffer): void {
   detached.add(buffer);
 }
 
-/** What tells the truth about an array of bytes: a property of its own, or of its class, may say anything. */
+/** The built-in getters of typed arrays: unlike properties, which may be overridden, they return the truth. */
 const { prototype } = Object.getPrototypeOf(Uint8Array) as { prototype: Uint8Array };
 const trueLength = getterOf<number>(prototype, "byteLength");
 const trueBuffer = getterOf<ArrayBuffer>(prototype, "buffer");
@@ -39,10 +39,10 @@ function getterOf<T>(from: object, name: string): (this: unknown) => T {
 }
 
 /**
- * How many bytes an array really has: its own `length` may be a getter that says anything and does
- * anything, writing included.
+ * The true byte length of an array. Its own `length` may be a getter that returns anything and runs any code, even
+ * writes to the database.
  *
- * @throws TypeError for what only pretends to be one, such as a Proxy of one
+ * @throws TypeError for an object that only pretends to be an array, such as a Proxy
  */
 export function byteLengthOf(bytes: Uint8Array): number {
   try {
@@ -52,7 +52,7 @@ export function byteLengthOf(bytes: Uint8Array): number {
   }
 }
 
-/** The memory that an array of bytes really lies in. */
+/** The true buffer of an array of bytes. */
 export function bufferOf(bytes: Uint8Array): ArrayBuffer {
   return trueBuffer.call(bytes);
 }
@@ -65,12 +65,12 @@ function noBytes(given: unknown): Error {
   );
 }
 
-/** By what it is and not by its class, of which every realm has another. */
+/** By tag and not by class, because each realm has its own classes. */
 export function isBuffer(given: unknown): given is ArrayBuffer {
   return (given as Partial<ArrayBuffer> | null)?.[Symbol.toStringTag] === "ArrayBuffer";
 }
 
-/** A key or value that is no `Uint8Array`, as one, without a copy. */
+/** Converts a key or value that is not a `Uint8Array` to one, without a copy. */
 export function asBytes(role: Role, given: unknown): Uint8Array {
   if (ArrayBuffer.isView(given)) {
     refuseGone(role, given.buffer);
@@ -86,7 +86,7 @@ export function asBytes(role: Role, given: unknown): Uint8Array {
   );
 }
 
-/** What to do with something else. */
+/** Advice for a value of another type. */
 function adviceFor(role: Role, given: unknown): string {
   const { then, arrayBuffer, getReader, pipe } = Object(given) as Record<string, unknown>;
   if (typeof then === "function") return "Await the promise first.";
@@ -99,21 +99,21 @@ function adviceFor(role: Role, given: unknown): string {
     : "For objects and numbers use a collection: db.collection(name, json()).";
 }
 
-/** What to do with a value that is too long. */
+/** Advice for a value that is too long. */
 export const TOO_LONG_VALUE =
   `A value may have at most ${MAX_VALUE} bytes (16 MiB). Divide it: store its parts in one transaction() ` +
   'under keys such as "video/0" and "video/1", and read them with { prefix: "video/" }.';
 
-/** What to do with a key that is too long. */
+/** Advice for a key that is too long. */
 export const TOO_LONG_KEY = `A key may have at most ${MAX_KEY} bytes. Store what is longer in the value, or use its hash as the key.`;
 
 /**
- * Refuses an array without bytes if it had some once: its memory is gone, or may have shrunk below it.
- * Whoever reads a first byte needs not ask, and asking for the memory is a call.
+ * Refuses an empty array whose buffer was detached, or may have shrunk below it. The buffer is read only if the array
+ * has no first byte, because reading it is a call.
  */
 export function refuseLost(role: Role, bytes: Uint8Array): void {
-  // The first byte and not the length: once optimized code of V8 11 has met a resizable buffer, it
-  // goes on taking the length that an array had before it was detached.
+  // Check the first byte and not the length: once optimized code of V8 11 has met a resizable buffer, it
+  // keeps using the length that an array had before it was detached.
   if (bytes[0] !== undefined) return;
   const buffer = bufferOf(bytes);
   refuseGone(role, buffer);
@@ -124,7 +124,7 @@ export function refuseLost(role: Role, bytes: Uint8Array): void {
   }
 }
 
-/** Whether nobody else can change the memory or its length while a call goes on. */
+/** Whether no other code can change the memory or its length during a call. */
 export function isOrdinary(buffer: ArrayBufferLike): boolean {
   return buffer instanceof ArrayBuffer && !isResizable(buffer);
 }
@@ -150,8 +150,8 @@ function isDetached(buffer: ArrayBuffer): boolean {
   const { detached } = buffer as { detached?: boolean };
   if (detached !== undefined) return detached;
   try {
-    // Before `detached` existed, only a refusal told a detached buffer from an empty one. Not that
-    // of a constructor: V8 11 optimizes an array that nobody uses away, and its refusal with it.
+    // Without the property `detached`, a detached buffer is recognized because it throws. Not in a constructor: V8 11
+    // optimizes an unused array away, and its exception with it.
     buffer.slice(0, 0);
     return false;
   } catch {
@@ -159,7 +159,7 @@ function isDetached(buffer: ArrayBuffer): boolean {
   }
 }
 
-/** Refuses a string that has no UTF-8: half of a surrogate pair would be replaced in silence. */
+/** Refuses a string with a lone surrogate, which UTF-8 cannot encode and would silently replace. */
 export function refuseLoneSurrogates(role: Role, text: string): void {
   const { isWellFormed } = text as { isWellFormed?: () => boolean };
   const wellFormed =

@@ -1,11 +1,11 @@
 /**
- * Time as the platform measures it. The platform's functions are taken when this module is loaded, so that fake
- * timers which a test installs later (vitest, Jest, Sinon, Cypress, Playwright) do not reach them. Where such a
- * tool came first, that is noticed, and what it leaves alone is used instead: marks for the time, and waiting in
- * shared memory for timers. Where the platform cannot wait so (Firefox before 145), the fake timers are used.
+ * Clock and timers of the platform. The functions are captured when this module is loaded, so that fake timers that a
+ * test installs later (vitest, Jest, Sinon, Cypress, Playwright) do not replace them. If fake timers were installed
+ * before, they are detected, and functions that they do not replace are used instead: performance marks for the time,
+ * and waits in shared memory for timers. On platforms without such waits (Firefox before 145), fake timers are used.
  */
 
-// Where there is none, the wall clock has to do.
+// Without a monotonic clock, use the wall clock.
 const { performance = Date } = globalThis as { performance?: Pick<Performance, "now"> };
 
 function isNative(of: unknown): boolean {
@@ -13,9 +13,10 @@ function isNative(of: unknown): boolean {
 }
 
 /**
- * Whether a test's tool has put this function in the place of the platform's. Those of Sinon, which vitest, Jest
- * and Cypress use, name their clock. In pages, others (Playwright's) are told by not being native code; nowhere
- * else, since error trackers wrap timers too, and Workers of Cloudflare never end a wait in shared memory.
+ * Whether a test tool has replaced a function of the platform. The fake timers of Sinon, which vitest, Jest and
+ * Cypress use, have a property `clock`. On pages, others (Playwright's) are detected because they are not native code.
+ * That is checked nowhere else, because error trackers wrap timers too, and in Workers of Cloudflare a wait in shared
+ * memory never ends.
  */
 function isFake(of: object): boolean {
   const isPage = "document" in globalThis && isNative(globalThis.addEventListener);
@@ -23,8 +24,8 @@ function isFake(of: object): boolean {
 }
 
 /**
- * Milliseconds of a clock that never steps, as the wall clock does when it is set. Only differences
- * between two readings in the same realm mean anything.
+ * Milliseconds of a monotonic clock, which never steps as the wall clock does when it is set. Only differences between
+ * two readings in the same realm are meaningful.
  */
 export const monotonicNow: () => number =
   Object.hasOwn(performance, "now") && !isNative(performance.now)
@@ -37,7 +38,7 @@ type WaitAsync = (at: Int32Array, index: number, value: number, ms: number) => {
 const { waitAsync } = Atomics as { waitAsync?: WaitAsync };
 const fakes = isFake(globalThis.setTimeout) && waitAsync !== undefined;
 
-/** What the fake timers cannot reach: waits for a cell of memory that nobody ever changes. */
+/** Timers that fake timers cannot reach: they wait for a cell of shared memory that nothing ever changes. */
 let cell: Int32Array | undefined;
 
 class Wait {
@@ -72,27 +73,27 @@ function end(wait: unknown): void {
   if (wait !== undefined) (wait as Wait).task = undefined;
 }
 
-/** As the platform's own, also under fake timers. */
+/** As the platform's function, also under fake timers. */
 export const setTimeout = (fakes
   ? (task: Task, ms = 0) => new Wait(task, ms)
   : globalThis.setTimeout.bind(globalThis)) as unknown as typeof globalThis.setTimeout;
 
-/** As the platform's own, for timers of this module. */
+/** As the platform's function, for timers of this module. */
 export const clearTimeout = (
   fakes ? end : globalThis.clearTimeout.bind(globalThis)
 ) as typeof globalThis.clearTimeout;
 
-/** As the platform's own, also under fake timers. */
+/** As the platform's function, also under fake timers. */
 export const setInterval = (fakes
   ? (task: Task, ms: number) => new Repetition(task, ms)
   : globalThis.setInterval.bind(globalThis)) as unknown as typeof globalThis.setInterval;
 
-/** As the platform's own, for timers of this module. */
+/** As the platform's function, for timers of this module. */
 export const clearInterval = (
   fakes ? end : globalThis.clearInterval.bind(globalThis)
 ) as typeof globalThis.clearInterval;
 
-/** As the platform's own, also under fake timers. */
+/** As the platform's function, also under fake timers. */
 export const queueMicrotask: (task: Task) => void = isFake(globalThis.queueMicrotask)
   ? (task) => void Promise.resolve().then(task)
   : globalThis.queueMicrotask.bind(globalThis);
@@ -103,8 +104,8 @@ export function nextTask(): Promise<void> {
 }
 
 /**
- * Begins a slice of work, and gives what tells whether it is over: after so many milliseconds, or after so many
- * looks, for there are platforms whose clock stands still while a program runs.
+ * Begins a slice of work. Returns a function that says whether it is over: after this many milliseconds, or after this
+ * many calls, because on some platforms the clock stands still while a program runs.
  */
 export function slice(ms: number, looks = 256): () => boolean {
   const until = monotonicNow() + ms;

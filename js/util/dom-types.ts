@@ -1,7 +1,7 @@
 /**
- * What the types of this package name of the platform. Where a program has no types for it (that of Node
- * has none of the page), these are there, and empty; where it has, they are the same. So a program
- * compiles without the library "DOM" as well.
+ * Types of the platform that the types of this package refer to. If a program has no types for them, as in Node for
+ * those of pages, they are declared here as empty; otherwise the declarations merge. So a program compiles without the
+ * library "DOM", too.
  */
 
 declare global {
@@ -22,12 +22,12 @@ declare global {
   }
 }
 
-/** What listens to events as an `EventTarget` does. */
+/** The part of `EventTarget` with which listeners are added. */
 export interface Listened {
   addEventListener(type: string, listener: Listener | null, options?: boolean | object): void;
   removeEventListener(type: string, listener: Listener | null, options?: boolean | object): void;
   dispatchEvent(event: Event): boolean;
 }
 
-/** Who listens. */
+/** A listener for events. */
 export type Listener = ((event: Event) => void) | { handleEvent(event: Event): void };

@@ -1,7 +1,7 @@
-/** What is shown by the consoles of Node, Deno and Bun: what a thing is, and not how it is made. */
+/** Custom output for the consoles of Node, Deno and Bun. */
 
-/** The method that those consoles ask for. */
+/** The method that those consoles call. */
 export const INSPECT = /* @__PURE__ */ Symbol.for("nodejs.util.inspect.custom");
 
-/** As those consoles give it: formats a value as this console does. */
+/** The `inspect` function that those consoles pass: formats a nested value. */
 export type Format = (value: unknown, options: unknown) => string;

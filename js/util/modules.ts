@@ -1,19 +1,19 @@
 /**
- * Modules of the package that are loaded when they are first needed. In a service worker `import()` always
- * fails, so a program that may run in one imports them statically, and they are taken from here.
+ * Loader of the package's modules that are loaded on first use. In a service worker `import()` always fails, so a
+ * program that may run in one imports them statically and registers them here.
  */
 
 import { VarveError } from "../errors/index.js";
 
 const registered = new Map<string, unknown>();
 
-/** Makes modules known that were imported statically, by their paths below the package's folder. */
+/** Registers modules that were imported statically, by their paths below the package's folder. */
 export function register(modules: Readonly<Record<string, unknown>>): void {
   for (const [path, module] of Object.entries(modules)) registered.set(path, module);
 }
 
 /**
- * The module at that path, which is what `load` imports.
+ * The module at this path: a registered one, or the one that `load` imports.
  *
  * @throws VarveError with this code if it cannot be loaded here
  */

@@ -1,6 +1,6 @@
 /**
- * UTF-8 by the platform. The realm in which Jest runs programs with jsdom has no `TextEncoder`; the Node
- * below it has.
+ * The platform's UTF-8 encoder and decoder. The realm in which Jest runs programs with jsdom has none; there those of
+ * Node are used.
  */
 
 import { VarveError } from "../errors/base.js";
@@ -17,7 +17,7 @@ function missing(): never {
   );
 }
 
-/** Importing the package encodes some names of ASCII; where these are missing, only calls with other text fail. */
+/** Encodes ASCII without a `TextEncoder`, so that importing the package works without one; other text then fails. */
 function Missing() {
   const encode = (text: string) =>
     Uint8Array.from(text, (letter) => (letter < "\x80" ? letter.charCodeAt(0) : missing()));
@@ -35,12 +35,12 @@ function coders(): Coders {
 
 export const encoder: TextEncoder = /* @__PURE__ */ new (coders().TextEncoder)();
 
-/** A decoder of its own, as `new TextDecoder` makes it. */
+/** Makes a new decoder, as `new TextDecoder` does. */
 export function newDecoder(label = "utf-8", options?: TextDecoderOptions): TextDecoder {
   return new (coders().TextDecoder)(label, options);
 }
 
-/** Throws at what is not UTF-8. */
+/** The shared decoder. It throws for bytes that are not UTF-8. */
 export const decoder: TextDecoder = /* @__PURE__ */ newDecoder("utf-8", {
   fatal: true,
   ignoreBOM: true,

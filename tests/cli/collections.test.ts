@@ -1,4 +1,4 @@
-/** What the commands tell of collections. */
+/** The commands on collections. */
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -76,7 +76,7 @@ function fill(db: Database): void {
 const shop = () => database(fill);
 
 suite("varve on collections", () => {
-  test("lists keys and values of one, structs and JSON as JSON", async () => {
+  test("list prints keys and values of a collection, structs and JSON as JSON", async () => {
     const path = await shop();
     equal(await printed("list", path), "raw\n");
     equal(await printed("list", path, "--collection", "products"), "yeezy\nzero\n");
@@ -93,7 +93,7 @@ suite("varve on collections", () => {
     equal(await printed("list", path, "--collection", "notes", "--values"), "n\ta note\n");
   });
 
-  test("shows and takes keys that are numbers, dates and tuples as JSON", async () => {
+  test("keys that are numbers, dates and tuples are printed and read as JSON", async () => {
     const path = await shop();
     const at = 1_790_000_000_123;
     const lines = [
@@ -120,7 +120,7 @@ suite("varve on collections", () => {
     }
   });
 
-  test("gets the value of a key of one", async () => {
+  test("get prints the value of a key of a collection", async () => {
     const path = await shop();
     const shown = JSON.parse(await printed("get", path, "yeezy", "--collection", "products"));
     deepEqual([shown.stock, shown.tags, shown.price], [20_001, ["a", "b"], null]);
@@ -134,7 +134,7 @@ suite("varve on collections", () => {
     deepEqual([missing.code, missing.stdout.length], [1, 0]);
   });
 
-  test("are named to whoever finds nothing outside of them", async () => {
+  test("collections are named if nothing is found outside of them", async () => {
     const path = await database((db) => {
       for (const name of ["products", "notes"]) db.collection(name, text()).set("a", "b");
     });
@@ -150,12 +150,12 @@ suite("varve on collections", () => {
     equal(await printed("list", empty), "");
   });
 
-  test("name a record whose parts overlap without end, and show the others", async () => {
+  test("a record with endlessly overlapping parts is named, and the others are printed", async () => {
     const Deep = struct("Deep", { lists: vec(vec(vec(u8))) });
     const bytes = new Uint8Array(8_192);
     const data = new DataView(bytes.buffer);
     for (let at = 0; at < bytes.length; at += 8) data.setUint32(at + 4, bytes.length / 8, true);
-    // A codec of the schema's fingerprint that writes these bytes.
+    // A codec with the schema's fingerprint that writes these bytes.
     const crafted = Object.assign(
       Object.create(codecOf(Deep)) as ReturnType<typeof codecOf<unknown>>,
       {
@@ -183,7 +183,7 @@ suite("varve on collections", () => {
     ok((await printed("verify", path)).startsWith("ok: "));
   });
 
-  test("counts the records of one and tells what it holds", async () => {
+  test("stat counts the records of a collection and describes it", async () => {
     const path = await shop();
     const shown = await printed("stat", path, "--collection", "products");
     ok(/^records {2}2$/m.test(shown), shown);
@@ -192,7 +192,7 @@ suite("varve on collections", () => {
     deepEqual([document.records, document.key, document.value], [1, "string", { kind: "text" }]);
   });
 
-  test("says with exit code 1 that there is no such collection", async () => {
+  test("a missing collection exits with code 1", async () => {
     const path = await shop();
     for (const args of [
       ["list", path],
@@ -205,8 +205,8 @@ suite("varve on collections", () => {
   });
 });
 
-suite("JSON that is nested a hundred thousand deep", () => {
-  test("is printed by list and get as any other, in lines and in documents", async () => {
+suite("JSON nested a hundred thousand deep", () => {
+  test("list and get print deep JSON like any other, in lines and in documents", async () => {
     const text = `${"[".repeat(100_000)} "a  b" ${"]".repeat(100_000)}`;
     const path = await database(() => {});
     const db = await open("shop", { storage: file(dirname(path)) });
@@ -225,7 +225,7 @@ suite("JSON that is nested a hundred thousand deep", () => {
 });
 
 suite("varve schema", () => {
-  test("prints the declarations of all collections as TypeScript", async () => {
+  test("schema prints the declarations of all collections as TypeScript", async () => {
     const path = await shop();
     equal(
       await printed("schema", path, "--ts"),
@@ -256,7 +256,7 @@ export const Product = struct("Product", {
     equal(await printed("schema", path), await printed("schema", path, "--ts"));
   });
 
-  test("prints and reads what an earlier version of a struct wrote, by the defaults of the later one", async () => {
+  test("values of an earlier version of a struct are printed and read with the defaults of the later one", async () => {
     const directory = folder();
     const db = await open("versions", { storage: file(directory) });
     db.collection("all", versioned("Row", { n: u16, name: str })).set("old", { n: 1, name: "x" });
@@ -275,7 +275,7 @@ old\t{"n":1,"name":"x","price":9.5,"note":"a \\\\"b\\\\""}
     );
   });
 
-  test("says of numbers as keys that they may be given out: what is stored is the same", async () => {
+  test("schema notes that number keys may be auto() keys, which are stored in the same way", async () => {
     const path = await database((db) => {
       db.collection("log", text(), { key: auto() }).push("first");
       db.collection("pairs", text(), { key: [u53, u53] }).set([1, 2], "pair");
@@ -289,7 +289,7 @@ import { text, u53 } from "varve/struct";
     );
   });
 
-  test("prints TypeScript that compiles and declares the same", async () => {
+  test("the printed TypeScript compiles and declares the same", async () => {
     const folder = join(context().root, `.build/printed-${process.pid}`);
     mkdirSync(folder, { recursive: true });
     cleanup(() => rmSync(folder, { recursive: true, force: true }));
@@ -310,7 +310,7 @@ console.log(JSON.stringify([codecOf(Page).fingerprint, codecOf(Product).fingerpr
     deepEqual(JSON.parse(run("printed.mjs")), [fingerprint, codecOf(Product).fingerprint]);
   });
 
-  test("prints the structs of all collections as Rust", async () => {
+  test("schema prints the structs of all collections as Rust", async () => {
     const shown = await printed("schema", await shop(), "--rust");
     for (const part of [
       '// The collection "counts" holds "Page" with keys of [{"kind":"u16"}]\n',
@@ -326,7 +326,7 @@ console.log(JSON.stringify([codecOf(Page).fingerprint, codecOf(Product).fingerpr
     }
   });
 
-  test("prints descriptors as they are stored, and nothing for a file without collections", async () => {
+  test("schema prints descriptors as stored, and nothing for a file without collections", async () => {
     const all = JSON.parse(await printed("schema", await shop(), "--json"));
     deepEqual(
       all.map(({ name, key, value }: { name: string; key: unknown; value: { kind: string } }) => [
@@ -361,7 +361,7 @@ console.log(JSON.stringify([codecOf(Page).fingerprint, codecOf(Product).fingerpr
 });
 
 suite("varve salvage", () => {
-  test("copies collections with what tells of them", async () => {
+  test("salvage copies collections with their descriptors", async () => {
     const path = await shop();
     const copy = join(dirname(path), "copy.varve");
     const said = await printed("salvage", path, copy);
@@ -380,7 +380,7 @@ suite("varve salvage", () => {
     ok((await printed("verify", copy)).startsWith("ok: "));
   });
 
-  test("makes the indexes of a damaged file anew, so that they lead to what there is", async () => {
+  test("salvage rebuilds the indexes of a damaged file from its records", async () => {
     const indexes = { byOffset: "offset", byLimit: { fields: ["limit", "offset"] } } as const;
     const directory = folder();
     const open_ = (name: string) => open(name, { storage: file(directory) });

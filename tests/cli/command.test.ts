@@ -1,4 +1,4 @@
-/** What holds for every command: help, wrong usage, files that cannot be read, output that ends. */
+/** Common behavior of all commands: help, wrong usage, unreadable files, output that ends. */
 
 import { execFileSync } from "node:child_process";
 import {
@@ -26,7 +26,7 @@ function argumentsOf(command: string, path: string): string[] {
 }
 
 suite("varve", () => {
-  test("tells with --help what there is, and with each command's what it takes", async () => {
+  test("--help lists the commands, and for each command its options", async () => {
     const all = await printed("--help");
     for (const command of COMMANDS) ok(all.includes(`\n  ${command} FILE`), command);
     for (const args of [["-h"], ["help"], ["help", "nonsense"]]) equal(await printed(...args), all);
@@ -42,12 +42,12 @@ suite("varve", () => {
     }
   });
 
-  test("tells its version, which is that of the package", async () => {
+  test("--version prints the version of the package", async () => {
     const { version } = JSON.parse(readFileSync(join(context().root, "package.json"), "utf8"));
     for (const flag of ["--version", "-v"]) equal(await printed(flag), `varve ${version}\n`);
   });
 
-  test("refuses what it does not understand with exit code 2, and says where to read on", async () => {
+  test("unknown input exits with code 2, and names the help", async () => {
     const path = await database((db) => db.set("key", "value"));
     for (const args of [
       [],
@@ -79,12 +79,12 @@ suite("varve", () => {
     }
   });
 
-  test("takes words behind -- as they are", async () => {
+  test("words after -- are taken literally", async () => {
     const path = await database((db) => db.set("--json", "value"));
     equal(await printed("get", path, "--", "--json"), "value");
   });
 
-  test("takes a word behind an option that takes one, also if it begins with a dash", async () => {
+  test("an option's value may begin with a dash", async () => {
     const path = await database((db) => {
       for (const key of ["-d", "--json", "d"]) db.set(key, "value");
     });
@@ -98,7 +98,7 @@ suite("varve", () => {
     );
   });
 
-  test("ends with its own exit code where standard error takes nothing", async () => {
+  test("the exit code is kept if standard error cannot be written", async () => {
     const path = await database(() => {});
     const full = openSync("/dev/full", "w");
     cleanup(() => closeSync(full));
@@ -111,7 +111,7 @@ suite("varve", () => {
     }
   });
 
-  test("says with exit code 3 why a file cannot be read, and makes none", async () => {
+  test("an unreadable file exits with code 3 and the reason, and creates none", async () => {
     const directory = folder();
     writeFileSync(join(directory, "text"), "a text, and no database".repeat(1000));
     writeFileSync(join(directory, "empty"), "");
@@ -139,13 +139,13 @@ suite("varve", () => {
     deepEqual(readdirSync(directory), before);
   });
 
-  test("refuses files of a newer format with exit code 3", async () => {
+  test("files of a newer format exit with code 3", async () => {
     const { code, stderr } = await varve(["stat", golden("newer-major")]);
     equal(code, 3);
     ok(/newer/.test(stderr), stderr);
   });
 
-  test("says with exit code 3 that damage keeps it from reading", async () => {
+  test("damage that prevents reading exits with code 3", async () => {
     for (const command of ["stat", "get", "list"]) {
       const { code, stderr } = await varve(argumentsOf(command, golden("damaged-frame")));
       equal(code, 3, command);
@@ -153,7 +153,7 @@ suite("varve", () => {
     }
   });
 
-  test("waits for nobody: a file that is open elsewhere is exit code 3, with the process", async () => {
+  test("a file that is open elsewhere exits with code 3 at once, and names the process", async () => {
     const path = await database((db) => db.set("key", "value"));
     const db = await open("shop", { storage: file(dirname(path)) });
     for (const command of COMMANDS) {
@@ -165,7 +165,7 @@ suite("varve", () => {
     equal(await printed("get", path, "key"), "value");
   });
 
-  test("leaves a file as it is, in a folder where nothing can be written", async () => {
+  test("a file in a read-only folder is left as it is", async () => {
     const path = golden("torn-frame");
     const before = { bytes: readFileSync(path), changed: statSync(path).mtimeMs };
     chmodSync(path, 0o444);
@@ -182,7 +182,7 @@ suite("varve", () => {
     equal(statSync(path).mtimeMs, before.changed);
   });
 
-  test("takes files by any name, also relative to where it runs", async () => {
+  test("files are accepted by any name, also relative to the current folder", async () => {
     const path = golden("one-record");
     for (const name of ["A copy [1] of 'it'.bak", "größe\n\u202e.varve", "-dash", "%41"]) {
       copyFileSync(path, join(dirname(path), name));
@@ -193,7 +193,7 @@ suite("varve", () => {
     }
   });
 
-  test("prints no control characters of names and keys that it complains about", async () => {
+  test("error messages contain no control characters of names and keys", async () => {
     const path = await database((db) => db.set("key", "value"));
     const evil = "\x1b]0;evil\x07\x9b31m\u202e\r";
     for (const args of [
@@ -213,7 +213,7 @@ suite("varve", () => {
     }
   });
 
-  test("ends quietly when nobody reads on", async () => {
+  test("a closed pipe ends the command quietly", async () => {
     const path = await database((db) => {
       for (let i = 0; i < 30_000; i += 1) db.set(`key ${i}`, "value ".repeat(10));
       db.set("large", new Uint8Array(4_000_000));
@@ -229,7 +229,7 @@ suite("varve", () => {
     }
   });
 
-  test("says with exit code 3 that the output could not be written", async () => {
+  test("output that cannot be written exits with code 3", async () => {
     const path = await database((db) => db.set("key", "value"));
     for (const command of COMMANDS) {
       const { code, stderr } = await varve(argumentsOf(command, path), {
@@ -240,7 +240,7 @@ suite("varve", () => {
     }
   });
 
-  test("runs in Node 24, Deno and Bun as in Node 20", async () => {
+  test("the command runs in Node 24, Deno and Bun as in Node 20", async () => {
     const path = await database((db) => {
       for (let i = 0; i < 3_000; i += 1) db.set(`key ${i}`, `value ${i}`);
     });
@@ -270,7 +270,7 @@ suite("varve", () => {
     }
   });
 
-  test("has a first line that lets a shell start it", () => {
+  test("the first line lets a shell start the command", () => {
     ok(readFileSync(bin(), "utf8").startsWith("#!/usr/bin/env node\n"));
   });
 });

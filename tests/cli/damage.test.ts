@@ -13,7 +13,7 @@ function intact(): Promise<string> {
   });
 }
 
-/** The same with a bit flipped at each of these places. */
+/** The same database with a bit flipped at each of these offsets. */
 async function damaged(...places: ((bytes: Buffer) => number)[]): Promise<string> {
   const path = await intact();
   const bytes = readFileSync(path);
@@ -34,7 +34,7 @@ const beside = (path: string, name = "new.varve") => join(dirname(path), name);
 const keysOf = async (path: string) => (await printed("list", path)).split("\n").slice(0, -1);
 
 suite("varve verify", () => {
-  test("says that all is well, in a line or as JSON", async () => {
+  test("an intact file is reported as such, in a line or as JSON", async () => {
     const path = await intact();
     const said = await printed("verify", path);
     ok(/^ok: 3,001 records in \d+ frames, \d\.\d MB, verified in .*s\n$/.test(said), said);
@@ -47,7 +47,7 @@ suite("varve verify", () => {
     deepEqual([file, opens, isWell, problems], [path, true, true, []]);
   });
 
-  test("says with exit code 1 where damage is, and what it means", async () => {
+  test("damage exits with code 1, and its place and meaning are printed", async () => {
     for (const [path, meaning, what] of [
       [await inLargeValue(), "large value: it cannot be read", "value"],
       [await damaged(() => 100), "superblock: the other one is used", "superblock"],
@@ -65,7 +65,7 @@ suite("varve verify", () => {
     }
   });
 
-  test("says with exit code 1 that a file is too damaged to open, and what is intact", async () => {
+  test("a file too damaged to open exits with code 1, and prints what is intact", async () => {
     const { code, stdout, stderr } = await varve(["verify", golden("damaged-frame")]);
     deepEqual([code, stderr], [1, ""]);
     ok(
@@ -82,7 +82,7 @@ suite("varve verify", () => {
     ok(lost.stdout.toString().includes("neither of the two superblocks"), lost.stdout.toString());
   });
 
-  test("finds a checkpoint that opening could not use", async () => {
+  test("a checkpoint that could not be used is found", async () => {
     for (const name of ["checkpoint-block-damaged", "checkpoint-head-damaged", "checkpoint-lost"]) {
       const { code, stdout } = await varve(["verify", golden(name)]);
       equal(code, 1, name);
@@ -90,7 +90,7 @@ suite("varve verify", () => {
     }
   });
 
-  test("leaves the file and its folder as they are", async () => {
+  test("the file and its folder stay as they are", async () => {
     const path = await inLargeValue();
     const before = readFileSync(path);
     await varve(["verify", path]);
@@ -100,7 +100,7 @@ suite("varve verify", () => {
 });
 
 suite("varve get", () => {
-  test("says with exit code 3 that the record is damaged, and reads the others", async () => {
+  test("a damaged record exits with code 3, and the others can be read", async () => {
     const path = await inRecord();
     const { code, stdout, stderr } = await varve(["get", path, "key 1234"]);
     deepEqual([code, stdout.length], [3, 0]);
@@ -110,7 +110,7 @@ suite("varve get", () => {
 });
 
 suite("varve salvage", () => {
-  test("copies everything of an intact file, and says so", async () => {
+  test("an intact file is copied completely, and reported as intact", async () => {
     const path = await intact();
     const output = await printed("salvage", path, beside(path));
     equal(output, `copied 3,001 keys (2.5 MB of values) to ${beside(path)}\nnothing was lost\n`);
@@ -120,7 +120,7 @@ suite("varve salvage", () => {
     ok(!existsSync(`${beside(path)}.lock`));
   });
 
-  test("copies what is whole of a damaged file, leaves that as it is, and has exit code 1", async () => {
+  test("a damaged file is copied as far as it is intact, left as it is, and exits with code 1", async () => {
     const path = await inLargeValue();
     const before = readFileSync(path);
     const { code, stdout, stderr } = await varve(["salvage", path, beside(path)]);
@@ -132,7 +132,7 @@ suite("varve salvage", () => {
     deepEqual(readdirSync(dirname(path)).sort(), ["new.varve", "shop.varve"]);
   });
 
-  test("copies what is whole before and behind a damaged record", async () => {
+  test("records before and after a damaged one are copied", async () => {
     const path = await inRecord();
     const { code } = await varve(["salvage", path, beside(path)]);
     equal(code, 1);
@@ -144,13 +144,13 @@ suite("varve salvage", () => {
     equal((await printed("get", beside(path), "key 2999")).slice(0, 10), "value 2999");
   });
 
-  test("copies everything of a file that lost both superblocks", async () => {
+  test("a file that lost both superblocks is copied completely", async () => {
     const path = await withoutSuperblocks();
     equal((await varve(["salvage", path, beside(path)])).code, 1);
     equal((await keysOf(beside(path))).length, 3_001);
   });
 
-  test("copies keys that what was lost may have changed, counts them, and names them with --json", async () => {
+  test("keys that lost writes may have changed are copied and counted, and named with --json", async () => {
     const path = golden("damaged-commit");
     const { code, stdout } = await varve(["salvage", path, beside(path)]);
     equal(code, 1);
@@ -166,13 +166,13 @@ suite("varve salvage", () => {
     );
   });
 
-  test("says as JSON that nothing was lost", async () => {
+  test("--json reports that nothing was lost", async () => {
     const path = await intact();
     const document = JSON.parse(await printed("salvage", path, beside(path), "--json"));
     deepEqual([document.keys, document.lost, document.uncertain], [3_001, null, []]);
   });
 
-  test("refuses a new file that already exists, and makes none where it fails", async () => {
+  test("an existing target is refused, and a failure leaves none", async () => {
     const path = await intact();
     writeFileSync(beside(path, "there"), "precious");
     symlinkSync("nowhere", beside(path, "link"));
@@ -193,7 +193,7 @@ suite("varve salvage", () => {
     deepEqual(readdirSync(dirname(path)).sort(), ["link", "shop.varve", "text", "there"]);
   });
 
-  test("removes what it made when the disk is full", async () => {
+  test("the target is removed when the disk is full", async () => {
     const path = await intact();
     const { code, stderr } = await varve(["salvage", path, beside(path)], {
       largestFile: 1_000_000,
@@ -204,8 +204,8 @@ suite("varve salvage", () => {
   });
 });
 
-suite("a command that has no memory", () => {
-  test("says what to do, without a stack", async () => {
+suite("commands without memory", () => {
+  test("the error says what to do, without a stack", async () => {
     const path = await intact();
     const calls = [
       ["stat", path],
@@ -224,7 +224,7 @@ suite("a command that has no memory", () => {
 });
 
 suite("varve export", () => {
-  test("copies what lives into a file that is a database, with nothing of what was deleted", async () => {
+  test("live data is copied into a database file, without anything deleted", async () => {
     const path = await database((db) => {
       for (let i = 0; i < 3_000; i += 1) db.set(`key ${i}`, `value ${i}`);
       db.flush();
@@ -240,7 +240,7 @@ suite("varve export", () => {
     equal(await printed("verify", beside(path)).then((told) => told.startsWith("ok: ")), true);
   });
 
-  test("writes no file that is there, and leaves none behind of a damaged one", async () => {
+  test("an existing target is not overwritten, and a damaged source leaves none", async () => {
     const path = await inRecord();
     equal((await varve(["export", path, path])).code, 2);
     const { code, stderr } = await varve(["export", path, beside(path)]);

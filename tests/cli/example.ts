@@ -13,7 +13,7 @@ export function program(): string {
   return path;
 }
 
-/** What the example says, on either output, and how it ends. */
+/** The output of the example on both streams, and its exit code. */
 export function shop(path: string, ...words: string[]): [said: string, code: number | null] {
   const { stdout, stderr, status } = spawnSync(program(), [path, ...words], { encoding: "utf8" });
   return [stdout + stderr, status];

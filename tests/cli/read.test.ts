@@ -7,7 +7,7 @@ import { database, golden, printed, varve } from "./support.js";
 const text = new TextEncoder();
 const base64 = (bytes: Uint8Array) => Buffer.from(bytes).toString("base64");
 
-/** Keys that would do something to a terminal, or are no text. */
+/** Keys that would affect a terminal, or are no text. */
 const HOSTILE = [
   "\x1b[31mred\x1b[0m",
   "two\nlines",
@@ -37,7 +37,7 @@ const hostile = () =>
   });
 
 suite("varve stat", () => {
-  test("tells sizes and counts, in words and as JSON", async () => {
+  test("sizes and counts are printed, in words and as JSON", async () => {
     const path = await database((db) => {
       for (let i = 0; i < 1_234; i += 1) db.set(`key ${i}`, "v".repeat(100));
     });
@@ -51,7 +51,7 @@ suite("varve stat", () => {
     ok(document.liveBytes > 123_400 && document.fileBytes > document.liveBytes);
   });
 
-  test("counts apart what lies in collections, and the entries of their indexes", async () => {
+  test("records in collections and index entries are counted separately", async () => {
     const path = await database((db) => {
       for (let i = 0; i < 3; i += 1) db.set(`key ${i}`, "value");
       const Row = struct("Row", { n: u32 });
@@ -69,7 +69,7 @@ suite("varve stat", () => {
     deepEqual(document.indexes, { byN: 7 });
   });
 
-  test("tells of an end that was never flushed, and leaves it there", async () => {
+  test("an unflushed end is reported and left in the file", async () => {
     const path = golden("torn-frame");
     const shown = await printed("stat", path);
     ok(shown.includes("200 bytes at the end were never flushed"), shown);
@@ -79,7 +79,7 @@ suite("varve stat", () => {
     equal(JSON.parse(await printed("stat", path, "--json")).recovery.tornBytes, 200);
   });
 
-  test("tells whether a checkpoint opened it", async () => {
+  test("the use of a checkpoint is reported", async () => {
     ok((await printed("stat", golden("checkpoint"))).includes("from a checkpoint and 3 frames"));
     ok((await printed("stat", golden("one-record"))).includes("from all 2 frames"));
   });
@@ -90,7 +90,7 @@ function closedLine(shown: string): string | undefined {
 }
 
 suite("varve get", () => {
-  test("prints the bytes of the value and nothing else", async () => {
+  test("the bytes of the value are printed and nothing else", async () => {
     const values = {
       text: text.encode("no line end"),
       empty: new Uint8Array(0),
@@ -107,7 +107,7 @@ suite("varve get", () => {
     }
   });
 
-  test("says no with exit code 1 where there is no such key", async () => {
+  test("a missing key exits with code 1", async () => {
     const path = await database((db) => db.set("key", "value"));
     const { code, stdout, stderr } = await varve(["get", path, "other"]);
     deepEqual([code, stdout.length], [1, 0]);
@@ -117,7 +117,7 @@ suite("varve get", () => {
     deepEqual(JSON.parse(json.stdout.toString()), { found: false, key: "other" });
   });
 
-  test("tells size and version with --json, and bytes that are no text in base64", async () => {
+  test("--json prints size and version, and non-text bytes in base64", async () => {
     const path = await database((db) => {
       db.set("first", "1");
       db.set("key", "välue");
@@ -139,7 +139,7 @@ suite("varve get", () => {
     });
   });
 
-  test("finds keys in base64, text or not", async () => {
+  test("keys are found in base64, text or not", async () => {
     const path = await hostile();
     for (const key of [...HOSTILE.slice(0, 2), ...NOT_TEXT.slice(0, 3)]) {
       const { code, stdout } = await varve(["get", path, "--base64", base64(key)]);
@@ -147,7 +147,7 @@ suite("varve get", () => {
     }
   });
 
-  test("reads what is whole of a file where only a record before the checkpoint is damaged", async () => {
+  test("intact records are read if only a record before the checkpoint is damaged", async () => {
     equal(await printed("get", golden("checkpoint-record-damaged"), "a"), "third");
   });
 });
@@ -159,7 +159,7 @@ suite("varve list", () => {
       db.set("other", "");
     });
 
-  test("prints keys in order, of the range that was asked for", async () => {
+  test("the keys of the requested range are printed in order", async () => {
     const path = await numbered();
     const list = async (...args: string[]) =>
       (await printed("list", path, ...args)).split("\n").slice(0, -1);
@@ -176,7 +176,7 @@ suite("varve list", () => {
     deepEqual(await list("--prefix", "", "--limit", "1"), ["key/1"]);
   });
 
-  test("prints values behind a tab with --values, long ones in part", async () => {
+  test("--values prints values after a tab, long ones in part", async () => {
     const path = await database((db) => {
       db.set("a", "one\ttwo");
       db.set("b", "");
@@ -195,7 +195,7 @@ suite("varve list", () => {
     ]);
   });
 
-  test("escapes what would do something to a terminal, so that each key is one line", async () => {
+  test("terminal control characters are escaped, so that each key is one line", async () => {
     const path = await hostile();
     const shown = await printed("list", path, "--values");
     ok(!/[^\P{Cc}\n\t]/u.test(shown) && !/[\p{Cf}\p{Zl}\p{Zp}\p{Co}]/u.test(shown), "harmless");
@@ -219,7 +219,7 @@ suite("varve list", () => {
     }
   });
 
-  test("prints a JSON document for each key with --json, from which every byte can be had", async () => {
+  test("--json prints a document for each key, from which every byte can be recovered", async () => {
     const path = await hostile();
     const output = await printed("list", path, "--json", "--values");
     const found = output
@@ -238,7 +238,7 @@ suite("varve list", () => {
     deepEqual(Object.keys(JSON.parse(keys[0] ?? "")), ["key"]);
   });
 
-  test("goes over more than fits into memory", async () => {
+  test("a database larger than the memory is listed", async () => {
     const path = await database((db) => {
       for (let i = 0; i < 90; i += 1) db.set(`key ${i}`, new Uint8Array(1_000_000).fill(i));
     });

@@ -7,7 +7,7 @@ import { cleanup, context, deepEqual, equal, suite, test } from "../harness.js";
 import { shop } from "./example.js";
 import { folder } from "./support.js";
 
-/** What runs in the page's worker: it is given a file, or none, and gives its own back. */
+/** The program of the page's worker: it receives a file, or none, and returns its own. */
 const WORKER = `
 import { open } from "varve";
 import { str, struct, u16 } from "varve/struct";
@@ -83,7 +83,7 @@ interface Page {
   evaluate(code: string): Promise<unknown>;
 }
 
-/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
+/** Modules that find their own files by their location, and so must not be bundled into this one. */
 async function load<T>(path: string): Promise<T> {
   return (await import(pathToFileURL(join(context().root, path)).href)) as T;
 }
@@ -105,8 +105,8 @@ async function servePage(): Promise<Server> {
   return server;
 }
 
-suite("a program in Rust", () => {
-  test("reads and changes what a page wrote, and the page reads that", async () => {
+suite("a Rust program and a page", () => {
+  test("the Rust program reads and changes a page's data, and the page reads the result", async () => {
     const { withPage } = await load<{
       withPage(place: string, use: (page: Page) => Promise<void>): Promise<void>;
     }>("tests/browsers.mjs");

@@ -32,8 +32,8 @@ async function written(): Promise<{ directory: string; path: string }> {
   return { directory, path: join(directory, "shop.varve") };
 }
 
-suite("a program in Rust", () => {
-  test("reads what Node wrote, in the order of keys and of indexes", async () => {
+suite("a Rust program and Node", () => {
+  test("Rust reads Node's data, in the order of keys and of indexes", async () => {
     const { path } = await written();
     const lines = "yeezy 2 Yeezy Boost 350 V2\nzoom 300 größe 品\n";
     deepEqual(shop(path, "list"), [lines, 0]);
@@ -42,7 +42,7 @@ suite("a program in Rust", () => {
     deepEqual(shop(path, "by", "byName"), ["yeezy\nzoom\n", 0]);
   });
 
-  test("changes it, and Node finds every record and every entry of an index as it is", async () => {
+  test("Rust changes the data, and Node finds every record and index entry", async () => {
     const { directory, path } = await written();
     deepEqual(shop(path, "buy", "yeezy"), ["bought\n", 0]);
     deepEqual(shop(path, "buy", "yeezy"), ["bought\n", 0]);
@@ -65,7 +65,7 @@ suite("a program in Rust", () => {
     deepEqual(shop(path, "by", "byStock"), ["air\nzoom\nyeezy\n", 0]);
   });
 
-  test("is refused what a unique index of Node's has already, and nothing is written", async () => {
+  test("a violation of Node's unique index is refused in Rust, and nothing is written", async () => {
     const { path } = await written();
     const [said, code] = shop(path, "add", "other", "1", "größe 品");
     ok(said.startsWith("shop: VARVE_UNIQUE_VIOLATION "), said);
@@ -73,14 +73,14 @@ suite("a program in Rust", () => {
     deepEqual(shop(path, "by", "byName"), ["yeezy\nzoom\n", 0]);
   });
 
-  test("makes a collection that Node then opens, and a database", async () => {
+  test("Rust creates a collection and a database that Node opens", async () => {
     const directory = folder();
     const path = join(directory, "shop.varve");
     deepEqual(shop(path, "add", "yeezy", "20001", "Yeezy Boost 350 V2"), ["", 0]);
     const db = await open("shop", { storage: file(directory) });
     const all = db.collection("products", Product);
     deepEqual(all.get("yeezy")?.snapshot(), { stock: 20_001, name: "Yeezy Boost 350 V2" });
-    // A keyspace of its own for the next one.
+    // The next collection gets another keyspace.
     db.collection("scores", struct("Score", { points: f64 }), { key: [u32, str] }).set([1, "a"], {
       points: 1.5,
     });
@@ -89,7 +89,7 @@ suite("a program in Rust", () => {
     deepEqual(shop(path, "list"), ["yeezy 20001 Yeezy Boost 350 V2\n", 0]);
   });
 
-  test("is refused what has another schema", async () => {
+  test("Rust refuses another schema", async () => {
     const directory = folder();
     const db = await open("shop", { storage: file(directory) });
     db.collection("products", struct("Product", { stock: u32, name: str })).set("a", {
@@ -103,7 +103,7 @@ suite("a program in Rust", () => {
     equal(code, 1);
   });
 
-  test("refuses what Node has open, and Node what it has open", async () => {
+  test("Rust and Node refuse a file that the other has open", async () => {
     const { directory, path } = await written();
     const { db } = await products(directory);
     const [said, code] = shop(path, "list");
@@ -118,14 +118,14 @@ suite("a program in Rust", () => {
     equal((busy as DatabaseBusyError).pid, holder.pid);
     holder.kill("SIGKILL");
     await once(holder, "exit");
-    // Its lock is still there, and that it is dead is seen.
+    // Its lock is still there, and is recognized as dead.
     ok(existsSync(`${path}.lock`));
     await (await products(directory)).db.close();
     deepEqual(shop(path, "buy", "yeezy"), ["bought\n", 0]);
     ok(!existsSync(`${path}.lock`));
   });
 
-  test("has the struct that toRust prints", () => {
+  test("the struct of toRust is the one in the program", () => {
     const printed = toRust(Product);
     const example = readFileSync(join(context().root, "crate/examples/shop.rs"), "utf8");
     const struct = printed.slice(printed.indexOf("#[derive")).replaceAll("pub ", "");

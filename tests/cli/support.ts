@@ -1,4 +1,4 @@
-/** Runs the built command as a user would: as a program of its own. */
+/** Runs the built command as a user would: as a separate program. */
 
 import { spawn } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync } from "node:fs";
@@ -12,20 +12,20 @@ export interface Ended {
   stderr: string;
 }
 
-/** How the command is started, if not by this Node with pipes to all of its streams. */
+/** How the command is started, if not by this Node with pipes for all of its streams. */
 export interface Start {
-  /** The program and its flags that stand before the command's file. */
+  /** The program and its flags before the command's file. */
   runtime?: readonly string[];
-  /** Reads no more once so many bytes have come, as `head` does. */
+  /** Closes the pipe after this many bytes, as `head` does. */
   readAtMost?: number;
-  /** A file descriptor that takes the output. */
+  /** A file descriptor for standard output. */
   stdout?: number;
-  /** One that takes what is wrong. */
+  /** A file descriptor for standard error. */
   stderr?: number;
   cwd?: string;
-  /** Files may not grow beyond so many bytes, as on a full disk. */
+  /** Maximum size of files in bytes, as on a full disk. */
   largestFile?: number;
-  /** The program has addresses for so many bytes. */
+  /** Limit of the address space in bytes. */
   addresses?: number;
 }
 
@@ -66,7 +66,7 @@ export function varve(args: readonly string[], start: Start = {}): Promise<Ended
   });
 }
 
-/** What a command prints that succeeds and has nothing to complain of. */
+/** The output of a command that succeeds without messages. */
 export async function printed(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await varve(args);
   equal(stderr, "", args.join(" "));
@@ -94,7 +94,7 @@ export function folder(): string {
   return path;
 }
 
-/** The path of a closed database that `fill` has filled. */
+/** The path of a closed database that `fill` has written. */
 export async function database(fill: (db: Database) => void): Promise<string> {
   const directory = folder();
   const db = await open("shop", { storage: file(directory) });

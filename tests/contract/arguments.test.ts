@@ -1,4 +1,4 @@
-/** No argument and no option is ignored: what a call does not know it refuses by name. */
+/** Unknown arguments and options are never ignored: every call refuses them by name. */
 
 import { connect, file, memory, opfs, serve } from "varve";
 import { fromJson, toJson } from "varve/json";
@@ -20,13 +20,13 @@ import { opened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
-/** A call as a program without types may make it. */
+/** Calls a function as a program without types may do. */
 type Loose = (...args: unknown[]) => unknown;
 
 const Product = struct("Product", { stock: u16, name: str });
 
-suite("an argument that a call does not take", () => {
-  test("is refused where a program might expect it to count", async () => {
+suite("surplus arguments", () => {
+  test("calls refuse a surplus argument that a program might expect to have an effect", async () => {
     const db = await opened(memory());
     db.set("a", "1");
     const jobs = db.collection("jobs", json<number>(), { key: auto() });
@@ -57,12 +57,12 @@ suite("an argument that a call does not take", () => {
     equal(ran, 0);
     equal(db.getText("a"), "1");
     equal(jobs.count(), 0);
-    // What is no value is no argument.
+    // A trailing undefined does not count as an argument.
     (db.transaction as Loose).call(db, body, undefined);
     equal((db.delete as Loose).call(db, "a", undefined), true);
   });
 
-  test("is refused by what makes storages, types and texts", () => {
+  test("functions that make storages, types and texts refuse surplus arguments", () => {
     const bytes = Product.encode({ stock: 1, name: "" });
     const calls: [string, Loose, unknown[]][] = [
       ["memory()", memory as Loose, [{ limit: 1 }]],
@@ -89,10 +89,10 @@ suite("an argument that a call does not take", () => {
   });
 });
 
-suite("what serve is given", () => {
+suite("arguments of serve", () => {
   const serves = serve as Loose;
 
-  test("is refused when serve is called, and not when a client asks", () => {
+  test("serve refuses bad options when it is called, not when a client asks", () => {
     const wrong: [unknown, RegExp][] = [
       [{ storage: [memory(), memory()] }, /option storage must be one storage.*Given: an Array/],
       [{ storage: memory }, /option storage must be one storage.*Given: a function/],
@@ -130,7 +130,7 @@ suite("what serve is given", () => {
     throws(() => serves(""), { ...BAD, message: /empty/ });
   });
 
-  test("also fails for a name that its own storage does not take, when a client asks", async () => {
+  test("serve rejects a client's name that the storage refuses", async () => {
     const client = connect("a/b", { worker: serve("a/b", { storage: memory() }).here });
     const message = /give the name "b"/;
     await rejects(client.ready, { code: BAD.code, message });

@@ -1,4 +1,4 @@
-/** `clear`: keyspaces that are emptied by one record, and ranges that are emptied key by key. */
+/** `clear`: a keyspace is emptied by one record, a range key by key. */
 
 import type { Database } from "varve";
 import { str, struct, u16, u32 } from "varve/struct";
@@ -27,7 +27,7 @@ function stock(db: Database): ReturnType<typeof productsOf> {
   return products;
 }
 
-/** Bytes of the open group that a call adds. */
+/** Bytes that a call adds to the pending writes. */
 function added(db: Database, act: () => void): number {
   const before = db.stats().pendingBytes;
   act();
@@ -35,7 +35,7 @@ function added(db: Database, act: () => void): number {
 }
 
 everywhere("clear()", ({ storage }) => {
-  test("records one thing of a keyspace, whatever that holds, and of each index", async () => {
+  test("clear records one entry per keyspace and index, whatever their size", async () => {
     const db = await opened(storage);
     fill(db);
     const products = stock(db);
@@ -46,13 +46,13 @@ everywhere("clear()", ({ storage }) => {
     db.commit();
     fill(db);
     db.commit();
-    // A range that holds all keys is no other case.
+    // A range that holds all keys is handled like any other.
     ok(added(db, () => equal(db.clear({ gte: "key", limit: COUNT }), COUNT)) < 256);
     const { keys, records, indexEntries } = db.stats();
     deepEqual([keys, records, indexEntries], [0, 0, 0]);
   });
 
-  test("leaves what other keyspaces hold, and what is set later", async () => {
+  test("clear leaves other keyspaces and later sets alone", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     fill(db);
@@ -82,7 +82,7 @@ everywhere("clear()", ({ storage }) => {
     equal(db.stats().liveBytes < 2_000, true);
   });
 
-  test("is taken back with its transaction, whatever came before it and behind it", async () => {
+  test("clear is rolled back with its transaction, with writes before and after it", async () => {
     const db = await opened(storage);
     fill(db);
     const products = stock(db);
@@ -119,7 +119,7 @@ everywhere("clear()", ({ storage }) => {
     equal([...products.index.byName.keys({ gte: "product 5", lte: "product 5" })].length, 1);
   });
 
-  test("deletes ranges key by key, from either end, and as many as are wanted", async () => {
+  test("clear of a range deletes key by key, from either end, up to its limit", async () => {
     const db = await opened(storage);
     fill(db);
     equal(db.clear({ gte: keyOf(100), lt: keyOf(200) }), 100);
@@ -141,7 +141,7 @@ everywhere("clear()", ({ storage }) => {
     deepEqual([...db.keys()], left);
   });
 
-  test("gives back the room of values that have segments of their own or lie in pieces", async () => {
+  test("clear frees the space of values in extents and in chunks", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     for (let i = 0; i < 300; i++) db.set(keyOf(i), "small");
@@ -160,7 +160,7 @@ everywhere("clear()", ({ storage }) => {
     equal(db.get("pieces")?.length, 600_000);
   });
 
-  test("of all keys during an export takes nothing from it", async () => {
+  test("clear of all keys during an export does not change the exported data", async () => {
     const db = await opened(storage);
     fill(db);
     const products = stock(db);

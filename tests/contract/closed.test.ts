@@ -6,8 +6,8 @@ import { everywhere, opened } from "./places.js";
 
 const Product = struct("Product", { price: u32 });
 
-everywhere("after close", ({ storage }) => {
-  test("whatever is used of a database says that it was closed", async () => {
+everywhere("a closed database", ({ storage }) => {
+  test("every call throws DatabaseClosedError", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     const pin = db.pin("a") as Pin;
@@ -83,7 +83,7 @@ everywhere("after close", ({ storage }) => {
     });
   });
 
-  test("what was told of progress may close the database: then that ends what told it", async () => {
+  test("closing the database in a progress callback ends the operation", async () => {
     for (const call of ["compact", "verify"] as const) {
       const db = await opened(storage);
       db.set("a", "1");

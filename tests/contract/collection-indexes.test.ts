@@ -46,7 +46,7 @@ function filledProducts(db: Database) {
 }
 
 everywhere("an index", ({ storage }) => {
-  test("has the records in the order of its fields, and then of their keys", async () => {
+  test("an index orders records by its fields, then by their keys", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     filledProducts(db);
@@ -89,7 +89,7 @@ everywhere("an index", ({ storage }) => {
     }
   });
 
-  test("follows every way of writing", async () => {
+  test("an index follows every kind of write", async () => {
     const db = await opened(storage);
     const products = filledProducts(db);
     const { byPrice, byBrandStock } = products.index;
@@ -124,7 +124,7 @@ everywhere("an index", ({ storage }) => {
     equal(byBrandStock.count(), 0);
   });
 
-  test("is as it was when what was written is undone", async () => {
+  test("an index is restored when writes are rolled back", async () => {
     const db = await opened(storage);
     const products = filledProducts(db);
     const { byPrice, bySku } = products.index;
@@ -161,7 +161,7 @@ everywhere("an index", ({ storage }) => {
     equal(products.get("a")?.price, 10);
   });
 
-  test("that is unique refuses a second record, and then nothing is written", async () => {
+  test("a unique index refuses a second record, and nothing is written", async () => {
     const db = await opened(storage);
     const products = filledProducts(db);
     const taken = { price: 0, stock: 0, brand: "", sku: 2 };
@@ -196,7 +196,7 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...products.index.bySku.keys()], ["a", "x", "c", "d"]);
   });
 
-  test("shows what moves while it is gone over once, where it was", async () => {
+  test("a record that moves during an iteration is seen once, where it was", async () => {
     const db = await opened(storage);
     const products = filledProducts(db);
     for (let i = 0; i < 500; i++) {
@@ -209,7 +209,7 @@ everywhere("an index", ({ storage }) => {
       products.updateIf(key, (product) => {
         product.price += 7.5;
       });
-      // New ones are ahead as well.
+      // New entries ahead of the iteration are skipped too.
       products.set(`new ${key}`, { price: 5e9, stock: 1, brand: "Puma", sku: 9000 + seen.length });
     }
     deepEqual(seen, before);
@@ -225,7 +225,7 @@ everywhere("an index", ({ storage }) => {
     deepEqual(down, before.filter((key) => key !== "d" && key !== "50").reverse());
   });
 
-  test("is paged through ties", async () => {
+  test("paging with after passes through equal values", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product, { key: u32, indexes: INDEXES });
     for (let i = 0; i < 30; i++) {
@@ -250,7 +250,7 @@ everywhere("an index", ({ storage }) => {
     );
   });
 
-  test("of texts has prefixes of them", async () => {
+  test("an index of text supports prefixes", async () => {
     const db = await opened(storage);
     const Word = struct("Word", { text: str });
     const words = db.collection("words", Word, {
@@ -264,7 +264,7 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...words.index.down.keys({ lt: "b" })], ["žluť", "ž"]);
   });
 
-  test("of texts that may be absent, of fixed ones and of bytes has prefixes of them too", async () => {
+  test("an index of optional text, fixed text or bytes supports prefixes", async () => {
     const db = await opened(storage);
     const Word = struct("Word", { maybe: option(str), code: fixedStr(3), raw: blob });
     const words = db.collection("words", Word, {
@@ -279,14 +279,14 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...down.keys({ prefix: "ab" })], ["abc", "ab"]);
     deepEqual([...byCode.keys({ prefix: "ab" })], ["ab", "abc"]);
     deepEqual([...byRaw.keys({ prefix: new TextEncoder().encode("ab") })], ["ab", "abc"]);
-    // What is absent begins with nothing.
+    // A missing value has no prefix.
     deepEqual(
       [byMaybe.count({ prefix: "" }), byMaybe.count(), byCode.count({ prefix: "" })],
       [4, 5, 5],
     );
   });
 
-  test("is kept by those who do not ask for it", async () => {
+  test("an index is updated by programs that do not declare it", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     filledProducts(db);
@@ -300,7 +300,7 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...productsOf(db).index.byPrice.keys()], ["c", "b", "d"]);
   });
 
-  test("is refused where there are records without it, and where it is another", async () => {
+  test("declaring an index is refused if records exist without it or its definition differs", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const plain = db.collection("products", Product);
@@ -315,7 +315,7 @@ everywhere("an index", ({ storage }) => {
     deepEqual([...productsOf(db).index.byPrice.keys()], ["b", "a", "c", "d"]);
   });
 
-  test("may be of a field of a struct within the struct, by its path", async () => {
+  test("an index may be over a field of a nested struct, by its path", async () => {
     const name = freshName();
     const Size = struct("Size", { width: u16, height: u16 });
     const Case = struct("Case", { outer: Size, inner: Size });
@@ -360,7 +360,7 @@ everywhere("an index", ({ storage }) => {
     }
   });
 
-  test("is of fields that there are and that have an order", async () => {
+  test("an index needs fields that exist and can be sorted", async () => {
     const db = await opened(storage);
     const Inner = struct("Inner", { a: u16 });
     const Outer = struct("Outer", { inner: Inner });

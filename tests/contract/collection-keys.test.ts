@@ -72,7 +72,7 @@ function BIG(): unknown[] {
 }
 
 everywhere("the keys of a collection", ({ storage }) => {
-  test("are in the order of their values, and come back as they were", async () => {
+  test("keys come in the order of their values, and decode to the same values", async () => {
     const db = await opened(storage);
     for (const [name, key, values] of ORDERED) {
       const collection = db.collection(name, text(), { key });
@@ -97,7 +97,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     }
   });
 
-  test("are dates of another realm too, and so are the fields of a schema", async () => {
+  test("dates of another realm are accepted as keys and as fields", async () => {
     const db = await opened(storage);
     const Visit = struct("Visit", { at: timestamp });
     const visits = db.collection("visits", Visit, { key: timestamp, indexes: { byTime: "at" } });
@@ -106,7 +106,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     equal(visits.index.byTime.count({ gte: 7 }), 1);
   });
 
-  test("may hold bytes of another realm", async () => {
+  test("bytes of another realm are accepted in keys", async () => {
     const db = await opened(storage);
     const parts = db.collection("parts", json<number>(), { key: [str, blob] });
     parts.set(["a", ofAnotherRealm(Uint8Array.of(0, 1))], 1);
@@ -117,7 +117,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     );
   });
 
-  test("are refused where they are none", async () => {
+  test("invalid keys are refused", async () => {
     const db = await opened(storage);
     const bad: [KeySpec, unknown[]][] = [
       [u8, [-1, 256, 1.5, "1", 1n, undefined, null, [1]]],
@@ -147,7 +147,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     throws(() => db.collection("bad", text(), { keys: u32 } as never), BAD);
   });
 
-  test("take no range that is none, whatever their kind: it would be that of all", async () => {
+  test("invalid ranges are refused for every kind of key, and do not select all records", async () => {
     const db = await opened(storage);
     const collections = [
       db.collection("strings", text()),
@@ -167,7 +167,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     }
   });
 
-  test("of several parts have ranges by their first parts", async () => {
+  test("tuple keys have ranges by their first parts", async () => {
     const db = await opened(storage);
     const scores = db.collection("scores", text(), { key: [u32, desc(f64), str] });
     for (const player of ["ann", "bob"]) {
@@ -206,7 +206,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     equal(scores.count(), 12);
   });
 
-  test("that are strings may be asked for as a type, and bytes are as they are", async () => {
+  test("string keys may be declared by a type, and byte keys are stored unchanged", async () => {
     const db = await opened(storage);
     db.collection("notes", text()).set("a", "A");
     equal(db.collection("notes", text(), { key: str }).get("a"), "A");
@@ -218,7 +218,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     }
   });
 
-  test("of a fixed length have that length, and may be bounded by what has another", async () => {
+  test("keys of fixed length must have that length, but bounds may have another", async () => {
     const db = await opened(storage);
     const codes = db.collection("codes", text(), { key: fixedStr(4) });
     for (const key of ["", "ab", "abc", "žž"]) codes.set(key, key);
@@ -243,7 +243,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     equal(pairs.count({ gte: ["abb"] }) + pairs.count({ lt: ["abb"] }), 1);
   });
 
-  test("that are one text or one run of bytes have prefixes of it, whatever its length", async () => {
+  test("keys of a single text or of bytes support prefixes of any length", async () => {
     const db = await opened(storage);
     const kinds = [fixedStr(4), desc(str), desc(fixedStr(4)), option(fixedStr(4))];
     for (const [i, key] of kinds.entries()) {
@@ -259,7 +259,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     equal(hashes.count({ prefix: Uint8Array.of(0) }), 3);
   });
 
-  test("are given out in order when they are auto()", async () => {
+  test("auto() assigns keys in order", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const jobsOf = () => db.collection("jobs", json<string>(), { key: auto() });
@@ -289,7 +289,7 @@ everywhere("the keys of a collection", ({ storage }) => {
     throws(() => db.collection("numbers", json(), { key: u53 }).push(1), BAD);
   });
 
-  test("survive closing, and are refused as those of another kind", async () => {
+  test("keys survive reopening, and keys of another kind are refused", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const days = { key: [timestamp, str] } as const;

@@ -26,7 +26,7 @@ async function textOf(stream: ReadableStream<Uint8Array>): Promise<string> {
 }
 
 everywhere("JSON lines", ({ storage }) => {
-  test("go out of a collection and into another as they were, with its indexes", async () => {
+  test("records survive an export and an import into another collection, with its indexes", async () => {
     const db = await opened(storage);
     const definition = { key: [i64, desc(f64), str], indexes: { byPrice: "price" } } as const;
     const rows = db.collection("rows", Row, definition);
@@ -60,7 +60,7 @@ everywhere("JSON lines", ({ storage }) => {
     );
   });
 
-  test("come from streams in any pieces, with spaces and in any order", async () => {
+  test("lines are read from streams in chunks of any size, with spaces and members in any order", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", json<unknown>(), { key: u32 });
     const lines =
@@ -91,7 +91,7 @@ everywhere("JSON lines", ({ storage }) => {
     equal(await textOf(db.collection("none", text()).toJsonLines()), "");
   });
 
-  test("that come one by one without a pause are not a commit each", async () => {
+  test("lines that arrive one by one without a pause share commits", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", json<number>(), { key: u32 });
     const lines = async function* () {
@@ -106,7 +106,7 @@ everywhere("JSON lines", ({ storage }) => {
     equal(notes.get(1_999), 1_999);
   });
 
-  test("are stored when they come, although more are to come", async () => {
+  test("lines are stored when they arrive, before later ones do", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", json<number>(), { key: u32 });
     let isOver = false;
@@ -121,7 +121,7 @@ everywhere("JSON lines", ({ storage }) => {
     equal(isOver, true);
   });
 
-  test("tell their progress and end by a signal, in both directions", async () => {
+  test("progress is reported and a signal aborts, in both directions", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text(), { key: u32 });
     for (let i = 0; i < 3_000; i++) notes.set(i, "x".repeat(100));
@@ -153,7 +153,7 @@ everywhere("JSON lines", ({ storage }) => {
       message: /AbortSignal/,
     });
 
-    // What waits for its source is ended too, and the source is told.
+    // A pending read of the source is ended too, and the source is canceled.
     for (const isStream of [true, false]) {
       notes.clear();
       const reading = new AbortController();
@@ -179,7 +179,7 @@ everywhere("JSON lines", ({ storage }) => {
     }
   });
 
-  test("may begin with the mark that some programs put before UTF-8, in pieces too", async () => {
+  test("a byte order mark at the start is skipped, even if it is split", async () => {
     const db = await opened(storage);
     const texts = db.collection("texts", text());
     const marked = '\ufeff{"key":"a","value":"\ufeffA"}\n{"key":"b","value":"B"}';
@@ -190,7 +190,7 @@ everywhere("JSON lines", ({ storage }) => {
     await rejects(texts.fromJsonLines(marked.replace("\n", "\n\ufeff")), { message: /^Line 2: / });
   });
 
-  test("that are wrong end it, and are named", async () => {
+  test("a wrong line ends the import, and the error names it", async () => {
     const db = await opened(storage);
     const rows = db.collection("rows", Row, { key: [u32, bool] });
     const value = '{"id":"1","price":1,"name":"","rank":null,"raw":""}';

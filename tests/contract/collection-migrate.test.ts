@@ -58,8 +58,8 @@ function isConverted(db: Database, count: number): void {
   equal(products.index.byName.get(`product ${count - 1}`)?.cents, (count - 1) * 100);
 }
 
-everywhere("a collection that changes", ({ storage }) => {
-  test("is refused with a difference field by field", async () => {
+everywhere("migrate", ({ storage }) => {
+  test("a mismatch of schemas is refused with a difference field by field", async () => {
     const db = await opened(storage);
     filled(db, 1);
     throws(() => db.collection("products", New, { key: u32 }), {
@@ -71,12 +71,12 @@ everywhere("a collection that changes", ({ storage }) => {
       ...MISMATCH,
       message: /order of its fields is \(price, stock, name\), not \(name, stock, price\)/,
     });
-    // Its own name is nothing to its bytes.
+    // The codec's own name does not affect its bytes.
     const Renamed = struct("Other", { price: f64, stock: u8, name: str });
     equal(db.collection("products", Renamed, { key: u32 }).count(), 1);
   });
 
-  test("is converted by a function, with its indexes", async () => {
+  test("records are converted by a function, with their indexes", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const old = filled(db, 500);
@@ -100,7 +100,7 @@ everywhere("a collection that changes", ({ storage }) => {
     db = await reopened(db, storage, name);
     isConverted(db, 500);
     throws(() => db.collection("products", Old, { key: u32 }), MISMATCH);
-    // What was there before is gone.
+    // Objects from before the migration throw.
     equal(keysOfAllKinds(db), 3 * 500);
     equal(
       await db.migrate("products", New, { key: u32, indexes: INDEXES }).then((c) => c.count()),
@@ -108,7 +108,7 @@ everywhere("a collection that changes", ({ storage }) => {
     );
   });
 
-  test("takes over fields of the same name when there is no function", async () => {
+  test("without a function, fields of the same name are taken over", async () => {
     const db = await opened(storage);
     filled(db, 20);
     const Less = struct("Product", { name: str, stock: u32 });
@@ -122,7 +122,7 @@ everywhere("a collection that changes", ({ storage }) => {
     equal(db.collection("products", Less, { key: u32 }).get(19)?.stock, 19);
   });
 
-  test("may lose records, and stays as it was when the function throws", async () => {
+  test("records may be left out, and a throwing function leaves the collection as it was", async () => {
     const db = await opened(storage);
     const products = filled(db, 50);
     await rejects(
@@ -152,7 +152,7 @@ everywhere("a collection that changes", ({ storage }) => {
     deepEqual(migrated.get(30)?.snapshot(), { cents: 100, stock: 31, name: "changed" });
   });
 
-  test("goes on where it was ended, also after closing, unless it was written to", async () => {
+  test("an aborted conversion continues, even after reopening, unless the collection was written to", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     filled(db, 300);
@@ -182,7 +182,7 @@ everywhere("a collection that changes", ({ storage }) => {
     equal(db.collection("products", Old, { key: u32 }).get(7)?.price, 7);
     db = await reopened(db, storage, name);
     const second = await run(10);
-    // The old ones are as they were, and what is written to them is not lost.
+    // Old indexes stay unchanged, and writes to them are not lost.
     const old = db.collection("products", Old, { key: u32 });
     old.updateIf(0, (product) => {
       product.name = "product 0";
@@ -194,7 +194,7 @@ everywhere("a collection that changes", ({ storage }) => {
     equal(keysOfAllKinds(db), 3 * 300);
   });
 
-  test("gets keys of another kind, each record one of its own, and goes on where that was ended", async () => {
+  test("rekey gives each record a new key, and an aborted run continues", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const scores = db.collection("scores", Old);
@@ -230,7 +230,7 @@ everywhere("a collection that changes", ({ storage }) => {
     throws(() => db.collection("scores", New), MISMATCH);
   });
 
-  test("keeps its keys where two records would get one, or one that is none", async () => {
+  test("keys stay if rekey returns a duplicate or invalid key", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", json<number>());
     notes.set("a", 1);
@@ -257,7 +257,7 @@ everywhere("a collection that changes", ({ storage }) => {
     deepEqual([...(await db.migrate("notes", json<number>(), back)).keys()], ["1", "2"]);
   });
 
-  test("of versioned structs is converted with what stands for fields that a record does not have", async () => {
+  test("versioned structs are converted with the defaults of fields that a record lacks", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const V1 = versioned("Product", { stock: u16, name: str });
@@ -284,7 +284,7 @@ everywhere("a collection that changes", ({ storage }) => {
     ]);
   });
 
-  test("names the record whose value cannot be converted", async () => {
+  test("the error names the record whose value cannot be converted", async () => {
     const db = await opened(storage);
     filled(db, 300);
     const Small = struct("Product", { price: u8, stock: u8, name: str });
@@ -294,7 +294,7 @@ everywhere("a collection that changes", ({ storage }) => {
     });
   });
 
-  test("is not begun within a transaction, which would not wait for it", async () => {
+  test("migrate is refused inside a transaction, which would not wait for it", async () => {
     const db = await opened(storage);
     const products = filled(db, 3);
     const begin = () => db.migrate("products", New, { key: u32 });
@@ -303,7 +303,7 @@ everywhere("a collection that changes", ({ storage }) => {
     equal(products.get(1)?.price, 1);
   });
 
-  test("cannot be written to while its values are converted, but be read", async () => {
+  test("the collection can be read but not written to during a conversion", async () => {
     const db = await opened(storage);
     const products = filled(db, 200);
     const done = db.migrate("products", New, {
@@ -322,7 +322,7 @@ everywhere("a collection that changes", ({ storage }) => {
     equal((await done).count(), 200);
   });
 
-  test("gets indexes while it is written to", async () => {
+  test("indexes are built while the collection is written to", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const products = filled(db, 500);
@@ -348,7 +348,7 @@ everywhere("a collection that changes", ({ storage }) => {
       db.collection("products", Old, { key: u32, indexes }).index.byStock.count({ eq: 255 }),
       steps,
     );
-    // Others are dropped; without the option they stay.
+    // Other indexes are dropped; without the option they stay.
     await db.migrate("products", Old, { key: u32 });
     const less = await db.migrate("products", Old, {
       key: u32,
@@ -359,7 +359,7 @@ everywhere("a collection that changes", ({ storage }) => {
     throws(() => db.collection("products", Old, { key: u32, indexes }), MISMATCH);
   });
 
-  test("gets no unique index over values that are not, and is as it was", async () => {
+  test("a unique index over equal values is refused, and the collection is as it was", async () => {
     const db = await opened(storage);
     const products = filled(db, 300);
     const indexes = { byStock: { fields: "stock", unique: true } } as const;
@@ -374,7 +374,7 @@ everywhere("a collection that changes", ({ storage }) => {
     equal(products.get(1_000)?.name, "more");
   });
 
-  test("has the indexes that it had until the others can take their places", async () => {
+  test("old indexes stay until the new ones can replace them", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     filled(db, 300);
@@ -391,7 +391,7 @@ everywhere("a collection that changes", ({ storage }) => {
     });
     equal((refused as { index?: unknown }).index, "by");
     isAsItWas();
-    // One that is interrupted goes on, and is kept meanwhile.
+    // An interrupted build continues, and is updated meanwhile.
     const indexes = { by: desc("stock") } as const;
     const onProgress = ({ records }: { records: number }) => {
       if (records === 300) throw new Error("stop");
@@ -406,7 +406,7 @@ everywhere("a collection that changes", ({ storage }) => {
     const now = await db.migrate("products", Old, { key: u32, indexes });
     deepEqual([...now.index.by.keys({ limit: 1 })], [7]);
     equal(now.index.by.count(), 300);
-    // What is gone is not empty, but over.
+    // A migrated collection throws and does not look empty.
     throws(() => old.index.by.count(), MISMATCH);
     throws(() => [...old.index.byPrice.keys()], MISMATCH);
     equal(old.get(7)?.name, "changed");
@@ -415,7 +415,7 @@ everywhere("a collection that changes", ({ storage }) => {
     equal(keysOfAllKinds(db), 2 * 300);
   });
 
-  test("of versioned structs is read by earlier and later versions", async () => {
+  test("versioned structs are read by earlier and later versions without a migration", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const V1 = versioned("Product", { stock: u16, name: str });

@@ -28,7 +28,7 @@ const buyOne = (product: Writable<typeof Product>) => {
 };
 
 everywhere("a collection of structs", ({ storage }) => {
-  test("reads a record where it lies, and changes it there", async () => {
+  test("records are read and changed in place", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     let products = db.collection("products", Product);
@@ -46,7 +46,7 @@ everywhere("a collection of structs", ({ storage }) => {
     equal(products.get("none"), undefined);
   });
 
-  test("changes the length of a text in an update, or the whole value", async () => {
+  test("an update changes the length of a text, or the whole value", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
@@ -72,16 +72,16 @@ everywhere("a collection of structs", ({ storage }) => {
     equal(products.get("new")?.stock, 2);
   });
 
-  test("leaves nothing of a longer text that lay where a shorter one goes", async () => {
+  test("a shorter text leaves no bytes of the longer one that it replaces", async () => {
     const db = await opened(storage);
     const Name = struct("Name", { name: fixedStr(300), id: u16 });
     const names = db.collection("names", Name);
     const long = "long ".repeat(60);
     for (const name of ["short", "🐎", ""]) {
-      // What was begun and refused lies where the next one goes.
+      // A refused record lies where the next one is written.
       throws(() => names.set("one", { name: long, id: -1 }), BAD);
       names.set("one", { name, id: 1 });
-      // Bytes behind the text that are no zeros would be refused here.
+      // Nonzero bytes after the text would be refused here.
       deepEqual(names.get("one")?.snapshot(), { name, id: 1 });
       names.set("one", { name: long, id: 2 });
       names.set("one", { name, id: 3 });
@@ -97,7 +97,7 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(notes.get("one")?.snapshot(), { lines: [{ title: "short", text: "another text" }] });
   });
 
-  test("takes fields in any order, also those of a prototype", async () => {
+  test("fields are taken in any order, also from a prototype", async () => {
     const db = await opened(storage);
     const sizes = db.collection("sizes", Size);
     class Square {
@@ -126,7 +126,7 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(sizes.get("one")?.snapshot(), { width: 7, height: 7 });
   });
 
-  test("restores every byte when a callback throws", async () => {
+  test("a throwing callback restores every byte", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
@@ -155,7 +155,7 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(products.get("yeezy")?.snapshot(), YEEZY);
   });
 
-  test("gives views that refuse assignment, and that die when they may", async () => {
+  test("views refuse assignment, and end when they may", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
@@ -179,7 +179,7 @@ everywhere("a collection of structs", ({ storage }) => {
     throws(() => last?.stock, { code: "VARVE_STALE_VIEW" });
   });
 
-  test("gives views of an update that stay ended in every later one", async () => {
+  test("views of an ended update stay ended in every later one", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product);
     const archive = db.collection("archive", Product);
@@ -236,7 +236,7 @@ everywhere("a collection of structs", ({ storage }) => {
     }
     for (const key of ["first", "second"]) {
       ok(orders.updateIf(key, check));
-      // What has moved to memory of its own, and what was thrown away, are ends too.
+      // A value that has moved and an aborted update end their views, too.
       ok(
         orders.updateIf(key, (one) => {
           one.assign({ tags: ["a", "b"] });
@@ -260,7 +260,7 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(orders.get("second")?.snapshot(), { ...order, tags: ["a", "b"] });
   });
 
-  test("keeps updates apart that run within one another, in several databases", async () => {
+  test("nested updates in several databases do not affect each other", async () => {
     const filled = async () => {
       const products = (await opened(storage)).collection("products", Product);
       products.set("yeezy", YEEZY);
@@ -301,7 +301,7 @@ everywhere("a collection of structs", ({ storage }) => {
     }
   });
 
-  test("gives views that never show another record, however much is written", async () => {
+  test("a view never shows another record, however much is written", async () => {
     const db = await opened(storage, { memory: 4 << 20 });
     const products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
@@ -327,7 +327,7 @@ everywhere("a collection of structs", ({ storage }) => {
     equal(products.get("yeezy")?.stock, 20_001 - 20);
   });
 
-  test("where views are watched, they die at every yield", async () => {
+  test("strict views: all views end at every yield", async () => {
     const db = await opened(storage, { strictViews: true });
     const products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
@@ -340,7 +340,7 @@ everywhere("a collection of structs", ({ storage }) => {
     for (const [, one] of products.entries()) equal(one.stock, 20_000);
   });
 
-  test("where views are watched, one of an iteration dies with the next step, alone", async () => {
+  test("strict views: a view of an iteration ends at the next step, alone", async () => {
     const db = await opened(storage, { strictViews: true });
     const indexes = { byStock: "stock" } as const;
     const products = db.collection("products", Product, { indexes });
@@ -367,7 +367,7 @@ everywhere("a collection of structs", ({ storage }) => {
     for (const [, product] of [...products.entries(), ...byStock.entries()]) {
       throws(() => product.name, stale);
     }
-    // One that an index was asked for is no step of anything.
+    // Index.get() is not a step of any iteration.
     const found = byStock.get(1);
     equal(found?.name, "bb");
     equal(byStock.get(2)?.name, "cc");
@@ -379,7 +379,7 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(products.get("copy")?.snapshot(), { stock: 0, name: "aa" });
   });
 
-  test("where views are watched, an update that assigns to what is no field throws", async () => {
+  test("strict views: an update that assigns to an unknown field throws", async () => {
     const db = await opened(storage, { strictViews: true });
     const products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
@@ -403,7 +403,7 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(notes.get("a"), { b: 1 });
   });
 
-  test("writes nothing when a value is none, and says which field", async () => {
+  test("an invalid value writes nothing, and the error names the field", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product);
     const bad: [unknown, RegExp][] = [
@@ -426,7 +426,7 @@ everywhere("a collection of structs", ({ storage }) => {
     throws(() => stocks.set("yeezy", hostile), { code: "VARVE_REENTRANCY" });
     equal(stocks.count() + products.count(), 0);
     equal(db.count(), 0);
-    // What has parts elsewhere is asked for all of them before the database is written to.
+    // All out-of-line parts are read before the database is written to.
     products.set("yeezy", hostile);
     equal(db.getText("raw"), "x");
     deepEqual(products.get("yeezy")?.snapshot(), { stock: 1, name: "" });
@@ -435,7 +435,7 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(products.get("copy")?.snapshot(), YEEZY);
   });
 
-  test("refuses what was spread of a view, where absent fields would be lost unseen", async () => {
+  test("an object spread from a view is refused, because absent fields would be lost silently", async () => {
     const db = await opened(storage);
     const Offer = struct("Offer", { stock: u16, price: option(u16) });
     const offers = db.collection("offers", Offer);
@@ -470,7 +470,7 @@ everywhere("a collection of structs", ({ storage }) => {
     deepEqual(offers.get("a")?.snapshot(), { stock: 2, price: 5 });
   });
 
-  test("a view that is spread or cloned is an error and no way into the memory", async () => {
+  test("spreading or cloning a view throws and gives no access to the memory", async () => {
     const db = await opened(storage);
     const orders = db.collection("orders", Order);
     const order = { size: { width: 1, height: 2 }, sides: [1, 2], tags: ["a"] };
@@ -498,7 +498,7 @@ everywhere("a collection of structs", ({ storage }) => {
     equal(notes.count(), 0);
   });
 
-  test("a page of copies made while going over it is right however large the records are", async () => {
+  test("a page of copies made during an iteration is right, however large the records are", async () => {
     const db = await opened(storage, { memory: 1 << 20 });
     const Photo = struct("Photo", { id: u32, pixels: blob });
     const photos = db.collection("photos", Photo, { key: u32 });
@@ -519,7 +519,7 @@ everywhere("a collection of structs", ({ storage }) => {
     );
   });
 
-  test("gives refs that show their record across yields and writes", async () => {
+  test("a ref shows its record across yields and writes", async () => {
     const name = freshName();
     const db = await opened(storage, { memory: 4 << 20 }, name);
     const products = db.collection("products", Product);
@@ -557,7 +557,7 @@ everywhere("a collection of structs", ({ storage }) => {
     throws(() => ref.value, { code: "VARVE_DATABASE_CLOSED" });
   });
 
-  test("gives refs of keys that the program goes on to change", async () => {
+  test("a ref keeps its key if the program changes the array", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product, { key: [u32, str] });
     const key: [number, string] = [1, "a"];
@@ -568,7 +568,7 @@ everywhere("a collection of structs", ({ storage }) => {
     throws(() => products.ref([1, 2] as never), BAD);
   });
 
-  test("gives many at once, and goes over more than fits in memory", async () => {
+  test("getMany and iterations work on more than fits in memory", async () => {
     const db = await opened(storage, { memory: 4 << 20 });
     const products = db.collection("products", Product, { key: u32 });
     for (let i = 0; i < 150; i++) {

@@ -13,7 +13,7 @@ interface Session {
 const sessionsOf = (db: Database) => db.collection("sessions", json<Session>());
 
 everywhere("a collection", ({ storage }) => {
-  test("keeps objects, and gives copies of them", async () => {
+  test("json() stores objects and returns copies", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const given = { user: "ann", hits: 1 };
@@ -28,7 +28,7 @@ everywhere("a collection", ({ storage }) => {
     equal(sessionsOf(db).get("a2"), undefined);
   });
 
-  test("keeps texts, also those that are not ASCII", async () => {
+  test("text() stores texts, also non-ASCII ones", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text());
     for (const note of ["", "plain", "žluťoučký kůň", "🐎".repeat(100)]) {
@@ -40,7 +40,7 @@ everywhere("a collection", ({ storage }) => {
     equal(notes.get("note"), "🐎".repeat(100));
   });
 
-  test("keeps whatever two functions make of bytes", async () => {
+  test("a codec of two functions stores the bytes that they make", async () => {
     const db = await opened(storage);
     const dates = db.collection<Date>("dates", {
       name: "seconds",
@@ -52,7 +52,7 @@ everywhere("a collection", ({ storage }) => {
     throws(() => db.collection("others", {} as never), BAD);
   });
 
-  test("is never seen by raw calls, nor by other collections", async () => {
+  test("records are invisible to raw calls and to other collections", async () => {
     const db = await opened(storage);
     const [a, b] = [db.collection("a", text()), db.collection("b", text())];
     db.set("key", "raw");
@@ -77,7 +77,7 @@ everywhere("a collection", ({ storage }) => {
     );
   });
 
-  test("has ranges of its keys, and pages", async () => {
+  test("ranges of keys and pages work", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text());
     for (const key of ["a", "ab", "b", "c", "č"]) notes.set(key, key.toUpperCase());
@@ -100,7 +100,7 @@ everywhere("a collection", ({ storage }) => {
     throws(() => notes.keys({ gt: 1 } as never), BAD);
   });
 
-  test("updates what an object holds, or takes another in its place", async () => {
+  test("updateIf changes an object, or replaces it", async () => {
     const db = await opened(storage);
     const sessions = sessionsOf(db);
     sessions.set("a1", { user: "ann", hits: 1 });
@@ -132,7 +132,7 @@ everywhere("a collection", ({ storage }) => {
     equal(sessions.has("a3"), false);
   });
 
-  test("is as it was when a callback throws, returns a promise, or no value", async () => {
+  test("a callback that throws, returns a promise or an invalid value changes nothing", async () => {
     const db = await opened(storage);
     const sessions = sessionsOf(db);
     sessions.set("a1", { user: "ann", hits: 1 });
@@ -155,7 +155,7 @@ everywhere("a collection", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("writes nothing when its value cannot be encoded", async () => {
+  test("a value that cannot be encoded writes nothing", async () => {
     const db = await opened(storage);
     const sessions = sessionsOf(db);
     throws(() => sessions.set("a1", undefined as never), {
@@ -179,7 +179,7 @@ everywhere("a collection", ({ storage }) => {
     equal(db.stats().pendingBytes, 0);
   });
 
-  test("takes part in transactions, also in its first one when that is undone", async () => {
+  test("writes take part in transactions, even if the first one is rolled back", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const [a, b] = [db.collection("a", text()), db.collection("b", text())];
@@ -208,7 +208,7 @@ everywhere("a collection", ({ storage }) => {
     deepEqual([...db.collection("b", text()).entries()], [["key", "in b"]]);
   });
 
-  test("gives several values at once, and versions", async () => {
+  test("getMany and versions work", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text());
     notes.set("a", "A");
@@ -225,10 +225,10 @@ everywhere("a collection", ({ storage }) => {
     deepEqual(notes.getMany(["a", "b", "c"]), ["A2", "B", "C"]);
   });
 
-  test("is the same for all handles of its database, and gone for one that is closed", async () => {
+  test("all handles of a database share a collection, and a closed handle has none", async () => {
     const name = freshName();
     const [one, two] = [await opened(storage, {}, name), await opened(storage, {}, name)];
-    // A storage in memory gives each its own name; here both are one.
+    // memory() has separate databases per name; here both names are one.
     const [a, b] = [one.collection("notes", text()), two.collection("notes", text())];
     a.set("key", "A");
     equal(b.get("key"), "A");
@@ -241,7 +241,7 @@ everywhere("a collection", ({ storage }) => {
     equal(b.get("key"), "A");
   });
 
-  test("remembers what it holds, and refuses other codecs", async () => {
+  test("the stored codec is remembered, and other codecs are refused", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     db.collection("notes", text()).set("a", "A");
@@ -255,7 +255,7 @@ everywhere("a collection", ({ storage }) => {
     equal(db.collection("other", json()).get("a"), 1);
   });
 
-  test("has a name, which is a string", async () => {
+  test("the name must be a string", async () => {
     const db = await opened(storage);
     for (const bad of ["", "x".repeat(201), 1, undefined, "\ud800"]) {
       throws(() => db.collection(bad as string, text()), BAD);
@@ -267,7 +267,7 @@ everywhere("a collection", ({ storage }) => {
     ok(db.collection("constructor", json()).has("a"));
   });
 
-  test("is empty in a read-only database that never had it", async () => {
+  test("a collection that never existed is empty in a read-only database", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     db.collection("notes", text()).set("a", "A");
@@ -279,7 +279,7 @@ everywhere("a collection", ({ storage }) => {
     throws(() => db.collection("missing", text()).set("a", "A"), { code: "VARVE_READ_ONLY" });
   });
 
-  test("works where keys are in no order, but for its ranges", async () => {
+  test("all but ranges works without key order", async () => {
     const name = freshName();
     let db = await opened(storage, { ordered: false }, name);
     db.collection("notes", text()).set("a", "A");
@@ -294,7 +294,7 @@ everywhere("a collection", ({ storage }) => {
     equal(notes.count(), 1);
   });
 
-  test("is cleared as a whole or not at all", async () => {
+  test("clear is atomic", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text());
     for (let i = 0; i < 3_000; i++) notes.set(`key ${i}`, "note");

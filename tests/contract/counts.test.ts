@@ -1,4 +1,4 @@
-/** What `stats` counts, by name: keys, records, entries of indexes. */
+/** The counts of `stats`, by name: keys, records, index entries. */
 
 import type { Database } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
@@ -24,14 +24,14 @@ function filled(db: Database): void {
 }
 
 everywhere("stats", ({ storage }) => {
-  test("names keys, records and index entries, and db.count() counts the keys", async () => {
+  test("stats names keys, records and index entries, and db.count() counts the keys", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     deepEqual(counts(db), [0, 0, 0]);
     filled(db);
     deepEqual(counts(db), [3, 10, 10]);
     equal(db.count(), 3);
-    // Nothing of it needs the collections to be asked for, nor an order of keys.
+    // Counting needs neither open collections nor key order.
     db = await reopened(db, storage, name, { ordered: false });
     deepEqual(counts(db), [3, 10, 10]);
     db.delete("a");
@@ -44,7 +44,7 @@ everywhere("stats", ({ storage }) => {
     equal("count" in db.stats(), false);
   });
 
-  test("counts what a transaction has written as long as it is not undone", async () => {
+  test("writes of a transaction count until they are rolled back", async () => {
     const db = await opened(storage);
     throws(
       () =>
@@ -60,7 +60,7 @@ everywhere("stats", ({ storage }) => {
     deepEqual(counts(db), [3, 10, 10]);
   });
 
-  test("counts the same after a migration, and in a copy", async () => {
+  test("counts are the same after a migration and in a copy", async () => {
     const db = await opened(storage);
     filled(db);
     await db.migrate("products", Product, { indexes: { byStock: "stock" } });

@@ -1,4 +1,4 @@
-/** Values and texts that are nested deeper than any stack. */
+/** Values and texts that are nested more deeply than any stack. */
 
 import { json, option, str, struct, u32, vec } from "varve/struct";
 import { equal, ok, test, throws } from "../harness.js";
@@ -13,7 +13,7 @@ function nested(): unknown {
   return value;
 }
 
-/** Platforms differ in what they can parse and write. Where one cannot, that is an error of the package. */
+/** Platforms differ in what they can parse and write. A limit has to be reported as an error of the package. */
 async function goesOrRefuses(code: string, call: () => unknown): Promise<void> {
   try {
     await call();
@@ -22,8 +22,8 @@ async function goesOrRefuses(code: string, call: () => unknown): Promise<void> {
   }
 }
 
-everywhere("what is nested a hundred thousand deep", ({ storage }) => {
-  test("is stored or refused as a value by every call, and the database goes on", async () => {
+everywhere("values nested a hundred thousand deep", ({ storage }) => {
+  test("every call stores or refuses a deep value, and the database goes on", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", json<unknown>(), { key: u32 });
     notes.set(1, "before");
@@ -40,7 +40,7 @@ everywhere("what is nested a hundred thousand deep", ({ storage }) => {
     equal(notes.get(1), "after");
   });
 
-  test("is refused as a part of a struct and as a key", async () => {
+  test("a deep value is refused as a part of a struct and as a key", async () => {
     const db = await opened(storage);
     const Person = struct("Person", { name: str, ages: vec(u32), more: option(str) });
     const people = db.collection("people", Person, { key: [str, u32] });
@@ -54,7 +54,7 @@ everywhere("what is nested a hundred thousand deep", ({ storage }) => {
     equal(people.count(), 0);
   });
 
-  test("is stored as the JSON that lines have, or refused, and lines behind it are read", async () => {
+  test("deep JSON in lines is stored or refused, and later lines are read", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", json<unknown>(), { key: u32 });
     const text = `${"[".repeat(DEPTH)}${"]".repeat(DEPTH)}`;

@@ -11,14 +11,14 @@ import {
 import { bytes, deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
 
-suite("a product", () => {
-  test("is the thirty bytes that musli-zerocopy makes of it", () => {
+suite("product records", () => {
+  test("a product is encoded as the thirty bytes of musli-zerocopy", () => {
     const record = encodeProduct({ stock: 20_001, name: PRODUCT_NAME });
     const header = [0x21, 0x4e, 0, 0, 0x0c, 0, 0, 0, 0x12, 0, 0, 0];
     deepEqual(record, new Uint8Array([...header, ...bytes(PRODUCT_NAME)]));
   });
 
-  test("is read where it lies, at any offset of a buffer", () => {
+  test("a product is read in place, at any offset of a buffer", () => {
     const record = encodeProduct({ stock: 258, name: "Schuh ñ" });
     const around = new Uint8Array(record.length + 7);
     around.set(record, 3);
@@ -30,7 +30,7 @@ suite("a product", () => {
     equal(nameIs(view, bytes("Schuh")), false);
   });
 
-  test("whose name would lie outside of its record is refused", () => {
+  test("a product whose name lies outside of its record is refused", () => {
     const record = encodeProduct({ stock: 1, name: "shoe" });
     record[8] = 5;
     throws(() => nameOf(record), { name: "RangeError" });
@@ -43,7 +43,7 @@ suite("a product", () => {
 everywhere("the product drop", ({ storage }) => {
   for (const commitEach of [false, true]) {
     const how = commitEach ? "with a commit for each" : "with one commit for all";
-    test(`of 20,000 ${how} leaves one pair, also after closing and opening again`, async () => {
+    test(`a drop of 20,000 ${how} leaves one pair, also after reopening`, async () => {
       const name = freshName();
       const db = await opened(storage, {}, name);
       const result = productDrop(db, { cycles: 20_000, commitEach });
@@ -57,7 +57,7 @@ everywhere("the product drop", ({ storage }) => {
     });
   }
 
-  test("of more buyers than the stock can count is refused before it begins", async () => {
+  test("a drop with more buyers than the stock can count is refused before it begins", async () => {
     const db = await opened(storage);
     for (const cycles of [0, -1, 1.5, MAX_CYCLES + 1, Number.NaN]) {
       throws(() => productDrop(db, { cycles }), { name: "RangeError" });

@@ -2,7 +2,7 @@ import { cleanup, deepEqual, equal, ok, replaceClock, suite, test, turn } from "
 import { FakeStorage } from "./fake.js";
 import { filled, opened } from "./places.js";
 
-/** A database that has written once, so that what follows is not about setting up its file. */
+/** A database with a first write, so that its file is set up. */
 async function settled(options: Parameters<typeof opened>[1] = {}) {
   const fake = new FakeStorage();
   const db = await opened(fake, options);
@@ -14,7 +14,7 @@ async function settled(options: Parameters<typeof opened>[1] = {}) {
   return { fake, db };
 }
 
-/** What a second program finds that opens the bytes as they are now. */
+/** The keys that a second program finds in the bytes as they are now. */
 async function survivors(fake: FakeStorage): Promise<Record<string, string | undefined>> {
   const db = await opened(fake.crashed());
   const found: Record<string, string | undefined> = {};
@@ -23,7 +23,7 @@ async function survivors(fake: FakeStorage): Promise<Record<string, string | und
   return found;
 }
 
-/** For how long timers are set, until the test ends. How late a busy machine is with them says nothing. */
+/** Records the delays of timers until the test ends, because a busy machine may run them late. */
 function timersFromNowOn(): number[] {
   const waits: number[] = [];
   const real = replaceClock({
@@ -52,13 +52,13 @@ suite("durability", () => {
     equal(fake.order, "write");
   });
 
-  test("written is the default, and the database says what it has", async () => {
+  test("written is the default, and the database reports it", async () => {
     equal((await settled()).db.durability, "written");
     equal((await settled({ durability: "flushed" })).db.durability, "flushed");
     equal((await settled({ durability: "buffered" })).db.durability, "buffered");
   });
 
-  test("written: each turn that writes is one write, and one that does not is none", async () => {
+  test("written: each turn with writes is one write to the file, a turn without is none", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     await turn();
@@ -71,7 +71,7 @@ suite("durability", () => {
     equal(fake.order, "write write");
   });
 
-  test("written: what a turn wrote is in the file when the next one begins, whole", async () => {
+  test("written: the writes of a turn are completely in the file when the next turn begins", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     db.set("b", "1");
@@ -96,7 +96,7 @@ suite("durability", () => {
     deepEqual(await survivors(fake), { a: "1", b: "1", c: undefined });
   });
 
-  test("a group is handed on at 256 KiB, within its turn", async () => {
+  test("a commit is written at 256 KiB, within its turn", async () => {
     const { fake, db } = await settled();
     for (let i = 0; i < 60; i++) db.set(`key ${i}`, filled(10_000, 1));
     const early = fake.count("write");
@@ -106,7 +106,7 @@ suite("durability", () => {
     equal(db.stats().pendingBytes, 0);
   });
 
-  test("buffered: writes of several turns are one write, within a few milliseconds", async () => {
+  test("buffered: the writes of several turns are one write, within a few milliseconds", async () => {
     const { fake, db } = await settled({ durability: "buffered" });
     db.set("a", "1");
     await null;
@@ -141,7 +141,7 @@ suite("durability", () => {
     equal(fake.order, "write");
   });
 
-  test("a turn ends also where a test has put timers and microtasks off", async () => {
+  test("a turn ends even if a test has replaced timers and microtasks", async () => {
     const { fake, db } = await settled();
     const { queueMicrotask, setTimeout, setInterval } = globalThis;
     cleanup(() => Object.assign(globalThis, { queueMicrotask, setTimeout, setInterval }));
@@ -154,7 +154,7 @@ suite("durability", () => {
     equal(fake.count("flush"), 1);
   });
 
-  test("asking for flushed makes a flush happen at the end of the turn, at every level", async () => {
+  test("reading flushed causes a flush at the end of the turn, at every durability", async () => {
     for (const durability of ["buffered", "written", "flushed"] as const) {
       const { fake, db } = await settled({ durability });
       db.set("a", "1");
@@ -167,7 +167,7 @@ suite("durability", () => {
     }
   });
 
-  test("asking for flushed in a later turn flushes what was written in an earlier one", async () => {
+  test("reading flushed in a later turn flushes writes of an earlier one", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     await turn();
@@ -176,7 +176,7 @@ suite("durability", () => {
     equal(fake.order, "write flush");
   });
 
-  test("what nobody flushes is flushed after a second, once, with a witness behind it", async () => {
+  test("unflushed writes are flushed after a second, once, followed by a witness", async () => {
     const { fake, db } = await settled();
     const waits = timersFromNowOn();
     db.set("a", "1");
@@ -189,7 +189,7 @@ suite("durability", () => {
     equal(fake.order, "write flush write");
   });
 
-  test("a flush has a witness behind it, once, within about 100 milliseconds", async () => {
+  test("a flush is followed by one witness, within about 100 milliseconds", async () => {
     const { fake, db } = await settled();
     const waits = timersFromNowOn();
     db.set("a", "1");
@@ -213,7 +213,7 @@ suite("durability", () => {
 });
 
 suite("durability at the end of a program", () => {
-  test("what is complete is committed, and what is not is undone", async () => {
+  test("complete writes are committed, incomplete ones are rolled back", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     let left = fake;
@@ -228,7 +228,7 @@ suite("durability at the end of a program", () => {
         });
       });
     } catch {
-      // Nothing runs on after the end.
+      // Nothing runs after the end.
     }
     deepEqual(await survivors(left), { a: "1", b: undefined, c: undefined });
   });
@@ -240,7 +240,7 @@ suite("durability at the end of a program", () => {
     deepEqual(await survivors(fake), { a: "1", b: undefined, c: undefined });
   });
 
-  test("that may yet go on: what is complete is committed, and what is not goes on", async () => {
+  test("if the program may go on, complete writes are committed, and open transactions continue", async () => {
     const { fake, db } = await settled({ durability: "buffered" });
     db.set("a", "1");
     fake.exit?.(true);
@@ -259,7 +259,7 @@ suite("durability at the end of a program", () => {
     deepEqual(await survivors(fake), { a: "X", b: "2", c: "3" });
   });
 
-  test("a closed database leaves no hook behind", async () => {
+  test("a closed database leaves no exit hook behind", async () => {
     const { fake, db } = await settled();
     ok(fake.exit !== undefined);
     await db.close();

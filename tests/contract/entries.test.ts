@@ -19,8 +19,8 @@ const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;
 const CONFLICT = { name: "ConflictError", code: "VARVE_CONFLICT" } as const;
 
-everywhere("several values", ({ storage }) => {
-  test("getMany gives the values in the order of the keys, and undefined for those missing", async () => {
+everywhere("getMany and versions of entries", ({ storage }) => {
+  test("getMany returns the values in the order of the keys, and undefined for missing ones", async () => {
     const db = await opened(storage);
     deepEqual(db.getMany(["of", "nothing"]), [undefined, undefined]);
     db.set("a", "1");
@@ -39,7 +39,7 @@ everywhere("several values", ({ storage }) => {
       const key = i % 7 === 0 ? `clé ${i}` : `key ${"x".repeat(i % 83)}${i}`;
       keys.push(i % 5 === 0 ? bytes(key) : key);
     }
-    // One that fills all the room for keys, and some that leave little of it.
+    // A key that fills the whole key area, and some that leave little of it.
     keys.splice(300, 0, "l".repeat(65_535), "m".repeat(62_000), "n".repeat(2_460), "o", "p");
     keys.splice(9, 0, new Uint8Array(40_000).fill(1), "é".repeat(20_000), "é".repeat(32_767));
     for (const [i, key] of keys.entries()) {
@@ -61,7 +61,7 @@ everywhere("several values", ({ storage }) => {
     }
   });
 
-  test("getMany sees what its turn has written, and nothing of what was taken back", async () => {
+  test("getMany sees the writes of its turn, and nothing that was rolled back", async () => {
     const db = await opened(storage);
     const keys = Array.from({ length: 40 }, (_, i) => `key ${i}`);
     for (const key of keys) db.set(key, "before");
@@ -78,7 +78,7 @@ everywhere("several values", ({ storage }) => {
     deepEqual(new Set(db.getMany(keys)), new Set([undefined]));
   });
 
-  test("getMany gives one state, also where reading a key out of the list writes", async () => {
+  test("getMany returns one state, even if reading a key of the list writes", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", textType());
     const keys = Array.from({ length: 600 }, (_, i) => `${i}`);
@@ -103,7 +103,7 @@ everywhere("several values", ({ storage }) => {
     }
   });
 
-  test("getMany refuses what is no list of keys, and keys that are none", async () => {
+  test("getMany refuses arguments that are no lists of keys, and invalid keys", async () => {
     const db = await opened(storage);
     for (const keys of ["abc", 7, null, undefined, {}, new ArrayBuffer(8)]) {
       throws(() => db.getMany(keys as Iterable<Key>), { ...BAD, message: /iterable of keys/ });
@@ -112,7 +112,7 @@ everywhere("several values", ({ storage }) => {
     throws(() => db.getMany([1 as unknown as Key]), BAD);
   });
 
-  test("getMany gives only living views, also when the values lay in the file", async () => {
+  test("getMany returns only valid views, even if the values were in the file", async () => {
     const name = freshName();
     const options = { memory: 4_194_304 };
     let db = await opened(storage, options, name);
@@ -134,7 +134,7 @@ everywhere("several values", ({ storage }) => {
 });
 
 everywhere("versions", ({ storage }) => {
-  test("getEntry gives the value with its version, and undefined for a missing key", async () => {
+  test("getEntry returns the value with its version, and undefined for a missing key", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     equal(db.getEntry("a"), undefined);
@@ -151,7 +151,7 @@ everywhere("versions", ({ storage }) => {
     throws(() => db.getEntry(""), BAD);
   });
 
-  test("every write gives its key a higher version, and no version comes twice", async () => {
+  test("every write gives its key a higher version, and no version occurs twice", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     let last = 0;
@@ -180,7 +180,7 @@ everywhere("versions", ({ storage }) => {
     }
   });
 
-  test("ifVersion sets only what nobody has written to since", async () => {
+  test("ifVersion sets only if the key was not written to since", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     const version = db.getEntry("a")?.version ?? 0;
@@ -198,7 +198,7 @@ everywhere("versions", ({ storage }) => {
     equal(db.has("a"), false);
   });
 
-  test("ifVersion is that of the key, also where who tells it reads other keys meanwhile", async () => {
+  test("ifVersion is checked against its key, even if its getter reads other keys", async () => {
     const db = await opened(storage);
     for (const value of ["1", "2", "3"]) db.set("b", value);
     db.set("a", "1");
@@ -214,7 +214,7 @@ everywhere("versions", ({ storage }) => {
     equal(db.getText("a"), "2");
   });
 
-  test("ifVersion 0 sets only a key that is missing", async () => {
+  test("ifVersion 0 sets only a missing key", async () => {
     const db = await opened(storage);
     db.set("a", "1", { ifVersion: 0 });
     throws(() => db.set("a", "2", { ifVersion: 0 }), { ...CONFLICT, message: /should be missing/ });
@@ -224,7 +224,7 @@ everywhere("versions", ({ storage }) => {
     equal(db.getText("a"), "3");
   });
 
-  test("a conflict inside a transaction undoes it when it goes on, and not when it is caught", async () => {
+  test("a conflict rolls its transaction back unless it is caught", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     throws(
@@ -244,7 +244,7 @@ everywhere("versions", ({ storage }) => {
     equal(db.getText("a"), "1");
   });
 
-  test("a rollback gives the version back that was there", async () => {
+  test("a rollback restores the version", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     const version = db.getEntry("a")?.version ?? 0;
@@ -258,7 +258,7 @@ everywhere("versions", ({ storage }) => {
     db.set("a", "3", { ifVersion: version });
   });
 
-  test("ifVersion that is no version is refused", async () => {
+  test("an invalid ifVersion is refused", async () => {
     const db = await opened(storage);
     for (const ifVersion of [-1, 1.5, "1", null, Number.NaN, 2 ** 60]) {
       throws(() => db.set("a", "1", { ifVersion } as SetOptions), {
@@ -271,7 +271,7 @@ everywhere("versions", ({ storage }) => {
 });
 
 everywhere("pins", ({ storage }) => {
-  test("a pinned value stays as it was, whatever is written, and across yields", async () => {
+  test("a pinned value stays unchanged by writes and across yields", async () => {
     const db = await opened(storage);
     for (const size of [0, 1, 100, 70_000, 300_000, 600_000, 900_000]) {
       db.set("a", filled(size, 1));
@@ -295,7 +295,7 @@ everywhere("pins", ({ storage }) => {
     }
   });
 
-  test("bytes gives a living view each time", async () => {
+  test("bytes returns a valid view each time", async () => {
     const db = await opened(storage, { strictViews: true });
     db.set("a", "1");
     const pin = db.pin("a") as Pin;
@@ -309,13 +309,13 @@ everywhere("pins", ({ storage }) => {
     pin.dispose();
   });
 
-  test("a missing key cannot be pinned, and a key that is none is refused", async () => {
+  test("a missing key cannot be pinned, and an invalid key is refused", async () => {
     const db = await opened(storage);
     equal(db.pin("a"), undefined);
     throws(() => db.pin(""), BAD);
   });
 
-  test("a pin that was disposed says so, and disposing twice is legal", async () => {
+  test("a disposed pin throws, and disposing twice is allowed", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     const [one, two] = [db.pin("a") as Pin, db.pin("a") as Pin];
@@ -328,7 +328,7 @@ everywhere("pins", ({ storage }) => {
     equal(text(three.bytes), "1");
   });
 
-  test("closing ends the pins of the handle that made them", async () => {
+  test("closing disposes the pins of its handle", async () => {
     const name = freshName();
     const [one, two] = [await opened(storage, {}, name), await opened(storage, {}, name)];
     one.set("a", "1");
@@ -343,7 +343,7 @@ everywhere("pins", ({ storage }) => {
     throws(() => two.pin("a"), CLOSED);
   });
 
-  test("a pin is let go at the end of its block", async () => {
+  test("a pin is disposed at the end of its using block", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     let kept: Pin | undefined;
@@ -355,7 +355,7 @@ everywhere("pins", ({ storage }) => {
     throws(() => kept?.bytes, { name: "StaleViewError" });
   });
 
-  test("a pin is refused inside a transaction or a callback, where nothing is complete", async () => {
+  test("pin is refused inside a transaction or a callback", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     const refused = { name: "ReentrancyError", code: "VARVE_REENTRANCY" };
@@ -368,7 +368,7 @@ everywhere("pins", ({ storage }) => {
     equal(text(db.pin("a")?.bytes), "1");
   });
 
-  test("pinning hands on what was written before it", async () => {
+  test("pin commits all earlier writes", async () => {
     const db = await opened(storage, { durability: "buffered" });
     db.set("a", "1");
     ok(db.stats().pendingBytes > 0);
@@ -376,7 +376,7 @@ everywhere("pins", ({ storage }) => {
     equal(db.stats().pendingBytes, 0);
   });
 
-  test("pinned values stay while the rest of a larger database comes and goes", async () => {
+  test("pinned values stay while other values of a larger database are evicted", async () => {
     const db = await opened(storage, { memory: 2_097_152 });
     const pins: Pin[] = [];
     for (let i = 0; i < 150; i++) {
@@ -394,7 +394,7 @@ everywhere("pins", ({ storage }) => {
     for (let i = 0; i < 150; i++) equal(db.get(`key ${i}`)?.[0], i);
   });
 
-  test("7: in strict mode a write through a pin's bytes is reported and put back", async () => {
+  test("7: in strict mode a write through a pin's bytes is reported and restored", async () => {
     const db = await opened(storage, { strictViews: true });
     db.set("a", "value");
     const pin = db.pin("a") as Pin;
@@ -405,8 +405,8 @@ everywhere("pins", ({ storage }) => {
   });
 });
 
-suite("pins that cannot hand on", () => {
-  test("report the failure, and undo what was not handed on", async () => {
+suite("pins without a commit", () => {
+  test("a failing commit is reported by pin, and its writes are rolled back", async () => {
     const fake = new FakeStorage();
     const heard: Error[] = [];
     const db = await opened(fake, { onError: (error) => heard.push(error) });

@@ -22,7 +22,7 @@ const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** By a reader: a `Response` of a stream that fails says in some browsers only that it does. */
+/** Reads with a reader, because a `Response` of a failing stream hides the error in some browsers. */
 async function bytesOf(stream: ReadableStream<Bytes>): Promise<Bytes> {
   const chunks: Bytes[] = [];
   const reader = stream.getReader();
@@ -54,8 +54,8 @@ interface Inside {
   sessionOf(db: Database): { readonly engine: { scan: (...args: never[]) => unknown } };
 }
 
-everywhere("an export", ({ storage }) => {
-  test("opens from its bytes with all that lives, by a checkpoint, and without reading the log", async () => {
+everywhere("export", ({ storage }) => {
+  test("the copy opens with all live data, from a checkpoint and without reading the log", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 5_000; i++) db.set(`key ${i}`, `value ${i}`);
     db.set("empty", "");
@@ -82,7 +82,7 @@ everywhere("an export", ({ storage }) => {
     equal((await copy.verify()).ok, true);
   });
 
-  test("sorts the keys a part at a time, and the program goes on in between", async () => {
+  test("keys are sorted part by part while the program goes on", async () => {
     const db = await opened(storage);
     const [count, value] = [20_000, filled(200, 1)];
     db.transaction(() => {
@@ -119,14 +119,14 @@ everywhere("an export", ({ storage }) => {
       throws(() => db.transaction(() => undone(parts)), { message: "undone" });
     };
     const bytes = await bytesOf(db.export({ onProgress }));
-    // Four MiB are four parts, and behind the last of them comes no pause.
+    // Four MiB are four parts, and no pause follows the last one.
     ok(sorted >= 3, `${sorted} pauses before the first range`);
     const copy = await openedFrom({ from: bytes });
     deepEqual([...copy.keys()], [...db.keys()]);
     equal(copy.getText("key 11"), "moved");
   });
 
-  test("has nothing in it of what was deleted, replaced, rolled back or dropped", async () => {
+  test("the copy contains nothing deleted, replaced, rolled back or dropped", async () => {
     const db = await opened(storage);
     const secret = (n: number) => `Rumpelstiltskin ${n} ${"x".repeat(50)}`;
     for (let i = 0; i < 300; i++) db.set(`public ${i}`, `${i}`);
@@ -151,7 +151,7 @@ everywhere("an export", ({ storage }) => {
         throw new Error("undone");
       }),
     );
-    // Half of the values were converted when this ends, and none of that is current.
+    // The migration is half done when this ends, and none of its values are current.
     const ending = new AbortController();
     const converting = db.migrate("old", Product, {
       migrate: () => ({ stock: 1, name: secret(6) }),
@@ -167,7 +167,7 @@ everywhere("an export", ({ storage }) => {
     ok(bytes.length < 100_000, `it has ${bytes.length} bytes`);
   });
 
-  test("is as of one moment, and whole, while the program goes on writing", async () => {
+  test("the copy is a complete snapshot while the program goes on writing", async () => {
     const db = await opened(storage);
     const both = (n: number) =>
       db.transaction((tx) => {
@@ -186,8 +186,8 @@ everywhere("an export", ({ storage }) => {
     }
   });
 
-  test("is what there was at its beginning, though all of it is changed, deleted and added to meanwhile", async () => {
-    // Cold, so that what is kept has to be read first.
+  test("the copy has the initial state even if all of it is changed, deleted and added to", async () => {
+    // Cold, so that old values have to be read before they are kept.
     const db = await opened(storage, { memory: 4_194_304 });
     const products = db.collection("products", Product, { indexes: { byStock: "stock" } });
     const next = random(12);
@@ -247,12 +247,12 @@ everywhere("an export", ({ storage }) => {
     equal((await db.verify()).ok, true);
   });
 
-  test("has the program go on while the index of the copy is written", async () => {
+  test("the program goes on while the index of the copy is written", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`);
     const told: number[] = [];
     let time = 0;
-    // However fast it is: every part takes longer than it may.
+    // Every part is made to take longer than its slice.
     replaceClock({
       now() {
         time += 1_000;
@@ -265,7 +265,7 @@ everywhere("an export", ({ storage }) => {
     ok(after > 4, `when all records had been copied it rested ${after} times`);
   });
 
-  test("tells how far it has come, and is ended by its signal, a throw, and a reader who goes", async () => {
+  test("progress is reported, and a signal, a throw or a canceled stream ends the export", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`.repeat(5));
     const told: number[] = [];
@@ -299,7 +299,7 @@ everywhere("an export", ({ storage }) => {
     equal((await openedFrom({ from: whole })).getText("key 1"), "value 1".repeat(5));
   });
 
-  test("of a database that is closed meanwhile fails, and closes nothing twice", async () => {
+  test("closing the database fails the export, and closes nothing twice", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 30_000; i++) db.set(`key ${i}`, `value ${i}`);
     let closing: Promise<void> | undefined;
@@ -310,7 +310,7 @@ everywhere("an export", ({ storage }) => {
     await closing;
   });
 
-  test("kept as a file is a database like any other, which goes on", async () => {
+  test("a copy saved as a file is a database like any other", async () => {
     const db = await opened(storage);
     const products = db.collection("products", Product, { indexes: { byStock: "stock" } });
     products.set("a", { stock: 1, name: "A" });
@@ -333,7 +333,7 @@ everywhere("an export", ({ storage }) => {
     equal((await again.verify()).ok, true);
   });
 
-  test("of an empty database is one, and needs order", async () => {
+  test("the export of an empty database is an empty database, and needs key order", async () => {
     const db = await opened(storage);
     const copy = await openedFrom({ from: await bytesOf(db.export()) });
     equal(copy.count(), 0);
@@ -342,14 +342,14 @@ everywhere("an export", ({ storage }) => {
   });
 });
 
-suite("a database from bytes", () => {
+suite("databases in bytes", () => {
   async function some(count = 200): Promise<Bytes> {
     const db = await opened(memory());
     for (let i = 0; i < count; i++) db.set(`key ${i}`, `value ${i}`.repeat(1 + (i % 20)));
     return bytesOf(db.export());
   }
 
-  test("takes bytes in every form, and leaves them to their owner", async () => {
+  test("bytes are accepted in every form, and the caller may reuse them", async () => {
     const bytes = await some();
     const framed = new Uint8Array(bytes.length + 100);
     framed.set(bytes, 50);
@@ -364,7 +364,7 @@ suite("a database from bytes", () => {
     ];
     for (const from of forms) {
       const db = await openedFrom({ from: from as Bytes });
-      // From here on nothing that is done to them matters.
+      // Later changes to the given bytes must have no effect.
       if (from instanceof Uint8Array) from.fill(255);
       framed.fill(0, 0, 50);
       equal(db.count(), 200);
@@ -373,7 +373,7 @@ suite("a database from bytes", () => {
     }
   });
 
-  test("takes memory in proportion to them, which does for a turn that looks at everything", async () => {
+  test("memory is proportional to the bytes, and enough for a turn that reads everything", async () => {
     const MIB = 1_048_576;
     for (const [count, large, most] of [
       [60, 0, 3 * MIB],
@@ -393,7 +393,7 @@ suite("a database from bytes", () => {
       for (const from of [exported, whole]) {
         const copy = await openedFrom({ from });
         const { wasmBytes } = copy.stats();
-        // Segments of 1 MiB are larger than what is in them.
+        // Segments of 1 MiB are larger than their content.
         ok(wasmBytes < most + (from === whole ? 8 * MIB : 0), `${wasmBytes} of ${from.length}`);
         const views = [...copy.keys()].map((key) => copy.get(key));
         for (const view of views) ok(view !== undefined && view.length > 0);
@@ -402,7 +402,7 @@ suite("a database from bytes", () => {
     }
   });
 
-  test("refuses to be written to, and says so", async () => {
+  test("writes are refused with ReadOnlyError", async () => {
     const db = await openedFrom({ from: await some() });
     for (const write of [
       () => db.set("a", "1"),
@@ -417,7 +417,7 @@ suite("a database from bytes", () => {
     equal(db.getText("key 0"), "value 0");
   });
 
-  test("is refused with a storage, and from what are no bytes", async () => {
+  test("from with a storage, and sources of other types, are refused", async () => {
     const from = await some(1);
     const wasm = wasmOption();
     await rejects(open("a", { from, readOnly: true, storage: memory(), ...wasm }), BAD);
@@ -435,7 +435,7 @@ suite("a database from bytes", () => {
     await rejects(open("a", { from: failed, readOnly: true, ...wasm }), { message: "the network" });
   });
 
-  test("two of one name are two", async () => {
+  test("two databases of the same name are separate", async () => {
     const [one, two] = [await some(1), await some(2)];
     const a = await openedFrom({ from: one });
     const b = await openedFrom({ from: two });
@@ -444,7 +444,7 @@ suite("a database from bytes", () => {
     equal(b.getText("key 1"), "value 1value 1");
   });
 
-  test("says what is wrong with bytes that are none, cut off, or changed, and reads nothing else", async () => {
+  test("bytes that are no database, cut off or changed are refused with the reason", async () => {
     const bytes = await some();
     const codes = new Set<string>();
     const refused = async (from: Bytes): Promise<boolean> => {

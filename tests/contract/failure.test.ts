@@ -20,7 +20,7 @@ interface Setting {
   heard: Error[];
 }
 
-/** A database with `a` = old in its file, whose calls to the file fail when told to. */
+/** A database with `a` = old in its file, whose file calls fail on demand. */
 async function setting(options: OpenOptions = {}): Promise<Setting> {
   const fake = new FakeStorage();
   const heard: Error[] = [];
@@ -31,7 +31,7 @@ async function setting(options: OpenOptions = {}): Promise<Setting> {
   return { fake, db, heard };
 }
 
-/** From now on calls of one kind fail. */
+/** Makes all further calls of one kind fail. */
 function failing(fake: FakeStorage, op: Call["op"], fault: () => Fault): void {
   fake.fault = (call) => (call.op === op ? fault() : undefined);
 }
@@ -40,7 +40,7 @@ function healed(fake: FakeStorage): void {
   fake.fault = () => undefined;
 }
 
-/** Nothing is ever rejected that nobody asked for. */
+/** Checks that there are no unhandled rejections. */
 function forbidUnhandled(): Error[] {
   const unhandled: Error[] = [];
   const { process } = globalThis as { process?: NodeJS.Process };
@@ -59,7 +59,7 @@ function forbidUnhandled(): Error[] {
 const QUOTA = { name: "QuotaExceededError", code: "VARVE_QUOTA_EXCEEDED" } as const;
 const POISONED = { name: "DatabasePoisonedError", code: "VARVE_DATABASE_POISONED" } as const;
 
-/** How a full disk shows: thrown by Chromium, Node and Deno, a count of zero or a short one elsewhere. */
+/** The forms of a full disk: an error in Chromium, Node and Deno, a count of zero or a short count elsewhere. */
 const FULL: [string, () => () => Fault, boolean][] = [
   ["thrown as browsers do", () => platform.quota, true],
   ["thrown as Node does", () => platform.enospc, true],
@@ -79,7 +79,7 @@ function once(): () => Fault {
 
 suite("a full disk", () => {
   for (const [style, fault, cause] of FULL) {
-    test(`at the end of a turn, ${style}, undoes the group and reaches everyone once`, async () => {
+    test(`at the end of a turn, ${style}, the commit is rolled back and reported everywhere once`, async () => {
       const { fake, db, heard } = await setting();
       db.set("a", "new");
       db.set("b", "new");
@@ -105,7 +105,7 @@ suite("a full disk", () => {
       equal(left.getText("c"), "later");
     });
 
-    test(`at a commit, ${style}, undoes the group and is thrown there`, async () => {
+    test(`at a commit, ${style}, the writes are rolled back and commit throws`, async () => {
       const { fake, db, heard } = await setting();
       db.updateIf("a", (view) => {
         view.fill(90);
@@ -130,7 +130,7 @@ suite("a full disk", () => {
     });
   }
 
-  test("a call that needs a new segment says so itself, and what came before it stands", async () => {
+  test("a call that needs a new segment throws itself, and earlier writes stay", async () => {
     const { fake, db, heard } = await setting();
     const limit = fake.content.length;
     fake.fault = ({ op, at, length }) =>
@@ -148,13 +148,13 @@ suite("a full disk", () => {
     await db.committed;
     throws(() => db.set("large", filled(600_000, 1)), QUOTA);
     equal(db.count(), written + 1);
-    // What is there can still be changed and removed in the room that is left.
+    // Existing records can still be changed and deleted in the remaining space.
     const left = await opened(fake.crashed());
     equal(left.count(), written + 1);
     equal(left.get(`key ${written - 1}`)?.[0], (written - 1) % 256);
   });
 
-  test("a refused predicate is an answer also where there is no room for an update", async () => {
+  test("a refusing predicate returns false even if there is no space for an update", async () => {
     const { fake, db } = await setting();
     for (let i = 0; i < 4; i++) db.set(`big ${i}`, filled(250_000, i));
     db.commit();
@@ -186,7 +186,7 @@ suite("a full disk", () => {
     );
   });
 
-  test("a write that makes its group large and cannot hand it on loses all of it, and says so", async () => {
+  test("a write that makes the commit too large and cannot write it loses all of it, and throws", async () => {
     const { fake, db, heard } = await setting();
     db.set("b", "in the same group");
     const { committed } = db;
@@ -204,7 +204,7 @@ suite("a full disk", () => {
     equal(db.getText("b"), "again");
   });
 
-  test("a transaction that cannot be handed on is undone as a whole", async () => {
+  test("a transaction that cannot be committed is rolled back completely", async () => {
     const { fake, db } = await setting();
     failing(fake, "write", platform.quota);
     const large = () => {
@@ -217,7 +217,7 @@ suite("a full disk", () => {
     equal(db.count(), 51);
   });
 
-  test("that leaves compact() no room fails that alone, and no write that was handed on", async () => {
+  test("compact() without space fails alone, and no committed write is lost", async () => {
     const { fake, db, heard } = await setting();
     for (let i = 0; i < 1_200; i++) db.set(`key ${i}`, filled(10_000, i));
     db.commit();
@@ -229,7 +229,7 @@ suite("a full disk", () => {
     const { flushed } = db;
     await rejects(db.compact(), QUOTA);
     await flushed;
-    // Nor one that its listener makes.
+    // Nor an unhandled rejection made by the listener.
     const { committed } = await new Promise<{ committed: Promise<void> }>((resolve) => {
       const onProgress = () => {
         db.set("b", "new");
@@ -244,7 +244,7 @@ suite("a full disk", () => {
     await db.close();
   });
 
-  test("a deletion that is refused says nothing of what was handed on before it in its turn", async () => {
+  test("a refused deletion does not affect writes committed before it in its turn", async () => {
     const fake = new FakeStorage();
     const heard: Error[] = [];
     let db = await opened(fake, { memory: 4 << 20 });
@@ -265,7 +265,7 @@ suite("a full disk", () => {
     await db.close();
   });
 
-  test("when nobody listens, nothing is rejected unheard, and the next call still throws", async () => {
+  test("without listeners there is no unhandled rejection, and the next call throws", async () => {
     const unhandled = forbidUnhandled();
     const { fake, db } = await setting({ onError: undefined });
     db.set("a", "new");
@@ -278,7 +278,7 @@ suite("a full disk", () => {
     equal(db.getText("b"), "1");
   });
 
-  test("an error that waits for the next call is what committed and close give", async () => {
+  test("committed and close reject with an error that waits for the next call", async () => {
     const first = await setting();
     first.db.set("a", "new");
     failing(first.fake, "write", platform.quota);
@@ -295,7 +295,7 @@ suite("a full disk", () => {
     equal(second.fake.openFiles, 0);
   });
 
-  test("a listener that throws does not keep others from hearing", async () => {
+  test("a throwing listener does not keep others from being called", async () => {
     const heard: string[] = [];
     const uncaught: unknown[] = [];
     const catching = (error: unknown) => uncaught.push(error);
@@ -329,8 +329,8 @@ suite("a full disk", () => {
   });
 });
 
-suite("a failed flush", () => {
-  test("makes the database read-only, says so everywhere, and keeps the cause", async () => {
+suite("failed flushes", () => {
+  test("a failed flush makes the database read-only everywhere, and keeps the cause", async () => {
     const { fake, db, heard } = await setting();
     db.set("a", "new");
     failing(fake, "flush", platform.io);
@@ -371,7 +371,7 @@ suite("a failed flush", () => {
     await again.flushed;
   });
 
-  test("is thrown by flush, and poisons as well", async () => {
+  test("flush throws a failed flush, and the database is poisoned", async () => {
     const { fake, db } = await setting();
     db.set("a", "new");
     failing(fake, "flush", platform.io);
@@ -383,7 +383,7 @@ suite("a failed flush", () => {
     equal(db.getText("a"), "new");
   });
 
-  test("of the timer that flushes once a second reaches the next call", async () => {
+  test("a failed flush of the timer is thrown by the next call", async () => {
     const { fake, db, heard } = await setting();
     db.set("a", "new");
     await turn();
@@ -395,8 +395,8 @@ suite("a failed flush", () => {
   });
 });
 
-suite("a failing file", () => {
-  test("whose failed write cannot be taken back makes the database read-only", async () => {
+suite("failing files", () => {
+  test("a failed write that cannot be rolled back makes the database read-only", async () => {
     const { fake, db } = await setting();
     db.set("a", "new");
     let writes = 0;
@@ -413,7 +413,7 @@ suite("a failing file", () => {
     equal(left.getText("a"), "old");
   });
 
-  test("whose handle is lost says so", async () => {
+  test("a lost file handle is reported", async () => {
     const { fake, db } = await setting();
     db.set("a", "new");
     fake.fault = platform.lost;
@@ -423,7 +423,7 @@ suite("a failing file", () => {
     equal(fake.openFiles, 0);
   });
 
-  test("that answers nonsense is not believed", async () => {
+  test("impossible results of a file are refused", async () => {
     for (const nonsense of [-5, 1e9, Number.NaN, 0.5]) {
       const { fake, db } = await setting();
       db.set("a", "new");
@@ -434,7 +434,7 @@ suite("a failing file", () => {
     }
   });
 
-  test("that cannot be read does not open, and is closed and free again", async () => {
+  test("a file that cannot be read does not open, and is closed again", async () => {
     const { fake, db } = await setting();
     await db.close();
     fake.forget();
@@ -447,7 +447,7 @@ suite("a failing file", () => {
     equal(again.getText("a"), "old");
   });
 
-  test("that is full when the database is created does not open, and opens later", async () => {
+  test("a database that cannot be created on a full disk opens later", async () => {
     const fake = new FakeStorage();
     failing(fake, "write", platform.quota);
     await rejects(opened(fake), QUOTA);
@@ -458,7 +458,7 @@ suite("a failing file", () => {
     await db.flushed;
   });
 
-  test("that gives short reads is read all the same", async () => {
+  test("a file with short reads is read completely", async () => {
     const { fake, db } = await setting();
     for (let i = 0; i < 50; i++) db.set(`key ${i}`, filled(5_000, i));
     await db.close();
@@ -473,7 +473,7 @@ suite("a failing file", () => {
   });
 });
 
-suite("a failure inside the engine", () => {
+suite("failures inside the engine", () => {
   /** Makes the next call trap: a key length that no caller can reach. */
   function sabotage(db: Database): void {
     const engine = Reflect.get(Reflect.get(db, "session") as object, "engine") as object;
@@ -486,7 +486,7 @@ suite("a failure inside the engine", () => {
     ["delete", (db: Database) => db.delete("a")],
     ["updateIf", (db: Database) => db.updateIf("a", () => {})],
   ] as const) {
-    test(`in ${name} ends the instance: everything is refused, and the file opens intact`, async () => {
+    test(`a failure in ${name} ends the instance: every call throws, and the file opens intact`, async () => {
       const { fake, db, heard } = await setting();
       db.set("b", "not committed");
       const { committed } = db;
@@ -525,7 +525,7 @@ suite("a failure inside the engine", () => {
     ["batch", (db: Database, value: Uint8Array) => db.batch([{ type: "set", key: "b", value }])],
     ["updateIf", (db: Database, value: Uint8Array, i: number) => updated(db, value, i % 100)],
   ] as const) {
-    test(`for want of stack in ${name}, wherever that ends, leaves what is whole or ends the instance`, async () => {
+    test(`a stack overflow in ${name} leaves complete writes or ends the instance`, async () => {
       for (let round = 0; round < 8; round++) {
         const { fake, db } = await setting();
         for (let i = 0; i < 100; i++) db.set(`base ${i}`, filled(100, i));
@@ -560,9 +560,9 @@ suite("a failure inside the engine", () => {
     });
   }
 
-  test("for want of stack when the end of a turn is arranged for leaves that to the next write", async () => {
+  test("a stack overflow while scheduling the end of a turn leaves that to the next write", async () => {
     const { fake, db } = await setting();
-    // No timer is to hand on what the turn's end does not.
+    // No timer may commit in place of the turn's end.
     await turn(200);
     const { resolve } = Promise;
     Promise.resolve = () => {
@@ -587,7 +587,7 @@ suite("a failure inside the engine", () => {
     db.updateIf(`base ${i}`, () => value);
   }
 
-  test("takes no other database with it", async () => {
+  test("a failure does not affect other databases", async () => {
     const [one, other] = [await setting(), await setting()];
     sabotage(one.db);
     throws(() => one.db.get("a"), POISONED);

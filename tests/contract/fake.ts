@@ -7,14 +7,14 @@ export interface Call {
   op: "read" | "write" | "truncate" | "flush" | "close";
   at: number;
   length: number;
-  /** When, in milliseconds. */
+  /** The time, in milliseconds. */
   time: number;
 }
 
-/** What becomes of a call: nothing special, a short count, or a thrown error. */
+/** The outcome of a call: normal, a short count, or a thrown error. */
 export type Fault = undefined | number | Error;
 
-/** The errors of the platforms, as the platforms make them. */
+/** Errors in the form in which the platforms throw them. */
 export const platform = {
   /** Chromium over quota. */
   quota: (): Error =>
@@ -22,11 +22,11 @@ export const platform = {
   /** Node on a full disk. */
   enospc: (): Error =>
     Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" }),
-  /** Deno on a file of the greatest size, and in similar cases: an error without a code. */
+  /** Deno on a file of the maximum size, and in similar cases: an error without a code. */
   efbig: (): Error => new Error("File too large (os error 27)"),
   /** A sync access handle that the browser has closed. */
   lost: (): Error => new DOMException("The access handle was already closed", "InvalidStateError"),
-  /** Anything else. */
+  /** Any other error. */
   io: (): Error => Object.assign(new Error("EIO: i/o error"), { code: "EIO" }),
 };
 
@@ -35,15 +35,15 @@ export class FakeStorage implements Storage {
   readonly kind = "fake";
   readonly calls: Call[] = [];
   openFiles = 0;
-  /** The file's bytes, and room behind them for more: what is appended in pieces is copied a few times. */
+  /** The file's bytes, with spare capacity, so that appends rarely copy them. */
   private room = new Uint8Array(0);
   private size = 0;
-  /** Decides what becomes of each call. */
+  /** Decides the outcome of each call. */
   fault: (call: Call) => Fault = () => undefined;
-  /** What the engine wants to have run when the program ends; with `true`, when it may end. */
+  /** The engine's exit hook; called with `true` when the program may end. */
   exit: ((goesOn?: boolean) => void) | undefined;
 
-  /** What the file holds; it begins where its buffer begins. */
+  /** The content of the file, at the start of its buffer. */
   get content(): Uint8Array<ArrayBuffer> {
     return this.room.subarray(0, this.size);
   }
@@ -53,7 +53,7 @@ export class FakeStorage implements Storage {
     this.size = bytes.length;
   }
 
-  /** Makes the file at least so long. */
+  /** Makes the file at least this long. */
   extend(size: number): void {
     if (size > this.room.length) {
       const longer = new Uint8Array(2 * size);
@@ -90,7 +90,7 @@ export class FakeStorage implements Storage {
     return this.calls.filter(({ op }) => op === "write" || op === "flush").map(({ time }) => time);
   }
 
-  /** Waits until the order of calls is this one, or for longer than any machine needs. */
+  /** Waits until the calls are these, or for longer than any machine needs. */
   async reaches(order: string): Promise<void> {
     const end = performance.now() + 60_000;
     while (this.order !== order && performance.now() < end) {
@@ -111,14 +111,14 @@ export class FakeStorage implements Storage {
     this.calls.length = 0;
   }
 
-  /** Another storage with the same bytes: what a crash at this moment leaves. */
+  /** Another storage with the same bytes, as a crash at this moment leaves them. */
   crashed(): FakeStorage {
     const left = new FakeStorage();
     left.content = this.content.slice();
     return left;
   }
 
-  /** Notes a call and gives what becomes of it. */
+  /** Records a call and returns its outcome. */
   meet(op: Call["op"], at: number, length: number): number | undefined {
     const call = { op, at, length, time: performance.now() };
     this.calls.push(call);

@@ -21,7 +21,7 @@ const EXISTS = { name: "DatabaseExistsError", code: "VARVE_DATABASE_EXISTS" } as
 const MISSING = { name: "DatabaseNotFoundError", code: "VARVE_DATABASE_NOT_FOUND" } as const;
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
-/** The export of a database with so many records, each of which says whose it is. */
+/** The export of a database with this many records, each of which names its owner. */
 async function exportOf(whose: string, count: number, large = 0): Promise<Bytes> {
   const db = await opened(memory());
   db.set("whose", whose);
@@ -34,7 +34,7 @@ async function exportOf(whose: string, count: number, large = 0): Promise<Bytes>
   return bytes;
 }
 
-/** Whose database it is, after a look at everything in it. */
+/** The owner of a database, after checking every record in it. */
 async function whoseIs(db: Database): Promise<string | undefined> {
   const whose = db.getText("whose");
   if (whose === undefined) {
@@ -48,7 +48,7 @@ async function whoseIs(db: Database): Promise<string | undefined> {
   equal(db.count(), count + 2 + Number(db.has("large")));
   equal(db.collection("notes", text()).get("note"), whose);
   const { problems } = await db.verify();
-  // Of two superblocks one is enough, and the next write makes the other anew.
+  // One of two superblocks is enough, and the next write restores the other.
   deepEqual(
     problems.filter(({ what }) => what !== "superblock"),
     [],
@@ -56,7 +56,7 @@ async function whoseIs(db: Database): Promise<string | undefined> {
   return whose;
 }
 
-/** A stream of the bytes in pieces, of which something may happen before each. */
+/** A stream of the bytes in chunks, with a callback before each. */
 function streamOf(bytes: Bytes, piece: number, before: (at: number) => void = () => {}) {
   let at = 0;
   return new ReadableStream<Bytes>({
@@ -69,8 +69,8 @@ function streamOf(bytes: Bytes, piece: number, before: (at: number) => void = ()
   });
 }
 
-everywhere("a database that is filled from bytes", ({ storage }) => {
-  test("has all that they have, in every form, and goes on like any other", async () => {
+everywhere("import", ({ storage }) => {
+  test("a database filled from bytes has all their data, in every form, and goes on like any other", async () => {
     const bytes = await exportOf("new", 3_000, 2_500_000);
     const framed = new Uint8Array(bytes.length + 100);
     framed.set(bytes, 50);
@@ -99,7 +99,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     }
   });
 
-  test("has to be new, and is left as it is if it is not", async () => {
+  test("an existing database is refused, and left as it is", async () => {
     const from = await exportOf("new", 10);
     const name = freshName();
     const db = await opened(storage, {}, name);
@@ -114,7 +114,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     deepEqual([...again.keys()], ["a"]);
   });
 
-  test("takes the place of one that is there, with replace, whichever is larger", async () => {
+  test("replace replaces a database, whichever is larger", async () => {
     const name = freshName();
     const small = await exportOf("small", 5);
     const large = await exportOf("large", 4_000, 3_000_000);
@@ -143,12 +143,12 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
       equal(await whoseIs(again), whose);
       await again.close();
     }
-    // With nothing to replace it is filled as without.
+    // If there is nothing to replace, it is filled as without the option.
     const fresh = await opened(storage, { from: small, replace: true });
     equal(await whoseIs(fresh), "small");
   });
 
-  test("is known by its name alone: nothing else is left of replacing it", async () => {
+  test("a replaced database keeps its name and nothing of the old one", async () => {
     if (storage.databases === undefined) throw new Error("every storage here can tell");
     const name = freshName();
     const from = await exportOf("new", 100);
@@ -159,7 +159,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     equal(await storage.destroy?.(name), true);
   });
 
-  test("is not there, or the one before, when the bytes are damaged, cut off or none", async () => {
+  test("damaged, cut off or foreign bytes leave no database, or the previous one", async () => {
     const bytes = await exportOf("new", 2_000);
     const name = freshName();
     const refused = async (from: Bytes, replace: boolean, at: string) => {
@@ -190,7 +190,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     }
     let kept = 0;
     for (const [what, from] of hostile) {
-      // A flip may hit what nobody relies on, and then it is no damage.
+      // A flip may hit an unused byte, which is no damage.
       if (await refused(from, false, what)) continue;
       ok(what.startsWith("a flip"), what);
       kept += 1;
@@ -203,7 +203,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     equal(await whoseIs(await opened(storage, {}, name)), "old");
   });
 
-  test("leaves nothing where nothing was, when it fails or is given up", async () => {
+  test("a failed or aborted import of a new database leaves nothing", async () => {
     const bytes = await exportOf("new", 500);
     const before = await storage.databases?.();
     const name = freshName();
@@ -240,7 +240,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     equal(await whoseIs(await opened(storage, { from: bytes }, name)), "new");
   });
 
-  test("leaves an empty file that was there, which to readers is no database yet", async () => {
+  test("an empty file that existed stays, and readers find no database in it", async () => {
     const name = freshName();
     (await storage.open(name)).file.close();
     for (const options of [{ from: filled(100, 1) }, { readOnly: true }]) {
@@ -252,13 +252,13 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     equal((await opened(storage, {}, name)).count(), 0);
   });
 
-  test("is tidied up when it is opened to write: what a program that died has left beside it goes", async () => {
+  test("opening for writing removes the shadow file of a program that died", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     db.set("a", "1");
     await db.close();
     const before = await storage.databases?.();
-    /** How much there is beside it; it is left there, as by one that dies. */
+    /** The size of the shadow file; it is left there, as by a program that died. */
     const beside = async (write: number) => {
       const found = await storage.open(name);
       const other = await found.beside?.();
@@ -280,7 +280,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     equal(await beside(0), 0);
   });
 
-  test("tells how far it has come, and ends at any time, by the signal and by a throw", async () => {
+  test("progress is reported, and the signal or a throw ends the import at any time", async () => {
     const bytes = await exportOf("new", 2_000, 1_500_000);
     const told: OpenProgress[] = [];
     const onProgress = (progress: OpenProgress) => void told.push(progress);
@@ -314,14 +314,14 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
           end % 2 === 0 ? { name: "AbortError" } : { message: "enough" },
         );
         const after = await whoseIs(await opened(storage, {}, name));
-        // Once it is being opened it is there.
+        // While it is being opened it exists.
         const isOver = told[end - 1]?.doing === "opening";
         equal(after, isOver ? "new" : replace ? "old" : undefined, `${end} of ${told.length}`);
       }
     }
   });
 
-  test("is given up at once while the source gives nothing, and the source hears of it", async () => {
+  test("an abort ends the import while the source is pending, and cancels the source", async () => {
     const bytes = await exportOf("new", 10);
     let cancel = (_: unknown) => {};
     const heard = new Promise((resolve) => {
@@ -348,7 +348,7 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
     equal(await whoseIs(await opened(storage, { from: bytes }, name)), "new");
   });
 
-  test("is not there, or the one before, when the source fails", async () => {
+  test("a failing source keeps the previous database, or none", async () => {
     const bytes = await exportOf("new", 1_000);
     const name = freshName();
     const failing = () =>
@@ -378,8 +378,8 @@ everywhere("a database that is filled from bytes", ({ storage }) => {
   });
 });
 
-suite("the options of filling", () => {
-  test("refuse a response or a stream that somebody reads or has read, and say so", async () => {
+suite("options of an import", () => {
+  test("a response or stream that is locked or was read is refused", async () => {
     const used = new Response(new Uint8Array(9));
     await used.arrayBuffer();
     const locked = new Response(new Uint8Array(9));
@@ -392,7 +392,7 @@ suite("the options of filling", () => {
     await reader?.cancel();
   });
 
-  test("are refused where they mean nothing", async () => {
+  test("options without a meaning are refused", async () => {
     const from = await exportOf("new", 1);
     const storage = memory();
     for (const wrong of [
@@ -405,7 +405,7 @@ suite("the options of filling", () => {
     }
   });
 
-  test("replace what a storage has that cannot: that is said, and nothing is changed", async () => {
+  test("replace is refused by a storage that cannot replace, and nothing is changed", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake);
     db.set("a", "1");
@@ -420,7 +420,7 @@ suite("the options of filling", () => {
   });
 });
 
-/** What reached one of two files, to be done again in part. */
+/** A write that reached one of two files, to be replayed in part. */
 interface Event {
   readonly file: 0 | 1;
   readonly op: "write" | "truncate" | "flush";
@@ -428,11 +428,11 @@ interface Event {
   readonly bytes: Bytes;
 }
 
-/** Two files that remember what was done to them: one, and the one beside it. */
+/** Two files that record their calls: the main file and its shadow. */
 class TwoFiles extends FakeStorage {
   readonly events: Event[] = [];
   next = new FakeStorage();
-  /** Fails the call with this number, and those behind it if they are to. */
+  /** Fails the call with this number, and all later ones if requested. */
   private readonly inOneStep: boolean;
 
   constructor(inOneStep: boolean) {
@@ -487,7 +487,7 @@ class TwoFiles extends FakeStorage {
     };
   }
 
-  /** What a loss of power leaves after so many calls: what was flushed, and of the rest whatever chance has it. */
+  /** The result of a power loss after this many calls: everything flushed, and a random part of the rest. */
   after(
     before: readonly [Bytes, Bytes],
     calls: number,
@@ -500,7 +500,7 @@ class TwoFiles extends FakeStorage {
       const events = this.events.slice(0, calls).filter((event) => event.file === file);
       const flushed = events.map(({ op }) => op).lastIndexOf("flush");
       for (const [i, { op, at, bytes }] of events.entries()) {
-        // The last call may have got anywhere.
+        // The last call may have been done in part.
         const part = i < flushed ? 3 : chance(4);
         if (op === "flush" || part === 0) continue;
         const length = part === 1 ? chance(bytes.length + 1) : bytes.length;
@@ -517,7 +517,7 @@ class TwoFiles extends FakeStorage {
   }
 }
 
-/** Whose database is in a storage: nobody's if it is new. */
+/** The owner of the database in a storage; none if it is new. */
 async function looked(
   storage: FakeStorage,
   options: OpenOptions = {},
@@ -530,7 +530,7 @@ async function looked(
   }
 }
 
-/** How many of these are tried: elsewhere a few show that it is the same there. */
+/** Number of cases; other runtimes try only a few. */
 function seeds(many: number): number {
   return context().thorough ? many : 2;
 }
@@ -540,8 +540,8 @@ function codeOf(error: unknown): string {
   return typeof code === "string" ? code : String(error);
 }
 
-suite("filling that is cut short", () => {
-  test("at any call by a loss of power leaves no database, which is never taken for one, or all of it", async () => {
+suite("interrupted imports", () => {
+  test("a power loss at any call leaves no database, which is never opened as one, or all of it", async () => {
     const bytes = await exportOf("new", 60);
     const whole = new TwoFiles(false);
     equal(await looked(whole, { from: streamOf(bytes, 20_000) }), "new");
@@ -567,7 +567,7 @@ suite("filling that is cut short", () => {
     deepEqual([...found.keys()].sort(), ["VARVE_DATABASE_NOT_FOUND", "new", "undefined"]);
   });
 
-  test("and has left its mark on a database does not keep that from being salvaged", async () => {
+  test("a marker over a database does not keep it from being salvaged", async () => {
     const storage = new TwoFiles(false);
     const wanted = { storage, ...wasmOption() };
     const written = await open("two", wanted);
@@ -589,7 +589,7 @@ suite("filling that is cut short", () => {
     }
   });
 
-  test("stays what it was when it is filled anew and that fails", async () => {
+  test("a half-filled file stays one if the next import fails", async () => {
     const storage = new TwoFiles(false);
     const half = streamOf(await exportOf("new", 60), 5_000);
     storage.fault = ({ at }) => (at > 9_000 ? platform.lost() : undefined);
@@ -604,7 +604,7 @@ suite("filling that is cut short", () => {
     ["a smaller one", 400, 20],
     ["a larger one", 20, 400],
   ] as const) {
-    test(`at any call, replacing by copying by ${sizes}, leaves the old or the new one`, async () => {
+    test(`a power loss at any call while replacing by copying by ${sizes} leaves the old or the new database`, async () => {
       const old = await exportOf("old", oldCount);
       const bytes = await exportOf("new", newCount);
       const whole = new TwoFiles(false);
@@ -617,7 +617,7 @@ suite("filling that is cut short", () => {
         for (let seed = 0; seed < seeds(5); seed++) {
           const leave = () => whole.after(before, calls, random(1_000 * calls + seed));
           const left = leave();
-          // Completing it may be cut short as well.
+          // The completion may be interrupted as well.
           const state = [left.content.slice(), left.next.content.slice()] as const;
           const whose = await looked(left);
           found.add(whose);
@@ -637,7 +637,7 @@ suite("filling that is cut short", () => {
   }
 
   for (const inOneStep of [false, true]) {
-    test(`by any call that fails, ${inOneStep ? "in one step" : "by copying"}, throws, and leaves what was there`, async () => {
+    test(`a failure of any call, ${inOneStep ? "in one step" : "by copying"}, throws and keeps the old database`, async () => {
       const old = await exportOf("old", 5);
       const bytes = await exportOf("new", 40);
       for (const replace of [false, true]) {
@@ -680,13 +680,13 @@ suite("filling that is cut short", () => {
     });
   }
 
-  test("for want of room while there is the old one says so, and frees what it took", async () => {
+  test("a full disk while replacing is reported, and frees the space used so far", async () => {
     const storage = new TwoFiles(false);
     equal(await looked(storage, { from: await exportOf("old", 100) }), "old");
     const room = storage.content.length;
     const from = await exportOf("new", 3_000);
     for (const most of [from.length - 1_000, from.length + 1_000]) {
-      // Of one file, and of both.
+      // With one file, and with both.
       storage.fault = ({ op, at, length }) => {
         const other = at + length > room ? storage.next.content.length : 0;
         if (
@@ -705,7 +705,7 @@ suite("filling that is cut short", () => {
     equal(await looked(storage), "old");
   });
 
-  test("by another who opens it meanwhile: that one joins it, and sees all of it", async () => {
+  test("an open during the import joins it, and sees all of it", async () => {
     const bytes = await exportOf("new", 500);
     const storage = memory();
     const name = freshName();

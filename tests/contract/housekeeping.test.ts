@@ -6,7 +6,7 @@ import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 const MIB = 1_048_576;
 const keyOf = (i: number) => `key ${i}`;
 
-/** Lets timers run, and with them the slices of housekeeping. */
+/** Lets timers run, and with them maintenance slices. */
 const pause = (ms = 5) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
 async function settled(db: Database): Promise<void> {
@@ -21,8 +21,8 @@ function isRight(db: Database, i: number, fill: number): boolean {
   return view?.length === 1_000 && view[0] === fill % 256 && view[999] === fill % 256;
 }
 
-everywhere("a file in use for long", ({ storage }) => {
-  test("stays within its bound while the same keys are overwritten, and shows the last values", async () => {
+everywhere("maintenance of a file", ({ storage }) => {
+  test("overwriting the same keys stays within the space bound, and keeps the last values", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     // 4,000 records of 1,048 bytes live. Two checkpoints of a segment each come on top, and four
@@ -44,7 +44,7 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
-  test("stays within its bound also when one turn writes it all", async () => {
+  test("writing everything in one turn stays within the space bound", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     for (let round = 0; round < 12; round++) {
@@ -56,7 +56,7 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
-  test("is cut off behind large values, which move to where others were", async () => {
+  test("large values move to free space, and the file is truncated behind them", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const large = (i: number) => filled(2 * MIB + i * 1_001, i);
@@ -73,7 +73,7 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
-  test("does not grow by large values that are overwritten, in many turns or in one", async () => {
+  test("overwriting large values, in many turns or in one, does not grow the file", async () => {
     const db = await opened(storage, {}, freshName());
     let largest = 0;
     const overwrite = (i: number) => {
@@ -95,7 +95,7 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
-  test("shrinks when most of it is deleted, and deleted keys stay deleted", async () => {
+  test("deleting most of the data shrinks the file, and deleted keys stay deleted", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     for (let i = 0; i < 12_000; i++) db.set(keyOf(i), filled(1_000, i));
@@ -115,13 +115,13 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
-  test("shrinks also by what an earlier owner of the file had left free within it", async () => {
+  test("space that an earlier session left free is reclaimed", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     for (let i = 0; i < 8; i++) db.set(keyOf(i), filled(2 * MIB, i));
     db.flush();
     for (let i = 0; i < 7; i++) db.delete(keyOf(i));
-    // The last one stands behind the room of the others, which there is no time to give back.
+    // The last value lies behind the space of the others, which there is no time to reclaim.
     db = await reopened(db, storage, name);
     const before = db.stats().fileBytes;
     db.delete(keyOf(7));
@@ -132,7 +132,7 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
-  test("opens from a checkpoint after a close, and goes on as if it had read the whole log", async () => {
+  test("opening from a checkpoint equals opening from the whole log", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     for (let i = 0; i < 5_000; i++) db.set(keyOf(i), filled(1_000, i));
@@ -151,7 +151,7 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
-  test("is compacted while it is read, written, iterated and pinned", async () => {
+  test("compact runs while the database is read, written, iterated and pinned", async () => {
     const db = await opened(storage, {}, freshName());
     for (let i = 0; i < 6_000; i++) db.set(keyOf(i), filled(1_000, i));
     await turn();
@@ -185,7 +185,7 @@ everywhere("a file in use for long", ({ storage }) => {
     await db.close();
   });
 
-  test("stops compacting when told to, and nothing is lost by that", async () => {
+  test("compact stops on request without losing anything", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     for (let i = 0; i < 6_000; i++) db.set(keyOf(i), filled(1_000, 7));
@@ -205,8 +205,8 @@ everywhere("a file in use for long", ({ storage }) => {
   });
 });
 
-suite("housekeeping", () => {
-  test("compact() refuses what it does not know", async () => {
+suite("maintenance", () => {
+  test("compact() refuses unknown options", async () => {
     const db = await opened(new FakeStorage());
     const wrong = { onProgres: () => {} } as object;
     await rejects(db.compact(wrong), { message: /"onProgres".*onProgress, signal/ });
@@ -220,7 +220,7 @@ suite("housekeeping", () => {
     }
   });
 
-  test("a crash at any moment of it loses nothing", async () => {
+  test("a crash at any moment loses nothing", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake);
     const crashes: FakeStorage[] = [];
@@ -232,7 +232,7 @@ suite("housekeeping", () => {
     await db.close();
     crashes.push(fake.crashed());
     ok(crashes.length > 2);
-    // The other build goes the same way, and takes five times as long.
+    // The debug build has the same behavior, and takes five times as long.
     const step = context().build === "debug" ? 5 : 1;
     for (const left of crashes.reverse().filter((_, i) => i % step === 0)) {
       const again = await opened(left);

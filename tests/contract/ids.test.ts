@@ -8,7 +8,7 @@ const MIB = 1_048_576;
 
 const jobsOf = (db: Database) => db.collection("jobs", text(), { key: auto() });
 
-everywhere("ids that push gives out", ({ storage }) => {
+everywhere("ids of push", ({ storage }) => {
   /** Each way in which a collection loses its highest records. */
   const ways: [string, (jobs: Collection<number, string, string, string>, db: Database) => void][] =
     [
@@ -29,7 +29,7 @@ everywhere("ids that push gives out", ({ storage }) => {
     ];
 
   for (const [way, lose] of ways) {
-    test(`are given out once when they ${way}, before and after reopening`, async () => {
+    test(`ids are assigned once when they ${way}, before and after reopening`, async () => {
       const name = freshName();
       let db = await opened(storage, {}, name);
       let jobs = jobsOf(db);
@@ -50,7 +50,7 @@ everywhere("ids that push gives out", ({ storage }) => {
     });
   }
 
-  test("are given out once also in a queue that is emptied again and again", async () => {
+  test("ids are assigned once in a queue that is emptied repeatedly", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     let expected = 1;
@@ -64,7 +64,7 @@ everywhere("ids that push gives out", ({ storage }) => {
     equal(jobsOf(db).count(), 0);
   });
 
-  test("go on behind those of a deletion that was taken back, or of an index that refused", async () => {
+  test("ids continue after a rolled back deletion and after a refusal by an index", async () => {
     const db = await opened(storage);
     const jobs = jobsOf(db);
     for (const job of ["a", "b"]) jobs.push(job);
@@ -81,7 +81,7 @@ everywhere("ids that push gives out", ({ storage }) => {
     equal(jobs.push("d"), 4);
   });
 
-  test("are not given out again by a copy, nor by one whose records were left out", async () => {
+  test("ids are not assigned again by a copy, nor by one without the last records", async () => {
     const db = await opened(storage);
     const jobs = jobsOf(db);
     for (const job of ["a", "b", "c"]) jobs.push(job);
@@ -100,7 +100,7 @@ everywhere("ids that push gives out", ({ storage }) => {
     equal(other.collection("jobs", shout, { key: auto() }).push({ job: "e" }), 5);
   });
 
-  test("of a migration that leaves out the last records go on behind them", async () => {
+  test("ids continue after a migration that leaves out the last records", async () => {
     const db = await opened(storage);
     const jobs = jobsOf(db);
     for (const job of ["a", "b", "c"]) jobs.push(job);
@@ -110,7 +110,7 @@ everywhere("ids that push gives out", ({ storage }) => {
     equal(moved.push({ job: "d" }), 4);
   });
 
-  test("of lines that are imported keep their keys, and push goes on behind them", async () => {
+  test("imported lines keep their keys, and push continues after them", async () => {
     const db = await opened(storage);
     const jobs = jobsOf(db);
     await jobs.fromJsonLines('{"key":7,"value":"a"}\n{"key":9,"value":"b"}\n');
@@ -118,7 +118,7 @@ everywhere("ids that push gives out", ({ storage }) => {
     equal(jobs.push("c"), 10);
   });
 
-  test("are dense, and cost no record of their own, where nothing is deleted", async () => {
+  test("ids are dense and need no record if nothing is deleted", async () => {
     const db = await opened(storage);
     const jobs = jobsOf(db);
     jobs.push("first");
@@ -133,7 +133,7 @@ everywhere("ids that push gives out", ({ storage }) => {
 });
 
 suite("ids on a full disk", () => {
-  test("the highest one can be deleted where nothing else can be written, and is not given out again", async () => {
+  test("the highest id can be deleted when nothing can be written, and is not assigned again", async () => {
     const fake = new FakeStorage();
     let db = await opened(fake, {}, "full");
     const jobs = jobsOf(db);
@@ -168,22 +168,22 @@ suite("the limit of collections", () => {
   const LIMIT = 65_534;
   const FULL = { code: "VARVE_QUOTA_EXCEEDED", message: /65534 collections and indexes/ };
 
-  /** A database in which all keyspaces but so many were given out. */
+  /** A database with only this many unassigned keyspace numbers. */
   async function nearlyFull(storage: Storage, name: string, left: number): Promise<Database> {
     const db = await open(name, { storage, ...wasmOption() });
     db.collection("first", text()).set("key", "first");
-    // Whoever asks is given a number; the last one's is noted with its first record.
+    // Every collection gets a number; the last assigned one is stored with its first record.
     for (let i = 0; i < LIMIT - left - 2; i++) db.collection(`asked for ${i}`, text());
     db.collection("last", text()).set("key", "last");
     await db.close();
     return opened(storage, {}, name);
   }
 
-  test("is an error that says so, and nothing else is hurt by it", async () => {
+  test("reaching the limit throws an error, and affects nothing else", async () => {
     const name = freshName();
     const storage = memory();
     const db = await nearlyFull(storage, name, 0);
-    // Those that were asked for in vain were never written: they are there again.
+    // Collections that failed were never written, so their numbers are free.
     for (let i = 0; i < LIMIT - 2; i++) db.collection(`again ${i}`, text());
     throws(() => db.collection("one too many", text()), FULL);
     throws(() => db.collection("one too many", text()), FULL);
@@ -201,7 +201,7 @@ suite("the limit of collections", () => {
     equal(after.getText("raw"), "goes on");
   });
 
-  test("is not used up by migrations: what they left is given out again", async () => {
+  test("keyspace numbers left by migrations are assigned again", async () => {
     const name = freshName();
     const storage = memory();
     let db = await nearlyFull(storage, name, 1);
@@ -221,7 +221,7 @@ suite("the limit of collections", () => {
     equal(db.collection("new", text()).get("key"), "new");
   });
 
-  test("a copy gives no empty collection's keyspace to another one", async () => {
+  test("a copy does not assign the keyspace of an empty collection to another one", async () => {
     const db = await opened(memory());
     const empty = db.collection("empty", text());
     empty.set("key", "value");

@@ -23,7 +23,7 @@ import { SparseStorage } from "./sparse.js";
 
 const MIB = 1_048_576;
 
-/** The least memory that there is, so that little data is much. */
+/** The minimum memory, so that little data exceeds it. */
 const LITTLE = { memory: MIB } as const;
 
 const SIZE = 4_000;
@@ -47,7 +47,7 @@ function isRight(view: Uint8Array | undefined, i: number): boolean {
 }
 
 suite("opening a database of large values", () => {
-  test("reads none of them behind a close", async () => {
+  test("no values are read when opening after a close", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake);
     for (let i = 0; i < 20; i++) {
@@ -66,7 +66,7 @@ suite("opening a database of large values", () => {
 });
 
 everywhere("a database larger than its memory", ({ storage }) => {
-  test("gives every value, in any order, before and after reopening", async () => {
+  test("every value is found, in any order, before and after reopening", async () => {
     const name = freshName();
     let db = await opened(storage, LITTLE, name);
     await fill(db);
@@ -84,7 +84,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
     }
   });
 
-  test("is changed in place, resized and deleted like any other", async () => {
+  test("values are changed in place, resized and deleted", async () => {
     const name = freshName();
     let db = await opened(storage, LITTLE, name);
     await fill(db);
@@ -106,7 +106,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
     }
   });
 
-  test("1: the views of a turn are good together as long as they fit its memory", async () => {
+  test("1: the views of a turn are valid together as long as they fit in memory", async () => {
     const db = await opened(storage, LITTLE);
     await fill(db);
     const some = Array.from({ length: 60 }, (_, i) => i * 61);
@@ -131,7 +131,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
     for (const [i, view] of views.entries()) ok(ownOrDead(view, byteOf(i)), `${i} kept too long`);
   });
 
-  test("2: views of earlier turns are their own or dead while memory is used again", async () => {
+  test("2: views of earlier turns show their own record or are detached while memory is reused", async () => {
     const db = await opened(storage, LITTLE);
     await fill(db);
     const kept: [Uint8Array, number][] = [];
@@ -145,7 +145,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
     }
   });
 
-  test("6: no memory is used again under a callback: its view lives, whatever it reads", async () => {
+  test("6: memory is not reused during a callback: its view stays valid, whatever it reads", async () => {
     const db = await opened(storage, LITTLE);
     await fill(db);
     const update = () =>
@@ -162,7 +162,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
     for (let i = 0; i < COUNT; i += 100) ok(isRight(db.get(keyOf(i)), i));
   });
 
-  test("6: under a callback large values are read beside the one that is changed", async () => {
+  test("6: during a callback large values are read beside the one that is changed", async () => {
     const db = await opened(storage, LITTLE);
     const size = 2.5 * MIB;
     db.set("changed", filled(size, 1));
@@ -179,14 +179,14 @@ everywhere("a database larger than its memory", ({ storage }) => {
     deepEqual(db.get("other")?.slice(), filled(size, 2));
   });
 
-  test("6: a cold view is a legal value while memory is used again under it", async () => {
+  test("6: a view of a cold record is a legal value while its memory is reused", async () => {
     const db = await opened(storage, LITTLE);
     await fill(db);
     for (let i = 0; i < 1_500; i++) db.set(`copy ${i}`, db.get(keyOf(i)) as Uint8Array);
     for (let i = 0; i < 1_500; i++) ok(isRight(db.get(`copy ${i}`), i), `${i}`);
   });
 
-  test("7: with strict views nothing lawful is reported", async () => {
+  test("7: strict views report no lawful use", async () => {
     const heard: Error[] = [];
     const onError = (error: Error) => heard.push(error);
     const db = await opened(storage, { ...LITTLE, strictViews: true, onError });
@@ -200,7 +200,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
     deepEqual(heard, []);
   });
 
-  test("large values that one turn writes and takes back stay within the memory", async () => {
+  test("large values that one turn writes and rolls back stay within the memory", async () => {
     const db = await opened(storage, LITTLE);
     db.set("kept", filled(SIZE, 1));
     const large = filled(MIB, 2);
@@ -218,7 +218,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
     deepEqual(db.get("kept")?.slice(), filled(SIZE, 1));
   });
 
-  test("undoes a transaction that is larger than the memory", async () => {
+  test("a transaction larger than the memory is rolled back", async () => {
     const db = await opened(storage, LITTLE);
     await fill(db, 1_500);
     throws(() =>
@@ -233,9 +233,9 @@ everywhere("a database larger than its memory", ({ storage }) => {
 });
 
 everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
-  // The wasm of the other build has the same numbers to deal with, and takes long for it.
+  // The debug build handles the same numbers, and is slow.
   if (context().build === "debug") return;
-  // In memory its zeros would be too much.
+  // memory() would need too much memory for the zeros.
   const storage: Storage = place === "memory" ? new SparseStorage() : usual;
   const SLOTS = 4_200;
   const GIB = 1_024 * MIB;
@@ -260,12 +260,12 @@ everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
     const seed = seedAt(superblock.getBigUint64(40, true), at);
     fields.setBigUint64(0, await checksum(header.subarray(8), seed), true);
     file.write(header, { at });
-    // Not by a write at the end: a file of the system would have zeros up to there.
+    // Not by a write at the end, because a file storage would fill the gap with zeros.
     file.truncate(at + SLOTS * MIB);
     file.close();
   }
 
-  test("is addressed correctly: all that lies above is read, changed and found again", async () => {
+  test("records above 4 GiB are read, changed and found again", async () => {
     const name = freshName();
     let db = await opened(storage, LITTLE, name);
     db.set("below", "below");
@@ -303,17 +303,17 @@ everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
   });
 });
 
-suite("a scan of many keys", () => {
+suite("scans of many keys", () => {
   const { build, thorough } = context();
   const MANY = thorough ? 10_000_000 : build === "debug" ? 20_000 : 200_000;
-  // A file, where there are some: in memory it would be beside itself.
+  // In a file, if the runtime has files: memory() would need the memory twice.
   const { storage } = places().at(-1) as Place;
 
   const keyAt = (i: number) => Uint8Array.of(i >>> 24, i >>> 16, i >>> 8, i);
   const numberOf = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
 
   test(
-    `${MANY} of them are gone over in order, both ways, in bounded memory`,
+    `${MANY} keys are scanned in order, both ways, in bounded memory`,
     async () => {
       const name = freshName();
       const db = await opened(storage, { memory: 16 * MIB }, name);
@@ -325,7 +325,7 @@ suite("a scan of many keys", () => {
         if (i % 20_000 === 0) await turn();
       }
       await turn();
-      // The first range sorts all keys; from then on nothing more is taken.
+      // The first range sorts all keys; later ones allocate nothing.
       equal(db.count({ gte: keyAt(MANY >> 1) }), MANY - (MANY >> 1));
       await turn();
       const { wasmBytes, budgetBytes, records } = db.stats();
@@ -363,7 +363,7 @@ suite("a scan of many keys", () => {
   );
 });
 
-suite("a cold record", () => {
+suite("cold records", () => {
   async function cold(): Promise<{ fake: FakeStorage; db: Database }> {
     const fake = new FakeStorage();
     const db = await opened(fake, LITTLE);
@@ -372,7 +372,7 @@ suite("a cold record", () => {
     return { fake, db };
   }
 
-  test("that cannot be read is an error of this call, and comes later", async () => {
+  test("a failed read throws in its call, and the record is read later", async () => {
     const { fake, db } = await cold();
     fake.fault = ({ op }) => (op === "read" ? platform.io() : undefined);
     const failed = { name: "StorageError", cause: true };
@@ -385,7 +385,7 @@ suite("a cold record", () => {
     await db.flushed;
   });
 
-  test("that was damaged in the file is an error and never wrong bytes", async () => {
+  test("a record damaged in the file throws, and never returns wrong bytes", async () => {
     const { fake, db } = await cold();
     const place = findValue(fake.content, byteOf(5));
     fake.content[place + 2_000] = 255;
@@ -396,11 +396,11 @@ suite("a cold record", () => {
   });
 });
 
-suite("a value in an extent", () => {
+suite("values in extents", () => {
   const SIZE = 4 * MIB + 3;
   const MOST = 256 * 1_024;
 
-  test("is written in pieces of 256 KiB at most, and read back from those of the file", async () => {
+  test("a value is written in chunks of at most 256 KiB, and read back in those", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake, LITTLE);
     const value = Uint8Array.from({ length: SIZE }, (_, i) => (i * 31) % 255);
@@ -410,7 +410,7 @@ suite("a value in an extent", () => {
     ok(writes.length > 16, `${writes.length} writes`);
     ok(writes.every(({ length }) => length <= MOST));
     await turn();
-    // Others take its memory, so that it comes from the file.
+    // Other records evict it, so that it is read from the file.
     for (let i = 0; i < 8; i++) db.set(`other ${i}`, filled(2 * MIB, i));
     await turn();
     fake.forget();
@@ -419,7 +419,7 @@ suite("a value in an extent", () => {
     ok(db.stats().memoryBytes < 14 * MIB, `${db.stats().memoryBytes} bytes`);
   });
 
-  test("shows nothing of what its memory held before, and leaves nothing of that in the file", async () => {
+  test("a value shows nothing of what its memory held before, nor does the file", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake, LITTLE);
     const dirty = async () => {
@@ -432,7 +432,7 @@ suite("a value in an extent", () => {
     const end = findValue(fake.content, 7) + SIZE;
     deepEqual(fake.content.slice(end, end + 5), filled(5, 0), "it is padded with zeros");
     fake.forget();
-    // The file ends before the last byte, which the memory may have had all along.
+    // The file ends before the last byte, which memory may still have had.
     fake.fault = ({ op, length }) => (op === "read" ? length - 1 : undefined);
     throws(() => db.get("large"), { name: "CorruptionError", code: "VARVE_CORRUPTION" });
     ok(fake.calls.some(({ op, length }) => op === "read" && length === SIZE));
@@ -440,20 +440,20 @@ suite("a value in an extent", () => {
     deepEqual(db.get("large")?.slice(), filled(SIZE, 7));
   });
 
-  /** Each of the writes of one value fails in each of these ways. */
+  /** Each write of a value fails in each of these ways. */
   const ways: [string, (length: number) => number | Error][] = [
     ["thrown", () => platform.quota()],
     ["told by a short count", (length) => length >> 1],
     ["told by a count of nothing", () => 0],
   ];
   for (const [style, fault] of ways) {
-    test(`is not there when its disk fills up half way, and its room is used again, ${style}`, async () => {
+    test(`a disk that fills up half way leaves no value, and its space is reused, ${style}`, async () => {
       const fake = new FakeStorage();
       const db = await opened(fake, LITTLE);
       db.set("large", filled(SIZE, 1));
       db.set("small", "small");
       await turn();
-      // The other build goes the same way, and takes three times as long.
+      // The debug build has the same behavior, and takes three times as long.
       const all = [0, 1, 2, 3, 10, 17, 18, 19];
       for (const failing of context().build === "debug" ? [0, 10, 19] : all) {
         let seen = 0;
@@ -481,7 +481,7 @@ suite("a value in an extent", () => {
   }
 });
 
-/** Where the first value of such bytes lies in a file. */
+/** The position of the first value with these bytes in a file. */
 function findValue(content: Uint8Array, byte: number): number {
   const wanted = filled(64, byte);
   for (let at = 0; at < content.length; at += 8) {

@@ -3,7 +3,7 @@ import { bytes, json, str, struct, timestamp, u32, vec } from "varve/struct";
 import { deepEqual, equal, ok, test, text, throws } from "../harness.js";
 import { everywhere, filled, opened } from "./places.js";
 
-/** Arrays that say another length than they have; the bytes that each really has. */
+/** Arrays that report another length than they have, and their true bytes. */
 function liars(db: Database): [name: string, array: Uint8Array, really: number][] {
   const lying = (length: number, given: unknown): Uint8Array =>
     Object.defineProperty(filled(length, 65), "length", {
@@ -44,7 +44,7 @@ function liars(db: Database): [name: string, array: Uint8Array, really: number][
   ];
 }
 
-/** Gives something, after it has done something else. */
+/** Runs a side effect, then returns a value. */
 function after<T>(meddle: () => unknown, value: T): () => T {
   return () => {
     meddle();
@@ -52,13 +52,13 @@ function after<T>(meddle: () => unknown, value: T): () => T {
   };
 }
 
-/** A date, for a key, that does something else when it is asked. */
+/** A date for a key, with a side effect when it is read. */
 function dateOf(meddle: () => unknown, time: number): Date {
   return { getTime: after(meddle, time) } as unknown as Date;
 }
 
-everywhere("arguments that lie", ({ storage }) => {
-  test("arrays are taken as they are, whatever their length says", async () => {
+everywhere("hostile arguments", ({ storage }) => {
+  test("arrays are stored by their true length, whatever their length property returns", async () => {
     const db = await opened(storage);
     db.set("secret", filled(4_000, 99));
     const names = liars(db).map(([name]) => name);
@@ -69,7 +69,7 @@ everywhere("arguments that lie", ({ storage }) => {
           Uint8Array,
           number,
         ];
-        // Behind several sets more wait in a queue.
+        // After several sets in a row, further ones are buffered.
         if (waits) for (let i = 0; i < 4; i++) db.set(`other ${i}`, "x");
         db.set(`of ${name}`, value);
         deepEqual(db.get(`of ${name}`)?.slice(), filled(length, 65), name);
@@ -148,7 +148,7 @@ everywhere("arguments that lie", ({ storage }) => {
         try {
           call();
         } catch {
-          // Whatever it is: what counts is that the database goes on.
+          // Any result is fine as long as the database goes on.
         }
         db.set("key", "value");
         equal(db.getText("key"), "value");
@@ -158,7 +158,7 @@ everywhere("arguments that lie", ({ storage }) => {
     db.flush();
   });
 
-  test("keys of several parts are those that their getters give, whatever these do to the database", async () => {
+  test("tuple keys are those that their getters return, whatever these do to the database", async () => {
     const db = await opened(storage);
     const rows = db.collection("rows", json<unknown>(), { key: [str, timestamp, bytes(2)] });
     const others = db.collection("others", json<unknown>(), { key: [str, u32] });
@@ -204,7 +204,7 @@ everywhere("arguments that lie", ({ storage }) => {
     deepEqual((await db.verify()).problems, []);
   });
 
-  test("parts of keys that are bytes are taken as they are, whatever they say", async () => {
+  test("byte parts of keys are stored by their true length", async () => {
     const db = await opened(storage);
     const rows = db.collection("rows", json<unknown>(), { key: [bytes(5), u32] });
     const names = liars(db)
@@ -231,7 +231,7 @@ everywhere("arguments that lie", ({ storage }) => {
     throws(() => rows.get([filled(4, 1), 1]), bad);
   });
 
-  test("a value that its key's getters change, or store something else meanwhile, is what it was or is refused", async () => {
+  test("a value that getters of its key change, or during which they store another, is stored or refused", async () => {
     const db = await opened(storage);
     const rows = db.collection("rows", json<unknown>(), { key: [timestamp, u32] });
     rows.set([1, 1], "x");
@@ -248,7 +248,7 @@ everywhere("arguments that lie", ({ storage }) => {
         try {
           rows.set([4, -1], { refused: true });
         } catch {
-          // Its key is none: it was measured all the same.
+          // The key is invalid, but its value was measured all the same.
         }
       },
     ];
@@ -272,7 +272,7 @@ everywhere("arguments that lie", ({ storage }) => {
     deepEqual((await db.verify()).problems, []);
   });
 
-  test("keys of getMany whose getters write to the database are each looked up as they are", async () => {
+  test("keys of getMany are looked up unchanged, even if their getters write", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     db.set("b", "2");
@@ -293,7 +293,7 @@ everywhere("arguments that lie", ({ storage }) => {
       undefined,
       "2",
     ]);
-    // One that grows while it is gone over has what it had when its turn came.
+    // An array that grows during the iteration has its bytes as of its turn.
     const growing: Key[] = ["a"];
     growing.push(
       Object.defineProperty(new DataView(new TextEncoder().encode("b").buffer), "byteLength", {
@@ -304,7 +304,7 @@ everywhere("arguments that lie", ({ storage }) => {
     equal(db.getMany(["meanwhile b"])[0]?.length, 2_000);
   });
 
-  test("values in memory that grows, shrinks or is shared are taken once, as they are then", async () => {
+  test("values in memory that grows, shrinks or is shared are read once", async () => {
     const db = await opened(storage);
     const make = ArrayBuffer as new (
       length: number,
@@ -328,7 +328,7 @@ everywhere("arguments that lie", ({ storage }) => {
         equal(db.getText(filled(5, 7)), "a key in it");
         equal(db.delete(filled(5, 7)), true);
       }
-      // A part of it that it has shrunk below has no bytes at all.
+      // A view that the buffer has shrunk below is empty.
       const part = new Uint8Array(buffer, 100, 500);
       buffer.resize(50);
       throws(() => db.set("part", part), { code: "VARVE_BAD_ARGUMENT" });

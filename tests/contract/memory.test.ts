@@ -9,7 +9,7 @@ const LENGTH = 1_000;
 
 const keyOf = (i: number): string => `key ${i}`;
 
-/** 16 MB of values, some turns at a time. */
+/** 16 MB of values, written over several turns. */
 async function fill(db: Database): Promise<void> {
   for (let i = 0; i < KEYS; i += 1) {
     db.set(keyOf(i), filled(LENGTH, i & 0xff));
@@ -18,7 +18,7 @@ async function fill(db: Database): Promise<void> {
 }
 
 everywhere("memory of a database four times its memory", ({ storage }) => {
-  test("stays within its budget over a long run of random reads, and is told", async () => {
+  test("a long run of random reads stays within the budget, as stats reports", async () => {
     const name = freshName();
     const options = { memory: 4 * MIB };
     const db = await opened(storage, options, name);
@@ -59,8 +59,8 @@ everywhere("memory of a database four times its memory", ({ storage }) => {
   });
 });
 
-everywhere("memory of a database that it just holds", ({ storage }) => {
-  test("does not grow while keys are overwritten without end, whatever housekeeping holds", async () => {
+everywhere("memory of a database that just fits", ({ storage }) => {
+  test("endless overwriting does not grow the memory, whatever maintenance holds", async () => {
     const db = await opened(storage, { memory: 8 * MIB }, freshName());
     const count = 7_000;
     for (let key = 0; key < count; key += 1) {
@@ -83,10 +83,10 @@ everywhere("memory of a database that it just holds", ({ storage }) => {
   });
 });
 
-everywhere("memory of values that are large each by itself", ({ storage }) => {
+everywhere("memory of large values", ({ storage }) => {
   const COUNT = 24;
   const options = { memory: 4 * MIB };
-  /** One that was put together has the header of a piece before it: the last takes 128 bytes more than fit. */
+  /** A value of several chunks: with the header of a chunk, the last takes 128 bytes more than fit. */
   const KINDS = [
     { length: MIB - 128, most: 2, kind: "in segments of their own" },
     { length: 600_000, most: 2, kind: "in pieces" },
@@ -103,7 +103,7 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
   }
 
   for (const { length, most, kind } of KINDS) {
-    test(`stays bounded when one turn reads them all, and no view shows another's bytes (${kind})`, async () => {
+    test(`reading all values in one turn stays bounded, and no view shows another's bytes (${kind})`, async () => {
       const db = await large(length, most);
       const views: Uint8Array[] = [];
       for (let i = 0; i < COUNT; i += 1) {
@@ -111,7 +111,7 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
         equal(view?.length, length);
         views.push(view);
         const { memoryBytes, budgetBytes } = db.stats();
-        // Beyond the memory one more is there at a time, and what is read to make it.
+        // Beyond the memory there is one more value at a time, and the buffer that reads it.
         const bound = most * budgetBytes + 2 * length + 4 * MIB;
         ok(memoryBytes <= bound, `${memoryBytes} bytes after ${i + 1} values`);
         ok(views.every((one, index) => one.length === length && one[i] === index + 1));
@@ -119,7 +119,7 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
       equal(views.at(-1)?.[length - 1], COUNT);
     });
 
-    test(`stays bounded over a scan within one turn, each value whole until the next step (${kind})`, async () => {
+    test(`a scan within one turn stays bounded, each value complete until the next step (${kind})`, async () => {
       const db = await large(length, most);
       let seen = 0;
       for (const [key, value] of db.entries()) {
@@ -132,7 +132,7 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
       equal(seen, COUNT);
     });
 
-    test(`lets the view of a callback live, however many others that reads (${kind})`, async () => {
+    test(`the view of a callback stays valid, however many others are read (${kind})`, async () => {
       const db = await large(length, most);
       const reading = (view: Uint8Array) => {
         view[0] = 98;
@@ -151,7 +151,7 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
       equal(db.get(keyOf(10))?.[0], 99);
     });
 
-    test(`keeps what is pinned, and gives it up afterwards (${kind})`, async () => {
+    test(`pinned values are kept, and freed afterwards (${kind})`, async () => {
       const db = await large(length, most);
       const count = Math.ceil((6 * MIB) / length);
       const pins = Array.from({ length: count }, (_, i) => db.pin(keyOf(10 + i)));
@@ -171,11 +171,11 @@ everywhere("memory of values that are large each by itself", ({ storage }) => {
   }
 });
 
-everywhere("values that fit in memory all together", ({ storage }) => {
+everywhere("values that fit in memory together", ({ storage }) => {
   const options = { memory: 16 * MIB };
 
   for (const length of [LENGTH, 64 * 1_024, MIB]) {
-    test(`stay there: those of ${length} bytes are read from the file no more`, async () => {
+    test(`values of ${length} bytes stay in memory and are not read from the file again`, async () => {
       const name = freshName();
       const count = Math.min(1_000, (10 * MIB) / length);
       const db = await opened(storage, options, name);
@@ -191,14 +191,14 @@ everywhere("values that fit in memory all together", ({ storage }) => {
         }
         reads.push(again.stats().coldReads);
       }
-      // In the second pass single copies still make room for whole segments.
+      // In the second pass single copies are still replaced by whole segments.
       equal(reads.at(-1), reads[1], "reads of the file after two passes over all");
     });
   }
 });
 
 suite("stats", () => {
-  test("of a small database tell no cold read: all of it is in memory", async () => {
+  test("a small database has no cold reads: all of it is in memory", async () => {
     const storage = memory();
     const name = freshName();
     const db = await opened(storage, {}, name);
@@ -211,7 +211,7 @@ suite("stats", () => {
     equal(stats.keys, 100);
   });
 
-  test("tell the budget that the option memory comes to", async () => {
+  test("budgetBytes reports the budget of the option memory", async () => {
     const budget = async (options: { memory?: number }) =>
       (await opened(memory(), options)).stats().budgetBytes;
     equal(await budget({}), 64 * MIB);
@@ -219,7 +219,7 @@ suite("stats", () => {
     equal(await budget({ memory: 10 * MIB + 5 }), 10 * MIB);
   });
 
-  test("count a key and its bytes when it is written, and no more when it is deleted", async () => {
+  test("a key and its bytes count when it is written, and not after it is deleted", async () => {
     const db = await opened(memory());
     equal(db.stats().liveBytes, 0);
     db.set("key", filled(LENGTH, 1));

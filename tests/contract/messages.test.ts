@@ -1,4 +1,4 @@
-/** Messages read by somebody who meets them for the first time: each says what to do. */
+/** Error messages for readers who meet them for the first time: each says what to do. */
 
 import type { Database } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
@@ -7,13 +7,13 @@ import { everywhere, opened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
-/** A class as programs have them. */
+/** A class as in programs. */
 class Product {
   price = 1;
 }
 
-everywhere("a message", ({ storage }) => {
-  test("of what is no bytes says how it becomes some", async () => {
+everywhere("error messages", ({ storage }) => {
+  test("the message for a wrong type says how to convert it to bytes", async () => {
     const db = await opened(storage);
     const stream = () => new ReadableStream();
     const wrong: [unknown, RegExp][] = [
@@ -38,7 +38,7 @@ everywhere("a message", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("of what is too long says how it is divided", async () => {
+  test("the message for a value that is too long says how to split it", async () => {
     const db = await opened(storage);
     const long = new Uint8Array(16_777_217);
     const message = /at most 16777216 bytes \(16 MiB\)\. Divide it: .*transaction\(\).*prefix/;
@@ -52,7 +52,7 @@ everywhere("a message", ({ storage }) => {
     throws(() => db.keys({ gte: "k".repeat(65_536) }), { ...BAD, message: key });
   });
 
-  test("of an index that was not declared names it and those that were", async () => {
+  test("the message for an undeclared index names it and the declared ones", async () => {
     const db = await opened(storage);
     const Row = struct("Row", { stock: u16, name: str });
     const rows = db.collection("rows", Row, { indexes: { byStock: "stock", byName: "name" } });
@@ -61,7 +61,7 @@ everywhere("a message", ({ storage }) => {
     throws(() => undeclared.byPrice?.get(1), { ...BAD, message });
     const bare = db.collection("bare", Row).index as Record<string, unknown>;
     throws(() => bare.byStock, { ...BAD, message: /"bare" has no index "byStock".*none/ });
-    // What looks into any object it is given finds nothing, and does no harm.
+    // Code that inspects any object finds nothing, and causes no error.
     deepEqual(Object.keys(rows.index), ["byStock", "byName"]);
     equal(JSON.stringify(Object.keys(bare)), "[]");
     equal("byPrice" in rows.index, false);
@@ -71,7 +71,7 @@ everywhere("a message", ({ storage }) => {
     equal(await Promise.resolve(rows.index), rows.index);
   });
 
-  test("of keys and ranges says what was declared, and how to declare another", async () => {
+  test("messages for keys and ranges name the declared kind, and how to declare another", async () => {
     const db = await opened(storage, { ordered: false });
     const texts = db.collection("texts", json<number>()) as unknown as {
       get(key: unknown): unknown;
@@ -91,8 +91,8 @@ everywhere("a message", ({ storage }) => {
   });
 });
 
-suite("a description of a value", () => {
-  test("calls nothing of the value's", async () => {
+suite("descriptions of values", () => {
+  test("describing a value runs none of its code", async () => {
     const { memory, open } = await import("varve");
     const db = await open("described", { storage: memory() });
     const fails = () => {

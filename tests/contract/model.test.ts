@@ -8,7 +8,7 @@ import { context, ok, suite, test } from "../harness.js";
 import { check } from "../model/check.js";
 import { abilitiesOf, commandFor, groundsIn, type PlaceName } from "../model/grounds.js";
 
-/** How many operations a test runs, and how many tests of them each place has, in this run. */
+/** Number of operations of a test, and of tests per storage, in this run. */
 interface Share {
   operations: number;
   tests: Readonly<Partial<Record<PlaceName, number>>>;
@@ -16,7 +16,7 @@ interface Share {
 
 function shareOf(): Share {
   const { runtime, build, thorough } = context();
-  // A million come together where the run is to be thorough.
+  // A thorough run has a million operations in all.
   if (thorough) {
     return { operations: 100_000, tests: { memory: 4, file: 2, faulty: 4 } };
   }
@@ -25,7 +25,7 @@ function shareOf(): Share {
   return { operations, tests: { memory: 1, file: 1, faulty: 1 } };
 }
 
-/** Programs of a place begin with seeds of their own, those of a run with the same ones each time. */
+/** Each storage has its own seeds, the same ones in each run. */
 const SEEDS: Readonly<Record<PlaceName, number>> = {
   memory: 100_000,
   file: 200_000,
@@ -33,7 +33,7 @@ const SEEDS: Readonly<Record<PlaceName, number>> = {
   opfs: 400_000,
 };
 
-/** Time to make a program small, beside running it. */
+/** Time for shrinking a failing program, in addition to running it. */
 const TIMEOUT = 400_000;
 
 suite("a model of random programs", () => {

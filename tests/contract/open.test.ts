@@ -21,7 +21,7 @@ const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;
 
 everywhere("open and close", ({ storage, name: place }) => {
-  test("what was written is there after closing and opening again", async () => {
+  test("written data is there after closing and opening again", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     equal(db.recovery.created, true);
@@ -38,7 +38,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     }
   });
 
-  test("a database that is opened and closed unwritten opens again", async () => {
+  test("a database that was opened and closed without a write opens again", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     db = await reopened(db, storage, name);
@@ -48,7 +48,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     equal(db.getText("a"), "1");
   });
 
-  test("a second open joins: both see the same, and the last close closes", async () => {
+  test("a second open joins: both handles see the same data, and the last close closes", async () => {
     const name = freshName();
     const one = await opened(storage, {}, name);
     const two = await opened(storage, {}, name);
@@ -66,7 +66,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     equal(three.count(), 3);
   });
 
-  test("opens at the same time share one opening", async () => {
+  test("concurrent opens share one opening", async () => {
     const name = freshName();
     const options = { storage, ...wasmOption() };
     const all = await Promise.all([1, 2, 3].map(() => open(name, options)));
@@ -78,7 +78,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     equal(all[2]?.getText("a"), "1");
   });
 
-  test("a second open with other options is refused, and names them", async () => {
+  test("a second open with other options is refused, and the error names them", async () => {
     const name = freshName();
     const db = await opened(storage, { durability: "flushed", memory: 8_388_608 }, name);
     await rejects(opened(storage, {}, name), {
@@ -95,7 +95,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     equal(joined.count(), 0);
   });
 
-  test("a recovery that comes too late is refused, and joined by who asks for none", async () => {
+  test("recovery on an open database is refused, and an open without it joins", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     await rejects(opened(storage, { recovery: "salvage" }, name), {
@@ -111,7 +111,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     await rejects(opened(storage, { recovery: "prefix" }, name), { name: "OptionsMismatchError" });
   });
 
-  test("closing again at once is the same as closing once", async () => {
+  test("closing twice at once is the same as closing once", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     const other = await opened(storage, {}, name);
@@ -132,13 +132,13 @@ everywhere("open and close", ({ storage, name: place }) => {
     equal(again.getText("a"), "1");
   });
 
-  test("a database is closed at the end of its block by asyncDispose", async () => {
+  test("asyncDispose closes a database at the end of its block", async () => {
     const db = await opened(storage);
     await db[Symbol.asyncDispose]();
     throws(() => db.get("a"), CLOSED);
   });
 
-  test("a name that looks like a path or a file is refused, with the call that was meant", async () => {
+  test("a name that looks like a path or a file is refused, and the error names the right call", async () => {
     const storageOf: Record<string, (folder: string) => string> = {
       file: (folder) => ` and the option storage: file\\("[^"]*/${folder}"\\)`,
       opfs: (folder) => ` and the option storage: opfs\\("contract/${folder}"\\)`,
@@ -168,7 +168,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     );
   });
 
-  test("names that differ in case, and files named like paths, are names of their own", async () => {
+  test("names that differ in case, and files named like paths, are separate", async () => {
     const names = [
       "%2E.%2Fescape.varve",
       "%2E..varve",
@@ -213,7 +213,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     await opened(storage, {}, "x".repeat(190));
   });
 
-  test("a database of one storage is none of another", async () => {
+  test("databases of different storages are separate", async () => {
     const name = freshName();
     const here = await opened(storage, {}, name);
     const there = await opened(memory(), {}, name);
@@ -261,7 +261,7 @@ suite("options", () => {
     }
   });
 
-  test("an onProgress or a signal that is none is refused by all that take one", async () => {
+  test("every call refuses an invalid onProgress or signal", async () => {
     const db = await opened(memory(), wasmOption());
     const rows = db.collection("rows", json());
     rows.set("a", 1);
@@ -287,7 +287,7 @@ suite("options", () => {
     }
   });
 
-  test("an option that is undefined is one that was left out", async () => {
+  test("an undefined option counts as missing", async () => {
     const nothing = {
       durability: undefined,
       memory: undefined,
@@ -298,14 +298,14 @@ suite("options", () => {
     equal(db.durability, "written");
   });
 
-  test("each memory() is a storage of its own", async () => {
+  test("each memory() is a separate storage", async () => {
     const name = freshName();
     const [one, two] = [await opened(memory(), {}, name), await opened(memory(), {}, name)];
     one.set("a", "1");
     equal(two.has("a"), false);
   });
 
-  test("closing gives the memory back: hundreds of databases, one after the other", async () => {
+  test("closing frees the memory: hundreds of databases, one after the other", async () => {
     for (let i = 0; i < 300; i++) {
       const db = await open("short-lived", { storage: memory(), ...wasmOption() });
       db.set("a", "1");
@@ -313,7 +313,7 @@ suite("options", () => {
     }
   });
 
-  test("a database without order has everything but ranges", async () => {
+  test("a database without order supports everything but ranges", async () => {
     const db = await opened(memory(), { ordered: false });
     db.set("a", "1");
     db.delete("a");
@@ -322,7 +322,7 @@ suite("options", () => {
   });
 });
 
-suite("a file", () => {
+suite("files", () => {
   /** A closed database with some flushed records. */
   async function written(): Promise<FakeStorage> {
     const fake = new FakeStorage();
@@ -336,7 +336,7 @@ suite("a file", () => {
     return fake;
   }
 
-  test("that is something else is refused and left as it is", async () => {
+  test("a foreign file is refused and left as it is", async () => {
     for (const content of [bytes("a letter to my aunt\n"), filled(100_000, 7), filled(20_000, 0)]) {
       const fake = new FakeStorage();
       fake.content = content.slice();
@@ -351,7 +351,7 @@ suite("a file", () => {
     }
   });
 
-  test("whose flushed data is damaged is refused with what is known, and nothing is written", async () => {
+  test("damaged flushed data is refused with details, and nothing is written", async () => {
     const fake = await written();
     const at = 8_192 + 4_096 + 300;
     fake.content[at] = (fake.content[at] as number) ^ 0x10;
@@ -369,17 +369,17 @@ suite("a file", () => {
     equal(fake.order, "");
     equal(fake.openFiles, 0);
     deepEqual(fake.content, before);
-    // Undamaged again, it opens.
+    // Once repaired, it opens.
     fake.content[at] = (fake.content[at] as number) ^ 0x10;
     equal((await opened(fake)).count(), 40);
   });
 
-  test("whose end was torn by a crash opens with all that was flushed, and says what it dropped", async () => {
+  test("a torn end opens with all flushed data, and reports what was dropped", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake);
     db.set("flushed", "1");
     db.flush();
-    // The witness of the flush is not to come in between.
+    // The witness of the flush must not come in between.
     await fake.reaches(`${fake.order} write`);
     const before = fake.content.slice();
     db.set("torn", filled(2_000, 9));
@@ -399,7 +399,7 @@ suite("a file", () => {
     equal(third.count(), 2);
   });
 
-  test("that fails to open fails for all who wait for it, and for nobody after", async () => {
+  test("a failed open rejects all waiting calls, and no later one", async () => {
     const fake = await written();
     const good = fake.content;
     fake.content = bytes("not a database").slice();

@@ -2,7 +2,7 @@ import { file, memory, open, opfs, type Persistence, persist } from "varve";
 import { cleanup, context, equal, ok, rejects, suite, test, turn } from "../harness.js";
 import { freshName, opened } from "./places.js";
 
-/** Puts something in the place of a global until the test ends. */
+/** Replaces a global until the test ends. */
 function pretend(name: string, value: unknown): void {
   const before = Object.getOwnPropertyDescriptor(globalThis, name);
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
@@ -12,7 +12,7 @@ function pretend(name: string, value: unknown): void {
   });
 }
 
-/** Has this realm look like a dedicated worker whose browser has this `navigator.storage`. */
+/** Makes this realm look like a dedicated worker whose browser has this `navigator.storage`. */
 function pretendBrowser(storage: object): void {
   class WithSyncAccess {
     createSyncAccessHandle(): void {}
@@ -28,7 +28,7 @@ function fails(name: string, message = "on purpose"): () => Promise<never> {
 
 const UNAVAILABLE = { name: "StorageUnavailableError", code: "VARVE_STORAGE_UNAVAILABLE" };
 
-suite("a browser that refuses storage", () => {
+suite("browsers that refuse storage", () => {
   const kinds: Record<string, RegExp> = {
     SecurityError: /private windows.*sandboxed/,
     NotAllowedError: /private windows.*sandboxed/,
@@ -36,7 +36,7 @@ suite("a browser that refuses storage", () => {
     InvalidStateError: /needs repair/,
   };
   for (const [kind, advice] of Object.entries(kinds)) {
-    test(`${kind}: it is told why, memory() is named as a choice, and never taken unasked`, async () => {
+    test(`${kind}: the error gives the reason and suggests memory(), which is not used unasked`, async () => {
       pretendBrowser({ getDirectory: fails(kind) });
       for (const opening of [open("shop"), open("shop", { storage: opfs("folder") })]) {
         const error = await rejects(opening, { ...UNAVAILABLE, message: advice, cause: true });
@@ -46,7 +46,7 @@ suite("a browser that refuses storage", () => {
     });
   }
 
-  test("refuses listing and removing in the same way, and says what was refused", async () => {
+  test("listing and removing are refused in the same way, and the error says what was refused", async () => {
     pretendBrowser({ getDirectory: fails("SecurityError") });
     const storage = opfs();
     await rejects(async () => storage.databases?.(), {
@@ -59,7 +59,7 @@ suite("a browser that refuses storage", () => {
     });
   });
 
-  test("without a name for it is for want of room where the origin has none left", async () => {
+  test("an unknown error of a full origin is reported as a lack of space", async () => {
     const handle = { createSyncAccessHandle: fails("UnknownError") };
     const folder = { getFileHandle: async () => handle };
     const files = { getDirectory: async () => folder };
@@ -72,7 +72,7 @@ suite("a browser that refuses storage", () => {
     }
   });
 
-  test("for want of room has an error of its own", async () => {
+  test("a lack of space has its own error", async () => {
     pretendBrowser({ getDirectory: fails("QuotaExceededError") });
     await rejects(open("shop"), {
       name: "QuotaExceededError",
@@ -82,8 +82,8 @@ suite("a browser that refuses storage", () => {
   });
 });
 
-suite("a realm without synchronous files", () => {
-  /** Has this realm look like one with these globals, and neither OPFS nor Node's files. */
+suite("realms without synchronous files", () => {
+  /** Makes this realm look like one with these globals, and without OPFS and Node's files. */
   async function refusal(globals: Record<string, unknown>): Promise<string> {
     for (const name of ["navigator", "FileSystemFileHandle", "process"]) pretend(name, undefined);
     pretend("isSecureContext", true);
@@ -94,31 +94,31 @@ suite("a realm without synchronous files", () => {
     return message;
   }
 
-  test("on a page names connect() and workers, and the choice of memory()", async () => {
+  test("the error on a page names connect(), workers and memory()", async () => {
     const message = await refusal({ document: {} });
     ok(/main thread.*connect\(\).*dedicated worker.*memory\(\)/.test(message), message);
   });
 
-  test("in a service or shared worker names connect(), and the choice of memory()", async () => {
+  test("the error in a service or shared worker names connect() and memory()", async () => {
     for (const scope of ["ServiceWorkerGlobalScope", "SharedWorkerGlobalScope"]) {
       const message = await refusal({ document: undefined, [scope]: class {} });
       ok(/Shared and service workers.*connect\(\).*memory\(\)/.test(message), message);
     }
   });
 
-  test("of an insecure origin names that, and the choice of memory()", async () => {
+  test("the error of an insecure origin says so, and names memory()", async () => {
     for (const document of [undefined, {}]) {
       const message = await refusal({ document, isSecureContext: false });
       ok(/secure origins.*https.*memory\(\)/.test(message), message);
     }
   });
 
-  test("of an old browser says since when there are some, and names the choice of memory()", async () => {
+  test("the error of an old browser says which versions work, and names memory()", async () => {
     const message = await refusal({ document: undefined });
     ok(/Chrome 102.*file\(\).*memory\(\)/.test(message), message);
   });
 
-  test("has memory() when it is asked for", async () => {
+  test("memory() works on request", async () => {
     for (const name of ["navigator", "FileSystemFileHandle", "process"]) pretend(name, undefined);
     const db = await opened(memory());
     db.set("key", "value");
@@ -140,25 +140,25 @@ suite("persist", () => {
   const yes = async () => true;
   const no = async () => false;
 
-  test("says that it is granted when the browser grants it, or has before", async () => {
+  test("persist returns granted if the browser grants it, or has before", async () => {
     equal(await asked({ persisted: no, persist: yes }), "granted");
     equal(await asked({ persisted: yes, persist: fails("NotAllowedError") }), "granted");
   });
 
-  test("says that it is refused when the browser refuses, or has no way of granting it", async () => {
+  test("persist returns refused if the browser refuses, or cannot grant it", async () => {
     equal(await asked({ persisted: no, persist: no }), "refused");
     pretend("document", {});
     equal(await asked({ persisted: no }), "refused");
     equal(await asked({}), "refused");
   });
 
-  test("is for pages: in a worker it says so, unless it was granted before", async () => {
+  test("persist in a worker throws, unless it was granted before", async () => {
     pretend("document", undefined);
     equal(await asked({ persisted: yes }), "granted");
     await rejects(asked({ persisted: no }), { ...UNAVAILABLE, message: /page's main thread/ });
   });
 
-  test("is an error where the browser does not let itself be asked", async () => {
+  test("persist throws if the browser cannot be asked", async () => {
     await rejects(asked({ persisted: fails("TypeError") }), {
       ...UNAVAILABLE,
       message: /on purpose.*memory\(\)/,
@@ -166,13 +166,13 @@ suite("persist", () => {
     });
   });
 
-  test("does not apply to memory and files, which no browser removes", async () => {
+  test("persist does not apply to memory and files", async () => {
     equal(await persist({ storage: memory() }), "not-applicable");
     equal(await persist({ storage: file("somewhere") }), "not-applicable");
     if (context().directory !== undefined) equal(await persist(), "not-applicable");
   });
 
-  test("refuses options that are none", async () => {
+  test("persist refuses invalid options", async () => {
     await rejects(persist({ storage: "opfs" } as unknown as Parameters<typeof persist>[0]), {
       name: "TypeError",
       message: /storage/,
@@ -184,8 +184,8 @@ suite("persist", () => {
   });
 });
 
-suite("room", () => {
-  test("is not told of memory", async () => {
+suite("storage estimates", () => {
+  test("memory has no estimate", async () => {
     const { usage, quota, persisted } = (await opened(memory())).stats();
     equal(usage, undefined);
     equal(quota, undefined);
@@ -194,7 +194,7 @@ suite("room", () => {
 
   const { directory } = context();
   if (directory !== undefined) {
-    test("on a disk is the file and what is free beside it, as of now", async () => {
+    test("on a disk the estimate is the file and the free space, as of now", async () => {
       const db = await opened(file(directory), {}, freshName());
       db.set("key", new Uint8Array(200_000));
       db.commit();
@@ -205,7 +205,7 @@ suite("room", () => {
     });
   }
 
-  /** A browser whose files are in memory, and which has this to say of its room. */
+  /** A browser whose files are in memory, with this storage estimate. */
   function pretendRoom(room: {
     estimate?: () => Promise<{ usage: number; quota: number }>;
     persisted?: () => Promise<boolean>;
@@ -218,7 +218,7 @@ suite("room", () => {
     });
   }
 
-  test("in a browser is what that said last; each call asks anew", async () => {
+  test("in a browser the estimate is the last one reported; each call asks again", async () => {
     let told = 0;
     pretendRoom({
       estimate: async () => {
@@ -239,7 +239,7 @@ suite("room", () => {
     equal(told, 3_000, "once, however often it is looked at until then");
   });
 
-  test("is unknown where the browser does not tell, and nothing fails by that", async () => {
+  test("a browser without an estimate causes no failure", async () => {
     pretendRoom({ estimate: fails("TypeError"), persisted: async () => true });
     const db = await opened(opfs());
     await turn();

@@ -19,8 +19,8 @@ const READ_ONLY = { name: "ReadOnlyError", code: "VARVE_READ_ONLY" } as const;
 const MISSING = { name: "DatabaseNotFoundError", code: "VARVE_DATABASE_NOT_FOUND" } as const;
 const BUSY = { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" } as const;
 
-everywhere("reading only", ({ storage }) => {
-  test("everything is read, and every write says that nothing is written", async () => {
+everywhere("read-only databases", ({ storage }) => {
+  test("everything can be read, and every write throws ReadOnlyError", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     for (let i = 0; i < 100; i++) db.set(`key ${i}`, `value ${i}`);
@@ -67,7 +67,7 @@ everywhere("reading only", ({ storage }) => {
     equal(db.recovery.created, true);
   });
 
-  test("one open database is read-only for all of its handles or for none", async () => {
+  test("an open database is read-only for all of its handles or for none", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     await rejects(opened(storage, { readOnly: true }, name), {
@@ -84,7 +84,7 @@ everywhere("reading only", ({ storage }) => {
   });
 });
 
-suite("reading only", () => {
+suite("readOnly", () => {
   /** What a crash left: flushed records and a torn tail behind them. */
   async function torn(): Promise<FakeStorage> {
     const fake = new FakeStorage();
@@ -100,7 +100,7 @@ suite("reading only", () => {
     return left;
   }
 
-  test("leaves the file byte for byte as it is, also one that a crash left", async () => {
+  test("the file stays the same byte for byte, also after a crash", async () => {
     const fake = await torn();
     const before = fake.content.slice();
     for (let round = 0; round < 2; round++) {
@@ -117,7 +117,7 @@ suite("reading only", () => {
     deepEqual(fake.content, before);
   });
 
-  test("works under strict views and without order", async () => {
+  test("readOnly works with strict views and without order", async () => {
     const fake = await torn();
     const db = await opened(fake, { readOnly: true, strictViews: true, ordered: false });
     const view = db.get("key 1");
@@ -129,7 +129,7 @@ suite("reading only", () => {
 });
 
 everywhere("destroy and databases", ({ storage }) => {
-  test("destroy removes a database, and says whether there was one", async () => {
+  test("destroy removes a database, and returns whether there was one", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     db.set("a", "1");
@@ -141,7 +141,7 @@ everywhere("destroy and databases", ({ storage }) => {
     equal(again.count(), 0);
   });
 
-  test("an open database is not destroyed", async () => {
+  test("destroy refuses an open database", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     db.set("a", "1");
@@ -153,7 +153,7 @@ everywhere("destroy and databases", ({ storage }) => {
     equal((await opening).getText("a"), "1");
   });
 
-  test("databases gives the names as they were given, sorted", async () => {
+  test("databases returns the original names, sorted", async () => {
     const before = new Set(await databases({ storage }));
     const names = ["Zebra", "a.b", "..", "é", "list % 1", "list", "LIST", "."];
     for (const name of names) await (await opened(storage, {}, `listed ${name}`)).close();
@@ -181,7 +181,7 @@ everywhere("destroy and databases", ({ storage }) => {
 });
 
 suite("destroy and databases", () => {
-  test("each memory() has its own, and a new one has none", async () => {
+  test("each memory() has its own databases, and a new one has none", async () => {
     const storage = memory();
     deepEqual(await databases({ storage }), []);
     await opened(storage, {}, "b");
@@ -191,8 +191,8 @@ suite("destroy and databases", () => {
   });
 });
 
-suite("opening", () => {
-  /** A database of some segments whose program died: its whole log has to be read. */
+suite("progress and abort of open", () => {
+  /** A database of some segments whose program died, so that its whole log has to be read. */
   async function written(): Promise<FakeStorage> {
     const fake = new FakeStorage();
     const db = await opened(fake);
@@ -203,7 +203,7 @@ suite("opening", () => {
     return left;
   }
 
-  /** One of as many keys that was closed: its index is loaded, and the records are read when needed. */
+  /** A database with as many keys that was closed: its index is loaded, and records are read when needed. */
   async function closedWith(keys: number): Promise<FakeStorage> {
     const fake = new FakeStorage();
     const db = await opened(fake);
@@ -215,7 +215,7 @@ suite("opening", () => {
   const openOf = (fake: FakeStorage, options: OpenOptions) =>
     open("progress", { storage: fake, ...wasmOption(), ...options });
 
-  test("tells how far it has come, never more than there is", async () => {
+  test("progress never exceeds its total", async () => {
     const fake = await written();
     const heard: OpenProgress[] = [];
     const db = await openOf(fake, { onProgress: (progress) => heard.push(progress) });
@@ -234,7 +234,7 @@ suite("opening", () => {
     await db.close();
   });
 
-  test("tells how far the first range has come, which sorts the keys, and of no later one", async () => {
+  test("the first range reports the progress of sorting, and later ones do not", async () => {
     const fake = await closedWith(800);
     const heard: OpenProgress[] = [];
     const db = await openOf(fake, {
@@ -257,7 +257,7 @@ suite("opening", () => {
     await db.close();
   });
 
-  test("ends the first range with what onProgress throws, and the next one begins anew", async () => {
+  test("an onProgress that throws ends the first range, and the next one starts again", async () => {
     const fake = await closedWith(400);
     const thrown = new Error("not now");
     let reads = 0;
@@ -279,7 +279,7 @@ suite("opening", () => {
     await db.close();
   });
 
-  test("has whoever hears of the sorting read and write, and range over the keys", async () => {
+  test("an onProgress for sorting may read, write and use ranges", async () => {
     const fake = await closedWith(800);
     let db: Database | undefined;
     let heard = 0;
@@ -306,7 +306,7 @@ suite("opening", () => {
     await db.close();
   });
 
-  test("rejects with the signal's reason when that was aborted before, and touches nothing", async () => {
+  test("an aborted signal rejects with its reason, and touches nothing", async () => {
     const fake = await written();
     const reason = new Error("changed my mind");
     const opening = openOf(fake, { signal: AbortSignal.abort(reason) });
@@ -316,7 +316,7 @@ suite("opening", () => {
     equal(plain.name, "AbortError");
   });
 
-  test("rejects with the reason when aborted from inside onProgress, and leaves the file as it was", async () => {
+  test("an abort inside onProgress rejects with the reason, and leaves the file as it was", async () => {
     const fake = await written();
     const before = fake.content.slice();
     for (const after of [1, 2, 5]) {
@@ -338,7 +338,7 @@ suite("opening", () => {
     await db.close();
   });
 
-  test("rejects with what onProgress throws", async () => {
+  test("open rejects with the error of onProgress", async () => {
     const fake = await written();
     const thrown = new Error("from the listener");
     const onProgress = () => {
@@ -348,7 +348,7 @@ suite("opening", () => {
     equal(fake.openFiles, 0);
   });
 
-  test("that is aborted while it waits rejects, and opens for those who joined it", async () => {
+  test("an open aborted while it waits rejects, and opens for those who joined it", async () => {
     const fake = await written();
     const controller = new AbortController();
     const [first, second] = [openOf(fake, { signal: controller.signal }), openOf(fake, {})];
@@ -365,7 +365,7 @@ suite("opening", () => {
     equal(fake.openFiles, 0);
   });
 
-  test("is not undone by a signal that is aborted afterwards", async () => {
+  test("a signal aborted afterwards has no effect", async () => {
     const controller = new AbortController();
     const db = await opened(memory(), { signal: controller.signal });
     controller.abort();

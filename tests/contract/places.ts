@@ -1,10 +1,10 @@
-/** Where contract tests keep their databases: every storage of the runtime that runs them. */
+/** The storages of contract tests: every storage of the runtime that runs them. */
 
 import type { Database, OpenOptions, Storage } from "varve";
 import { file, memory, open, opfs } from "varve";
 import { cleanup, context, suite, wasmOption } from "../harness.js";
 
-/** One storage. What was written through it is there when the same name is opened again. */
+/** A storage. Data written through it is there when the same name is opened again. */
 export interface Place {
   readonly name: string;
   readonly storage: Storage;
@@ -44,7 +44,7 @@ export async function opened(
   return db;
 }
 
-/** Closes and opens again, under the name that it had. */
+/** Closes and reopens a database, under the same name. */
 export async function reopened(
   db: Database,
   storage: Storage,
@@ -60,13 +60,13 @@ export function filled(length: number, value: number): Uint8Array<ArrayBuffer> {
   return new Uint8Array(length).fill(value);
 }
 
-/** Whether a view that was kept too long keeps the promise: its own bytes, or none. */
+/** Whether a view that was kept too long shows its own bytes or is detached. */
 export function ownOrDead(view: Uint8Array, value: number): boolean {
   for (let i = 0; i < view.length; i++) if (view[i] !== value) return false;
   return true;
 }
 
-/** Gives up a memory that views may show, so that all views have died after the next yield. */
+/** Forces memory to be reused that views may show, so that all views are detached at the next yield. */
 export function killViews(db: Database): Promise<void> {
   db.commit();
   try {
@@ -75,7 +75,7 @@ export function killViews(db: Database): Promise<void> {
       throw new Error("undone");
     });
   } catch {
-    // As intended.
+    // Expected.
   }
   return Promise.resolve();
 }

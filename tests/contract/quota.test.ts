@@ -7,14 +7,14 @@ const NAME = "full";
 const MIB = 1_048_576;
 const REFUSED = { name: "QuotaExceededError", code: "VARVE_QUOTA_EXCEEDED" } as const;
 
-/** The ways in which platforms tell that a file may not become longer. */
+/** The ways in which platforms report that a file cannot grow. */
 const STYLES = [
   ["thrown as browsers do", () => platform.quota()],
   ["thrown as Node does", () => platform.enospc()],
   ["a count of zero, as in Firefox", () => 0],
 ] as const;
 
-/** Lets the file have so many bytes. */
+/** Limits the size of the file. */
 function limit(fake: FakeStorage, bytes: number, full: () => Error | number): void {
   fake.fault = ({ op, at, length }) =>
     (op === "write" && at + length > bytes) || (op === "truncate" && at > bytes)
@@ -24,7 +24,7 @@ function limit(fake: FakeStorage, bytes: number, full: () => Error | number): vo
       : undefined;
 }
 
-/** Commits values one by one until one is refused, and says how many there are. */
+/** Commits values one by one until one is refused, and returns how many there are. */
 function fill(db: Database, prefix: string, size: number): number {
   for (let i = 0; ; i++) {
     try {
@@ -45,9 +45,9 @@ function checkFilled(db: Database, prefix: string, size: number, count: number):
   }
 }
 
-suite("a disk that is full", () => {
+suite("full disks", () => {
   for (const [style, full] of STYLES) {
-    test(`everything before the refused write stands, also after closing: ${style}`, async () => {
+    test(`everything before the refused write stays, also after closing: ${style}`, async () => {
       for (const bytes of [2 * MIB, 3 * MIB + 8_192, 4 * MIB + 8_191]) {
         const fake = new FakeStorage();
         let db = await opened(fake, {}, NAME);
@@ -66,7 +66,7 @@ suite("a disk that is full", () => {
       }
     });
 
-    test(`a refused update, transaction and large value leave what was there: ${style}`, async () => {
+    test(`a refused update, transaction and large value change nothing: ${style}`, async () => {
       const fake = new FakeStorage();
       const db = await opened(fake, {}, NAME);
       db.set("old", "value");
@@ -89,7 +89,7 @@ suite("a disk that is full", () => {
       await db.close();
     });
 
-    test(`with room again it goes on as if nothing had been: ${style}`, async () => {
+    test(`after space is freed the database goes on as before: ${style}`, async () => {
       const fake = new FakeStorage();
       let db = await opened(fake, {}, NAME);
       limit(fake, 4 * MIB, full);
@@ -106,7 +106,7 @@ suite("a disk that is full", () => {
       await db.close();
     });
 
-    test(`all can be deleted, compacted and written again: ${style}`, async () => {
+    test(`all records can be deleted, compacted and written again: ${style}`, async () => {
       const fake = new FakeStorage();
       let db = await opened(fake, {}, NAME);
       limit(fake, 8 * MIB, full);
@@ -151,7 +151,7 @@ suite("a disk that is full", () => {
     });
   }
 
-  test("the refusal says what to do", async () => {
+  test("the error says what to do", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake, {}, NAME);
     limit(fake, 2 * MIB, () => 0);

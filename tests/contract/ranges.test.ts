@@ -29,7 +29,7 @@ async function filledWith(db: Database, keys: Iterable<Key>): Promise<void> {
   await db.committed;
 }
 
-/** The bytes as one character each, so that keys of bytes can be written and compared as text. */
+/** Converts each byte to a character, so that byte keys can be written and compared as text. */
 function latin(key: Uint8Array): string {
   return String.fromCharCode(...key);
 }
@@ -39,7 +39,7 @@ function compareBytes(a: Uint8Array, b: Uint8Array): number {
   return left < right ? -1 : left > right ? 1 : 0;
 }
 
-/** What a range has to give, by its definition. */
+/** The expected keys of a range, by its definition. */
 function expected(keys: Uint8Array[], range: Range): Uint8Array[] {
   const raw = (key: Key): Uint8Array =>
     typeof key === "string" ? bytes(key) : (key as Uint8Array);
@@ -68,7 +68,7 @@ everywhere("ranges", ({ storage }) => {
     deepEqual([...db.keys({ reverse: true })], sorted.reverse());
   });
 
-  test("entries are the keys with their values, and values the values alone", async () => {
+  test("entries gives keys with values, and values only values", async () => {
     const db = await opened(storage);
     await filledWith(db, ["b", "a", "c"]);
     const entries: [string, string | undefined][] = [];
@@ -92,7 +92,7 @@ everywhere("ranges", ({ storage }) => {
     equal(db.clear(), 0);
   });
 
-  test("every range gives what its bounds say, forwards and backwards, in every call", async () => {
+  test("every range respects its bounds, forwards and backwards, in every call", async () => {
     const db = await opened(storage);
     const next = random(7);
     const some = (): Uint8Array => {
@@ -136,7 +136,7 @@ everywhere("ranges", ({ storage }) => {
     }
   });
 
-  test("bounds may be strings or bytes of any view, and mean their bytes", async () => {
+  test("bounds may be strings or any views of bytes", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "ab", "b", "é", "éa"]);
     deepEqual([...db.keys({ prefix: bytes("a") })], ["a", "ab"]);
@@ -155,7 +155,7 @@ everywhere("ranges", ({ storage }) => {
     equal([...scan].length, 5, "a bound is copied");
   });
 
-  test("all parts of a range hold at once, and what nothing satisfies is empty", async () => {
+  test("all options of a range apply together, and an unsatisfiable range is empty", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "ab", "abc", "b", "c"]);
     deepEqual([...db.keys({ prefix: "a", gt: "ab" })], ["abc"]);
@@ -179,7 +179,7 @@ everywhere("ranges", ({ storage }) => {
     equal(db.count(), 5);
   });
 
-  test("options that are unknown or wrong are refused by name, before anything is read", async () => {
+  test("unknown or wrong options are refused by name, before anything is read", async () => {
     const db = await opened(storage);
     const wrong: [object, RegExp][] = [
       [{ from: "a" }, /no option "from".*gt, gte, lt, lte, prefix, reverse, limit/],
@@ -214,7 +214,7 @@ everywhere("ranges", ({ storage }) => {
     deepEqual([...db.keys(undefined)], []);
   });
 
-  test("a bound that is a dead view is refused as one", async () => {
+  test("a stale view is refused as a bound", async () => {
     const db = await opened(storage, { strictViews: true });
     db.set("key", "value");
     const view = db.get("key") as Uint8Array;
@@ -222,7 +222,7 @@ everywhere("ranges", ({ storage }) => {
     throws(() => db.keys({ gt: view }), { name: "StaleViewError" });
   });
 
-  test("keys that are not UTF-8 throw as strings and name the option; as bytes they come", async () => {
+  test("keys that are not UTF-8 throw as strings and name the option; as bytes they are returned", async () => {
     const db = await opened(storage);
     const binary = new Uint8Array([0x6b, 0xff, 0xfe]);
     db.set("a", "1");
@@ -240,7 +240,7 @@ everywhere("ranges", ({ storage }) => {
     deepEqual([...db.keys({ keyAs: "bytes" })], [bytes("a"), binary, bytes("z")]);
     deepEqual([...db.keys({ lt: "b" })], ["a"]);
     equal([...db.values()].length, 3, "values need no names");
-    // Two halves of one character, which are text only if read as one.
+    // Two halves of one character, which are text only together.
     db.clear();
     db.set(new Uint8Array([0xc3]), "half");
     db.set(new Uint8Array([0xc3, 0xa9]), "whole");
@@ -248,7 +248,7 @@ everywhere("ranges", ({ storage }) => {
     deepEqual([...db.keys({ gt: new Uint8Array([0xc3]) })], ["é"]);
   });
 
-  test("keys as bytes are copies of one's own", async () => {
+  test("keys as bytes are copies", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "b"]);
     const [first] = db.keys({ keyAs: "bytes" });
@@ -273,7 +273,7 @@ everywhere("ranges", ({ storage }) => {
     deepEqual(limited, short.slice(1_000, 2_500));
   });
 
-  test("each for…of over one scan begins anew, and sees what is there then", async () => {
+  test("each for…of over one scan starts again, and sees the current data", async () => {
     const db = await opened(storage);
     const keys = db.keys({ prefix: "a" });
     db.set("a1", "");
@@ -289,7 +289,7 @@ everywhere("ranges", ({ storage }) => {
     equal(two.next().value, "a2");
   });
 
-  test("leaving early is ordinary, and the next iteration begins at the start", async () => {
+  test("a loop may be left early, and the next one begins at the start", async () => {
     const db = await opened(storage);
     await filledWith(
       db,
@@ -313,7 +313,7 @@ everywhere("ranges", ({ storage }) => {
     equal(iterator.next().done, true);
   });
 
-  test("a key that is there throughout is seen exactly once, whatever is written meanwhile", async () => {
+  test("a key that exists throughout is seen exactly once, whatever is written meanwhile", async () => {
     const next = random(11);
     for (const reverse of [false, true]) {
       const db = await opened(storage);
@@ -323,7 +323,7 @@ everywhere("ranges", ({ storage }) => {
       for (const [key, value] of db.entries({ reverse })) {
         seen.set(key, (seen.get(key) ?? 0) + 1);
         if (seen.size % 7 === 0) ok(text(value)?.includes("of"), "a value is current");
-        // Between those that stay: new ones, gone ones, changed ones, on both sides of here.
+        // Between keys that stay, keys are added, deleted and changed, on both sides of the position.
         const other = numbered(next(MANY) * 2 + 1);
         if (next(2) === 0) db.set(other, "of another");
         else db.delete(other);
@@ -335,7 +335,7 @@ everywhere("ranges", ({ storage }) => {
     }
   });
 
-  test("a value is what its key has at that step; a key that was deleted has none", async () => {
+  test("a value is the current one at its step; a deleted key has none", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "b", "c", "d"]);
     const seen: (string | undefined)[] = [];
@@ -399,7 +399,7 @@ everywhere("ranges", ({ storage }) => {
     );
   });
 
-  test("deleting each key as it comes empties the range", async () => {
+  test("deleting each key during a loop empties the range", async () => {
     const db = await opened(storage);
     await filledWith(
       db,
@@ -411,7 +411,7 @@ everywhere("ranges", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("an iteration goes on after a yield, and after close it throws", async () => {
+  test("an iteration goes on after a yield, and throws after close", async () => {
     const db = await opened(storage);
     await filledWith(
       db,
@@ -434,7 +434,7 @@ everywhere("ranges", ({ storage }) => {
     throws(() => db.keys(), CLOSED);
   });
 
-  test("a closed handle's iteration throws although another handle goes on", async () => {
+  test("an iteration of a closed handle throws although another handle is open", async () => {
     const name = freshName();
     const [one, two] = [await opened(storage, {}, name), await opened(storage, {}, name)];
     await filledWith(one, ["a", "b"]);
@@ -445,7 +445,7 @@ everywhere("ranges", ({ storage }) => {
     deepEqual([...two.keys()], ["a", "b"]);
   });
 
-  test("a transaction sees its own writes in order, and what is undone is in no range", async () => {
+  test("a transaction sees its own writes in order, and rolled back ones are in no range", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "c"]);
     throws(() =>
@@ -459,10 +459,10 @@ everywhere("ranges", ({ storage }) => {
     deepEqual([...db.keys()], ["a", "c"]);
   });
 
-  test("a callback of updateIf may look at ranges", async () => {
+  test("a callback of updateIf may read ranges", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "b"]);
-    // The first range sorts the keys, which takes memory that a callback cannot give.
+    // The first range sorts the keys, which allocates memory that a callback cannot free.
     equal(db.count({ gt: "a" }), 1);
     ok(db.updateIf("a", () => [...db.keys()].join(" ")));
     equal(db.getText("a"), "a b");
@@ -470,7 +470,7 @@ everywhere("ranges", ({ storage }) => {
     equal(db.count(), 2);
   });
 
-  test("clear deletes a range or everything, all or nothing, and says how many", async () => {
+  test("clear deletes a range or everything, all or nothing, and returns how many", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     await filledWith(
@@ -497,7 +497,7 @@ everywhere("ranges", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("a database without order says so for every range, and counts all its keys", async () => {
+  test("a database without order refuses every range, and counts all its keys", async () => {
     const db = await opened(storage, { ordered: false });
     await filledWith(db, ["a", "b"]);
     equal(db.count(), 2);
@@ -532,7 +532,7 @@ everywhere("ranges", ({ storage }) => {
     }
   });
 
-  test("7: in strict mode a value dies at the next step, alone", async () => {
+  test("7: in strict mode a value is detached at the next step, alone", async () => {
     const db = await opened(storage, { strictViews: true });
     await filledWith(db, ["a", "b", "c"]);
     const mine = db.get("a") as Uint8Array;
@@ -574,7 +574,7 @@ everywhere("ranges", ({ storage }) => {
   });
 });
 
-suite("ranges of a file that fails", () => {
+suite("ranges on a failing file", () => {
   /** A database that is larger than the memory it is opened with. */
   async function larger(): Promise<FakeStorage> {
     const fake = new FakeStorage();
@@ -584,7 +584,7 @@ suite("ranges of a file that fails", () => {
     return fake;
   }
 
-  test("throw what the file said, and go on where they were when it is well again", async () => {
+  test("a range throws the error of the file, and continues when the file works again", async () => {
     const fake = await larger();
     const db = await opened(fake, { memory: 1_048_576 });
     const failed = { name: "StorageError", code: "VARVE_STORAGE", cause: true };
@@ -610,13 +610,13 @@ suite("ranges of a file that fails", () => {
     }
     equal(failures, 3);
     fake.fault = () => undefined;
-    // The step that failed is taken again: nothing is left out.
+    // The failed step is repeated: nothing is skipped.
     for (; seen < 1_200; seen++) equal(values.next().value?.[0], seen % 256);
     equal(values.next().done, true);
     equal(db.count(), 1_200);
   });
 
-  test("are given by a database that refuses writes", async () => {
+  test("a database that refuses writes supports ranges", async () => {
     const fake = await larger();
     const db = await opened(fake);
     fake.fault = ({ op }) => (op === "flush" ? platform.io() : undefined);

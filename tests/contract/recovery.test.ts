@@ -8,7 +8,7 @@ const KEYS = 40;
 const keyOf = (i: number) => `key ${i}`;
 const bytesOf = (i: number, round: number) => filled(200, (i + 100 * round) % 256);
 
-/** A closed database whose keys were set one flush each, and the first half of them once more. */
+/** A closed database whose keys were set with one flush each, the first half of them twice. */
 async function written(): Promise<FakeStorage> {
   const fake = new FakeStorage();
   const db = await opened(fake);
@@ -25,7 +25,7 @@ async function written(): Promise<FakeStorage> {
   return fake;
 }
 
-/** The byte at which the value of a key stands for the last time. */
+/** The offset of the last copy of a key's value. */
 function lastOf(fake: FakeStorage, i: number, round: number): number {
   const byte = bytesOf(i, round)[0] as number;
   for (let at = fake.content.length - 200; at >= DATA; at--) {
@@ -56,8 +56,8 @@ async function openedCopy(
   return [await opened(copy, options), copy];
 }
 
-suite("a damaged database", () => {
-  test("is refused by an error that says what is intact, and names both ways out", async () => {
+suite("damaged databases", () => {
+  test("open throws an error that says what is intact, and names both recovery options", async () => {
     const fake = await written();
     // The second writing of key 10 is the 51st commit.
     flip(fake, lastOf(fake, 10, 1));
@@ -68,7 +68,7 @@ suite("a damaged database", () => {
     deepEqual(details.before, { keys: 40, version: 50 });
   });
 
-  test('opens with recovery: "prefix" as it was after the last commit before the damage', async () => {
+  test('recovery: "prefix" opens the state after the last commit before the damage', async () => {
     const fake = await written();
     flip(fake, lastOf(fake, 10, 1));
     const [db] = await openedCopy(fake, { recovery: "prefix" });
@@ -80,14 +80,14 @@ suite("a damaged database", () => {
     ok(!db.getEntry(keyOf(0))?.uncertain);
   });
 
-  test('opens with recovery: "salvage" with all that is intact, and says of each key whether it is certain', async () => {
+  test('recovery: "salvage" keeps all intact data, and marks each uncertain key', async () => {
     const fake = await written();
     flip(fake, lastOf(fake, 10, 1));
     const [db] = await openedCopy(fake, { recovery: "salvage" });
     equal(db.count(), KEYS - 1);
     for (let i = 0; i < KEYS - 1; i++) {
       const uncertain = db.getEntry(keyOf(i))?.uncertain;
-      // Of the lost commit nobody knows what it changed. Behind it, one more commit may be its end.
+      // It is unknown which keys the lost commit changed. Another commit after it may be its end.
       equal(uncertain, i < 12 || i >= KEYS / 2, keyOf(i));
       ok(shows(db, i, i < KEYS / 2 && i !== 10 ? 1 : 0), keyOf(i));
     }
@@ -95,7 +95,7 @@ suite("a damaged database", () => {
     equal(db.recovery.lost?.uncertainKeys, 31);
   });
 
-  test("has what was recovered when it is opened again, and what is uncertain stays so until it is set", async () => {
+  test("a recovered database opens again, and keys stay uncertain until they are set", async () => {
     for (const recovery of ["prefix", "salvage"] as const) {
       const fake = await written();
       flip(fake, lastOf(fake, 10, 1));
@@ -122,12 +122,12 @@ suite("a damaged database", () => {
     }
   });
 
-  test("gives back the room of what was damaged, and lives on", async () => {
+  test("the space of damaged data is freed, and the database goes on", async () => {
     const fake = await written();
     flip(fake, lastOf(fake, 10, 1));
     const [db, copy] = await openedCopy(fake, { recovery: "salvage" });
     await db.compact();
-    // What lives and the tail are a segment each, and two are the reserve.
+    // Live data and the tail take a segment each, and the reserve takes two.
     ok(db.stats().fileBytes <= DATA + 4 * 1_048_576, `${db.stats().fileBytes}`);
     for (let i = 0; i < KEYS; i++) db.set(keyOf(i), bytesOf(i, 2));
     await db.close();
@@ -135,7 +135,7 @@ suite("a damaged database", () => {
     for (let i = 0; i < KEYS; i++) ok(shows(again, i, 2), keyOf(i));
   });
 
-  test("stays byte for byte as it is when it is recovered only for reading", async () => {
+  test("recovery with readOnly leaves the file the same byte for byte", async () => {
     for (const recovery of ["prefix", "salvage"] as const) {
       const fake = await written();
       flip(fake, lastOf(fake, 10, 1));
@@ -148,7 +148,7 @@ suite("a damaged database", () => {
     }
   });
 
-  test("is salvaged whole without its superblocks", async () => {
+  test("a file without its superblocks is salvaged completely", async () => {
     const fake = await written();
     fake.content.fill(0, 0, DATA);
     await rejects(opened(fake), { name: "UnsupportedFormatError", message: /recovery: "salvage"/ });
@@ -162,7 +162,7 @@ suite("a damaged database", () => {
     deepEqual(db.recovery.lost, { frames: 0, bytes: 0, keys: 0, uncertainKeys: 0 });
   });
 
-  test("whose disk is full is refused, and not changed by that", async () => {
+  test("recovery on a full disk is refused, and changes nothing", async () => {
     const fake = await written();
     flip(fake, lastOf(fake, 10, 1));
     const before = fake.content.slice();
@@ -174,14 +174,14 @@ suite("a damaged database", () => {
     equal((await opened(fake, { recovery: "salvage" })).count(), KEYS - 1);
   });
 
-  test("needs the option as it is written", async () => {
+  test("recovery refuses other values", async () => {
     const wrong = { recovery: "repair" } as unknown as OpenOptions;
     await rejects(opened(new FakeStorage(), wrong), { name: "TypeError", message: /recovery/ });
   });
 });
 
 everywhere("verification", ({ storage }) => {
-  test("reads all of the file, tells how far it is, and finds an intact database intact", async () => {
+  test("verify reads the whole file, reports progress, and finds no problems in an intact database", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 3_000; i++) db.set(keyOf(i), bytesOf(i, 0));
     for (let i = 0; i < 1_000; i++) db.delete(keyOf(i));
@@ -202,7 +202,7 @@ everywhere("verification", ({ storage }) => {
     ok((await db.verify()).ok);
   });
 
-  test("goes on while the database is written to", async () => {
+  test("verify runs while the database is written to", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 20_000; i++) db.set(keyOf(i), bytesOf(i, 0));
     let round = 0;
@@ -216,7 +216,7 @@ everywhere("verification", ({ storage }) => {
     ok(round > 1);
   });
 
-  test("ends when its signal is aborted", async () => {
+  test("verify ends when its signal is aborted", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     const reason = new Error("enough");
@@ -225,8 +225,8 @@ everywhere("verification", ({ storage }) => {
   });
 });
 
-suite("verification of a damaged file", () => {
-  test("finds what was damaged behind the back of an open database, and throws nothing", async () => {
+suite("verification of damaged files", () => {
+  test("verify reports damage to the file of an open database, and throws nothing", async () => {
     const fake = await written();
     const db = await opened(fake);
     const at = lastOf(fake, 10, 1);
@@ -251,14 +251,14 @@ suite("verification of a damaged file", () => {
     ok((await db.verify()).ok);
   });
 
-  test("finds nothing in what a power loss left, before it is written to and after", async () => {
+  test("verify reports nothing after a power loss, before and after writes", async () => {
     for (const lost of [DATA, DATA + 1_048_576 - 64, 4_096]) {
       const fake = new FakeStorage();
       const db = await opened(fake);
       await turn();
       db.set("a", "1");
       db.commit();
-      // The power goes here: of what was written and not flushed a sector is lost.
+      // The power fails here: a sector of the unflushed writes is lost.
       const copy = new FakeStorage();
       copy.content = fake.content.slice();
       copy.content.fill(0, lost, lost + 64);
@@ -280,7 +280,7 @@ suite("verification of a damaged file", () => {
       const last = await opened(copy);
       deepEqual((await last.verify()).problems, []);
       equal(last.getText("b"), "2");
-      // From here on it would be damage.
+      // From here on it counts as damage.
       await last.close();
       flip(copy, DATA + 20);
       deepEqual(
@@ -290,7 +290,7 @@ suite("verification of a damaged file", () => {
     }
   });
 
-  test("finds damage of large values and of checkpoints", async () => {
+  test("verify reports damage of large values and of checkpoints", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake);
     db.set("large", filled(1_900_000, 171));

@@ -1,24 +1,24 @@
-/** Sets in a row, of which the engine does several at once: nobody can tell. */
+/** Sets in a row, which the engine applies in batches, without an observable difference. */
 
 import type { Database } from "varve";
 import { bytes, deepEqual, equal, ok, test, throws, turn } from "../harness.js";
 import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
 
-/** More than wait at once. */
+/** More sets than fit into the queue. */
 const ROW = 120;
 
 function keyOf(i: number): string {
   return `key ${String(i).padStart(4, "0")}`;
 }
 
-/** Sets some keys twice in a row, so that each has the value that it got last. */
+/** Sets some keys twice in a row, and checks that each has its last value. */
 function row(db: Database): void {
   for (let i = 0; i < ROW; i++) db.set(keyOf(i), filled(100, 1));
   for (let i = 0; i < ROW; i++) db.set(keyOf(i), filled(100, i));
 }
 
-everywhere("sets in a row", ({ storage }) => {
-  test("are seen by whatever is called next", async () => {
+everywhere("buffered sets", ({ storage }) => {
+  test("sets are seen by the next call of any kind", async () => {
     const last = keyOf(ROW - 1);
     const values = [filled(100, ROW - 2), filled(100, ROW - 1)];
     const calls: [string, (db: Database) => unknown, unknown][] = [
@@ -43,7 +43,7 @@ everywhere("sets in a row", ({ storage }) => {
     }
   });
 
-  test("are in the file when commit returns, and when the turn has ended", async () => {
+  test("sets are in the file when commit returns, and when the turn has ended", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     row(db);
@@ -56,7 +56,7 @@ everywhere("sets in a row", ({ storage }) => {
     for (let i = 0; i < ROW; i++) deepEqual(db.get(keyOf(i)), filled(50, i));
   });
 
-  test("are taken back by the transaction that they are in, and not by one behind them", async () => {
+  test("sets are rolled back with their transaction, and not with a later one", async () => {
     const db = await opened(storage);
     row(db);
     throws(
@@ -71,7 +71,7 @@ everywhere("sets in a row", ({ storage }) => {
     for (let i = 0; i < ROW; i++) deepEqual(db.get(keyOf(i)), filled(100, i));
   });
 
-  test("have the bytes that were given when they were called, of every length", async () => {
+  test("sets store the bytes as of the call, of every length", async () => {
     const db = await opened(storage);
     const room = new Uint8Array(1_400);
     const lengths = Array.from({ length: 3 * ROW }, (_, i) => (i * 37) % 1_400);
@@ -84,7 +84,7 @@ everywhere("sets in a row", ({ storage }) => {
     for (const [i, length] of lengths.entries()) deepEqual(db.get(keyOf(i)), filled(length, i));
   });
 
-  test("keep their order among those of other keys and values", async () => {
+  test("sets keep their order among other keys and values", async () => {
     const db = await opened(storage);
     const long = "long ".repeat(30);
     const keys = ["short", "short", "größer", long, new Uint8Array([1, 2, 3]), "x".repeat(64), "y"];
@@ -98,7 +98,7 @@ everywhere("sets in a row", ({ storage }) => {
     equal(db.count(), keys.length - 1);
   });
 
-  test("take views of this database as values, and refuse dead ones alone", async () => {
+  test("sets take views of this database as values, and refuse only stale ones", async () => {
     const db = await opened(storage);
     db.set("source", filled(100, 7));
     await killViews(db);
@@ -113,7 +113,7 @@ everywhere("sets in a row", ({ storage }) => {
     ok(Array.from({ length: ROW }, (_, i) => db.get(keyOf(i))![99]).every((byte) => byte === 7));
   });
 
-  test("refuse what is no key or no value, and take every kind that is one", async () => {
+  test("sets refuse invalid keys and values, and take every valid kind", async () => {
     const db = await opened(storage);
     row(db);
     const none: readonly unknown[] = [
@@ -154,7 +154,7 @@ everywhere("sets in a row", ({ storage }) => {
     equal(db.count(), ROW + kinds.length);
   });
 
-  test("take the bytes that are there, whatever an array says its length is", async () => {
+  test("sets store the true bytes, whatever length an array reports", async () => {
     let asked = 0;
     const says = (length: unknown): Uint8Array<ArrayBuffer> => {
       class Says extends Uint8Array<ArrayBuffer> {

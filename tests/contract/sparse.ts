@@ -1,4 +1,4 @@
-/** A storage of one file that keeps only blocks that are not zero, so that the file can be very long. */
+/** A storage of one file that stores only nonzero blocks, so that the file can be very long. */
 
 import type { OpenedStorage, Storage } from "varve";
 
@@ -55,7 +55,7 @@ export class SparseStorage implements Storage {
   }
 }
 
-/** Whether there are only zeros: gigabytes are asked for, so by words, where they are aligned. */
+/** Whether all bytes are zero. Checks aligned words, because gigabytes are checked. */
 function isZero({ buffer, byteOffset, length }: Uint8Array): boolean {
   const aligned = byteOffset % 4 === 0 && length % 4 === 0;
   const words = aligned
@@ -65,7 +65,7 @@ function isZero({ buffer, byteOffset, length }: Uint8Array): boolean {
   return true;
 }
 
-/** The parts of `count` bytes at `at`: their block, from where to where, and the place in the block. */
+/** Splits a range of bytes into parts of blocks: the block, the range, and the offset in the block. */
 function* parts(at: number, count: number): Generator<[number, number, number, number]> {
   for (let from = 0; from < count; ) {
     const offset = (at + from) % BLOCK;

@@ -13,7 +13,7 @@ import {
   throws,
 } from "../harness.js";
 
-/** The storages that this runtime has, each a place of its own. */
+/** The storages of this runtime. */
 function storages(): { kind: string; make: () => Storage }[] {
   const { runtime, directory } = context();
   const unique = `storage-${Date.now()}`;
@@ -33,7 +33,7 @@ for (const { kind, make } of storages()) {
       return one;
     };
 
-    test("says what kind it is", () => {
+    test("the storage has a kind", () => {
       equal(make().kind, kind);
     });
 
@@ -43,7 +43,7 @@ for (const { kind, make } of storages()) {
       equal(one.read(new Uint8Array(10), { at: 0 }), 0);
     });
 
-    test("what was written is read back, from anywhere", async () => {
+    test("written bytes are read back, from any offset", async () => {
       const one = await opened();
       equal(one.write(bytes("hello world"), { at: 0 }), 11);
       const word = new Uint8Array(5);
@@ -80,7 +80,7 @@ for (const { kind, make } of storages()) {
       equal(one.getSize(), 6);
     });
 
-    test("truncate shortens and lengthens, with zeros where nothing was", async () => {
+    test("truncate shortens and lengthens, filling with zeros", async () => {
       const one = await opened();
       one.write(bytes("abcdef"), { at: 0 });
       one.truncate(2);
@@ -91,14 +91,14 @@ for (const { kind, make } of storages()) {
       deepEqual([...all.subarray(0, 4)], [97, 98, 0, 0]);
     });
 
-    test("what the file grew by is zeros wherever nothing was written, in whatever order it is", async () => {
+    test("a grown file reads as zeros wherever nothing was written, in any order of writes", async () => {
       const one = await opened();
       const expected = new Uint8Array(700_000);
       const write = (at: number, length: number, mark: number) => {
         expected.fill(mark, at, at + length);
         equal(one.write(new Uint8Array(length).fill(mark), { at }), length);
       };
-      // It grows twice. In what it grew by the last bytes come first, and then some beside what was there.
+      // The file grows twice. The last bytes of the new range are written first, then some next to the old end.
       for (const [was, end, mark] of [
         [30, 400_000, 1],
         [400_000, 700_000, 11],
@@ -118,7 +118,7 @@ for (const { kind, make } of storages()) {
       equal(differs, -1);
     });
 
-    test("a file that was cut off is as long as what is written behind its end", async () => {
+    test("a truncated file ends with what is written behind its end", async () => {
       const storage = make();
       const one = await opened(storage);
       one.write(bytes("far"), { at: 300_000 });
@@ -129,7 +129,7 @@ for (const { kind, make } of storages()) {
       equal(again.getSize(), 131_076);
     });
 
-    test("views of wasm memory are read into and written from where they lie", async () => {
+    test("views of wasm memory are read into and written from in place", async () => {
       const one = await opened();
       const wasm = new WebAssembly.Memory({ initial: 4 });
       const out = new Uint8Array(wasm.buffer, 100, 70_000).fill(7);
@@ -140,14 +140,14 @@ for (const { kind, make } of storages()) {
       equal(back[70_002], 7);
     });
 
-    test("flush keeps everything as it is", async () => {
+    test("flush changes nothing", async () => {
       const one = await opened();
       one.write(bytes("abc"), { at: 0 });
       one.flush();
       equal(one.getSize(), 3);
     });
 
-    test("a closed file can be closed again, and everything else throws", async () => {
+    test("close may be called twice, and every other call on a closed file throws", async () => {
       const one = await opened();
       one.close();
       one.close();
@@ -170,7 +170,7 @@ for (const { kind, make } of storages()) {
       equal(text(all), "kept");
     });
 
-    test("a file is opened once at a time", async () => {
+    test("a file can be open only once", async () => {
       const storage = make();
       const first = await opened(storage);
       await rejects(storage.open("shop"), {
@@ -181,7 +181,7 @@ for (const { kind, make } of storages()) {
       await opened(storage);
     });
 
-    test("two places are two databases, whatever the name", async () => {
+    test("two storages are separate, whatever the names", async () => {
       const [one, two] = [make(), make()];
       const first = await opened(one);
       first.write(bytes("one"), { at: 0 });
@@ -199,7 +199,7 @@ for (const { kind, make } of storages()) {
         "a.",
         "a..b",
         "%41",
-        // What looks like a path goes by the file's own name.
+        // A name that looks like a path is listed by the file's own name.
         "%2E..varve",
         "%2E.%2Fa.varve",
         "%2Fa.varve",
@@ -227,7 +227,7 @@ for (const { kind, make } of storages()) {
       equal(new Set(names.map((name) => storage.identity(name))).size, names.length);
     });
 
-    test("a file with a name that looks like a path is listed by what opens and removes it", async () => {
+    test("a file with a name that looks like a path is listed by the name that opens and removes it", async () => {
       const storage = make();
       const names = ["%2E%2Fdata%2Fshop.varve", "shop", "shop.varve.varve", "shop.v2"];
       for (const name of names) {
@@ -242,7 +242,7 @@ for (const { kind, make } of storages()) {
       deepEqual(await storage.databases?.(), []);
     });
 
-    test("what is no name is refused before anything is touched", async () => {
+    test("an invalid name is refused before anything is touched", async () => {
       const storage = make();
       const wrong: [unknown, RegExp][] = [
         ["", /empty/],

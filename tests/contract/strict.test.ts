@@ -5,7 +5,7 @@ import { everywhere, filled, opened } from "./places.js";
 const WRITTEN = { code: "VARVE_VIEW_WRITTEN", message: /updateIf/ } as const;
 
 everywhere("strict views", ({ storage }) => {
-  test("have nothing but their record in them, so that a clone gives nothing else away", async () => {
+  test("a view contains only its record, so that a clone exposes nothing else", async () => {
     const db = await opened(storage, { strictViews: true });
     db.set("secret", "not for others");
     db.set("key", "value");
@@ -29,7 +29,7 @@ everywhere("strict views", ({ storage }) => {
     equal(clones.length, 9);
   });
 
-  test("of structs have nothing but their record in them either", async () => {
+  test("a view of a struct contains only its record", async () => {
     const db = await opened(storage, { strictViews: true });
     const Row = struct("Row", { id: bytes(4), data: blob });
     const rows = db.collection("rows", Row, { key: u32, indexes: { byId: "id" } });
@@ -65,7 +65,7 @@ everywhere("strict views", ({ storage }) => {
     deepEqual(rows.get(1)?.data.slice(), row.data);
   });
 
-  test("of structs are changed by updates, and what is written behind them is reported", async () => {
+  test("updates change structs, and later writes to their views are reported", async () => {
     const heard: Error[] = [];
     const db = await opened(storage, { strictViews: true, onError: (error) => heard.push(error) });
     const Row = struct("Row", { n: u32, id: bytes(4), name: str });
@@ -98,7 +98,7 @@ everywhere("strict views", ({ storage }) => {
     equal(rows.get(1)?.id[0], 1);
   });
 
-  test("7: every view is dead after every yield", async () => {
+  test("7: every view is detached after every yield", async () => {
     const db = await opened(storage, { strictViews: true });
     db.set("key", "value");
     const first = db.get("key");
@@ -111,7 +111,7 @@ everywhere("strict views", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
-  test("7: also when writes are buffered, and then too they reach the file", async () => {
+  test("7: views are detached with buffered writes too, and the writes reach the file", async () => {
     const db = await opened(storage, { strictViews: true, durability: "buffered" });
     db.set("key", "value");
     const view = db.get("key");
@@ -121,7 +121,7 @@ everywhere("strict views", ({ storage }) => {
     equal(db.stats().pendingBytes, 0);
   });
 
-  test("7: the view of an update dies at the next yield like any other", async () => {
+  test("7: the view of an update is detached at the next yield", async () => {
     for (const durability of ["written", "buffered"] as const) {
       const db = await opened(storage, { strictViews: true, durability });
       db.set("key", "value");
@@ -137,7 +137,7 @@ everywhere("strict views", ({ storage }) => {
     }
   });
 
-  test("7: a write through a view of get is reported, thrown once, and put back", async () => {
+  test("7: a write through a view of get is reported, thrown once, and restored", async () => {
     const heard: Error[] = [];
     const db = await opened(storage, { strictViews: true, onError: (error) => heard.push(error) });
     for (const committed of [false, true]) {

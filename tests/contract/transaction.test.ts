@@ -6,7 +6,7 @@ import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
 everywhere("batch and transaction", ({ storage }) => {
-  test("a batch does all of its writes in order", async () => {
+  test("a batch applies its writes in order", async () => {
     const db = await opened(storage);
     db.set("gone", "1");
     db.batch([
@@ -23,7 +23,7 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.count(), 2);
   });
 
-  test("a close that a transaction refused is done when it is called again", async () => {
+  test("a close refused by a transaction works when it is called again", async () => {
     const db = await opened(storage);
     let refused: Promise<void> | undefined;
     db.transaction((tx) => {
@@ -37,7 +37,7 @@ everywhere("batch and transaction", ({ storage }) => {
     throws(() => db.get("a"), { name: "DatabaseClosedError" });
   });
 
-  test("a batch with one bad operation does none, and says which", async () => {
+  test("a batch with one bad operation applies none, and the error names it", async () => {
     const db = await opened(storage);
     db.set("a", "old");
     db.set("b", "old");
@@ -64,7 +64,7 @@ everywhere("batch and transaction", ({ storage }) => {
     throws(() => db.batch("ab" as unknown as BatchOperation[]), { ...BAD, message: /array/ });
   });
 
-  test("a batch refuses what it would not heed: no compare-and-set becomes an overwriting", async () => {
+  test("a batch refuses unknown properties, so that no compare-and-set becomes an overwrite", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text());
     db.set("a", "old");
@@ -76,7 +76,7 @@ everywhere("batch and transaction", ({ storage }) => {
     deepEqual([db.getText("a"), notes.get("a")], ["old", "old"]);
   });
 
-  test("a transaction keeps all of its writes and gives its result", async () => {
+  test("a transaction keeps all of its writes and returns its result", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const result = db.transaction((tx) => {
@@ -92,7 +92,7 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.getText("b"), "2");
   });
 
-  test("a transaction that throws undoes sets, deletes and updates, in memory and in the file", async () => {
+  test("a transaction that throws rolls back sets, deletes and updates, in memory and in the file", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     db.set("set", "old");
@@ -129,7 +129,7 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.count(), 5);
   });
 
-  test("an inner transaction can fail alone, and takes nothing of the outer one with it", async () => {
+  test("an inner transaction can fail alone, without affecting the outer one", async () => {
     const db = await opened(storage);
     db.transaction(() => {
       db.set("outer", "1");
@@ -149,7 +149,7 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.count(), 2);
   });
 
-  test("an outer transaction that fails takes the inner ones with it", async () => {
+  test("a failing outer transaction rolls back the inner ones", async () => {
     const db = await opened(storage);
     throws(() =>
       db.transaction(() => {
@@ -161,7 +161,7 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("a transaction of many megabytes is one commit, and is undone as one", async () => {
+  test("a transaction of many megabytes is one commit, and is rolled back as one", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const write = () => {
@@ -181,7 +181,7 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.get("key 299")?.[0], 299 % 256);
   });
 
-  test("a transaction that returns a promise is refused and undone", async () => {
+  test("a transaction that returns a promise is refused and rolled back", async () => {
     const db = await opened(storage);
     const late = (async (tx: typeof db) => {
       tx.set("a", "1");
@@ -192,7 +192,7 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("a generator is refused wherever a function is run at once, since it would never run", async () => {
+  test("a generator is refused wherever a synchronous function is required", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", json<{ text: string }>());
     db.set("a", "old");
@@ -216,7 +216,7 @@ everywhere("batch and transaction", ({ storage }) => {
     deepEqual([db.getText("a"), notes.get("a")], ["old", { text: "old" }]);
   });
 
-  test("a transaction that makes no sense is refused", async () => {
+  test("a transaction with invalid arguments is refused", async () => {
     const db = await opened(storage);
     throws(() => db.transaction(undefined as unknown as () => number), {
       ...BAD,
@@ -241,7 +241,7 @@ everywhere("batch and transaction", ({ storage }) => {
     equal(db.count(), 2);
   });
 
-  test("views of a transaction that was undone keep showing what they showed", async () => {
+  test("views of a rolled back transaction keep their bytes", async () => {
     const db = await opened(storage);
     db.set("key", "old");
     const before = db.get("key");

@@ -5,10 +5,10 @@ import { everywhere, filled, freshName, opened, ownOrDead, reopened } from "./pl
 
 const MIB = 1_048_576;
 
-/** The least memory that there is. */
+/** The minimum memory. */
 const LITTLE = { memory: 4 * MIB } as const;
 
-/** What takes long in the debug build, which has the same numbers to deal with. */
+/** The number of steps is reduced in the debug build, which has the same behavior. */
 const isDebug = context().build === "debug";
 
 async function rows(db: Database, count: number, size: number): Promise<void> {
@@ -23,7 +23,7 @@ async function rows(db: Database, count: number, size: number): Promise<void> {
 }
 
 everywhere("views of one long turn", ({ storage, name: place }) => {
-  // In memory and in the debug build all of it is there twice, and slow.
+  // memory() has all data twice, and the debug build is slow.
   const scale = isDebug || place !== "file" ? 0.25 : 1;
 
   test("1: a view of get outlives an iteration over more than the memory", async () => {
@@ -69,7 +69,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     equal(text(cfg), "the configuration");
   });
 
-  test("1: all views of a turn live, however much it reads", async () => {
+  test("1: all views of a turn stay valid, however much it reads", async () => {
     const name = freshName();
     let db = await opened(storage, LITTLE, name);
     db.set("cfg", "the configuration");
@@ -95,7 +95,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     ok(db.stats().memoryBytes < 6 * MIB, `${db.stats().memoryBytes} bytes of memory`);
   });
 
-  test("1: views of records live likewise, and those of callbacks", async () => {
+  test("1: views of records and of callbacks stay valid too", async () => {
     const Row = struct("Row", { number: u32, twice: u32 });
     const name = freshName();
     let db = await opened(storage, LITTLE, name);
@@ -174,7 +174,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     equal(text(cfg), "the configuration");
   });
 
-  test("1: what would end a view of get is refused by name, and goes on in the next turn", async () => {
+  test("1: a call that would end a view of get is refused, and works in the next turn", async () => {
     const db = await opened(storage, LITTLE);
     db.set("cfg", "the configuration");
     const cfg = db.get("cfg");
@@ -192,7 +192,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     equal(db.getText("key 5"), "a small value");
   });
 
-  test("without a view of get a turn writes as much as it likes", async () => {
+  test("a turn without a view of get writes any amount", async () => {
     const db = await opened(storage, LITTLE);
     db.set("cfg", "the configuration");
     equal(db.getText("cfg"), "the configuration");

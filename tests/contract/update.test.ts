@@ -9,7 +9,7 @@ const increment: Change = (view) => {
 };
 
 everywhere("updateIf", ({ storage }) => {
-  test("changes the bytes in place and says so", async () => {
+  test("updateIf changes the bytes in place and returns true", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     db.set("key", new Uint8Array([1, 2, 3]));
@@ -23,7 +23,7 @@ everywhere("updateIf", ({ storage }) => {
     deepEqual(db.get("key")?.slice(), new Uint8Array([4, 2, 3]));
   });
 
-  test("changes in place what is longer than a frame may be", async () => {
+  test("a value longer than a frame is changed in place", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     db.set("key", filled(700_000, 1));
@@ -36,7 +36,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.get("key")?.[399_999], 1);
   });
 
-  test("twenty thousand updates of one turn cost the file one record", async () => {
+  test("twenty thousand updates of one turn add one record to the file", async () => {
     const db = await opened(storage);
     db.set("key", new Uint8Array(4));
     await db.committed;
@@ -53,7 +53,7 @@ everywhere("updateIf", ({ storage }) => {
     deepEqual(db.get("key")?.slice(), new Uint8Array([0, 0, 0x4e, 0x20]));
   });
 
-  test("a missing key answers false and calls nothing", async () => {
+  test("a missing key returns false and calls nothing", async () => {
     const db = await opened(storage);
     let calls = 0;
     const count = () => {
@@ -65,7 +65,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("a predicate that refuses is an answer, and nothing is changed", async () => {
+  test("a refusing predicate returns false, and nothing is changed", async () => {
     const db = await opened(storage);
     db.set("key", new Uint8Array([5]));
     const above =
@@ -78,7 +78,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.get("key")?.[0], 6);
   });
 
-  test("a predicate that refuses leaves what it wrote undone", async () => {
+  test("writes of a refusing predicate are rolled back", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     const meddling: Predicate = (view) => {
@@ -92,7 +92,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
-  test("predicateKey makes the predicate look at another key's bytes", async () => {
+  test("predicateKey gives the predicate another key's bytes", async () => {
     const db = await opened(storage);
     db.set("key", new Uint8Array([1]));
     db.set("switch", "off");
@@ -105,7 +105,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.updateIf("missing", increment, on), false);
   });
 
-  test("a missing predicateKey answers false, also for a value that would be inserted", async () => {
+  test("a missing predicateKey returns false, even with valueIfMissing", async () => {
     const db = await opened(storage);
     db.set("key", new Uint8Array([1]));
     const options = { predicateKey: "missing", predicate: () => true };
@@ -131,7 +131,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.getText("text"), "as it is");
   });
 
-  test("valueIfMissing leaves nothing when the predicate refuses or the callback throws", async () => {
+  test("valueIfMissing leaves nothing if the predicate refuses or the callback throws", async () => {
     const db = await opened(storage);
     equal(db.updateIf("key", increment, { valueIfMissing: "0", predicate: () => false }), false);
     equal(db.has("key"), false);
@@ -200,7 +200,7 @@ everywhere("updateIf", ({ storage }) => {
     }
   });
 
-  test("a part of the view returned while the memory grows is still that part", async () => {
+  test("a part of the view returned while the memory grows keeps its bytes", async () => {
     const db = await opened(storage, { memory: 1_048_576 });
     const big = Uint8Array.from({ length: 3_000_000 }, (_, i) => i % 251);
     db.set("key", big);
@@ -208,7 +208,7 @@ everywhere("updateIf", ({ storage }) => {
     deepEqual(db.get("key")?.slice(), big.slice(4));
   });
 
-  test("a callback that throws restores every byte", async () => {
+  test("a throwing callback restores every byte", async () => {
     const db = await opened(storage);
     const fail: Change = (view) => {
       view.fill(0);
@@ -230,7 +230,7 @@ everywhere("updateIf", ({ storage }) => {
     }
   });
 
-  test("a callback that throws leaves nothing to be written", async () => {
+  test("a throwing callback leaves nothing to be written", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     await db.committed;
@@ -259,7 +259,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
-  test("a callback or predicate whose promise rejects causes one error and no second", async () => {
+  test("a rejecting promise of a callback or predicate causes one error and no second", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     const late = async () => {
@@ -272,7 +272,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
-  test("a thenable is a promise", async () => {
+  test("a thenable counts as a promise", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     const thenable = {};
@@ -284,7 +284,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
-  test("a predicate has to answer true or false", async () => {
+  test("a predicate must return true or false", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     for (const answer of [1, 0, "yes", "", null, undefined, {}]) {
@@ -369,7 +369,7 @@ everywhere("updateIf", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
-  test("reads inside a callback see the database, the record under change included", async () => {
+  test("reads inside a callback see the database, including the record under change", async () => {
     const db = await opened(storage);
     db.set("key", new Uint8Array([1, 1]));
     db.set("step", new Uint8Array([5]));
@@ -387,7 +387,7 @@ everywhere("updateIf", ({ storage }) => {
     deepEqual(db.get("key")?.slice(), new Uint8Array([6, 1]));
   });
 
-  test("options that are unknown, of a wrong type or useless are refused by name", async () => {
+  test("unknown, wrong or useless options are refused by name", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     const call = (options: unknown) => () => db.updateIf("key", increment, options as object);

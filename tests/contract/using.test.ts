@@ -5,7 +5,7 @@ import { everywhere, freshName, opened } from "./places.js";
 // These tests are compiled for platforms without `using`, as the programs of most users are.
 
 everywhere("using", ({ storage }) => {
-  test("a database is closed at the end of its block, and what it wrote is there", async () => {
+  test("a database is closed at the end of its block, and its writes are there", async () => {
     const name = freshName();
     let kept: { get(key: string): unknown };
     {
@@ -18,7 +18,7 @@ everywhere("using", ({ storage }) => {
     equal(again.getText("key"), "value");
   });
 
-  test("a database is closed also when its block throws, and the error goes on", async () => {
+  test("a database is closed if its block throws, and the error is passed on", async () => {
     const name = freshName();
     const failing = async () => {
       await using db = await open(name, { storage, ...wasmOption() });
@@ -29,7 +29,7 @@ everywhere("using", ({ storage }) => {
     equal((await opened(storage, {}, name)).getText("key"), "value");
   });
 
-  test("a pin ends with its block, also across a yield, and that of a missing key is none", async () => {
+  test("a pin ends with its block, also across a yield, and a missing key has none", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     let outlived: { readonly bytes: Uint8Array };
@@ -47,8 +47,8 @@ everywhere("using", ({ storage }) => {
   });
 });
 
-suite("using an iterator", () => {
-  test("ends its walk with the block", async () => {
+suite("iterators with using", () => {
+  test("the iteration ends with the block", async () => {
     const db = await opened(memory());
     for (const key of ["a", "b", "c"]) db.set(key, key);
     let outlived: Iterator<string>;
@@ -60,7 +60,7 @@ suite("using an iterator", () => {
     equal(outlived.next().done, true);
   });
 
-  test("takes back the value that it lent, under strict views", async () => {
+  test("strict views: the current value is detached at the end of the block", async () => {
     const db = await opened(memory(), { strictViews: true });
     db.set("a", "1");
     let value: Uint8Array | undefined;

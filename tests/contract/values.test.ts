@@ -3,7 +3,7 @@ import { everywhere, filled, freshName, killViews, opened, reopened } from "./pl
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
-/** A shared buffer, also where pages have no `SharedArrayBuffer` by that name. */
+/** A shared buffer, also on pages without the global `SharedArrayBuffer`. */
 function sharedBuffer(): ArrayBufferLike {
   return new WebAssembly.Memory({ initial: 1, maximum: 1, shared: true }).buffer;
 }
@@ -24,7 +24,7 @@ function transferred(): Uint8Array {
 }
 
 everywhere("values", ({ storage }) => {
-  test("what was set is read back, and replaced by the next set", async () => {
+  test("a set value is read back, and replaced by the next set", async () => {
     const db = await opened(storage);
     db.set("key", "one");
     equal(text(db.get("key")), "one");
@@ -35,7 +35,7 @@ everywhere("values", ({ storage }) => {
     equal(db.getText("key"), "");
   });
 
-  test("a key set a thousand times in a turn is written once, unless a view shows what was there", async () => {
+  test("a key set a thousand times in a turn is written once, unless a view shows the old value", async () => {
     const db = await opened(storage);
     db.set("other", filled(100, 0));
     db.set("key", filled(100, 1));
@@ -53,10 +53,10 @@ everywhere("values", ({ storage }) => {
     deepEqual(db.get("other"), filled(100, 0));
   });
 
-  test("a set that is refused or undone gives back what an earlier one of the turn has set", async () => {
+  test("a refused or rolled back set restores the value of an earlier set of the turn", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
-    // As long as the room that three characters might need.
+    // As long as the space that three characters might need.
     db.set("key", filled(9, 1));
     throws(() => db.set("key", "ab\ud800"), BAD);
     throws(
@@ -81,7 +81,7 @@ everywhere("values", ({ storage }) => {
     await db.close();
   });
 
-  test("a missing key is undefined, and deleting it says so", async () => {
+  test("a missing key is undefined, and deleting it returns false", async () => {
     const db = await opened(storage);
     equal(db.get("nothing"), undefined);
     equal(db.getText("nothing"), undefined);
@@ -107,7 +107,7 @@ everywhere("values", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("values of every size up to beyond a segment come back, before and after reopening", async () => {
+  test("values of every size up to beyond a segment are read back, before and after reopening", async () => {
     const name = freshName();
     const sizes = [
       0, 1, 7, 8, 9, 12, 13, 63, 64, 65, 255, 4096, 65_536, 262_145, 523_264, 523_265, 838_860,
@@ -167,13 +167,13 @@ everywhere("values", ({ storage }) => {
       throws(() => db.delete(key), empty);
       throws(() => db.updateIf(key, () => {}), empty);
     }
-    // Also when a key of the same kind lies in the scratch area already.
+    // Also if a key of the same kind is in the scratch area already.
     db.set("a", "1");
     throws(() => db.get(""), BAD);
     equal(db.getText("a"), "1");
   });
 
-  test("a key or value of another type is refused with what was given", async () => {
+  test("a key or value of another type is refused, and the error describes it", async () => {
     const db = await opened(storage);
     const wrong: [unknown, RegExp][] = [
       [undefined, /undefined/],
@@ -197,7 +197,7 @@ everywhere("values", ({ storage }) => {
     equal(db.count(), 0);
   });
 
-  test("keys and values may be strings or bytes of any view, and mean their bytes", async () => {
+  test("keys and values may be strings or any views of bytes", async () => {
     const db = await opened(storage);
     const words = new Uint16Array([0x6261, 0x6463]);
     db.set(words, "by words");
@@ -214,7 +214,7 @@ everywhere("values", ({ storage }) => {
     equal(db.getText("words"), "abcd");
   });
 
-  test("text of every plane is kept, as key and as value, short and long", async () => {
+  test("text of every plane is stored as key and as value, short and long", async () => {
     const db = await opened(storage);
     const texts = [
       "a",
@@ -239,7 +239,7 @@ everywhere("values", ({ storage }) => {
     equal(db.count(), new Set(texts).size);
   });
 
-  test("keys that differ in their last character only are different keys", async () => {
+  test("keys that differ only in their last character are different keys", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 300; i++) db.set(`key ${i}`, `${i}`);
     for (let i = 299; i >= 0; i--) {
@@ -251,7 +251,7 @@ everywhere("values", ({ storage }) => {
     equal(db.getText("key 1"), "bytes");
   });
 
-  test("half of a surrogate pair is refused in keys and values, short and long", async () => {
+  test("a lone surrogate is refused in keys and values, short and long", async () => {
     const db = await opened(storage);
     const halves = ["\ud800", "a\udc00b", `${"x".repeat(100)}\ud83d`, `${"x".repeat(9_000)}\udfff`];
     for (const half of halves) {
@@ -273,7 +273,7 @@ everywhere("values", ({ storage }) => {
     deepEqual(db.get("key")?.slice(), new Uint8Array([0xff, 0xfe]));
   });
 
-  test("bytes in shared memory are stored as they are, however few", async () => {
+  test("bytes in shared memory are stored, however few", async () => {
     const db = await opened(storage);
     const shared = sharedBuffer();
     const all = new Uint8Array(shared);
@@ -303,7 +303,7 @@ everywhere("values", ({ storage }) => {
     }
   });
 
-  test("bytes in a resizable buffer are stored as they are, and refused when it has shrunk below them", async () => {
+  test("bytes in a resizable buffer are stored, and refused when it has shrunk below them", async () => {
     const db = await opened(storage);
     const resizable = resizableBuffer();
     new Uint8Array(resizable).set(filled(8, 1));
@@ -342,14 +342,14 @@ everywhere("values", ({ storage }) => {
     }
   });
 
-  test("bytes that were transferred away are refused and not taken for none", async () => {
+  test("detached bytes are refused and not taken for empty", async () => {
     const db = await opened(storage);
     const gone = transferred();
     for (const one of [gone, gone.buffer as ArrayBuffer]) {
       throws(() => db.set("key", one), { ...BAD, message: /detached/ });
       throws(() => db.get(one), { ...BAD, message: /detached/ });
     }
-    // The same array again, small enough to be remembered as good.
+    // The same array again, small enough to be remembered as inspected.
     const small = filled(4, 1);
     db.set("key", small);
     structuredClone(small.buffer, { transfer: [small.buffer] });
@@ -357,7 +357,7 @@ everywhere("values", ({ storage }) => {
     deepEqual(db.get("key")?.slice(), filled(4, 1));
   });
 
-  test("bytes that were transferred away are refused also by hot code that met resizable ones", async () => {
+  test("detached bytes are refused by hot code that met resizable ones", async () => {
     const db = await opened(storage, { durability: "buffered" });
     const resizable = new Uint8Array(resizableBuffer());
     for (let i = 0; i < 30_000; i++) {
@@ -371,7 +371,7 @@ everywhere("values", ({ storage }) => {
     equal(db.has("key"), false);
   });
 
-  test("a dead view is a stale view, as key and as value", async () => {
+  test("a detached view throws StaleViewError as key and as value", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     const view = db.get("key") as Uint8Array<ArrayBuffer>;
@@ -389,7 +389,7 @@ everywhere("values", ({ storage }) => {
     equal(db.getText("key"), "value");
   });
 
-  test("set refuses options that it does not have, rather than ignore them", async () => {
+  test("set refuses unknown options", async () => {
     const db = await opened(storage);
     throws(() => db.set("a", "1", { expires: 1 } as object), {
       ...BAD,
@@ -404,7 +404,7 @@ everywhere("values", ({ storage }) => {
     equal(db.getText("a"), "2");
   });
 
-  test("a refused argument leaves the database as it was and usable", async () => {
+  test("a refused argument leaves the database unchanged and usable", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     throws(() => db.set("key", "\ud800"), BAD);

@@ -4,7 +4,7 @@ import { everywhere, filled, killViews, opened, ownOrDead } from "./places.js";
 const MIB = 1_048_576;
 
 everywhere("views", ({ storage }) => {
-  test("get gives a view of the database's own memory and copies nothing", async () => {
+  test("get returns a view of the database's own memory and copies nothing", async () => {
     const db = await opened(storage);
     db.set("a", "one");
     db.set("b", "two");
@@ -15,7 +15,7 @@ everywhere("views", ({ storage }) => {
     ok((a?.buffer.byteLength ?? 0) > MIB);
   });
 
-  test("1: a view is good until the program yields, whatever is written meanwhile", async () => {
+  test("1: a view is valid until the program yields, whatever is written meanwhile", async () => {
     const db = await opened(storage);
     db.set("kept", filled(100, 1));
     db.commit();
@@ -27,14 +27,14 @@ everywhere("views", ({ storage }) => {
     deepEqual(view?.slice(), filled(100, 1));
   });
 
-  test("1: views of one turn stand side by side", async () => {
+  test("1: views of one turn are valid together", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 200; i++) db.set(`key ${i}`, filled(50, i));
     const views = Array.from({ length: 200 }, (_, i) => db.get(`key ${i}`));
     for (let i = 0; i < 200; i++) deepEqual(views[i]?.slice(), filled(50, i));
   });
 
-  test("2: a view that is kept too long shows its own record or is dead, never another's", async () => {
+  test("2: a view that is kept too long shows its own record or is detached, never another's", async () => {
     const db = await opened(storage);
     const kept: { view: Uint8Array; value: number }[] = [];
     for (let round = 1; round < 40; round++) {
@@ -49,7 +49,7 @@ everywhere("views", ({ storage }) => {
     }
   });
 
-  test("2: a view of what a transaction wrote and took back never shows what comes after", async () => {
+  test("2: a view of a rolled back write never shows later data", async () => {
     const db = await opened(storage);
     for (const size of [40, 3_000, 300_000, 600_000, 900_000]) {
       let view = filled(0, 0);
@@ -74,7 +74,7 @@ everywhere("views", ({ storage }) => {
     }
   });
 
-  test("2: closing kills all views", async () => {
+  test("2: closing detaches all views", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     const view = db.get("key");
@@ -84,7 +84,7 @@ everywhere("views", ({ storage }) => {
     equal(view?.buffer.byteLength, 0);
   });
 
-  test("3: set never overwrites what a view shows", async () => {
+  test("3: set never overwrites the bytes that a view shows", async () => {
     const db = await opened(storage);
     db.set("key", filled(100, 1));
     const old = db.get("key");
@@ -111,7 +111,7 @@ everywhere("views", ({ storage }) => {
     }
   });
 
-  test("4: a slice is a copy and lives on", async () => {
+  test("4: a slice is a copy and stays valid", async () => {
     const db = await opened(storage);
     db.set("key", "value");
     const copy = db.get("key")?.slice();
@@ -132,7 +132,7 @@ everywhere("views", ({ storage }) => {
     }
   });
 
-  test("6: a view is a legal value, of records that are larger than the memory, and lives on", async () => {
+  test("6: a view of records larger than the memory is a legal value, and stays valid", async () => {
     const db = await opened(storage, { memory: MIB });
     const expected = Uint8Array.from({ length: 3 * MIB }, (_, i) => i % 249);
     db.set("0", expected);
@@ -146,7 +146,7 @@ everywhere("views", ({ storage }) => {
     deepEqual(db.get("6")?.slice(), expected);
   });
 
-  test("6: a view that was kept too long is a legal value while the memory grows under it", async () => {
+  test("6: a view that was kept too long is a legal value while the memory grows", async () => {
     const db = await opened(storage, { memory: MIB });
     const expected = Uint8Array.from({ length: 300_000 }, (_, i) => i % 249);
     db.set("0", expected);
@@ -154,7 +154,7 @@ everywhere("views", ({ storage }) => {
     let grown = 0;
     for (let i = 0; i < 40 && grown === 0; i++) {
       const view = db.get("0") as Uint8Array;
-      // The turn ends, and nothing holds the view any more.
+      // The turn ends, and no code holds the view any more.
       await turn();
       db.transaction(() => {
         for (let j = 0; j < 40; j++) db.set(`${i} ${j}`, view.length === 0 ? expected : view);
@@ -166,7 +166,7 @@ everywhere("views", ({ storage }) => {
     ok(grown > 0, "the memory never grew, so that this shows nothing");
   });
 
-  test("6: memory that was asked for is there: views outlive many writes in their turn", async () => {
+  test("6: views outlive many writes in their turn", async () => {
     const db = await opened(storage, { memory: 16 * MIB });
     db.set("kept", "kept");
     const view = db.get("kept");
@@ -181,7 +181,7 @@ everywhere("views", ({ storage }) => {
     equal(b.getText("key"), "from a");
   });
 
-  test("every get of more records than views are remembered shows its own", async () => {
+  test("every get of more records than the view cache holds returns its own view", async () => {
     const db = await opened(storage);
     const lengths = Array.from({ length: 3_000 }, (_, i) => (i * 7) % 61);
     const at = (i: number) => (i * 1_237) % lengths.length;
@@ -204,7 +204,7 @@ everywhere("views", ({ storage }) => {
     }
   });
 
-  test("a value of no bytes has a view that is legal as a value, again and again", async () => {
+  test("an empty value has a view that is a legal value, repeatedly", async () => {
     const db = await opened(storage);
     db.set("empty", "");
     for (let round = 0; round < 3; round++) {

@@ -11,7 +11,7 @@ globalThis.setTimeout = ((handler: () => void, ms = 0) => {
   return original(wrap(handler, ms), ms);
 }) as typeof setTimeout;
 
-/** How many timers were set. */
+/** The number of timers that were set. */
 export const timersSet = (): number => count;
 
 /** Gives what is done in the place of what a timer that is set from now on was to do. */

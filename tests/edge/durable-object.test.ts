@@ -9,7 +9,7 @@ import { bundledWorker, type Serving, serving, withObjects } from "./workerd.js"
 
 let folders = 0;
 
-/** A new folder with a Worker, that of these tests if no other is given, served as often as asked for. */
+/** A new folder with a Worker, by default that of these tests, which can be served repeatedly. */
 async function worker(
   source = 'export * from "./tests/edge/shop.ts"; export { default } from "./tests/edge/shop.ts";',
 ): Promise<() => Promise<Serving>> {
@@ -27,7 +27,7 @@ async function call({ url }: Serving, path: string, body = ""): Promise<unknown>
 }
 
 suite("a database in a Durable Object", () => {
-  test("sets, gets, updates and rolls back, and has it all when it is started again", async () => {
+  test("set, get, update and rollback work, and the data survives a restart", async () => {
     const start = await worker();
     const first = await start();
     await call(first, "one/set", "yeezy=Boost 350");
@@ -51,7 +51,7 @@ suite("a database in a Durable Object", () => {
     deepEqual(await call(second, "one/buyers"), ["ann", "bob"]);
   });
 
-  test("is apart from that of another object of the same class, though both have one name", async () => {
+  test("objects of the same class have separate databases of the same name", async () => {
     const edge = await (await worker())();
     await call(edge, "one/set", "key=one");
     equal(await call(edge, "two/get", "key"), null);
@@ -60,12 +60,12 @@ suite("a database in a Durable Object", () => {
     equal(await call(edge, "one/made"), 2, "objects that one isolate has");
   });
 
-  test("asks the platform whether all is kept when it is waited for, and not before", async () => {
+  test("flushed waits for the platform's sync, which is not called before", async () => {
     const edge = await (await worker())();
     deepEqual(await call(edge, "one/synced"), [0, 1]);
   });
 
-  test("keeps its file in pages of 16 KB, and 4 MiB of it in memory", async () => {
+  test("the file has pages of 16 KB, and 4 MiB of memory", async () => {
     const edge = await (await worker())();
     const sizes = (await call(edge, "one/sizes")) as Record<string, number>;
     const { longest, pages = 0, budgetBytes, memoryBytes = 0, wasmBytes = 0 } = sizes;
@@ -75,7 +75,7 @@ suite("a database in a Durable Object", () => {
     ok(wasmBytes < 24 * 1_048_576, `${wasmBytes} bytes of memory`);
   });
 
-  test("that is full refuses what does not fit, and has room again when something was deleted", async () => {
+  test("a full object refuses writes, and accepts them again after deletions", async () => {
     const edge = await (await worker())();
     const told = (await call(edge, "one/full")) as Record<string, unknown>;
     const { written, kept, ...rest } = told;
@@ -84,7 +84,7 @@ suite("a database in a Durable Object", () => {
     ok(Number(kept) > 100, `${kept} were written`);
   });
 
-  test("refuses to write on where the object has rolled back rows of it, and opens whole again", async () => {
+  test("writes are refused after the object rolled back rows, and the database opens intact again", async () => {
     const start = await worker();
     const edge = await start();
     for (const length of [100, 100_000, 3_000_000]) {
@@ -99,20 +99,20 @@ suite("a database in a Durable Object", () => {
     equal(await call(next, "torn-100000/get", "again"), "1");
   });
 
-  test("refuses to write on where the object has deleted all, and begins anew when opened again", async () => {
+  test("writes are refused after deleteAll, and the database is new when opened again", async () => {
     const edge = await (await worker())();
     const [first = "", ...opened] = (await call(edge, "one/emptied")) as [string, ...unknown[]];
     ok(/^VARVE_STORAGE .*deleteAll\(\)/.test(first), first);
     deepEqual(opened, [true, ["again"]]);
   });
 
-  test("is exported where it is, without a timer, and opened from the bytes", async () => {
+  test("export works without a timer, and the copy opens from its bytes", async () => {
     const edge = await (await worker())();
     await call(edge, "one/set", "key=one");
     deepEqual(await call(edge, "one/exported"), ["one", 1, 0]);
   });
 
-  test("is filled with bytes and replaced by others where it is, and stands when those are damaged", async () => {
+  test("import and replace work, and damaged bytes keep the previous database", async () => {
     const edge = await (await worker())();
     await call(edge, "one/set", "key=one");
     deepEqual(await call(edge, "one/filled"), [
@@ -127,7 +127,7 @@ suite("a database in a Durable Object", () => {
     ]);
   });
 
-  test("loses no sale that was answered and sells none twice, killed by -9 again and again", async () => {
+  test("no answered sale is lost and none is sold twice, killed by -9 repeatedly", async () => {
     const start = await worker();
     const sold = new Set<string>();
     const stock = 2_000;
@@ -143,12 +143,12 @@ suite("a database in a Durable Object", () => {
     }
   });
 
-  test("keeps a file as a file is kept, whatever is read, written and cut", async () => {
+  test("the table behaves like a file, whatever is read, written and truncated", async () => {
     const edge = await (await worker())();
     equal(await call(edge, "files/file"), "the same");
   });
 
-  test("sets no timer, and its writes pay for the housekeeping", async () => {
+  test("no timer is set, and writes do the maintenance", async () => {
     const edge = await (await worker())();
     const churned = (await call(edge, "churn/churn")) as Record<string, number>;
     equal(churned.timers, 0);
@@ -161,7 +161,7 @@ suite("a database in a Durable Object", () => {
     ok(whole && small < fileBytes, `${small} of ${fileBytes} bytes when compacted`);
   });
 
-  test("is one of several there, each a table that can be listed and destroyed", async () => {
+  test("several databases are tables that can be listed and destroyed", async () => {
     const edge = await (await worker())();
     deepEqual(await call(edge, "one/places"), {
       names: ["Another Shop", "shop"],
@@ -182,7 +182,7 @@ suite("a database in a Durable Object", () => {
     equal(await call(edge, ""), false);
   });
 
-  test("is refused outside of one, and the message names the way", async () => {
+  test("durableObject outside of an object is refused, and the message says what to do", async () => {
     const edge = await (await worker())();
     const [none = "", noSql = "", nothing = ""] = (await call(edge, "")) as string[];
     ok(/^VARVE_STORAGE_UNAVAILABLE .*durableObject\(ctx\.storage\)/.test(none), none);
@@ -191,7 +191,7 @@ suite("a database in a Durable Object", () => {
   });
 });
 
-/** Sells from 16 clients at once until so many were sold, with more requests under way at the end. */
+/** Sells from 16 clients at once until this many were sold, with more requests pending at the end. */
 async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round: string) {
   let next = 0;
   await new Promise<void>((resolve, reject) => {
@@ -202,7 +202,7 @@ async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round
         try {
           answer = await call(edge, "drop/buy", buyer);
         } catch (error) {
-          // Killed under way: nobody was told anything.
+          // Killed while pending: it was not answered.
           if (sold.size < wanted) reject(error);
           return;
         }
@@ -214,8 +214,8 @@ async function sellUntil(edge: Serving, sold: Set<string>, wanted: number, round
   });
 }
 
-suite("a database in a Worker, outside of any object", () => {
-  test("is what docs/places.md shows: read from the bytes of an export, before the first request comes", async () => {
+suite("a database in a Worker outside of Durable Objects", () => {
+  test("the program of docs/places.md reads the bytes of an export before the first request", async () => {
     const { source } = shown("docs/places.md", "edge.ts");
     ok(source.includes("readOnly"), source);
     const folder = join(context().directory ?? ".", `edge-${folders++}`);
@@ -252,7 +252,7 @@ const config :Workerd.Config = (
     deepEqual(await said("yeezy"), [200, "Boost 350"]);
     deepEqual(await said("key%2019999"), [200, "value 19999"]);
     deepEqual(await said("key%207"), [404, "none"]);
-    // The code is there once, as the module beside it.
+    // The wasm is included once, as the module beside it.
     const { size } = statSync(join(folder, "program.js"));
     ok(size < 440_000, `the program takes ${size} bytes`);
     ok(!readFileSync(join(folder, "program.js"), "utf8").includes("AGFzbQ"));

@@ -4,8 +4,8 @@ import { execFileSync } from "node:child_process";
 import { deepEqual, suite, test } from "../harness.js";
 import { root } from "../packaging/project.js";
 
-suite("the example of the edge", () => {
-  test("sells exactly 20,001 to a hundred clients at once, killed by -9 in the middle", () => {
+suite("the edge example", () => {
+  test("exactly 20,001 pairs are sold to a hundred concurrent clients, killed by -9 in the middle", () => {
     const args = ["demo/edge/run.mjs", "--json"];
     const said = execFileSync(process.execPath, args, { cwd: root(), encoding: "utf8" });
     const { answered, orders, stock } = JSON.parse(said) as Record<string, number>;

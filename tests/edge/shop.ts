@@ -30,7 +30,7 @@ interface Env {
 
 type Call = (given: string, shop: Shop) => unknown;
 
-/** How many objects this isolate has made. */
+/** The number of objects that this isolate has made. */
 let made = 0;
 
 export class Shop {
@@ -38,9 +38,9 @@ export class Shop {
   readonly sql: DurableObjectStorageLike["sql"];
   readonly storage: Storage;
   readonly opening: Promise<Database>;
-  /** How often the platform was asked whether all is kept. */
+  /** The number of calls of the platform's sync(). */
   syncs = 0;
-  /** Rows may have numbers below this one; with others the disk is full. */
+  /** The limit of row numbers; above it the disk is full. */
   pages = Number.POSITIVE_INFINITY;
 
   constructor({ storage }: State) {
@@ -75,7 +75,7 @@ export class Shop {
 
 const u32 = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset);
 
-/** Calls on the database. All but opening is synchronous. */
+/** Calls on the database. All of them but opening are synchronous. */
 const CALLS: Record<string, Call> = {
   async set(given, { opening }) {
     const [key = "", value = ""] = given.split("=");
@@ -93,7 +93,7 @@ const CALLS: Record<string, Call> = {
     const view = (await opening).get("stock");
     return view && u32(view).getUint32(0);
   },
-  /** One sale: a unit less, and who bought it. Both or neither. */
+  /** One sale: reduces the stock by one and stores the buyer, both or neither. */
   async buy(buyer, { opening }) {
     const db = await opening;
     return db.transaction((tx) => {
@@ -168,7 +168,7 @@ const CALLS: Record<string, Call> = {
     return [between - before, shop.syncs - between];
   },
   made: () => made,
-  /** What 300 values of 50 KB that were written, and read in any order, take. */
+  /** The memory and time for 300 values of 50 KB that were written and read in any order. */
   async sizes(_, { opening, sql }) {
     const db = await opening;
     for (let i = 0; i < 300; i++) {
@@ -184,7 +184,7 @@ const CALLS: Record<string, Call> = {
     const { budgetBytes, memoryBytes, wasmBytes } = db.stats();
     return { ...rows, budgetBytes, memoryBytes, wasmBytes };
   },
-  /** Fills the database until there is no room, and makes some. */
+  /** Fills the database until there is no space, and frees some. */
   async full(_, shop) {
     const db = await shop.opening;
     const value = new Uint8Array(10_000).fill(7);
@@ -212,7 +212,7 @@ const CALLS: Record<string, Call> = {
     const copy = await open("copy", { from, readOnly: true });
     return [copy.getText("key"), copy.count(), timersSet()];
   },
-  /** Fills another database with the bytes of this one, and replaces it; what each came to. */
+  /** Fills another database with the bytes of this one, and replaces it. Returns the results. */
   async filled(_, { opening, storage, sql }) {
     const db = await opening;
     const exported = () =>
@@ -280,7 +280,7 @@ const CALLS: Record<string, Call> = {
   file: (_, { storage }) => comparedFile(storage),
 };
 
-/** What writing came to, with all reasons that it gives. */
+/** The result of a write, with all causes of its error. */
 async function refused(write: () => void, db: Database): Promise<string> {
   try {
     write();
@@ -308,7 +308,7 @@ async function codeOf(promise: Promise<unknown>): Promise<string> {
   );
 }
 
-/** Random calls on a file, compared with the same on an array. Gives what differs, if anything. */
+/** Random calls on a file, compared with the same on an array. Returns the first difference, if any. */
 async function comparedFile(storage: Storage): Promise<string> {
   const { file } = await storage.open("compared");
   let model = new Uint8Array(0);

@@ -1,4 +1,4 @@
-/** What every runtime says of schemas, said by workerd: the vectors of Rust, random schemas and bytes, JSON. */
+/** The struct tests of every runtime, run in workerd: the vectors of Rust, random schemas and bytes, JSON. */
 
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { context, equal, ok, type Report, suite, test } from "../harness.js";
 import { root } from "../packaging/project.js";
 import { bundledWorker, serving } from "./workerd.js";
 
-/** The same tests as a Worker, which runs them when it is asked. */
+/** The same tests as a Worker, which runs them on request. */
 function program(files: readonly string[]): string {
   const imports = files.map((file) => `await import("./tests/struct/${file}");`);
   return `
@@ -32,7 +32,7 @@ const config :Workerd.Config = (
 `;
 
 suite("schemas in workerd", () => {
-  test("read and write what Rust made, byte for byte, and pass every other test of theirs", async () => {
+  test("schemas read and write Rust's values byte for byte, and pass all other struct tests", async () => {
     const files = readdirSync(root("tests/struct")).filter((file) => file.endsWith(".test.ts"));
     ok(files.includes("vectors.test.ts") && files.includes("random.test.ts"));
     const folder = join(context().directory ?? ".", "edge-struct");

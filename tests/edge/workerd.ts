@@ -7,10 +7,10 @@ import { build } from "esbuild";
 import { cleanup } from "../harness.js";
 import { root, runtime } from "../packaging/project.js";
 
-/** A workerd that serves. */
+/** A running workerd. */
 export interface Serving {
   readonly url: string;
-  /** Ends it by `kill -9`. */
+  /** Kills it by `kill -9`. */
   kill(): Promise<void>;
 }
 

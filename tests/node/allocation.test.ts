@@ -4,7 +4,7 @@ import { type Database, file, open, VarveError } from "varve";
 import { cleanup, context, equal, ok, suite, test, turn } from "../harness.js";
 import { folder } from "./support/processes.js";
 
-/** A number as wasm has it, seven bits to a byte. */
+/** A number in the encoding of wasm (LEB128), seven bits per byte. */
 function leb(number: number): number[] {
   return number < 128 ? [number] : [(number & 127) | 128, ...leb(number >>> 7)];
 }
@@ -18,7 +18,7 @@ function readLeb(bytes: Uint8Array, at: number): { value: number; next: number }
 
 const MEMORY_SECTION = 5;
 
-/** The same wasm with a memory that grows by so many pages and no further. */
+/** The same wasm with a memory limited to this many pages. */
 function capped(wasm: Uint8Array, pages: number): Uint8Array<ArrayBuffer> {
   let at = 8;
   while (at < wasm.length) {
@@ -43,13 +43,13 @@ function textOf(index: number): string {
   return `${index} `.repeat(1 + ((index * 3701) % 12_000));
 }
 
-/** Writes until it ends. Gives how many keys were committed, and the error. */
+/** Writes until an error ends it. Returns how many keys were committed, and the error. */
 async function writeUntilItEnds(db: Database): Promise<{ committed: number; error: unknown }> {
   let committed = 0;
   try {
     for (let index = 0; index < 100_000; index += 1) {
       db.set(`key ${index}`, textOf(index));
-      // Ranges take memory of another kind, and so does looking at what is cold.
+      // Ranges and cold reads allocate other kinds of memory.
       if (index % 10 === 9) Array.from(db.keys({ limit: 5 }));
       if (index % 3 === 0) db.get(`key ${Math.floor(index / 2)}`);
       db.commit();
@@ -62,8 +62,8 @@ async function writeUntilItEnds(db: Database): Promise<{ committed: number; erro
   throw new Error("memory never ended");
 }
 
-suite("an allocation that fails", () => {
-  test("ends the instance, wherever it fails, and the file opens intact", async () => {
+suite("failing allocations", () => {
+  test("a failing allocation anywhere ends the instance, and the file opens intact", async () => {
     const wasm = readFileSync(join(context().root, "dist/varve.wasm"));
     const ends = { atOpen: 0, later: 0 };
     for (const pages of [1, 2, 4, 8, 16, 17, 18, 20, 24, 28, 33, 40, 47, 56]) {
@@ -85,7 +85,7 @@ suite("an allocation that fails", () => {
       await db.close().catch(() => undefined);
       const again = await open("shop", { storage });
       cleanup(() => again.close());
-      // What was committed is there, and of the turn that died nothing or all that was handed on.
+      // Committed writes are there, and of the failed turn nothing or complete commits.
       ok(again.count() === committed || again.count() === committed + 1, `${pages} pages`);
       for (let index = 0; index < again.count(); index += 1) {
         equal(again.getText(`key ${index}`), textOf(index));

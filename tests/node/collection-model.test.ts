@@ -65,7 +65,7 @@ const compare = (a: unknown, b: unknown) => {
   return (a as number) < (b as number) ? -1 : 1;
 };
 
-/** All keys in the order of some parts and then of themselves. */
+/** All keys in the order of some parts, then of the keys. */
 function sorted(model: Model, parts: (row: Row) => [unknown, 1 | -1][]): Key[] {
   const entries = [...model].map(([key, row]) => ({ key: JSON.parse(key) as Key, of: parts(row) }));
   entries.sort((a, b) => {
@@ -106,7 +106,7 @@ function agree(rows: Rows, model: Model): void {
   equal(rows.count(), model.size);
 }
 
-/** Does the same to both. Whether it is refused for its sku has to be the same as well. */
+/** Applies the same write to both. A refusal by the unique index has to be the same as well. */
 function write(rows: Rows, model: Model, key: Key, row: Row | undefined, way: number): void {
   const name = JSON.stringify(key);
   if (row === undefined) {
@@ -140,7 +140,7 @@ function step(db: Database, rows: Rows, model: Model, next: Random, depth = 0): 
   if (kind < 6) write(rows, model, someKey(next), someRow(next), next(3));
   else if (kind < 8) write(rows, model, someKey(next), undefined, 0);
   else if (kind === 8) {
-    // What is not indexed stays in place: here nothing is, but a value may be the same.
+    // Here nothing indexed changes, but a value may be the same.
     const key = someKey(next);
     const found = model.get(JSON.stringify(key));
     equal(
@@ -208,12 +208,12 @@ async function run(seed: number, directory: string, steps: number): Promise<void
 suite("a model of collections", () => {
   const { thorough } = context();
   const programs = thorough ? 20 : 4;
-  test("random programs with indexes agree with a map, also opened again and after crashes", async () => {
+  test("random programs with indexes agree with a map, also after reopening and crashes", async () => {
     const directory = folder();
     for (let seed = 1; seed <= programs; seed++) await run(seed, directory, 200);
   });
 
-  test("a migration that a crash ends has happened or not, and goes on", async () => {
+  test("a migration interrupted by a crash has happened or not, and continues", async () => {
     const directory = folder();
     const options: OpenOptions = { storage: file(directory), ...wasmOption() };
     const path = (name: string) => join(directory, `${name}.varve`);

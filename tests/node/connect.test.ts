@@ -3,7 +3,7 @@ import { connect, type WorkerLike } from "varve";
 import { cleanup, equal, rejects, suite, test } from "../harness.js";
 
 suite("connect on a server", () => {
-  test("returns at once, and tells whoever calls that there is no worker", async () => {
+  test("connect returns at once, and calls reject because there is no worker", async () => {
     const client = connect("shop");
     equal(client.status.state, "idle");
     await rejects(client.get("yeezy"), {
@@ -14,7 +14,7 @@ suite("connect on a server", () => {
     await client.close();
   });
 
-  test("makes no worker before something is asked for", async () => {
+  test("connect makes no worker before a call", async () => {
     let made = 0;
     const client = connect("shop", {
       worker() {
@@ -29,7 +29,7 @@ suite("connect on a server", () => {
     await client.close();
   });
 
-  test("tells whoever gives it what is no worker of a page which way there is", async () => {
+  test("connect refuses objects that are no workers of a page, and says what to use", async () => {
     const thread = new Thread("setInterval(() => {}, 1000);", { eval: true });
     cleanup(() => thread.terminate());
     for (const made of [thread, null, undefined, {}]) {

@@ -4,8 +4,8 @@ import { connect, memory, open } from "varve";
 import { json, str, struct, u16 } from "varve/struct";
 import { context, equal, suite, test, wasmOption } from "../harness.js";
 
-suite("what a console shows", () => {
-  test("of a database and its collections: what they are, and not how they are made", async () => {
+suite("console output", () => {
+  test("a database and its collections are shown by what they are, not by their fields", async () => {
     const db = await open("shop", { storage: memory(), ...wasmOption() });
     const Product = struct("Product", { stock: u16, name: str });
     const products = db.collection("products", Product, { indexes: { byStock: "stock" } });
@@ -19,7 +19,7 @@ suite("what a console shows", () => {
     equal(inspect(db), 'Database "shop" { closed: true }');
   });
 
-  test("of clients, and what comparing them looks at: nothing of how they are made", async () => {
+  test("clients are shown and compared without their fields", async () => {
     const collections = { products: json() };
     const [one, two] = [connect("one"), connect("two", { collections })];
     const shown = context().runtime === "bun" ? "Client [EventTarget] {}" : "Client {}";

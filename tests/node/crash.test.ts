@@ -12,8 +12,8 @@ async function reopened(directory: string): Promise<Database> {
   return db;
 }
 
-suite("a program that ends", () => {
-  test("in the turn of its write has written it, by the exit hook", async () => {
+suite("programs that end", () => {
+  test("the exit hook writes the writes of the same turn", async () => {
     const directory = folder();
     const { code, stderr } = await runs(
       directory,
@@ -23,7 +23,7 @@ suite("a program that ends", () => {
     equal((await reopened(directory)).getText("key"), "at the last moment");
   });
 
-  test("by running to its end without close has written everything, at each durability", async () => {
+  test("a program that ends without close has written everything, at each durability", async () => {
     for (const durability of ["buffered", "written", "flushed"]) {
       const directory = folder();
       const { code, stderr } = await runs(
@@ -35,7 +35,7 @@ suite("a program that ends", () => {
     }
   });
 
-  test("by an uncaught error has written what came before it", async () => {
+  test("an uncaught error keeps earlier writes", async () => {
     const directory = folder();
     const { code, stderr } = await runs(
       directory,
@@ -46,13 +46,13 @@ suite("a program that ends", () => {
     equal((await reopened(directory)).getText("key"), "value");
   });
 
-  test("leaves no lock behind", async () => {
+  test("no lock is left behind", async () => {
     const directory = folder();
     await runs(directory, `const db = await shop(); db.set("key", "value");`);
     deepEqual(readdirSync(directory), ["shop.varve"]);
   });
 
-  test("in the middle of a transaction has written none of it", async () => {
+  test("a program that ends inside a transaction has written none of it", async () => {
     const directory = folder();
     await runs(
       directory,
@@ -65,8 +65,8 @@ suite("a program that ends", () => {
   });
 });
 
-suite("a program that is killed", () => {
-  test("keeps what it committed in the same turn", async () => {
+suite("killed programs", () => {
+  test("writes committed in the same turn are kept", async () => {
     const directory = folder();
     const { signal } = await runs(
       directory,
@@ -76,7 +76,7 @@ suite("a program that is killed", () => {
     equal((await reopened(directory)).getText("key"), "value");
   });
 
-  test("keeps what was committed by the end of an earlier turn", async () => {
+  test("writes committed by the end of an earlier turn are kept", async () => {
     const directory = folder();
     await runs(
       directory,
@@ -85,7 +85,7 @@ suite("a program that is killed", () => {
     equal((await reopened(directory)).getText("key"), "value");
   });
 
-  test("loses what it never handed on, and nothing before that", async () => {
+  test("uncommitted writes are lost, and nothing before them", async () => {
     const directory = folder();
     await runs(
       directory,
@@ -96,14 +96,14 @@ suite("a program that is killed", () => {
     equal(db.has("b"), false);
   });
 
-  test("leaves a lock that the next one sees through", async () => {
+  test("the lock that is left behind is recognized as dead", async () => {
     const directory = folder();
     await runs(directory, `const db = await shop(); db.set("key", "value"); db.commit(); die();`);
     ok(existsSync(join(directory, "shop.varve.lock")), "the lock is there");
     await reopened(directory);
   });
 
-  test("at any moment loses nothing that it acknowledged and shows no half of a transaction", async () => {
+  test("a kill at any moment loses no acknowledged write and leaves no partial transaction", async () => {
     const directory = folder();
     const next = random(20_260_731);
     let acknowledged = 0;
@@ -141,7 +141,7 @@ suite("a program that is killed", () => {
 });
 
 suite("two programs", () => {
-  test("cannot have the same database open, and the second is told who has it", async () => {
+  test("a second program cannot open the database, and learns who has it open", async () => {
     const directory = folder();
     const db = await reopened(directory);
     db.set("key", "mine");
@@ -153,7 +153,7 @@ suite("two programs", () => {
     equal(db.getText("key"), "mine");
   });
 
-  test("can have it one after the other", async () => {
+  test("programs can open the database one after the other", async () => {
     const directory = folder();
     for (const value of ["1", "2", "3"]) {
       const { stdout, stderr } = await runs(
@@ -174,10 +174,10 @@ suite("two programs", () => {
   });
 });
 
-suite("a disk that is full", () => {
-  test("refuses what does not fit and keeps everything else", async () => {
+suite("full disks", () => {
+  test("writes that do not fit are refused, and everything else is kept", async () => {
     const directory = folder();
-    // No file may be longer than 8 MiB: what a full disk does, without filling one.
+    // No file may be longer than 8 MiB, which has the same effect as a full disk.
     const { stdout, stderr } = await runs(
       directory,
       `const db = await shop();

@@ -11,12 +11,12 @@ async function reopened(directory: string): Promise<Database> {
   return db;
 }
 
-/** Not by `child.kill`: in Deno whoever calls that hears of the signal, however the child ended. */
+/** Not `child.kill`, because Deno then reports the signal, however the child ended. */
 function signalTo({ child }: Program, signal: NodeJS.Signals): void {
   process.kill(child.pid as number, signal);
 }
 
-/** Says so when the process has a handler of SIGTERM, the fifteenth: Deno takes a moment until it has. */
+/** Signals when the process has a handler of SIGTERM (15): in Deno this takes a moment. */
 const LISTENING = `
   import { existsSync, readFileSync } from "node:fs";
   const status = "/proc/self/status";
@@ -26,7 +26,7 @@ const LISTENING = `
   else while ((caught() & (1n << 14n)) === 0n) await pause(1);
   console.log("ready");`;
 
-/** How programs end that have a word to say about it, and what their parent then sees. */
+/** The ways in which programs end with a notice, and the exit code that their parent sees. */
 const ENDS: Record<string, { source: string; code: number }> = {
   "by process.exit": { source: "process.exit(3);", code: 3 },
   "by running to its end": { source: "process.exitCode = 5;", code: 5 },
@@ -48,7 +48,7 @@ const ENDS: Record<string, { source: string; code: number }> = {
 
 suite("the end of a program, in its own runtime", () => {
   for (const [how, { source, code: expected }] of Object.entries(ENDS)) {
-    test(`${how}: what it wrote is there, at each durability`, async () => {
+    test(`${how}: all writes are there, at each durability`, async () => {
       for (const durability of ["buffered", "written", "flushed"]) {
         const directory = folder();
         const { code, stderr } = await starts(
@@ -65,7 +65,7 @@ suite("the end of a program, in its own runtime", () => {
     });
   }
 
-  test("by process.exit: no lock is left, and nothing of an open transaction", async () => {
+  test("process.exit leaves no lock, and nothing of an open transaction", async () => {
     const directory = folder();
     const { code, stderr } = await starts(
       `${shopIn(directory)}
@@ -81,7 +81,7 @@ suite("the end of a program, in its own runtime", () => {
     equal((await reopened(directory)).getText("a"), "whole");
   });
 
-  test("what is written too late is refused and not lost in silence; what is in memory can be read", async () => {
+  test("late writes are refused and not lost silently, and data in memory can be read", async () => {
     const directory = folder();
     const { stdout, stderr } = await starts(
       `${shopIn(directory)}
@@ -149,8 +149,8 @@ suite("the end of a program, in its own runtime", () => {
   });
 });
 
-suite("a signal", () => {
-  test("is not listened to: how a program ends by it is the program's affair", async () => {
+suite("signals", () => {
+  test("the package does not listen for signals", async () => {
     const directory = folder();
     const { stdout, stderr } = await starts(
       `const signals = ["SIGINT", "SIGTERM", "SIGHUP"];
@@ -166,7 +166,7 @@ suite("a signal", () => {
   });
 
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
-    test(`${signal} ends a program that does not listen to it, and earlier turns are kept`, async () => {
+    test(`${signal} ends a program that does not listen for it, and earlier turns are kept`, async () => {
       const directory = folder();
       const program = starts(
         `${shopIn(directory)}
@@ -184,7 +184,7 @@ suite("a signal", () => {
     });
   }
 
-  test("whose listener calls process.exit has the last writes committed", async () => {
+  test("a signal listener that calls process.exit has the last writes committed", async () => {
     const directory = folder();
     const program = starts(
       `${shopIn(directory)}

@@ -37,7 +37,7 @@ function served() {
   return client;
 }
 
-suite("under fake timers", () => {
+suite("fake timers", () => {
   test("a database opens, writes, flushes in time, verifies, compacts, exports and closes", async () => {
     stopped();
     const folder = join(context().directory as string, "fake-timers");
@@ -49,7 +49,7 @@ suite("under fake timers", () => {
     for (let i = 0; i < 5_000; i += 1) db.set(`key ${i}`, "value".repeat(20));
     await db.committed;
     db.set("more", "1");
-    // Nobody asks for it: its time has to come by itself.
+    // Nothing requests the flush: its timer has to fire.
     await db.committed;
     await db.flushed;
     const notes = db.collection("notes", json<number>());
@@ -63,7 +63,7 @@ suite("under fake timers", () => {
     await db.close();
   });
 
-  test("a client's calls are answered and end in time, whatever its clock does", async () => {
+  test("calls of a client are answered and time out, whatever its clock does", async () => {
     const clock = stopped();
     const client = served();
     await client.set("a", "1");
@@ -86,7 +86,7 @@ suite("under fake timers", () => {
     await rejects(meddling, { code: "VARVE_CONFLICT" });
   });
 
-  test("live and watch tell, and close waits for a call that is under way", async () => {
+  test("live and watch report changes, and close waits for a pending call", async () => {
     stopped();
     const client = served();
     const seen: number[] = [];
@@ -106,7 +106,7 @@ suite("under fake timers", () => {
     await closing;
   });
 
-  test("a call that nobody answers ends at its deadline, and no step of a clock ends one before", async () => {
+  test("an unanswered call ends at its deadline, and no step of a clock ends one before", async () => {
     const clock = stopped();
     const { port1, port2 } = new MessageChannel();
     cleanup(() => port1.close());
@@ -125,7 +125,7 @@ suite("under fake timers", () => {
     await client.close();
   });
 
-  test("all of it holds also where they were installed before the package was loaded", async () => {
+  test("fake timers installed before the package was loaded have no effect either", async () => {
     const program = `
       const { install } = await import("@sinonjs/fake-timers");
       const { setTimeout: later } = globalThis;

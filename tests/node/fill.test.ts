@@ -7,7 +7,7 @@ import { runs } from "./support/programs.js";
 
 const COUNT = 400;
 
-/** Has so many keys, and each says whose it is. */
+/** Checks that there are this many keys, and that each names its owner. */
 async function exportOf(whose: string): Promise<Uint8Array<ArrayBuffer>> {
   const db = await open("source", { storage: memory() });
   for (let i = 0; i < COUNT; i++) db.set(`key ${i}`, `${whose} ${i}`);
@@ -48,7 +48,7 @@ function filling(
   );
 }
 
-/** Whose database is in a folder, all of it; nobody's if there is none or nothing in it. */
+/** The owner of the complete database in a folder; none if it is missing or empty. */
 async function whoseIs(directory: string): Promise<string | undefined> {
   const db = await open("shop", { storage: file(directory) }).catch((error) => {
     equal((error as { code?: unknown }).code, "VARVE_DATABASE_NOT_FOUND", String(error));
@@ -58,7 +58,7 @@ async function whoseIs(directory: string): Promise<string | undefined> {
   const whose = db.getText("key 0")?.split(" ")[0];
   equal(db.count(), whose === undefined ? 0 : COUNT);
   for (let i = 0; i < db.count(); i++) equal(db.getText(`key ${i}`), `${whose} ${i}`);
-  // Of two superblocks one is enough, and the next write makes the other anew.
+  // One of two superblocks is enough, and the next write restores the other.
   const { problems } = await db.verify();
   deepEqual(
     problems.filter(({ what }) => what !== "superblock"),
@@ -68,10 +68,10 @@ async function whoseIs(directory: string): Promise<string | undefined> {
   return whose;
 }
 
-suite("a program that is killed", () => {
+suite("imports in killed programs", () => {
   for (const replace of [false, true]) {
     const what = replace ? "replaces a database" : "fills a new database";
-    test(`at any call while it ${what} leaves ${replace ? "the old one or" : "none, or all of"} the new one`, async () => {
+    test(`a kill at any call of a program that ${what} leaves ${replace ? "the old one or" : "none, or all of"} the new one`, async () => {
       const directory = folder();
       const from = join(directory, "from");
       const old = await exportOf("old");
@@ -98,7 +98,7 @@ suite("a program that is killed", () => {
         const whose = await whoseIs(directory);
         found.add(whose);
         if (whose === undefined) continue;
-        // What it was making is gone; a draft of its lock may stay for a minute.
+        // The shadow file is removed; a draft of the lock may stay for a minute.
         const left = readdirSync(directory).filter((one) => !one.startsWith("shop.varve.lock."));
         deepEqual(left.sort(), ["from", "shop.varve"], `call ${call}`);
       }
@@ -107,8 +107,8 @@ suite("a program that is killed", () => {
   }
 });
 
-suite("a new file that nothing comes of", () => {
-  test("stays if somebody else has written to it meanwhile", async () => {
+suite("discarded new files", () => {
+  test("a new file stays if another program has written to it meanwhile", async () => {
     const directory = folder();
     const path = join(directory, "shop.varve");
     for (const isWritten of [false, true]) {

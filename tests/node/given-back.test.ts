@@ -4,13 +4,13 @@ import { file, memory, open, type Storage } from "varve";
 import { context, equal, ok, suite, test, turn, wasmOption } from "../harness.js";
 import { folder } from "./support/processes.js";
 
-/** All garbage is collected, here and now. */
+/** Collects all garbage now. */
 function collect(): void {
   setFlagsFromString("--expose-gc");
   runInNewContext("gc")();
 }
 
-/** Opens a database, uses it and closes it: its handle, and the memories that it had. */
+/** Opens a database, uses it and closes it. Returns its handle and its memories. */
 async function usedAndClosed(storage: Storage) {
   const { instantiate } = WebAssembly;
   const memories: WeakRef<WebAssembly.Memory>[] = [];
@@ -35,17 +35,17 @@ async function usedAndClosed(storage: Storage) {
   }
 }
 
-// What the garbage collector keeps is told by Node only.
+// Only Node shows what the garbage collector keeps.
 if (context().runtime === "node") {
-  suite("a database that was closed", () => {
+  suite("closed databases", () => {
     for (const [where, storage] of [
       ["in memory", () => memory()],
       ["in a file", () => file(folder())],
     ] as const) {
-      test(`gives its memory back though its handle is kept (${where})`, async () => {
+      test(`close frees the memory though a handle is kept (${where})`, async () => {
         const { db, memories } = await usedAndClosed(storage());
         ok(memories.length > 0, "its memory was seen");
-        // What was on the stack may be found there until something else is.
+        // Values on the stack may be found there until they are overwritten.
         for (let i = 0; i < 20 && memories.some((one) => one.deref() !== undefined); i += 1) {
           await turn(10);
           collect();

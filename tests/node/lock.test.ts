@@ -36,7 +36,7 @@ function lockOf(directory: string): string {
   return join(directory, "shop.varve.lock");
 }
 
-/** A lock like the one that `holder` has, as it would look had something been different. */
+/** A forged lock like that of `holder`, with some fields changed. */
 async function forgedLock(directory: string, change: Partial<LockFields>): Promise<string> {
   const elsewhere = folder();
   const holder = await Holder.start();
@@ -48,7 +48,7 @@ async function forgedLock(directory: string, change: Partial<LockFields>): Promi
   return content;
 }
 
-/** Has a lock look alive until the test ends, by time stamps that mean nothing. */
+/** Makes a lock look alive until the test ends, by changing time stamps. */
 function sendsHeartbeats(directory: string): void {
   let beats = 0;
   const beating = setInterval(() => {
@@ -64,7 +64,7 @@ async function opensAndCloses(directory: string): Promise<void> {
   deepEqual(readdirSync(directory), ["shop.varve"]);
 }
 
-suite("the lock of a database file", () => {
+suite("the lock file of a database", () => {
   test("a second process is refused, with the number of the first", async () => {
     const directory = folder();
     const first = await Holder.start();
@@ -78,7 +78,7 @@ suite("the lock of a database file", () => {
     ok(error.message.includes(join(directory, "shop.varve")), "the message names the file");
   });
 
-  test("a second open in this process is refused too, and says that it is this process", async () => {
+  test("a second open in this process is refused, and the error names this process", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
     cleanup(() => opened.close());
@@ -88,7 +88,7 @@ suite("the lock of a database file", () => {
     });
   });
 
-  test("a refused open leaves the first one's lock and file alone", async () => {
+  test("a refused open leaves the holder's lock and file alone", async () => {
     const directory = folder();
     const first = await Holder.start();
     await first.tell("open", { directory, name: NAME });
@@ -98,7 +98,7 @@ suite("the lock of a database file", () => {
     deepEqual(readdirSync(directory).sort(), ["shop.varve", "shop.varve.lock"]);
   });
 
-  test("another name in the same folder is another lock", async () => {
+  test("another name in the same folder has another lock", async () => {
     const directory = folder();
     const first = await Holder.start();
     await first.tell("open", { directory, name: NAME });
@@ -106,7 +106,7 @@ suite("the lock of a database file", () => {
     opened.close();
   });
 
-  test("closing gives the lock back", async () => {
+  test("closing releases the lock", async () => {
     const directory = folder();
     const first = await Holder.start();
     await first.tell("open", { directory, name: NAME });
@@ -114,7 +114,7 @@ suite("the lock of a database file", () => {
     await opensAndCloses(directory);
   });
 
-  test("a dead one is broken also where a test has put timers off and has a page's crypto", async () => {
+  test("a dead lock is broken under fake timers and a page's crypto", async () => {
     const directory = folder();
     await forgedLock(directory, { host: "elsewhere", space: "another" });
     const { crypto, setTimeout } = globalThis;
@@ -128,7 +128,7 @@ suite("the lock of a database file", () => {
     await opensAndCloses(directory);
   });
 
-  test("a killed holder is noticed", async () => {
+  test("a killed holder is recognized", async () => {
     const directory = folder();
     const first = await Holder.start();
     await first.tell("open", { directory, name: NAME });
@@ -137,11 +137,11 @@ suite("the lock of a database file", () => {
     await opensAndCloses(directory);
   });
 
-  test("a holder that ended and was not yet waited for is noticed", async () => {
+  test("a holder that ended and was not yet waited for is recognized", async () => {
     const directory = folder();
     const first = await Holder.start();
     await first.tell("open", { directory, name: NAME });
-    // Killed without waiting: for a moment it is a zombie, whose number still answers.
+    // Killed without waiting: for a moment it is a zombie, whose process number still exists.
     const ended = first.kill();
     const deadline = Date.now() + 60_000;
     for (;;) {
@@ -155,13 +155,13 @@ suite("the lock of a database file", () => {
     await ended;
   });
 
-  test("a process number that was used again is told apart by when the process started", async () => {
+  test("a reused process number is recognized by the start time", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: String(process.pid), started: "1" });
     await opensAndCloses(directory);
   });
 
-  test("the same number with the same start is the living holder", async () => {
+  test("the same number with the same start time is the living holder", async () => {
     const directory = folder();
     const alive = await Holder.start();
     await alive.tell("open", { directory: folder(), name: NAME });
@@ -173,13 +173,13 @@ suite("the lock of a database file", () => {
     });
   });
 
-  test("a lock from before the machine was started again is dead", async () => {
+  test("a lock from before the machine's reboot is dead", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: String(process.pid), boot: "0" });
     await opensAndCloses(directory);
   });
 
-  test("a holder in another container is respected for as long as it touches its lock", async () => {
+  test("a holder in another container is respected as long as it sends heartbeats", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: "1", space: "1", name: "elsewhere" });
     const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
@@ -190,7 +190,7 @@ suite("the lock of a database file", () => {
     });
   });
 
-  test("a holder in another container that is silent for eight seconds is dead", async () => {
+  test("a holder in another container is dead after eight seconds without a heartbeat", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: "1", space: "1" });
     const start = Date.now();
@@ -198,7 +198,7 @@ suite("the lock of a database file", () => {
     ok(Date.now() - start > 7900, "it was given time to show that it lives");
   });
 
-  test("a holder of which nothing proves that it was on this machine is never dead by its number", async () => {
+  test("a holder that may be on another machine is never judged by its process number", async () => {
     const changes: Partial<LockFields>[] = [
       { boot: "0" },
       { space: "-" },
@@ -216,7 +216,7 @@ suite("the lock of a database file", () => {
   });
 
   for (const platform of ["darwin", "win32", "freebsd"]) {
-    test(`nor is it where ${platform} does not tell one machine from another`, async () => {
+    test(`a holder is not judged by its process number where ${platform} does not identify machines`, async () => {
       const directory = folder();
       await forgedLock(directory, { pid: "999999", boot: "-", space: "-", host: "elsewhere" });
       sendsHeartbeats(directory);
@@ -229,7 +229,7 @@ suite("the lock of a database file", () => {
     });
   }
 
-  test("a lock is not broken because the wall clock steps", async () => {
+  test("a step of the wall clock does not break a lock", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: "1", space: "1" });
     sendsHeartbeats(directory);
@@ -245,7 +245,7 @@ suite("the lock of a database file", () => {
     await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
 
-  test("a heartbeat that comes when the lock is being broken keeps it", async () => {
+  test("a heartbeat while the lock is being broken keeps it", async () => {
     const directory = folder();
     const content = await forgedLock(directory, { pid: "1", space: "1" });
     const { renameSync } = fs;
@@ -263,7 +263,7 @@ suite("the lock of a database file", () => {
     deepEqual(readdirSync(directory), ["shop.varve.lock"]);
   });
 
-  test("a lock that is put in place while another one is being put back gives way to it", async () => {
+  test("a lock created while another one is put back gives way to it", async () => {
     const directory = folder();
     const content = await forgedLock(directory, { pid: "1", space: "1" });
     const breaker = `${lockOf(directory)}.break`;
@@ -303,7 +303,7 @@ suite("the lock of a database file", () => {
     equal(misses, 3);
   });
 
-  test("heartbeats go on where the wall clock stands still, as under a test's clock", async () => {
+  test("heartbeats go on while the wall clock stands still, as under fake timers", async () => {
     const directory = folder();
     const real = Date.now;
     cleanup(() => {
@@ -321,7 +321,7 @@ suite("the lock of a database file", () => {
     }
   });
 
-  test("what was written while the lock was lost does not count", async () => {
+  test("a write while the lock was lost does not count", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
     const { writeSync } = fs;
@@ -331,7 +331,7 @@ suite("the lock of a database file", () => {
       Date.now = real;
     });
     fs.writeSync = ((...args: [number, Uint8Array, number, number, number]) => {
-      // It was stopped between its look at the lock and the end of its write, for long enough.
+      // It was suspended between its check of the lock and the end of its write, for long enough.
       fs.writeSync = writeSync;
       Date.now = () => real() + 60_000;
       writeFileSync(lockOf(directory), "somebody else's");
@@ -341,7 +341,7 @@ suite("the lock of a database file", () => {
     opened.close();
   });
 
-  test("a flush does not count either when the lock is gone", async () => {
+  test("a flush does not count if the lock is missing", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
     equal(opened.write(bytes("before"), { at: 0 }), 6);
@@ -350,7 +350,7 @@ suite("the lock of a database file", () => {
     opened.close();
   });
 
-  test("an open database touches its lock", async () => {
+  test("an open database sends heartbeats", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
     cleanup(() => opened.close());
@@ -362,7 +362,7 @@ suite("the lock of a database file", () => {
     }
   });
 
-  test("a holder that stood still and lost its lock writes no more, and its file may be closed", async () => {
+  test("a suspended holder that lost its lock writes no more, and its file may be closed", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
     equal(opened.write(bytes("before"), { at: 0 }), 6);
@@ -380,7 +380,7 @@ suite("the lock of a database file", () => {
     equal(readFileSync(lockOf(directory), "utf8"), "somebody else's");
   });
 
-  test("a holder that stood still and kept its lock goes on", async () => {
+  test("a suspended holder that kept its lock goes on", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
     cleanup(() => opened.close());
@@ -401,7 +401,7 @@ suite("the lock of a database file", () => {
     }
   });
 
-  test("what is no lock of any build is removed, after eight seconds in which nobody has touched it", async () => {
+  test("a lock without a valid content is removed after eight seconds without a heartbeat", async () => {
     const garbage = [
       "garbage",
       "0badcafe",
@@ -424,7 +424,7 @@ suite("the lock of a database file", () => {
     ok(Date.now() - start > 7900, "another build might have made it");
   });
 
-  test("a lock that another build made is respected for as long as its holder touches it", async () => {
+  test("a lock of another version is respected as long as its holder sends heartbeats", async () => {
     const directory = folder();
     writeFileSync(lockOf(directory), '{"pid":1}\n');
     const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
@@ -432,7 +432,7 @@ suite("the lock of a database file", () => {
     await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
 
-  test("a lock that is only just being written is waited for", async () => {
+  test("a lock that is being written is waited for", async () => {
     const directory = folder();
     writeFileSync(lockOf(directory), "");
     const start = Date.now();
@@ -440,14 +440,14 @@ suite("the lock of a database file", () => {
     ok(Date.now() - start > 1500, "it was given time to be written");
   });
 
-  test("a breaker that died while it removed a dead lock is noticed itself", async () => {
+  test("a breaker that died while removing a dead lock is recognized", async () => {
     const directory = folder();
     const content = await forgedLock(directory, { pid: String(process.pid), started: "1" });
     writeFileSync(`${lockOf(directory)}.break`, content);
     await opensAndCloses(directory);
   });
 
-  test("what a process wrote and did not live to put in place is removed with the dead lock", async () => {
+  test("drafts of dead processes are removed with the dead lock", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: String(process.pid), started: "1" });
     const draft = `${lockOf(directory)}.01234567`;
@@ -456,7 +456,7 @@ suite("the lock of a database file", () => {
     await opensAndCloses(directory);
   });
 
-  test("a lock that became somebody else's is not released", async () => {
+  test("a lock that another process has taken over is not released", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
     writeFileSync(lockOf(directory), "somebody else's");
@@ -464,7 +464,7 @@ suite("the lock of a database file", () => {
     equal(readFileSync(lockOf(directory), "utf8"), "somebody else's");
   });
 
-  test("two ways to the same folder are one database", async () => {
+  test("two paths to the same folder are one database", async () => {
     const directory = folder();
     const link = join(folder(), "link");
     symlinkSync(directory, link);
@@ -475,9 +475,9 @@ suite("the lock of a database file", () => {
     await rejects(file(link).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
 
-  test("says what keeps it from being made, and not from being cleared away again", async () => {
+  test("errors of creating the lock are reported, and errors of its cleanup are not", async () => {
     let directory = folder();
-    // A path of 4,095 bytes is the longest: one ends within what its draft has behind its own name.
+    // A path has at most 4,095 bytes: one fails in the suffix of its draft.
     for (let left = 4_075; left > directory.length + 1; ) {
       directory = join(directory, "d".repeat(Math.min(200, left - directory.length - 1)));
     }
@@ -485,7 +485,7 @@ suite("the lock of a database file", () => {
     ok(/ENAMETOOLONG.* open/.test(error.message), error.message);
   });
 
-  test("two ways to the same file are one database", async () => {
+  test("two paths to the same file are one database", async () => {
     const [directory, elsewhere] = [folder(), folder()];
     const linked = file(elsewhere);
     (await file(directory).open(NAME)).file.close();
@@ -507,13 +507,13 @@ suite("the lock of a database file", () => {
   });
 });
 
-/** What a link says in the place of this content of a file: it has no name of the host. */
+/** The target of a link in place of this content: it has no host name. */
 function linkText(content: string): string {
   return content.split(" ").slice(0, -1).join(" ");
 }
 
-suite("on a full disk", () => {
-  test("the lock is a link that says who holds it, in no more than ext4 keeps beside the link", async () => {
+suite("the lock on a full disk", () => {
+  test("the lock is a link that names its holder, short enough for ext4 to store inline", async () => {
     const directory = folder();
     const first = await Holder.start("--full");
     await first.tell("open", { directory, name: NAME });
@@ -529,7 +529,7 @@ suite("on a full disk", () => {
     deepEqual(readdirSync(directory), ["shop.varve"]);
   });
 
-  test("a killed holder is noticed, and its holder touches it", async () => {
+  test("a killed holder is recognized, and a living one sends heartbeats", async () => {
     const directory = folder();
     const first = await Holder.start("--full");
     await first.tell("open", { directory, name: NAME });
@@ -560,7 +560,7 @@ suite("on a full disk", () => {
     equal(text.length, 59);
   });
 
-  test("what a file of some segments grows by has its place on the medium: no hole is left in it", async () => {
+  test("a file of some segments grows without holes", async () => {
     const directory = folder();
     const writes: [number, number][] = [];
     const write = fs.writeSync;
@@ -592,11 +592,11 @@ async function ownLock(holder: Holder): Promise<LockFields> {
   return lockFields(readFileSync(join(directory, "own.varve.lock"), "utf8"));
 }
 
-suite("a holder that is stopped for longer than it takes to break its lock", () => {
-  /** Commits one key after the other, and says so of each only when it is committed. */
+suite("holders suspended for longer than it takes to break their lock", () => {
+  /** Commits one key after the other, and reports each only after its commit. */
   const commits = (name: string, count: number, space: string, directory: string) => `
     const { readlinkSync } = fs;
-    // Another container: nothing of its processes is seen here, and nothing of this one there.
+    // In another container: neither sees the processes of the other.
     fs.readlinkSync = (path, ...more) =>
       path === "/proc/self/ns/pid" ? "${space}" : readlinkSync(path, ...more);
     const acknowledged = fs.openSync(${JSON.stringify(directory)} + "/${name}.txt", "a");
@@ -616,7 +616,7 @@ suite("a holder that is stopped for longer than it takes to break its lock", () 
     await db.close();
     console.log("closed");`;
 
-  test("acknowledges nothing more, and no acknowledged commit of it or of the next one is lost", async () => {
+  test("a suspended holder acknowledges nothing more, and no acknowledged commit of either holder is lost", async () => {
     const ENDLESS = 100_000_000;
     await Promise.all(
       Array.from({ length: 6 }, async (_, round) => {
@@ -627,9 +627,9 @@ suite("a holder that is stopped for longer than it takes to break its lock", () 
         first.child.kill("SIGSTOP");
         const second = start(directory, commits("second", ENDLESS, "pid:[2]", directory));
         if (context().runtime === "deno") {
-          // Deno has the system's lock as well, which a stopped process keeps.
+          // Deno also has the system's lock, which a suspended process keeps.
           ok((await second.ended).stderr.includes("DatabaseBusyError"));
-          // Deno's own kill() does nothing for a child that it has sent a signal before.
+          // Deno's own kill() has no effect on a child that it has sent a signal before.
           process.kill(first.child.pid as number, "SIGKILL");
           await first.ended;
           return;
@@ -657,7 +657,7 @@ suite("a holder that is stopped for longer than it takes to break its lock", () 
   });
 });
 
-suite("starters that race for a dead lock", () => {
+suite("processes racing for a dead lock", () => {
   const STARTERS = 8;
   const ROUNDS = 20;
 
@@ -684,7 +684,7 @@ suite("starters that race for a dead lock", () => {
     });
   }
 
-  test("get past holders that are killed one after the other", async () => {
+  test("the race survives holders that are killed one after the other", async () => {
     const directory = folder();
     const starters = await Promise.all(
       Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
@@ -702,7 +702,7 @@ suite("starters that race for a dead lock", () => {
 });
 
 suite("the end of a process", () => {
-  test("runs the hook, which can still write, and gives the lock back", async () => {
+  test("the exit hook can still write, and the lock is released", async () => {
     const directory = folder();
     const holder = await Holder.start();
     await holder.tell("openWithHook", { directory, name: NAME, text: "written at exit" });
@@ -712,19 +712,19 @@ suite("the end of a process", () => {
     deepEqual(readdirSync(directory), ["shop.varve"]);
   });
 
-  test("by an uncaught error runs the hook all the same", async () => {
+  test("an uncaught error runs the exit hook", async () => {
     const directory = folder();
     const holder = await Holder.start();
     await holder.tell("openWithHook", { directory, name: NAME, text: "after the error" });
     await holder.tell("throw");
     equal(await holder.ended(), 1);
     equal(readFileSync(join(directory, "shop.varve"), "utf8"), "after the error");
-    // Deno does not say whether an error ends a program: the lock stays, and the next one sees through it.
+    // Deno does not report whether an error ends a program: the lock stays, and the next open breaks it.
     if (context().runtime !== "deno") deepEqual(readdirSync(directory), ["shop.varve"]);
     await opensAndCloses(directory);
   });
 
-  test("does not run a hook that was taken away", async () => {
+  test("a removed exit hook does not run", async () => {
     const directory = folder();
     const holder = await Holder.start();
     await holder.tell("openAndUnhook", { directory, name: NAME, text: "not to be written" });
@@ -733,7 +733,7 @@ suite("the end of a process", () => {
     equal(readFileSync(join(directory, "shop.varve"), "utf8"), "");
   });
 
-  test("closing takes the listener away, so that a program may open and close for ever", async () => {
+  test("closing removes the exit listener, so that a program may open and close without end", async () => {
     const { stdout, stderr } = await runs(
       folder(),
       `const count = () => process.listenerCount("exit");
@@ -748,21 +748,21 @@ suite("the end of a process", () => {
     equal(stdout.trim(), "1 0");
   });
 
-  test("a worker thread that ends gives its lock back", async () => {
+  test("a worker thread that ends releases its lock", async () => {
     const directory = folder();
     await threadOpens(directory, "process.exit()");
     deepEqual(readdirSync(directory), ["shop.varve"]);
     await opensAndCloses(directory);
   });
 
-  test("a worker thread that was terminated is noticed, although its process lives", async () => {
+  test("a terminated worker thread is recognized, although its process lives", async () => {
     const directory = folder();
     await threadOpens(directory, "setInterval(() => {}, 1000);", true);
     ok(existsSync(lockOf(directory)), "it could not give its lock back");
     await opensAndCloses(directory);
   });
 
-  test("a worker thread that lives is respected, and named as one of this process", async () => {
+  test("a living worker thread is respected, and named as one of this process", async () => {
     const directory = folder();
     const refused = async () => {
       await rejects(file(directory).open(NAME), {
@@ -775,7 +775,7 @@ suite("the end of a process", () => {
   });
 });
 
-/** Opens the database in a worker thread, which then does `end`, or is terminated. */
+/** Opens the database in a worker thread, which then runs `end`, or is terminated. */
 async function threadOpens(
   directory: string,
   end: string,

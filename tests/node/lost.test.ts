@@ -49,7 +49,7 @@ async function written(directory: string, onError?: (error: Error) => void): Pro
   return db;
 }
 
-/** What a database has in memory, as another one that was opened with its export. */
+/** The data that a database has in memory, read from its export. */
 async function saved(db: Database): Promise<Record<string, string | undefined>> {
   const bytes = await new Response(db.export()).bytes();
   const copy = await open("copy", { storage: memory(), from: bytes, ...wasmOption() });
@@ -92,16 +92,16 @@ const WAYS: Record<string, Way> = {
   },
 };
 
-/** A folder in one of its own, which has room for the backup. */
+/** A folder inside another one, with space for the backup. */
 function place(): string {
   const directory = join(folder(), "data");
   mkdirSync(directory);
   return directory;
 }
 
-suite("a database whose file", () => {
+suite("lost files", () => {
   for (const [how, { reason, lose }] of Object.entries(WAYS)) {
-    test(`${how} while it is open says so at the next flush, refuses writes, and can be saved`, async () => {
+    test(`a file that ${how} while it is open is reported by the next flush, refuses writes, and can be saved`, async () => {
       const directory = place();
       const told: Error[] = [];
       const db = await written(directory, (error) => told.push(error));
@@ -132,7 +132,7 @@ suite("a database whose file", () => {
     });
   }
 
-  test("was removed is told by a flush that finds all flushed, and by the promise for one", async () => {
+  test("a removed file is reported by a flush with nothing to flush, and by its promise", async () => {
     const directory = place();
     const db = await written(directory);
     rmSync(join(directory, "shop.varve"));
@@ -140,7 +140,7 @@ suite("a database whose file", () => {
     throws(() => db.flush(), lost("removed"));
   });
 
-  test("was removed is told by close, if anything was written", async () => {
+  test("a removed file is reported by close, if anything was written", async () => {
     const directory = place();
     const db = await written(directory);
     rmSync(join(directory, "shop.varve"));
@@ -153,7 +153,7 @@ suite("a database whose file", () => {
     await untouched.close();
   });
 
-  test("was removed is noticed by a heartbeat, without a call, and the next write is refused", async () => {
+  test("a removed file is noticed by a heartbeat, without a call, and the next write is refused", async () => {
     const directory = place();
     const told: Error[] = [];
     const db = await written(directory, (error) => told.push(error));
@@ -173,7 +173,7 @@ suite("a database whose file", () => {
     deepEqual(await saved(db), { old: "in the backup", a: "flushed before", b: undefined });
   });
 
-  test("is opened through a link is lost with what the link leads to, and not with the link", async () => {
+  test("a file opened through a link is lost with the target, and not with the link", async () => {
     const [directory, linked] = [place(), place()];
     await (await open(NAME, { storage: file(directory), ...wasmOption() })).close();
     symlinkSync(join(directory, "shop.varve"), join(linked, "shop.varve"));
@@ -185,7 +185,7 @@ suite("a database whose file", () => {
     throws(() => db.flush(), lost("removed"));
   });
 
-  test("has larger values than its memory still reads and saves them when it is lost", async () => {
+  test("a lost file with values larger than the memory can still be read and saved", async () => {
     const directory = place();
     const options = { storage: file(directory), memory: 1_048_576, ...wasmOption() };
     const db = await open(NAME, options);
@@ -200,7 +200,7 @@ suite("a database whose file", () => {
     await copy.close();
   });
 
-  test("was compacted or replaced by the program itself is not lost", async () => {
+  test("a file compacted or replaced by the program itself is not lost", async () => {
     const directory = place();
     const db = await written(directory);
     await db.compact();
@@ -216,8 +216,8 @@ suite("a database whose file", () => {
   });
 });
 
-suite("errors of the system that have a code of their own here", () => {
-  test("a current folder that was deleted", async () => {
+suite("system errors with their own error code", () => {
+  test("a deleted current folder is reported", async () => {
     const directory = place();
     const { stdout, stderr } = await starts(
       `import { rmdirSync } from "node:fs";
@@ -237,7 +237,7 @@ suite("errors of the system that have a code of their own here", () => {
        }`,
     ).ended;
     const said = stdout.trim().split("\n");
-    // Bun remembers the path of the folder, which open() makes anew then.
+    // Bun remembers the path of the folder, which open() creates again then.
     if (context().runtime !== "bun") {
       deepEqual(said, Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"), stderr);
     }
@@ -245,7 +245,7 @@ suite("errors of the system that have a code of their own here", () => {
     for (const line of said) ok(/^(undefined|VARVE_[A-Z_]+) /.test(line), line);
   });
 
-  test("a lock that cannot be read, when it is taken, found and given back", async () => {
+  test("a lock that cannot be read is reported when it is acquired, found and released", async () => {
     const directory = place();
     chmodSync(directory, 0o777);
     const { stdout, stderr } = await starts(

@@ -2,10 +2,10 @@ import { context, deepEqual, equal, suite, test } from "../harness.js";
 import { folder } from "./support/processes.js";
 import { runs } from "./support/programs.js";
 
-// Deno and Bun end themselves where they get no addresses, and only Linux limits a program that runs.
+// Deno and Bun exit if they get no addresses, and only Linux can limit a running program.
 const limits = context().runtime === "node" && process.platform === "linux";
 
-/** From a call on, the program has so many more megabytes of addresses; what goes wrong is printed. */
+/** Limits the further address space of the program, in megabytes, and prints the errors. */
 const LIMIT = `
   import { execFileSync } from "node:child_process";
   const limit = (megabytes) => {
@@ -35,8 +35,8 @@ async function failuresOf(source: string): Promise<unknown> {
 }
 
 if (limits) {
-  suite("a program with few addresses", () => {
-    test("that opens a database is told so, whatever it opens it from, and what is open goes on", async () => {
+  suite("programs with a limited address space", () => {
+    test("opening throws OutOfMemoryError, whatever the source, and open databases go on", async () => {
       const found = await failuresOf(`
         const db = await shop();
         db.set("a", "kept");
@@ -58,7 +58,7 @@ if (limits) {
       ]);
     });
 
-    test("that reads more copies than there is memory for is told so, and reads on in the next turn", async () => {
+    test("reading more copies than there is memory for throws, and the next turn reads on", async () => {
       const found = await failuresOf(`
         const db = await shop({ memory: 64 * 2 ** 20 });
         for (let i = 0; i < 20; i++) { db.set("k" + i, big); await null; }
@@ -75,7 +75,7 @@ if (limits) {
       deepEqual(found, [["get", CODE]]);
     });
 
-    test("that writes to a database in memory is told so, and the database goes on", async () => {
+    test("writing to a database in memory throws, and the database goes on", async () => {
       const found = await failuresOf(`
         const db = await open("scratch", { storage: memory() });
         limit(100);
@@ -90,7 +90,7 @@ if (limits) {
       deepEqual(found, [["set", CODE]]);
     });
 
-    test("that imports lines is told so, and what was stored before stays", async () => {
+    test("importing lines throws, and the records stored before stay", async () => {
       const found = await failuresOf(`
         const { json, u32 } = await import(new URL("../../dist/struct.js", import.meta.url).href);
         const db = await shop();

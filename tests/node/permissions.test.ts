@@ -12,10 +12,10 @@ async function opened(directory: string): Promise<Database> {
 const FILES_ONLY = ["--allow-read", "--allow-write"];
 const BUSY = { name: "DatabaseBusyError" };
 
-// Only Deno has its user allow things one by one.
+// Only Deno has separate permissions.
 if (context().runtime === "deno") {
-  suite("a program that is allowed nothing but files", () => {
-    test("has databases, and knows of the disk only its own file", async () => {
+  suite("Deno with permissions for files only", () => {
+    test("databases work, and the quota is unknown", async () => {
       const directory = folder();
       const { stdout, stderr } = await starts(
         `${shopIn(directory)}
@@ -30,7 +30,7 @@ if (context().runtime === "deno") {
       equal((await opened(directory)).getText("key"), "value");
     });
 
-    test("is refused a database that another program has open", async () => {
+    test("a database that another program has open is refused", async () => {
       const directory = folder();
       await opened(directory);
       const { stdout, stderr } = await starts(
@@ -40,7 +40,7 @@ if (context().runtime === "deno") {
       equal(stdout.trim(), BUSY.name, stderr);
     });
 
-    test("keeps others from a database for as long as it lives, and a moment longer", async () => {
+    test("a database is locked as long as its program lives, and a moment longer", async () => {
       const directory = folder();
       const program = starts(
         `${shopIn(directory)}

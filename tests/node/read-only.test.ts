@@ -18,8 +18,8 @@ async function written(): Promise<string> {
   return directory;
 }
 
-suite("a file that is opened for reading only", () => {
-  test("leaves no trace: no lock, no folder, and not a byte changed", async () => {
+suite("files opened read-only", () => {
+  test("reading leaves no trace: no lock, no folder, and not a byte changed", async () => {
     const directory = await written();
     const path = join(directory, "shop.varve");
     const before = readFileSync(path);
@@ -36,7 +36,7 @@ suite("a file that is opened for reading only", () => {
     deepEqual(readdirSync(directory), ["shop.varve"]);
   });
 
-  test("may be one that nobody can write to", async () => {
+  test("a file that is not writable can be read", async () => {
     const directory = await written();
     const path = join(directory, "shop.varve");
     chmodSync(path, 0o444);
@@ -50,7 +50,7 @@ suite("a file that is opened for reading only", () => {
     }
   });
 
-  test("is not flushed, which some systems refuse: also one that nobody has written to yet", async () => {
+  test("a file is never flushed, which some systems refuse, not even an empty one", async () => {
     const directory = folder();
     await (await open(NAME, { storage: file(directory) })).close();
     const flush = fs.fdatasyncSync;
@@ -66,7 +66,7 @@ suite("a file that is opened for reading only", () => {
     await db.close();
   });
 
-  test("is refused while another process has it open to write, with that process's number", async () => {
+  test("a file that another process has open for writing is refused, with its process number", async () => {
     const directory = await written();
     const writer = await Holder.start();
     await writer.tell("open", { directory, name: NAME });
@@ -79,7 +79,7 @@ suite("a file that is opened for reading only", () => {
     await db.close();
   });
 
-  test("is not refused for the lock of a process that died, and leaves that lock", async () => {
+  test("the lock of a dead process is ignored and left", async () => {
     const directory = await written();
     const lock = join(directory, "shop.varve.lock");
     const real = await Holder.start();
@@ -93,7 +93,7 @@ suite("a file that is opened for reading only", () => {
     deepEqual(readdirSync(directory).sort(), ["shop.varve", "shop.varve.lock"]);
   });
 
-  test("goes on with what it found when a writer comes later", async () => {
+  test("a reader keeps its data when a writer comes later", async () => {
     const directory = await written();
     const reader = await open(NAME, { storage: file(directory), readOnly: true });
     const writer = await Holder.start();
@@ -104,7 +104,7 @@ suite("a file that is opened for reading only", () => {
     await writer.tell("close");
   });
 
-  test("tells what a writer has written over from damage, and has it when it is opened again", async () => {
+  test("overwritten data is distinguished from damage, and reopening shows the new data", async () => {
     const directory = folder();
     const [storage, keys] = [file(directory), Array.from({ length: 80 }, (_, i) => `k${i}`)];
     const first = await open(NAME, { storage });
@@ -139,10 +139,10 @@ suite("a file that is opened for reading only", () => {
   });
 });
 
-suite("what cannot be a database file", () => {
+suite("paths that cannot be a database file", () => {
   const UNAVAILABLE = { code: "VARVE_STORAGE_UNAVAILABLE" } as const;
 
-  test("is refused at once: a pipe, and a link that leads nowhere", async () => {
+  test("a pipe and a dangling link are refused at once", async () => {
     const directory = folder();
     execFileSync("mkfifo", [join(directory, "pipe.varve")]);
     symlinkSync(join(directory, "unmounted", "shop.varve"), join(directory, "shop.varve"));
@@ -156,7 +156,7 @@ suite("what cannot be a database file", () => {
     deepEqual(readdirSync(directory).sort(), ["pipe.varve", "shop.varve"]);
   });
 
-  test("is not taken for a missing one where the system does not let it be seen", async () => {
+  test("a file that the system hides is not taken for a missing one", async () => {
     const directory = folder();
     symlinkSync("round", join(directory, "round"));
     const storage = file(join(directory, "round"));
@@ -166,8 +166,8 @@ suite("what cannot be a database file", () => {
   });
 });
 
-suite("a folder of databases", () => {
-  test("lists those and nothing else, and none where there is no folder", async () => {
+suite("folders of databases", () => {
+  test("databases lists the database files only, and nothing for a missing folder", async () => {
     const directory = await written();
     for (const other of ["notes.txt", "%zz.varve", "Upper.varve", ".varve", "shop.varve.lock.x"]) {
       writeFileSync(join(directory, other), "");
@@ -176,7 +176,7 @@ suite("a folder of databases", () => {
     deepEqual(await databases({ storage: file(join(directory, "missing")) }), []);
   });
 
-  test("loses the file and its lock with destroy, and keeps all else", async () => {
+  test("destroy removes the file and its lock, and keeps all else", async () => {
     const directory = await written();
     writeFileSync(join(directory, "notes.txt"), "");
     equal(await destroy(NAME, { storage: file(directory) }), true);

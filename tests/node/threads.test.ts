@@ -24,7 +24,7 @@ async function opened(directory: string, readOnly = false): Promise<Database> {
 const KEEPS_ON = "setInterval(() => {}, 1000);";
 
 suite("threads of one process", () => {
-  test("can each have databases of their own, also in one folder", async () => {
+  test("threads can each have their own databases, also in one folder", async () => {
     const directory = folder();
     const thread = new Thread(
       `const db = await open("theirs", { storage: file(${JSON.stringify(directory)}) });
@@ -38,7 +38,7 @@ suite("threads of one process", () => {
     equal(db.getText("key"), "ours");
   });
 
-  test("cannot have the same database open: the second is refused and told why", async () => {
+  test("a database that another thread has open is refused, with the reason", async () => {
     const directory = folder();
     const thread = new Thread(
       `${shopIn(directory)} const db = await shop(); parentPort.postMessage("open"); ${KEEPS_ON}`,
@@ -51,7 +51,7 @@ suite("threads of one process", () => {
     });
   });
 
-  test("cannot open what the main thread has open, and can when it is closed", async () => {
+  test("a database that the main thread has open is refused until it is closed", async () => {
     const directory = folder();
     const db = await opened(directory);
     db.set("key", "value");
@@ -63,7 +63,7 @@ suite("threads of one process", () => {
     equal(await new Thread(opens).said, "value");
   });
 
-  test("may read a database together that is open to read only", async () => {
+  test("threads may share a database that is open read-only", async () => {
     const directory = folder();
     const db = await opened(directory);
     db.set("key", "value");
@@ -78,7 +78,7 @@ suite("threads of one process", () => {
     equal(reader.getText("key"), "value");
   });
 
-  test("may share one compiled module", async () => {
+  test("threads may share one compiled module", async () => {
     const directory = folder();
     const thread = new Thread(
       `import { readFileSync } from "node:fs";
@@ -92,14 +92,14 @@ suite("threads of one process", () => {
   });
 });
 
-suite("a thread that ends", () => {
+suite("threads that end", () => {
   const ENDS: Record<string, string> = {
     "by process.exit": "process.exit(0);",
     "because it has nothing left to do": "parentPort.unref?.();",
     "by an error": 'setTimeout(() => { throw new Error("on purpose"); });',
   };
   for (const [how, source] of Object.entries(ENDS)) {
-    test(`${how} has committed what it wrote and given the database back`, async () => {
+    test(`a thread that ended ${how} has committed its writes and released the database`, async () => {
       const directory = folder();
       const thread = new Thread(
         `${shopIn(directory)}
@@ -112,14 +112,14 @@ suite("a thread that ends", () => {
     });
   }
 
-  test("without having closed leaves nothing but the file", async () => {
+  test("a thread that did not close leaves only the database file", async () => {
     const directory = folder();
     await new Thread(`${shopIn(directory)} (await shop()).set("key", "value"); process.exit(0);`)
       .ended;
     deepEqual(readdirSync(directory), ["shop.varve"]);
   });
 
-  test("because it was terminated does not lock the database: it opens at once, with all commits", async () => {
+  test("a terminated thread does not lock the database: it opens at once, with all commits", async () => {
     const directory = folder();
     // Deno lets a thread that is busy run on for two seconds.
     const busy = context().runtime === "deno" ? KEEPS_ON : "for (;;);";
@@ -141,7 +141,7 @@ suite("a thread that ends", () => {
     }
   });
 
-  test("because it was terminated does not lock it for another thread either", async () => {
+  test("a terminated thread does not lock the database for another thread", async () => {
     const directory = folder();
     const opens = `${shopIn(directory)}
       const db = await shop().catch((error) => error);

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { context, deepEqual, ok, suite, test } from "../harness.js";
 
-/** What the engine asks of its host: a file, dead views before memory is reused, an ear before a trap. */
+/** The imports of the engine: the file, detaching views before memory is reused, and reports of panics. */
 const IMPORTS = [
   "crowded",
   "detach",
@@ -15,7 +15,7 @@ const IMPORTS = [
   "write",
 ];
 
-/** What crosses the boundary the other way. Only js/engine*.ts call these. */
+/** The exports of the engine. Only js/engine calls these. */
 const EXPORTS = [
   "abort",
   "clear",
@@ -62,8 +62,8 @@ function built(name: string): WebAssembly.Module {
   return new WebAssembly.Module(readFileSync(join(context().root, "dist", name)));
 }
 
-suite("the boundary of the wasm", () => {
-  test("imports these functions of one host module and nothing else", () => {
+suite("the boundary of the wasm module", () => {
+  test("the module imports exactly these functions of one host module", () => {
     const imports = WebAssembly.Module.imports(built("varve.wasm"));
     deepEqual(
       imports.map(({ module, name, kind }) => `${module}.${name} ${kind}`).sort(),
@@ -71,7 +71,7 @@ suite("the boundary of the wasm", () => {
     );
   });
 
-  test("exports these functions, its memory and the two marks of the linker", () => {
+  test("the module exports exactly these functions, its memory and two linker symbols", () => {
     const exports = WebAssembly.Module.exports(built("varve.wasm"));
     const named = (wanted: string) =>
       exports
@@ -84,7 +84,7 @@ suite("the boundary of the wasm", () => {
     deepEqual(named("table"), []);
   });
 
-  test("is the same in the debug build, but for what the optimizer finds unused", () => {
+  test("the debug build has the same boundary, except for unused parts that the optimizer removes", () => {
     const [release, debug] = [built("varve.wasm"), built("varve.debug.wasm")];
     const exportsOf = (module: WebAssembly.Module) =>
       WebAssembly.Module.exports(module)
@@ -97,7 +97,7 @@ suite("the boundary of the wasm", () => {
     }
   });
 
-  test("carries no names, debugging data or producers", () => {
+  test("the module contains no names, debugging data or producers", () => {
     for (const section of ["name", "producers", "target_features", ".debug_info"]) {
       ok(
         WebAssembly.Module.customSections(built("varve.wasm"), section).length === 0,

@@ -3,7 +3,7 @@ import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
 import { cleanup, context, equal, suite, test } from "../harness.js";
 
-/** Runs in a thread whose monotonic clock can be moved on; everything that the package exports is `varve`. */
+/** Runs in a thread whose monotonic clock can be advanced; `varve` has all exports of the package. */
 function moved(program: string): Promise<unknown> {
   const varve = pathToFileURL(join(context().root, "dist/index.js")).href;
   const thread = new Worker(
@@ -32,8 +32,8 @@ function moved(program: string): Promise<unknown> {
   });
 }
 
-suite("a watch whose owner has not heard of it for too long", () => {
-  test("shows the very change that found that out, and every one behind it", async () => {
+suite("expired watches of a client", () => {
+  test("a client learns of the change that found its watch expired, and of all later ones", async () => {
     const rows = await moved(`
       let rows = [];
       client.live({}, (all) => { rows = all });
@@ -50,7 +50,7 @@ suite("a watch whose owner has not heard of it for too long", () => {
     equal(rows, 101);
   });
 
-  test("hears of each key that was written then, once it has begun again", async () => {
+  test("a renewed watch reports each key that was written meanwhile", async () => {
     const keys = await moved(`
       const keys = new Set();
       client.watch({}, (changes) => changes.forEach(({ key }) => keys.add(key)));
@@ -63,7 +63,7 @@ suite("a watch whose owner has not heard of it for too long", () => {
     equal(keys, "a,b");
   });
 
-  test("is not kept for a client that is gone: nothing is read for it any more", async () => {
+  test("a watch of a client that is gone is dropped, and nothing is read for it", async () => {
     const reads = await moved(`
       const other = new MessageChannel();
       const served = serve("gone", {
@@ -84,7 +84,7 @@ suite("a watch whose owner has not heard of it for too long", () => {
       await gone.call.look();
       await gone.set("a", "1");
       await until(() => heard === 1);
-      // From now on nothing that is said of it arrives.
+      // From now on no message about it arrives.
       const { postMessage } = other.port1;
       other.port1.postMessage = (message) => {
         if (message.type !== "changes") postMessage.call(other.port1, message);

@@ -9,7 +9,7 @@ const BROWSERS = ["chromium", "firefox"] as const;
 type Local = (typeof LOCAL)[number];
 type Browser = (typeof BROWSERS)[number];
 
-/** Opens, sets, reads and closes, and finds it again; `say` tells what came of it. */
+/** Opens, sets, reads, closes and reopens; `say` reports the result. */
 function program(storage: string, say: string): string {
   return `
     import { file, open } from "varve";
@@ -27,7 +27,7 @@ function program(storage: string, say: string): string {
 
 const SAID = "Value,Value,true";
 
-/** Each bundles a file of the project into the folder beside it, where its name is the same. */
+/** Bundlers: each bundles a file of the project into a folder, under the same name. */
 const BUNDLERS: Record<
   string,
   (entry: string, outdir: string, place: Local | Browser) => Promise<unknown>
@@ -50,7 +50,7 @@ const BUNDLERS: Record<
     const target = isBrowser(place) ? "browser" : place === "bun" ? "bun" : "node";
     const [bun = ""] = await runtime("bun");
     command([bun, "build", entry, "--minify", `--target=${target}`, `--outdir=${outdir}`]);
-    // It names what it makes by its own custom.
+    // It chooses the names of its output.
     renameSync(join(outdir, "program.js"), join(outdir, "program.mjs"));
   },
 
@@ -88,7 +88,7 @@ interface Page {
 
 const PAGE = '<!doctype html><title>bundle</title><link rel="icon" href="data:,">';
 
-/** What the module of that folder says when it runs in a worker of the browser. */
+/** The output of the module in that folder when it runs in a worker of the browser. */
 async function saysInBrowser(place: Browser, folder: string): Promise<unknown> {
   const { serve } = await load<{
     serve(folders: string[], options: { pages: Record<string, string> }): Promise<Server>;
@@ -108,16 +108,16 @@ async function saysInBrowser(place: Browser, folder: string): Promise<unknown> {
   });
 }
 
-suite("the package as installed", () => {
+suite("the installed package", () => {
   for (const place of LOCAL) {
-    test(`stores, reads and closes in ${place}`, async () => {
+    test(`it stores, reads and closes in ${place}`, async () => {
       const storage = `file(${JSON.stringify(fresh())})`;
       const source = program(storage, "console.log");
       equal(runs(source, "installed.mjs", await runtime(place)).trim(), SAID);
     });
   }
 
-  test("works in memory in a Deno that is allowed nothing", async () => {
+  test("it works in memory in a Deno without permissions", async () => {
     const source = `
       import { memory, open } from "varve";
       const db = await open("shop", { storage: memory() });
@@ -129,9 +129,9 @@ suite("the package as installed", () => {
 });
 
 for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
-  suite(`a bundle by ${bundler}`, () => {
+  suite(`the bundle of ${bundler}`, () => {
     for (const place of LOCAL) {
-      test(`opens, sets, reads and closes in ${place}`, async () => {
+      test(`it opens, sets, reads and closes in ${place}`, async () => {
         const folder = fresh();
         const source = program(`file(${JSON.stringify(folder)})`, "console.log");
         await bundle(written("program.ts", source), folder, place);
@@ -141,7 +141,7 @@ for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
     }
 
     for (const place of BROWSERS) {
-      test(`opens, sets, reads and closes in a worker of ${place}`, async () => {
+      test(`it opens, sets, reads and closes in a worker of ${place}`, async () => {
         const folder = fresh();
         await bundle(written("program.ts", program("undefined", "postMessage")), folder, place);
         equal(await saysInBrowser(place, folder), SAID);

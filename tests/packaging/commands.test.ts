@@ -20,7 +20,7 @@ function command(...args: string[]): Promise<Ended> {
   });
 }
 
-/** Without what npm has set for the command that runs this test. */
+/** The environment without the variables that npm has set for the command that runs this test. */
 function plainEnvironment(): NodeJS.ProcessEnv {
   const entries = Object.entries(process.env).filter(([name]) => !name.startsWith("npm_"));
   return Object.fromEntries(entries);
@@ -31,7 +31,7 @@ function lastLine(text: string): string {
 }
 
 suite("npm start", () => {
-  test("with --once and --json sells all but one and says so in its last line", async () => {
+  test("--once and --json sell all but one, as the last line says", async () => {
     const { code, stdout, stderr } = await command("start", "--", "--once", "--json");
     equal(code, 0, stderr);
     const result = JSON.parse(lastLine(stdout));
@@ -51,13 +51,13 @@ suite("npm start", () => {
     equal(result.reopened.stock, 1);
   });
 
-  test("with --cycles sells so many", async () => {
+  test("--cycles sets the number of sales", async () => {
     const { stdout } = await command("start", "--", "--once", "--json", "--cycles", "65534");
     const { cycles, stock } = JSON.parse(lastLine(stdout));
     deepEqual([cycles, stock], [65_534, 1]);
   });
 
-  test("refuses what it does not know, and names what it knows", async () => {
+  test("unknown options are refused with the list of the known ones", async () => {
     for (const [args, message] of [
       [["--twice"], "--twice"],
       [["--once=yes"], "--once"],
@@ -75,7 +75,7 @@ suite("npm start", () => {
     }
   });
 
-  test("without --once serves the page and everything that it loads", async () => {
+  test("without --once it serves the page and everything that it loads", async () => {
     const child = spawn(process.execPath, ["scripts/start.mjs", "--port", "0"], {
       cwd: context().root,
       stdio: ["ignore", "pipe", "ignore"],
@@ -119,7 +119,7 @@ function filesIn(folder: string): string[] {
 suite("the repository", () => {
   const text = (path: string) => readFileSync(join(context().root, path), "utf8");
 
-  test("has the commands and documents that it names", () => {
+  test("the commands and documents that it names exist", () => {
     const { scripts } = JSON.parse(text("package.json"));
     for (const name of ["start", "test", "build", "bench", "check"]) {
       ok(existsSync(join(context().root, String(scripts[name]).split(" ")[1] ?? "")), name);

@@ -1,4 +1,4 @@
-/** The programs of examples/ do what they say, with the packed package. */
+/** The programs of examples/ work with the packed package. */
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -16,7 +16,7 @@ function example(name: string): string {
   return folder;
 }
 
-/** Starts the server of an example and gives the address that it prints. */
+/** Starts the server of an example and returns the address that it prints. */
 async function started(folder: string): Promise<{ process: ChildProcess; url: string }> {
   const process_ = spawn(process.execPath, ["server.mjs"], {
     cwd: folder,
@@ -29,7 +29,7 @@ async function started(folder: string): Promise<{ process: ChildProcess; url: st
 }
 
 suite("the examples", () => {
-  test("node: a visit that was answered is counted after kill -9", async () => {
+  test("node: an answered visit is counted after kill -9", async () => {
     const folder = example("node");
     const first = await started(folder);
     await (await fetch(`${first.url}/a`)).text();

@@ -63,7 +63,7 @@ interface Browsers {
 }
 
 suite("an extension of Chromium (Manifest V3)", () => {
-  test("reads in its background what one of its pages has written, and bytes that it is sent", async () => {
+  test("the background reads the writes of a page, and bytes that it receives", async () => {
     const folder = join(project(), "extension");
     mkdirSync(folder, { recursive: true });
     for (const [name, content] of Object.entries(FILES)) writeFileSync(join(folder, name), content);

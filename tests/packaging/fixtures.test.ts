@@ -1,4 +1,4 @@
-/** The package on pages, as bundlers and plain servers bring it there, under a strict policy. */
+/** The package on pages, loaded by bundlers and plain servers, under a strict policy. */
 
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -28,13 +28,13 @@ interface Rolldown {
 }
 
 suite("a page under a strict policy, without isolation", () => {
-  test("has the package as plain modules from a static server", async () => {
+  test("it loads the package as plain modules from a static server", async () => {
     const folder = copied("app");
     withPaths(folder);
     isWell(await saidFrom(folder, join(project(), "node_modules/varve")));
   });
 
-  test("has it by esbuild, the worker's file being an entry of its own", async () => {
+  test("it loads a bundle of esbuild, with the worker's file as a separate entry", async () => {
     const folder = copied("app");
     const outdir = join(folder, "out");
     await build({
@@ -50,7 +50,7 @@ suite("a page under a strict policy, without isolation", () => {
     isWell(await saidFrom(outdir), { knowsWorker: false });
   });
 
-  test("has it by rolldown, the worker's file being an entry of its own", async () => {
+  test("it loads a bundle of rolldown, with the worker's file as a separate entry", async () => {
     const { rolldown } = await tool<Rolldown>("rolldown/dist/index.mjs");
     const folder = copied("app");
     const input = ENTRIES.map((file) => join(folder, file));
@@ -59,18 +59,18 @@ suite("a page under a strict policy, without isolation", () => {
     isWell(await saidFrom(join(folder, "out")), { knowsWorker: false });
   });
 
-  test("has it by Vite, built with no line of configuration", async () => {
+  test("it loads a build of Vite without configuration", async () => {
     const vite = await tool<Vite>("vite/dist/node/index.js");
     isWell(await saidFrom(await builtBy(vite, copied("app"))));
   });
 
-  test("has it by Vite's development server, though that sends no policy", async () => {
+  test("it loads from Vite's development server, although that sends no policy", async () => {
     const vite = await tool<Vite>("vite/dist/node/index.js");
     isWell(await saidInDevelopment(vite, copied("app")), { strict: false });
   });
 });
 
-/** Writes one key after the other, and notes which of them were answered, until it is reloaded. */
+/** Writes one key after the other, and records which were answered, until it is reloaded. */
 const WRITING = `
   import { connect } from "varve/client";
   const shop = connect("shop", {
@@ -93,9 +93,9 @@ const WRITING = `
   };
 `;
 
-suite("a page that Vite's development server reloads", () => {
+suite("a page reloaded by Vite's development server", () => {
   for (const place of ["chromium", "firefox"] as const) {
-    test(`has lost no write that was answered before, in ${place}`, async () => {
+    test(`no write that was answered before is lost, in ${place}`, async () => {
       const folder = copied("app");
       writeFileSync(join(folder, "main.js"), WRITING);
       writeFileSync(join(folder, "later.js"), 'import "varve/json";');
@@ -106,7 +106,7 @@ suite("a page that Vite's development server reloads", () => {
         await page.waitForFunction('"begin" in globalThis');
         await page.evaluate("void begin()");
         await page.waitForFunction("answered > 50");
-        // It meets another module of the package now. The name is put together so that it cannot before.
+        // It now meets another module of the package. The name is concatenated so that it does not before.
         await page.evaluate('globalThis.isOld = true, void import(["/later", ".js"].join(""))');
         await page.waitForFunction('"lost" in globalThis && !("isOld" in globalThis)');
         ok(Number(await page.evaluate("answered")) > 50);
@@ -116,19 +116,19 @@ suite("a page that Vite's development server reloads", () => {
   }
 });
 
-suite("the archive", () => {
-  /** What a checker says of it, whose command fails by its exit code. */
+suite("the package archive", () => {
+  /** The output of a checker whose command fails by its exit code. */
   async function checked(program: string, ...args: string[]): Promise<string> {
     const path = root(await pathOf(program));
     return execFileSync(process.execPath, [path, ...args], { cwd: root(), encoding: "utf8" });
   }
 
-  test("has nothing that publint objects to", async () => {
+  test("publint reports no problem", async () => {
     const said = await checked("publint/src/cli.js", "run", pack().archive, "--strict");
     ok(said.includes("All good!"), said);
   });
 
-  test("has types that resolve as its modules do, for every entry", async () => {
+  test("the types of every entry resolve like its modules", async () => {
     const { archive } = pack();
     const attw = "@arethetypeswrong/cli/dist/index.js";
     const said = await checked(attw, archive, "--profile", "esm-only", "--no-color");

@@ -21,8 +21,8 @@ async function bundle(source: string, options: BuildOptions = {}) {
   return { outputFiles: result.outputFiles ?? [], inputs, outputs };
 }
 
-suite("the package as published", () => {
-  test("holds the built modules, the wasm, the licences, and nothing of the workshop", () => {
+suite("the published package", () => {
+  test("it contains the built modules, the wasm and the licences, and no development files", () => {
     const wanted = [
       /^dist\/[a-z0-9/-]+\.(js|d\.ts)$/,
       /^dist\/varve(\.wasm|\.d\.wasm\.ts)$/,
@@ -38,11 +38,11 @@ suite("the package as published", () => {
     }
   });
 
-  test("takes less than 540 KB to download", () => {
+  test("its archive is smaller than 540 KB", () => {
     ok(pack().details.size < 540_000, `it takes ${pack().details.size} bytes`);
   });
 
-  test("leads each name that it exports to a file, types first", () => {
+  test("each exported path leads to a file, types first", () => {
     const paths = new Set(pack().details.files.map(({ path }) => `./${path}`));
     for (const [name, target] of Object.entries(manifest().exports)) {
       const targets = typeof target === "string" ? { default: target } : target;
@@ -52,7 +52,7 @@ suite("the package as published", () => {
     }
   });
 
-  test("brings its command, which npx runs in a project that has installed it", () => {
+  test("npx runs its command in a project that has installed it", () => {
     runs(`
       import { file, open } from "varve";
       const db = await open("from a program", { storage: file("data") });
@@ -64,7 +64,7 @@ suite("the package as published", () => {
     equal(npx("get", "data/from%20a%20program.varve", "key"), "value");
   });
 
-  test("depends on no other package and runs no script when installed", () => {
+  test("it depends on no other package and runs no script when installed", () => {
     const { dependencies, peerDependencies, optionalDependencies, scripts } = manifest();
     deepEqual([dependencies, peerDependencies, optionalDependencies], Array(3).fill(undefined));
     const names = Object.keys(scripts as Record<string, string>);
@@ -74,7 +74,7 @@ suite("the package as published", () => {
     );
   });
 
-  test("pins what it is built and tested with to exact versions, and names no registry", () => {
+  test("its development dependencies have exact versions, and no registry is named", () => {
     for (const folder of [".", "tests/runtimes", "tests/fixtures", "tests/fixtures/heavy"]) {
       const { devDependencies, dependencies, optionalDependencies } = JSON.parse(
         readFileSync(root(folder, "package.json"), "utf8"),
@@ -89,7 +89,7 @@ suite("the package as published", () => {
     }
   });
 
-  test("installs from its archive and stores, reads and closes", () => {
+  test("it installs from its archive and stores, reads and closes", () => {
     const output = runs(`
       import { memory, open } from "varve";
       const db = await open("shop", { storage: memory() });
@@ -100,7 +100,7 @@ suite("the package as published", () => {
     equal(output.trim(), "value undefined");
   });
 
-  test("gives its wasm as a file too, which open takes", () => {
+  test("its wasm is available as a file, which open accepts", () => {
     const output = runs(`
       import { readFileSync } from "node:fs";
       import { fileURLToPath } from "node:url";
@@ -121,7 +121,7 @@ suite("the package as published", () => {
     equal(output.trim(), Array(4).fill("value").join("\n"));
   });
 
-  test("does nothing when it is imported: no global, no listener, no timer, no wasm, no file", () => {
+  test("importing it has no effect: no global, listener, timer, wasm or file", () => {
     const output = runs(`
       import fs, { readdirSync } from "node:fs";
       const events = ["exit", "beforeExit", "unhandledRejection", "SIGTERM", "SIGINT"];
@@ -139,7 +139,7 @@ suite("the package as published", () => {
     equal(output.trim(), "true true");
   });
 
-  test("is imported where there is no process, no document, no navigator and no wasm", () => {
+  test("it can be imported without process, document, navigator and wasm", () => {
     const output = runs(`
       const log = console.log;
       for (const name of ["process", "navigator", "WebAssembly", "Buffer", "fetch", "performance"]) {
@@ -152,7 +152,7 @@ suite("the package as published", () => {
     equal(output.trim(), "VARVE_STORAGE_UNAVAILABLE");
   });
 
-  test("works where Node has a TextEncoder and the realm has none, as in Jest with jsdom", () => {
+  test("it works where only Node and not the realm has a TextEncoder, as in Jest with jsdom", () => {
     const output = runs(`
       delete globalThis.TextEncoder;
       delete globalThis.TextDecoder;
@@ -171,7 +171,7 @@ suite("the package as published", () => {
     equal(output.trim(), 'Größe 36 ö {"stock":2,"name":"é"}');
   });
 
-  test("says what to do where there is no TextEncoder at all", () => {
+  test("without any TextEncoder it says what to do", () => {
     const output = runs(`
       delete globalThis.TextEncoder;
       delete globalThis.TextDecoder;
@@ -189,7 +189,7 @@ suite("the package as published", () => {
     equal(output.trim(), "VARVE_TEXT_ENCODER true");
   });
 
-  test("keeps a program alive no longer than its databases are open", () => {
+  test("it keeps a program alive only while its databases are open", () => {
     const output = runs(`
       import { file, open } from "varve";
       const db = await open("alive", { storage: file("data") });
@@ -201,8 +201,8 @@ suite("the package as published", () => {
   });
 });
 
-suite("the browsers that the package needs", () => {
-  test("are the same wherever they are named", () => {
+suite("required browsers", () => {
+  test("they are the same wherever they are named", () => {
     const readme = readFileSync(root("README.md"), "utf8");
     const [, ...wanted] =
       /Chrome (\d+), Firefox (\d+), Safari ([\d.]+) or newer/.exec(readme) ?? [];
@@ -211,7 +211,7 @@ suite("the browsers that the package needs", () => {
     const paths = [...code.map(({ path }) => path), "README.md", "docs/places.md"];
     let named = 0;
     for (const path of paths) {
-      // Comments tell of single abilities of newer browsers.
+      // Comments mention single features of newer browsers.
       const text = readFileSync(root(path), "utf8").replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "");
       const found = text.matchAll(
         /Chrome (\d+),\s+Firefox (\d+),?\s+(?:and )?Safari (\d+(?:\.\d+)?)/g,
@@ -225,8 +225,8 @@ suite("the browsers that the package needs", () => {
   });
 });
 
-suite("the package in a browser's bundle", () => {
-  test("asks for no module of Node", async () => {
+suite("the package in a browser bundle", () => {
+  test("the bundle imports no module of Node", async () => {
     const { outputFiles, inputs } = await bundle('export * from "varve";');
     const paths = Object.keys(inputs).filter((path) => path !== "<stdin>");
     ok(
@@ -246,14 +246,14 @@ suite("the package in a browser's bundle", () => {
     );
   });
 
-  test("loads the wasm lazily, in a chunk of its own", async () => {
+  test("the wasm is loaded lazily, in a separate chunk", async () => {
     const { outputFiles, outputs } = await bundle('export { open } from "varve";', {
       splitting: true,
     });
     const wasm = outputFiles.filter((one) => one.text.includes("AGFzbQ"));
     equal(wasm.length, 1, "one chunk has it");
     ok(!wasm[0]?.path.endsWith("stdin.js"), "and not the one that is loaded first");
-    // The first chunk needs those that it imports at once; what it imports by a call is for later.
+    // The first chunk needs its static imports; dynamic imports are loaded later.
     const needed = new Set(Object.keys(outputs).filter((path) => path.endsWith("stdin.js")));
     equal(needed.size, 1);
     for (const path of needed) {
@@ -265,14 +265,14 @@ suite("the package in a browser's bundle", () => {
     ok(bytes < 122_000, `what is loaded first takes ${bytes} bytes`);
   });
 
-  test("leaves out what is not used", async () => {
+  test("unused code is left out", async () => {
     const { outputFiles } = await bundle('import { memory } from "varve"; console.log(memory());');
     const size = outputFiles[0]?.text.length ?? 1e9;
     ok(size < 6000, `memory() alone takes ${size} bytes`);
   });
 });
 
-suite("the types of the package", () => {
+suite("types of the package", () => {
   const program = `
     import { type Database, memory, open } from "varve";
     const db: Database = await open("shop", { storage: memory() });
@@ -282,18 +282,18 @@ suite("the types of the package", () => {
     await db.close();
   `;
 
-  test("hold in a program without the types of Node, checked to the last file", () => {
+  test("they compile without the types of Node, with skipLibCheck off", () => {
     const lib = ["ES2022", "DOM"];
     equal(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib }), "");
     equal(compile(program, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
   });
 
-  test("hold in a worker's program, whose library of types is another", () => {
+  test("they compile with the library of types for workers", () => {
     const lib = ["ES2022", "WebWorker"];
     equal(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib }), "");
   });
 
-  test("hold wherever there are other types of the platform than a page's, or none", () => {
+  test("they compile with other types of the platform than a page's, or none", () => {
     const names = Object.keys(manifest().exports).filter((name) => !/\.(wasm|json)$/.test(name));
     const all = names
       .map((name, i) => `export * as e${i} from "varve${name.slice(1)}";`)
@@ -312,7 +312,7 @@ suite("the types of the package", () => {
     }
   });
 
-  test("show no any to the user", () => {
+  test("they contain no any", () => {
     const declarations = pack().details.files.filter(({ path }) => path.endsWith(".d.ts"));
     for (const { path } of declarations) {
       const code = readFileSync(root(path), "utf8").replace(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, "");

@@ -1,4 +1,4 @@
-/** Pages under the policies that docs/places.md names: nothing that the package does is refused or reported. */
+/** Pages under the policies in docs/places.md: no action of the package is refused or reported. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { load, project, root } from "./project.js";
 
 const RECIPES = readFileSync(root("docs/places.md"), "utf8");
 
-/** A part of a policy, which stands as it is in docs/places.md. */
+/** A part of a policy, as written in docs/places.md. */
 function named(directives: string): string {
   ok(RECIPES.includes(`\`${directives}\``), `docs/places.md names ${directives}`);
   return directives;
@@ -18,7 +18,7 @@ const REST = "default-src 'self'; img-src data:; report-uri /reports";
 const SCRIPTS = named("script-src 'self' 'wasm-unsafe-eval'");
 const TRUSTED = named("require-trusted-types-for 'script'; trusted-types varve shop");
 
-/** By what the page is under: the header, and how its worker is made. */
+/** Policies by description: the header, its value, and how the worker is made. */
 const POLICIES: Record<string, readonly [header: string, policy: string, worker: string]> = {
   "a content security policy": [
     "content-security-policy",
@@ -79,7 +79,7 @@ interface ServerOptions {
   posts: Record<string, (text: string) => void>;
 }
 
-/** Serves a page with this program, and gives its address and what is reported of it. */
+/** Serves a page with this program, and returns its address and the reports about it. */
 async function served(folder: string, headers: Record<string, string>) {
   const { serve } = await load<{
     serve(
@@ -132,7 +132,7 @@ function inTabs(
 for (const place of ["chromium", "firefox"]) {
   suite(`tabs of ${place}`, () => {
     for (const [what, [header, policy, worker]] of Object.entries(POLICIES)) {
-      test(`under ${what} cause no report, and reach each other by a port`, async () => {
+      test(`tabs under ${what} cause no report, and reach each other by a port`, async () => {
         const folder = copied();
         writeFileSync(join(folder, "main.js"), program(worker));
         writeFileSync(
@@ -157,7 +157,7 @@ for (const place of ["chromium", "firefox"]) {
   });
 }
 
-/** A worker that a page cannot have: under which policy, how it is asked for, and what the error says of it. */
+/** Workers that a page cannot have: the policy, how the worker is made, and the error message. */
 const REFUSED: Record<
   string,
   readonly [policy: string, worker: string, said: Record<string, RegExp>]
@@ -209,8 +209,8 @@ const REFUSED: Record<
 };
 
 for (const place of ["chromium", "firefox"]) {
-  suite(`a worker that ${place} refuses`, () => {
-    test("is an error that says why, as far as the browser tells", async () => {
+  suite(`workers refused by ${place}`, () => {
+    test("the error gives the reason, as far as the browser reports it", async () => {
       const folder = copied();
       writeFileSync(join(folder, "imports.js"), 'import "/none.js";');
       writeFileSync(join(folder, "throws.js"), 'throw new Error("thrown at the start");');

@@ -1,4 +1,4 @@
-/** The package as it would be published, in a project outside of this repository. */
+/** The package as it would be published, installed in a project outside of this repository. */
 
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ export function manifest(): { exports: Record<string, Target>; [key: string]: un
   return JSON.parse(readFileSync(root("package.json"), "utf8"));
 }
 
-/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
+/** Modules that find their own files by their location, and so must not be bundled into this one. */
 export async function load<T>(path: string): Promise<T> {
   return (await import(pathToFileURL(root(path)).href)) as T;
 }
@@ -62,14 +62,14 @@ export function project(): string {
   return folder;
 }
 
-/** Writes a file of that project and gives its path. */
+/** Writes a file of that project and returns its path. */
 export function written(name: string, source: string): string {
   const path = join(project(), name);
   writeFileSync(path, source);
   return path;
 }
 
-/** Runs a program in that project and gives what it printed; in this Node, if nothing else is said. */
+/** Runs a program in that project and returns its output; by default in this Node. */
 export function runs(
   source: string,
   name = "program.mjs",
@@ -78,12 +78,12 @@ export function runs(
   return command([...runtime, written(name, source)]);
 }
 
-/** Runs a command in that project, or a folder of it, and gives what it printed; fails with what it complained of. */
+/** Runs a command in that project, or in a folder of it, and returns its output; fails with its error output. */
 export function command([program = "", ...args]: readonly string[], cwd = project()): string {
   return execFileSync(program, args, { cwd, encoding: "utf8", timeout: 240_000 });
 }
 
-/** How a program is run by its name in scripts/programs.mjs: Deno with these permissions. */
+/** The command for a program by its name in scripts/programs.mjs: Deno with these permissions. */
 export async function runtime(
   name: string,
   allowed: readonly string[] = ["--allow-all"],
@@ -97,12 +97,12 @@ export async function runtime(
 
 let checked = 0;
 
-/** Type-checks a program in that project and gives what the compiler has to say; "" if nothing is wrong. */
+/** Type-checks a program in that project and returns the compiler's output; "" if there are no errors. */
 export function compile(source: string, compilerOptions: Record<string, unknown>): string {
   return compiled(source, compilerOptions).said;
 }
 
-/** The same, and the folder in which the program is now, as `program.ts`. */
+/** The same, and the folder that contains the program as `program.ts`. */
 export function compiled(
   source: string,
   compilerOptions: Record<string, unknown>,

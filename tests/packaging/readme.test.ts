@@ -39,7 +39,7 @@ async function writes(files: Readonly<Record<string, string>>, wanted: unknown):
 }
 
 suite("the programs of the README", () => {
-  test("are these, each with its file name and how it is run", () => {
+  test("the list is complete, each with its file name and how it is run", () => {
     deepEqual(
       [README, "docs/api.md", "docs/durability.md", PAGES, RECORDS, "docs/cloudflare.md"].map(
         (page) => shownIn(page).map(({ file }) => file),
@@ -75,7 +75,7 @@ suite("the programs of the README", () => {
     await writes({ "main.js": source }, "Boost 350");
   });
 
-  test("the page's program with collections sells one twice over and shows what is left", async () => {
+  test("the page's program with collections sells one twice and shows what is left", async () => {
     const files = {
       "db.ts": shown(PAGES, "db.ts").source,
       "main.ts": shown(PAGES, "main.ts").source,
@@ -83,7 +83,7 @@ suite("the programs of the README", () => {
     await writes(files, [["yeezy", { stock: 98, name: "Boost 350" }]]);
   });
 
-  test("the one with records runs where its types are left out, and on what it has stored", async () => {
+  test("the program with records runs with its types removed, on what it has stored", async () => {
     const program = shown(README, "records.ts");
     for (const place of ["node24", "deno", "bun"]) {
       equal(await ranAsShown(program, place), "Yeezy Boost 350 V2 20000", place);
@@ -91,7 +91,7 @@ suite("the programs of the README", () => {
     equal(compile(program.source, TYPES), "");
   });
 
-  test("records are read and changed by the program in Rust, which is in fewer than forty lines", async () => {
+  test("the Rust program reads and changes records in fewer than forty lines", async () => {
     const program = shown(README, "records.ts");
     const rust = shown(RECORDS, "src/main.rs").source;
     const { folder, said } = await prepared(program, "node24");

@@ -1,4 +1,4 @@
-/** docs/places.md: each of its programs runs, as it stands there; edge.ts in tests/edge, where there is a workerd. */
+/** docs/places.md: each of its programs runs as printed; edge.ts is tested in tests/edge, where there is a workerd. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,7 +12,7 @@ import { cleanup, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { command, load, project, root, runs, runtime } from "./project.js";
 import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
 
-/** The programs there, by the names that their first lines give them. */
+/** The programs by the names in their first lines. */
 const programs = new Map(shownIn("docs/places.md").map((one) => [one.file, one.source] as const));
 
 function program(name: string): string {
@@ -32,7 +32,7 @@ function site(...names: string[]): string {
   return folder;
 }
 
-/** What Vite makes of a folder, where its modules may wait at the top. */
+/** Vite's build of a folder, whose modules may use top-level await. */
 async function built(root: string): Promise<string> {
   const vite = await tool<Vite>("vite/dist/node/index.js");
   const options = { build: { target: "es2022" }, configFile: false, logLevel: "silent" };
@@ -40,7 +40,7 @@ async function built(root: string): Promise<string> {
   return join(root, "dist");
 }
 
-/** Serves folders and gives the page that has been loaded, for whatever is to be seen there. */
+/** Serves folders and returns the loaded page. */
 async function onPage<T>(folders: string[], use: (page: Page, url: string) => Promise<T>) {
   const { serve } = await load<{
     serve(folders: string[]): Promise<{ url: string; close(): Promise<void> }>;
@@ -61,7 +61,7 @@ async function seen(page: Page): Promise<unknown> {
 }
 
 suite("the recipes", () => {
-  test("name each of their programs, and each is run", () => {
+  test("every program is named, and each is run", () => {
     const names = [
       "db.ts",
       "main.ts",
@@ -85,7 +85,7 @@ suite("the recipes", () => {
     equal(fences, 2 * programs.size);
   });
 
-  test("for a page with a bundler, and a service worker beside it", async () => {
+  test("a page with a bundler, and a service worker beside it", async () => {
     const folder = site("main.ts", "db.ts");
     const out = await built(folder);
     writeFileSync(join(folder, "sw.ts"), program("sw.ts"));
@@ -106,7 +106,7 @@ suite("the recipes", () => {
     });
   });
 
-  test("for Vite's development server, which reloads the page unless it is told not to", async () => {
+  test("Vite's development server, which reloads the page unless configured otherwise", async () => {
     for (const isTold of [true, false]) {
       const folder = site("main.ts", "db.ts", ...(isTold ? ["vite.config.ts"] : []));
       const html = readFileSync(join(folder, "index.html"), "utf8");
@@ -126,17 +126,17 @@ suite("the recipes", () => {
     }
   });
 
-  test("for a page without a bundler", async () => {
+  test("a page without a bundler", async () => {
     const folder = copied();
     writeFileSync(join(folder, "index.html"), `${program("index.html")}<body>`);
     equal(await onPage([folder, project()], seen), "Boost 350");
   });
 
-  test("for a worker of one's own", async () => {
+  test("a custom worker", async () => {
     equal(await onPage([await built(site("page.ts", "worker.ts"))], seen), "Boost 350");
   });
 
-  test("for a page that only reads", async () => {
+  test("a page that only reads", async () => {
     const out = await built(site("reader.ts"));
     const db = await open("shop", { storage: memory() });
     db.set("yeezy", "Boost 350");
@@ -146,14 +146,14 @@ suite("the recipes", () => {
     equal(await onPage([out], seen), "1 keys, Boost 350");
   });
 
-  test("for Node, Deno and Bun", async () => {
+  test("Node, Deno and Bun", async () => {
     for (const place of ["node", "node24", "deno", "bun"]) {
       const said = await ranAsShown(shown("docs/places.md", "program.mjs"), place);
       equal(said, "Boost 350 1", place);
     }
   });
 
-  test("for many rows at once, a commit for each thousand", async () => {
+  test("many rows at once, a commit for each thousand", async () => {
     const lines = Array.from({ length: 5_500 }, (_, i) => `key ${i},${i}`).join("\n");
     const program = shown("docs/places.md", "import.mjs");
     const counted = program.source.replace("db.count()", "db.count(), db.stats().frame");
@@ -164,7 +164,7 @@ suite("the recipes", () => {
     ok(frames < 20, `${frames} frames`);
   });
 
-  test("for JSON lines, into a collection and out of it", async () => {
+  test("JSON lines, import and export of a collection", async () => {
     const lines = Array.from(
       { length: 3_000 },
       (_, i) => `{"key":"${1e4 + i}","value":{"n":${i}}}\n`,
@@ -175,7 +175,7 @@ suite("the recipes", () => {
     equal(readFileSync(join(folder, "copy.jsonl"), "utf8"), lines.join(""));
   });
 
-  test("for modules that are loaded anew, each with its own copy of the package", async () => {
+  test("modules that are loaded again, each with its own copy of the package", async () => {
     const folder = copied();
     writeFileSync(join(folder, "kept.ts"), program("kept.ts"));
     for (const copy of ["one", "two"]) {
@@ -197,7 +197,7 @@ suite("the recipes", () => {
         const [a, b] = [await one.shop(), await two.shop()];
         a.set("yeezy", "Boost 350");
         console.log(one.shop !== two.shop, b.getText("yeezy"));
-        // As if the other had not been looked for: it is in the way, and then it is not.
+        // As if the other process had not been waited for: it holds the lock, and then releases it.
         globalThis.shop = undefined;
         console.log(await two.shop().catch((error) => error.code));
         await a.close();
@@ -210,7 +210,7 @@ suite("the recipes", () => {
     deepEqual(said.trim().split("\n"), ["true Boost 350", "VARVE_DATABASE_BUSY", "Boost 350"]);
   });
 
-  test("for a process that waits until the one before it ends", async () => {
+  test("a process that waits until the one before it ends", async () => {
     const waits = "await setTimeout(100)";
     const program = shown("docs/places.md", "server.mjs");
     ok(program.source.includes(waits), "it waits");
@@ -235,7 +235,7 @@ suite("the recipes", () => {
     equal(await start().starts, "3");
   });
 
-  test("for CommonJS, by import() and where Node has it by require()", async () => {
+  test("CommonJS, by import() and, where Node supports it, by require()", async () => {
     for (const [place, how] of [
       ["node", 'import("varve")'],
       ["node24", 'import("varve")'],
@@ -252,7 +252,7 @@ suite("the recipes", () => {
     }
   });
 
-  test("for threads of Node", async () => {
+  test("threads of Node", async () => {
     for (const place of ["node", "node24"]) {
       const said = await ranAsShown(shown("docs/places.md", "threads.mjs"), place);
       equal(said, "Boost 350", place);

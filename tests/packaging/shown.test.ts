@@ -52,8 +52,8 @@ function declarationOf(declarations: string, name: string): string {
     .trim();
 }
 
-suite("what the compiler shows", () => {
-  test("of a record is its own fields, wherever the record comes from", () => {
+suite("compiler output", () => {
+  test("the type of a record shows its own fields, wherever the record comes from", () => {
     const { said, folder } = compiled(PROGRAM, {
       ...OPTIONS,
       noEmit: false,
@@ -95,7 +95,7 @@ suite("what the compiler shows", () => {
     ok(!/import\("[^"]*dist/.test(declarations), "each type comes from a name of the package");
   });
 
-  test("of what is refused is why, in words", () => {
+  test("the error for a refused type gives the reason in words", () => {
     for (const [program, why] of [
       [
         'serve("a", { procedures: { buy: async (db) => { db.count(); } } })',

@@ -5,14 +5,14 @@ import { join } from "node:path";
 import { ok } from "../harness.js";
 import { command as execute, project, root, runtime } from "./project.js";
 
-/** A program as a page shows it. */
+/** A program that a page shows. */
 export interface Shown {
-  /** The name of its file. */
+  /** Its file name. */
   readonly file: string;
-  /** The command that runs it; `undefined` for what another program loads. */
+  /** The command that runs it; `undefined` for a file that another program loads. */
   readonly command: string | undefined;
   readonly language: string;
-  /** All of it, but for the first line. */
+  /** Its text without the first line. */
   readonly source: string;
 }
 
@@ -21,10 +21,10 @@ const FENCE = /^```(\w[\w,]*)\n([\s\S]*?)^```$/gm;
 /** Its file; then what it is, or how it is run, or both: `// main.ts, in a page: npx vite`. */
 const LABEL = /^(?:\/\/|<!--) ([\w./-]+\.\w+)(?:, ([^:\n]+))?(?:: (\S[^\n]*?))?(?: -->)?\n/;
 
-/** What is no program: commands of a shell, and data. */
+/** Languages that are no programs: shell commands and data. */
 const NO_PROGRAMS = ["sh", "json", "toml", "text"];
 
-/** All programs of a page. Fails for one that does not say its name and what is to be done with it. */
+/** All programs of a page. Fails for one whose first line does not give its name and how it is run. */
 export function shownIn(page: string): Shown[] {
   const text = readFileSync(root(page), "utf8");
   return [...text.matchAll(FENCE)].flatMap(([, language = "", program = ""]) => {
@@ -57,7 +57,7 @@ function argumentsFor(place: string, { file, command = "" }: Shown): string[] {
 
 let folders = 0;
 
-/** Runs a program as its page says, beside these files, in a folder in which it is the first. Gives what it printed. */
+/** Runs a program as its page says, beside these files, in a new folder. Returns its output. */
 export async function ranAsShown(
   program: Shown,
   place = "node",
@@ -79,6 +79,6 @@ export async function prepared(
     writeFileSync(join(folder, name), text);
   }
   const args = argumentsFor(place, program);
-  // Deno's own first word is part of how it is called here.
+  // Deno's own first word is part of its command here.
   return { folder, said: [...(await runtime(place, [])), ...args.slice(place === "deno" ? 1 : 0)] };
 }

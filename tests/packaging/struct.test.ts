@@ -1,4 +1,4 @@
-/** Schemas where code may not be made of strings, and what they add to a bundle. */
+/** Schemas where code generation from strings is forbidden, and their size in a bundle. */
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { serving } from "../edge/workerd.js";
 import { cleanup, equal, ok, suite, test } from "../harness.js";
 import { command, load, project, runs, runtime, written } from "./project.js";
 
-/** Defines `said`: what comes of a schema with a field of every kind, and whether code was refused. */
+/** Defines `said`: the result for a schema with a field of every kind, and whether code generation was refused. */
 const PROGRAM = `
   import { codecOf } from "varve/codec";
   import * as t from "varve/struct";
@@ -49,7 +49,7 @@ const PROGRAM = `
 `;
 const SAID = "true,1,longer than it was before,14,-9,true,true";
 
-/** Bundles such a program, with what is to be done with what it says, and gives the folder. */
+/** Bundles such a program, with code that handles its result, and returns the folder. */
 async function bundled(name: string, ending: string): Promise<string> {
   const folder = join(project(), name);
   mkdirSync(folder, { recursive: true });
@@ -67,19 +67,19 @@ async function bundled(name: string, ending: string): Promise<string> {
   return folder;
 }
 
-suite("schemas, where no code may be made of strings,", () => {
-  test("work in a Node that forbids it", () => {
+suite("schemas where code generation from strings is forbidden", () => {
+  test("they work in a Node that forbids it", () => {
     const node = [process.execPath, "--disallow-code-generation-from-strings"];
     equal(runs(`${PROGRAM} console.log(tried());`, "forbidden.mjs", node).trim(), SAID);
   });
 
-  test("work in workerd", async () => {
+  test("they work in workerd", async () => {
     const handler = "export default { fetch() { return new Response(tried()); } };";
     const folder = await bundled("workerd", handler);
     equal(await saysInWorkerd(folder), SAID);
   });
 
-  test("work on a page with a strict content security policy, in Chromium", async () => {
+  test("they work on a page with a strict content security policy, in Chromium", async () => {
     const folder = await bundled("strict", "globalThis.said = tried();");
     equal(await saysOnPage(folder), SAID);
   });
@@ -128,7 +128,7 @@ async function saysOnPage(folder: string): Promise<unknown> {
   });
 }
 
-/** What a bundle of this program has in it, as a page would load it. */
+/** The content of a bundle of this program, as a page would load it. */
 async function bundle(source: string): Promise<string> {
   const { outputFiles } = await build({
     absWorkingDir: project(),
@@ -144,7 +144,7 @@ async function bundle(source: string): Promise<string> {
 }
 
 suite("schemas in a bundle", () => {
-  /** What shows that a kind of type came along. */
+  /** A text by which a kind of type is recognized in a bundle. */
   const MARKS = {
     union: "{ type, value }",
     enum: "enum${",
@@ -159,7 +159,7 @@ suite("schemas in a bundle", () => {
     json: 'kind:"json"',
   };
 
-  test("bring only the types that are used", async () => {
+  test("the bundle contains only the types that are used", async () => {
     const numbers = await bundle(`
       import { f64, struct, u16 } from "varve/struct";
       export const Point = struct("Point", { x: f64, n: u16 });`);
@@ -173,20 +173,20 @@ suite("schemas in a bundle", () => {
     }
   });
 
-  test("bring nothing when nothing is used, and nothing of the engine", async () => {
+  test("the bundle contains nothing if nothing is used, and nothing of the engine", async () => {
     equal((await bundle('import "varve/struct";')).trim(), "");
     const all = await bundle('export * from "varve/struct";');
     ok(!all.includes("WebAssembly") && !all.includes("node:"), "no engine, no files");
   });
 
-  test("take six and a half kilobytes at most, all of them together", async () => {
+  test("all types together take at most six and a half kilobytes", async () => {
     const { length } = brotliCompressSync(await bundle('export * from "varve/struct";'));
     ok(length <= 6656, `${length} bytes of brotli`);
   });
 });
 
 suite("the entry varve/struct", () => {
-  test("works without a bundler in every runtime", async () => {
+  test("it works without a bundler in every runtime", async () => {
     const source = `${PROGRAM.replace("let refused = false", "let refused = true")} console.log(tried());`;
     for (const place of ["node24", "deno", "bun"]) {
       equal(runs(source, "struct.mjs", await runtime(place, [])).trim(), SAID, place);

@@ -7,15 +7,15 @@ function hex(bytes: Uint8Array): string {
 
 const Product = struct("Product", { stock: u16, name: str });
 
-suite("a schema's bytes", () => {
-  test("of the product are the thirty that Rust writes", () => {
+suite("bytes of a schema", () => {
+  test("the product has the thirty bytes that Rust writes", () => {
     const bytes = Product.encode({ stock: 20_001, name: "Yeezy Boost 350 V2" });
     const name = "5965657a7920426f6f737420333530205632";
     equal(hex(bytes), `214e00000c00000012000000${name}`);
     deepEqual(Product.view(bytes).snapshot(), { stock: 20_001, name: "Yeezy Boost 350 V2" });
   });
 
-  test("keep a flattened struct where Rust has it", () => {
+  test("a flattened struct is where Rust has it", () => {
     const Page = struct("Page", { offset: u32, limit: u8 });
     const Paged = struct("Paged", { head: u8, params: flatten(Page), tail: u8 });
     const bytes = Paged.encode({ head: 1, offset: 2, limit: 3, tail: 4 });

@@ -13,13 +13,13 @@ function of(fields: Record<string, Kind>): { kind: StructKind } {
   return { kind: { kind: "struct", name: "Test", fields: Object.entries(fields) } };
 }
 
-/** As JSON.stringify, which knows no -0. */
+/** As JSON.stringify, which does not write -0. */
 function stringify(value: unknown): string {
   const marked = JSON.stringify(value, (_, one) => (Object.is(one, -0) ? "minus zero" : one), "\t");
   return marked.replaceAll('"minus zero"', "-0.0");
 }
 
-/** Where JSON is refused, and why. */
+/** The position and the reason of a refusal. */
 function refused(kind: StructKind, json: string | Uint8Array): string {
   const error = throws(() => fromJson({ kind }, json)) as MalformedValueError;
   ok(error instanceof MalformedValueError, String(error));
@@ -27,7 +27,7 @@ function refused(kind: StructKind, json: string | Uint8Array): string {
   return error.message;
 }
 
-/** The same JSON with the fields of every object the other way round. */
+/** The same JSON with the fields of every object in reverse order. */
 function turn(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(turn);
   if (typeof value !== "object" || value === null) return value;
@@ -36,13 +36,13 @@ function turn(value: unknown): unknown {
 }
 
 suite("struct: JSON", () => {
-  test("text that is nested a hundred thousand deep is read, passed over or refused, never for want of stack", () => {
+  test("text nested a hundred thousand deep is read, skipped or refused, without a stack overflow", () => {
     const deep = (open: string, close: string) => open.repeat(100_000) + close.repeat(100_000);
     for (const text of [deep("[", "]"), `${deep('{"a":', "}").replace("}", "1}")}`]) {
       try {
         equal(toJson(json(), fromJson(json(), text)), text);
       } catch (error) {
-        // Not every platform parses it.
+        // Not every platform can parse it.
         ok(error instanceof MalformedValueError, String(error));
       }
       const Row = struct("Row", { name: str });
@@ -54,7 +54,7 @@ suite("struct: JSON", () => {
   });
 
   for (const { name, schema, values } of vectors) {
-    test(`the bytes that Rust made become JSON, and JSON those bytes: ${name}`, () => {
+    test(`Rust's bytes convert to JSON, and the JSON to those bytes: ${name}`, () => {
       for (const { bytes, value } of values) {
         const json = toJson({ kind: schema }, unhex(bytes));
         deepEqual(JSON.parse(json), value);
@@ -74,7 +74,7 @@ suite("struct: JSON", () => {
     }
   });
 
-  test("bytes that are malformed are refused where Rust says, whatever JSON there was before", () => {
+  test("malformed bytes are refused where Rust refuses them, whatever JSON was written before", () => {
     for (const { name, schema, malformed } of vectors) {
       for (const { about, at, why, bytes } of malformed) {
         const error = throws(() => toJson({ kind: schema }, unhex(bytes))) as MalformedValueError;
@@ -86,7 +86,7 @@ suite("struct: JSON", () => {
     }
   });
 
-  test("a refusal names the field by its path", () => {
+  test("an error names the field by its path", () => {
     const { schema } = vector("Deep");
     const json = (words: unknown[]) =>
       JSON.stringify({ n: 1, names: [], words, lists: [], blobs: [], shapes: [], last: "" });
@@ -112,7 +112,7 @@ suite("struct: JSON", () => {
     );
   });
 
-  test("what is not JSON is refused", () => {
+  test("invalid JSON is refused", () => {
     const { schema } = vector("Product");
     for (const json of [
       "",
@@ -158,7 +158,7 @@ suite("struct: JSON", () => {
     );
   });
 
-  test("a text ends where it is said to end, whatever lies behind", () => {
+  test("a text ends at the given position, whatever follows", () => {
     const { schema } = vector("Product");
     const bytes = new TextEncoder().encode('{"stock":12,"name":"ab"}');
     for (let end = 0; end < bytes.length; end++) refused(schema, bytes.subarray(0, end));
@@ -168,7 +168,7 @@ suite("struct: JSON", () => {
     });
   });
 
-  test("escapes are read as what they stand for, in names too", () => {
+  test("escapes are decoded, in names too", () => {
     const { schema } = vector("Product");
     const json =
       '{"st\\u006fck":1,"name":"\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e4\\u20ac\\ud83d\\ude00"}';
@@ -176,7 +176,7 @@ suite("struct: JSON", () => {
     deepEqual(JSON.parse(toJson({ kind: schema }, bytes)), JSON.parse(json));
   });
 
-  test("numbers are exact, in every way of writing them", () => {
+  test("numbers are exact, in every notation", () => {
     const schema = of({
       a: { kind: "f64" },
       b: { kind: "u64" },
@@ -230,7 +230,7 @@ suite("struct: JSON", () => {
     }
   });
 
-  test("times are milliseconds, or as ISO 8601 writes them", () => {
+  test("times are milliseconds or ISO 8601", () => {
     const schema = of({ at: { kind: "timestamp" } });
     const through = (at: unknown) =>
       JSON.parse(toJson(schema, fromJson(schema, JSON.stringify({ at })))).at;
@@ -254,7 +254,7 @@ suite("struct: JSON", () => {
     }
   });
 
-  test("bytes are base64, in the one way of writing them", () => {
+  test("bytes are canonical base64", () => {
     const schema = of({ a: { kind: "blob" }, b: { kind: "bytes", length: 2 } });
     const bytes = fromJson(schema, '{"a":"AP+A","b":"/+8="}');
     equal(toJson(schema, bytes), '{"a":"AP+A","b":"/+8="}');
@@ -275,7 +275,7 @@ suite("struct: JSON", () => {
     equal(refused(schema.kind, '{"b":0,"c":1}'), "$.b: 0 means absent here: write null");
   });
 
-  test("variants may also be as in JSON.stringify of a snapshot", () => {
+  test("variants may have the form of JSON.stringify of a snapshot", () => {
     const Inner = struct("Inner", { by: union({ A: u8, B: null }) });
     const Paid = struct("Paid", {
       by: union({ Cash: u32, Card: str, Inner, Tip: option(u8), Free: null }),
@@ -324,13 +324,13 @@ suite("struct: JSON", () => {
       const refusal = { code: "VARVE_MALFORMED_VALUE", message: why };
       throws(() => fromJson(Paid, `{"by":${by},"all":[]}`), refusal);
     }
-    // A variant of that name keeps what its JSON always was.
+    // A variant with that name keeps its old JSON form.
     const Named = struct("Named", { by: union({ type: str, Free: null }) });
     const named = Named.encode({ by: { type: "type", value: "Free" } });
     deepEqual(fromJson(Named, '{"by":{"type":"Free"}}'), named);
   });
 
-  test("unknown fields may be gone past, whatever they hold", () => {
+  test("unknown fields may be skipped, whatever they hold", () => {
     const schema = of({ n: { kind: "u8" } });
     for (const other of ["1", '"a\\"}"', "[[1],{}]", '{"n":{"n":[]}}', "null", "-1e5", '""']) {
       const json = `{"m":${other},"n":7,"o":${other}}`;
@@ -339,7 +339,7 @@ suite("struct: JSON", () => {
     }
   });
 
-  test("what was refused leaves nothing in what is read next", () => {
+  test("a refused text leaves no trace in the next one", () => {
     const schema = of({
       a: { kind: "fixedStr", length: 8 },
       b: { kind: "vec", of: { kind: "option", of: { kind: "u64" } } },

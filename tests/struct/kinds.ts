@@ -1,6 +1,6 @@
-/** Types as their descriptors name them: their sizes, where their fields lie, their layout strings. */
+/** Types by their descriptors: sizes, offsets of fields, layout strings. */
 
-/** A type as its descriptor names it. */
+/** A type by its descriptor. */
 export type Kind =
   | { kind: Simple }
   | { kind: "enum8" | "enum16"; variants: readonly string[] }
@@ -20,7 +20,7 @@ export interface StructKind {
 
 export type Simple = keyof typeof NUMBERS | "u53" | "timestamp" | "bool" | "str" | "blob";
 
-/** Bytes, and how a DataView calls them. */
+/** Byte sizes, and the names of the DataView methods. */
 export const NUMBERS = {
   u8: [1, "Uint8"],
   u16: [2, "Uint16"],
@@ -46,11 +46,11 @@ export function up(at: number, align: number): number {
 }
 
 interface StructShape extends Shape {
-  /** Where each field begins. */
+  /** The offsets of fields. */
   starts: number[];
 }
 
-/** The size and the alignment of a type, and for a struct where its fields lie. */
+/** The size and the alignment of a type, and for a struct the offsets of its fields. */
 export function shapeOf(kind: Kind): StructShape {
   if (kind.kind === "struct") return inOrder(kind);
   return { ...shapeOfOther(kind), starts: [] };
@@ -95,7 +95,7 @@ function shapeOfOther(kind: Exclude<Kind, StructKind>): Shape {
   }
 }
 
-/** One byte, and behind it the payload at its own alignment. */
+/** One byte, followed by the payload at its own alignment. */
 function tagged(payloads: readonly Kind[]): Shape {
   const shapes = payloads.map(shapeOf);
   const align = Math.max(1, ...shapes.map((shape) => shape.align));
@@ -103,7 +103,7 @@ function tagged(payloads: readonly Kind[]): Shape {
   return { size: up(Math.max(1, ...ends), align), align };
 }
 
-/** A struct's fields with those of what is flattened into it: name, place, kind. */
+/** A struct's fields including those of flattened structs: name, offset, kind. */
 export function flatFields(kind: StructKind, base = 0): [string, number, Kind][] {
   const { starts } = shapeOf(kind);
   return kind.fields.flatMap(([name, of], index): [string, number, Kind][] => {

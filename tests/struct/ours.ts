@@ -1,11 +1,11 @@
-/** The package's schema for a descriptor, and its values for those of the slow codec. */
+/** The package's schema for a descriptor, and conversion of the slow codec's values. */
 
 import * as t from "varve/struct";
 import type { Kind, StructKind } from "./kinds.js";
 import { type Fields, type Value, variantOf } from "./slow.js";
 
 type Leaves = Record<string, t.Type>;
-/** A schema of which the compiler knows nothing. */
+/** A schema without static types. */
 export type AnySchema = t.Type & t.Schema<Leaves>;
 
 const SIMPLE: Record<string, t.Type> = {
@@ -69,7 +69,7 @@ function ownEntry(value: Fields, name: string): Value {
   return Object.getOwnPropertyDescriptor(value, name)?.value as Value;
 }
 
-/** A value as the package takes it and as its `snapshot()` gives it. */
+/** Converts a value to the form that the package takes and `snapshot()` returns. */
 export function oursOf(kind: Kind, value: Value): unknown {
   switch (kind.kind) {
     case "array":
@@ -96,7 +96,7 @@ export function oursOf(kind: Kind, value: Value): unknown {
   }
 }
 
-/** Everything that can be read through a view, field by field and item by item. */
+/** Reads everything through a view, field by field and item by item. */
 export function walk(kind: Kind, seen: unknown): unknown {
   switch (kind.kind) {
     case "array":

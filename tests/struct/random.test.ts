@@ -1,4 +1,4 @@
-/** Random schemas against the slow codec. Each case has a seed of its own, which a failure names. */
+/** Random schemas against the slow codec. Each case has its own seed, which a failure names. */
 
 import { codecOf } from "varve/codec";
 import { fromJson, toJson } from "varve/json";
@@ -20,7 +20,7 @@ interface Case {
   bytes: Uint8Array;
 }
 
-/** Runs so many cases, fewer where every runtime runs them, and says which one failed. */
+/** Runs this many cases, fewer where every runtime runs them, and reports which one failed. */
 function each(cases: number, body: (one: Case) => void): void {
   const count = context().thorough ? cases : Math.ceil(cases / 4);
   for (let seed = 1; seed <= count; seed++) {
@@ -35,7 +35,7 @@ function each(cases: number, body: (one: Case) => void): void {
   }
 }
 
-/** Bytes around a value, which nothing may read or write. */
+/** Bytes around a value, which must not be read or written. */
 const AROUND = 64;
 
 function surround(bytes: Uint8Array, filler: number): { all: Uint8Array; value: Uint8Array } {
@@ -49,7 +49,7 @@ function isUntouched(all: Uint8Array, filler: number): boolean {
   return outside.every((byte) => byte === filler);
 }
 
-/** What an act gives: its result, or which error it throws. Anything but the documented one is thrown on. */
+/** The result of a function, or its documented error. Any other error is thrown again. */
 function outcome(act: () => unknown): { result: unknown } | { error: string } {
   try {
     return { result: act() };
@@ -69,7 +69,7 @@ function outcomeOf(assign: () => void): unknown {
   }
 }
 
-/** What must be said of these bytes: the value, or nothing. */
+/** The expected result for these bytes: the value, or nothing. */
 function expected(kind: StructKind, bytes: Uint8Array): Fields | undefined {
   try {
     return decode(kind, bytes);
@@ -79,7 +79,7 @@ function expected(kind: StructKind, bytes: Uint8Array): Fields | undefined {
   }
 }
 
-/** Has all that reads look at bytes: they agree on whether it is a value, wherever it lies. */
+/** Reads bytes in all ways: they have to agree on whether it is a value, at any address. */
 function isRefusedAlike(kind: StructKind, schema: AnySchema, bytes: Uint8Array): boolean {
   const value = expected(kind, bytes);
   const ways: ((from: Uint8Array) => unknown)[] = [
@@ -107,7 +107,7 @@ function isRefusedAlike(kind: StructKind, schema: AnySchema, bytes: Uint8Array):
   return value === undefined;
 }
 
-/** Breaks a value: some bytes change, a part gets elsewhere, the end is cut off. */
+/** Breaks a value: changes bytes, moves a part, or cuts off the end. */
 function broken(next: Random, bytes: Uint8Array): Uint8Array {
   const copy = bytes.slice();
   for (let times = 1 + next(3); times > 0; times--) {
@@ -123,7 +123,7 @@ function broken(next: Random, bytes: Uint8Array): Uint8Array {
 }
 
 suite("struct: random schemas", () => {
-  test("values are written and read as the slow codec does it", () => {
+  test("values are written and read as by the slow codec", () => {
     each(800, ({ kind, schema, value, bytes }) => {
       const ours = oursOf(kind, value) as Fields;
       equal(codecOf(schema).layout, layoutOf(kind));
@@ -137,7 +137,7 @@ suite("struct: random schemas", () => {
     });
   });
 
-  test("values become JSON and come back as the same bytes", () => {
+  test("values convert to JSON and back to the same bytes", () => {
     each(800, ({ kind, schema, bytes }) => {
       const json = toJson(schema, bytes);
       equal(hex(fromJson(schema, json)), hex(bytes), json);
@@ -147,7 +147,7 @@ suite("struct: random schemas", () => {
     });
   });
 
-  test("JSON that is broken is refused, or is JSON and read as a value", () => {
+  test("broken JSON is refused, or is JSON and read as a value", () => {
     let refused = 0;
     each(800, ({ random: next, schema, bytes }) => {
       const text = new TextEncoder().encode(toJson(schema, bytes));
@@ -169,7 +169,7 @@ suite("struct: random schemas", () => {
     ok(refused > 20);
   });
 
-  test("bytes that are broken are refused or read, and nothing beside them matters", () => {
+  test("broken bytes are refused or read, whatever surrounds them", () => {
     let refused = 0;
     each(1000, ({ random: next, kind, schema, bytes }) => {
       if (isRefusedAlike(kind, schema, broken(next, bytes))) refused += 1;
@@ -177,11 +177,11 @@ suite("struct: random schemas", () => {
     ok(refused > 20);
   });
 
-  test("bytes at random are refused or read, and nothing beside them matters", () => {
+  test("random bytes are refused or read, whatever surrounds them", () => {
     let refused = 0;
     let cases = 0;
     each(1000, ({ random: next, kind, schema, bytes }) => {
-      // Small numbers are lengths and offsets that may be within the value.
+      // Small numbers are lengths and offsets that may lie within the value.
       const most = pick(next, [2, bytes.length + 1, 256]);
       const some = Uint8Array.from({ length: next(2 * bytes.length + 1) }, (_, at) =>
         at % 4 === 0 || most === 256 ? next(most) : 0,
@@ -192,7 +192,7 @@ suite("struct: random schemas", () => {
     ok(refused > 20 && refused < cases, `${refused} of ${cases}`);
   });
 
-  test("an update changes what is assigned and nothing else, in place or anew", () => {
+  test("an update changes only what is assigned, in place or by encoding again", () => {
     each(800, ({ random: next, kind, schema, value, bytes }) => {
       const { all, value: place } = surround(bytes, 0x5a);
       const memory = { data: new DataView(all.buffer), u8: all, epoch: 1 };
@@ -216,7 +216,7 @@ suite("struct: random schemas", () => {
     });
   });
 
-  test("an assignment that is refused leaves every byte as it was", () => {
+  test("a refused assignment leaves every byte as it was", () => {
     const wrongs = [
       -1,
       1.5,
@@ -253,7 +253,7 @@ suite("struct: random schemas", () => {
     });
   });
 
-  test("no prototype is touched by any name", () => {
+  test("no name changes a prototype", () => {
     equal(Object.keys(Object.prototype).length, 0);
     const own = Object.getOwnPropertyNames(Object.prototype).sort();
     each(100, ({ schema, bytes }) => {

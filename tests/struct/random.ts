@@ -1,4 +1,4 @@
-/** Random schemas, and random values of them: the same seed, the same ones. */
+/** Random schemas and random values: the same seed gives the same ones. */
 
 import type { Kind, Simple, StructKind } from "./kinds.js";
 import { type Fields, LATEST, type Value } from "./slow.js";
@@ -24,7 +24,7 @@ const SIMPLE: readonly Simple[] = [
 ];
 const NUMBERS = SIMPLE.filter((name) => /^[uif]\d|^timestamp/.test(name));
 
-/** Names that mean something to JavaScript, to JSON or to the layout string. */
+/** Names with a meaning in JavaScript, in JSON or in the layout string. */
 const HARD = [
   "__proto__",
   "constructor",
@@ -66,11 +66,11 @@ function names(random: Random, most: number): string[] {
   return Array.from({ length: 1 + random(most) }, () => name(random, taken));
 }
 
-/** A struct at most so deep, of which no two fields, flattened ones included, have one name. */
+/** A struct of at most this depth, without duplicate field names, flattened structs included. */
 export function randomStruct(random: Random, depth = 3, taken = new Set<string>()): StructKind {
   const fields = Array.from({ length: 1 + random(6) }, (): [string, Kind] => {
     const flat = depth > 1 && random(8) === 0;
-    // A flattened field's own name is Rust's: it may be that of any other.
+    // A flattened field's own name exists only in Rust: it may equal that of another field.
     if (flat)
       return [`flat${taken.size}`, { kind: "flatten", of: randomStruct(random, depth - 1, taken) }];
     return [name(random, taken), randomKind(random, depth - 1)];
@@ -128,7 +128,7 @@ function text(random: Random): string {
     : Array.from({ length: random(30) }, () => pick(random, [..."abc ABC äß€😀"])).join("");
 }
 
-/** Text of up to so many bytes, without a zero. */
+/** Text of up to this many bytes, without U+0000. */
 function shortText(random: Random, most: number): string {
   let made = "";
   for (const letter of text(random).replaceAll("\0", "0")) {

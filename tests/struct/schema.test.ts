@@ -31,7 +31,7 @@ import {
 } from "varve/struct";
 import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
 
-/** What Node asks objects for that it shows. */
+/** The symbol by which Node gets the text of an object for its console. */
 const INSPECT = Symbol.for("nodejs.util.inspect.custom");
 
 const Lists = vec(vec(u8));
@@ -79,7 +79,7 @@ const order = {
   lines: [{ title: "one", count: 1 }],
 } as const;
 
-/** A memory as a database has one, with the value's bytes in the middle of others. */
+/** A memory like that of a database, with the value's bytes between others. */
 function memoryOf(value: Uint8Array): Memory {
   const u8 = new Uint8Array(value.length + 128).fill(0xee);
   u8.set(value, 64);
@@ -90,7 +90,7 @@ function written(memory: Memory, length: number): Uint8Array {
   return memory.u8.slice(64, 64 + length);
 }
 
-/** Has an update of the order do something, and gives the value that comes of it. */
+/** Runs a callback in an update of the order, and returns the resulting value. */
 function updated(change: (view: Writable<typeof Order>) => void) {
   const bytes = Order.encode(order);
   const memory = memoryOf(bytes);
@@ -115,10 +115,10 @@ function boxOf({ by }: Writable<typeof Order>): { width: number } {
   return by.value;
 }
 
-suite("a view for reading", () => {
+suite("views for reading", () => {
   const view = Order.view(Order.encode(order));
 
-  test("gives every field as it was stored", () => {
+  test("a view gives every field as it was stored", () => {
     deepEqual(view.snapshot() as unknown, order);
     equal(view.id, 7);
     equal(view.size.height, 4);
@@ -131,7 +131,7 @@ suite("a view for reading", () => {
     equal(view.rank, undefined);
   });
 
-  test("is JSON where JSON is asked for", () => {
+  test("a view converts to JSON", () => {
     const Odd = struct("Odd", { big: u64, not: f32, none: option(u8), raw: blob });
     const value = {
       big: 2n ** 64n - 1n,
@@ -147,7 +147,7 @@ suite("a view for reading", () => {
     equal(JSON.parse(JSON.stringify(view)).by.Card, "1234");
   });
 
-  test("refuses every assignment, and says what to do", () => {
+  test("a view refuses every assignment, and says what to do", () => {
     const open = view as unknown as Record<string, unknown>;
     for (const name of Object.keys(order)) {
       throws(() => (open[name] = 1), {
@@ -163,7 +163,7 @@ suite("a view for reading", () => {
     deepEqual(view.snapshot() as unknown, order);
   });
 
-  test("is shown as what it says, and as an error where it cannot", () => {
+  test("a console shows a view's content, or an error if it cannot", () => {
     const inspect = Symbol.for("nodejs.util.inspect.custom");
     const shown = (of: object) => (of as { [inspect]: () => unknown })[inspect]();
     deepEqual(shown(Size.view(Size.encode({ width: 1, height: 2 }))), { width: 1, height: 2 });
@@ -172,7 +172,7 @@ suite("a view for reading", () => {
     deepEqual(shown(Order.view(Order.encode(order)).tags), [...order.tags]);
   });
 
-  test("ends with its memory's epoch, and every part of it", () => {
+  test("a view ends with its memory's epoch, and every part of it", () => {
     const bytes = Order.encode(order);
     const memory = memoryOf(bytes);
     const whole = Order.view(memory, 64, bytes.length);
@@ -193,9 +193,9 @@ suite("a view for reading", () => {
     equal(Order.view(memory, 64, bytes.length).id, 7);
   });
 
-  test("gives bytes as a copy, whatever kind of array they are read from", () => {
+  test("bytes are copies, whatever kind of array they are read from", () => {
     class Shared extends Uint8Array {
-      // As a Buffer of Node has it.
+      // As Node's Buffer has it.
       override slice(from?: number, to?: number) {
         return this.subarray(from, to) as Uint8Array<ArrayBuffer>;
       }
@@ -206,7 +206,7 @@ suite("a view for reading", () => {
     deepEqual(key, order.key);
   });
 
-  test("compares text and bytes without decoding them", () => {
+  test("text and bytes are compared without decoding them", () => {
     ok(eq(view, "note", "first") && eq(view, "code", "abc"));
     ok(eq(view, "key", Uint8Array.of(1, 2, 3, 4)) && eq(view, "data", order.data));
     ok(!eq(view, "note", "firs") && !eq(view, "note", "first!") && !eq(view, "note", "fürst"));
@@ -217,7 +217,7 @@ suite("a view for reading", () => {
     ok(!eq(name, "name", "日本 🙃"));
   });
 
-  test("is what may be stored again", () => {
+  test("a view may be stored again", () => {
     deepEqual(Order.encode(view), Order.encode(order));
     const Box = struct("Box", { size: Size, lines: vec(Line) });
     const box = Box.encode({ size: view.size, lines: view.lines });
@@ -228,8 +228,8 @@ suite("a view for reading", () => {
   });
 });
 
-suite("a view in an update", () => {
-  test("takes numbers, bools, enums and fixed parts in place", () => {
+suite("views in an update", () => {
+  test("numbers, bools, enums and fixed parts are assigned in place", () => {
     const { value, inPlace } = updated((view) => {
       view.id -= 1;
       view.paid = false;
@@ -260,7 +260,7 @@ suite("a view in an update", () => {
     });
   });
 
-  test("takes parts of the same length in place", () => {
+  test("parts of the same length are assigned in place", () => {
     const { value, inPlace } = updated((view) => {
       view.note = "other";
       view.data = Uint8Array.of(6, 5);
@@ -280,7 +280,7 @@ suite("a view in an update", () => {
     });
   });
 
-  test("takes parts of another length, and all views of it go on", () => {
+  test("parts of another length may be assigned, and all views stay valid", () => {
     const { value, inPlace } = updated((view) => {
       const { size, tags, lines } = view;
       const line = lines.at(0);
@@ -311,7 +311,7 @@ suite("a view in an update", () => {
     });
   });
 
-  test("says of what kind it is what it refuses", () => {
+  test("a refused value is named with its kind", () => {
     const One = struct("One", {
       a: u8,
       b: i64,
@@ -340,7 +340,7 @@ suite("a view in an update", () => {
     }
   });
 
-  test("leaves what was there when it refuses what is assigned", () => {
+  test("a refused assignment keeps the old value", () => {
     const { value } = updated((view) => {
       const refused: [() => void, string][] = [
         [() => (view.id = -1), "Order.id"],
@@ -376,7 +376,7 @@ suite("a view in an update", () => {
     deepEqual(value as unknown, order);
   });
 
-  test("takes no field's name for one of its own", () => {
+  test("field names do not collide with internal names", () => {
     const { value } = updated((view) => {
       for (const name of ["$v", "$c", "__proto__", "snapshot", "constructor"]) {
         const fields = JSON.parse(`{"${name}":5}`);
@@ -386,7 +386,7 @@ suite("a view in an update", () => {
     deepEqual(value as unknown, order);
   });
 
-  test("ends the views of what is replaced by another variant, and no others", () => {
+  test("views of a replaced variant end, and no others", () => {
     updated((view) => {
       const { size } = view;
       view.by = { type: "Cash", value: 5 };
@@ -400,7 +400,7 @@ suite("a view in an update", () => {
     });
   });
 
-  test("leaves a view that has ended so, also when the value moves", () => {
+  test("an ended view stays ended, even if the value moves", () => {
     updated((view) => {
       view.assign({ by: { type: "Box", value: { width: 1, height: 2 } } });
       const box = boxOf(view);
@@ -411,7 +411,7 @@ suite("a view in an update", () => {
     });
   });
 
-  test("leaves no gap where an option is emptied", () => {
+  test("an emptied option leaves no gap", () => {
     const { value, inPlace } = updated((view) => {
       view.gift = undefined;
       view.gift = undefined;
@@ -420,7 +420,7 @@ suite("a view in an update", () => {
     deepEqual(value as unknown, { ...order, gift: undefined });
   });
 
-  test("ends when it is revoked, and every view that was got from it", () => {
+  test("revoking a view ends it and every view taken from it", () => {
     const bytes = Order.encode(order);
     const memory = memoryOf(bytes);
     const view = codecOf(Order).writable(memory, 64, bytes.length);
@@ -442,7 +442,7 @@ suite("a view in an update", () => {
 });
 
 suite("numbers", () => {
-  test("are refused outside of their range, with field and value", () => {
+  test("numbers outside of their range are refused, with field and value", () => {
     const Numbers = struct("Numbers", {
       a: u8,
       b: i16,
@@ -490,15 +490,15 @@ suite("numbers", () => {
     deepEqual(back, { ...ends, g: -1 });
   });
 
-  test("keep a negative zero and what is not a number where floats do", () => {
+  test("floats keep negative zero and NaN", () => {
     const Floats = struct("Floats", { a: f32, b: f32 });
     const view = Floats.view(Floats.encode({ a: -0, b: Number.NaN }));
     ok(Object.is(view.a, -0) && Number.isNaN(view.b));
   });
 });
 
-suite("a definition", () => {
-  test("refuses names that would hide one another", () => {
+suite("definitions of structs", () => {
+  test("names that would hide one another are refused", () => {
     const twice = /is a duplicate/;
     throws(() => struct("A", { id: u8, size: flatten(struct("B", { id: u8 })) }), {
       message: twice,
@@ -534,17 +534,17 @@ suite("a definition", () => {
     throws(() => array(u8, 1.5), { code: "VARVE_BAD_ARGUMENT" });
   });
 
-  test("keeps a versioned struct whole, and its added fields last", () => {
+  test("a versioned struct is always a whole value, and its added fields are last", () => {
     const New = versioned("New", { a: u8, b: added(u8, 1 - 1) });
     throws(() => vec(New), { message: /cannot contain a versioned one/ });
     throws(() => struct("A", { a: added(u8, 0) }), { message: /needs versioned/ });
     throws(() => versioned("A", { a: added(u8, 0), b: u8 }), { message: /must be added\(\)/ });
-    // In an earlier version this byte was padding: it was written as zero, and not left out.
+    // In an earlier version this byte was padding, which was written as zero.
     throws(() => versioned("A", { a: u8, b: added(u8, 1) }), { message: /padding/ });
   });
 });
 
-suite("a versioned struct", () => {
+suite("versioned structs", () => {
   const First = versioned("Product", { stock: u16, name: str });
   const Second = versioned("Product", {
     stock: u16,
@@ -556,7 +556,7 @@ suite("a versioned struct", () => {
   const first = First.encode({ stock: 3, name: "shoe" });
   const defaults = { price: 5, size: { width: 1, height: 2 }, tags: ["new"] };
 
-  test("reads what an earlier version wrote, with defaults", () => {
+  test("values of an earlier version are read with defaults", () => {
     const view = Second.view(first);
     deepEqual(view.snapshot(), { stock: 3, name: "shoe", ...defaults });
     deepEqual([view.price, view.size.width, view.tags.at(0)], [5, 1, "new"]);
@@ -566,7 +566,7 @@ suite("a versioned struct", () => {
     deepEqual(First.view(all).snapshot(), { stock: 3, name: "shoe" });
   });
 
-  test("is brought to this version by an update", () => {
+  test("an update converts a value to the current version", () => {
     const memory = memoryOf(first);
     const view = codecOf(Second).writable(memory, 64, first.length);
     view.price += 1;
@@ -577,7 +577,7 @@ suite("a versioned struct", () => {
     deepEqual(written(memory, first.length), first);
   });
 
-  test("changes what a later version wrote only in place", () => {
+  test("values of a later version are changed only in place", () => {
     const second = Second.encode({ stock: 3, name: "shoe", price: 9 });
     const memory = memoryOf(second);
     const view = codecOf(First).writable(memory, 64, second.length);
@@ -589,7 +589,7 @@ suite("a versioned struct", () => {
     deepEqual(Second.view(written(memory, second.length)).snapshot(), all);
   });
 
-  test("refuses a length of its fields that cannot be", () => {
+  test("an impossible length of the fields is refused", () => {
     for (const told of [0, 1, 11, 1000]) {
       const bytes = first.slice();
       new DataView(bytes.buffer).setUint16(0, told, true);
@@ -601,8 +601,8 @@ suite("a versioned struct", () => {
   });
 });
 
-suite("checking bytes", () => {
-  test("comes to an end where lists lie over one another", () => {
+suite("checks of bytes", () => {
+  test("a check of overlapping lists ends", () => {
     const Deep = struct("Deep", { lists: vec(vec(vec(vec(u8)))) });
     const bytes = new Uint8Array(65_536);
     const data = new DataView(bytes.buffer);
@@ -614,7 +614,7 @@ suite("checking bytes", () => {
     equal(Deep.view(bytes).lists.length, bytes.length / 8);
   });
 
-  test("allows a part that several fields share", () => {
+  test("a part shared by several fields is allowed", () => {
     const Names = struct("Names", { a: str, b: str });
     const bytes = Names.encode({ a: "shared", b: "" });
     bytes.copyWithin(8, 0, 8);
@@ -623,7 +623,7 @@ suite("checking bytes", () => {
   });
 });
 
-/** A value whose lists all begin at its start and go on to its end, so that written out it would have no end. */
+/** A value whose lists all begin at its start and extend to its end, so that expanding it would never end. */
 function overlapping(length: number, items: number): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(length);
   const data = new DataView(bytes.buffer);
@@ -631,9 +631,9 @@ function overlapping(length: number, items: number): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-suite("walking through a value whose parts overlap", () => {
+suite("traversal of values with overlapping parts", () => {
   const refused = { code: "VARVE_MALFORMED_VALUE", message: /overlap too often/ };
-  // Of options and variants: each item is there, and leads to all of them.
+  // Of options and variants: each item exists, and leads to all of them.
   const tagged = overlapping(8_192, 300);
   new DataView(tagged.buffer).setUint32(0, 24, true);
   for (let at = 24; at + 12 <= tagged.length; at += 12)
@@ -659,7 +659,7 @@ suite("walking through a value whose parts overlap", () => {
 
   for (const [name, [schema, bytes]] of Object.entries(kinds)) {
     const Deep = schema as unknown as ReturnType<typeof struct<{ lists: typeof Lists }>>;
-    test(`is refused by whatever does it, and not by reading a part: ${name}`, () => {
+    test(`every traversal is refused, but not reading a part: ${name}`, () => {
       const view = Deep.view(bytes);
       equal(view.lists.length, new DataView(bytes.buffer).getUint32(4, true));
       throws(() => view.snapshot(), refused);
@@ -670,12 +670,12 @@ suite("walking through a value whose parts overlap", () => {
       throws(() => toJson(Deep, bytes), refused);
       throws(() => Deep.encode(view), refused);
       throws(() => Deep.encode({ lists: view.lists }), refused);
-      // What a console shows.
+      // Console output.
       const shown = (view as unknown as { [key: symbol]: () => unknown })[INSPECT]?.();
       equal((shown as { code?: unknown }).code, refused.code);
     });
 
-    test(`is refused in an update, which leaves the value as it was: ${name}`, () => {
+    test(`an update is refused and leaves the value as it was: ${name}`, () => {
       const codec = codecOf(Deep);
       const memory = lone(bytes.slice());
       const view = codec.writable(memory, 0, bytes.length) as unknown as { lists: unknown };
@@ -687,7 +687,7 @@ suite("walking through a value whose parts overlap", () => {
     });
   }
 
-  test("leaves nothing behind that refuses the next value", () => {
+  test("a refused traversal does not affect the next value", () => {
     const Deep = kinds.vecs[0];
     throws(() => Deep.view(kinds.vecs[1]).snapshot(), refused);
     const plain = {
@@ -696,7 +696,7 @@ suite("walking through a value whose parts overlap", () => {
     for (let i = 0; i < 100; i++) deepEqual(Deep.view(Deep.encode(plain)).snapshot(), plain);
   });
 
-  test("allows all that can be encoded, of the largest values too", () => {
+  test("every value that can be encoded is allowed, of the largest size too", () => {
     const Bytes = struct("Bytes", { lists: vec(vec(u8)) });
     const list = new Uint8Array(1_000_000).fill(7);
     const bytes = Bytes.encode({ lists: [list, list, list] });
@@ -706,7 +706,7 @@ suite("walking through a value whose parts overlap", () => {
     deepEqual(Bytes.encode(Bytes.view(bytes)), bytes);
   });
 
-  test("allows a text that all items share", () => {
+  test("a text shared by all items is allowed", () => {
     const Texts = struct("Texts", { texts: vec(str) });
     const bytes = Texts.encode({
       texts: Array.from({ length: 1_000 }, (_, i) => (i ? "" : "x".repeat(400))),
@@ -716,14 +716,14 @@ suite("walking through a value whose parts overlap", () => {
     Texts.check(bytes);
   });
 
-  test("has an end in what is as long as values can be", () => {
+  test("the traversal of the longest possible value ends", () => {
     const Wide = struct("Wide", { lists: vec(vec(u8)) });
     const bytes = overlapping(16_777_216, 65_536);
     throws(() => Wide.view(bytes).snapshot(), refused);
     throws(() => Wide.check(bytes), refused);
   });
 
-  test("has an end in JSON with names longer than all values", () => {
+  test("JSON with names longer than all values ends", () => {
     const long = "n".repeat(60_000);
     const Long = struct("Long", { items: vec(struct("Item", { [long]: u8 })) });
     const bytes = new Uint8Array(16_384);
@@ -736,8 +736,8 @@ suite("walking through a value whose parts overlap", () => {
   });
 });
 
-suite("storing", () => {
-  test("asks for each field once, so that a value cannot change while it is stored", () => {
+suite("storing values", () => {
+  test("each field is read once, so that a value cannot change while it is stored", () => {
     let asked = 0;
     const grows = {
       stock: 1,
@@ -757,7 +757,7 @@ suite("storing", () => {
     equal(asked, 3);
   });
 
-  test("lets a getter store another value meanwhile", () => {
+  test("a getter may store another value meanwhile", () => {
     const Product = struct("Product", { stock: u16, name: str, about: str });
     const inner = { stock: 2, name: "another name", about: "and text" };
     const other: Uint8Array[] = [];
@@ -779,7 +779,7 @@ suite("storing", () => {
     equal(other.length, 2);
   });
 
-  test("takes parts larger than any that came before", () => {
+  test("parts may be larger than any before", () => {
     const Part = struct("Part", { data: blob, text: str, list: vec(str) });
     for (const length of [0, 1, 1_000, 1_100, 70_000, 300_000, 600_000, 5]) {
       const value = {
@@ -793,7 +793,7 @@ suite("storing", () => {
     }
   });
 
-  test("writes every byte of the value and none beside it, whatever was there", () => {
+  test("every byte of the value is written and none beside it, whatever was there", () => {
     const size = codecOf(Order).size(order);
     const memory = memoryOf(new Uint8Array(size).fill(0xcc));
     codecOf(Order).write(memory, 64, order, size);
@@ -803,7 +803,7 @@ suite("storing", () => {
 });
 
 suite("codecOf", () => {
-  test("refuses what is no schema, whatever it has of one", () => {
+  test("codecOf refuses objects that only resemble a schema", () => {
     for (const given of [
       5,
       null,

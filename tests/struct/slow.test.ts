@@ -1,4 +1,4 @@
-/** The slow codec is what the package is measured by, so it is measured by musli first. */
+/** The slow codec is the reference for the package, so it is checked against musli first. */
 
 import { deepEqual, equal, suite, test, throws } from "../harness.js";
 import { fingerprintOf, flatFields, layoutOf, shapeOf } from "./kinds.js";
@@ -7,7 +7,7 @@ import { unhex, vectors } from "./vectors.js";
 
 suite("struct: the slow codec", () => {
   for (const { name, about, schema, ...vector } of vectors) {
-    test(`it lays out, reads and writes what musli does: ${name}, ${about}`, () => {
+    test(`layout, encoding and decoding equal those of musli: ${name}, ${about}`, () => {
       const { size, align } = shapeOf(schema);
       deepEqual([size, align], [vector.size, vector.align]);
       const places = flatFields(schema).map(([field, at, of]) => [field, at, shapeOf(of).size]);
@@ -22,7 +22,7 @@ suite("struct: the slow codec", () => {
     });
   }
 
-  test("it refuses what is malformed, where and why the vectors say", () => {
+  test("malformed bytes are refused at the place and for the reason in the vectors", () => {
     for (const { name, schema, malformed } of vectors) {
       for (const { about, at, why, bytes } of malformed) {
         const error = throws(() => decode(schema, unhex(bytes))) as Malformed;

@@ -30,7 +30,7 @@ export interface Fields {
   readonly [name: string]: Value;
 }
 
-/** What is wrong with bytes, and where: `lines[3].price`. */
+/** The fault of bytes and its path: `lines[3].price`. */
 export class Malformed extends Error {
   constructor(
     readonly at: string,
@@ -68,7 +68,7 @@ function putNumber(out: number[], at: number, type: keyof typeof NUMBERS, value:
   putBytes(out, at, new Uint8Array(data.buffer));
 }
 
-/** Where behind everything else `count` items lie now, with the reference to them at `at`. */
+/** Places `count` items after everything else, and writes the reference to them at `at`. */
 function refer(out: number[], at: number, item: Shape, count: number): number {
   const offset = reserve(out, item, count);
   putNumber(out, at, "u32", offset);
@@ -180,7 +180,7 @@ function text(bytes: Uint8Array, path: string): string {
   }
 }
 
-/** The milliseconds of the last moment that a Date can hold. */
+/** The milliseconds of the latest time that a Date can represent. */
 export const LATEST = 8_640_000_000_000_000;
 
 function safely(value: number | bigint, path: string, most: number): number {
@@ -189,7 +189,7 @@ function safely(value: number | bigint, path: string, most: number): number {
   return number;
 }
 
-/** What a reference at `at` refers to: where it begins and how many items it has. */
+/** The target of a reference at `at`: its offset and the number of items. */
 function follow(source: Source, at: number, item: Shape, path: string): [number, number] {
   const offset = getNumber(source, at, "u32") as number;
   const count = getNumber(source, at + 4, "u32") as number;
@@ -272,7 +272,7 @@ function get(source: Source, at: number, kind: Kind, path: string): Value {
   }
 }
 
-/** A value as the vectors' JSON has it. */
+/** A value in the form of the vectors' JSON. */
 export function fromJson(kind: Kind, json: unknown): Value {
   const list = (of: Kind) => (json as unknown[]).map((item) => fromJson(of, item));
   switch (kind.kind) {

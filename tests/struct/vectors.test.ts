@@ -1,4 +1,4 @@
-/** The package against the bytes that Rust made. */
+/** The package against bytes made by Rust. */
 
 import { codecOf } from "varve/codec";
 import { fromJson as bytesOf, toJson } from "varve/json";
@@ -15,9 +15,9 @@ function within(bytes: Uint8Array): Uint8Array {
   return large.subarray(51, 51 + bytes.length);
 }
 
-suite("struct: the vectors of Rust", () => {
+suite("struct: vectors of Rust", () => {
   for (const { name, schema: kind, ...vector } of vectors) {
-    test(`${name} is laid out, written and read as Rust does it, byte for byte`, () => {
+    test(`${name} is laid out, written and read as in Rust, byte for byte`, () => {
       const schema = schemaOf(kind);
       deepEqual(JSON.parse(JSON.stringify(schema.kind)), JSON.parse(JSON.stringify(kind)));
       equal(codecOf(schema).layout, vector.layout);
@@ -37,7 +37,7 @@ suite("struct: the vectors of Rust", () => {
       }
     });
 
-    test(`what is malformed in ${name} is refused by check and by reading, with field and reason`, () => {
+    test(`malformed bytes of ${name} are refused by check and by reading, with field and reason`, () => {
       const schema = schemaOf(kind);
       for (const { about, at, why, bytes } of vector.malformed) {
         const path = at === "" ? name : `${name}.${at}`;
@@ -53,7 +53,7 @@ suite("struct: the vectors of Rust", () => {
             ok(error.message.startsWith(`${error.field}: ${why}: `), `${about}: ${error}`);
             fields.push(error.field);
           }
-          // The third was got through views of parts, which name themselves.
+          // The third error comes from views of parts, which name themselves.
           for (const field of fields.slice(0, 2)) ok(field.startsWith(path), `${about}: ${field}`);
           ok(fields[2] !== "", about);
         }
@@ -61,7 +61,7 @@ suite("struct: the vectors of Rust", () => {
     });
   }
 
-  test("what Rust wrote with an older struct is read with defaults, and with a newer one without the rest", () => {
+  test("values of an older struct in Rust are read with defaults, those of a newer one without its new fields", () => {
     const [older, newer] = ["Old", "New"].map((name) => vectors.find((one) => one.name === name));
     const New = versioned("New", {
       stock: u16,

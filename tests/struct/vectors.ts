@@ -2,7 +2,7 @@ import text from "../vectors/structs.json" with { type: "json" };
 import turned from "../vectors/structs-reversed.json" with { type: "json" };
 import type { StructKind } from "./kinds.js";
 
-/** A type with values of it, as Rust has them. */
+/** A type with values of it, in the form of Rust. */
 export interface Vector {
   name: string;
   about: string;
@@ -16,10 +16,10 @@ export interface Vector {
   malformed: { about: string; at: string; why: string; bytes: string }[];
 }
 
-/** crate/tests/structs makes them. */
+/** The files are made by crate/tests/structs. */
 export const vectors = text as unknown as Vector[];
 
-/** What `fromJson` makes of each value when the fields come the other way round; Rust loads them. */
+/** The bytes that `fromJson` makes of each value with the fields in reverse order; Rust loads them. */
 export const reversed = new Map(turned as [name: string, bytes: string][]);
 
 export function unhex(digits: string): Uint8Array {

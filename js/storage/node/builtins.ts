@@ -1,5 +1,5 @@
 /// <reference types="node" />
-/** The way to `node:` modules that leaves no trace for a browser's bundler to trip over. */
+/** Access to `node:` modules without imports, which bundlers for browsers would try to resolve. */
 
 import type * as ChildProcess from "node:child_process";
 import type * as Fs from "node:fs";
@@ -21,10 +21,10 @@ export interface Builtins {
 let found: Builtins | undefined;
 
 /**
- * The modules of Node, or what Deno and Bun have under the same names. They are asked for at run
- * time, not imported: an import, even a lazy one, ends up in what bundlers make for browsers.
+ * The modules of Node, or those of Deno and Bun with the same names. They are loaded at run time without an import,
+ * because even a lazy import ends up in bundles for browsers.
  *
- * @throws StorageUnavailableError where there are none
+ * @throws StorageUnavailableError if there are none
  */
 export function builtins(): Builtins {
   if (found !== undefined) return found;
@@ -48,21 +48,21 @@ export function builtins(): Builtins {
   return found;
 }
 
-/** Whether this runtime has files in the manner of Node. */
+/** Whether this runtime has the modules of Node. */
 export function hasBuiltins(): boolean {
   const { process } = globalThis as { process?: NodeJS.Process };
   return typeof process?.getBuiltinModule === "function";
 }
 
-/** What Deno asks its user about, beside files. */
+/** A permission of Deno other than those for files. */
 export type DenoPermission =
   | { name: "sys"; kind: "hostname" | "statfs" }
-  /** Also for whether another process is there. */
+  /** Also needed to check whether another process exists. */
   | { name: "run" };
 
 /**
- * Whether this may be done without Deno asking its user, who was to allow nothing but files. Other
- * runtimes do not ask.
+ * Whether Deno has granted a permission already. If not, it is not requested, because Deno would prompt its user.
+ * Other runtimes have no permissions.
  */
 export function permitted(permission: DenoPermission): boolean {
   const { Deno } = globalThis as {

@@ -1,4 +1,4 @@
-/** The files of a database, for Node, Deno and Bun alike: one adapter over `node:fs`. */
+/** Database files in Node, Deno and Bun: one adapter over `node:fs`. */
 
 import {
   DatabaseNotFoundError,
@@ -36,14 +36,14 @@ export async function openAt(
 }
 
 /**
- * The ordinary file at a path, or at the end of the links there: its lock lies beside it, so that whoever opens
- * it meets that one lock, whichever way was taken. `undefined` when there is nothing, which is certain then.
+ * The real path of the regular file at a path, with links resolved, so that all paths to it share one lock file.
+ * `undefined` if there is certainly nothing at the path.
  */
 function find({ fs }: Builtins, path: string): string | undefined {
   const stat = { throwIfNoEntry: false } as const;
   const found = fs.lstatSync(path, stat);
   if (found === undefined) return undefined;
-  // Opening a pipe would wait for ever. What a link that leads nowhere is to lead to may come back.
+  // Refuse a pipe, because opening it would block, and a dangling link, because its target may come back.
   if (fs.statSync(path, stat)?.isFile() !== true) {
     throw new StorageUnavailableError(
       `${path} is not a regular file or a link to one. Move it away, or choose another name.`,
@@ -62,7 +62,7 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
     return {
       file: opened,
       takenOver,
-      onLoss: (hear) => opened.onLoss(hear),
+      onLoss: (listener) => opened.onLoss(listener),
       onExit: (commit) => opened.onExit(commit),
       beside: async () => beside(node, path, opened),
       tidy: () => opened.tidy(),
@@ -81,7 +81,7 @@ async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> 
   return { file: opened, room: () => roomFor(node, path, opened) };
 }
 
-/** The lock of the database is that of this file too. */
+/** Opens the shadow file beside a database. The lock of the database covers it. */
 function beside(node: Builtins, path: string, main: NodeFile): FileBeside {
   const next = path + SHADOW_SUFFIX;
   const file = new NodeFile(node, next, "beside");
@@ -98,7 +98,7 @@ function beside(node: Builtins, path: string, main: NodeFile): FileBeside {
   };
 }
 
-/** The file and what is free beside it, for those who are not the system's administrator. */
+/** The size of the file, and the free space that is available to users other than the administrator. */
 function roomFor({ fs, path: paths }: Builtins, path: string, opened: NodeFile): StorageRoom {
   const usage = opened.getSize();
   if (!permitted({ name: "sys", kind: "statfs" })) {
@@ -112,14 +112,14 @@ function roomFor({ fs, path: paths }: Builtins, path: string, opened: NodeFile):
   }
 }
 
-/** Removes the file at a path, and the link there that led to it, if it is there and nobody has it open. */
+/** Removes the file at a path, and the link that led to it. Returns whether there was one. */
 export async function destroyFile(node: Builtins, path: string): Promise<boolean> {
   let lock: Lock | undefined;
   try {
     const found = find(node, path);
     if (found === undefined) return false;
     lock = await acquireLock(found);
-    // Somebody else may have destroyed it until the lock was ours.
+    // Another process may have removed the file before the lock was acquired.
     const wasThere = node.fs.existsSync(found);
     for (const each of [path, found + SHADOW_SUFFIX, found]) node.fs.rmSync(each, { force: true });
     flushFolder(node, found);
@@ -143,33 +143,32 @@ export function listFolder(node: Builtins, folder: string): string[] {
 }
 
 /**
- * What the file grows by is filled with zeros, by pieces of so many bytes. A hole would have no room on the medium
- * yet, and what is kept for deletions on a full disk would not be there when it is needed. The system takes a piece
- * as one large page and finds its place on the medium at once; where each write brings a few pages of its own, it
- * takes longer, and so does every flush behind it.
+ * A growing file is filled with zeros in chunks of this size. A hole would have no space allocated on the disk, and
+ * the reserve for deletions on a full disk would be missing when it is needed. The system handles a chunk as one large
+ * page and allocates it at once. If each write adds a few pages instead, the writes and all later flushes take longer.
  */
 const CHUNK_BYTES = 65_536;
 const ZEROS = new Uint8Array(CHUNK_BYTES);
 /**
- * A file that is shorter is of one segment, in which nothing is kept for later: there a piece is filled before the
- * first short write into it, so that a small database takes little room.
+ * A shorter file has one segment, which contains no reserve: a chunk of it is filled only before the first short write
+ * into it, so that a small database takes up little space.
  */
 const SMALL = 1_048_576;
 
 class NodeFile implements StorageFile {
   readonly #node: Builtins;
   readonly #path: string;
-  /** `undefined` when the file is open for reading only, or when another's lock is its too. */
+  /** `undefined` if the file is open for reading only, or if it is the shadow of a locked file. */
   readonly #lock: Lock | undefined;
   readonly #atExit = new Set<(goesOn?: boolean) => void>();
   #fd: number | undefined;
-  /** Whether it was made here. */
+  /** Whether this call created the file. */
   readonly #isNew: boolean;
-  /** When it was written to last, of a file that is open for reading only. */
+  /** The time of the last write, for a file that is open for reading only. */
   readonly #written: number | undefined;
-  /** Asked for once: with the lock held nobody else changes it, and asking costs up to 8 µs. */
+  /** The size, read once: no other process changes it while the lock is held, and reading it costs up to 8 µs. */
   #size: number;
-  /** The pieces that a small file grew by and that nothing was written to. */
+  /** The chunks of a small file that nothing was written to yet. */
   readonly #blank = new Set<number>();
 
   constructor(node: Builtins, path: string, lock: Lock | "beside" | undefined) {
@@ -224,15 +223,15 @@ class NodeFile implements StorageFile {
         done += count;
       }
     } finally {
-      // Also after an error half way: what was written before it has made the file longer.
+      // Also after an error, because a partial write may have made the file longer.
       if (done > 0) this.#size = Math.max(this.#size, at + done);
     }
-    // It counts only if nobody else could take the file in the meantime.
+    // The write counts only if no other process could take over the file in the meantime.
     this.#lock?.assertHeld();
     return done;
   }
 
-  /** Has the file reach to a place, all of it on the medium if it is not small. */
+  /** Extends the file to an offset. Unless it is small, its space is allocated on the disk. */
   #grow(fd: number, to: number): void {
     if (this.#size < SMALL) {
       const end = Math.floor(to / CHUNK_BYTES);
@@ -248,7 +247,7 @@ class NodeFile implements StorageFile {
     }
   }
 
-  /** Fills the blank pieces that the write from one place to another is the first in. */
+  /** Fills the blank chunks that a short write is the first in. */
   #fill(fd: number, at: number, end: number): void {
     const blank = this.#blank;
     for (let chunk = Math.floor(at / CHUNK_BYTES); chunk * CHUNK_BYTES < end; chunk++) {
@@ -256,7 +255,7 @@ class NodeFile implements StorageFile {
       try {
         this.#node.fs.writeSync(fd, ZEROS, 0, CHUNK_BYTES, chunk * CHUNK_BYTES);
       } catch {
-        // Nothing is lost: they are zeros without it, and the write itself says what is wrong.
+        // Ignored: the chunk reads as zeros anyway, and the write itself will report the error.
       }
     }
   }
@@ -295,20 +294,20 @@ class NodeFile implements StorageFile {
     this.#lock?.assertThere();
   }
 
-  onLoss(hear: (loss: Error) => void): () => void {
-    if (this.#lock !== undefined) this.#lock.onLoss = hear;
+  onLoss(listener: (loss: Error) => void): () => void {
+    if (this.#lock !== undefined) this.#lock.onLoss = listener;
     return () => {
       if (this.#lock !== undefined) this.#lock.onLoss = undefined;
     };
   }
 
-  /** Has another file, which nobody has open, be the one at this path, in one step. */
+  /** Replaces this file by another one, which is not open, in one step. */
   replaceBy(path: string): void {
     const { fs } = this.#node;
     this.#lock?.assertHeld();
     const fd = this.#living();
     this.#fd = undefined;
-    // Some systems refuse to rename what is open.
+    // Some systems refuse to rename an open file.
     fs.closeSync(fd);
     try {
       fs.renameSync(path, this.#path);
@@ -326,8 +325,8 @@ class NodeFile implements StorageFile {
   }
 
   /**
-   * Closes it, and removes it before others may open it, if it was made here and is empty still: somebody who has
-   * taken over the lock may have written to it.
+   * Closes the file. Removes it first if this call created it and it is still empty: a process that has taken over the
+   * lock may have written to it.
    */
   discard(): void {
     const { fs } = this.#node;
@@ -338,7 +337,7 @@ class NodeFile implements StorageFile {
     });
   }
 
-  /** Removes what lies beside it. */
+  /** Removes the shadow file. */
   tidy(): void {
     this.#lock?.assertHeld();
     this.#node.fs.rmSync(this.#path + SHADOW_SUFFIX, { force: true });
@@ -365,12 +364,12 @@ class NodeFile implements StorageFile {
     };
   }
 
-  /** The program may be about to end, or not: what is complete is committed. */
+  /** Commits what is complete, because the program may be about to end. */
   commit(): void {
     for (const commit of this.#atExit) commit(true);
   }
 
-  /** The program ends: last chance to commit, then the lock is given back. */
+  /** Commits what is complete and closes the file, because the program ends. */
   exit(): void {
     try {
       for (const commit of this.#atExit) commit();
@@ -389,13 +388,13 @@ function openToUse({ fs }: Builtins, path: string, readOnly: boolean): number {
 const openFiles = new Set<NodeFile>();
 
 /**
- * The ends of a program that it is told of. Signals are none of them: listening to one would keep
- * the program alive that it is to end, and what was handed on is safe without.
+ * Listens for the events that announce the end of the program. Signals are left out, because a listener would keep
+ * the program alive, and committed writes are safe without.
  */
 function watchExit({ process }: Builtins, opened: NodeFile): void {
   if (openFiles.size === 0) {
     process.on("exit", exitAll);
-    hearDeno("addEventListener");
+    listenInDeno("addEventListener");
   }
   openFiles.add(opened);
 }
@@ -404,14 +403,14 @@ function unwatchExit({ process }: Builtins, opened: NodeFile): void {
   openFiles.delete(opened);
   if (openFiles.size > 0) return;
   process.off("exit", exitAll);
-  hearDeno("removeEventListener");
+  listenInDeno("removeEventListener");
 }
 
-/** Deno ends by events: its own `exit` and uncaught errors do not reach `process`. */
-function hearDeno(call: "addEventListener" | "removeEventListener"): void {
+/** Adds or removes listeners in Deno, whose own `exit` and uncaught errors do not reach `process`. */
+function listenInDeno(call: "addEventListener" | "removeEventListener"): void {
   if (!("Deno" in globalThis)) return;
   globalThis[call]("unload", exitAll);
-  // Whether these end the program is for its own listeners to say, and not known yet.
+  // Whether these end the program depends on its own listeners, and is not known yet.
   globalThis[call]("error", commitAll);
   globalThis[call]("unhandledrejection", commitAll);
 }
@@ -429,7 +428,7 @@ function exitAll(): void {
       errors.push(error);
     }
   }
-  // What could not be committed is lost, and must not be so in silence: Node prints it and fails.
+  // Throw, so that lost writes are not silent: Node prints the error and exits with a failure.
   if (errors.length > 0) throw errors[0];
 }
 
@@ -442,12 +441,12 @@ function makeFolder(node: Builtins, folder: string): void {
   try {
     fs.mkdirSync(folder);
   } catch (error) {
-    // Somebody else may have made it just now.
+    // Another process may have created it just now.
     if (!fs.existsSync(folder)) throw error;
   }
 }
 
-/** A new file is durable only when its folder is. Where folders cannot be opened, it needs nothing. */
+/** Flushes the folder of a file, because a new file is durable only if its folder is. */
 function flushFolder({ fs, path: paths }: Builtins, path: string): void {
   try {
     const fd = fs.openSync(paths.dirname(path), "r");
@@ -457,7 +456,7 @@ function flushFolder({ fs, path: paths }: Builtins, path: string): void {
       fs.closeSync(fd);
     }
   } catch {
-    // Windows refuses both calls, and keeps folder entries in a journal of its own.
+    // Windows refuses both calls, and keeps folder entries in its own journal.
   }
 }
 

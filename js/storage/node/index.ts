@@ -1,4 +1,4 @@
-/** Storage in files, for Node, Deno and Bun alike: where they are. */
+/** `file()`: storage in files, for Node, Deno and Bun. */
 
 import { badArgument, refuseMore, StorageUnavailableError } from "../../errors/index.js";
 import { moduleAt } from "../../util/modules.js";
@@ -6,7 +6,7 @@ import { fileName, namesOf } from "../file-names.js";
 import type { Storage } from "../storage.js";
 import { type Builtins, builtins } from "./builtins.js";
 
-/** What works on files is for those who have some: a chunk of its own. */
+/** The code that works on files is a separate chunk, so that browsers do not load it. */
 const files = () => moduleAt("storage/node/file", () => import("./file.js"));
 
 /**
@@ -15,7 +15,7 @@ const files = () => moduleAt("storage/node/file", () => import("./file.js"));
  * `DatabaseBusyError`. The lock of a process that died is noticed and removed.
  *
  * With `readOnly` no lock is taken and nothing is written, not even beside the file. So it works in folders
- * without write permission, and any number of processes may read at once. It is refused while somebody has
+ * without write permission, and any number of processes may read at once. It is refused while another program has
  * the database open for writing. It does not keep a later writer out: the reader goes on with what was there
  * when it opened the database, until it asks for something that was overwritten since. That throws
  * `StorageError`, and the reader has to open the database again.
@@ -102,7 +102,7 @@ export function fileAt(path: string): Storage {
   };
 }
 
-/** @throws StorageUnavailableError where the path leads nowhere, because the current folder is gone */
+/** Resolves a path. @throws StorageUnavailableError if it is relative and the current folder was deleted */
 function absolute({ path: paths }: Builtins, path: string): string {
   try {
     return paths.resolve(path);
@@ -123,14 +123,14 @@ function resolve(node: Builtins, directory: string | URL): string {
   return node.path.resolve(node.process.getBuiltinModule("node:url").fileURLToPath(directory));
 }
 
-/** A folder within this one, or elsewhere if it is an absolute path, as a program writes it. */
+/** The source text of a path for an error message: of a folder within `directory`, or of an absolute path. */
 function inside(directory: string | URL, folder: string): string {
   const isAbsolute = /^([/\\]|[a-z]:)/i.test(folder);
   if (isAbsolute || directory === ".") return JSON.stringify(folder);
   return JSON.stringify(`${directory}/${folder}`.replace(/\/(\.?\/)+/g, "/"));
 }
 
-/** The path with every link followed, as far as it exists already. */
+/** The path with all links resolved, as far as it exists. */
 function realPath(node: Builtins, path: string): string {
   try {
     return node.fs.realpathSync.native(path);

@@ -1,28 +1,29 @@
 /**
- * The lock beside a database file: one holder at a time, and a dead one does not keep it.
+ * The lock file beside a database file: it has one holder at a time, and a dead holder does not keep it.
  *
- * Node has no file locks on every system, so the lock is a file that says who holds it. These rules make it safe:
+ * Node has no file locks on every system, so the lock is a file that names its holder. These rules make it safe:
  *
- * 1. It appears with its whole content at once (written elsewhere, then linked to its name), so that
- *    nobody ever reads half of it. On a full disk, where a file can have no content, it is a symbolic
- *    link that leads to no file: what it says is its target. File systems keep so short a one beside
- *    the link itself (ext4 up to 59 bytes).
- * 2. A lock is broken at once only if its holder is certainly dead: it was on this very start of this
- *    machine and counts its processes in the same space, and there is no such process or thread, or
- *    another one under the same number (started at another time). Of threads this is known on Linux.
- * 3. Of everybody else nothing is known but heartbeats: a holder changes the time stamp of its lock
- *    every two seconds, to a value that it never had before. A lock that was watched for eight seconds
- *    by the monotonic clock of the watcher, and did not change, is broken. The wall clock decides nothing.
- * 4. A holder that could not send a heartbeat for three seconds, by either clock, sends one and looks at
- *    its lock before it writes, and again before what it wrote counts. So a holder that was stopped for
- *    longer than it takes to break its lock acknowledges nothing more. One write may already have been
- *    under way: the next holder's log goes on in a place where that does no harm (`OpenedStorage.takenOver`).
- * 5. Who breaks a lock holds a second lock while doing so, moves the lock away in one step, and looks
- *    at what it has moved: if that is not what it watched, or its time stamp has changed, it is put back. Who finds
- *    the place free meanwhile waits for the second lock to go, and looks whether its own lock is still there.
- * 6. It is released only by the one whose token it carries.
+ * 1. The lock appears with its whole content at once (written to a draft, then linked to its name), so that
+ *    no process ever reads half of it. On a full disk, where a file can have no content, the lock is a symbolic
+ *    link to no file, and the content is its target. File systems store such a short target in the link itself
+ *    (ext4 up to 59 bytes).
+ * 2. A lock is broken at once only if its holder is certainly dead: the holder ran since the same boot of this
+ *    machine and in the same process number space, and its process or thread does not exist, or another one has
+ *    its number (with another start time). For threads this is known only on Linux.
+ * 3. All other holders are judged by their heartbeats: a holder changes the time stamp of its lock every two
+ *    seconds, to a value that it never had before. A lock is broken if it did not change for eight seconds by the
+ *    monotonic clock of the process that watches it. The wall clock decides nothing.
+ * 4. A holder that could not send a heartbeat for three seconds, by either clock, sends one and checks its lock
+ *    before it writes, and again before the write counts. So a holder that was suspended for longer than it takes
+ *    to break its lock acknowledges no more writes. One write may already have been under way: the next holder
+ *    appends to the log at a place where that does no harm (`OpenedStorage.takenOver`).
+ * 5. A process that breaks a lock holds a second lock while doing so. It moves the lock away in one step and checks
+ *    what it has moved: if that is not the lock it watched, or its time stamp has changed, it is put back. A process
+ *    that creates its own lock meanwhile waits until the second lock is removed, and checks that its own is still
+ *    there.
+ * 6. A lock is released only by the holder whose token it contains.
  *
- * The heartbeat also looks whether the file that the lock guards is still the one at its path.
+ * The heartbeat also checks that the guarded file is still the one at its path.
  */
 
 import { DatabaseBusyError, FileLostError, StorageError } from "../../errors/index.js";
@@ -41,52 +42,55 @@ import {
 } from "./process-identity.js";
 import { lockBySystem, type Unlock } from "./system-lock.js";
 
-/** What a lock says: a token of eight letters, a new one each time, who holds it, and in a file the name of its host. */
+/**
+ * The content of a lock: a token of eight letters, new for each lock, the identity of the holder, and, unless the
+ * lock is a symbolic link, the name of its host.
+ */
 interface Holder extends ProcessIdentity {
   name: string | undefined;
 }
 
-/** One look at a lock file. */
-interface Sighting {
+/** A lock file as it was read at one time. */
+interface LockSnapshot {
   content: string;
   inode: number;
-  /** Its time stamp, in milliseconds. It is only ever compared with itself. */
+  /** The time stamp, in milliseconds. It is only compared with earlier ones of the same lock. */
   touched: number;
 }
 
-/** A lock that was put in place. */
+/** A lock that was created. */
 interface Placed {
   content: string;
-  /** Whether one was broken for it whose holder may still live. */
+  /** Whether another lock was broken for it whose holder may still be alive. */
   takenOver: boolean;
 }
 
-/** `"silent"`: for all that can be seen from here it may live, but it has sent no heartbeat for long enough. */
+/** The state of a holder. `"silent"`: it may be alive, but has sent no heartbeat for long enough. */
 type Judgement = Exclude<Life, "unseen"> | "silent" | "unknown";
 
 /** How often a holder sends a heartbeat. */
 const HEARTBEAT_MS = 2000;
-/** By so much each heartbeat raises the time stamp: as much as the coarsest file system tells apart. */
+/** Each heartbeat raises the time stamp by this: the resolution of the coarsest file system. */
 const HEARTBEAT_SECONDS = 2;
-/** A holder that could not send one for this long sends one before it writes, and before what it wrote counts. */
+/** A holder that could not send a heartbeat for this long sends one before it writes and before the write counts. */
 const STILL_MS = 3000;
-/** An unseen holder that has sent none for this long is taken for dead. Well above STILL_MS. */
+/** A holder on another machine that has sent none for this long is taken for dead. Well above STILL_MS. */
 const SILENCE_MS = 8000;
-/** A thread that is told to end takes a moment: one of this process is looked at again until then. */
+/** Time that a thread of this process may take to end after it was terminated. Until then it is checked again. */
 const ENDING_MS = 100;
-/** A lock that says nothing is being written on a file system without links, or was torn by a power failure. */
+/** An empty lock is being written on a file system without links; after this time it was torn by a power failure. */
 const WRITING_MS = 2000;
-/** A lock that is not at its place may have been moved by somebody who puts it back: for no longer than this. */
+/** A missing lock may have been moved away by another process, which puts it back within this time. */
 const MOVED_MS = 100;
-/** How long it may take in all to find out about a lock that was left behind. */
+/** Maximum time in all to find out whether a lock was left behind. */
 const PATIENCE_MS = 20_000;
-/** A breaker that died leaves a lock of its own, and so on; so many in a row are not believed. */
-const DEEPEST = 3;
+/** Maximum depth of locks of breakers: a breaker that died leaves a lock of its own, and so on. */
+const MAX_BREAK_DEPTH = 3;
 
 /**
- * Takes the lock beside the file `guarded`.
+ * Acquires the lock beside the file `guarded`.
  *
- * @throws DatabaseBusyError when a living process holds it, with that process's number
+ * @throws DatabaseBusyError if a living process holds it, with that process's number
  */
 export async function acquireLock(guarded: string): Promise<Lock> {
   const node = builtins();
@@ -104,7 +108,10 @@ function pathOf(guarded: string): string {
   return `${guarded}.lock`;
 }
 
-/** Where the system has locks, nothing else is as certain: so it is asked first, and nothing is broken that it keeps. */
+/**
+ * Acquires the system's own lock first, if there is one, because it is more reliable than the lock file: a lock file
+ * is never broken while the system's lock is held.
+ */
 async function takeSystemLock(
   node: Builtins,
   path: string,
@@ -115,24 +122,24 @@ async function takeSystemLock(
     const system = lockBySystem(node, guarded);
     if (system !== "busy") return system;
     if (monotonicNow() - start > ENDING_MS) {
-      throw busy(path, guarded, parse(look(node, path)?.content ?? ""), 0);
+      throw busy(path, guarded, parse(readLock(node, path)?.content ?? ""), 0);
     }
     await pause(10);
   }
 }
 
 /**
- * Returns when nobody holds the lock beside the file `guarded`, without taking it: for those who only read and leave
- * no trace. Whoever takes it from then on is not kept from it.
+ * Resolves when the lock beside the file `guarded` is not held, without acquiring it: for readers, which write
+ * nothing. It does not keep a later writer out.
  *
- * @throws DatabaseBusyError when a living process holds it, with that process's number
+ * @throws DatabaseBusyError if a living process holds it, with that process's number
  */
 export async function refuseHeld(guarded: string): Promise<void> {
   const node = builtins();
   const path = pathOf(guarded);
   const watch = new Watch(node);
   for (;;) {
-    const seen = look(node, path);
+    const seen = readLock(node, path);
     if (seen === undefined) return;
     const holder = parse(seen.content);
     const life = watch.classifyHolder(seen, holder);
@@ -142,14 +149,14 @@ export async function refuseHeld(guarded: string): Promise<void> {
   }
 }
 
-/** The contents of the locks that this thread holds. */
-const own = new Set<string>();
+/** The contents of all locks that this thread holds. */
+const heldLocks = new Set<string>();
 
 /** A lock that is held. */
 export class Lock {
-  /** Whether it was taken from a holder that may still live, and finish the write that it was in the middle of. */
+  /** Whether it was taken from a holder that may still be alive and finish a write that was under way. */
   readonly takenOver: boolean;
-  /** Hears that a heartbeat found the file or the lock lost. What finds it out by itself throws it. */
+  /** Called if a heartbeat finds that the file or the lock was lost. Calls that find it themselves throw the error. */
   onLoss: ((loss: FileLostError) => void) | undefined;
   readonly #node = builtins();
   readonly #path: string;
@@ -159,16 +166,16 @@ export class Lock {
   readonly #timer: NodeJS.Timeout;
   #system: Unlock | undefined;
   #file: FileIdentity | undefined;
-  /** The time stamp that the lock was given last, in seconds. */
+  /** The time stamp of the last heartbeat, in seconds. */
   #stamp = Math.floor(Date.now() / 1000 / HEARTBEAT_SECONDS) * HEARTBEAT_SECONDS;
-  /** When that was, by both clocks: the monotonic one may stand still while the machine sleeps. */
-  #beaten = Number.NEGATIVE_INFINITY;
-  #beatenWall = 0;
+  /** The time of the last heartbeat, by both clocks, because the monotonic one may stop while the machine sleeps. */
+  #heartbeatTime = Number.NEGATIVE_INFINITY;
+  #heartbeatWall = 0;
   #loss: FileLostError | undefined;
-  /** What kept the last heartbeat from being sent. */
-  #trouble: unknown;
+  /** The error that kept the last heartbeat from being sent. */
+  #heartbeatError: unknown;
 
-  /** Only for `acquireLock`: the lock lies at `path` already. */
+  /** Only for `acquireLock`, which has created the lock at `path`. */
   constructor(
     path: string,
     guarded: string,
@@ -180,66 +187,66 @@ export class Lock {
     this.#content = content;
     this.#system = system;
     this.takenOver = takenOver;
-    own.add(content);
+    heldLocks.add(content);
     const { fs, timers } = this.#node;
     this.#inode = fs.lstatSync(path, { throwIfNoEntry: false })?.ino ?? -1;
     this.#timer = timers.setInterval(() => this.#onTime(), HEARTBEAT_MS);
     this.#timer.unref();
-    this.#beat();
+    this.#heartbeat();
   }
 
   /**
-   * The file that the lock guards was opened, or opened anew. From now on it is looked at whether it is the one at its
-   * path.
+   * Sets the open guarded file, after it was opened or reopened. Heartbeats check from now on that it is still the
+   * one at its path.
    *
-   * @throws DatabaseBusyError when somebody else has the system's own lock on it
+   * @throws DatabaseBusyError if another process holds the system's own lock on it
    */
   guard(fd: number): void {
     const node = this.#node;
-    const again = lockBySystem(node, this.#guarded);
-    // Of a file that was there before it is ours already.
-    if (again === "busy" && this.#system === undefined) {
+    const systemLock = lockBySystem(node, this.#guarded);
+    // If the file existed before, this lock holds the system's lock already.
+    if (systemLock === "busy" && this.#system === undefined) {
       throw busy(this.#path, this.#guarded, undefined, 0);
     }
-    if (again !== "busy" && again !== undefined) {
+    if (systemLock !== "busy" && systemLock !== undefined) {
       this.#system?.();
-      this.#system = again;
+      this.#system = systemLock;
     }
     this.#file = identityOf(node, fd, this.#guarded);
   }
 
   /**
-   * To be called before each change of the guarded file, and again before what was written counts: costs a look at
-   * the clocks, and a heartbeat only when none could be sent for seconds.
+   * Checks that the lock is held. Has to be called before each change of the guarded file, and again before the
+   * change counts. It reads the clocks, and sends a heartbeat only if none could be sent for seconds.
    *
-   * @throws FileLostError when the lock or the file was lost in the meantime, for good
+   * @throws FileLostError if the lock or the file was lost in the meantime, permanently
    */
   assertHeld(): void {
     if (this.#loss !== undefined) throw this.#loss;
     if (this.#isFresh()) return;
-    this.#beat();
+    this.#heartbeat();
     if (this.#loss !== undefined) throw this.#loss;
     if (this.#isFresh()) return;
     throw new Error(
       `The lock ${this.#path} could not be renewed for seconds, so another process may have taken it.`,
-      { cause: this.#trouble },
+      { cause: this.#heartbeatError },
     );
   }
 
   /**
-   * Looks whether the lock is still held, and the guarded file still the one at its path.
+   * Checks that the lock is still held, and that the guarded file is still the one at its path.
    *
-   * @throws FileLostError when they are not, for good
+   * @throws FileLostError if not, permanently
    */
   assertThere(): void {
-    this.#lookAtFile();
-    if (this.#loss === undefined && !this.#isOurs()) this.#beat();
+    this.#checkFile();
+    if (this.#loss === undefined && !this.#isOurs()) this.#heartbeat();
     this.assertHeld();
   }
 
-  /** Gives it back. Calling it twice is legal; a lock that is no longer ours stays. */
+  /** Releases the lock. It may be called twice. A lock that another process has taken over is left alone. */
   release(): void {
-    const wasHeld = own.delete(this.#content) && this.#loss?.reason !== "taken-over";
+    const wasHeld = heldLocks.delete(this.#content) && this.#loss?.reason !== "taken-over";
     this.#stop();
     try {
       if (wasHeld && this.#isOurs()) unlink(this.#node, this.#path);
@@ -257,33 +264,34 @@ export class Lock {
 
   #isFresh(): boolean {
     return (
-      monotonicNow() - this.#beaten < STILL_MS && Math.abs(Date.now() - this.#beatenWall) < STILL_MS
+      monotonicNow() - this.#heartbeatTime < STILL_MS &&
+      Math.abs(Date.now() - this.#heartbeatWall) < STILL_MS
     );
   }
 
   #onTime(): void {
-    this.#beat();
+    this.#heartbeat();
     if (this.#loss !== undefined) this.onLoss?.(this.#loss);
   }
 
-  #beat(): void {
-    this.#lookAtFile();
+  #heartbeat(): void {
+    this.#checkFile();
     if (this.#loss !== undefined) return;
     const [now, wall] = [monotonicNow(), Date.now()];
     this.#stamp += HEARTBEAT_SECONDS;
     for (;;) {
       try {
-        // Touched before it is looked at: whoever moves it away to break it sees that, and puts it back.
+        // Touch the lock before reading it: a process that moves it away to break it notices and puts it back.
         this.#node.fs.lutimesSync(this.#path, this.#stamp, this.#stamp);
-        const seen = look(this.#node, this.#path);
+        const seen = readLock(this.#node, this.#path);
         if (seen !== undefined) {
           if (seen.content !== this.#content) this.#lose("taken-over");
-          [this.#beaten, this.#beatenWall] = [now, wall];
+          [this.#heartbeatTime, this.#heartbeatWall] = [now, wall];
           return;
         }
       } catch (error) {
-        this.#trouble = error;
-        // Anything else, say a file system that hangs, is tried again at the next heartbeat.
+        this.#heartbeatError = error;
+        // Other errors, such as those of a file system that hangs, are retried at the next heartbeat.
         if (codeOf(error) !== "ENOENT") return;
       }
       if (monotonicNow() - now > MOVED_MS) {
@@ -294,16 +302,16 @@ export class Lock {
     }
   }
 
-  /** Whether the lock at its path is this one. The time stamp that it was given last tells it from nearly every other. */
+  /** Whether the lock at its path is this one. In nearly all cases inode and last time stamp are enough to know. */
   #isOurs(): boolean {
     const { fs } = this.#node;
     const { ino, mtimeMs } = fs.lstatSync(this.#path, { throwIfNoEntry: false }) ?? {};
     if (ino === undefined) return false;
     if (ino === this.#inode && mtimeMs === this.#stamp * 1000) return true;
-    return look(this.#node, this.#path)?.content === this.#content;
+    return readLock(this.#node, this.#path)?.content === this.#content;
   }
 
-  #lookAtFile(): void {
+  #checkFile(): void {
     const loss = this.#file && lossOf(this.#node, this.#file, this.#guarded);
     if (loss !== undefined) this.#lose(loss);
   }
@@ -318,10 +326,10 @@ export class Lock {
   }
 }
 
-/** What tells a file from every other for as long as it is open. */
+/** Identifies a file for as long as it is open. */
 interface FileIdentity {
   fd: number;
-  /** `undefined` where numbers mean nothing: the system gives another one by the path than by the open file. */
+  /** `undefined` where inode numbers are useless, because path and open file give different ones. */
   numbers: string | undefined;
 }
 
@@ -335,7 +343,7 @@ function numbersOf({ dev, ino }: { dev: bigint; ino: bigint }): string {
   return `${dev} ${ino}`;
 }
 
-/** What has become of an open file: `undefined` if it is the one at its path, or that cannot be told just now. */
+/** How an open file was lost: `undefined` if it is still the one at its path, or if that cannot be checked now. */
 function lossOf(
   { fs }: Builtins,
   { fd, numbers }: FileIdentity,
@@ -365,29 +373,29 @@ function lossText(path: string, reason: FileLostError["reason"]): string {
   );
 }
 
-/** What one starter has seen of a lock that it waits for. Only its own monotonic clock counts. */
+/** Observes a lock that this process waits for, by its own monotonic clock. */
 class Watch {
   readonly #node: Builtins;
-  #first: Sighting | undefined;
+  #first: LockSnapshot | undefined;
   #since = 0;
 
   constructor(node: Builtins) {
     this.#node = node;
   }
 
-  /** Whether the holder lives, as far as it can be told by now. */
-  classifyHolder(seen: Sighting, holder: Holder | undefined): Judgement {
+  /** The state of the holder, as far as it is known by now. */
+  classifyHolder(seen: LockSnapshot, holder: Holder | undefined): Judgement {
     const now = monotonicNow();
     if (this.#first === undefined || !isSame(this.#first, seen)) {
       this.#first = seen;
       this.#since = now;
     }
     const watched = now - this.#since;
-    // Zeros are what a power failure can leave of a text.
+    // A power failure can leave zeros in place of the content.
     if (/^[\0\s]*$/.test(seen.content)) return watched > WRITING_MS ? "dead" : "unknown";
-    // What another build wrote in a way of its own is respected as what cannot be seen.
+    // A lock in the format of another version is judged only by its heartbeats.
     if (holder !== undefined) {
-      const life = own.has(seen.content) ? "alive" : lifeOf(this.#node, holder);
+      const life = heldLocks.has(seen.content) ? "alive" : lifeOf(this.#node, holder);
       if (life === "alive" && isNeighbour(this.#node, holder) && watched < ENDING_MS) {
         return "unknown";
       }
@@ -398,10 +406,10 @@ class Watch {
   }
 }
 
-/** Puts the lock file in place, when nobody has or what is there was left behind. */
+/** Creates the lock file, after breaking one that was left behind. */
 async function acquire(path: string, guarded: string, depth: number): Promise<Placed> {
   const node = builtins();
-  // Not the global crypto: under jsdom it is that of a page over http, which gives no such numbers.
+  // Not the global crypto: that of jsdom is the one of an insecure page, which has no such function.
   const token = node.process.getBuiltinModule("node:crypto").randomBytes(4).toString("hex");
   const start = monotonicNow();
   const watch = new Watch(node);
@@ -409,17 +417,17 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Pl
   for (;;) {
     const content = create(node, path, token);
     if (content !== undefined) {
-      // Somebody may have moved a living lock away, and is about to put it back over this one.
-      await untilNoneIsBroken(node, path, guarded, depth);
-      if (look(node, path)?.content === content) return { content, takenOver };
+      // Another process may have moved a living lock away, and may be about to put it back over this one.
+      await waitForBreaker(node, path, guarded, depth);
+      if (readLock(node, path)?.content === content) return { content, takenOver };
     }
-    const seen = look(node, path);
+    const seen = readLock(node, path);
     const holder = seen && parse(seen.content);
     const life = seen === undefined ? "unknown" : watch.classifyHolder(seen, holder);
     if (seen !== undefined && (life === "dead" || life === "silent")) {
       const isBroken = await breakLock(path, guarded, seen, depth);
       takenOver ||= isBroken && life === "silent";
-      if (look(node, path) === undefined) continue;
+      if (readLock(node, path) === undefined) continue;
     }
     if (life === "alive" || monotonicNow() - start > PATIENCE_MS) {
       throw busy(path, guarded, holder, depth);
@@ -428,8 +436,8 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Pl
   }
 }
 
-/** Waits for whoever breaks this lock just now, and clears away what one that died in the middle of it has left. */
-async function untilNoneIsBroken(
+/** Waits until no process is breaking this lock, and removes the second lock of a process that died doing so. */
+async function waitForBreaker(
   node: Builtins,
   path: string,
   guarded: string,
@@ -437,10 +445,10 @@ async function untilNoneIsBroken(
 ): Promise<void> {
   const breaker = `${path}.break`;
   const start = monotonicNow();
-  while (look(node, breaker) !== undefined) {
+  while (readLock(node, breaker) !== undefined) {
     try {
       const { content } = await acquire(breaker, guarded, depth + 1);
-      if (look(node, breaker)?.content === content) unlink(node, breaker);
+      if (readLock(node, breaker)?.content === content) unlink(node, breaker);
     } catch (error) {
       const isBusy = error instanceof DatabaseBusyError;
       if (!isBusy || depth > 0 || monotonicNow() - start > PATIENCE_MS) throw error;
@@ -449,14 +457,14 @@ async function untilNoneIsBroken(
   }
 }
 
-/** Removes a lock that was left behind, unless somebody else was faster or it was not. Answers whether it did. */
+/** Removes a lock that was left behind. Returns `false` if another process did, or if its holder is alive after all. */
 async function breakLock(
   path: string,
   guarded: string,
-  dead: Sighting,
+  dead: LockSnapshot,
   depth: number,
 ): Promise<boolean> {
-  if (depth >= DEEPEST) {
+  if (depth >= MAX_BREAK_DEPTH) {
     throw new DatabaseBusyError(
       `The lock ${path} was left behind by programs that died one after another. When no ` +
         `program uses ${guarded}, delete all files whose names begin with the lock's.`,
@@ -468,7 +476,7 @@ async function breakLock(
   try {
     ({ content } = await acquire(breaker, guarded, depth + 1));
   } catch (error) {
-    // Somebody else is at it, which is as good.
+    // Another process is breaking the lock already.
     if (error instanceof DatabaseBusyError && depth === 0) return false;
     throw error;
   }
@@ -476,16 +484,16 @@ async function breakLock(
     removeDrafts(node, path);
     return moveAway(node, path, dead, content.slice(0, 8));
   } finally {
-    if (look(node, breaker)?.content === content) unlink(node, breaker);
+    if (readLock(node, breaker)?.content === content) unlink(node, breaker);
   }
 }
 
-/** Removes a lock if it is what was seen. A heartbeat that comes at the last moment is seen in what was moved. */
-function moveAway(node: Builtins, path: string, dead: Sighting, token: string): boolean {
+/** Removes a lock if it is unchanged. A heartbeat in the last moment shows in the lock after it was moved. */
+function moveAway(node: Builtins, path: string, dead: LockSnapshot, token: string): boolean {
   const { fs } = node;
-  const is = (seen: Sighting | undefined) =>
+  const isUnchanged = (seen: LockSnapshot | undefined) =>
     seen !== undefined && isSame(seen, dead) && seen.touched === dead.touched;
-  if (!is(look(node, path))) return false;
+  if (!isUnchanged(readLock(node, path))) return false;
   const moved = `${path}.${token}`;
   try {
     fs.renameSync(path, moved);
@@ -493,7 +501,7 @@ function moveAway(node: Builtins, path: string, dead: Sighting, token: string): 
     if (codeOf(error) === "ENOENT") return false;
     throw error;
   }
-  if (!is(look(node, moved))) {
+  if (!isUnchanged(readLock(node, moved))) {
     fs.renameSync(moved, path);
     return false;
   }
@@ -501,47 +509,47 @@ function moveAway(node: Builtins, path: string, dead: Sighting, token: string): 
   return true;
 }
 
-/** What was written and never linked, by processes that died in between a minute ago or more. */
+/** Removes drafts that were never linked, because their process died a minute ago or more. */
 function removeDrafts(node: Builtins, path: string): void {
   const { fs, path: paths } = node;
   const start = `${paths.basename(path)}.`;
   for (const name of fs.readdirSync(paths.dirname(path))) {
     if (!name.startsWith(start) || !/^[0-9a-f]{8}$/.test(name.slice(start.length))) continue;
     const draft = paths.join(paths.dirname(path), name);
-    const age = Date.now() - (look(node, draft)?.touched ?? Date.now());
+    const age = Date.now() - (readLock(node, draft)?.touched ?? Date.now());
     if (age > 60_000) unlink(node, draft);
   }
 }
 
-/** Puts the lock in place with its whole content at once, and gives that; `undefined` when there is one already. */
+/** Creates the lock with its whole content at once and returns the content; `undefined` if a lock exists. */
 function create(node: Builtins, path: string, token: string): string | undefined {
   const { fs } = node;
-  const told = `${token} ${toText(self(node))}`;
-  const content = `${told} ${hostNameOf(node) ?? ""}\n`;
+  const identity = `${token} ${toText(self(node))}`;
+  const content = `${identity} ${hostNameOf(node) ?? ""}\n`;
   const draft = `${path}.${token}`;
   try {
     fs.writeFileSync(draft, content, { flag: "wx" });
-    // A file system without links (exFAT, some network shares): less than atomic, see WRITING_MS.
+    // A file system without links (exFAT, some network shares): creation is not atomic, see WRITING_MS.
     const isPlaced = link(node, draft, path) ?? createInPlace(node, path, content);
     return isPlaced ? content : undefined;
   } catch (error) {
     if (ioCode(error) !== -2) throw error;
-    return createAsLink(node, path, told, error);
+    return createAsLink(node, path, identity, error);
   } finally {
-    drop(node, draft);
+    removeDraft(node, draft);
   }
 }
 
-/** Removes a draft, if there is one. What keeps it from that is no news: the draft could not be made, or goes later. */
-function drop({ fs }: Builtins, draft: string): void {
+/** Removes a draft, if there is one. Errors are ignored. */
+function removeDraft({ fs }: Builtins, draft: string): void {
   try {
     fs.unlinkSync(draft);
   } catch {
-    // One that stays is removed with the next lock that is broken.
+    // The draft was never created, or is removed when the next lock is broken.
   }
 }
 
-/** `undefined` when this file system cannot do it. */
+/** Links a file. Returns `false` if the target exists, `undefined` if this file system has no links. */
 function link({ fs }: Builtins, from: string, to: string): boolean | undefined {
   try {
     fs.linkSync(from, to);
@@ -561,23 +569,23 @@ function createInPlace({ fs }: Builtins, path: string, content: string): boolean
   }
 }
 
-/** Where there is no room for a file. What keeps a link from being made is no news: that there is no room is. */
+/** Creates the lock as a symbolic link on a full disk. If that fails too, throws the error of the full disk. */
 function createAsLink(
   { fs }: Builtins,
   path: string,
-  told: string,
+  identity: string,
   full: unknown,
 ): string | undefined {
   try {
-    fs.symlinkSync(told, path);
-    return told;
+    fs.symlinkSync(identity, path);
+    return identity;
   } catch (error) {
     if (codeOf(error) === "EEXIST") return undefined;
     throw full;
   }
 }
 
-function look({ fs }: Builtins, path: string): Sighting | undefined {
+function readLock({ fs }: Builtins, path: string): LockSnapshot | undefined {
   try {
     const target = targetOf(fs, path);
     if (target !== undefined) {
@@ -597,19 +605,19 @@ function look({ fs }: Builtins, path: string): Sighting | undefined {
   }
 }
 
-/** What a symbolic link says; `undefined` when this is none. */
+/** The target of a symbolic link; `undefined` for anything else. */
 function targetOf(fs: Builtins["fs"], path: string): string | undefined {
   try {
     return fs.readlinkSync(path);
   } catch (error) {
-    // Node on Windows says UNKNOWN of some files.
+    // Node on Windows reports UNKNOWN for some files.
     if (codeOf(error) === "ENOENT") throw error;
     return undefined;
   }
 }
 
-function isSame(one: Sighting, other: Sighting): boolean {
-  return one.content === other.content && one.inode === other.inode;
+function isSame(a: LockSnapshot, b: LockSnapshot): boolean {
+  return a.content === b.content && a.inode === b.inode;
 }
 
 function unlink({ fs }: Builtins, path: string): void {
@@ -620,10 +628,10 @@ function unlink({ fs }: Builtins, path: string): void {
   }
 }
 
-/** `undefined` for what no lock of this build says. */
+/** Parses the content of a lock; `undefined` if it is not in the format of this version. */
 function parse(content: string): Holder | undefined {
-  const [, told, name] = /^[0-9a-f]{8} (\S+(?: \S+){5})(?: (.*)\n)?$/.exec(content) ?? [];
-  const holder = fromText(told ?? "");
+  const [, identity, name] = /^[0-9a-f]{8} (\S+(?: \S+){5})(?: (.*)\n)?$/.exec(content) ?? [];
+  const holder = fromText(identity ?? "");
   return holder && { ...holder, name: name || undefined };
 }
 
@@ -637,14 +645,14 @@ function busy(
     return new DatabaseBusyError(`Another program is opening ${guarded}. Try again.`);
   }
   return new DatabaseBusyError(
-    `The database ${guarded} is open in ${whose(holder)}. Only one process may have it open: ` +
+    `The database ${guarded} is open in ${describeHolder(holder)}. Only one process may have it open: ` +
       `close it there first. (The lock is ${path}. If this is a copy of a folder that was in use, ` +
       "delete the copied lock.)",
     { pid: holder.pid },
   );
 }
 
-function whose({ pid, host, space, name }: Holder): string {
+function describeHolder({ pid, host, space, name }: Holder): string {
   const here = self(builtins());
   if (host !== here.host || space !== here.space) {
     return `process ${pid} of another container or machine${name === undefined ? "" : ` (${name})`}`;
@@ -656,7 +664,7 @@ function whose({ pid, host, space, name }: Holder): string {
   );
 }
 
-/** That long and a little more, different for each waiter so that they do not meet again. */
+/** Waits for this time plus a random part, so that processes that wait do not retry at the same time. */
 function pause(ms: number): Promise<void> {
   const { setTimeout } = builtins().timers;
   return new Promise((resolve) => setTimeout(resolve, ms + Math.random() * 10));

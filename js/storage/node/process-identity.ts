@@ -1,43 +1,43 @@
 /**
- * Processes and their threads as the platform shows them: whether one lives, and whether it is still
- * the same one.
+ * Identities of processes and threads: whether one is alive, and whether a process number still means the same
+ * process.
  */
 
 import { encoder } from "../../util/text-coders.js";
 import { type Builtins, permitted } from "./builtins.js";
 
 /**
- * What tells a process from every other, now and later. What the platform does not tell is `null`. All that is only
- * ever compared is a fingerprint, so that the whole is short.
+ * Identifies a process among all others, now and later. What the platform does not report is `null`. Fields that are
+ * only compared are fingerprints, so that the text form is short.
  */
 export interface ProcessIdentity {
   pid: number;
-  /** When it started; tells reused numbers apart. */
+  /** Its start time, which distinguishes processes with the same number. */
   started: string | null;
   /** Its thread, as number and start: a worker can end long before its process. */
   thread: string | null;
-  /** One for each start of each machine. */
+  /** Identifies a boot of a machine. */
   boot: string | null;
-  /** The space in which process numbers count: containers have their own. */
+  /** The PID namespace: containers have their own. */
   space: string | null;
-  /** Of the machine's name. It decides nothing. */
+  /** The machine's name, only for messages. */
   host: string | null;
 }
 
-/** `"unseen"`: nothing of it can be seen here, as with another container or machine. */
+/** The state of a process. `"unseen"`: unknown, as it is in another container or on another machine. */
 export type Life = "alive" | "dead" | "unseen";
 
-/** Where Linux tells one start of the machine from the next. */
+/** The file in which Linux identifies the boot of the machine. */
 const BOOT = "/proc/sys/kernel/random/boot_id";
 
 let known: ProcessIdentity | undefined;
 
-/** Its fields in one line of at most 50 letters, for as long as Linux counts processes in seven digits. */
+/** An identity as one line of at most 50 characters, given that Linux process numbers have at most seven digits. */
 export function toText({ pid, started, thread, boot, space, host }: ProcessIdentity): string {
   return [pid, started, thread, boot, space, host].map((field) => field ?? "-").join(" ");
 }
 
-/** What `toText` made; `undefined` for anything else. */
+/** Parses the result of `toText`; `undefined` for anything else. */
 export function fromText(text: string): ProcessIdentity | undefined {
   const [pid, started, thread, boot, space, host, ...more] = text
     .split(" ")
@@ -53,7 +53,7 @@ export function fromText(text: string): ProcessIdentity | undefined {
   };
 }
 
-/** Six letters that stand for a text where it is only compared: its FNV-1a of 32 bits, but for the highest. */
+/** A fingerprint of a text in six characters: its 32-bit FNV-1a hash modulo 36^6. */
 function fingerprint(text: string): string {
   let hash = 0x811c9dc5;
   for (const byte of encoder.encode(text)) hash = Math.imul(hash ^ byte, 0x01000193);
@@ -72,11 +72,11 @@ function identify(node: Builtins): ProcessIdentity {
   const name = hostNameOf(node);
   const host = name === null ? null : fingerprint(name);
   if (platform !== "linux") {
-    // Where processes are numbered in one space only, that needs no name of its own.
+    // macOS has a single PID namespace, so a constant identifies it.
     const [boot, space] = platform === "darwin" ? [bootOfMacOS(node), "0"] : [null, null];
     return { pid, started: startedByPs(node, pid), thread: null, boot, space, host };
   }
-  // A folder /proc of another space has other processes under these numbers: then nobody can be seen.
+  // If /proc belongs to another PID namespace, its numbers are of other processes, so none can be checked.
   const isOurs = attempt(() => fs.readlinkSync("/proc/self")) === String(pid);
   return {
     pid,
@@ -92,7 +92,7 @@ export function hostNameOf({ os }: Builtins): string | null {
   return permitted({ name: "sys", kind: "hostname" }) ? os.hostname() : null;
 }
 
-/** The thread that runs this: a synchronous read of /proc happens in it. */
+/** The current thread. A synchronous read of /proc runs in it. */
 function ownThread(node: Builtins): string | null {
   const id = attempt(() => node.fs.readlinkSync("/proc/thread-self"))
     ?.split("/")
@@ -102,12 +102,12 @@ function ownThread(node: Builtins): string | null {
 }
 
 /**
- * Whether that process and its thread live. "dead" is certain: it was on this start of this machine, in the space in
- * which processes are numbered here.
+ * Whether a process and its thread are alive. "dead" is certain: the process ran since the same boot of this machine
+ * and in the same PID namespace.
  */
 export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
   const here = self(node);
-  // Names of hosts prove nothing: two machines may have the same, and one may change its own.
+  // Host names are not compared: two machines may have the same name, and a machine may change its own.
   const isHere = here.boot !== null && other.boot === here.boot;
   if (!isHere || here.space === null || other.space !== here.space) return "unseen";
   const found = find(node, other.pid);
@@ -120,7 +120,7 @@ export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
 }
 
 function lifeOfThread(node: Builtins, other: ProcessIdentity, here: ProcessIdentity): Life {
-  // Where threads have no numbers, one of this process is known only by what it does.
+  // Without thread numbers, a thread of this process can only be judged by its heartbeats.
   if (other.thread === null) return other.pid === here.pid ? "unseen" : "alive";
   const [id, started] = other.thread.split(":");
   const process = statOf(node, String(other.pid));
@@ -129,7 +129,7 @@ function lifeOfThread(node: Builtins, other: ProcessIdentity, here: ProcessIdent
   return process !== undefined && ended ? "dead" : "alive";
 }
 
-/** Whether that is another thread of this process. */
+/** Whether an identity is that of another thread of this process. */
 export function isNeighbour(node: Builtins, other: ProcessIdentity): boolean {
   const { pid, started, thread, boot, space } = self(node);
   const sameProcess =
@@ -137,12 +137,12 @@ export function isNeighbour(node: Builtins, other: ProcessIdentity): boolean {
   return sameProcess && other.thread !== null && other.thread !== thread;
 }
 
-/** The process of that number, `undefined` when there is certainly none, or that it cannot be seen. */
+/** Finds the process with this number: `undefined` if there is certainly none, "unseen" if it cannot be checked. */
 function find(node: Builtins, pid: number): { started: string | null } | undefined | "unseen" {
   if (node.process.platform === "linux") {
     const stat = statOf(node, String(pid));
     if (stat !== undefined) return stat.ended ? undefined : { started: stat.started };
-    // Not seen is not dead: /proc may hide the processes of others. The signal below knows.
+    // A missing entry proves nothing, because /proc may hide processes of other users. Check with a signal below.
   }
   if (pid !== node.process.pid && !permitted({ name: "run" })) return "unseen";
   try {
@@ -153,15 +153,15 @@ function find(node: Builtins, pid: number): { started: string | null } | undefin
   return { started: node.process.platform === "linux" ? null : startedByPs(node, pid) };
 }
 
-/** From /proc: when the process or thread started (from field 22, ticks since boot), and whether it has ended. */
+/** Reads from /proc when a process or thread started (field 22, ticks since boot), and whether it has ended. */
 function statOf({ fs }: Builtins, which: string): { started: string; ended: boolean } | undefined {
   const stat = attempt(() => fs.readFileSync(`/proc/${which}/stat`, "utf8"));
   if (stat === null) return undefined;
-  // Field 2 is the program's name in parentheses and may hold spaces and parentheses of its own.
+  // Field 2 is the program's name in parentheses, and may contain spaces and parentheses itself.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const [state, started] = [fields[0], fields[19]];
   if (state === undefined || started === undefined) return undefined;
-  // A zombie holds no file any more; only its parent has not asked for its end yet.
+  // A zombie has no open files; only its parent has not collected its exit status yet.
   return { started: fingerprint(started), ended: state === "Z" || state === "X" || state === "x" };
 }
 
@@ -170,12 +170,12 @@ function startedByPs(node: Builtins, pid: number): string | null {
   return printOf(node, "ps", "-o", "lstart=", "-p", String(pid));
 }
 
-/** macOS names each of its starts. */
+/** Identifies the boot on macOS. */
 function bootOfMacOS(node: Builtins): string | null {
   return printOf(node, "sysctl", "-n", "kern.bootsessionuuid");
 }
 
-/** The fingerprint of what a program says; `null` for nothing. */
+/** The fingerprint of a program's output; `null` if there is none. */
 function printOf(
   { childProcess, process }: Builtins,
   program: string,
@@ -183,13 +183,13 @@ function printOf(
 ): string | null {
   if (!permitted({ name: "run" })) return null;
   return attempt(() => {
-    const told = childProcess.execFileSync(program, args, {
+    const output = childProcess.execFileSync(program, args, {
       env: { ...process.env, LC_ALL: "C", TZ: "UTC" },
       encoding: "utf8",
       stdio: ["ignore", "pipe", "ignore"],
       timeout: 5000,
     });
-    return told.trim() === "" ? null : fingerprint(told.trim());
+    return output.trim() === "" ? null : fingerprint(output.trim());
   });
 }
 

@@ -1,15 +1,15 @@
 /**
- * The lock that the system itself keeps on an open file. It holds between all processes of a machine, whatever
- * they can see of each other, and is gone with whoever had it, however that ended. Rust takes the same one.
- * Not every runtime gives it: Deno does on Linux and macOS, Node and Bun do on macOS.
+ * The system's own lock on an open file. It works between all processes of a machine, even if they cannot see each
+ * other, and is released when its process ends, however it ends. The Rust crate takes the same lock. It is available
+ * in Deno on Linux and macOS, and in Node and Bun on macOS.
  */
 
 import type { Builtins } from "./builtins.js";
 
-/** Lets a lock of the system go. */
+/** Releases the system's lock. */
 export type Unlock = () => void;
 
-/** Of `open` in macOS: takes the lock in the same step, which Node hands through. */
+/** Flag of `open` on macOS that also takes the lock. Node passes it on to the system. */
 const O_EXLOCK = 0x20;
 
 interface DenoFiles {
@@ -20,14 +20,14 @@ interface DenoFiles {
 }
 
 /**
- * Takes the system's lock on the file at a path. `undefined` where there is no such file, or the runtime or the file
- * system has no such lock.
+ * Takes the system's lock on the file at a path. Returns `undefined` if there is no such file, or if the runtime or
+ * the file system has no such lock.
  */
 export function lockBySystem(node: Builtins, path: string): Unlock | "busy" | undefined {
   const { platform } = node.process;
   const { Deno } = globalThis as { Deno?: DenoFiles };
   try {
-    // On Windows it would keep this very program from reading.
+    // On Windows the lock would keep this program itself from reading.
     if (platform === "win32") return undefined;
     if (Deno !== undefined) return lockInDeno(Deno, path);
     return platform === "darwin" ? lockAtOpening(node, path) : undefined;

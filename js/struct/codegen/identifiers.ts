@@ -1,6 +1,6 @@
-/** Names for what a schema is printed as: those of a language, each given once. */
+/** Unique identifiers for generated code. */
 
-/** Gives out names that nothing else of one file has. */
+/** Assigns names that are unique in a file. */
 export class Names {
   readonly #taken: Set<string>;
 
@@ -19,7 +19,7 @@ export class Names {
   }
 }
 
-/** The words of a name: `createdAt`, `created_at` and `created at` have the same. */
+/** Splits a name into words: `createdAt`, `created_at` and `created at` have the same words. */
 function words(name: string): string[] {
   return name
     .replace(/([a-z\d])([A-Z])/g, "$1 $2")
@@ -27,7 +27,7 @@ function words(name: string): string[] {
     .filter((word) => word !== "");
 }
 
-/** The name as a type has it: `OrderLine`. */
+/** The name in the form of a type: `OrderLine`. */
 export function pascal(name: string): string {
   const joined = words(name)
     .map((word) => `${word[0]?.toUpperCase()}${word.slice(1)}`)
@@ -35,14 +35,14 @@ export function pascal(name: string): string {
   return leading(joined, "T");
 }
 
-/** The name as a field has it in Rust: `created_at`. */
+/** The name in the form of a field in Rust: `created_at`. */
 export function snake(name: string): string {
-  // A lone underscore is no name.
+  // A single underscore is not an identifier.
   const kept = name.startsWith("_") ? "_" : "";
   return leading(`${kept}${words(name).join("_").toLowerCase()}`, "field");
 }
 
-/** A name that begins as names do. */
+/** Prefixes a name that does not start with a letter. */
 function leading(name: string, otherwise: string): string {
   if (/^_*$/.test(name)) return otherwise;
   return /^\d/.test(name) ? `_${name}` : name;

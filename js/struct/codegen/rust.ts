@@ -1,11 +1,11 @@
-/** Schemas as Rust. */
+/** Generates Rust structs from schemas. */
 
 import { badArgument } from "../../errors/index.js";
 import type { Descriptor, StructDescriptor } from "../codec.js";
 import { Names, pascal, snake } from "./identifiers.js";
 import { defaultsIn } from "./schema-from-descriptor.js";
 
-/** What has a descriptor: a schema. */
+/** A schema, or any other object with a descriptor. */
 interface Described {
   readonly kind: Descriptor;
 }
@@ -34,7 +34,7 @@ export function rustOf(structs: readonly StructDescriptor[]): string {
   return file.text();
 }
 
-/** What has to be marked so that it can be a name. */
+/** Keywords that can be names only with the prefix `r#`. */
 const KEYWORDS = new Set(
   (
     "abstract as async await become box break const continue do dyn else enum extern false final fn " +
@@ -43,13 +43,13 @@ const KEYWORDS = new Set(
   ).split(" "),
 );
 
-/** What cannot be a name, and what means something else in the file. */
+/** Words that cannot be names, and names that the file uses otherwise. */
 const NO_NAMES = ["self", "super", "crate", "_"];
 const TAKEN = ["Self", "FixedStr", "Opt", "Record", "Ref", "ZeroCopy", "Option", "Some", "None"];
 
 class RustFile {
   readonly #names = new Names(TAKEN);
-  /** The types so far, by what they are. */
+  /** The types defined so far, by their definition. */
   readonly #known = new Map<string, string>();
   readonly #items: string[] = [];
   readonly #used = new Map<string, Set<string>>();
@@ -64,7 +64,7 @@ class RustFile {
     return `${uses.join("")}\n${this.#items.join("\n")}`;
   }
 
-  /** Defines a type unless there is the same one, and gives its name: the first of these that is free. */
+  /** Defines a type unless the same one exists, and returns its name: the first of these that is free. */
   define(kind: Descriptor, wanted: readonly string[]): string {
     const key = JSON.stringify(kind);
     const known = this.#known.get(key);
@@ -73,7 +73,7 @@ class RustFile {
     this.#known.set(key, name);
     const item =
       kind.kind === "struct" ? this.#struct(kind, name) : this.#enumeration(kind as Variants, name);
-    // What it is made of stands before it.
+    // The types that it uses are defined before it.
     this.#items.push(item);
     return name;
   }
@@ -128,7 +128,7 @@ class RustFile {
     return `#[derive(Clone, Copy, Debug, ZeroCopy, Record)]\n#[repr(${repr})]\n${varve}`;
   }
 
-  /** A type as a field has it. One that has no name of its own is called after the field. */
+  /** The type of a field. A type without a name is named after the field. */
   #type(kind: Descriptor, around: string, field: string): string {
     const inner = (of: Descriptor) => this.#type(of, around, field);
     switch (kind.kind) {
@@ -183,7 +183,7 @@ class RustFile {
   }
 }
 
-/** How an added field is marked, and a remark where Rust has another default. */
+/** The attribute of an added field, and a comment if the default in Rust differs. */
 function addedAs(type: string, value: unknown): readonly [marks: string[], remark?: string] {
   if (/^[uif]\d+$/.test(type) && Number.isFinite(Number(value))) {
     const digits = typeof value === "bigint" ? `${value}` : `${Number(value)}`;
@@ -203,12 +203,12 @@ function addedAs(type: string, value: unknown): readonly [marks: string[], remar
 
 type Variants = Extract<Descriptor, { readonly variants: unknown }>;
 
-/** A string of Rust. What a terminal or an editor would act on is escaped. */
+/** A string literal of Rust. Characters that a terminal or an editor would interpret are escaped. */
 function quoted(text: string): string {
   const withField = text.replace(/["\\]|[^\x20-\x7e]/gu, (character) => {
     if (character === '"' || character === "\\") return `\\${character}`;
     const code = character.codePointAt(0) ?? 0;
-    // Half of a surrogate pair is no character; it is stored as this one.
+    // A lone surrogate is not a character; it is stored as U+FFFD.
     return /\p{Cs}/u.test(character) ? "\\u{fffd}" : `\\u{${code.toString(16)}}`;
   });
   return `"${withField}"`;

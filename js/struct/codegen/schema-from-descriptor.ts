@@ -1,4 +1,4 @@
-/** Schemas of descriptors that a file holds. */
+/** Makes schemas from the descriptors in a file. */
 
 import { badArgument } from "../../errors/index.js";
 import {
@@ -33,7 +33,7 @@ import { schema } from "../struct.js";
 import { copied, placeOf, standaloneMemory, type Type, walking } from "../type.js";
 import { added } from "../types/versioned.js";
 
-/** Descriptors nest at most so deep. */
+/** Maximum nesting depth of descriptors. */
 const DEEPEST = 64;
 
 const SIMPLE = {
@@ -54,11 +54,11 @@ const SIMPLE = {
   blob,
 } as const;
 
-/** What was read from a file as a descriptor; `undefined` when it is none that is known here. */
+/** Checks a descriptor from a file; `undefined` if its kind is not known to this version. */
 export function descriptorOf(value: unknown, depth = DEEPEST): Descriptor | undefined {
   if (typeof value !== "object" || value === null || depth === 0) return undefined;
-  const told = value as Record<string, unknown>;
-  const { kind, of, length, variants, fields, name, versioned, added: last } = told;
+  const descriptor = value as Record<string, unknown>;
+  const { kind, of, length, variants, fields, name, versioned, added: last } = descriptor;
   const inner = (one: unknown) => descriptorOf(one, depth - 1);
   const isLength = Number.isSafeInteger(length) && Number(length) >= 0;
   switch (kind) {
@@ -108,7 +108,7 @@ function isDefaults(value: unknown): value is readonly string[] {
   return Array.isArray(value) && value.every((one) => /^[A-Za-z0-9+/]*={0,2}$/.test(String(one)));
 }
 
-/** Pairs of a name and what is made of the rest, or `undefined` when that fails for one. */
+/** Maps pairs of a name and a value, or returns `undefined` if that fails for one of them. */
 function pairs<T>(
   list: unknown,
   make: (value: unknown) => T | undefined,
@@ -122,7 +122,7 @@ function pairs<T>(
   return made.every((pair) => pair !== undefined) ? made : undefined;
 }
 
-/** The schema that has this descriptor. */
+/** Makes the schema for a descriptor. */
 export function schemaOf(struct: StructDescriptor): ReturnType<typeof schema> {
   const { name, fields, versioned } = struct;
   const made = fields.map(([field, kind], i) => {
@@ -138,7 +138,7 @@ export function schemaOf(struct: StructDescriptor): ReturnType<typeof schema> {
   return schema(name, Object.fromEntries(made) as object, versioned === true);
 }
 
-/** The bytes of what stands for a field in values of earlier versions, if it was added. */
+/** The encoded default of a field, if it was added by a later version. */
 function addedBytes({ fields, added: last = [] }: StructDescriptor, field: number) {
   const text = last[field - (fields.length - last.length)];
   return text && Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
@@ -149,7 +149,7 @@ function defaultOf(type: Type, bytes: Uint8Array): unknown {
   return walking(bytes.length, () => copied(type.take(place, 0), 0));
 }
 
-/** What stands for the added fields of a struct, by their names. */
+/** The defaults of the added fields of a struct, by name. */
 export function defaultsIn(struct: StructDescriptor): ReadonlyMap<string, unknown> {
   const found = struct.fields.flatMap(([field, kind], i): [string, unknown][] => {
     const bytes = addedBytes(struct, i);

@@ -1,13 +1,13 @@
-/** Descriptors as the TypeScript that declares them. */
+/** Generates TypeScript declarations from descriptors. */
 
 import type { Descriptor, StructDescriptor } from "../codec.js";
 import { Names, pascal } from "./identifiers.js";
 import { defaultsIn } from "./schema-from-descriptor.js";
 
-/** Apart, or it would be taken for an import of this file. */
+/** Split, or tools would take it for an import of this file. */
 const PACKAGE = JSON.stringify("varve/struct");
 
-/** Everything that a file of schemas declares. */
+/** Builds a file of schema declarations. */
 export class TypeScriptFile {
   readonly #names = new Names(RESERVED);
   readonly #known = new Map<string, string>();
@@ -22,18 +22,18 @@ export class TypeScriptFile {
     return `import { ${uses} } from ${PACKAGE};\n${items}`;
   }
 
-  /** Adds lines as they are. */
+  /** Adds lines unchanged. */
   add(lines: string): void {
     this.#items.push(lines);
   }
 
-  /** Something that is to be imported from varve/struct, as an expression. */
+  /** An import from varve/struct, as an expression. */
   use(name: string): string {
     this.#used.add(name);
     return name;
   }
 
-  /** Declares a schema, unless there is the same one, and gives its name. */
+  /** Declares a schema unless the same one exists, and returns its name. */
   define(kind: StructDescriptor): string {
     const key = JSON.stringify(kind);
     const known = this.#known.get(key);
@@ -53,7 +53,7 @@ export class TypeScriptFile {
     return ident;
   }
 
-  /** A type of field, as an expression. */
+  /** The type of a field, as an expression. */
   type(kind: Descriptor): string {
     const call = (...args: unknown[]) => `${this.use(kind.kind)}(${args.join(", ")})`;
     switch (kind.kind) {
@@ -89,19 +89,19 @@ export class TypeScriptFile {
   }
 }
 
-/** What varve/struct exports, and what cannot be declared anyway. */
+/** Reserved names: the exports of varve/struct, and words that cannot be declared. */
 const RESERVED =
   "Array Boolean Date Infinity JSON Map NaN Number Object Promise Set String Symbol Uint8Array undefined".split(
     " ",
   );
 
-/** A name as an object has it. `__proto__` would be no property as it is. */
+/** A name as a property of an object literal. `__proto__` has to be computed, or it would set the prototype. */
 function propertyName(name: string): string {
   if (name === "__proto__") return '["__proto__"]';
   return /^[A-Za-z_$][\w$]*$/.test(name) ? name : JSON.stringify(name);
 }
 
-/** A plain value as an expression. */
+/** A plain value, as an expression. */
 function literal(value: unknown): string {
   if (typeof value === "bigint") return `${value}n`;
   if (typeof value === "string") return JSON.stringify(value);

@@ -1,6 +1,6 @@
 /**
- * Values as JSON, for every schema: straight from the bytes to the text and from the text to the
- * bytes, without an object in between. It is no part of a program that does not import it.
+ * Conversion of values to JSON and back, for every schema: directly between bytes and text, without objects in between.
+ * Programs that do not import this module do not include it.
  */
 
 import { encoder, newDecoder } from "../../util/text-coders.js";
@@ -11,7 +11,7 @@ import { read } from "./parse.js";
 import { planOf } from "./plan.js";
 import { write } from "./stringify.js";
 
-/** What can be written as JSON: a schema, or the codec of a collection. */
+/** A schema or the codec of a collection, whose values can be written as JSON. */
 export interface HasJson {
   readonly kind: Descriptor;
 }

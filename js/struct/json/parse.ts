@@ -1,6 +1,6 @@
 /**
- * JSON text to the bytes of a value, in one pass and without an object: each number, string and bool
- * goes from the text to its place. Parts lie in the order in which the text has them.
+ * Parses JSON text to the bytes of a value, in one pass and without objects: each number, string and bool is written
+ * directly to its place. Parts lie in the order of the text.
  */
 
 import type { Leaf } from "../layout.js";
@@ -35,27 +35,27 @@ import {
   written,
 } from "./tokenizer.js";
 
-/** The value. Behind its end everything is zero but for a string that is being decoded. */
+/** The value. Everything after its end is zero, except for a string that is being decoded. */
 let out = new Uint8Array(1024);
 let data = new DataView(out.buffer);
 let end = 0;
-/** Up to where there may be other than zeros; where a text was refused, that is anywhere. */
+/** End of the bytes that may be nonzero. After a refused text, that is the whole buffer. */
 let reach = 0;
 let isClean = true;
 let lenient = false;
-/** What a versioned value's fields are if the text has not got them. */
+/** The defaults of the fields of a versioned value that are missing in the text. */
 let leaves: readonly Leaf[] = [];
-/** Counts objects, so that each knows which of its fields it has read. */
+/** Counts objects, to record which fields of the current one were read. */
 let objects = 0;
 
-/** What is to be read. */
+/** The type to be read. */
 export interface Reading {
   readonly node: Node;
   readonly leaves: readonly Leaf[];
   readonly lenient: boolean;
 }
 
-/** A value's bytes, which are good until the next one is read. */
+/** Reads a value. Its bytes are valid until the next one is read. */
 export function read(what: Reading, bytes: Uint8Array, from: number, to: number): Uint8Array {
   begin(bytes, from, to);
   lenient = what.lenient;
@@ -80,7 +80,7 @@ export function read(what: Reading, bytes: Uint8Array, from: number, to: number)
   return out.subarray(0, end);
 }
 
-/** Of plain JSON the text itself is the value; that it is JSON is for the platform to say. */
+/** For `json()` the text itself is the value; the platform checks that it is JSON. */
 function readAny(): void {
   peek();
   const start = text.at;
@@ -96,7 +96,7 @@ function readAny(): void {
   end = json.length;
 }
 
-/** Makes sure that `more` bytes fit behind the end. */
+/** Makes sure that `more` bytes fit after the end. */
 function room(more: number): void {
   if (end + more <= out.length) return;
   const larger = new Uint8Array(2 * (end + more));
@@ -209,7 +209,7 @@ function put64(at: number, value: number | bigint): void {
   }
 }
 
-/** Decodes a string to behind the end; gives its length. */
+/** Decodes a string after the end of the value. Returns its length. */
 function readString(): number {
   if (peek() !== QUOTE) wanted("a string");
   const start = ++text.at;
@@ -246,7 +246,7 @@ const ESCAPES = new Map(
   ]),
 );
 
-/** Writes what the escape stands for that is next; gives where it ends. */
+/** Writes the character of the next escape. Returns where it ends. */
 function readEscape(at: number): number {
   let to = at;
   const simple = ESCAPES.get(text.bytes[text.at + 1] as number);
@@ -268,7 +268,7 @@ function readEscape(at: number): number {
   return to;
 }
 
-/** Four digits behind a backslash and a `u`. */
+/** Reads the four digits after `\u`. */
 function readUnit(): number {
   const start = text.at;
   text.at += 6;
@@ -284,7 +284,7 @@ for (const [index, letter] of [
   BASE64[letter.charCodeAt(0)] = index;
 }
 
-/** Decodes base64 to behind the end; gives the number of bytes. */
+/** Decodes base64 after the end of the value. Returns the number of bytes. */
 function readBase64(): number {
   const length = readString();
   let fill = 0;
@@ -298,13 +298,13 @@ function readBase64(): number {
     bits = (bits << 6) | digit;
     if (at % 4 > 0) out[to++] = (bits >> (6 - 2 * (at % 4))) & 0xff;
   }
-  // Each value is written in one way: what the last digit says beyond the last byte is zero.
+  // Only canonical base64 is accepted: unused bits of the last digit must be zero.
   if (!good || (bits & ((1 << (2 * fill)) - 1)) !== 0) fail("invalid base64");
   out.fill(0, to, end + length);
   return to - end;
 }
 
-/** Moves what was decoded behind the end to a place of fixed length. */
+/** Moves the decoded bytes from after the end to a field of fixed length. */
 function fixed({ op, kind, count }: Node, at: number, length: number): void {
   if (op === OP.bytes ? length !== count : length > count) {
     fail(`${length} bytes do not fit ${kind}(${count})`);
@@ -316,14 +316,14 @@ function fixed({ op, kind, count }: Node, at: number, length: number): void {
   out.fill(0, end, end + length);
 }
 
-/** Makes what was decoded behind the end a part. */
+/** Appends the decoded bytes after the end as a part. */
 function part(at: number, length: number): void {
   data.setUint32(at, end, true);
   data.setUint32(at + 4, length, true);
   end += length;
 }
 
-/** Which of its names the string is that is next; -1 if none, where that is for the caller to say. */
+/** The index of the next string among the names, or -1 if there is none; the caller reports that. */
 function name(node: Pick<Node, "names">, required: boolean, likely: number): number {
   if (peek() !== QUOTE) wanted("a name in quotes");
   const { bytes } = text;
@@ -364,7 +364,7 @@ function readVec({ of }: Node, at: number): void {
   expect(OPEN_LIST);
   const first = alignUp(end, of.align);
   end = first;
-  // Items lie side by side, so those with parts are counted before the first part is laid down.
+  // Items are contiguous, so they are counted before the parts of the first one are written.
   if (of.parts) end += countItems() * of.size;
   let count = 0;
   try {
@@ -413,7 +413,7 @@ function readUnion(node: Node, at: number): void {
 
 const MEMBERS = { names: new Names(["type", "value"]) };
 
-/** A variant as `snapshot()` has it: `{ type, value }`. No value is none, where it may be absent. */
+/** Reads a variant in the form of `snapshot()`: `{ type, value }`. An optional value may be missing. */
 function readTyped(node: Node, at: number): void {
   let index = -1;
   let valueAt = -1;
@@ -485,7 +485,7 @@ function readStruct(node: Node, at: number): void {
   if (found < nodes.length) addMissing(node, at, mine);
 }
 
-/** What an older version had not, has its default; an option that is missing is none. */
+/** Fills in fields that are missing in the text: defaults of added fields, and `undefined` for options. */
 function addMissing({ names, nodes, starts, seen, root }: Node, at: number, mine: number): void {
   for (const [index, name] of names.list.entries()) {
     const { op } = nodes[index] as Node;

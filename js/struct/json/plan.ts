@@ -1,13 +1,13 @@
 /**
- * A descriptor made ready for JSON: what there is to do at which offset, the fields of flattened
- * structs among those of their parent, so that they cost what plain ones cost.
+ * A descriptor compiled for JSON: the operation at each offset. Fields of flattened structs are merged into their
+ * parent, so that they cost no more than others.
  */
 
 import { encoder } from "../../util/text-coders.js";
 import type { Descriptor, StructDescriptor } from "../codec.js";
 import { alignUp, badValue } from "../type.js";
 
-/** What a node is; numbers, since a switch over them is a jump. */
+/** The kinds of nodes; numbers, because a switch over them compiles to a jump table. */
 export const OP = {
   u8: 0,
   u16: 1,
@@ -38,13 +38,13 @@ export const OP = {
   text: 26,
 } as const;
 
-/** One type. All have the same members, which keeps the code that reads them fast. */
+/** A node of the plan, for one type. All nodes have the same members, which keeps the code that reads them fast. */
 export interface Node {
   readonly op: number;
   readonly kind: string;
   readonly size: number;
   readonly align: number;
-  /** How many bytes or items, where that is fixed. */
+  /** Number of bytes or items, if fixed. */
   readonly count: number;
   /** Of items, or of what is optional. */
   readonly of: Node;
@@ -64,7 +64,7 @@ export interface Node {
   readonly seen: Uint32Array;
 }
 
-/** Names as bytes, to be found without making strings. */
+/** Names as bytes, which are looked up without making strings. */
 export class Names {
   readonly list: readonly string[];
   readonly bytes: readonly Uint8Array[];
@@ -83,7 +83,7 @@ export class Names {
     }
   }
 
-  /** Which name these bytes are, or -1; `likely` is tried first. */
+  /** The index of the name with these bytes, or -1. `likely` is tried first. */
   find(bytes: Uint8Array, from: number, to: number, likely: number): number {
     if (same(this.bytes[likely], bytes, from, to)) return likely;
     const mask = this.table.length - 1;
@@ -186,7 +186,7 @@ function plan(kind: Descriptor): Node {
   }
 }
 
-/** A byte that says which, and behind it the payload at its own alignment. */
+/** The node of a tagged union: a byte for the variant, then the payload at its alignment. */
 function tagged(kind: string, nodes: readonly (Node | undefined)[], names: Names): Node {
   let [size, align, parts] = [1, 1, false];
   const starts = nodes.map((node) => {

@@ -1,4 +1,4 @@
-/** The bytes of a value to JSON text, in one pass and without an object: from its place to the text. */
+/** Converts the bytes of a value to JSON text, in one pass and without objects. */
 
 import type { Memory } from "../codec.js";
 import type { Leaf } from "../layout.js";
@@ -10,19 +10,19 @@ import { LATEST } from "./tokenizer.js";
 /** The text, as UTF-8. */
 let out = new Uint8Array(4096);
 let end = 0;
-/** What is read. */
+/** The memory that is read. */
 let from: Cursor;
 let data: DataView;
 let u8: Uint8Array;
 
-/** What is to be written. */
+/** The type to be written. */
 export interface Writing {
   readonly name: string;
   readonly node: Node;
   readonly leaves: readonly Leaf[];
 }
 
-/** A value's JSON, which is good until the next one is written. */
+/** Writes a value as JSON. The text is valid until the next one is written. */
 export function write(what: Writing, memory: Memory, at: number, length: number): Uint8Array {
   const { node } = what;
   open(placeOf(memory, at, length));
@@ -46,15 +46,15 @@ function open(cursor: Cursor): void {
 
 function writeRoot({ node, leaves }: Writing, at: number, length: number): void {
   const { root, size } = node;
-  const told = root > 0 && length >= 2 ? data.getUint16(at, true) : size;
-  if (length < Math.min(told, size)) {
+  const storedSize = root > 0 && length >= 2 ? data.getUint16(at, true) : size;
+  if (length < Math.min(storedSize, size)) {
     throw malformed(`size: ${length} bytes, but the fields need ${size}.`);
   }
-  if (root <= told) writeValue(node, at);
-  else writeOlder(node, leaves, at, told);
+  if (root <= storedSize) writeValue(node, at);
+  else writeOlder(node, leaves, at, storedSize);
 }
 
-/** A value that has not got the last fields yet: their defaults stand for them. */
+/** Writes a value of an earlier version, with the defaults of the fields that it lacks. */
 function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: number): void {
   const value = from;
   for (const [index, start] of node.starts.entries()) {
@@ -73,7 +73,7 @@ function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: numbe
   byte(0x7d);
 }
 
-/** The most bytes of JSON: a string of V8 cannot have more characters. */
+/** Maximum bytes of JSON, because a string in V8 cannot have more characters. */
 const MOST = 536_870_888;
 
 /** Makes sure that `more` bytes fit. */
@@ -153,7 +153,7 @@ function writeValue(node: Node, at: number): void {
 
 const BOOLS = ["false", "true"];
 
-/** What a number stands for, of which there are only so many. */
+/** The name for a number. Throws if there is none. */
 function pick<T>(index: number, list: readonly T[], kind: string): T {
   if (index < list.length) return list[index] as T;
   const why = kind === "bool" ? "bool" : "discriminant";
@@ -223,7 +223,7 @@ function safe(high: number, at: number, most: number): number {
   throw malformed(`number: ${value} exceeds ${most}.`);
 }
 
-/** 64 bits as a string, since most readers would round them. */
+/** Writes 64 bits as a string, because most readers would round a number. */
 function quoted(high: number, at: number, signed: boolean): void {
   const value = high * 0x1_0000_0000 + data.getUint32(at, true);
   byte(0x22);
@@ -232,7 +232,7 @@ function quoted(high: number, at: number, signed: boolean): void {
   byte(0x22);
 }
 
-/** A safe integer in digits. */
+/** Writes the digits of a safe integer. */
 function whole(value: number): void {
   room(20);
   let rest = value;
@@ -260,7 +260,7 @@ function float(value: number): void {
   else ascii(`"${value}"`);
 }
 
-/** How many bytes a text in place has before its zeros. */
+/** The length of a padded text, without its zeros. */
 function lengthOf(at: number, most: number): number {
   let length = most;
   while (length > 0 && u8[at + length - 1] === 0) length--;
@@ -272,7 +272,7 @@ function lengthOf(at: number, most: number): number {
 
 const SHORT = ["b", "t", "n", "", "f", "r"];
 
-/** UTF-8 with what JSON wants to be escaped. */
+/** Writes UTF-8, with the escapes that JSON requires. */
 function string(start: number, length: number): void {
   room(6 * length + 2);
   let to = end;

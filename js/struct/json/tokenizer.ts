@@ -1,6 +1,6 @@
 /**
- * JSON text as bytes: where reading stands, and what the text says there. One text is read at a time,
- * so this is one object, of which everything that reads it knows.
+ * The JSON tokenizer: the text as bytes, and the position in it. One text is read at a time, so the state is global to
+ * this module.
  */
 
 import { decoder, newDecoder } from "../../util/text-coders.js";
@@ -17,7 +17,7 @@ export const CLOSE = 0x7d;
 const MINUS = 0x2d;
 const POINT = 0x2e;
 
-/** The text, what is read next, and where it ends. */
+/** The text, the position of the next byte, and the end. */
 export const text = { bytes: new Uint8Array(0) as Uint8Array, at: 0, end: 0 };
 
 const latin = newDecoder("latin1");
@@ -28,7 +28,7 @@ export function begin(bytes: Uint8Array, from: number, to: number): void {
   text.end = to;
 }
 
-/** Throws unless the text was one value and nothing more. */
+/** Throws if there is more text after the value. */
 export function finish(): void {
   peek();
   if (text.at > text.end) fail("unexpected end of text");
@@ -39,7 +39,7 @@ export function fail(why: string): never {
   throw malformed(why);
 }
 
-/** The text from `from` to here. */
+/** The text from `from` to the current position. */
 export function written(from: number): string {
   return latin.decode(text.bytes.subarray(from, text.at));
 }
@@ -50,7 +50,7 @@ export function wanted(what: string): never {
   return fail(`expected ${what} at byte ${at}, found ${found}`);
 }
 
-/** The next byte that is no space; 0 at the end. */
+/** Skips spaces and returns the next byte; 0 at the end. */
 export function peek(): number {
   const { bytes } = text;
   let byte = bytes[text.at] as number;
@@ -65,7 +65,7 @@ export function expect(byte: number): void {
   text.at += 1;
 }
 
-/** Whether `byte` is next, which is then behind us. */
+/** Consumes `byte` if it is next. Returns whether it was. */
 export function next(byte: number): boolean {
   if (peek() !== byte) return false;
   text.at += 1;
@@ -79,7 +79,7 @@ export function word(letters: string): void {
   text.at += letters.length;
 }
 
-/** Whether `null` is next, which is then behind us. */
+/** Consumes `null` if it is next. Returns whether it was. */
 export function isNull(): boolean {
   if (peek() !== 0x6e) return false;
   word("null");
@@ -96,7 +96,7 @@ function outside(kind: string, from: number): never {
   return fail(`${written(from)} is out of range for ${kind}`);
 }
 
-/** The value of the digits from here on, exact up to 2^53; `NaN` if there are none, or a zero leads. */
+/** Reads digits. The value is exact up to 2^53; `NaN` if there are none, or if the number has a leading zero. */
 function digits(): number {
   const { bytes, at: first } = text;
   let value = 0;
@@ -131,7 +131,7 @@ export function whole(kind: string, least: number, most: number): number {
 
 const NUMBER = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?$/;
 
-/** Any number, as the platform reads it. */
+/** Reads any number, with the platform's parser. */
 function number(kind: string): number {
   const start = text.at;
   for (;;) {
@@ -149,7 +149,7 @@ function number(kind: string): number {
 
 const TENS = Array.from({ length: 16 }, (_, power) => 10 ** power);
 
-/** One with up to 15 digits, a short fraction included, is exact by one division. Else `NaN`. */
+/** Reads a number of up to 15 digits with a short fraction, exactly, by one division. `NaN` for any other. */
 function short(): number {
   const negative = peek() === MINUS;
   const start = text.at;
@@ -197,12 +197,12 @@ export function float(kind: string): number {
     : outside(kind, start);
 }
 
-/** Throws where a float of 32 bits would be infinite. */
+/** Throws if a 32-bit float would be infinite. */
 function single(value: number, start: number): number {
   return Number.isFinite(Math.fround(value)) ? value : outside("f32", start);
 }
 
-/** 64 bits, exactly, from digits with or without quotes: a number where that is exact. */
+/** Reads a 64-bit integer exactly, from digits with or without quotes. Returns a number if it is exact. */
 export function long(kind: "u64" | "i64"): number | bigint {
   const quoted = next(QUOTE);
   const start = text.at;
@@ -227,10 +227,10 @@ export function long(kind: "u64" | "i64"): number | bigint {
 const ISO =
   /^"(((?:\d{4}|[-+]\d{6})-\d\d-(\d\d))T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[-+]\d\d:\d\d))"$/;
 
-/** The last moment that a Date can hold. */
+/** The latest time that a Date can represent. */
 export const LATEST = 8.64e15;
 
-/** Milliseconds, or a time as ISO 8601 writes it. */
+/** Reads a time as milliseconds or in ISO 8601. */
 export function time(): number {
   if (peek() !== QUOTE) return whole("timestamp", -LATEST, LATEST);
   const start = text.at;
@@ -239,12 +239,12 @@ export function time(): number {
   const letters = written(start);
   const [, moment = "", day, date] = ISO.exec(letters) ?? [];
   const value = Date.parse(moment);
-  // Some engines take the 30th of February for the 1st of March.
+  // Some engines read February 30 as March 1.
   const isDay = new Date(`${day}T00:00Z`).getUTCDate() === Number(date);
   return Number.isNaN(value) || !isDay ? fail(`${letters} is not an ISO 8601 time`) : value;
 }
 
-/** Goes past a value, of which only strings and brackets are looked at. */
+/** Skips a value, checking only strings and brackets. */
 export function skip(): void {
   let depth = 0;
   do {
@@ -267,7 +267,7 @@ function isDelimiter(byte: number): boolean {
   return !(byte > 0x20) || byte === COMMA || byte === CLOSE || byte === CLOSE_LIST;
 }
 
-/** Leaves us at the closing quote. */
+/** Moves to the closing quote. */
 export function skipString(): void {
   const { bytes } = text;
   for (text.at += 1; bytes[text.at] !== QUOTE; text.at++) {
@@ -276,7 +276,7 @@ export function skipString(): void {
   }
 }
 
-/** How many items there are up to the end of the list that has begun. */
+/** The number of items up to the end of the current list. */
 export function countItems(): number {
   const start = text.at;
   let count = 0;
@@ -290,7 +290,7 @@ export function countItems(): number {
   return count;
 }
 
-/** Throws unless what was read since `from` is UTF-8. */
+/** Throws unless the text since `from` is UTF-8. */
 export function checkUtf8(from: number): string {
   try {
     return decoder.decode(text.bytes.subarray(from, text.at));

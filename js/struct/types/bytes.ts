@@ -1,4 +1,4 @@
-/** Bytes: of any number, or of a fixed one. */
+/** Types for bytes: `bytes` of fixed length, `blob` of any length. */
 
 import { badValue, reserve, type Type, typed, whole } from "../type.js";
 import { referred } from "./out-of-line.js";

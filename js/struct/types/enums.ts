@@ -1,4 +1,4 @@
-/** One of a few names, stored as its number. */
+/** Enums: one of several names, stored as its number. */
 
 import { badValue, type Type, typed, unknown } from "../type.js";
 import { textOf } from "../utf8.js";

@@ -1,4 +1,4 @@
-/** Lists: as many items as the type says, or any number. */
+/** Types for lists, of fixed or of any length. */
 
 import {
   assertAlive,
@@ -58,7 +58,7 @@ class ListView extends Copied {
     this.$v = place;
     this.$t = type;
     this.length = length;
-    // An item is assigned by set(): list[0] = item would be kept nowhere, and seem to be.
+    // Items are assigned by set(). An assignment list[0] = item would seem to work but store nothing.
     if (place.w !== undefined) Object.preventExtensions(this);
   }
 
@@ -85,14 +85,14 @@ class ListView extends Copied {
     const items: unknown[] = [];
     forEachIndex(this.length, (i) => {
       const item = copied(take(place, place.o + i * bytes), mode);
-      // Who only wants to know whether it can be made does not keep it.
+      // The item is not kept if the copy is only a check.
       if (mode !== 2) items.push(item);
     });
     return items;
   }
 }
 
-/** What was given as a list. */
+/** The items of a value that was given for a list. */
 function itemsOf(value: unknown, length?: number): ArrayLike<unknown> {
   const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
   const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);

@@ -9,7 +9,7 @@ export type NumberType = Type<number, number, number, number>;
 /** A type whose values are bigints, both to read and to store. */
 export type BigintType = Type<bigint, bigint, bigint, bigint>;
 
-/** Whether a value may be stored. */
+/** Checks whether a value may be stored. */
 type Fits<T> = (value: unknown, low: T, high: T) => value is T;
 
 const integer: Fits<number> = (value, low, high): value is number =>
@@ -21,7 +21,7 @@ const float: Fits<number> = (value, low, high): value is number =>
 const bigint: Fits<bigint> = (value, low, high): value is bigint =>
   typeof value === "bigint" && value >= low && value <= high;
 
-/** A number as it lies in memory: its kind tells how many bits. */
+/** A number type. Its kind gives the number of bits. */
 function scalar<T extends Type>(
   kind: SimpleKind,
   read: (data: DataView, at: number) => unknown,
@@ -42,7 +42,7 @@ function whole(kind: SimpleKind, read: (data: DataView, at: number) => number): 
   const high = low + 2 ** bits - 1;
   return scalar(kind, read, ({ m: { data } }, at, value) => {
     if (!integer(value, low, high)) throw outside(low, high, value);
-    // Numbers from 0 on have the bits of those that are 2 ** bits less.
+    // An unsigned number has the same bits as the signed number that is 2 ** bits less.
     if (bits < 9) data.setInt8(at, value);
     else if (bits < 17) data.setInt16(at, value, true);
     else data.setInt32(at, value, true);
@@ -118,14 +118,14 @@ export const i64: BigintType = /* @__PURE__ */ scalar(
 
 const TWO_32 = 0x1_0000_0000;
 
-/** An i64 as a number, within what a number can say. */
+/** An i64 as a number, within the range of safe integers. */
 function safe<T extends Type>(kind: SimpleKind, low: number, high: number): T {
   return typed(
     { kind },
     8,
     8,
     ({ m: { data } }, at, given) => {
-      // By what it does: dates of another realm are none of this one's class.
+      // By behavior and not by class, because dates of other realms have another class.
       const value = low === 0 ? given : ((given as Partial<Date> | null)?.getTime?.() ?? given);
       if (!integer(value, low, high)) throw outside(low, high, value);
       data.setInt32(at, value, true);

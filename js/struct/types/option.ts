@@ -1,4 +1,4 @@
-/** What may be absent. */
+/** Types for optional values. */
 
 import { badValue, inner, noMore, type Type, typed, zero } from "../type.js";
 import { tagged } from "./tagged-union.js";

@@ -1,12 +1,12 @@
-/** What lies elsewhere in the value: items, however many, which may be the bytes of a text. */
+/** Out-of-line data: offset and count in the struct, items elsewhere in the value. Used by str, blob and lists. */
 
 import type { Descriptor } from "../codec.js";
 import { alignUp, type Cursor, part, type Span, type Type, typed, type Writer } from "../type.js";
 
 /**
- * A type whose items lie elsewhere in the value, with eight bytes in the struct that say where. `write`
- * puts them at the writer's end and gives how many they are, or throws. If they have something elsewhere
- * themselves, none is ever written over another.
+ * A type whose items lie elsewhere in the value, referenced by eight bytes in the struct. `write` writes them at the
+ * writer's end and returns their count, or throws. Items that have out-of-line parts themselves are never overwritten
+ * in place.
  */
 export function referred<T extends Type>(
   kind: Descriptor,

@@ -1,4 +1,4 @@
-/** Text: of any length, or padded to a fixed one. */
+/** Types for text, of any length or padded to a fixed one. */
 
 import { encoder } from "../../util/text-coders.js";
 import { badValue, type Cursor, malformed, type Type, typed, whole } from "../type.js";

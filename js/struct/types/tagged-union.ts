@@ -1,12 +1,12 @@
-/** A byte that tells which of a few forms follows, each with a value of its own type or none. */
+/** Tagged unions: a byte selects one of several forms, each with a value of its own type or without one. */
 
 import type { Descriptor } from "../codec.js";
 import { alignUp, type Type, typed, unknown, withField } from "../type.js";
 
-/** A form: its name, and the type of what follows. */
+/** A form: its name, and the type of its value. */
 export type Form = readonly [name: string, type: Type | null];
 
-/** What `option` and `union` are: `split` finds a value's form and what is in it, or throws; `join` is the reverse. */
+/** The base of `option` and `union`. `split` returns the form of a value and its content, or throws; `join` is the reverse. */
 export function tagged<T extends Type>(
   kind: Descriptor,
   forms: readonly Form[],

@@ -1,4 +1,4 @@
-/** One of a few variants, each with a value of its own type. */
+/** Unions: one of several variants, each with a value of its own type. */
 
 import { badValue, inner, noMore, type Type } from "../type.js";
 import { type Form, tagged } from "./tagged-union.js";

@@ -1,4 +1,4 @@
-/** Structs that grow: later versions read what earlier ones wrote. */
+/** Versioned structs: later versions append fields and read values of earlier ones. */
 
 import type { Added, Fields, LeavesOf, Schema } from "../infer.js";
 import { schema } from "../struct.js";
@@ -49,7 +49,7 @@ export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V,
   const placed = (u8: Uint8Array) => placeOf(standaloneMemory(u8), 0, end);
   const said = (of: Cursor) => JSON.stringify(copied(take(of, 0), 1));
   const from = placed(m.u8.slice(0, end));
-  /** Where the field is: in a value, or in what stands for it. Such a struct is all of its value. */
+  /** The place of the field: in the value, or in its default. A versioned struct is always a whole value. */
   const there = <T>(of: Cursor, at: number, get: (of: Cursor, at: number) => T): T =>
     of.m.data.getUint16(of.b, true) < at - of.b + bytes ? get(from, 0) : get(of, at);
   return {

@@ -14,7 +14,7 @@ export interface Ended {
   stderr: string;
 }
 
-/** A program that runs; killed after the test if it still does. */
+/** A running program; killed after the test if it still runs. */
 export interface Program {
   child: ChildProcess;
   ended: Promise<Ended>;
@@ -22,7 +22,7 @@ export interface Program {
 
 let counter = 0;
 
-/** A module in a file of its own, where everything that the package exports is there by name. */
+/** A module in a file, with all exports of the package as globals by name. */
 function moduleOf(source: string): string {
   counter += 1;
   const folder = join(context().root, ".build", "programs");
@@ -39,7 +39,7 @@ function moduleOf(source: string): string {
   return path;
 }
 
-/** The start of a program that opens a database of this folder by `shop(options)`. */
+/** The first lines of a program that opens a database of this folder by `shop(options)`. */
 export function shopIn(directory: string): string {
   return `const shop = (options) => open("shop", { storage: file(${JSON.stringify(directory)}), ...options });\n`;
 }
@@ -52,7 +52,7 @@ export function starts(source: string, allowed?: readonly string[]): Program {
   return startsBy(commandFor(source, allowed));
 }
 
-/** What is to be called for a program to run in this runtime. */
+/** The command that runs a program in this runtime. */
 export function commandFor(source: string, allowed: readonly string[] = ["--allow-all"]): string[] {
   const isDeno = context().runtime === "deno";
   const flags = isDeno ? ["run", "--no-prompt", "--no-lock", ...allowed] : process.execArgv;
@@ -78,7 +78,7 @@ export function startsBy([command = "", ...args]: readonly string[]): Program {
   return { child, ended };
 }
 
-/** Waits until a program has printed something; rejects if it ends without a word. */
+/** Waits until a program has printed something; rejects if it ends without output. */
 export function speaks({ child, ended }: Program): Promise<void> {
   return new Promise((resolve, reject) => {
     child.stdout?.once("data", () => resolve());
@@ -90,7 +90,7 @@ export function speaks({ child, ended }: Program): Promise<void> {
 
 /** A thread of this process. It is terminated after the test if it still runs. */
 export class Thread {
-  /** What the thread said first, by `parentPort.postMessage`; rejects if it fails or ends before. */
+  /** The first message of the thread, by `parentPort.postMessage`; rejects if it fails or ends before. */
   readonly said: Promise<unknown>;
   readonly ended: Promise<void>;
   readonly #worker: Worker;
@@ -102,7 +102,7 @@ export class Thread {
       this.#worker.once("error", reject);
       this.#worker.once("exit", () => reject(new Error("it ended before it said anything")));
     });
-    // Whoever does not wait for a word is not interested in why there was none.
+    // A test that does not await the message ignores the reason for its absence.
     this.said.catch(() => undefined);
     this.ended = new Promise((resolve) => {
       this.#worker.once("exit", () => resolve());

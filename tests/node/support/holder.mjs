@@ -17,14 +17,14 @@ function dawdle() {
   for (const call of slow) {
     const quick = fs[call];
     fs[call] = (...args) => {
-      // Mostly short and now and then long, so that one step lasts as long as many of another's.
+      // Mostly short and now and then long, so that one step lasts as long as many steps of another process.
       Atomics.wait(clock, 0, 0, Math.random() < 0.2 ? Math.random() * 15 : Math.random());
       return quick.apply(fs, args);
     };
   }
 }
 
-/** Leaves no room on the disk for a lock that is a file. */
+/** Simulates a disk without space for a lock file. */
 function fill() {
   const write = fs.writeFileSync;
   fs.writeFileSync = (path, ...args) => {
@@ -35,13 +35,13 @@ function fill() {
 }
 
 const commands = {
-  /** Opens and keeps. */
+  /** Opens a database and keeps it open. */
   async open({ directory, name }) {
     opened.push(await file(directory).open(name));
     return {};
   },
 
-  /** Opens, and writes `text` in the hook that runs at exit. */
+  /** Opens a database, and writes `text` in the exit hook. */
   async openWithHook({ directory, name, text }) {
     const one = await file(directory).open(name);
     opened.push(one);
@@ -49,7 +49,7 @@ const commands = {
     return {};
   },
 
-  /** Takes that hook away again. */
+  /** Removes that hook. */
   async openAndUnhook({ directory, name, text }) {
     const one = await file(directory).open(name);
     opened.push(one);

@@ -11,7 +11,7 @@ interface Answer {
   error?: { name: string; code?: string; pid?: number; message: string };
 }
 
-/** What a command of `holder.mjs` threw over there. */
+/** The error that a command of `holder.mjs` threw. */
 export class RemoteError extends Error {
   readonly code: string | undefined;
   readonly pid: number | undefined;
@@ -30,7 +30,7 @@ export class Holder {
   readonly #waiting = new Map<number, (answer: Answer) => void>();
   readonly #ended: Promise<number | null>;
   #next = 1;
-  /** What it said on standard error. */
+  /** Its output on standard error. */
   #complaint = "";
 
   private constructor(flags: string[]) {
@@ -42,7 +42,7 @@ export class Holder {
       this.#complaint += text;
     });
     this.#child.on("message", (answer: Answer) => this.#hear(answer));
-    // Of what cannot be sent any more is told that the process ended.
+    // If the message cannot be sent, report that the process ended.
     this.#child.on("error", () => undefined);
     this.#ended = new Promise((resolve) => this.#child.on("close", resolve));
     cleanup(() => this.kill());
@@ -77,7 +77,7 @@ export class Holder {
     return this.#child.pid ?? -1;
   }
 
-  /** Has a command run there and gives what it gave; throws a `RemoteError` for what it threw. */
+  /** Runs a command there and returns its result; throws a `RemoteError` for its error. */
   tell(command: string, options: Record<string, unknown> = {}): Promise<Record<string, number>> {
     const id = this.#next;
     this.#next += 1;
@@ -86,29 +86,29 @@ export class Holder {
     return answer;
   }
 
-  /** Kills it as a crash would, and waits until it is gone. Gives its exit code. */
+  /** Kills the process as a crash would, and waits until it is gone. Returns its exit code. */
   async kill(): Promise<number | null> {
     this.#child.kill("SIGKILL");
     return this.#ended;
   }
 
-  /** Waits until it has ended by itself. */
+  /** Waits until the process has ended by itself. */
   ended(): Promise<number | null> {
     return this.#ended;
   }
 }
 
-/** The fields of what a lock says, in order. */
+/** The fields of a lock's content, in order. */
 const FIELDS = ["token", "pid", "started", "thread", "boot", "space", "host", "name"] as const;
 export type LockFields = Record<(typeof FIELDS)[number], string>;
 
-/** What a lock says. */
+/** The fields of a lock. */
 export function lockFields(content: string): LockFields {
   const fields = content.trimEnd().split(" ");
   return Object.fromEntries(FIELDS.map((name, index) => [name, fields[index]])) as LockFields;
 }
 
-/** The content of a lock file that says this. */
+/** The content of a lock file with these fields. */
 export function lockContent(fields: LockFields): string {
   return `${FIELDS.map((name) => fields[name]).join(" ")}\n`;
 }

@@ -2,13 +2,13 @@
 
 import { commandFor, type Ended, type Program, shopIn, startsBy } from "./anywhere.js";
 
-/** What the system does not let a program do. */
+/** Limits that the system sets for a program. */
 export interface Limits {
-  /** The longest file that it may write, in bytes. */
+  /** The maximum size of a file, in bytes. */
   fileSizeLimit?: number;
 }
 
-/** Starts a program. `directory` and everything that the package exports are there by name. */
+/** Starts a program. `directory` and all exports of the package are defined by name. */
 export function start(directory: string, source: string, limits: Limits = {}): Program {
   const prelude = `import fs from "node:fs";
     const directory = ${JSON.stringify(directory)};
