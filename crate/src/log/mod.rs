@@ -227,8 +227,8 @@ impl RecordRef<'_> {
     /// The pieces that the value lies in, if it does.
     #[must_use]
     pub fn chunks(&self) -> Option<PiecesRef> {
-        let is_apart = self.header.kind == record::KIND_PIECES;
-        is_apart.then(|| PiecesRef::decode(self.value)).flatten()
+        let is_chunked = self.header.kind == record::KIND_PIECES;
+        is_chunked.then(|| PiecesRef::decode(self.value)).flatten()
     }
 
     /// The keyspace that the record emptied, and what it says of that.

@@ -314,8 +314,8 @@ impl Log {
     /// that.
     pub(crate) fn live_records_of(&self, slot: u32) -> Option<usize> {
         let slot = &self.slots[slot as usize];
-        let living = slot.live_bytes as usize;
-        (slot.from_this_session && slot.needed(&self.sequences()) == living).then_some(living)
+        let live = slot.live_bytes as usize;
+        (slot.from_this_session && slot.needed(&self.sequences()) == live).then_some(live)
     }
 
     /// Whether no promise leans on a segment: it came since the last flush, and so does the checkpoint not

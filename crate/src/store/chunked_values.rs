@@ -23,7 +23,7 @@ enum ChunkOp {
     /// Give it its part of the value.
     Write,
     /// Delete it.
-    Bury,
+    Delete,
 }
 
 impl<F: File> Store<F> {
@@ -94,7 +94,7 @@ impl<F: File> Store<F> {
                 done += length;
                 continue;
             }
-            if op == ChunkOp::Bury {
+            if op == ChunkOp::Delete {
                 match self.append_tombstone(KEYSPACE_ENGINE, &key) {
                     // One that is damaged stays: nobody can tell what it was, and nothing names it any more.
                     Ok(_) | Err(Error::Corruption(_)) => continue,
@@ -106,7 +106,7 @@ impl<F: File> Store<F> {
             let copied = found.and_then(|at| self.log.copy_piece(at.place, pieces, done, writes));
             done += copied.ok_or(damaged(0))?;
         }
-        if op == ChunkOp::Bury || done as u64 == pieces.length { Ok(()) } else { Err(damaged(0)) }
+        if op == ChunkOp::Delete || done as u64 == pieces.length { Ok(()) } else { Err(damaged(0)) }
     }
 
     /// Stages a record whose value `is_long`, or which takes the place of one whose value lies in pieces: all
@@ -136,7 +136,7 @@ impl<F: File> Store<F> {
             }
             Err(error) => Err(error),
         };
-        self.apart = Some(pieces);
+        self.staged_chunks_ref = Some(pieces);
         if staged.is_err() {
             self.drop_chunked();
         }
@@ -175,7 +175,7 @@ impl<F: File> Store<F> {
 
     /// The memory of the value that is staged in pieces.
     pub(super) fn staged_chunks(&mut self) -> &mut [u8] {
-        let pieces = self.apart.as_ref().expect("pieces are staged");
+        let pieces = self.staged_chunks_ref.as_ref().expect("pieces are staged");
         self.log.assembled_mut(pieces)
     }
 
@@ -184,7 +184,7 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn end_chunks(&mut self, position: Position, length: usize) {
-        let Some(staged) = self.apart else { return };
+        let Some(staged) = self.staged_chunks_ref else { return };
         let length = length as u64;
         self.log.end_assembly(&staged, Some(length));
         let pieces = PiecesRef { length, ..staged };
@@ -200,7 +200,7 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn end_chunked(&mut self) -> Result<(), Error> {
-        self.apart = None;
+        self.staged_chunks_ref = None;
         self.release_last()
     }
 
@@ -208,7 +208,7 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn drop_chunked(&mut self) {
-        if let Some(pieces) = self.apart.take() {
+        if let Some(pieces) = self.staged_chunks_ref.take() {
             self.take_back_last();
             self.log.end_assembly(&pieces, None);
         }
@@ -216,7 +216,7 @@ impl<F: File> Store<F> {
 
     /// Deletes the pieces of a value.
     pub(super) fn delete_chunks_of(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
-        self.for_each_chunk(pieces, ChunkOp::Bury)
+        self.for_each_chunk(pieces, ChunkOp::Delete)
     }
 
     /// Deletes the pieces of a key's value.
@@ -230,6 +230,6 @@ impl<F: File> Store<F> {
     ) -> Result<(), Error> {
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(()) };
         let pieces = self.log.record_in(at.place).chunks();
-        pieces.map_or(Ok(()), |pieces| self.for_each_chunk(&pieces, ChunkOp::Bury))
+        pieces.map_or(Ok(()), |pieces| self.for_each_chunk(&pieces, ChunkOp::Delete))
     }
 }

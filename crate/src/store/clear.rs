@@ -565,12 +565,12 @@ impl<F: File> Store<F> {
             if matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES)
                 && self.is_cleared(header)
             {
-                let is_apart = header.kind == KIND_PIECES;
+                let is_chunked = header.kind == KIND_PIECES;
                 dead[count] = Dead {
                     hash: self.hash(header.space(), key),
                     position: geometry.position(moving.slot, moving.at),
                     size: size as u32,
-                    pieces: is_apart.then(|| PiecesRef::decode(value)).flatten(),
+                    pieces: is_chunked.then(|| PiecesRef::decode(value)).flatten(),
                 };
                 count += 1;
             }

@@ -39,7 +39,7 @@ pub(super) struct Compacting {
     /// Memory of the one before: new pages take longer than reading into them.
     spare: Option<AlignedBytes>,
     /// A large value that is being moved.
-    lift: Option<Box<Relocation>>,
+    relocation: Option<Box<Relocation>>,
     /// Whether one was.
     has_relocated: bool,
     /// Segments from this sequence on came after the start.
@@ -125,7 +125,7 @@ impl<F: File> Store<F> {
         self.compact_slice(Compacting {
             victim: None,
             spare: None,
-            lift: None,
+            relocation: None,
             has_relocated: false,
             below,
             all: all.is_some(),
@@ -134,8 +134,8 @@ impl<F: File> Store<F> {
 
     /// Goes on with a victim, or chooses the next; ends with the checkpoint that lets them go.
     pub(super) fn compact_slice(&mut self, mut job: Compacting) -> Result<Job, WriteError> {
-        if let Some(lift) = job.lift.take() {
-            return self.relocation_step(job, lift);
+        if let Some(relocation) = job.relocation.take() {
+            return self.relocation_step(job, relocation);
         }
         let Some(mut moving) = job.victim.take() else {
             return match self.choose(&job) {
@@ -224,8 +224,8 @@ impl<F: File> Store<F> {
 
     /// Gives up what is under way. What was emptied goes with the next checkpoint.
     pub(super) fn abandon(&mut self, job: &Compacting) {
-        if let Some(lift) = &job.lift {
-            self.log.abandon_relocation(lift);
+        if let Some(relocation) = &job.relocation {
+            self.log.abandon_relocation(relocation);
         }
         self.wants_all = self.wants_all.or(job.all.then_some(job.below));
     }
@@ -233,15 +233,15 @@ impl<F: File> Store<F> {
     fn choose(&self, job: &Compacting) -> Option<u32> {
         // What goes, goes together with a checkpoint; but not so much that the file grows by it.
         let segment = self.log.geometry().segment();
-        let doomed = self.log.pending_free_bytes();
-        if doomed >= (self.log.space() / 16).max(2 * segment as u64) {
+        let pending_free = self.log.pending_free_bytes();
+        if pending_free >= (self.log.space() / 16).max(2 * segment as u64) {
             return None;
         }
         let thorough = job.all || self.is_low_on_space();
         let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
         let least = segment / if thorough { 64 } else { 8 };
         // What no flush has seen goes without one, and without a checkpoint.
-        let helps = doomed == 0 && !job.all;
+        let helps = pending_free == 0 && !job.all;
         let emptiest = self.log.pick_victim(job.below, helps).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = emptiest {
             return Some(victim.slot);
@@ -400,30 +400,30 @@ impl<F: File> Store<F> {
             // Not before what moved last has left its place, or all of them would stand twice.
             let is_leaving = self.log.is_leaving();
             let may_grow = self.is_shrinkable() && !is_leaving;
-            job.lift = self.log.begin_relocation(&mut self.file, may_grow)?;
-            self.log.holes_came |= is_leaving && job.lift.is_none();
+            job.relocation = self.log.begin_relocation(&mut self.file, may_grow)?;
+            self.log.holes_came |= is_leaving && job.relocation.is_none();
         }
-        Ok(job.lift.is_some())
+        Ok(job.relocation.is_some())
     }
 
     /// Goes on with a large value that moves.
     fn relocation_step(
         &mut self,
         mut job: Compacting,
-        mut lift: Box<Relocation>,
+        mut relocation: Box<Relocation>,
     ) -> Result<Job, WriteError> {
-        let moved = match self.log.relocate_chunk(&mut self.file, &mut lift) {
+        let moved = match self.log.relocate_chunk(&mut self.file, &mut relocation) {
             Ok(Some(true)) => {
-                job.lift = Some(lift);
+                job.relocation = Some(relocation);
                 return Ok(Job::Compacting(job));
             }
             Ok(None) => Ok(false),
-            Ok(Some(false)) => self.end_relocation(&lift),
+            Ok(Some(false)) => self.end_relocation(&relocation),
             Err(error) => Err(error),
         };
         match moved {
             Ok(true) => job.has_relocated = true,
-            _ => self.log.abandon_relocation(&lift),
+            _ => self.log.abandon_relocation(&relocation),
         }
         match moved {
             Err(Error::Quota | Error::Full) if !self.poisoned => self.end_compaction(&job),
@@ -433,8 +433,8 @@ impl<F: File> Store<F> {
 
     /// Appends the record that leads to where a large value stands now. Answers whether it does: the
     /// value may not be what it should be.
-    fn end_relocation(&mut self, lift: &Relocation) -> Result<bool, Error> {
-        let place = match self.log.place(&mut self.file, lift.record) {
+    fn end_relocation(&mut self, relocation: &Relocation) -> Result<bool, Error> {
+        let place = match self.log.place(&mut self.file, relocation.record) {
             Err(Error::Corruption(_)) => None,
             place => Some(place?),
         };
@@ -443,13 +443,13 @@ impl<F: File> Store<F> {
         let record = record.filter(|it| !self.is_cleared(it.header));
         let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
         let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
-            self.log.keep_relocated(lift);
+            self.log.keep_relocated(relocation);
             return Ok(false);
         };
-        let Some(extent) = self.log.end_relocation(&mut self.file, lift, old)? else {
+        let Some(extent) = self.log.end_relocation(&mut self.file, relocation, old)? else {
             return Ok(false);
         };
-        if let Err(error) = self.move_record(hash, lift.record, &bytes, Some(extent)) {
+        if let Err(error) = self.move_record(hash, relocation.record, &bytes, Some(extent)) {
             self.undo_to(0);
             self.log.discard_group();
             return Err(error);

@@ -383,7 +383,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_changed_is_taken_back_however_often_a_key_changed_and_whoever_shares_its_hash() {
+    fn rollback_restores_overwritten_keys_with_colliding_hashes() {
         // Twelve keys under four hashes; the first of them changes most of the time.
         let hash = |key: u32| key % 4;
         let (mut now, mut changed, mut before) = (BTreeMap::new(), Vec::new(), Vec::new());

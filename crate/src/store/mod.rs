@@ -151,11 +151,11 @@ pub struct Store<F> {
     new: NewRecord,
     changing: Changing,
     /// What a record is staged together with, since a savepoint of its own: the pieces of its value, or no piece.
-    apart: Option<PiecesRef>,
+    staged_chunks_ref: Option<PiecesRef>,
     /// The value of a record that is being changed in place, as it was,
     saved: Vec<u8>,
     /// and what names it if it is in pieces: it stays in memory until the change has ended.
-    kept: Option<PiecesRef>,
+    changing_chunks_ref: Option<PiecesRef>,
     pins: Vec<Option<Pin>>,
     recovery: Recovery,
     /// The housekeeping that is under way.
@@ -377,14 +377,14 @@ impl<F: File> Store<F> {
         let size = record::size_of_record(key.len(), 0);
         let need = if self.is_in_maintenance { AllocPriority::Note } else { AllocPriority::Relief };
         // What names pieces is no piece.
-        let is_apart = old.in_pieces && keyspace != KEYSPACE_ENGINE;
-        if is_apart {
+        let is_chunked = old.in_pieces && keyspace != KEYSPACE_ENGINE;
+        if is_chunked {
             let _ = self.savepoint();
         }
-        let buried = if is_apart { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
-        let room = buried.and_then(|()| self.log.make_room(&mut self.file, size, need));
+        let deleted = if is_chunked { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
+        let room = deleted.and_then(|()| self.log.make_room(&mut self.file, size, need));
         if room.is_err() {
-            if is_apart {
+            if is_chunked {
                 self.take_back_last();
             }
             return room.map(|()| false);
@@ -402,7 +402,7 @@ impl<F: File> Store<F> {
         let (position, _) = self.log.stage(header, key);
         self.log.advance(size, false);
         self.reindex(hash, Some(old), position, size as u32, None);
-        if is_apart { self.release_last() } else { self.hand_on_large_group() }?;
+        if is_chunked { self.release_last() } else { self.hand_on_large_group() }?;
         Ok(true)
     }
 

@@ -199,7 +199,7 @@ impl<F: File> Store<F> {
         // The callback may read it, and its pieces are gone once the new record is staged.
         if let Some(pieces) = pieces {
             let _ = self.log.pin_assembled(pieces);
-            self.kept = Some(pieces);
+            self.changing_chunks_ref = Some(pieces);
         }
         let room;
         if !old.in_pieces && self.log.is_mutable(at.position) {
@@ -298,7 +298,7 @@ impl<F: File> Store<F> {
             Staged::Nothing => Err(Error::Misuse),
             Staged::New => {
                 let version = self.finish_new(length);
-                if self.apart.is_some() {
+                if self.staged_chunks_ref.is_some() {
                     self.end_chunked()?;
                 } else {
                     self.hand_on_large_group()?;
@@ -330,7 +330,7 @@ impl<F: File> Store<F> {
 
     /// The value in pieces that was being changed need not stay in memory any more.
     fn let_go_of_kept(&mut self) {
-        if let Some(pieces) = self.kept.take() {
+        if let Some(pieces) = self.changing_chunks_ref.take() {
             self.log.unpin_assembled(&pieces);
         }
     }
@@ -355,10 +355,10 @@ impl<F: File> Store<F> {
         self.check_growth(1)?;
         let is_long = capacity > inline_limit(self.log.geometry().segment_log2)
             || record::size_of_record(key.len(), align_up(capacity)) > self.log.longest_record();
-        let is_apart = is_long || self.new.old.is_some_and(|old| old.in_pieces);
+        let is_chunked = is_long || self.new.old.is_some_and(|old| old.in_pieces);
         let room = match room {
             Some(room) => room,
-            None if is_apart => {
+            None if is_chunked => {
                 return self.stage_chunked(hash, keyspace, key, capacity, viewed, is_long);
             }
             None => ValueLocation::Record,
@@ -406,7 +406,7 @@ impl<F: File> Store<F> {
             let size = self.log.header_at(self.new.position).size();
             self.log.append_void(size);
         }
-        if self.apart.is_some() {
+        if self.staged_chunks_ref.is_some() {
             self.drop_chunked();
         }
     }

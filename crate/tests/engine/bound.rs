@@ -71,7 +71,7 @@ fn live(life: Life) {
 }
 
 #[test]
-fn the_file_stays_within_its_bound_however_seldom_there_is_time_between_turns() {
+fn file_size_bound_holds_with_rare_idle_time() {
     for factor in [120, 150, 300] {
         for keys in [20, 300, 1000, 3_000, 10_000] {
             for (writes, slices) in [(u64::MAX, 0), (700, 0), (300, 1), (100, 50)] {
@@ -115,7 +115,7 @@ fn compact_scattered(seed: u64) -> usize {
 }
 
 #[test]
-fn compaction_comes_to_an_end_whatever_stands_in_its_way() {
+fn compaction_terminates_despite_obstacles() {
     let most = (0..400).map(compact_scattered).max();
     println!("at most {most:?} slices");
 }
@@ -179,7 +179,7 @@ fn bytes_of_slices(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> 
 }
 
 #[test]
-fn a_slice_of_housekeeping_moves_a_few_pieces_and_reads_a_segment_at_most() {
+fn maintenance_step_moves_few_chunks_and_reads_one_segment() {
     const MIB: usize = 1 << 20;
     for (what, lengths, keys, writes, warm) in [
         ("small values", &[100][..], 40_000, 400_000, MIB / 2),
@@ -200,7 +200,7 @@ fn a_slice_of_housekeeping_moves_a_few_pieces_and_reads_a_segment_at_most() {
 }
 
 #[test]
-fn what_is_written_once_outlives_all_that_is_overwritten_around_it() {
+fn write_once_records_survive_overwrites_around_them() {
     // Few keys, in segments as browsers have them: each that goes has few records left.
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("opens");
     let mut rng = Rng::new(9);
@@ -231,7 +231,7 @@ fn what_is_written_once_outlives_all_that_is_overwritten_around_it() {
 }
 
 #[test]
-fn housekeeping_comes_to_an_end_where_segments_cannot_be_full() {
+fn maintenance_terminates_where_segments_cannot_be_full() {
     // Records of which three go into a segment, and a quarter of that is left; or other parts of it.
     for (factor, length) in
         [120, 150, 300].into_iter().flat_map(|f| [60, 640, 945, 1000].map(|l| (f, l)))
@@ -286,7 +286,7 @@ fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
 }
 
 #[test]
-fn housekeeping_stays_in_proportion_where_segments_cannot_be_full() {
+fn maintenance_cost_is_bounded_where_segments_cannot_be_full() {
     // Of these two to nine go into a segment, and up to a third of it is left: with a factor of 120 more
     // than may be, so that there is always something that should go, and nothing to gain.
     let lengths = [7_200, 10_400, 12_500, 13_300, 16_000, 17_000, 21_000, 22_500, 25_000, 31_000];
@@ -371,7 +371,7 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
 }
 
 #[test]
-fn large_values_of_any_size_leave_no_holes_behind() {
+fn large_values_of_any_size_leave_no_holes() {
     for (seed, keys, most) in [(1, 6, 16), (2, 20, 16), (3, 60, 4), (4, 40, 16), (5, 12, 5)] {
         live_large(seed, keys, most, 300, 16);
     }
@@ -380,7 +380,7 @@ fn large_values_of_any_size_leave_no_holes_behind() {
 }
 
 #[test]
-fn the_deletion_of_a_key_that_fills_a_segment_stops_nothing() {
+fn tombstone_of_a_segment_sized_key_does_not_block_maintenance() {
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("opens");
     // Keys whose records take all that header, trailer and frame leave of a segment.
