@@ -645,7 +645,7 @@ impl Log {
         let only_voids = self.pending.is_empty() && self.cursor.live == 0;
         let mut stale = self.views_stale || !self.quarantine.is_empty();
         if only_voids && self.cursor.records > 0 && self.extents.is_empty() {
-            self.discard_group();
+            self.discard_batch();
             stale = true;
         }
         // A quarter goes at once, so that views are detached once in many turns.

@@ -67,7 +67,7 @@ impl Log {
         }
         // A group of nothing but voids has no bytes until something comes.
         let voids = if live == 0 { tail - start } else { 0 };
-        let in_group = limit.saturating_sub(self.group_bytes() + voids + 1);
+        let in_group = limit.saturating_sub(self.batch_bytes() + voids + 1);
         let in_segment = self.geometry.room_end().saturating_sub(tail + self.notes());
         in_group.min(in_segment).min(inline_limit(self.geometry.segment_log2))
     }

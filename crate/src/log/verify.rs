@@ -250,7 +250,7 @@ impl Log {
             }
         }
         // The open group counts already and is not in the file yet.
-        if part == INSIDE && end > segment::SIZE && live != s.live && self.group_bytes() == 0 {
+        if part == INSIDE && end > segment::SIZE && live != s.live && self.batch_bytes() == 0 {
             found.note(Part::Index, start, 0);
             found.next = Spot { unit, part: end as u32 };
             return Ok(());

@@ -63,7 +63,7 @@ pub struct Mark {
 impl Log {
     /// Bytes of the open group, extents included; 0 when there is nothing to commit.
     #[must_use]
-    pub fn group_bytes(&self) -> usize {
+    pub fn batch_bytes(&self) -> usize {
         let open = if self.cursor.live > 0 { self.cursor.tail - self.cursor.start } else { 0 };
         // Most groups lie in one frame; every write asks.
         if self.pending.is_empty() && self.extents.is_empty() {
@@ -349,7 +349,7 @@ impl Log {
     }
 
     /// Drops the whole open group, whose write failed. Views of it must die before the next call.
-    pub fn discard_group(&mut self) {
+    pub fn discard_batch(&mut self) {
         let mark = Mark { cursor: self.group, floor: self.group.tail, pending: 0, extents: 0 };
         self.rollback(&mark);
         self.cursor = self.group;

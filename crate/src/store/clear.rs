@@ -150,7 +150,7 @@ impl<F: File> Store<F> {
         if keyspace == KEYSPACE_ENGINE {
             return Err(Error::Misuse);
         }
-        let is_first = self.savepoints.is_empty() && self.log.group_bytes() == 0;
+        let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
         match self.clear_all(keyspace) {
             // As for a deletion.
             Err(Error::Quota | Error::Full) if is_first => {
@@ -211,7 +211,7 @@ impl<F: File> Store<F> {
         self.note_cleared(count);
         self.clears.open.push(cleared);
         self.reindex(hash, old, position, size as u32, Some(position));
-        self.hand_on_large_group()?;
+        self.commit_large_batch()?;
         Ok(count)
     }
 
@@ -507,7 +507,7 @@ impl<F: File> Store<F> {
             Err(Error::Quota | Error::Full) if !self.poisoned => {
                 // Compaction may make room.
                 self.undo_to(0);
-                self.log.discard_group();
+                self.log.discard_batch();
                 (self.clears.unswept, self.clears.is_paused) = (true, true);
                 return Ok(Job::Nothing);
             }
@@ -589,7 +589,7 @@ impl<F: File> Store<F> {
             }
             if let Some(pieces) = pieces {
                 self.delete_chunks_of(&pieces)?;
-                self.commit_group()?;
+                self.commit_batch()?;
             }
             self.index.remove(hash, position);
             self.log.record_superseded(position, size);

@@ -171,7 +171,7 @@ impl<F: File> Store<F> {
                 self.log.end_turn();
             }
         }
-        self.commit_group()?;
+        self.commit_batch()?;
         self.log.flush(&mut self.file)
     }
 }

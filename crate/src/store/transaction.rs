@@ -76,7 +76,7 @@ impl<F: File> Store<F> {
     pub(crate) fn release_last(&mut self) -> Result<(), Error> {
         let state = self.savepoints.pop().ok_or(Error::Misuse)?;
         self.log.release(&state.mark);
-        self.hand_on_large_group()
+        self.commit_large_batch()
     }
 
     pub(crate) fn rollback_last(&mut self) {
@@ -105,13 +105,13 @@ impl<F: File> Store<F> {
         if !self.savepoints.is_empty() {
             return Err(Error::Misuse);
         }
-        let bytes = self.log.group_bytes();
-        self.commit_group()?;
+        let bytes = self.log.batch_bytes();
+        self.commit_batch()?;
         self.catch_up(bytes);
         Ok(())
     }
 
-    pub(super) fn commit_group(&mut self) -> Result<(), Error> {
+    pub(super) fn commit_batch(&mut self) -> Result<(), Error> {
         match self.log.commit(&mut self.file, self.next_version) {
             Ok(wrote) => {
                 self.undo.clear();
@@ -220,7 +220,7 @@ impl<F: File> Store<F> {
     /// Bytes of the open group.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.log.group_bytes()
+        self.log.batch_bytes()
     }
 
     /// Whether something was committed and not flushed.
@@ -236,9 +236,9 @@ impl<F: File> Store<F> {
     }
 
     /// Commits a group that has become large, so that memory and one write stay bounded.
-    pub(super) fn hand_on_large_group(&mut self) -> Result<(), Error> {
+    pub(super) fn commit_large_batch(&mut self) -> Result<(), Error> {
         let limit = group_limit(self.log.geometry().segment_log2);
-        if self.savepoints.is_empty() && self.log.group_bytes() >= limit {
+        if self.savepoints.is_empty() && self.log.batch_bytes() >= limit {
             self.commit()?;
         }
         Ok(())
@@ -247,7 +247,7 @@ impl<F: File> Store<F> {
     pub(super) fn fail(&mut self, failure: WriteError) -> Error {
         self.poisoned |= matches!(failure, WriteError::Unclear(_));
         self.undo_to(0);
-        self.log.discard_group();
+        self.log.discard_batch();
         failure.into_error()
     }
 

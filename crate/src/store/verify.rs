@@ -58,7 +58,7 @@ impl<F: File> Store<F> {
         let slot = Log::slot_of_unit(unit).filter(|&slot| slot < self.log.slot_count());
         let Some(slot) = slot else { return Ok(found) };
         let mut done = 0;
-        for (offset, size, pieces) in self.pieces_from(slot, part - PIECES)? {
+        for (offset, size, pieces) in self.chunked_values_from(slot, part - PIECES)? {
             if done > geometry.segment() as u64 || found.what != Part::Nothing {
                 found.next = Spot { unit, part: offset | PIECES };
                 break;
@@ -75,7 +75,7 @@ impl<F: File> Store<F> {
 
     /// The values in pieces whose records stand in a segment from an offset on: where, and how many bytes they
     /// have. None if the segment is damaged, of which its frames tell.
-    fn pieces_from(&mut self, slot: u32, from: u32) -> Result<Vec<(u32, u64, PiecesRef)>, Error> {
+    fn chunked_values_from(&mut self, slot: u32, from: u32) -> Result<Vec<(u32, u64, PiecesRef)>, Error> {
         let geometry = self.log.geometry();
         self.log.load_whole(&mut self.file, slot)?;
         let mut all = Vec::new();

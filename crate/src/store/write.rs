@@ -165,7 +165,7 @@ impl<F: File> Store<F> {
             && self.log.may_write_over(at.position, at.place, capacity)
         {
             if may_fail {
-                self.keep_aside(at)?;
+                self.save_value(at)?;
             }
             self.changing = Changing { at, room: ValueLocation::Record };
             self.staged = Staged::InPlace;
@@ -176,7 +176,7 @@ impl<F: File> Store<F> {
     }
 
     /// Keeps the value of a record aside.
-    fn keep_aside(&mut self, at: At) -> Result<(), Error> {
+    fn save_value(&mut self, at: At) -> Result<(), Error> {
         self.saved.clear();
         let mut saved = core::mem::take(&mut self.saved);
         let value = self.value(at.place).map(|value| saved.extend_from_slice(value));
@@ -195,7 +195,7 @@ impl<F: File> Store<F> {
         let old = self.predecessor(at);
         let pieces = self.log.record_in(at.place).chunks();
         // To restore from, and because the old record may have to make room.
-        self.keep_aside(at)?;
+        self.save_value(at)?;
         // The callback may read it, and its pieces are gone once the new record is staged.
         if let Some(pieces) = pieces {
             let _ = self.log.pin_assembled(pieces);
@@ -212,7 +212,7 @@ impl<F: File> Store<F> {
             let hash = self.hash(keyspace, key);
             let staged = self.stage(None, hash, keyspace, key, self.saved.len(), true);
             if staged.is_err() {
-                self.let_go_of_kept();
+                self.release_changing_chunks();
             }
             staged?;
             room = self.new.room;
@@ -301,7 +301,7 @@ impl<F: File> Store<F> {
                 if self.staged_chunks_ref.is_some() {
                     self.end_chunked()?;
                 } else {
-                    self.hand_on_large_group()?;
+                    self.commit_large_batch()?;
                 }
                 Ok(version)
             }
@@ -329,14 +329,14 @@ impl<F: File> Store<F> {
     }
 
     /// The value in pieces that was being changed need not stay in memory any more.
-    fn let_go_of_kept(&mut self) {
+    fn release_changing_chunks(&mut self) {
         if let Some(pieces) = self.changing_chunks_ref.take() {
             self.log.unpin_assembled(&pieces);
         }
     }
 
     fn end_staged(&mut self) -> Staged {
-        self.let_go_of_kept();
+        self.release_changing_chunks();
         self.log.end_loan();
         core::mem::replace(&mut self.staged, Staged::Nothing)
     }
