@@ -208,7 +208,7 @@ impl HashIndex {
         (self.slots.len() + self.named.taken * PIECE) * 8
     }
 
-    /// From here on [`names`](HashIndex::names) can tell.
+    /// From here on [`contains_position`](HashIndex::contains_position) works.
     pub fn track_positions(&mut self) {
         if self.named.pieces.is_empty() {
             self.named.pieces.push(None);

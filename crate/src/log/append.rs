@@ -43,7 +43,7 @@ impl<E: Into<Error>> From<E> for WriteError {
 }
 
 impl Log {
-    /// Hands the open group to the file as one commit. Returns whether there was one.
+    /// Hands the open batch to the file as one commit. Returns whether there was one.
     pub fn commit(&mut self, file: &mut impl File, next_version: u64) -> Result<bool, WriteError> {
         let live = self.cursor.live > 0 || !self.pending.is_empty();
         if !live {
@@ -64,7 +64,11 @@ impl Log {
         self.write_batch_out(file, next_version)
     }
 
-    fn write_batch_out(&mut self, file: &mut impl File, next_version: u64) -> Result<(), WriteError> {
+    fn write_batch_out(
+        &mut self,
+        file: &mut impl File,
+        next_version: u64,
+    ) -> Result<(), WriteError> {
         if self.dropped_tail == DiscardedTail::NeedsZeroing {
             self.blank_end(file)?;
             self.dropped_tail = DiscardedTail::Nothing;

@@ -107,7 +107,7 @@ impl Log {
         Ok(())
     }
 
-    /// Gives a doomed segment back that is [fresh](Log::is_fresh), whose gap is committed. No flush
+    /// Gives a retired segment back that is [fresh](Log::is_fresh), whose gap is committed. No flush
     /// comes before that or after it: power loss may leave all of it, some or nothing, and the log
     /// that is then found ends before it, within it, or goes on behind it where all of it is missing
     /// and the record about the gap counts.

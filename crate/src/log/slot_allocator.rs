@@ -34,7 +34,7 @@ pub(crate) enum AllocPriority {
     Checkpoint,
     /// Deletions: they free more than they take.
     Relief,
-    /// What housekeeping notes: without it nothing goes.
+    /// What maintenance notes: without it nothing goes.
     Note,
     /// Records that move: likewise, but what was emptied before them may make room first.
     Move,

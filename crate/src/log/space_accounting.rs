@@ -266,7 +266,7 @@ impl Log {
         self.used_space().saturating_sub(self.live_total)
     }
 
-    /// Bytes that doomed segments take.
+    /// Bytes that retired segments take.
     pub(crate) fn pending_free_bytes(&self) -> u64 {
         let retired = self.slots.iter().filter(|slot| slot.pending_free).count();
         (retired as u64) << self.geometry.segment_log2
@@ -410,7 +410,7 @@ impl Log {
         self.slots[slot as usize].pinned_by_damage = true;
     }
 
-    /// The gaps in the numbers of frames, those included that doomed segments leave.
+    /// The gaps in the numbers of frames, those included that retired segments leave.
     pub(crate) fn gaps(&self) -> Vec<Gap> {
         let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
         for (_, index) in self.in_order() {

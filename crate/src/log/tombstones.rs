@@ -113,8 +113,15 @@ mod tests {
             }
             let estimate = tombstones.needed(&stand, OWN);
             assert!(estimate >= needed, "round {round}: {estimate} estimated, {needed} needed");
-            assert!(wide || span == OWN || estimate == needed, "round {round}: {estimate}, not {needed}");
-            assert_eq!(tombstones.bytes(), added.iter().map(|added| added.0).sum::<u32>(), "round {round}");
+            assert!(
+                wide || span == OWN || estimate == needed,
+                "round {round}: {estimate}, not {needed}"
+            );
+            assert_eq!(
+                tombstones.bytes(),
+                added.iter().map(|added| added.0).sum::<u32>(),
+                "round {round}"
+            );
         }
     }
 }

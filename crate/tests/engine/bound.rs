@@ -17,7 +17,7 @@ const VALUE: usize = 200;
 struct Life {
     factor: u32,
     keys: u64,
-    /// Between two turns so many keys are written, and so many slices of housekeeping done.
+    /// Between two turns so many keys are written, and so many slices of maintenance done.
     writes: u64,
     slices: usize,
     /// Whether some keys are written far more often than others.
@@ -152,7 +152,7 @@ impl File for Counted {
     }
 }
 
-/// Bytes that each slice of housekeeping reads and writes, in order, with segments as browsers have them.
+/// Bytes that each slice of maintenance reads and writes, in order, with segments as browsers have them.
 fn bytes_of_slices(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> Vec<usize> {
     let options = Options { memory, ..Options::default() };
     let file = Counted::default();
@@ -261,7 +261,7 @@ fn maintenance_terminates_where_segments_cannot_be_full() {
     }
 }
 
-/// Values of a length replace each other, with time for all housekeeping between two turns. Answers how
+/// Values of a length replace each other, with time for all maintenance between two turns. Answers how
 /// many bytes were written for each that was given, and how far the file was beyond its bound at most.
 fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
     let options = Options { segment_log2: 16, factor, ..Options::default() };
@@ -300,7 +300,7 @@ fn maintenance_cost_is_bounded_where_segments_cannot_be_full() {
 }
 
 /// Random overwrites and deletes of values of up to `most` segments each, in records, in segments of their
-/// own and in pieces. Whenever there was time for all housekeeping the file is within its bound: what lives,
+/// own and in pieces. Whenever there was time for all maintenance the file is within its bound: what lives,
 /// and half as much again, two checkpoints and four segments.
 fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u8) {
     let segment = 1_usize << segment_log2;
@@ -336,7 +336,7 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
             let mut slices = 0;
             while store.maintain(false).expect("tend") {
                 slices += 1;
-                assert!(slices < 20_000, "seed {seed}, turn {turn}: housekeeping comes to an end");
+                assert!(slices < 20_000, "seed {seed}, turn {turn}: maintenance comes to an end");
             }
         } else {
             for _ in 0..rng.below(40) {

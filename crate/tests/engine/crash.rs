@@ -121,7 +121,7 @@ fn lying_flush_is_detected_or_leaves_an_exact_prefix() {
 #[test]
 fn early_erase_by_a_lying_disk_is_detected_where_detectable() {
     // In the first program the first segment was erased, and the checkpoint and the superblocks that
-    // let it go came to nothing. The others are about housekeeping too.
+    // let it go came to nothing. The others are about maintenance too.
     let Lies { noticed, untold, .. } =
         after_lies([669_464_169_664_048].into_iter().chain(120..132));
     println!("erased by disks that lied: {noticed} noticed, {untold} untold");

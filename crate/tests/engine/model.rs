@@ -11,7 +11,7 @@ use varve::{Error, MemoryFile, Options, Savepoint, Store};
 use crate::support::oracle::{KEYSPACES, chunked_values};
 use crate::support::rng::{Rng, bytes_of, replayed};
 
-/// More slices of housekeeping than there ever is to do at once.
+/// More slices of maintenance than there ever is to do at once.
 const ALL: usize = 5_000;
 
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ enum Op {
     Pin(Place),
     /// Lets go of the value that was held first.
     Unpin,
-    /// So many slices of housekeeping; everything that can be gained, or what is worth it.
+    /// So many slices of maintenance; everything that can be gained, or what is worth it.
     Tend {
         slices: usize,
         all: bool,
@@ -183,7 +183,7 @@ impl Model {
                 for _ in 1..*slices {
                     more = more && self.store().maintain(false).map_err(failed("tend"))?;
                 }
-                check(!more || *slices < ALL, || "housekeeping has no end".into())?;
+                check(!more || *slices < ALL, || "maintenance has no end".into())?;
             }
             Op::EndTurn => {
                 self.store().end_turn();

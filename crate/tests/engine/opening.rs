@@ -47,7 +47,7 @@ fn options(entropy: u64) -> Options {
     Options { segment_log2: 12, entropy: [1, 2, 3, entropy], memory: 1 << 20, ..Options::default() }
 }
 
-/// A store with large values, one commit each, and housekeeping between them.
+/// A store with large values, one commit each, and maintenance between them.
 fn filled(file: &FaultFile) -> Store<FaultFile> {
     let mut store = Store::open(file.clone(), options(4)).expect("a new file opens");
     for i in 0..VALUES {

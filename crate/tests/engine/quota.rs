@@ -189,7 +189,7 @@ impl Full {
                 Err(error) => panic!("{}: {error}", self.place),
             }
         }
-        panic!("{}: housekeeping has no end", self.place);
+        panic!("{}: maintenance has no end", self.place);
     }
 
     fn fill(&mut self, from: u64, size: usize) -> u64 {
@@ -419,7 +419,7 @@ fn close_succeeds_with_a_torn_tail_on_a_full_disk() {
     assert!(stayed > 10 && ended > 10);
 }
 
-/// Fills a disk, deletes part of that, does housekeeping or not, and closes or not, a few times over; then
+/// Fills a disk, deletes part of that, does maintenance or not, and closes or not, a few times over; then
 /// everything is deleted, without a refusal.
 fn fill_again_and_again(limit: u64, style: Style, size: usize, rng: &mut Rng) {
     let Some(mut full) = Full::new(limit, style) else { return };

@@ -51,7 +51,7 @@ fn seen_in(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
     (state, uncertain)
 }
 
-/// A life of sets, deletions, transactions, large values, housekeeping and closes.
+/// A life of sets, deletions, transactions, large values, maintenance and closes.
 fn lived(seed: u64, steps: usize, tends: bool) -> Sample {
     live(seed, steps, tends, true)
 }

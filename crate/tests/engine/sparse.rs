@@ -217,7 +217,7 @@ fn full_32_gib_database_refuses_writes_and_loses_nothing() {
         let file = store.close().map_err(|(_, e)| e).expect("close");
         store = Store::open(file, options).unwrap_or_else(|e| panic!("round {round}: {e}"));
         assert!(state_of(&mut store) == expected, "round {round}");
-        // Housekeeping may have found room; what is written then is taken back.
+        // Maintenance may have found room; what is written then is taken back.
         match store.set(0, b"one more", &[3; 1 << 20]) {
             Ok(_) => assert_eq!(store.delete(0, b"one more"), Ok(true)),
             Err(error) => assert_eq!(error, Error::Full),

@@ -187,7 +187,7 @@ fn go_on(golden: &Golden, content: &Content) -> Result<Vec<String>, Error> {
     let file = store.close().map_err(|(_, error)| error)?;
     let mut store = open(&file.bytes).map_err(|(_, error)| error)?;
     let mut wrong = differences(&mut store, content);
-    // Housekeeping may have given more back, and accounts for that.
+    // Maintenance may have given more back, and accounts for that.
     wrong.retain(|what| !what.contains("gap/"));
     if content.live.iter().any(|live| live.version >= version) {
         wrong.push(format!("version {version} was given out before"));

@@ -82,8 +82,7 @@ fn file_size_bound_holds_for_values_of_every_size() {
 }
 
 #[test]
-fn reopen_with_smaller_space_factor_shrinks()
- {
+fn reopen_with_smaller_space_factor_shrinks() {
     for (before, after) in [(150, 120), (120, 300), (300, 120), (300, 150)] {
         for length in [1_300_000, 4 << 20] {
             let with = |factor| Options { factor, memory: 4 << 20, ..options(20) };

@@ -5,7 +5,7 @@ use varve::format::system_records::PiecesRef;
 use varve::{Error, OnDamage, Options, Store};
 
 use super::{Shared, close, open, options, with_one};
-use crate::support::oracle::{check_pieces, state_of, chunked_values};
+use crate::support::oracle::{check_pieces, chunked_values, state_of};
 use crate::support::rng::bytes_of;
 
 /// The key of a piece of the value that was written first.

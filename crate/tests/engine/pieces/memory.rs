@@ -54,10 +54,10 @@ fn pinned_chunked_value_survives_changes_of_its_key() {
             is_same(&mut store, pins[0], "while others are written");
             store.end_turn();
             store.maintain(round % 20 == 0).expect("tend");
-            is_same(&mut store, pins[0], "after housekeeping");
+            is_same(&mut store, pins[0], "after maintenance");
         }
         run_all_maintenance(&mut store);
-        is_same(&mut store, pins[0], "after all housekeeping");
+        is_same(&mut store, pins[0], "after all maintenance");
         let held = store.stats().memory_bytes;
         store.unpin(pins[0]);
         assert_eq!(store.pinned(pins[0]), None);

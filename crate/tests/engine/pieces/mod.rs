@@ -77,7 +77,7 @@ fn run_all_maintenance<F: File>(store: &mut Store<F>) {
     while more {
         more = store.maintain(false).expect("tend");
         slices += 1;
-        assert!(slices < 20_000, "housekeeping comes to an end");
+        assert!(slices < 20_000, "maintenance comes to an end");
     }
 }
 

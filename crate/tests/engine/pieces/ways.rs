@@ -3,7 +3,7 @@
 use varve::{Error, Options, Store};
 
 use super::{Shared, close, open, options, pieces_of, run_all_maintenance};
-use crate::support::oracle::{check_pieces, state_of, chunked_values};
+use crate::support::oracle::{check_pieces, chunked_values, state_of};
 use crate::support::rng::bytes_of;
 
 /// What is done to a key.
@@ -151,8 +151,15 @@ fn check_pair(store: &mut Store<Shared>, value: Option<&[u8]>, beside: &[u8], wh
     assert!(once(beside) == 1 && value.is_none_or(|value| once(value) < 2), "{what}");
 }
 
-fn try_transition(transition: Transition, before: Option<usize>, since: Since, length: usize, memory: usize) {
-    let what = format!("{transition:?} of {length} bytes in place of {before:?}, {since:?}, {memory}");
+fn try_transition(
+    transition: Transition,
+    before: Option<usize>,
+    since: Since,
+    length: usize,
+    memory: usize,
+) {
+    let what =
+        format!("{transition:?} of {length} bytes in place of {before:?}, {since:?}, {memory}");
     let options = Options { memory, ..options(12) };
     let file = Shared::default();
     let mut store = open(&file, options);
@@ -192,7 +199,9 @@ fn every_transition_of_a_chunked_value_frees_its_chunks() {
     let befores = lengths.map(Some).into_iter().chain([None]);
     for before in befores {
         for since in [Since::ThisGroup, Since::TheLastCommit, Since::AnotherSession] {
-            for (transition, length) in TRANSITIONS.into_iter().flat_map(|transition| lengths.map(|n| (transition, n))) {
+            for (transition, length) in
+                TRANSITIONS.into_iter().flat_map(|transition| lengths.map(|n| (transition, n)))
+            {
                 let memory = if length % 500 == 0 { 0 } else { 64 << 20 };
                 try_transition(transition, before, since, length, memory);
             }

@@ -22,9 +22,9 @@ use super::witness::Medium;
 const TORN: u64 = 14;
 /// From this seed on they are about commits of several frames, and memory that is given up,
 const BULK: u64 = 100;
-/// and from this one on about housekeeping.
+/// and from this one on about maintenance.
 const MAINTENANCE: u64 = 120;
-/// and from this one on about housekeeping on a disk that is nearly full.
+/// and from this one on about maintenance on a disk that is nearly full.
 const FULL: u64 = 130;
 /// and from this one on of the shapes that others seldom have.
 const SHAPES: u64 = 132;
@@ -134,8 +134,15 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         let bytes = 8192 + slots * segment as u64 + rng.below(segment) as u64;
         session.disk.limit(Some((bytes, harm)));
     }
-    let taste =
-        Taste { keys: rng.within(3..14), segment, crashes: true, bulk, maintenance, shapes, clears };
+    let taste = Taste {
+        keys: rng.within(3..14),
+        segment,
+        crashes: true,
+        bulk,
+        maintenance,
+        shapes,
+        clears,
+    };
     for _ in 0..steps {
         let step = next_step(rng, &taste);
         if let Step::Die { ahead, byte } = step {
@@ -258,18 +265,18 @@ fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
             more = store.maintain(false);
         }
     }
-    assert_eq!(more, Ok(false), "housekeeping behind a crash comes to an end");
+    assert_eq!(more, Ok(false), "maintenance behind a crash comes to an end");
     let kept = state_of(&mut store);
-    assert!(&kept == seen, "after housekeeping it shows {}", difference(&kept, seen));
-    check_sound(&mut store, "after housekeeping");
+    assert!(&kept == seen, "after maintenance it shows {}", difference(&kept, seen));
+    check_sound(&mut store, "after maintenance");
     let died = FaultFile::new(file.pages());
     store.close().map_err(|(_, e)| e).expect("it closes");
     for (file, how) in [(died, "death"), (file, "close")] {
         let mut store = Store::open(file, *options)
-            .unwrap_or_else(|e| panic!("after housekeeping and {how} it does not open: {e}"));
+            .unwrap_or_else(|e| panic!("after maintenance and {how} it does not open: {e}"));
         let kept = state_of(&mut store);
-        assert!(&kept == seen, "after housekeeping and {how}: {}", difference(&kept, seen));
-        check_sound(&mut store, "after housekeeping and its end");
+        assert!(&kept == seen, "after maintenance and {how}: {}", difference(&kept, seen));
+        check_sound(&mut store, "after maintenance and its end");
     }
 }
 

@@ -24,7 +24,7 @@ pub const HARMS: [Harm; 8] = [
     Harm::TearAndFail(250, IoError::Quota),
 ];
 
-/// From this seed on programs are about housekeeping.
+/// From this seed on programs are about maintenance.
 const MAINTENANCE: u64 = 24;
 /// and from this one on of keyspaces that are emptied.
 const CLEARS: u64 = 28;
@@ -88,7 +88,7 @@ pub struct Trial {
 
 impl Trial {
     fn of(seed: u64) -> Self {
-        // Those about housekeeping have a long history.
+        // Those about maintenance have a long history.
         let walks = if is_about_maintenance(seed) { 100 } else { 2 };
         Trial { seed, options: options_for(seed), program: program(seed), walks }
     }
@@ -143,7 +143,7 @@ fn refuses_writes(store: &mut Store<FaultFile>) {
         done => matches!(done, Ok(()) | Err(Error::Poisoned)),
     };
     assert!(is_refused(store.commit()));
-    // The first one tells what housekeeping within a commit has met.
+    // The first one tells what maintenance within a commit has met.
     let _ = store.flush();
     assert!(is_refused(store.flush()));
     assert!(is_refused(store.witness()));
@@ -178,7 +178,7 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
         }
     }
     if session.is_poisoned() {
-        // The last steps have succeeded, and housekeeping behind one of them has met the fault.
+        // The last steps have succeeded, and maintenance behind one of them has met the fault.
         while session.store().depth() > 0 {
             session.step(&Step::Rollback).expect("going back writes nothing");
         }

@@ -45,7 +45,7 @@ pub enum Phase {
     /// The headers of a large value that has moved.
     Relocation,
     Checkpoint,
-    /// A superblock, in housekeeping or at a close.
+    /// A superblock, in maintenance or at a close.
     Flip,
     MaintenanceFlush,
     Erasing,

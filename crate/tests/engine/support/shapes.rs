@@ -1,6 +1,6 @@
 //! Programs of shapes that others seldom have: keys whose records fill a segment to the last byte, values
 //! at every border, groups over several segments with extents among them, staged records that come to
-//! nothing or to less than their room, pins held across housekeeping, and sessions with other options on
+//! nothing or to less than their room, pins held across maintenance, and sessions with other options on
 //! a disk whose room comes and goes.
 
 use varve::format::{KEYSPACE_ENGINE, align_up, frame, inline_limit, record, segment};
