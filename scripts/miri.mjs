@@ -10,24 +10,24 @@ import { ask, entry, must, Problem } from "./lib.mjs";
  * last line, where Miri has nothing to find.
  */
 const LONG = [
-  "every_flipped_bit",
-  "it_agrees_with",
-  "keys_that_differ_little",
-  "the_table_agrees",
-  "what_was_collected_and_appended",
-  "the_keys_agree_with",
-  "keys_that_come_in_order",
-  "keys_that_are_added_together",
-  "numbers_are_sorted",
-  "what_changed_is_taken_back",
+  "superblock_detects_every_bit_flip",
+  "sorted_vec_map_matches",
+  "similar_keys_hash",
+  "table_matches_map",
+  "bulk_appended_entries",
+  "ordered_index_matches",
+  "ascending_inserts_fill",
+  "bulk_added_keys",
+  "radix_sort_is_stable",
+  "rollback_restores_overwritten_keys",
 ];
 
 /** Each goes through all of it: writing, reading back, reopening, callbacks that fail. */
 const STORIES = [
-  "graus::a_callback_that_fails_leaves_everything_as_it_was",
-  "graus::a_callback_that_panics_leaves_everything_as_it_was",
-  "graus::an_overwritten_value_and_a_deleted_key_never_come_back",
-  "crash::what_a_close_wrote_is_flushed",
+  "graus::failing_callback_changes_nothing",
+  "graus::panicking_callback_changes_nothing",
+  "graus::overwritten_and_deleted_values_never_reappear",
+  "crash::close_flushes_its_writes",
 ];
 
 entry(async () => {

@@ -131,7 +131,7 @@ mod tests {
     use super::used;
 
     #[test]
-    fn the_last_byte_that_is_not_zero_is_found_wherever_it_is() {
+    fn last_nonzero_byte_is_found_at_any_position() {
         for length in [0, 1, 8, 63, 64, 65, 128, 200] {
             let mut bytes = vec![0; length];
             assert_eq!(used(&bytes), 0);

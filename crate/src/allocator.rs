@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_is_aligned_holds_its_bytes_and_is_nobody_elses() {
+    fn allocations_are_aligned_and_disjoint() {
         // Miri takes a microsecond for each byte.
         let (rounds, large) = if cfg!(miri) { (300, 400) } else { (20_000, 60_000) };
         let mut heap = heap(4 << 20);
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_one_piece_again_and_memory_does_not_grow_for_what_fits() {
+    fn freed_blocks_coalesce_and_are_reused() {
         let mut heap = heap(1 << 20);
         heap.ground.grown = 1 << 20;
         let whole = heap.alloc(300_000, 8).expect("there is room");
@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused_and_nothing_is_lost_by_it() {
+    fn oversized_allocation_is_refused_without_loss() {
         let mut heap = heap(1 << 16);
         let one = heap.alloc(1000, 8).expect("there is room");
         for bytes in [1 << 16, MOST, MOST + 1, usize::MAX] {

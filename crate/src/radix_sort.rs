@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_sorted_and_equal_ones_keep_their_order() {
+    fn radix_sort_is_stable() {
         assert!(by_number(vec![]).is_empty());
         let mut x = 1u64;
         let values: Vec<(u32, u32)> = (0..5000)
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_share_digits_are_sorted_by_the_others() {
+    fn radix_sort_skips_shared_digits() {
         for shift in [0, 8, 16, 24] {
             let number = |i: u32| 0x5A5A_5A5A ^ ((i * 77 % 256) << shift);
             let values: Vec<(u32, u32)> = (0..600).map(|i| (number(i), i)).collect();

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_in_pieces_has_the_checksum_of_the_whole() {
+    fn incremental_checksum_equals_one_shot() {
         let bytes: Vec<u8> =
             (0..9000_u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 23) as u8).collect();
         // All of them are too many for Miri, which is to see how bytes are read.
@@ -304,8 +304,8 @@ mod tests {
                 for before in (0..length - 63).step_by(rest) {
                     let mut sum = Checksum::new(seed);
                     bytes[..before].chunks(2048).for_each(|piece| sum.add(piece));
-                    let told = sum.end(&bytes[before..length]);
-                    assert_eq!(told, expected, "{length} after {before}");
+                    let got = sum.end(&bytes[before..length]);
+                    assert_eq!(got, expected, "{length} after {before}");
                 }
             }
         }

@@ -15,16 +15,16 @@ pub const KIND_SKIPPABLE: u8 = 0x80;
 pub const KIND_SET: u8 = 1;
 /// A key is gone.
 pub const KIND_DELETE: u8 = 2;
-/// A key whose value lies in an extent; the value here is a [`super::payload::ExtentRef`].
+/// A key whose value lies in an extent; the value here is a [`super::system_records::ExtentRef`].
 pub const KIND_EXTENT: u8 = 3;
-/// A key whose value lies in pieces; the value here is a [`super::payload::PiecesRef`].
+/// A key whose value lies in pieces; the value here is a [`super::system_records::PiecesRef`].
 pub const KIND_PIECES: u8 = 4;
 /// A keyspace was emptied: records in it with smaller versions do not count, wherever they stand. The key is
-/// a [`super::payload::clear_key`], the value a [`super::payload::ClearRef`].
+/// a [`super::system_records::clear_key`], the value a [`super::system_records::ClearRef`].
 pub const KIND_CLEAR: u8 = 5;
 /// Space that means nothing: what a rolled-back call left.
 pub const KIND_VOID: u8 = 0x81;
-/// Who wrote the records after it, when and why; see [`super::payload::Transaction`].
+/// Who wrote the records after it, when and why; see [`super::system_records::Transaction`].
 pub const KIND_TRANSACTION: u8 = 0x82;
 
 /// The header of a record. The key follows, padded with zeros to 8; then `capacity` bytes, of

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_header_is_bound_to_its_file_and_its_place() {
+    fn segment_header_is_bound_to_file_and_slot() {
         let header = SegmentHeader { kind: KIND_LOG, sequence: 7, span: 1, ..Default::default() };
         let bytes = header.encode(42, 8192);
         assert_eq!(SegmentHeader::decode(&bytes, 42, 8192).map(|h| h.sequence), Some(7));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_superblock_survives_its_bytes_and_knows_its_slot() {
+    fn superblock_round_trips_and_checks_its_slot() {
         let bytes = sample().encode(1);
         let Slot::Valid(back) = Superblock::decode(&bytes, 1) else { panic!("not valid") };
         assert_eq!(back.generation, 9);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_superblock_is_detected() {
+    fn superblock_detects_every_bit_flip() {
         let bytes = sample().encode(0);
         for bit in 0..SIZE * 8 {
             let mut flipped = bytes;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_of_a_superblock_is_told_from_what_was_damaged() {
+    fn torn_superblock_is_distinguished_from_a_damaged_one() {
         let superblock = |generation: u64| Superblock {
             file_id: [0x5EED, 0x1D],
             hash_seed: [7, 0xFEED],
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_magic_is_an_unfinished_creation_and_other_bytes_are_foreign() {
+    fn torn_magic_is_unfinished_creation_and_other_bytes_are_foreign() {
         assert_eq!(Superblock::decode(b"var", 0), Slot::Unfinished);
         assert_eq!(Superblock::decode(&[0; 300], 0), Slot::Empty);
         assert_eq!(Superblock::decode(b"", 0), Slot::Empty);

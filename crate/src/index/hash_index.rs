@@ -208,7 +208,7 @@ impl HashIndex {
         (self.slots.len() + self.named.taken * PIECE) * 8
     }
 
-    /// From here on [`names`](HashIndex::names) can tell.
+    /// From here on [`contains_position`](HashIndex::contains_position) works.
     pub fn track_positions(&mut self) {
         if self.named.pieces.is_empty() {
             self.named.pieces.push(None);
@@ -468,7 +468,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn the_table_agrees_with_a_map_through_collisions_growth_and_removal() {
+    fn table_matches_map_through_collisions_growth_and_removal() {
         let mut table = HashIndex::default();
         let mut model: BTreeMap<u32, u32> = BTreeMap::new();
         let mut x = 1u64;
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_which_positions_it_names() {
+    fn table_reports_which_positions_it_contains() {
         let mut table = HashIndex::default();
         // Records as short as they can be, some of them far away.
         let position = |n: u32| (n % 1000 + 1) * 6 + ((n % 3) << 22);
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_collected_and_appended_is_found_in_whatever_order_it_comes() {
+    fn bulk_appended_entries_are_found_in_any_order() {
         let mut random = (1..3000_u32).map(|n| n.wrapping_mul(0x9E37_79B9));
         // Runs at both ends of the table, so that one goes on at its beginning; and many of one hash.
         let mut entries: Vec<(u32, Position)> =
@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_differ_little_are_spread_like_random_ones() {
+    fn similar_keys_hash_like_random_keys() {
         // 65,536 random hashes of 24 bits have 127 collisions on average, and hardly ever 190.
         let numbers = || 0..1 << 16_u32;
         for length in [4, 7, 8, 9, 12, 16, 20, 33, 64, 65, 100] {
@@ -575,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn keyspaces_and_secrets_have_hashes_of_their_own() {
+    fn hash_depends_on_keyspace_and_secret() {
         let key = b"a key of 16 byte";
         let hashes = [
             KeyHash::new([1, 2]).hash(0, key),
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn replacing_moves_only_the_record_that_is_named() {
+    fn replace_moves_only_the_given_position() {
         let mut table = HashIndex::default();
         table.insert(7, 1);
         table.insert(7, 2);

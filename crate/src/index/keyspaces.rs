@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keyspaces_stay_apart() {
+    fn keyspaces_are_isolated() {
         let mut spaces = Spaces::default();
         for id in [5, 1, 9, 1, 0, u32::MAX] {
             spaces.entry(id).count += 1;

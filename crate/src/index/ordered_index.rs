@@ -472,7 +472,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn keys_come_in_byte_order_whatever_their_length() {
+    fn keys_of_any_length_are_in_byte_order() {
         let words: [&[u8]; 9] = [
             b"b",
             b"a",
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_added_together_come_in_order_whatever_they_share() {
+    fn bulk_added_keys_are_ordered_with_any_shared_prefix() {
         let starts: [&[u8]; 4] = [b"", b"user", b"a long start that all of them share/", &[0; 9]];
         for start in starts {
             let mut x = 1u64;
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_without_room_is_empty_and_not_a_panic() {
+    fn inverted_range_is_empty() {
         let none = |keys: &OrderedKeys, a, b| {
             let range = keys.range(a, b);
             (range.remaining(), range.clone().count(), range.rev().count())
@@ -541,7 +541,7 @@ mod tests {
     }
 
     #[test]
-    fn the_keys_agree_with_a_set_through_growth_shrinking_and_ranges() {
+    fn ordered_index_matches_set_through_growth_and_ranges() {
         let mut x = 1u64;
         let mut random = move || {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -579,7 +579,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_come_in_order_fill_their_blocks_whatever_stands_behind_them() {
+    fn ascending_inserts_fill_blocks_before_larger_keys() {
         let mut keys = OrderedKeys::default();
         // Most of the first half come when the second is there, some of it in the block where they go.
         let numbers = (0..10).chain(50_000..100_000).chain(10..50_000_u32);

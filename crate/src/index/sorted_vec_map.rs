@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_agrees_with_a_map() {
+    fn sorted_vec_map_matches_btree_map() {
         let mut x = 7_u32;
         let mut map = SmallMap::default();
         let mut model = std::collections::BTreeMap::new();

@@ -43,13 +43,13 @@ impl<E: Into<Error>> From<E> for WriteError {
 }
 
 impl Log {
-    /// Hands the open group to the file as one commit. Returns whether there was one.
+    /// Hands the open batch to the file as one commit. Returns whether there was one.
     pub fn commit(&mut self, file: &mut impl File, next_version: u64) -> Result<bool, WriteError> {
         let live = self.cursor.live > 0 || !self.pending.is_empty();
         if !live {
             return Ok(false);
         }
-        self.write_group(file, next_version)?;
+        self.write_batch_out(file, next_version)?;
         Ok(true)
     }
 
@@ -61,10 +61,14 @@ impl Log {
         next_version: u64,
     ) -> Result<(), WriteError> {
         self.make_room(file, 0, need).map_err(WriteError::RolledBack)?;
-        self.write_group(file, next_version)
+        self.write_batch_out(file, next_version)
     }
 
-    fn write_group(&mut self, file: &mut impl File, next_version: u64) -> Result<(), WriteError> {
+    fn write_batch_out(
+        &mut self,
+        file: &mut impl File,
+        next_version: u64,
+    ) -> Result<(), WriteError> {
         if self.dropped_tail == DiscardedTail::NeedsZeroing {
             self.blank_end(file)?;
             self.dropped_tail = DiscardedTail::Nothing;
@@ -90,7 +94,7 @@ impl Log {
         let dropped_tail = self.dropped_tail;
         if let Err(failure) = self.write_frames(file, &frames) {
             self.dropped_tail = dropped_tail;
-            return Err(match (self.erase_group(file, &frames), failure) {
+            return Err(match (self.erase_batch(file, &frames), failure) {
                 (Ok(()), failure) => failure,
                 (Err(_), failure) => WriteError::Unclear(failure.into_error()),
             });
@@ -262,7 +266,7 @@ impl Log {
     /// Overwrites whatever a failed group may have left with zeros, so that no later opening takes
     /// it for a commit that was acknowledged. The zeros are flushed before anything is written over
     /// them: else power loss could bring back a frame of the failed group among newer ones.
-    fn erase_group(&mut self, file: &mut impl File, frames: &[FrameSpan]) -> Result<(), Error> {
+    fn erase_batch(&mut self, file: &mut impl File, frames: &[FrameSpan]) -> Result<(), Error> {
         let geometry = self.geometry;
         for span in frames {
             let start = geometry.slot_start(span.slot);

@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_view_shows_is_used_again_at_any_time() {
+    fn unviewed_buffer_is_reused_at_any_time() {
         let mut pool = full();
         pool.callback_open = true;
         for slot in 4..40 {
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_view_shows_is_not_used_again_while_a_view_has_to_live() {
+    fn viewed_buffer_is_not_reused_while_views_are_held() {
         for is_callback in [false, true] {
             let mut pool = full();
             (0..4).for_each(|id| pool.touch_for(id, AccessKind::View));
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_view_that_has_to_live_shows_is_used_again_after_all_are_detached() {
+    fn viewed_buffer_is_reused_after_views_are_detached() {
         let mut pool = full();
         (0..4).for_each(|id| pool.touch_for(id, AccessKind::View));
         assert_eq!((take(&mut pool, 5), DETACHED.get()), (Ok(0), 1));
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_looks_at_everything_again_and_again_detaches_once_in_a_quarter() {
+    fn rescanning_turn_detaches_views_once_per_quarter() {
         DETACHED.set(0);
         let mut pool = Pool::new(64, 16 * 64, VIEWS);
         pool.lends_views = true;
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_or_must_stay_is_passed_over() {
+    fn eviction_skips_pinned_and_required_buffers() {
         let mut pool = full();
         pool.pin(0);
         let taken = pool.take(BufferContent::Segment(4), &mut |id, _, _| id != 1);
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn remains_that_a_view_shows_wait_for_the_end_of_the_turn() {
+    fn viewed_remains_are_freed_at_end_of_turn() {
         let mut pool = full();
         pool.touch_for(3, AccessKind::View);
         pool.leave(2);

@@ -226,7 +226,7 @@ impl Log {
         self.tail_values = bytes;
     }
 
-    /// Starts a checkpoint of an index of `entries`, as of the log's end. There is no open group.
+    /// Starts a checkpoint of an index of `entries`, as of the log's end. There is no open batch.
     ///
     /// # Errors
     /// What the file said; nothing has changed then.
@@ -387,7 +387,7 @@ impl Log {
         Ok(())
     }
 
-    /// Lets the doomed go without a checkpoint that does without them, together with the one that
+    /// Lets retired segments go without a checkpoint that does without them, together with the one that
     /// stands: there is no room for another. The gaps that they leave are noted and committed. From
     /// here on opening replays the whole log.
     ///
@@ -407,7 +407,7 @@ impl Log {
     }
 
     /// Has both superblocks name a checkpoint, by its slot and frame, or none. What only the one
-    /// before leads to is garbage then, and the doomed are.
+    /// before leads to is garbage then, and retired segments are.
     #[inline(never)]
     fn change_over(
         &mut self,

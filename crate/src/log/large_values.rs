@@ -103,7 +103,7 @@ impl Log {
         let Some(extent) = ExtentRef::decode(self.record_in(place).value) else {
             return Err(damaged(0));
         };
-        // An extent of the open group is not sealed yet, and resident.
+        // An extent of the open batch is not sealed yet, and resident.
         let resident = self
             .slots
             .get(extent.slot as usize)

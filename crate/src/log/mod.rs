@@ -1,4 +1,4 @@
-//! The append-only log: slots of the file and their memory, the open group, and the write out.
+//! The append-only log: slots of the file and their memory, the open write batch, and commits.
 //!
 //! Three regions, as in FASTER's hybrid log (Chandramouli et al., SIGMOD 2018): the frame under
 //! construction is *mutable* in memory; what has been handed to the file is *read-only*; what is
@@ -46,7 +46,7 @@ use space_accounting::{DeadExtent, ExtentName};
 use tombstones::Tombstones;
 use write_batch::{Cursor, FrameSpan};
 
-/// What a slot of the file is used for.
+/// The use of a slot of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     /// Free to be taken.
@@ -57,17 +57,17 @@ enum SlotState {
     Extent,
     /// The first slot of a checkpoint.
     Checkpoint,
-    /// A later slot of what begins before it.
+    /// A later slot of an extent or checkpoint.
     Continuation,
-    /// No header says what it is.
+    /// No header states its use.
     Unknown,
-    /// Not needed any more, but its headers stand: see [`reclaim`].
+    /// Not needed any more, but its headers are still in the file: see [`reclaim`].
     PendingFree,
-    /// Of a kind that this build does not know: left alone.
+    /// Of a kind that this build does not know: never changed.
     UnknownKind,
 }
 
-/// Not in memory.
+/// The buffer of a segment that is not in memory.
 const NO_BUFFER: BufferId = BufferId::MAX;
 
 /// One segment-sized slot of the file. Aligned to its size in wasm: a lookup then shifts, and does
@@ -76,7 +76,7 @@ const NO_BUFFER: BufferId = BufferId::MAX;
 #[repr(align(128))]
 struct Slot {
     state: SlotState,
-    /// Whether the header stands in the file.
+    /// Whether the header is in the file.
     written: bool,
     sequence: u32,
     salt: u64,
@@ -97,15 +97,15 @@ struct Slot {
     /// Log: live records and their bytes.
     live: u32,
     live_bytes: u32,
-    /// Log: its deletions.
+    /// Log: the accounting of its tombstones.
     tombstones: Tombstones,
-    /// Log: what lived here lives elsewhere; it goes with the next checkpoint.
+    /// Log: its live records have moved; it is freed with the next checkpoint.
     pending_free: bool,
-    /// Log: something in it is damaged, so it stays where it is.
+    /// Log: damaged, so it is never moved or freed.
     pinned_by_damage: bool,
-    /// Whether this session began it, and knows all that is in it.
+    /// Whether this session began it, and so knows its whole content.
     from_this_session: bool,
-    /// Whether earlier uses may have left something in it: of a segment of the log, behind its frames.
+    /// Whether earlier uses may have left bytes in it: in a segment of the log, behind its frames.
     dirty_tail: bool,
 }
 
@@ -130,7 +130,7 @@ impl Slot {
             pending_free: false,
             pinned_by_damage: false,
             from_this_session: false,
-            // Nobody has looked.
+            // Unknown slots have not been read.
             dirty_tail: matches!(used, SlotState::Unknown),
         }
     }
@@ -141,7 +141,7 @@ impl Slot {
     }
 }
 
-/// Where things lie in a file with segments of one size.
+/// The layout of a file with segments of one size.
 #[derive(Clone, Copy, Debug)]
 pub struct Geometry {
     /// Binary logarithm of the segment size.
@@ -187,7 +187,7 @@ impl Geometry {
         (position >> shift, ((position & ((1 << shift) - 1)) as usize) << 3)
     }
 
-    /// How many slots positions can tell apart.
+    /// The largest number of slots that positions can address.
     #[must_use]
     pub fn max_slots(self) -> u32 {
         u32::MAX >> (self.segment_log2 - 3)
@@ -205,7 +205,7 @@ impl Geometry {
     }
 }
 
-/// A record where it lies.
+/// A record in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordRef<'a> {
     /// Its header.
@@ -224,14 +224,14 @@ impl RecordRef<'_> {
         is_extent.then(|| ExtentRef::decode(self.value)).flatten()
     }
 
-    /// The pieces that the value lies in, if it does.
+    /// The chunks that hold the value, if it is chunked.
     #[must_use]
     pub fn chunks(&self) -> Option<PiecesRef> {
-        let is_apart = self.header.kind == record::KIND_PIECES;
-        is_apart.then(|| PiecesRef::decode(self.value)).flatten()
+        let is_chunked = self.header.kind == record::KIND_PIECES;
+        is_chunked.then(|| PiecesRef::decode(self.value)).flatten()
     }
 
-    /// The keyspace that the record emptied, and what it says of that.
+    /// The keyspace that the record cleared, and the record's value.
     #[must_use]
     pub fn clear(&self) -> Option<(u32, ClearRef)> {
         let is_clear = self.header.kind == record::KIND_CLEAR;
@@ -245,7 +245,7 @@ impl RecordRef<'_> {
     }
 }
 
-/// Where the value of a record goes.
+/// Where the value of a record is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ValueLocation {
     /// Into it.
@@ -253,7 +253,7 @@ pub(crate) enum ValueLocation {
     Record,
     /// Into the extent with this first slot.
     Extent(u32),
-    /// Into pieces.
+    /// In chunks.
     Chunks,
 }
 
@@ -271,7 +271,7 @@ enum DiscardedTail {
     Superseded,
 }
 
-/// A header or a trailer that is not there, although the other one is.
+/// A missing header or trailer whose other copy exists.
 #[derive(Clone, Copy, Debug)]
 struct LostCopy {
     slot: u32,
@@ -281,14 +281,14 @@ struct LostCopy {
     by_crash: bool,
 }
 
-/// What is left of a damaged log.
+/// The state of salvage of a damaged log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecoveryState {
     /// Whether all that can be verified is wanted, whatever is damaged.
     pub salvages: bool,
     /// Whether anything is.
     pub damaged: bool,
-    /// Keys of which only the checkpoint tells.
+    /// Keys that are only in the checkpoint, and whose records are lost.
     pub lost_keys: u64,
     /// Lost frames may have changed or deleted keys whose records have versions below this.
     pub uncertain_below: u64,
@@ -306,15 +306,15 @@ pub struct Log {
     dropped_tail: DiscardedTail,
     slots: Vec<Slot>,
     cursor: Cursor,
-    /// The cursor at the start of the open group.
+    /// The cursor at the start of the open batch.
     group: Cursor,
-    /// Frames of the open group that are complete but for their seal.
+    /// Frames of the open batch that are complete but for their seal.
     pending: Vec<FrameSpan>,
-    /// First slots of extents that the open group brought.
+    /// First slots of the extents of the open batch.
     extents: Vec<u32>,
     /// Which records name extents, and which.
     extent_of: SmallMap<ExtentName>,
-    /// Extents that no record names any more, and that still stand in the file.
+    /// Extents that no record names any more, and that are still in the file.
     dead_extents: Vec<DeadExtent>,
     /// Records at or above this offset of the cursor's slot may be changed in place.
     floor: usize,
@@ -324,22 +324,23 @@ pub struct Log {
     entropy: u64,
     /// Frames below this number are flushed.
     flushed_frames: u64,
-    /// The largest watermark that stands in the file,
+    /// The largest watermark in the file: a frame's statement that all frames below a number are flushed.
+    /// An empty frame that is written for its watermark alone is called a witness.
     witnessed_frames: u64,
-    /// and the largest one that is flushed: no crash makes these frames look unflushed.
+    /// The largest watermark that is flushed: no crash makes these frames look unflushed.
     confirmed_frames: u64,
-    /// Memory of segments and of copies of cold records.
+    /// Memory of segments and of cached cold records.
     pool: Pool,
     record_cache: RecordCache,
     /// Invariant: if so, every segment is in memory.
     all_at_hand: bool,
-    /// Values in memory that lie in pieces.
+    /// Chunked values in memory.
     assembled: Vec<Assembled>,
     /// Bytes of extents' values in memory, and of assembled ones.
     value_bytes: usize,
     /// Which generation of views there is.
     views: u32,
-    /// Memory of the value that was let go last.
+    /// Memory of the large value that was released last, for reuse.
     spare_value: Option<AlignedBytes>,
     /// Values of dropped extents that views may still show, held until the turn ends.
     quarantine: Vec<AlignedBytes>,
@@ -371,7 +372,7 @@ pub struct Log {
     /// Slots of segments, and of checkpoints.
     log_slots: u32,
     checkpoint_slots: u32,
-    /// How large the file may become, in per cent of what lives in it.
+    /// The largest size of the file, in per cent of its live data.
     pub(crate) factor: u32,
     /// Whether the file could not grow when it was asked last.
     full: bool,
@@ -402,7 +403,7 @@ impl Log {
         self.next_frame
     }
 
-    /// The record at `position`, which is of the open group or of a loaded segment.
+    /// The record at `position`, which is of the open batch or of a loaded segment.
     ///
     /// # Panics
     /// If it is not resident.
@@ -458,7 +459,7 @@ impl Log {
         self.slots[self.geometry.locate(position).0 as usize].sequence
     }
 
-    /// There may be values in pieces from here on.
+    /// Marks the file as possibly containing chunked values, from the next superblock on.
     pub(crate) fn mark_chunked_values(&mut self) {
         self.superblock.incompatible |= INCOMPATIBLE_PIECES;
     }
@@ -506,7 +507,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the last flush has no watermark behind it yet.
+    /// Whether the last flush has no witness yet.
     #[must_use]
     pub fn is_unwitnessed(&self) -> bool {
         self.witnessed_frames < self.flushed_frames
@@ -514,7 +515,7 @@ impl Log {
 
     /// Records the end of a log that is committed and flushed, with the clean mark.
     pub(crate) fn close(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
-        // What came to nothing is not shown to anybody any more, so the witness need not carry it.
+        // Aborted records are not shown any more, so the witness need not include them.
         self.cursor = self.group;
         self.floor = self.cursor.tail;
         let sequence = self.cursor.slot.map_or(0, |slot| self.slots[slot as usize].sequence);
@@ -570,7 +571,7 @@ impl Log {
         (self.pool.memory() + self.record_cache.bytes() + self.value_bytes + held) as u64
     }
 
-    /// Whether so many bytes can be taken in one piece without ending a view that has to live.
+    /// Whether this many bytes can be allocated in one piece without detaching a view that must stay.
     #[inline(never)]
     pub(crate) fn may_take(&self, bytes: usize) -> bool {
         self.pool.may_take(bytes)
@@ -606,7 +607,7 @@ impl Log {
         self.all_at_hand = logs.all(|slot| slot.buffer != NO_BUFFER);
     }
 
-    /// A callback runs on a view of the value that is staged, which must not die meanwhile.
+    /// Protects the view of the staged value while a callback runs on it.
     pub(crate) fn expose_staged(&mut self, room: ValueLocation) {
         self.pool.callback_open = true;
         // The callback is given a copy then.
@@ -628,7 +629,7 @@ impl Log {
         }
     }
 
-    /// It has returned.
+    /// Ends the protection by [`expose_staged`](Log::expose_staged).
     pub(crate) fn end_loan(&mut self) {
         self.pool.callback_open = false;
     }
@@ -639,16 +640,16 @@ impl Log {
         self.slots.iter().filter(|s| matches!(s.state, SlotState::Log | SlotState::Extent)).count()
     }
 
-    /// Ends a turn: memory above the budget, and what was held for views, is let go. Returns
-    /// whether views must die first, so the caller detaches them before the next call.
+    /// Ends a turn: releases memory above the budget, and what was held for views. Returns whether the
+    /// caller must detach all views before the next call.
     pub fn end_turn(&mut self) -> bool {
         let only_voids = self.pending.is_empty() && self.cursor.live == 0;
         let mut stale = self.views_stale || !self.quarantine.is_empty();
         if only_voids && self.cursor.records > 0 && self.extents.is_empty() {
-            self.discard_group();
+            self.discard_batch();
             stale = true;
         }
-        // A quarter goes at once, so that views are detached once in many turns.
+        // A quarter is freed at once, so that views are detached once in many turns.
         let room = self.room_for_values();
         stale |= self.value_bytes > room && self.trim_to(room - room / 4);
         stale |= self.trim_pool();

@@ -36,7 +36,7 @@ pub enum Pin {
 /// Which segments must stay, whatever the pool needs.
 struct Busy<'a> {
     slots: &'a mut [Slot],
-    copies: &'a mut RecordCache,
+    record_cache: &'a mut RecordCache,
     all_at_hand: &'a mut bool,
     group: [Option<u32>; 2],
     shift: u8,
@@ -55,7 +55,7 @@ impl Busy<'_> {
                 may
             }
             BufferContent::RecordCache => {
-                self.copies.forget(id, bytes, self.shift);
+                self.record_cache.forget(id, bytes, self.shift);
                 true
             }
             BufferContent::Nothing | BufferContent::Zombie => false,
@@ -68,8 +68,8 @@ impl Log {
     pub(super) fn take_buffer(&mut self, holds: BufferContent) -> Result<BufferId, Error> {
         let shift = self.geometry.segment_log2 - 3;
         let group = [self.cursor.slot, self.group.slot];
-        let Log { pool, slots, record_cache: copies, all_at_hand, .. } = self;
-        let mut busy = Busy { slots, copies, all_at_hand, group, shift };
+        let Log { pool, slots, record_cache, all_at_hand, .. } = self;
+        let mut busy = Busy { slots, record_cache, all_at_hand, group, shift };
         pool.take(holds, &mut |id, holds, bytes| busy.let_go(id, holds, bytes))
     }
 
@@ -77,8 +77,8 @@ impl Log {
     pub(super) fn trim_pool(&mut self) -> bool {
         let shift = self.geometry.segment_log2 - 3;
         let group = [self.cursor.slot, self.group.slot];
-        let Log { pool, slots, record_cache: copies, all_at_hand, .. } = self;
-        let mut busy = Busy { slots, copies, all_at_hand, group, shift };
+        let Log { pool, slots, record_cache, all_at_hand, .. } = self;
+        let mut busy = Busy { slots, record_cache, all_at_hand, group, shift };
         pool.end_turn(&mut |id, holds, bytes| busy.let_go(id, holds, bytes))
     }
 

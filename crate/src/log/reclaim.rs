@@ -98,7 +98,7 @@ impl Log {
             }
         }
         self.flush(file).map_err(WriteError::Unclear)?;
-        self.forget_copies(|slot| slot.state == SlotState::PendingFree);
+        self.forget_cached(|slot| slot.state == SlotState::PendingFree);
         for index in 0..self.slots.len() {
             if self.slots[index].state == SlotState::PendingFree {
                 self.free(index as u32);
@@ -107,13 +107,13 @@ impl Log {
         Ok(())
     }
 
-    /// Gives a doomed segment back that is [fresh](Log::is_fresh), whose gap is committed. No flush
+    /// Gives a retired segment back that is [fresh](Log::is_fresh), whose gap is committed. No flush
     /// comes before that or after it: power loss may leave all of it, some or nothing, and the log
     /// that is then found ends before it, within it, or goes on behind it where all of it is missing
     /// and the record about the gap counts.
     pub(crate) fn let_go(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
         self.erase_headers(file, index)?;
-        self.forget_copies(|slot| slot.pending_free);
+        self.forget_cached(|slot| slot.pending_free);
         let slot = &mut self.slots[index as usize];
         slot.dirty_tail = true;
         self.tail_bytes = self.tail_bytes.saturating_sub(u64::from(slot.end));

@@ -108,10 +108,10 @@ impl RecordCache {
 
 impl Log {
     /// Forgets copies of records in slots that are going: others will stand where they did.
-    pub(super) fn forget_copies(&mut self, goes: impl Fn(&Slot) -> bool) {
-        let mut copies = Vec::new();
-        self.record_cache.index.collect(0, u32::MAX, &mut copies);
-        for (hash, copy) in copies {
+    pub(super) fn forget_cached(&mut self, goes: impl Fn(&Slot) -> bool) {
+        let mut entries = Vec::new();
+        self.record_cache.index.collect(0, u32::MAX, &mut entries);
+        for (hash, copy) in entries {
             let (slot, _) = self.geometry.locate(hash.wrapping_mul(UNSPREAD));
             if goes(&self.slots[slot as usize]) {
                 self.record_cache.index.remove(hash, copy);

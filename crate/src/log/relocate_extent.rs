@@ -92,27 +92,27 @@ impl Log {
     pub(crate) fn relocate_chunk(
         &self,
         file: &mut impl File,
-        lift: &mut Relocation,
+        relocation: &mut Relocation,
     ) -> Result<Option<bool>, Error> {
         // The record may have been replaced since.
-        if self.extent_of(lift.record) != Some(lift.from) {
+        if self.extent_of(relocation.record) != Some(relocation.from) {
             return Ok(None);
         }
-        let length = self.slots[lift.to as usize].length;
+        let length = self.slots[relocation.to as usize].length;
         // Little enough for a slice, and as much as checksums can go on with.
         let size = (self.geometry.segment() / 8).max(1024);
-        let left = (length - lift.done) as usize;
+        let left = (length - relocation.done) as usize;
         let is_last = left < 2 * size;
         let mut piece = AlignedBytes::zeroed(if is_last { left } else { size });
         // What pads the last one to 8 bytes is zero in both places.
-        read_full(file, &mut piece, self.value_start(lift.from.slot) + lift.done)?;
-        write_all(file, &piece, self.value_start(lift.to) + lift.done)?;
+        read_full(file, &mut piece, self.value_start(relocation.from.slot) + relocation.done)?;
+        write_all(file, &piece, self.value_start(relocation.to) + relocation.done)?;
         if is_last {
-            lift.sums = lift.checks.each_mut().map(|check| check.end(&piece[..left]));
+            relocation.sums = relocation.checks.each_mut().map(|check| check.end(&piece[..left]));
         } else {
-            lift.checks.iter_mut().for_each(|check| check.add(&piece));
+            relocation.checks.iter_mut().for_each(|check| check.add(&piece));
         }
-        lift.done += piece.len() as u64;
+        relocation.done += piece.len() as u64;
         Ok(Some(!is_last))
     }
 
@@ -121,28 +121,28 @@ impl Log {
     pub(crate) fn end_relocation(
         &mut self,
         file: &mut impl File,
-        lift: &Relocation,
+        relocation: &Relocation,
         old: ExtentRef,
     ) -> Result<Option<ExtentRef>, Error> {
-        let [before, check] = lift.sums;
-        if before != old.check || self.slots[lift.to as usize].length != old.length {
-            self.keep_relocated(lift);
+        let [before, check] = relocation.sums;
+        if before != old.check || self.slots[relocation.to as usize].length != old.length {
+            self.keep_relocated(relocation);
             return Ok(None);
         }
-        self.slots[lift.to as usize].length_check = check;
-        self.write_extent_headers(file, lift.to)?;
-        self.slots[lift.to as usize].written = true;
+        self.slots[relocation.to as usize].length_check = check;
+        self.write_extent_headers(file, relocation.to)?;
+        self.slots[relocation.to as usize].written = true;
         self.tail_values += old.length;
-        Ok(Some(ExtentRef { check, ..self.extent_ref(lift.to, old.length as usize) }))
+        Ok(Some(ExtentRef { check, ..self.extent_ref(relocation.to, old.length as usize) }))
     }
 
     /// A value that is damaged, or its record, stays where it is: whoever reads it will be told.
-    pub(crate) fn keep_relocated(&mut self, lift: &Relocation) {
-        self.keep(lift.from.slot);
+    pub(crate) fn keep_relocated(&mut self, relocation: &Relocation) {
+        self.keep(relocation.from.slot);
     }
 
     /// Gives back what was taken for an extent that does not move after all.
-    pub(crate) fn abandon_relocation(&mut self, lift: &Relocation) {
-        self.discard(lift.to);
+    pub(crate) fn abandon_relocation(&mut self, relocation: &Relocation) {
+        self.discard(relocation.to);
     }
 }

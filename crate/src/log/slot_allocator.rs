@@ -34,7 +34,7 @@ pub(crate) enum AllocPriority {
     Checkpoint,
     /// Deletions: they free more than they take.
     Relief,
-    /// What housekeeping notes: without it nothing goes.
+    /// What maintenance notes: without it nothing goes.
     Note,
     /// Records that move: likewise, but what was emptied before them may make room first.
     Move,
@@ -67,7 +67,7 @@ impl Log {
         }
         // A group of nothing but voids has no bytes until something comes.
         let voids = if live == 0 { tail - start } else { 0 };
-        let in_group = limit.saturating_sub(self.group_bytes() + voids + 1);
+        let in_group = limit.saturating_sub(self.batch_bytes() + voids + 1);
         let in_segment = self.geometry.room_end().saturating_sub(tail + self.notes());
         in_group.min(in_segment).min(inline_limit(self.geometry.segment_log2))
     }

@@ -266,7 +266,7 @@ impl Log {
         self.used_space().saturating_sub(self.live_total)
     }
 
-    /// Bytes that doomed segments take.
+    /// Bytes that retired segments take.
     pub(crate) fn pending_free_bytes(&self) -> u64 {
         let retired = self.slots.iter().filter(|slot| slot.pending_free).count();
         (retired as u64) << self.geometry.segment_log2
@@ -314,8 +314,8 @@ impl Log {
     /// that.
     pub(crate) fn live_records_of(&self, slot: u32) -> Option<usize> {
         let slot = &self.slots[slot as usize];
-        let living = slot.live_bytes as usize;
-        (slot.from_this_session && slot.needed(&self.sequences()) == living).then_some(living)
+        let live = slot.live_bytes as usize;
+        (slot.from_this_session && slot.needed(&self.sequences()) == live).then_some(live)
     }
 
     /// Whether no promise leans on a segment: it came since the last flush, and so does the checkpoint not
@@ -410,7 +410,7 @@ impl Log {
         self.slots[slot as usize].pinned_by_damage = true;
     }
 
-    /// The gaps in the numbers of frames, those included that doomed segments leave.
+    /// The gaps in the numbers of frames, those included that retired segments leave.
     pub(crate) fn gaps(&self) -> Vec<Gap> {
         let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
         for (_, index) in self.in_order() {

@@ -249,8 +249,8 @@ impl Log {
                 return Ok(());
             }
         }
-        // The open group counts already and is not in the file yet.
-        if part == INSIDE && end > segment::SIZE && live != s.live && self.group_bytes() == 0 {
+        // The open batch counts already and is not in the file yet.
+        if part == INSIDE && end > segment::SIZE && live != s.live && self.batch_bytes() == 0 {
             found.note(Part::Index, start, 0);
             found.next = Spot { unit, part: end as u32 };
             return Ok(());

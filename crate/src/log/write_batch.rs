@@ -1,4 +1,4 @@
-//! The open group: what the current turn has appended and nobody has been told of yet.
+//! The open batch: what the current turn has appended and nobody has been told of yet.
 
 use crate::aligned_buf::copy_value;
 use crate::error::Error;
@@ -61,9 +61,9 @@ pub struct Mark {
 }
 
 impl Log {
-    /// Bytes of the open group, extents included; 0 when there is nothing to commit.
+    /// Bytes of the open batch, extents included; 0 when there is nothing to commit.
     #[must_use]
-    pub fn group_bytes(&self) -> usize {
+    pub fn batch_bytes(&self) -> usize {
         let open = if self.cursor.live > 0 { self.cursor.tail - self.cursor.start } else { 0 };
         // Most groups lie in one frame; every write asks.
         if self.pending.is_empty() && self.extents.is_empty() {
@@ -105,7 +105,7 @@ impl Log {
         Ok(())
     }
 
-    /// Goes on in another segment. There is no open group.
+    /// Goes on in another segment. There is no open batch.
     pub(crate) fn begin_segment(&mut self, file: &mut impl File) -> Result<(), Error> {
         self.blank_end(file)?;
         let slot = self.take_slot(file, AllocPriority::Relief)?;
@@ -348,8 +348,8 @@ impl Log {
         self.advance(size, true);
     }
 
-    /// Drops the whole open group, whose write failed. Views of it must die before the next call.
-    pub fn discard_group(&mut self) {
+    /// Drops the whole open batch, whose write failed. Views of it must die before the next call.
+    pub fn discard_batch(&mut self) {
         let mark = Mark { cursor: self.group, floor: self.group.tail, pending: 0, extents: 0 };
         self.rollback(&mark);
         self.cursor = self.group;

@@ -4,7 +4,7 @@
 //! program in Rust and one in Node, Deno or Bun refuse each other: a file, or on a full disk a link, that
 //! appears with its whole content at once and says who holds it, whose time stamp its holder changes every two
 //! seconds, and which only a second lock gives the right to break. Where the system locks files as well,
-//! `file.rs` takes that lock first.
+//! `locked_file.rs` takes that lock first.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata, OpenOptions};

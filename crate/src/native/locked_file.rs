@@ -148,7 +148,7 @@ mod tests {
     use crate::file::File;
 
     #[test]
-    fn a_file_that_is_only_read_is_not_flushed_which_some_systems_refuse() {
+    fn read_only_file_is_not_flushed() {
         // What stands for such a system: no file of which a flush can be asked.
         let mut file = HeldFile::read(Path::new("/dev/null")).expect("everybody may read it");
         assert_eq!(file.file.flush(), Err(IoError::Other));

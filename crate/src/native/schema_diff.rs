@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_differs_is_named() {
+    fn schema_diff_names_every_differing_field() {
         let stored = schema(&[("a", "u8"), ("b", "u16"), ("c", "str")]);
         let asked = schema(&[("a", "u8"), ("b", "u32"), ("d", "u53")]);
         let told = ["\"b\" is u16, not u32", "\"c\" is unexpected", "\"d\" is missing"];

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_signals_interrupt_is_done_again() {
+    fn interrupted_read_is_retried() {
         let mut file = Signalled(2, Cursor::new(b"0123456789".to_vec()));
         let mut buf = [0; 4];
         assert_eq!(read_at(&mut file, &mut buf, 3), Ok(4));

@@ -12,19 +12,19 @@ use super::{Kind, Layout, Malformed, Record};
 /// # Errors
 /// When it does not have a field that all versions have.
 pub(crate) fn earlier<T: Record>(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
-    let told = length_of(bytes);
-    if !is_versioned::<T>() || told >= size_of::<T>() {
+    let root_size = length_of(bytes);
+    if !is_versioned::<T>() || root_size >= size_of::<T>() {
         return Ok(None);
     }
-    if T::whole_fields(told).is_none() {
+    if T::whole_fields(root_size).is_none() {
         let reason = format!(
-            "size: an earlier version of the struct wrote it, with a root of {told} bytes and not {}; \
+            "size: an earlier version of the struct wrote it, with a root of {root_size} bytes and not {}; \
              are all later fields marked #[varve(added)]?",
             size_of::<T>()
         );
         return Err(Malformed::new("", reason));
     }
-    Ok(Some(told))
+    Ok(Some(root_size))
 }
 
 /// What a versioned record says of the size of its root.
@@ -38,16 +38,16 @@ fn is_versioned<T: Record>() -> bool {
 
 /// The root of a record of an earlier version, with what stands for what it does not have. What it
 /// refers to lies where it lay.
-pub(crate) fn completed<T: Record>(bytes: &[u8], told: usize) -> Result<T, Malformed> {
-    let whole = T::whole_fields(told).unwrap_or(0);
+pub(crate) fn completed<T: Record>(bytes: &[u8], root_size: usize) -> Result<T, Malformed> {
+    let whole = T::whole_fields(root_size).unwrap_or(0);
     let Some(there) = bytes.get(..whole) else {
-        let reason = format!("size: {} bytes, but its root has {told}", bytes.len());
+        let reason = format!("size: {} bytes, but its root has {root_size}", bytes.len());
         return Err(Malformed::new("", reason));
     };
     let mut padded = vec![0; size_of::<T>()];
     padded[..whole].copy_from_slice(there);
     let mut root = load::<T>(&padded)?;
-    root.complete(told);
+    root.complete(root_size);
     Ok(root)
 }
 
@@ -82,23 +82,23 @@ pub(crate) fn defaults<T: Record>() -> Vec<Vec<u8>> {
 /// A record of an earlier version as this one has it: its root is longer, so that all parts move.
 /// None if it needs no change.
 pub(crate) fn renewed<T: Record>(old: &[u8]) -> Result<Option<(Vec<u8>, T)>, Malformed> {
-    let Some(told) = earlier::<T>(old)? else { return Ok(None) };
+    let Some(root_size) = earlier::<T>(old)? else { return Ok(None) };
     let references = Kind::from(T::LAYOUT).references(old)?;
     let most = references.values().copied().max().unwrap_or(1);
-    let by = aligned(size_of::<T>() - told, most);
+    let by = aligned(size_of::<T>() - root_size, most);
     let mut bytes = vec![0; by];
     bytes.extend_from_slice(old);
-    bytes[..by + told].fill(0);
-    put_root(&mut bytes, &mut completed::<T>(old, told)?);
+    bytes[..by + root_size].fill(0);
+    put_root(&mut bytes, &mut completed::<T>(old, root_size)?);
     for &at in references.keys() {
         // Those of the root stay with it.
-        let at = if at < told { at } else { at + by };
+        let at = if at < root_size { at } else { at + by };
         let Some(offset) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) else { continue };
         *offset = u32::from_le_bytes(*offset).wrapping_add(by as u32).to_le_bytes();
     }
     // Parts may have lain over the root, or over one another: all is looked at again.
     for (at, align) in Kind::from(T::LAYOUT).references(&bytes)? {
-        if (told..size_of::<T>()).contains(&at) {
+        if (root_size..size_of::<T>()).contains(&at) {
             // Nothing was there before: an empty part behind the others.
             let end = aligned(bytes.len(), align);
             bytes.resize(end, 0);

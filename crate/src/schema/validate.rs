@@ -61,7 +61,7 @@ impl<'a> Checked<'a> {
         let root_size = self.bytes.first_chunk().map_or(0, |size| u16::from_le_bytes(*size));
         match usize::from(root_size) {
             0 | 1 => Err(Malformed::new("", "size: too small to tell that of its root")),
-            told => Ok(told.min(size)),
+            actual => Ok(actual.min(size)),
         }
     }
 

@@ -34,7 +34,7 @@ impl<'a, T: Record> View<'a, T> {
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let root = match earlier::<T>(bytes)? {
             None => Root::There(Buf::new(bytes).load_at::<T>(0)?),
-            Some(told) => Root::Completed(completed::<T>(bytes, told)?),
+            Some(root_size) => Root::Completed(completed::<T>(bytes, root_size)?),
         };
         Ok(View { root, bytes })
     }

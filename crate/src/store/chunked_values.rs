@@ -1,8 +1,9 @@
-//! Values in pieces: where an extent would take much more than the value, records of the engine's own take
-//! an eighth of a segment each, which segments hold without waste and compaction moves one by one.
+//! Chunked values. Where an extent would waste much space, a value is split into chunks: records of the
+//! engine's keyspace of an eighth of a segment each, which fill segments without waste and are compacted
+//! one by one. The format calls them pieces.
 //!
-//! The record of the key names them by a number that nothing else ever has. They are committed with it, and
-//! deleted with what replaces it. To be read they are put together in memory.
+//! The record of the key refers to them by a number that is never reused. They are committed with it and
+//! deleted with its replacement. To be read they are assembled in memory.
 
 use crate::error::Error;
 use crate::file::File;
@@ -15,19 +16,20 @@ use crate::log::read::{Place, damaged};
 
 use super::Store;
 
-/// What to do with each piece of a value.
+/// The operation on each chunk of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkOp {
-    /// Copy it into the memory of the value.
+    /// Copies it into the memory of the value.
     Read,
-    /// Give it its part of the value.
+    /// Writes its part of the value into it.
     Write,
-    /// Delete it.
-    Bury,
+    /// Deletes it.
+    Delete,
 }
 
 impl<F: File> Store<F> {
-    /// The value of the record at a place, wherever it lies. The place may not hold any more then.
+    /// Returns the value of the record at a place, wherever it is stored. The place may be invalid
+    /// afterwards.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -46,21 +48,21 @@ impl<F: File> Store<F> {
         if matches!(record.header.kind, KIND_EXTENT | KIND_CLEAR) {
             return self.log.value(&mut self.file, place);
         }
-        // Only a lying checkpoint leads to a record of a kind that has no value.
+        // Only a malformed checkpoint leads to a record of a kind without a value.
         let pieces = record.chunks().ok_or(damaged(0))?;
         self.assemble(&pieces)?;
         Ok(self.log.show_assembled(&pieces, false))
     }
 
-    /// Puts a value together in memory, unless it is there.
+    /// Assembles a value in memory, unless it is there.
     ///
     /// # Errors
-    /// As for [`get`](Store::get); [`Error::Corruption`] when a piece is not what it was.
+    /// As for [`get`](Store::get); [`Error::Corruption`] when a chunk is damaged.
     pub(super) fn assemble(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
         if self.log.has_assembled(pieces) {
             return Ok(());
         }
-        // A record that lies takes no memory.
+        // A malformed length allocates no memory.
         if pieces.length > self.log.file_bytes() {
             return Err(damaged(0));
         }
@@ -70,7 +72,7 @@ impl<F: File> Store<F> {
         outcome
     }
 
-    /// The key of a piece, and its hash.
+    /// The key of a chunk, and its hash.
     #[inline(never)]
     pub(super) fn chunk(&self, pieces: &PiecesRef, piece: u32) -> ([u8; PIECE_KEY], u32) {
         let key = pieces.key(piece);
@@ -84,7 +86,7 @@ impl<F: File> Store<F> {
         let size = align_up(whole.div_ceil(pieces.count as usize));
         for piece in 0..pieces.count {
             let (key, hash) = self.chunk(pieces, piece);
-            // One that is not in memory does not come to lie there twice.
+            // A chunk that is not in memory is read directly into the value.
             let length = size.min(whole.saturating_sub(done));
             if op == ChunkOp::Read
                 && let Some(position) = self.index.find(hash, |_| true)
@@ -94,9 +96,9 @@ impl<F: File> Store<F> {
                 done += length;
                 continue;
             }
-            if op == ChunkOp::Bury {
+            if op == ChunkOp::Delete {
                 match self.append_tombstone(KEYSPACE_ENGINE, &key) {
-                    // One that is damaged stays: nobody can tell what it was, and nothing names it any more.
+                    // A damaged chunk stays: its content is unknown, and nothing refers to it any more.
                     Ok(_) | Err(Error::Corruption(_)) => continue,
                     Err(error) => return Err(error),
                 }
@@ -106,11 +108,11 @@ impl<F: File> Store<F> {
             let copied = found.and_then(|at| self.log.copy_piece(at.place, pieces, done, writes));
             done += copied.ok_or(damaged(0))?;
         }
-        if op == ChunkOp::Bury || done as u64 == pieces.length { Ok(()) } else { Err(damaged(0)) }
+        if op == ChunkOp::Delete || done as u64 == pieces.length { Ok(()) } else { Err(damaged(0)) }
     }
 
-    /// Stages a record whose value `is_long`, or which takes the place of one whose value lies in pieces: all
-    /// that belongs together is appended before it, or nothing.
+    /// Stages a record whose value `is_long`, or which replaces one with a chunked value. Everything that
+    /// belongs to it is appended before it, or nothing.
     #[cold]
     #[inline(never)]
     pub(super) fn stage_chunked(
@@ -136,14 +138,14 @@ impl<F: File> Store<F> {
             }
             Err(error) => Err(error),
         };
-        self.apart = Some(pieces);
+        self.staged_chunks_ref = Some(pieces);
         if staged.is_err() {
             self.drop_chunked();
         }
         staged
     }
 
-    /// Makes a place for a value.
+    /// Allocates the place of a value.
     fn make_place(
         &mut self,
         capacity: usize,
@@ -173,53 +175,53 @@ impl<F: File> Store<F> {
         Ok(ValueLocation::Chunks)
     }
 
-    /// The memory of the value that is staged in pieces.
+    /// The memory of the staged chunked value.
     pub(super) fn staged_chunks(&mut self) -> &mut [u8] {
-        let pieces = self.apart.as_ref().expect("pieces are staged");
+        let pieces = self.staged_chunks_ref.as_ref().expect("pieces are staged");
         self.log.assembled_mut(pieces)
     }
 
-    /// Ends the value that is staged in pieces at `length`: they get its bytes, and the record at a position
-    /// names them.
+    /// Ends the staged chunked value at `length`: writes its bytes to the chunks, and their reference to
+    /// the record at `position`.
     #[cold]
     #[inline(never)]
     pub(super) fn end_chunks(&mut self, position: Position, length: usize) {
-        let Some(staged) = self.apart else { return };
+        let Some(staged) = self.staged_chunks_ref else { return };
         let length = length as u64;
         self.log.end_assembly(&staged, Some(length));
         let pieces = PiecesRef { length, ..staged };
         let written = self.for_each_chunk(&pieces, ChunkOp::Write);
-        debug_assert!(written.is_ok(), "the open group is in memory: {written:?}");
+        debug_assert!(written.is_ok(), "the open batch is in memory: {written:?}");
         self.write_descriptor(position, &pieces);
     }
 
-    /// What was staged together is part of the group.
+    /// Makes the staged record and its chunks part of the batch.
     ///
     /// # Errors
     /// As for [`finish`](Store::finish).
     #[cold]
     #[inline(never)]
     pub(super) fn end_chunked(&mut self) -> Result<(), Error> {
-        self.apart = None;
+        self.staged_chunks_ref = None;
         self.release_last()
     }
 
-    /// What was staged together comes to nothing.
+    /// Rolls back the staged record and its chunks.
     #[cold]
     #[inline(never)]
     pub(super) fn drop_chunked(&mut self) {
-        if let Some(pieces) = self.apart.take() {
+        if let Some(pieces) = self.staged_chunks_ref.take() {
             self.take_back_last();
             self.log.end_assembly(&pieces, None);
         }
     }
 
-    /// Deletes the pieces of a value.
+    /// Deletes the chunks of a value.
     pub(super) fn delete_chunks_of(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
-        self.for_each_chunk(pieces, ChunkOp::Bury)
+        self.for_each_chunk(pieces, ChunkOp::Delete)
     }
 
-    /// Deletes the pieces of a key's value.
+    /// Deletes the chunks of a key's value.
     #[cold]
     #[inline(never)]
     pub(super) fn delete_chunks(
@@ -230,6 +232,6 @@ impl<F: File> Store<F> {
     ) -> Result<(), Error> {
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(()) };
         let pieces = self.log.record_in(at.place).chunks();
-        pieces.map_or(Ok(()), |pieces| self.for_each_chunk(&pieces, ChunkOp::Bury))
+        pieces.map_or(Ok(()), |pieces| self.for_each_chunk(&pieces, ChunkOp::Delete))
     }
 }

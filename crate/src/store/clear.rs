@@ -1,9 +1,9 @@
-//! Emptying a keyspace, or a range of it.
+//! Clearing a keyspace, or a range of it.
 //!
-//! A range is emptied by a deletion for each key. A whole keyspace is emptied by one record, whatever it holds:
-//! from then on its records with smaller versions do not count. The index names them for a while, and lookups
-//! pass over them; housekeeping goes over the log once, takes them out, and has what lives where add up again.
-//! That is the sweep.
+//! A range is cleared by a tombstone for each key. A whole keyspace is cleared by one record, whatever it
+//! holds: from then on its records with smaller versions are dead. The index still contains them for a
+//! while, and lookups skip them. Maintenance then scans the log once, removes them from the index and
+//! corrects the live accounting. That is the sweep.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -27,67 +27,67 @@ use super::compaction::{Compacting, Moving};
 use super::maintenance::Job;
 use super::{Store, TOGETHER, replay};
 
-/// A keyspace with fewer keys, or less than this part of all, is emptied key by key: a sweep goes over
-/// everything.
+/// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
+/// scans the whole log.
 const FEW: u64 = 1024;
 const PART: u64 = 64;
 
-/// So many keys of a range are deleted together, in the order of the file.
+/// Keys of a range that are deleted together, in the order of the file.
 const AT_ONCE: usize = 1 << 16;
-/// A segment is read as a whole if so many of them lie in it.
+/// A segment is read as a whole if this many of the keys lie in it.
 const WORTH_LOADING: usize = 512;
 
-/// Opening takes out of an index with so few entries what does not count any more.
+/// Opening sweeps an index of at most this many entries at once.
 const SMALL: usize = 1 << 14;
 
-/// Bytes of a segment that one slice of a sweep goes over.
+/// Bytes of a segment that one step of a sweep scans.
 const SLICE: usize = 256 << 10;
 
-/// How to take back that a keyspace was emptied in the open group.
+/// The state to restore if the clearing of a keyspace in the open batch is undone.
 #[derive(Debug)]
 pub(super) struct Cleared {
-    /// How many changes of the index there were before it.
+    /// Length of the undo log before it.
     changes: usize,
     keyspace: u32,
     keys: OrderedKeys,
     count: u64,
     cleared: u64,
-    /// The keys that were in order then.
+    /// The value of `sorted` before it.
     sorted: Position,
 }
 
-/// What a store knows of keyspaces that were emptied.
+/// The state of cleared keyspaces.
 #[derive(Debug, Default)]
 pub(super) struct Clears {
-    /// Whether there may be records in the index that do not count.
+    /// Whether the index may contain dead records.
     pub any: bool,
-    /// How many they are.
+    /// The number of dead records.
     pub dead: u64,
-    /// Those of the open group, in order.
+    /// Clears of the open batch, in order.
     open: Vec<Cleared>,
-    /// The order of keys that are gone, until their memory was given back.
+    /// Ordered keys of cleared keyspaces whose memory is not freed yet.
     remains: Vec<OrderedKeys>,
     /// Whether a sweep has to begin,
     unswept: bool,
-    /// and there was no room for what it has to delete.
+    /// and whether it waits for space for what it has to delete.
     is_paused: bool,
-    /// Whether replay could not tell how many keys are left of a keyspace.
+    /// Whether replay could not determine the key count of a keyspace.
     is_miscounted: bool,
 }
 
-/// Going over the log.
+/// A sweep in progress.
 #[derive(Debug)]
 pub(super) struct Sweeping {
-    /// Segments that it has to go over, the next one last.
+    /// Segments to scan, the next one last.
     slots: Vec<u32>,
     at: Option<Moving>,
-    /// Memory of the one before.
+    /// The buffer of the previous segment.
     spare: Option<AlignedBytes>,
-    /// Whether something could not be gone over.
+    /// Whether a segment could not be scanned.
     is_stuck: bool,
 }
 
-/// What a sweep found in a part of a segment.
+/// The result of sweeping a part of a segment.
 enum Swept {
     Some,
     All,
@@ -95,7 +95,7 @@ enum Swept {
     Stuck,
 }
 
-/// A record that does not count any more.
+/// A dead record of a cleared keyspace.
 #[derive(Clone, Copy, Default)]
 struct Dead {
     hash: u32,
@@ -105,9 +105,9 @@ struct Dead {
 }
 
 impl<F: File> Store<F> {
-    /// Deletes the keys between two bounds, at most so many, the last ones if `reverse`: all of them or, after
-    /// an error, none. Tells how many these were. Where that is a whole keyspace, it costs as much as one
-    /// deletion, whatever the keyspace holds.
+    /// Deletes the keys between two bounds, at most `limit` of them, the last ones if `reverse`: all of
+    /// them or, after an error, none. Returns how many. Clearing a whole keyspace costs as much as one
+    /// deletion.
     ///
     /// # Errors
     /// As for [`delete`](Store::delete) and, unless all is to be deleted, [`range_keys`](Store::range_keys).
@@ -118,7 +118,7 @@ impl<F: File> Store<F> {
         reverse: bool,
         limit: u64,
     ) -> Result<u64, Error> {
-        // Any key will do.
+        // Only the keyspace and the state are checked.
         self.check_write(keyspace, b"-")?;
         let count = self.count(keyspace);
         let is_open = bounds == (Bound::Unbounded, Bound::Unbounded);
@@ -140,8 +140,8 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Deletes all keys of a keyspace, not the engine's own, by one record. Tells how many these were. It costs as
-    /// much as one deletion; then housekeeping goes over the log once, in slices.
+    /// Deletes all keys of a keyspace, other than the engine's own, by one record; returns how many. That
+    /// costs as much as one deletion; maintenance then scans the log once, in steps.
     ///
     /// # Errors
     /// As for [`delete`](Store::delete).
@@ -150,9 +150,9 @@ impl<F: File> Store<F> {
         if keyspace == KEYSPACE_ENGINE {
             return Err(Error::Misuse);
         }
-        let is_first = self.savepoints.is_empty() && self.log.group_bytes() == 0;
+        let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
         match self.clear_all(keyspace) {
-            // As for a deletion.
+            // As in `delete`.
             Err(Error::Quota | Error::Full) if is_first => {
                 self.catch_up(0);
                 self.clear_all(keyspace)
@@ -161,10 +161,10 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Whether a keyspace with so many keys is emptied by one record.
+    /// Whether a keyspace with this many keys is cleared by one record.
     fn is_many(&self, keyspace: u32, count: u64) -> bool {
         let is_part = count > FEW && count.saturating_mul(PART) >= self.index.len() as u64;
-        // To sort all keys for a few of them takes longer than a sweep.
+        // Sorting all keys for a few of them takes longer than a sweep.
         let needs_order = self.sorted != replay::ALL && self.index.len() > SMALL;
         keyspace != KEYSPACE_ENGINE && (is_part || needs_order || !self.ordered)
     }
@@ -191,7 +191,7 @@ impl<F: File> Store<F> {
         let size = header.size();
         self.log.make_room(&mut self.file, size, AllocPriority::Relief)?;
         let version = self.take_version();
-        // It is never changed where it lies: what was written since must not come behind it.
+        // The record is never changed in place: it must not come to precede later writes.
         let (position, place) = self.log.stage(RecordHeader { version, ..header }, &key);
         let newest = u64::from(self.log.sequence_at(position));
         self.log.value_mut(place).copy_from_slice(&newest.to_le_bytes());
@@ -211,11 +211,11 @@ impl<F: File> Store<F> {
         self.note_cleared(count);
         self.clears.open.push(cleared);
         self.reindex(hash, old, position, size as u32, Some(position));
-        self.hand_on_large_group()?;
+        self.commit_large_batch()?;
         Ok(count)
     }
 
-    /// So many records of the index do not count any more.
+    /// Counts further dead records in the index and requests a sweep.
     fn note_cleared(&mut self, count: u64) {
         self.last = None;
         let clears = &mut self.clears;
@@ -223,7 +223,7 @@ impl<F: File> Store<F> {
         (clears.any, clears.unswept, clears.is_paused) = (true, true, false);
     }
 
-    /// Takes back the keyspaces that were emptied when there were so many changes of the index as are left.
+    /// Restores the keyspaces that were cleared after the undo log had its current length.
     pub(super) fn undo_clears(&mut self) {
         let left = self.undo.len();
         while let Some(cleared) = self.clears.open.pop_if(|cleared| cleared.changes >= left) {
@@ -233,7 +233,7 @@ impl<F: File> Store<F> {
             self.clears.dead = self.clears.dead.saturating_sub(cleared.count);
             self.last = None;
             if self.sorted != cleared.sorted {
-                // Keys that have come into order since are missing in it.
+                // Keys that were sorted since are missing in the restored ones.
                 self.sorted = 0;
                 self.spaces.forget_order();
             }
@@ -242,13 +242,13 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// The open group was committed.
+    /// Keeps the clears of the open batch, which was committed; queues their ordered keys for freeing.
     pub(super) fn keep_clears(&mut self) {
         let gone = self.clears.open.drain(..).map(|cleared| cleared.keys);
         self.clears.remains.extend(gone.filter(|keys| !keys.is_empty()));
     }
 
-    /// Gives back some of the memory of keys that are gone. Answers whether there is more.
+    /// Frees some of the memory of cleared ordered keys; returns whether there is more.
     pub(super) fn sweep_cleared(&mut self) -> bool {
         let remains = &mut self.clears.remains;
         if remains.last_mut().is_some_and(|keys| !keys.shed()) {
@@ -282,7 +282,7 @@ impl<F: File> Store<F> {
         Ok(deleted)
     }
 
-    /// Deletes keys that are there, in the order in which their records lie.
+    /// Deletes existing keys, in the order of their records in the file.
     fn delete_keys(&mut self, keyspace: u32, keys: &[Key]) -> Result<(), Error> {
         let mut order = Vec::with_capacity(keys.len());
         for (from, some) in (0..).step_by(TOGETHER).zip(keys.chunks(TOGETHER)) {
@@ -316,7 +316,7 @@ impl<F: File> Store<F> {
 
     // ---------------------------------------------------------------- opening
 
-    /// What a checkpoint knows of keyspaces that were emptied before it.
+    /// Initializes the state from the cleared keyspaces that a checkpoint lists.
     pub(super) fn load_clears(&mut self) {
         let counted: u64 = self.spaces.counts().map(|(_, count)| count).sum();
         self.clears.any = self.spaces.any_cleared();
@@ -326,14 +326,14 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Whether a record stands before the one that emptied its keyspace, in time.
+    /// Whether a record is older than the clearing of its keyspace.
     #[inline]
     pub(super) fn is_cleared(&self, header: &RecordHeader) -> bool {
         self.clears.any && self.spaces.has_cleared(header.space(), header.version)
     }
 
-    /// A record is replayed that emptied a keyspace, and that the index does not know. One that was moved may
-    /// stand behind records that came after it: then the keyspace's keys have to be counted.
+    /// Replays a record that cleared a keyspace and that the index does not contain. One that was moved may
+    /// lie behind records that are newer than it, so the keys of the keyspace have to be counted.
     pub(super) fn replay_clear(&mut self, version: u64, keyspace: u32, was_moved: bool) {
         let space = self.spaces.entry(keyspace);
         if version <= space.cleared {
@@ -349,7 +349,7 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Counts the keys of keyspaces that were emptied, if replay could not.
+    /// Counts the keys of cleared keyspaces if replay could not.
     ///
     /// # Errors
     /// What the file said.
@@ -367,7 +367,7 @@ impl<F: File> Store<F> {
                         false => counts.entry(keyspace).count += 1,
                     }
                 }
-                // Whoever reads it is told.
+                // Reading that record reports the damage.
                 Err(Error::Corruption(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -377,8 +377,8 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Takes out of a small index what does not count any more, without a write: what lives adds up then as it did
-    /// before. Records whose values lie in pieces stay until a sweep deletes these.
+    /// Removes the dead records from a small index without a write, and corrects the live accounting.
+    /// Records of chunked values stay until a sweep deletes their chunks.
     ///
     /// # Errors
     /// What the file said.
@@ -415,7 +415,7 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Values of keyspaces that were emptied need not be there any more.
+    /// Drops the extents of cleared keyspaces, so that opening does not require them.
     ///
     /// # Errors
     /// What the file said.
@@ -440,32 +440,32 @@ impl<F: File> Store<F> {
 
     // ---------------------------------------------------------------- the sweep
 
-    /// Whether there is a sweep to begin.
+    /// Whether a sweep is to begin.
     pub(super) fn wants_sweep(&self) -> bool {
         self.clears.unswept && !self.clears.is_paused
     }
 
-    /// Whether a sweep is under way, or is to begin.
+    /// Whether a sweep is in progress or is to begin.
     pub(super) fn is_sweeping(&self) -> bool {
         self.wants_sweep() || matches!(self.job, Job::Sweeping(_))
     }
 
-    /// Whether that is done so soon that nobody need wait for what lives to add up.
+    /// Whether a sweep is so short that a commit can wait for it.
     pub(super) fn is_sweeping_little(&self) -> bool {
         self.is_sweeping() && self.index.len() <= SMALL && self.log.file_bytes() <= 16 << 20
     }
 
-    /// Whether memory of keys that are gone is left.
+    /// Whether memory of cleared ordered keys is not freed yet.
     pub(super) fn has_cleared(&self) -> bool {
         !self.clears.remains.is_empty()
     }
 
-    /// A sweep that found no room may try again.
+    /// Lets a sweep that ran out of space try again.
     pub(super) fn resume_sweep(&mut self) {
         self.clears.is_paused = false;
     }
 
-    /// Begins a sweep, instead of a compaction that is under way: that one moves nothing that is dead.
+    /// Begins a sweep in place of a running compaction, which does not move dead records.
     pub(super) fn begin_sweep(&mut self, instead: Option<Compacting>) -> Job {
         if let Some(compacting) = instead {
             self.abandon(&compacting);
@@ -476,13 +476,13 @@ impl<F: File> Store<F> {
         Job::Sweeping(Sweeping { slots, at: None, spare: None, is_stuck: false })
     }
 
-    /// Goes on with a segment, or takes up the next.
+    /// Continues with a segment, or takes the next.
     pub(super) fn sweep_slice(&mut self, mut job: Sweeping) -> Result<Job, WriteError> {
         let Some(mut moving) = job.at.take() else {
             match job.slots.pop() {
                 Some(slot) if self.log.has_live_records(slot) => {
                     let taken = self.take_up(slot, job.spare.take());
-                    // What fails here is tried again.
+                    // After a failure the sweep begins again later.
                     self.clears.unswept |= taken.is_err();
                     job.at = taken.map_err(WriteError::RolledBack)?;
                 }
@@ -505,9 +505,9 @@ impl<F: File> Store<F> {
                 job.is_stuck = true;
             }
             Err(Error::Quota | Error::Full) if !self.poisoned => {
-                // Compaction may make room.
+                // Compaction may free space.
                 self.undo_to(0);
-                self.log.discard_group();
+                self.log.discard_batch();
                 (self.clears.unswept, self.clears.is_paused) = (true, true);
                 return Ok(Job::Nothing);
             }
@@ -527,7 +527,7 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Takes records of a segment that do not count out of the index.
+    /// Removes the dead records of a part of a segment from the index.
     fn sweep_some(&mut self, moving: &mut Moving) -> Result<Swept, Error> {
         let geometry = self.log.geometry();
         let until = moving.at + SLICE;
@@ -565,12 +565,12 @@ impl<F: File> Store<F> {
             if matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES)
                 && self.is_cleared(header)
             {
-                let is_apart = header.kind == KIND_PIECES;
+                let is_chunked = header.kind == KIND_PIECES;
                 dead[count] = Dead {
                     hash: self.hash(header.space(), key),
                     position: geometry.position(moving.slot, moving.at),
                     size: size as u32,
-                    pieces: is_apart.then(|| PiecesRef::decode(value)).flatten(),
+                    pieces: is_chunked.then(|| PiecesRef::decode(value)).flatten(),
                 };
                 count += 1;
             }
@@ -578,7 +578,7 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Takes records out of the index, if they are in it, and deletes the pieces of their values before.
+    /// Removes records from the index if it contains them; deletes the chunks of their values first.
     fn take_out(&mut self, dead: &[Dead]) -> Result<(), Error> {
         let mut hashes = [0; TOGETHER];
         hashes.iter_mut().zip(dead).for_each(|(hash, one)| *hash = one.hash);
@@ -589,7 +589,7 @@ impl<F: File> Store<F> {
             }
             if let Some(pieces) = pieces {
                 self.delete_chunks_of(&pieces)?;
-                self.commit_group()?;
+                self.commit_batch()?;
             }
             self.index.remove(hash, position);
             self.log.record_superseded(position, size);
@@ -599,8 +599,7 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Whether a record that emptied a keyspace is still needed, if it is moved out of a segment while others
-    /// stand.
+    /// Whether a clear record is still needed when it is moved out of a segment while others still exist.
     pub(super) fn clear_is_needed(
         &self,
         moving: &Moving,
@@ -613,7 +612,7 @@ impl<F: File> Store<F> {
         !is_swept || covers(&moving.segments, 0, clear.newest, moving.sequence)
     }
 
-    /// A record that emptied a keyspace, of which nothing is left, need not move.
+    /// Drops a clear record of a keyspace without remaining dead records, which need not move.
     pub(super) fn drop_clear(&mut self, hash: u32, position: Position, key: &[u8], size: u32) {
         self.index.remove(hash, position);
         self.log.record_superseded(position, size);

@@ -1,4 +1,4 @@
-//! Compaction: what lives in a segment that is mostly dead moves to the tail.
+//! Compaction: moves the live records of mostly dead segments to the tail.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,29 +22,30 @@ use super::maintenance::Job;
 use super::transaction::Undo;
 use super::{Staged, Store};
 
-/// Bytes of a victim that one slice goes through.
+/// Bytes of a victim that one step scans.
 const SLICE: usize = 64 << 10;
-/// What the index alone tells to live in a victim is moved by one slice if it is so little, and the index so
-/// small: going through that takes less than going through the victim.
+/// A victim whose live records are known from the index is moved in one step if they are at most `FEW`
+/// bytes and the index is at most `SMALL_INDEX` bytes: scanning that index is faster than scanning the
+/// victim.
 const FEW: usize = 192 << 10;
 const SMALL_INDEX: usize = 64 << 10;
 
-/// Records of a victim that are looked for in the index together.
+/// Records of a victim that are looked up in the index together.
 const AHEAD: usize = 16;
 
-/// Moving records out of segments.
+/// A compaction in progress.
 #[derive(Debug)]
 pub(super) struct Compacting {
     victim: Option<Moving>,
-    /// Memory of the one before: new pages take longer than reading into them.
+    /// The buffer of the previous victim: fresh pages cost more than reading into them.
     spare: Option<AlignedBytes>,
     /// A large value that is being moved.
-    lift: Option<Box<Relocation>>,
-    /// Whether one was.
+    relocation: Option<Box<Relocation>>,
+    /// Whether a large value was moved.
     has_relocated: bool,
-    /// Segments from this sequence on came after the start.
+    /// Segments from this sequence on were begun after the start.
     below: u32,
-    /// Whether everything is to be gained that can be.
+    /// Whether this is a full compaction.
     all: bool,
 }
 
@@ -54,46 +55,47 @@ pub(super) struct Moving {
     pub slot: u32,
     pub sequence: u32,
     pub bytes: AlignedBytes,
-    /// How far it has come, and where the frame ends that it is in.
+    /// Offset of the next record, and where its frame ends.
     pub at: usize,
     pub frame_end: usize,
-    /// Where its last frame ends.
+    /// Offset behind its last frame.
     pub end: usize,
-    /// Sequences of all segments that there are, in order.
+    /// Sequences of all existing segments, in order.
     pub segments: Vec<u32>,
 }
 
-/// What became of a slice's records.
+/// The outcome of moving the records of one step.
 enum Moved {
     Some,
     All,
-    /// Something in the segment is damaged, or nothing that this build understands.
+    /// Something in the segment is damaged, or unknown to this build.
     Stuck,
 }
 
 impl<F: File> Store<F> {
-    /// Whether more is used than should be, or the file is longer than it need be.
+    /// Whether the used space exceeds its target, or the file is longer than needed.
     pub(super) fn wants_compaction(&self) -> bool {
         let is_large = self.is_over_budget() || self.is_shrinkable() || self.log.is_out_of_slots();
         is_large && self.is_worth_it() || self.log.holes_came && self.can_relocate()
     }
 
-    /// Whether more died since there was nothing to gain.
+    /// Whether enough has died since compaction last found nothing to gain.
     fn is_worth_it(&self) -> bool {
         self.log.dead_bytes() >= self.compact_above
     }
 
-    /// Whether large values may move: it takes room before it gives any, and gains none but behind them.
+    /// Whether large values may move. That takes space before it frees any, and frees only space behind
+    /// them.
     fn can_relocate(&self) -> bool {
         self.is_shrinkable() && !self.log.is_out_of_slots()
     }
 
-    /// Whether there is too little room to go on, and something to gain.
+    /// Whether there is too little space to continue, and some to gain.
     pub(super) fn is_low_on_space(&self) -> bool {
         self.log.is_out_of_slots() && (self.is_worth_it() || self.is_sweeping())
     }
 
-    /// Whether more is used than should be.
+    /// Whether the used space exceeds its target.
     pub(super) fn is_over_budget(&self) -> bool {
         self.log.used_space() > self.log.allowed(70, 2)
     }
@@ -106,7 +108,7 @@ impl<F: File> Store<F> {
         job.all || self.is_shrinkable()
     }
 
-    /// Whether the time between turns does not suffice.
+    /// Whether maintenance between turns cannot keep up.
     pub(super) fn is_behind(&self) -> bool {
         let is_large = self.log.used_space() > self.log.allowed(80, 2);
         self.is_low_on_space() || is_large && self.wants_maintenance()
@@ -116,8 +118,8 @@ impl<F: File> Store<F> {
         self.compact_above = 0;
         self.log.holes_came = false;
         let now = self.log.next_sequence();
-        // Until there is room again, or something was written, nothing moves twice: it would gain nothing
-        // the second time, and large records, which leave room behind them, would go round without end.
+        // Until there is space again, or something was written, nothing moves twice. A second move would
+        // gain nothing, and large records, which leave unused space behind them, would move for ever.
         let pressed_from = self.pressed_from.take().unwrap_or(now);
         let goes_on = self.is_low_on_space() || !core::mem::take(&mut self.has_written);
         self.pressed_from = goes_on.then_some(pressed_from);
@@ -125,17 +127,18 @@ impl<F: File> Store<F> {
         self.compact_slice(Compacting {
             victim: None,
             spare: None,
-            lift: None,
+            relocation: None,
             has_relocated: false,
             below,
             all: all.is_some(),
         })
     }
 
-    /// Goes on with a victim, or chooses the next; ends with the checkpoint that lets them go.
+    /// Continues with a victim, or picks the next; ends with the checkpoint that frees the retired
+    /// segments.
     pub(super) fn compact_slice(&mut self, mut job: Compacting) -> Result<Job, WriteError> {
-        if let Some(lift) = job.lift.take() {
-            return self.relocation_step(job, lift);
+        if let Some(relocation) = job.relocation.take() {
+            return self.relocation_step(job, relocation);
         }
         let Some(mut moving) = job.victim.take() else {
             return match self.choose(&job) {
@@ -143,7 +146,7 @@ impl<F: File> Store<F> {
                     if let Err(error) = self.move_few(victim) {
                         return self.give_up_slice(&job, error);
                     }
-                    self.commit_group().map_err(WriteError::RolledBack)?;
+                    self.commit_batch().map_err(WriteError::RolledBack)?;
                     if self.log.live_records_of(victim) == Some(0) {
                         return self.let_go(victim, job);
                     }
@@ -167,12 +170,12 @@ impl<F: File> Store<F> {
             };
         };
         let moved = match self.move_some(&mut moving) {
-            // A deletion that takes up its segment has no room to tell what it covers.
+            // A tombstone of a key that fills its segment has no space for the range that it covers.
             Err(Error::KeyTooLong) => Moved::Stuck,
             Err(error) => return self.give_up_slice(&job, error),
             Ok(moved) => moved,
         };
-        self.commit_group().map_err(WriteError::RolledBack)?;
+        self.commit_batch().map_err(WriteError::RolledBack)?;
         match moved {
             Moved::Some => job.victim = Some(moving),
             Moved::All => {
@@ -188,14 +191,14 @@ impl<F: File> Store<F> {
         if !matches!(error, Error::Quota | Error::Full) {
             return Err(WriteError::RolledBack(error));
         }
-        // What was emptied before makes room for the rest.
+        // The segments that were emptied before make space for the rest.
         self.undo_to(0);
-        self.log.discard_group();
+        self.log.discard_batch();
         self.end_compaction(job)
     }
 
-    /// Moves what lives in a segment that is in memory, if that is little: record by record, each verified. It
-    /// ends before one that is damaged.
+    /// Moves the live records of a resident segment if they are few, each verified. Stops before a damaged
+    /// one.
     fn move_few(&mut self, slot: u32) -> Result<(), Error> {
         let is_little =
             self.log.live_records_of(slot).is_some_and(|bytes| bytes > 0 && bytes <= FEW);
@@ -222,31 +225,32 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Gives up what is under way. What was emptied goes with the next checkpoint.
+    /// Abandons the compaction. Retired segments go with the next checkpoint.
     pub(super) fn abandon(&mut self, job: &Compacting) {
-        if let Some(lift) = &job.lift {
-            self.log.abandon_relocation(lift);
+        if let Some(relocation) = &job.relocation {
+            self.log.abandon_relocation(relocation);
         }
         self.wants_all = self.wants_all.or(job.all.then_some(job.below));
     }
 
     fn choose(&self, job: &Compacting) -> Option<u32> {
-        // What goes, goes together with a checkpoint; but not so much that the file grows by it.
+        // Retired segments are freed together by one checkpoint, but not so many that the file grows by
+        // them.
         let segment = self.log.geometry().segment();
-        let doomed = self.log.pending_free_bytes();
-        if doomed >= (self.log.space() / 16).max(2 * segment as u64) {
+        let pending_free = self.log.pending_free_bytes();
+        if pending_free >= (self.log.space() / 16).max(2 * segment as u64) {
             return None;
         }
         let thorough = job.all || self.is_low_on_space();
         let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
         let least = segment / if thorough { 64 } else { 8 };
-        // What no flush has seen goes without one, and without a checkpoint.
-        let helps = doomed == 0 && !job.all;
+        // Segments that were begun since the last flush are freed without flush or checkpoint.
+        let helps = pending_free == 0 && !job.all;
         let emptiest = self.log.pick_victim(job.below, helps).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = emptiest {
             return Some(victim.slot);
         }
-        // Deletions go only after the segments that they cover, so the oldest goes first.
+        // A tombstone can go only after the segments that it covers, so the oldest segment goes first.
         if is_large && !job.all && self.log.tombstone_bytes() * 8 > self.log.space() {
             return self.log.oldest_below(job.below);
         }
@@ -256,10 +260,10 @@ impl<F: File> Store<F> {
         None
     }
 
-    /// Nothing in a segment is needed any more: it goes with the next checkpoint. One that no flush has
-    /// seen goes at once; others may come to be like it before there is any need of flushes.
+    /// Retires a segment of which nothing is needed; it is freed with the next checkpoint. A segment begun
+    /// since the last flush is freed at once, which may do before flushes are needed.
     fn let_go(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
-        // Where the file is only too long, what is behind it has to go as well.
+        // If the file is only too long, what lies behind the segment must move as well.
         let goes = self.is_over_budget() && self.log.pending_free_bytes() == 0 && !job.all;
         self.log.retire(slot);
         if !goes || !self.log.is_fresh(slot) {
@@ -285,7 +289,7 @@ impl<F: File> Store<F> {
         Ok(Some(Moving { slot, sequence, bytes, at, frame_end: at, end, segments }))
     }
 
-    /// Goes through some records of a victim and appends those that are needed.
+    /// Scans some records of a victim and appends those that are needed.
     fn move_some(&mut self, moving: &mut Moving) -> Result<Moved, Error> {
         let geometry = self.log.geometry();
         let until = moving.at + SLICE;
@@ -309,7 +313,8 @@ impl<F: File> Store<F> {
             if moving.at >= fetched {
                 fetched = moving.at + self.fetch_ahead(bytes);
             }
-            // What is moved is replayed one day, where it would be refused together with all behind it.
+            // A moved record is replayed one day. A malformed one would then be refused together with
+            // everything behind it.
             let Ok((header, key, value)) = record::sound(bytes) else { return Ok(Moved::Stuck) };
             let size = header.size();
             let position = geometry.position(moving.slot, moving.at);
@@ -318,7 +323,7 @@ impl<F: File> Store<F> {
                     let hash = self.hash(header.space(), key);
                     if self.index.contains(hash, position) {
                         if self.is_cleared(header) {
-                            // A sweep found no room to take it out.
+                            // A sweep ran out of space before removing it.
                             return Ok(Moved::Stuck);
                         }
                         self.move_record(hash, position, &bytes[..size], None)?;
@@ -349,8 +354,8 @@ impl<F: File> Store<F> {
         Ok(Moved::Some)
     }
 
-    /// Has the processor fetch what the index has of the first records in `bytes`, together. Gives how many
-    /// bytes they take.
+    /// Prefetches the index entries of the first records in `bytes`; returns how many bytes these records
+    /// take.
     fn fetch_ahead(&self, bytes: &[u8]) -> usize {
         let (mut hashes, mut at) = ([0; AHEAD], 0);
         for hash in &mut hashes {
@@ -373,7 +378,7 @@ impl<F: File> Store<F> {
         bytes: &[u8],
         extent: Option<ExtentRef>,
     ) -> Result<(), Error> {
-        // A large value that moves empties no segment, so it leaves the reserve alone.
+        // Moving a large value empties no segment, so it does not use the reserve.
         let need = if extent.is_some() { AllocPriority::Write } else { AllocPriority::Move };
         self.log.make_room(&mut self.file, bytes.len(), need)?;
         let to = self.log.append_copy(bytes, from);
@@ -394,36 +399,36 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Whether a large value is to move next.
+    /// Whether a large value moves next.
     fn begins_relocation(&mut self, job: &mut Compacting) -> Result<bool, WriteError> {
         if self.wants_shrinking(job) && !self.log.is_out_of_slots() {
-            // Not before what moved last has left its place, or all of them would stand twice.
+            // Not before the old places of values that moved are free, or all of them would exist twice.
             let is_leaving = self.log.is_leaving();
             let may_grow = self.is_shrinkable() && !is_leaving;
-            job.lift = self.log.begin_relocation(&mut self.file, may_grow)?;
-            self.log.holes_came |= is_leaving && job.lift.is_none();
+            job.relocation = self.log.begin_relocation(&mut self.file, may_grow)?;
+            self.log.holes_came |= is_leaving && job.relocation.is_none();
         }
-        Ok(job.lift.is_some())
+        Ok(job.relocation.is_some())
     }
 
-    /// Goes on with a large value that moves.
+    /// Continues moving a large value.
     fn relocation_step(
         &mut self,
         mut job: Compacting,
-        mut lift: Box<Relocation>,
+        mut relocation: Box<Relocation>,
     ) -> Result<Job, WriteError> {
-        let moved = match self.log.relocate_chunk(&mut self.file, &mut lift) {
+        let moved = match self.log.relocate_chunk(&mut self.file, &mut relocation) {
             Ok(Some(true)) => {
-                job.lift = Some(lift);
+                job.relocation = Some(relocation);
                 return Ok(Job::Compacting(job));
             }
             Ok(None) => Ok(false),
-            Ok(Some(false)) => self.end_relocation(&lift),
+            Ok(Some(false)) => self.end_relocation(&relocation),
             Err(error) => Err(error),
         };
         match moved {
             Ok(true) => job.has_relocated = true,
-            _ => self.log.abandon_relocation(&lift),
+            _ => self.log.abandon_relocation(&relocation),
         }
         match moved {
             Err(Error::Quota | Error::Full) if !self.poisoned => self.end_compaction(&job),
@@ -431,10 +436,10 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Appends the record that leads to where a large value stands now. Answers whether it does: the
-    /// value may not be what it should be.
-    fn end_relocation(&mut self, lift: &Relocation) -> Result<bool, Error> {
-        let place = match self.log.place(&mut self.file, lift.record) {
+    /// Appends the record that names the new place of a large value; returns whether it did. It does not if
+    /// the value is damaged.
+    fn end_relocation(&mut self, relocation: &Relocation) -> Result<bool, Error> {
+        let place = match self.log.place(&mut self.file, relocation.record) {
             Err(Error::Corruption(_)) => None,
             place => Some(place?),
         };
@@ -443,22 +448,22 @@ impl<F: File> Store<F> {
         let record = record.filter(|it| !self.is_cleared(it.header));
         let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
         let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
-            self.log.keep_relocated(lift);
+            self.log.keep_relocated(relocation);
             return Ok(false);
         };
-        let Some(extent) = self.log.end_relocation(&mut self.file, lift, old)? else {
+        let Some(extent) = self.log.end_relocation(&mut self.file, relocation, old)? else {
             return Ok(false);
         };
-        if let Err(error) = self.move_record(hash, lift.record, &bytes, Some(extent)) {
+        if let Err(error) = self.move_record(hash, relocation.record, &bytes, Some(extent)) {
             self.undo_to(0);
-            self.log.discard_group();
+            self.log.discard_batch();
             return Err(error);
         }
-        self.commit_group()?;
+        self.commit_batch()?;
         Ok(true)
     }
 
-    /// A deletion that is moved tells the last segment that it may cover.
+    /// Appends a copy of a tombstone that states the last segment that it may cover.
     fn move_deletion(
         &mut self,
         header: RecordHeader,
@@ -481,18 +486,19 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Where there was nothing to gain there may be once half a segment more is dead.
+    /// Lowers `compact_above` so that half a segment of further garbage makes compaction worth trying
+    /// again.
     pub(super) fn update_garbage_stats(&mut self) {
         let step = self.log.geometry().segment() as u64 / 2;
         self.compact_above = self.compact_above.min(self.log.dead_bytes() + step);
     }
 
-    /// Takes the checkpoint that does without the doomed.
+    /// Begins the checkpoint without the retired segments.
     fn end_compaction(&mut self, job: &Compacting) -> Result<Job, WriteError> {
         self.resume_sweep();
         let is_retired = self.log.pending_free_bytes() > 0;
         if is_retired || job.has_relocated {
-            // It goes on when these have gone.
+            // Compaction continues when these are free.
             self.wants_all = self.wants_all.or(job.all.then_some(job.below));
         }
         if !is_retired && self.log.needs_room_of_checkpoint() {
@@ -510,16 +516,16 @@ impl<F: File> Store<F> {
         self.begin_checkpoint()
     }
 
-    /// Commits records of the gaps that the doomed leave.
+    /// Commits records of the gaps that retired segments leave.
     ///
-    /// Who died behind such a commit and before the checkpoint has what was doomed standing again, without
-    /// the records of gaps before it. So the first time in a session all gaps are looked at.
+    /// After a crash between such a commit and the checkpoint the retired segments exist again, without the
+    /// records of gaps before them. So the first time in a session all gaps are checked.
     pub(super) fn note_gaps(&mut self) -> Result<(), Error> {
         debug_assert!(matches!(self.staged, Staged::Nothing));
         let key = |frame: u64| [KEY_GAP, &frame.to_be_bytes()].concat();
         for gap in self.log.gaps() {
             let key_to = key(gap.to);
-            // One that cannot be read may be there.
+            // A record that cannot be read may exist.
             if gap.inside.is_empty()
                 && (self.knows_gaps || self.has(KEYSPACE_ENGINE, &key_to).unwrap_or(true))
             {
@@ -532,13 +538,13 @@ impl<F: File> Store<F> {
                 Some(from) => {
                     self.set(KEYSPACE_ENGINE, &key_to, &from.to_le_bytes())?;
                 }
-                // Nothing needed lies before it: the superblock says where the log begins.
+                // No needed segment lies before it: the superblock states where the log begins.
                 None => {
                     self.delete(KEYSPACE_ENGINE, &key_to)?;
                 }
             }
         }
-        self.commit_group()?;
+        self.commit_batch()?;
         self.knows_gaps = true;
         Ok(())
     }

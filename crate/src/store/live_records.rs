@@ -1,4 +1,4 @@
-//! Where the records that live lie in the file, for those who have the whole file in memory.
+//! The places of live records in the file, for callers that have the whole file in memory.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,30 +12,30 @@ use crate::log::read::damaged;
 
 use super::Store;
 
-/// Where the key and the value of a record lie in the file.
+/// The places of a record's key and value in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct InFile {
     pub key: Range<u64>,
     pub value: Value,
 }
 
-/// A value.
+/// A value in the file.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// Lies in one place of the file.
+    /// Stored in one place of the file.
     At(Range<u64>),
-    /// Lay in pieces.
+    /// Assembled from chunks.
     Assembled(Vec<u8>),
 }
 
 impl<F: File> Store<F> {
-    /// The keyspaces that have keys.
+    /// The keyspaces with keys.
     pub(crate) fn keyspaces(&self) -> Vec<u32> {
         self.spaces.counts().filter(|(_, count)| *count > 0).map(|(id, _)| id).collect()
     }
 
-    /// Where all of a keyspace lies, in the order of keys. Each record is verified, and the value of
-    /// an extent too. Nothing may have been written since opening.
+    /// Returns the places of all records of a keyspace, in the order of keys. Each record is verified, and
+    /// the value of an extent too. Nothing may have been written since opening.
     ///
     /// # Errors
     /// As for [`get`](Store::get), and [`Error::Corruption`] for a value that is damaged.

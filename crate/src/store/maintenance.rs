@@ -1,11 +1,11 @@
-//! Housekeeping in slices of well under a millisecond, between turns: compaction, checkpoints, and
-//! giving back what they leave.
+//! Maintenance in steps of well under a millisecond, between turns: compaction, checkpoints, and reclaiming
+//! the space that they free.
 //!
-//! Compaction moves what lives in the emptiest segments to the tail and dooms them. The doomed go
-//! together: a record of each gap that they leave in the numbers of frames is committed, then a
-//! checkpoint is taken that does not name them, and once both superblocks lead to it they are
-//! erased. Until then a crash loses nothing but the work. A segment that no flush has seen goes at once,
-//! with nothing but the record of its gap.
+//! Compaction moves the live records of the emptiest segments to the tail and retires these segments.
+//! Retired segments are freed together: a record of each gap that they leave in the frame numbers is
+//! committed, then a checkpoint without them is written, and once both superblocks name it their headers
+//! are erased. A crash before that loses only the work. A segment that was begun since the last flush is
+//! freed at once, with only the record of its gap.
 
 use alloc::vec::Vec;
 
@@ -21,50 +21,51 @@ use super::clear::Sweeping;
 use super::compaction::Compacting;
 use super::{Staged, Store};
 
-/// Entries that one range of hashes holds on average when a checkpoint begins; there may be many more
-/// when its turn comes.
+/// Average entries of one hash range when a checkpoint begins. There may be many more when the range is
+/// written.
 const RANGE: usize = 1024;
-/// A slice ends when it has written so many.
+/// A step ends when it has written this many entries.
 const ENTRIES_PER_SLICE: usize = 4 * RANGE;
 
-/// For each so many bytes that are committed while the file is too large,
+/// For each this many bytes that are committed while the file is too large,
 const SLICE: usize = 128 << 10;
-/// so many slices are done at once; where there is no room at all, as many as it takes.
+/// this many steps run at once; with no space left, as many as are needed.
 const STEPS_TO_CATCH_UP: usize = 6;
 
-/// A checkpoint is worth its flushes when opening would have to replay this many segments,
+/// A checkpoint is worth its flushes when opening would replay this many segments,
 const TAIL_SEGMENTS: u64 = 8;
-/// or at a close, when it would have to replay this many.
+/// or at a close, when opening would replay this many,
 const TAIL_SEGMENTS_AT_CLOSE: u64 = 1;
-/// or to verify as many bytes of large values as these segments have,
+/// or when opening would verify as many bytes of large values as these segments have,
 const TAIL_SEGMENTS_OF_VALUES: u64 = 64;
-/// and so many times the bytes of the checkpoint.
+/// and this many times the bytes of the checkpoint.
 const TAIL_OF_VALUES: u64 = 8;
 
-/// What is under way.
+/// The job in progress.
 #[derive(Debug, Default)]
 pub(super) enum Job {
     #[default]
     Nothing,
     /// Moving records out of segments.
     Compacting(Compacting),
-    /// Taking out of the index what was in keyspaces that were emptied.
+    /// Removing the records of cleared keyspaces from the index.
     Sweeping(Sweeping),
     /// Writing the index.
     Checkpointing(Checkpointing),
 }
 
-/// A checkpoint shows the index as it was when it began; what changes before it is written is kept.
+/// A checkpoint in progress. It stores the index as it was when it began, so changes to ranges that are not
+/// written yet are kept.
 #[derive(Debug)]
 pub(super) struct Checkpointing {
     writing: Writing,
-    /// Ranges are told apart by this many upper bits of the hash.
+    /// Ranges are distinguished by this many upper bits of the hash.
     bits: u32,
     next: usize,
     changed: Vec<Vec<Change>>,
 }
 
-/// A record of the index that moved, came or went.
+/// A change of one index entry: moved, added or removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub hash: u32,
@@ -81,17 +82,17 @@ impl Checkpointing {
     }
 }
 
-/// Takes changes back from the entries of a range: what went since comes, and what came since goes.
-/// Each of them is met once, however often the same key changed.
+/// Reverts changes in the entries of a range: restores removed entries and removes added ones. Each entry
+/// is handled once, however often its key changed.
 fn rewind(entries: &mut Vec<(u32, Position)>, changed: &[Change]) {
     let came = changed.iter().filter_map(|change| Some((change.hash, change.new?)));
     let mut came = radix_sort::by_number(came.collect());
     let went = changed.iter().filter_map(|change| Some((change.hash, change.old?)));
     let mut went = radix_sort::by_number(went.collect());
     let mut first = 0;
-    // What came and went is in neither.
+    // Entries that were both added and removed are dropped from both lists.
     went.retain(|&(hash, position)| {
-        // Those that were met have no position any more. Under one hash both are in the order of time.
+        // Matched entries have position 0. Under one hash both lists are in the order of time.
         while came.get(first).is_some_and(|&(other, at)| other < hash || at == 0) {
             first += 1;
         }
@@ -99,7 +100,8 @@ fn rewind(entries: &mut Vec<(u32, Position)>, changed: &[Change]) {
         same.find(|(_, at)| *at == position).map(|(_, at)| *at = 0).is_none()
     });
     came.retain(|&(_, at)| at != 0);
-    // Most entries have not changed: a bit for each hash's lower end tells that of nearly all.
+    // Most entries have not changed. A 64-word bit set over the lower bits of the hash rules out nearly all
+    // of them.
     let mut some = [0_u64; 64];
     let bit_of = |hash: u32| ((hash / 64 % 64) as usize, 1 << (hash % 64));
     for &(hash, _) in &came {
@@ -117,7 +119,7 @@ fn rewind(entries: &mut Vec<(u32, Position)>, changed: &[Change]) {
 }
 
 impl<F: File> Store<F> {
-    /// Whether there is housekeeping to do: see [`tend`](Store::tend).
+    /// Whether there is maintenance to do: see [`maintain`](Store::maintain).
     #[must_use]
     pub fn wants_maintenance(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
@@ -131,16 +133,15 @@ impl<F: File> Store<F> {
             || self.wants_checkpoint())
     }
 
-    /// Whether opening would have so much to read that a checkpoint is worth its flushes. Of values in
-    /// extents a checkpoint has it read nothing.
+    /// Whether opening would read so much that a checkpoint is worth its flushes. With a checkpoint,
+    /// opening does not read the extents before it.
     fn wants_checkpoint(&self) -> bool {
         let values = TAIL_SEGMENTS_OF_VALUES << self.log.geometry().segment_log2;
         let values = values.max(TAIL_OF_VALUES * 8 * self.index.len() as u64);
         self.log.tail_bytes() > self.tail_limit() || self.log.tail_values() > values
     }
 
-    /// Whether large values that were replaced take so much room that they cannot wait until a flush
-    /// comes by itself.
+    /// Whether replaced large values take so much space that they cannot wait for the next ordinary flush.
     fn wants_sure_extents(&self) -> bool {
         self.log.has_unsure_extents()
             && (self.wants_all.is_some()
@@ -149,18 +150,18 @@ impl<F: File> Store<F> {
                 || self.log.is_out_of_slots())
     }
 
-    /// A crash should not cost more than reading half of what lives.
+    /// The bytes of log that opening may have to replay: half of the live data.
     fn tail_limit(&self) -> u64 {
         let segments = TAIL_SEGMENTS << self.log.geometry().segment_log2;
         segments.max(self.log.live_total() / 2)
     }
 
-    /// Does one slice of housekeeping. Answers whether there is more to do. With `all`, given once,
-    /// everything is compacted that is not worth it by itself. The open group is committed first.
+    /// Runs one step of maintenance; returns whether there is more to do. With `all`, passed once, a full
+    /// compaction is requested. The open batch is committed first.
     ///
     /// # Errors
-    /// As for [`commit`](Store::commit) and [`flush`](Store::flush). Nothing of the content changes
-    /// whatever happens; what was under way is given up and begun again later.
+    /// As for [`commit`](Store::commit) and [`flush`](Store::flush). The content never changes; a job that
+    /// failed is abandoned and begun again later.
     pub fn maintain(&mut self, all: bool) -> Result<bool, Error> {
         if self.poisoned {
             return Err(self.refusal());
@@ -171,7 +172,7 @@ impl<F: File> Store<F> {
         if !matches!(self.staged, Staged::Nothing) || !self.savepoints.is_empty() {
             return Err(Error::Reentrancy);
         }
-        self.commit_group()?;
+        self.commit_batch()?;
         self.is_in_maintenance = true;
         if all {
             self.wants_all = Some(self.log.next_sequence());
@@ -188,9 +189,9 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Does as much housekeeping as a commit of so many bytes makes necessary, where the time
-    /// between turns was not enough. The commit has succeeded whatever fails here: what poisons is
-    /// told at the end of the turn, all else by the next call that needs it.
+    /// Runs the maintenance that a commit of this many bytes makes necessary, where the time between turns
+    /// did not suffice. The commit has succeeded whatever fails here: a poisoning failure is reported at
+    /// the end of the turn, any other by the next call that needs the space.
     pub(super) fn catch_up(&mut self, bytes: usize) {
         self.update_garbage_stats();
         if self.is_in_maintenance || self.poisoned {
@@ -199,7 +200,7 @@ impl<F: File> Store<F> {
         if !self.log.is_out_of_slots() {
             self.pressed_from = None;
         }
-        // What was emptied is dead, although nothing tells how much of each segment is.
+        // Records of cleared keyspaces are dead before the accounting of their segments shows it.
         let may_be_late = bytes > 0 && self.is_sweeping();
         if !may_be_late && !self.is_behind() {
             return;
@@ -218,13 +219,14 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Whether housekeeping poisoned the store and nobody was told: [`tend`](Store::tend) tells.
+    /// Whether maintenance poisoned the store and no call has reported it: [`maintain`](Store::maintain)
+    /// does.
     #[must_use]
     pub fn has_deferred_error(&self) -> bool {
         self.deferred_error.is_some()
     }
 
-    /// Why a poisoned store refuses: the failure that poisoned it, if nobody was told of it yet.
+    /// The error of a poisoned store: the failure that poisoned it, until it was reported once.
     pub(super) fn refusal(&mut self) -> Error {
         let refused = if self.file.is_lost() { Error::Lost } else { Error::Poisoned };
         self.deferred_error.take().unwrap_or(refused)
@@ -250,15 +252,14 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Takes a step towards a file that holds nothing but what is needed. Answers whether there was one
-    /// to take.
+    /// Runs one step of freeing unneeded space; returns whether there was one.
     fn reclaim_step(&mut self) -> Result<bool, WriteError> {
         if !self.log.reclaim(&mut self.file)? {
             if self.log.is_reclaimed() && !self.wants_sure_extents() {
                 return Ok(false);
             }
-            // What a recovery dropped can be erased once the log behind it is flushed, and a
-            // flushed frame says so; likewise an extent that was deleted.
+            // The tail that a recovery dropped, and extents that were deleted, can be erased only once the
+            // log behind them is flushed and a flushed frame confirms that.
             if !self.log.is_anchored() || self.log.is_unwitnessed() {
                 self.log.write_witness(&mut self.file, AllocPriority::Note, self.next_version)?;
             }
@@ -268,9 +269,9 @@ impl<F: File> Store<F> {
         Ok(true)
     }
 
-    /// Starts a checkpoint of the index as it is.
+    /// Starts a checkpoint of the current index.
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
-        // A gap ends where a segment begins, so the last one has to stand in the file.
+        // A gap ends where a segment begins, so the last segment must be in the file.
         self.anchor()?;
         if self.log.pending_free_bytes() > 0 {
             self.note_gaps().map_err(WriteError::RolledBack)?;
@@ -278,7 +279,7 @@ impl<F: File> Store<F> {
         let entries = self.index.len();
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version) {
-            // Room matters more now than opening fast.
+            // Free space matters more now than opening fast.
             Err(Error::Quota | Error::Full) if log.pending_free_bytes() > 0 => {
                 log.go_without_checkpoint(file, *next_version)?;
                 self.unflushed = false;
@@ -291,7 +292,7 @@ impl<F: File> Store<F> {
         Ok(Job::Checkpointing(Checkpointing { writing, bits, next: 0, changed }))
     }
 
-    /// Makes sure that the log ends in a segment that stands in the file.
+    /// Ensures that the log ends in a segment that is in the file.
     pub(super) fn anchor(&mut self) -> Result<(), WriteError> {
         if !self.log.is_anchored() {
             self.log.write_witness(&mut self.file, AllocPriority::Note, self.next_version)?;
@@ -314,7 +315,8 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Writes a few ranges of the index; after the last one, ends the checkpoint.
+    /// Writes some ranges of the index; ends the checkpoint after the last one. Returns whether it has
+    /// ended.
     fn write_ranges(&mut self, job: &mut Checkpointing) -> Result<bool, WriteError> {
         let width = 1_u64 << (32 - job.bits);
         let mut written = 0;
@@ -340,8 +342,8 @@ impl<F: File> Store<F> {
         Ok(false)
     }
 
-    /// Takes a checkpoint before closing, if opening would otherwise take its time. The close goes
-    /// on without one when there is no room for it.
+    /// Writes a checkpoint before closing if opening would otherwise take long. The close continues without
+    /// one when there is no space for it.
     pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
         self.is_in_maintenance = true;
         let done = self.last_checkpoint().map_err(|failure| self.fail(failure));
@@ -350,14 +352,15 @@ impl<F: File> Store<F> {
 
     #[inline(never)]
     fn last_checkpoint(&mut self) -> Result<(), WriteError> {
-        // As many bytes of index as of log would not open faster.
+        // A checkpoint as large as the log to replay would not make opening faster.
         let segment = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
         let limit = segment.max(2 * self.index.len() as u64);
         let mut job = core::mem::take(&mut self.job);
         if let Job::Checkpointing(begun) = &job
             && self.log.tail_behind(&begun.writing) > limit
         {
-            // Much came since it began: one of now costs little more, and nothing at the next opening.
+            // The log has grown much since it began: a new one costs little more and leaves no tail for the
+            // next opening.
             self.log.drop_checkpoint(&begun.writing);
             job = Job::Nothing;
         }
@@ -383,7 +386,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     #[test]
-    fn what_changed_is_taken_back_however_often_a_key_changed_and_whoever_shares_its_hash() {
+    fn rollback_restores_overwritten_keys_with_colliding_hashes() {
         // Twelve keys under four hashes; the first of them changes most of the time.
         let hash = |key: u32| key % 4;
         let (mut now, mut changed, mut before) = (BTreeMap::new(), Vec::new(), Vec::new());
@@ -391,7 +394,7 @@ mod tests {
         for step in 1..20_000u32 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let key = if x >> 63 == 0 { 0 } else { (x >> 33) as u32 % 12 };
-            // Positions are used again, as those in segments are that were given back.
+            // Positions are reused, as in reclaimed segments.
             let position = step % 5000 * 12 + key + 1;
             let goes = (x >> 40).is_multiple_of(3);
             let old = now.remove(&key);

@@ -1,4 +1,4 @@
-//! What memory a store holds, and how much more it may come to need.
+//! The memory that a store holds, and how much more it may need.
 
 use crate::file::File;
 
@@ -6,16 +6,17 @@ use super::Store;
 use super::maintenance::Job;
 
 impl<F: File> Store<F> {
-    /// Bytes of memory held, but for the order of keys, and the [`headroom`](Store::headroom) that
-    /// there has to be beside them, roughly: when any of it changes, room has to be made.
+    /// Returns the bytes of memory held, without the ordered keys, and roughly the
+    /// [reserve](Store::reserve_needed) that is needed beside them. When any of it changes, memory has to
+    /// be reserved again.
     #[must_use]
     pub fn memory_usage(&self) -> [usize; 3] {
         let (larger, order) = self.reserve_needed();
         [self.log.memory_bytes() as usize + self.index.bytes(), larger, order >> 22]
     }
 
-    /// Bytes of memory that a turn may come to take in one piece, for an index that is close to
-    /// doubling, and in small ones, for the order of keys, which the first range builds.
+    /// Returns the bytes that a turn may take in one piece, for an index that is close to doubling, and in
+    /// small pieces, for the ordered keys that the first range builds.
     #[must_use]
     pub fn reserve_needed(&self) -> (usize, usize) {
         let larger = if self.index.is_filling_up() { 2 * self.index.bytes() } else { 0 };
@@ -25,13 +26,14 @@ impl<F: File> Store<F> {
         (larger, order)
     }
 
-    /// Bytes that records may take in memory between turns, and as much again within one.
+    /// Bytes that records may take in memory between turns, and again within one turn.
     #[must_use]
     pub fn budget(&self) -> usize {
         self.log.budget()
     }
 
-    /// Bytes of segments that are held for a while: of one that is being emptied, and above the budget.
+    /// Bytes of segment buffers that are held temporarily: of a segment being compacted, and above the
+    /// budget.
     #[must_use]
     pub fn transient_bytes(&self) -> usize {
         let is_emptying = matches!(self.job, Job::Compacting(_) | Job::Sweeping(_));

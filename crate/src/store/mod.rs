@@ -45,36 +45,37 @@ use transaction::{SavepointState, Undo};
 pub use write::Set;
 use write::{Changing, NewRecord, Staged};
 
-/// So many keys are looked for together: the processor waits for all of them at once.
+/// The number of keys that are looked up together, so that their cache misses overlap.
 pub const TOGETHER: usize = 16;
 
-/// How to open a store.
+/// The options of opening a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Binary logarithm of the segment size of a database that is created.
     pub segment_log2: u8,
-    /// Random numbers: the identity and the secret hash seed of a database that is created, and
-    /// the salts of this session. The engine has no randomness of its own.
+    /// Random numbers for the identity and the secret hash seed of a database that is created, and for the
+    /// salts of this session. The engine has no randomness of its own.
     pub entropy: [u64; 4],
-    /// Whether keys are to be had in order; without it ranges are refused.
+    /// Whether keys are kept in order. Without it, ranges are refused.
     pub ordered: bool,
-    /// Whether nothing may be written: writes are refused, and opening and closing leave the file
-    /// as it is.
+    /// Whether the store is read-only: writes are refused, and opening and closing leave the file
+    /// unchanged.
     pub read_only: bool,
-    /// Whether new frames go to a segment of their own, whose numbers cancel all that is written behind the
-    /// frames that are there: for a file taken over from a writer that may wake up in the middle of a write.
+    /// Whether new frames go to a fresh segment, whose numbers cancel everything that is written behind the
+    /// existing frames. Needed for a file taken over from a writer that may resume in the middle of a
+    /// write.
     pub fresh: bool,
-    /// What is done when flushed data is damaged.
+    /// The reaction to damage in flushed data.
     pub on_damage: OnDamage,
     /// Bytes of memory for segments and cold records between turns. A database may be many times
     /// larger.
     pub memory: usize,
-    /// How large the file may become, in per cent of what lives in it, from 120 to 300; two checkpoints
-    /// and four segments come on top. Where what is left at the ends of segments is more than the factor
-    /// allows, nothing is gained by moving, and it stays; likewise of a value in segments of its own that
-    /// another factor, or an older build, gave it.
+    /// The largest size of the file, in per cent of its live data, from 120 to 300; two checkpoints and
+    /// four segments come on top. Unused space at the ends of segments beyond the factor stays, because
+    /// moving records would not gain it. So does that of a value in its own segments which another factor,
+    /// or an older build, put there.
     pub factor: u32,
-    /// Who hands out views of the store's memory.
+    /// The callbacks about views of the store's memory.
     pub views: Views,
 }
 
@@ -94,10 +95,10 @@ impl Default for Options {
     }
 }
 
-/// Sizes and states, for showing.
+/// Sizes and states, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Live keys in all keyspaces but the engine's own.
+    /// Live keys in all keyspaces except the engine's own.
     pub count: u64,
     /// Bytes of live records with their headers and values.
     pub live_bytes: u64,
@@ -113,36 +114,37 @@ pub struct Stats {
     pub next_version: u64,
     /// Whether writes are refused.
     pub poisoned: bool,
-    /// Bytes of the open group.
+    /// Bytes of the open write batch.
     pub pending_bytes: u64,
     /// Bytes of the hash index.
     pub index_bytes: u64,
-    /// Segment-sized buffers that were given up for something else since opening.
+    /// Segment-sized buffers that were evicted since opening.
     pub evictions: u64,
-    /// Bytes that segments and copies of cold records may take between turns.
+    /// Bytes that segments and cached cold records may take between turns.
     pub budget_bytes: u64,
-    /// Records of keyspaces that were emptied, which housekeeping has not taken out of the index yet: they count
-    /// in `live_bytes`.
+    /// Records of cleared keyspaces that maintenance has not removed from the index yet. They count in
+    /// `live_bytes`.
     pub unswept: u64,
 }
 
 /// A key-value store in one file.
 ///
-/// Writes since the last [`commit`](Store::commit) form a group, which becomes one atomic commit.
+/// Writes since the last [`commit`](Store::commit) form the open write batch, which becomes one atomic
+/// commit.
 #[derive(Debug)]
 pub struct Store<F> {
     file: F,
     log: Log,
     index: HashIndex,
     key_hash: KeyHash,
-    /// The position that the index gave, or was given, last. Invariant: the index names it.
+    /// The position that the index returned, or was given, last. Invariant: the index contains it.
     last: Option<Position>,
     spaces: Spaces,
-    /// Whether keys are to be had in order.
+    /// Whether keys are kept in order.
     ordered: bool,
     clears: Clears,
-    /// Invariant: in order are the keys whose records lie before this. They are sorted when first asked
-    /// for, at once or part by part, and kept up from then on.
+    /// Invariant: keys whose records lie before this position are in `spaces`' ordered keys. They are
+    /// sorted when first needed, at once or part by part, and kept sorted from then on.
     sorted: Position,
     next_version: u64,
     undo: Vec<Undo>,
@@ -150,41 +152,43 @@ pub struct Store<F> {
     staged: Staged,
     new: NewRecord,
     changing: Changing,
-    /// What a record is staged together with, since a savepoint of its own: the pieces of its value, or no piece.
-    apart: Option<PiecesRef>,
-    /// The value of a record that is being changed in place, as it was,
+    /// The chunks that are staged together with a record, since a savepoint of their own; empty if the
+    /// value is not chunked.
+    staged_chunks_ref: Option<PiecesRef>,
+    /// The former value of a record that is being changed in place,
     saved: Vec<u8>,
-    /// and what names it if it is in pieces: it stays in memory until the change has ended.
-    kept: Option<PiecesRef>,
+    /// and the reference to its chunks if it is chunked: the value stays in memory until the change has
+    /// ended.
+    changing_chunks_ref: Option<PiecesRef>,
     pins: Vec<Option<Pin>>,
     recovery: Recovery,
-    /// The housekeeping that is under way.
+    /// The maintenance job in progress.
     job: Job,
     is_in_maintenance: bool,
-    /// All that can be gained was asked for, of segments below this sequence.
+    /// Set when a full compaction was requested, of the segments below this sequence.
     wants_all: Option<u32>,
-    /// Compaction is worth trying again when so many bytes are used and dead.
+    /// Compaction is worth trying again above this number of used dead bytes.
     compact_above: u64,
-    /// Segments from this sequence on came since there was too little room, or since the last commit but
-    /// for those of housekeeping.
+    /// Segments from this sequence on were begun since space ran out, or since the last commit other than
+    /// those of maintenance.
     pressed_from: Option<u32>,
     /// Whether there was such a commit since compaction began.
     has_written: bool,
-    /// Whether each gap in the numbers of frames has a record that lives.
+    /// Whether each gap in the frame numbers has a live record.
     knows_gaps: bool,
     read_only: bool,
     poisoned: bool,
-    /// The failure of housekeeping that poisoned the store and that nobody was told of.
+    /// The failure of maintenance that poisoned the store and that no call has reported yet.
     deferred_error: Option<Error>,
     unflushed: bool,
 }
 
 impl<F: File> Store<F> {
-    /// The value of a key. The slice shows the engine's own memory.
+    /// Returns the value of a key. The slice shows the engine's own memory.
     ///
     /// # Errors
-    /// When the record is cold: what the file said, [`Error::Corruption`], or
-    /// [`Error::ViewsHeld`] inside a callback.
+    /// For a cold record: the file's error, [`Error::Corruption`], or [`Error::ViewsHeld`] inside a
+    /// callback.
     #[inline]
     pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
         match self.find_for(keyspace, key, AccessKind::View)? {
@@ -193,8 +197,8 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Puts in place of hashes the position of the first record with each, or 0. All entries of the index are
-    /// on their way to the processor together, where one after the other it waits for each.
+    /// Replaces each hash by the position of the first record with it, or 0. The cache misses of all index
+    /// entries overlap.
     #[inline]
     pub fn positions_of(&self, hashes: &mut [u32]) {
         self.index.prefetch(hashes);
@@ -203,20 +207,20 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Whether the record of a key still lies where it lay.
+    /// Whether the index still contains a position.
     #[inline]
     #[must_use]
     pub fn is_current(&self, position: Position) -> bool {
         self.index.contains_position(position)
     }
 
-    /// Records at these positions are to be looked at now: they too are fetched together. Gives where each
-    /// is, if that is in memory, for [`at_hand`](Store::at_hand).
+    /// Prefetches the records at these positions together. Sets the place of each that is in memory, for
+    /// [`get_resident`](Store::get_resident).
     #[inline]
     pub fn prefetch_records(&self, positions: &[Position], places: &mut [Option<Place>]) {
         let mut all = 0;
         if self.clears.any {
-            // Which of them still count is told by looking at each.
+            // Whether each of them is live is known only from its header.
             return places.fill(None);
         }
         for (place, &position) in places.iter_mut().zip(positions) {
@@ -226,8 +230,8 @@ impl<F: File> Store<F> {
         core::hint::black_box(all);
     }
 
-    /// The records of keys with these hashes are to be replaced now: they, what leads to them and what tells that
-    /// they are there are fetched together.
+    /// Prefetches what replacing the keys with these hashes touches: their records, the index entries, and
+    /// the bits of the set of positions.
     fn prefetch_buckets(&self, hashes: &[u32]) {
         let (mut positions, mut places) = ([0; TOGETHER], [None; TOGETHER]);
         let positions = &mut positions[..hashes.len()];
@@ -238,14 +242,14 @@ impl<F: File> Store<F> {
         core::hint::black_box(are_named.count());
     }
 
-    /// Notes at which position the record of a key lies, for walks to come.
+    /// Stores the position of a key's record in the ordered keys, for later scans.
     pub fn index_record(&mut self, keyspace: u32, key: &[u8], position: Position) {
         self.spaces.entry(keyspace).keys.note(key, position);
     }
 
-    /// The value of a key whose record was just [foreseen](Store::foresee) at a place, if it lies in it and
-    /// is not that of another key with the same hash. Until all views have died it stays where it is. It `counts` as
-    /// looked at if it is not one of all.
+    /// Returns the value of a key whose record was [prefetched](Store::prefetch_records) at a place. None
+    /// if the record is another key's with the same hash, or its value lies elsewhere. The value stays in
+    /// place until all views are detached. The access `counts` for eviction unless it is part of a scan.
     #[inline]
     pub fn get_resident(
         &mut self,
@@ -261,7 +265,7 @@ impl<F: File> Store<F> {
         is_it.then_some(core::ptr::from_ref(record.value))
     }
 
-    /// The version of a key's record: it grows with every change.
+    /// Returns the version of a key's record, which grows with every change.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -269,9 +273,8 @@ impl<F: File> Store<F> {
         Ok(self.version_and_certainty(keyspace, key)?.map(|(version, _)| version))
     }
 
-    /// The version of a key's record, and whether that was salvaged from a damaged file of which lost
-    /// frames may have changed or deleted the key. No later write was one of them, so the next one to
-    /// the key ends it.
+    /// Returns the version of a key's record, and whether it is uncertain: salvaged from a damaged file
+    /// whose lost frames may have changed or deleted the key. The next write to the key makes it certain.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -287,7 +290,7 @@ impl<F: File> Store<F> {
         }))
     }
 
-    /// Whether a key is there.
+    /// Whether a key exists.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -295,13 +298,13 @@ impl<F: File> Store<F> {
         Ok(self.find_shared(self.hash(keyspace, key), keyspace, key)?.is_some())
     }
 
-    /// How many keys a keyspace holds.
+    /// The number of keys in a keyspace.
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
         self.spaces.get(keyspace).map_or(0, |space| space.count)
     }
 
-    /// The keys of a keyspace in byte order. The first call sorts them all.
+    /// Iterates over the keys of a keyspace in byte order. The first call sorts them all.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -310,7 +313,7 @@ impl<F: File> Store<F> {
         Ok(self.sorted(keyspace, (Bound::Unbounded, Bound::Unbounded)).map(|key| &**key))
     }
 
-    /// Hands the keys between two bounds to `visit`, in order, until it answers false.
+    /// Passes the keys between two bounds to `visit`, in order, until it returns false.
     ///
     /// # Errors
     /// As for [`range_keys`](Store::range_keys).
@@ -330,7 +333,7 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// The keys between two bounds, in order.
+    /// Iterates over the keys between two bounds, in order.
     ///
     /// # Errors
     /// [`Error::PointsOnly`] when the store was opened without order; as for
@@ -352,14 +355,14 @@ impl<F: File> Store<F> {
         space.map_or_else(Range::default, |space| space.keys.range(lower, upper))
     }
 
-    /// Removes a key; tells whether it was there.
+    /// Deletes a key; returns whether it existed.
     ///
     /// # Errors
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
-        let is_first = self.savepoints.is_empty() && self.log.group_bytes() == 0;
+        let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
         match self.append_tombstone(keyspace, key) {
-            // What follows a commit can make room. A refusal leaves the open group as it is.
+            // Maintenance after a commit can free space. A refusal leaves the open batch unchanged.
             Err(Error::Quota | Error::Full) if is_first => {
                 self.catch_up(0);
                 self.append_tombstone(keyspace, key)
@@ -376,15 +379,15 @@ impl<F: File> Store<F> {
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
         let need = if self.is_in_maintenance { AllocPriority::Note } else { AllocPriority::Relief };
-        // What names pieces is no piece.
-        let is_apart = old.in_pieces && keyspace != KEYSPACE_ENGINE;
-        if is_apart {
+        // A key of the engine's keyspace is a chunk or other system record, never a chunked value.
+        let is_chunked = old.in_pieces && keyspace != KEYSPACE_ENGINE;
+        if is_chunked {
             let _ = self.savepoint();
         }
-        let buried = if is_apart { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
-        let room = buried.and_then(|()| self.log.make_room(&mut self.file, size, need));
+        let deleted = if is_chunked { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
+        let room = deleted.and_then(|()| self.log.make_room(&mut self.file, size, need));
         if room.is_err() {
-            if is_apart {
+            if is_chunked {
                 self.take_back_last();
             }
             return room.map(|()| false);
@@ -402,14 +405,14 @@ impl<F: File> Store<F> {
         let (position, _) = self.log.stage(header, key);
         self.log.advance(size, false);
         self.reindex(hash, Some(old), position, size as u32, None);
-        if is_apart { self.release_last() } else { self.hand_on_large_group() }?;
+        if is_chunked { self.release_last() } else { self.commit_large_batch() }?;
         Ok(true)
     }
 
-    /// Changes a key's value if `predicate` holds for it; tells whether it did.
+    /// Changes a key's value if `predicate` holds for it; returns whether it did.
     ///
-    /// `update` changes the bytes in place, or returns others to take their place; its error
-    /// restores every byte. A key that is missing answers `false`.
+    /// `update` changes the bytes in place, or returns others to replace them; its error restores every
+    /// byte. The result is `false` for a key that does not exist.
     ///
     /// # Errors
     /// [`Error::Aborted`] when `update` fails, else as for [`set`](Store::set).
@@ -427,7 +430,7 @@ impl<F: File> Store<F> {
         if !self.begin_update(keyspace, key)? {
             return Ok(false);
         }
-        // A panic in the callback is a failure like any other.
+        // A panic in the callback is handled like an error.
         let staged = AbortOnDrop(self);
         let store = &mut *staged.0;
         let length = store.staged_value().len();
@@ -443,7 +446,7 @@ impl<F: File> Store<F> {
         Ok(true)
     }
 
-    /// What opening found.
+    /// The result of opening.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
@@ -462,7 +465,7 @@ impl<F: File> Store<F> {
             next_frame: self.log.next_frame(),
             next_version: self.next_version,
             poisoned: self.poisoned,
-            pending_bytes: self.log.group_bytes() as u64,
+            pending_bytes: self.log.batch_bytes() as u64,
             index_bytes: self.index.bytes() as u64,
             evictions: self.log.evictions(),
             budget_bytes: self.log.budget() as u64,
@@ -477,8 +480,8 @@ impl<F: File> Store<F> {
         self.key_hash.hash(keyspace, key)
     }
 
-    /// Programs read a key and then write it, so the record found last is looked at first: no hash,
-    /// no probe.
+    /// Looks up a key. Programs read a key and then write it, so the record found last is tried first,
+    /// without hash or probe.
     #[inline(always)]
     fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
         self.find_for(keyspace, key, AccessKind::Own)
@@ -491,8 +494,8 @@ impl<F: File> Store<F> {
         key: &[u8],
         purpose: AccessKind,
     ) -> Result<Option<At>, Error> {
-        // Marked as seen by a view only if it is the key that is asked for: else the record could not be
-        // changed in place any more for the rest of the turn.
+        // The record is marked as seen by a view only if its key is the requested one: a marked record
+        // cannot be changed in place for the rest of the turn.
         if let Some(place) = self.last.and_then(|last| self.log.place_of(last)) {
             let record = self.log.record_in(place);
             if same_bytes(record.key, key) && record.header.space() == keyspace {
@@ -505,11 +508,11 @@ impl<F: File> Store<F> {
         Ok(found)
     }
 
-    /// For calls that are not worth code of their own.
+    /// Looks up a key for callers that do not need an inlined copy of the lookup.
     #[inline(never)]
     fn find_shared(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
         let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
-        // Only a lying checkpoint names a record by which no key is there.
+        // Only a malformed checkpoint leads to a record of a kind that no key can have.
         let is_dead = |at: &At| !self.log.record_in(at.place).header.can_live();
         if found.as_ref().is_some_and(is_dead) { Err(damaged(0)) } else { Ok(found) }
     }
@@ -527,7 +530,7 @@ impl<F: File> Store<F> {
         while let Some(position) = self.index.next(&mut probe) {
             let place = match self.log.load_record(&mut self.file, position, purpose) {
                 Ok(place) => place,
-                // It may be a record that does not count any more, before one that does.
+                // It may be a dead record of a cleared keyspace in front of the live one.
                 Err(error @ Error::Corruption(_)) if self.clears.any => {
                     failed = Err(error);
                     continue;
@@ -535,7 +538,7 @@ impl<F: File> Store<F> {
                 Err(error) => return Err(error),
             };
             if purpose == AccessKind::View {
-                // Its value is waited for together with its header.
+                // Its value is prefetched together with its header.
                 core::hint::black_box(self.log.prefetch(place));
             }
             let Some(record) = self.log.get(place) else { return Err(damaged(0)) };
@@ -549,7 +552,7 @@ impl<F: File> Store<F> {
         failed
     }
 
-    /// What a successor needs of a record.
+    /// The fields of a record that its successor needs.
     #[inline]
     fn predecessor(&self, at: At) -> Predecessor {
         let record = self.log.record_in(at.place);
@@ -586,8 +589,8 @@ impl<F: File> Store<F> {
         if length > MAX_VALUE { Err(Error::ValueTooLong) } else { Ok(()) }
     }
 
-    /// Enters that the record of a key moved from `old` to `new` by the `size` bytes that were
-    /// appended at `appended`, and how to take that back.
+    /// Moves the index entry of a key from `old` to `new`, for the `size` bytes that were appended at
+    /// `appended`, and stores how to undo that.
     #[inline]
     fn reindex(
         &mut self,
@@ -615,7 +618,7 @@ impl<F: File> Store<F> {
         self.move_in_index(hash, old, new, appended);
     }
 
-    /// Takes back what a change did to the accounts of what is alive.
+    /// Reverts the live accounting of one change.
     fn unaccount(&mut self, undo: &Undo) {
         match (undo.new, undo.old) {
             (Some(new), Some(old)) if undo.moved => self.log.move_name(new, old),
@@ -634,7 +637,7 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Moves a key in the index; `record` is resident and has the key.
+    /// Moves a key in the index. `record` is resident and contains the key.
     fn move_in_index(
         &mut self,
         hash: u32,
@@ -664,7 +667,7 @@ impl<F: File> Store<F> {
             }
             (Some(old), None) => {
                 self.index.remove(hash, old);
-                // A checkpoint that lies may have told fewer.
+                // A malformed checkpoint may have given a smaller count.
                 space.count = space.count.saturating_sub(1);
             }
             _ => {}
@@ -677,14 +680,14 @@ impl<F: File> Store<F> {
     }
 }
 
-/// A record that was looked up. Its place holds until the pool takes a buffer again.
+/// A record that was looked up. Its place is valid until the pool takes a buffer again.
 #[derive(Clone, Copy, Debug, Default)]
 struct At {
     position: Position,
     place: Place,
 }
 
-/// A record that another takes the place of, and what that one needs of it.
+/// A record that is being replaced, with the fields that its successor needs.
 #[derive(Clone, Copy, Debug)]
 struct Predecessor {
     position: Position,
@@ -694,8 +697,8 @@ struct Predecessor {
     in_pieces: bool,
 }
 
-/// Equality of short keys without a call: `memcmp` costs more than the comparison. From their ends, for
-/// most begin alike, so that the processor knows where two that differ do.
+/// Compares short keys without a call: `memcmp` costs more than the comparison. Keys are compared from
+/// their ends because most share a prefix.
 #[inline(always)]
 fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     if a.len() != b.len() {
@@ -707,7 +710,7 @@ fn same_bytes(a: &[u8], b: &[u8]) -> bool {
         && x.remainder().iter().zip(y.remainder()).all(|(x, y)| x == y)
 }
 
-/// Restores every byte of a staged record that did not come to its end.
+/// Aborts a staged record that was not finished, restoring every byte.
 struct AbortOnDrop<'a, F: File>(&'a mut Store<F>);
 
 impl<F: File> Drop for AbortOnDrop<'_, F> {

@@ -1,16 +1,16 @@
-//! Pins: values that stay in memory, unchanged, until they are let go.
+//! Pins: values that stay in memory, unchanged, until they are released.
 
 use crate::error::Error;
 use crate::file::File;
 
 use super::{Staged, Store};
 
-/// Which pin.
+/// Identifies a pin.
 pub type PinId = u32;
 
 impl<F: File> Store<F> {
-    /// Pins the value of a key, committing the open group first: what has been handed on is never
-    /// changed in place. None when the key is absent.
+    /// Pins the value of a key, committing the open batch first because written records are never changed
+    /// in place. None when the key is absent.
     ///
     /// # Errors
     /// As for [`commit`](Store::commit) and [`get`](Store::get).
@@ -36,14 +36,14 @@ impl<F: File> Store<F> {
         Ok(Some(free as PinId))
     }
 
-    /// The value under a pin; none when it has ended.
+    /// The pinned value; none when the pin has ended.
     #[must_use]
     pub fn pinned(&mut self, id: PinId) -> Option<&[u8]> {
         let pin = self.pins.get(id as usize)?.as_ref()?;
         Some(self.log.pinned(pin))
     }
 
-    /// Ends a pin. Its memory may be used again from the next turn on.
+    /// Ends a pin. Its memory may be reused from the next turn on.
     pub fn unpin(&mut self, id: PinId) {
         if let Some(pin) = self.pins.get_mut(id as usize).and_then(Option::take) {
             self.log.unpin(pin);

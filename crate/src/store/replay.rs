@@ -1,4 +1,4 @@
-//! Opening: from the frames that count to the index.
+//! Opening: builds the index from the valid frames.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -21,25 +21,26 @@ use crate::radix_sort;
 
 use super::{Changing, Clears, Job, NewRecord, Options, Staged, Store};
 
-/// After an unclean end versions jump by this much, so that a version that somebody saw before the
-/// crash is never given to other bytes: a lost tail may leave no trace.
+/// After an unclean end versions skip this many, so that a version that was seen before the crash is never
+/// reused for other bytes: a lost tail may leave no trace.
 const VERSION_JUMP: u64 = 1 << 32;
-/// Above this, behind nearly two million such openings, by less, so that a program that never closes has
-/// versions which JavaScript's numbers tell apart for a billion more.
+/// Above this version, reached after nearly two million such openings, they skip fewer. A program that
+/// never closes thus keeps versions that JavaScript's numbers represent exactly, for a billion more
+/// openings.
 const MANY_VERSIONS: u64 = 7 << 50;
 const LATE_JUMP: u64 = 1 << 20;
 
-/// Records whose places in the index are fetched together: one by one each would be waited for.
+/// Records whose index entries are prefetched together.
 const AT_ONCE: usize = 256;
 
-/// The next records of a segment, which stays at hand meanwhile.
+/// The next records of a segment, which stays in memory meanwhile.
 #[derive(Default)]
 struct Ahead {
     hashes: Vec<u32>,
     records: Vec<(Position, RecordHeader)>,
 }
 
-/// All keys are sorted whose records lie before this: every key.
+/// The value of `sorted` when all keys are sorted.
 pub(super) const ALL: Position = Position::MAX;
 
 impl<F: File> Store<F> {
@@ -52,7 +53,7 @@ impl<F: File> Store<F> {
         Store::open_or_return(file, options).map_err(|(_, error)| error)
     }
 
-    /// As [`open`](Store::open), giving the file back when it fails.
+    /// As [`open`](Store::open); returns the file when it fails.
     ///
     /// # Errors
     /// As for [`open`](Store::open).
@@ -67,8 +68,8 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Opens what the frames below a number hold. With an error comes the number below which it may
-    /// go better.
+    /// Opens the content of the frames below a number. An error comes with the number below which opening
+    /// may succeed.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
         let Options { read_only, on_damage, fresh, .. } = *options;
         let way = OpenMode { read_only, on_damage, below, fresh };
@@ -99,9 +100,9 @@ impl<F: File> Store<F> {
             staged: Staged::Nothing,
             new: NewRecord::default(),
             changing: Changing::default(),
-            apart: None,
+            staged_chunks_ref: None,
             saved: Vec::new(),
-            kept: None,
+            changing_chunks_ref: None,
             pins: Vec::new(),
             recovery: Recovery { created, ..Recovery::default() },
             job: Job::Nothing,
@@ -131,8 +132,8 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Walks the frames, and takes those that count into the index. Answers the position of an extent
-    /// that is damaged, and the number of a frame before which the log may be whole.
+    /// Walks the frames and replays the valid ones. Returns the position of a damaged extent, and the
+    /// number of a frame before which the log may be complete.
     fn recover(
         &mut self,
         head: Option<CheckpointHead>,
@@ -142,7 +143,7 @@ impl<F: File> Store<F> {
         let mut walk = self.log.begin_walk(head);
         let (mut replayed, mut done) = (Ok(()), 0);
         while self.log.walk_on(&mut self.file, &mut walk)? {
-            // As long as the segment is at hand.
+            // Replayed while the segment is in memory.
             let end = walk.settled(done, way);
             if replayed.is_ok() {
                 replayed = self.replay(&walk.frames()[done..end]);
@@ -158,7 +159,7 @@ impl<F: File> Store<F> {
         }
         let lost = self.bring_up(replayed, &extents, damage, options)?;
         Ok(lost.map(|(record, position)| {
-            // The log may be whole before the commit that names this extent.
+            // The log may be complete before the commit that names this extent.
             let (slot, offset) = self.log.geometry().locate(record);
             let named = frames.iter().find(|frame| frame.holds(slot, offset));
             let ends = named.filter(|_| way.on_damage == OnDamage::Prefix);
@@ -166,8 +167,8 @@ impl<F: File> Store<F> {
         }))
     }
 
-    /// Goes from an index to a store that can be used, if that is possible. Answers the position of a
-    /// record whose extent is damaged, and that of the damage.
+    /// Completes a store after replay, if possible. Returns the position of a record whose extent is
+    /// damaged, and that of the damage.
     fn bring_up(
         &mut self,
         replayed: Result<(), Error>,
@@ -233,7 +234,7 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Looks at the next records of a segment that is at hand, and answers where it came to.
+    /// Collects the next records of a segment in memory, and returns the offset behind them.
     fn look_ahead(&self, slot: u32, room: Range<usize>, ahead: &mut Ahead) -> usize {
         let mut rest = &self.log.segment_bytes(slot)[room.clone()];
         while let Some((header, key, _)) = record::parts(rest)
@@ -247,7 +248,7 @@ impl<F: File> Store<F> {
         room.end - rest.len()
     }
 
-    /// Takes records into the index, and forgets them.
+    /// Replays collected records, and clears them.
     fn replay_records(&mut self, ahead: &mut Ahead) -> Result<(), Error> {
         self.index.prefetch(&ahead.hashes);
         for (&hash, &(position, ref header)) in ahead.hashes.iter().zip(&ahead.records) {
@@ -269,8 +270,8 @@ impl<F: File> Store<F> {
             return Ok(());
         }
         self.next_version = self.next_version.max(header.version.saturating_add(1));
-        // The index goes through the states that it had when this was written, so a record that is
-        // where the writer found its predecessor is that one, and need not be read.
+        // The index passes through the same states as when the log was written. So a record at the position
+        // of the predecessor is the predecessor, and need not be read.
         let previous = header.previous;
         if header.kind == KIND_SET
             && previous != 0
@@ -291,7 +292,7 @@ impl<F: File> Store<F> {
         let record = self.log.record_at(position);
         let extent = record.extent().map(|extent| ExtentName::from(&extent));
         let is_known = previous != 0 && self.index.contains(hash, previous);
-        // What emptied a keyspace does so once, and not again where it was moved.
+        // A clear record takes effect once, and not again where it was moved.
         let clear = record.clear();
         let sequence = self.log.sequence_at(position);
         let was_moved = clear.is_some_and(|(_, clear)| clear.newest < sequence);
@@ -306,7 +307,7 @@ impl<F: File> Store<F> {
                     self.drop_damaged(hash)?;
                     found = self.find_shared(hash, header.space(), &key);
                 }
-                // Whoever wrote it found none: what is damaged here had been ended before.
+                // The writer found no record, so the damaged one here was dead before.
                 if self.clears.any && previous == 0 && matches!(found, Err(Error::Corruption(_))) {
                     found = Ok(None);
                 }
@@ -314,7 +315,7 @@ impl<F: File> Store<F> {
                 let found = found.map(|at| (at, *self.log.record_in(at.place).header));
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 match found {
-                    // One that was moved keeps its version and may come after a newer one.
+                    // A moved record keeps its version and may come after a newer one.
                     Some((_, old)) if old.version > header.version => return Ok(()),
                     found => {
                         is_new = found.is_none_or(|(_, old)| old.version < header.version);
@@ -325,7 +326,7 @@ impl<F: File> Store<F> {
         };
         if let Some((old, size)) = old {
             self.log.record_superseded(old, size);
-            // A record that was moved names the same extent.
+            // A moved record names the same extent.
             if self.log.extent_of(old) == extent {
                 self.log.forget_name(old);
             } else {
@@ -347,8 +348,8 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Verifies the extents that live records of the replayed part name. Answers the position of a
-    /// record whose extent is damaged, and that of its value.
+    /// Verifies the extents that live records of the replayed part name. Returns the position of a record
+    /// whose extent is damaged, and that of its value.
     fn find_lost_extent(
         &mut self,
         extents: &[(Position, ExtentRef)],
@@ -366,7 +367,7 @@ impl<F: File> Store<F> {
         Ok(None)
     }
 
-    /// A live record's extent is not what it has to be.
+    /// The error for a live record whose extent is damaged.
     fn lost(&self, position: u64) -> Error {
         Error::from(Damage {
             position,
@@ -376,9 +377,9 @@ impl<F: File> Store<F> {
         })
     }
 
-    /// Sorts keys, once; from then on the order is kept up with each new and deleted key. Goes through the
-    /// file in order, so that a database larger than memory is read once: the segments of so many positions.
-    /// Says whether that was all.
+    /// Sorts keys, once; from then on the order is maintained with each new and deleted key. Works through
+    /// the segments of this many positions in the order of the file, so that a database larger than memory
+    /// is read once. Returns whether all keys are sorted.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -417,28 +418,28 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Positions of the records in a slot that the index names, in order.
+    /// Positions of the index entries in a slot, in order.
     fn live_records_in(&mut self, slot: u32) -> Result<Vec<Position>, Error> {
         let geometry = self.log.geometry();
         let (first, all) = (geometry.position(slot, 0), geometry.positions());
         let count = self.index.count_named(first, all);
-        let mut living = Vec::with_capacity(count);
+        let mut live = Vec::with_capacity(count);
         if count == 0 {
-            return Ok(living);
+            return Ok(live);
         }
         self.log.load_whole(&mut self.file, slot)?;
         self.log.each_record(slot, |position| {
             if self.index.contains_position(position) {
-                living.push(position);
+                live.push(position);
             }
         });
-        if living.len() != count {
-            // What is not in a whole frame, or not yet in one, the index alone tells.
+        if live.len() != count {
+            // Records outside complete frames, or of the open batch, are known only to the index.
             let is_in = |&position: &Position| position.wrapping_sub(first) < all;
             let positions = self.index.positions().filter(is_in).map(|at| (at, at));
             let sorted = radix_sort::by_number(positions.collect());
-            living = sorted.into_iter().map(|(position, _)| position).collect();
+            live = sorted.into_iter().map(|(position, _)| position).collect();
         }
-        Ok(living)
+        Ok(live)
     }
 }

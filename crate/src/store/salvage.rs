@@ -1,4 +1,4 @@
-//! What opening does about damaged files: finding out what is left, and writing that anew.
+//! Salvage of damaged files: determines which records are intact and rewrites them.
 
 use alloc::vec::Vec;
 
@@ -19,8 +19,8 @@ use super::clear::Clears;
 use super::{Options, Store};
 
 impl<F: File> Store<F> {
-    /// Reads all that the index names, and takes out what is not intact: its keys are absent then,
-    /// for what they were before is not what they were last.
+    /// Reads all records in the index and removes those that are not intact. Their keys are absent then,
+    /// because an older value is not the last one.
     pub(super) fn sweep(&mut self) -> Result<(), Error> {
         let mending = self.log.recovery_state();
         self.recovery.damaged |= mending.damaged;
@@ -31,7 +31,7 @@ impl<F: File> Store<F> {
         }
         for (position, hash) in self.entries() {
             match self.examine(position, hash) {
-                // The index names it until it is swept, and nobody reads it.
+                // A dead record of a cleared keyspace, which stays in the index until the sweep.
                 Ok(None) => dead += 1,
                 Ok(Some((keyspace, uncertain))) => {
                     counts.entry(keyspace).count += 1;
@@ -53,8 +53,8 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Takes out what is damaged under a hash: one of it is what a record that is replayed takes the
-    /// place of, or none.
+    /// Removes damaged records under a hash: one of them, or none, is the predecessor of a record that is
+    /// replayed.
     pub(super) fn drop_damaged(&mut self, hash: u32) -> Result<(), Error> {
         let mut entries = Vec::new();
         self.index.collect(hash, hash, &mut entries);
@@ -78,8 +78,8 @@ impl<F: File> Store<F> {
         )
     }
 
-    /// The keyspace of a record and whether it is uncertain, if it is intact and its value is; none if its
-    /// keyspace was emptied since.
+    /// Returns the keyspace of a record and whether it is uncertain, if it and its value are intact; none
+    /// if its keyspace was cleared since.
     fn examine(&mut self, position: Position, hash: u32) -> Result<Option<(u32, bool)>, Error> {
         let (place, record) = self.log.find_intact(&mut self.file, position)?;
         let header = *record.header;
@@ -90,7 +90,7 @@ impl<F: File> Store<F> {
         }
         self.value(place)?;
         self.log.trim_values();
-        // As in frames that are replayed: a checksum does not prove that the writer meant well.
+        // As in replay: a checksum does not prove that the record is well-formed.
         let is_sane = header.version >> 56 == 0;
         match is_it && lives && is_sane {
             true => Ok(Some((header.space(), self.log.is_uncertain(&header)))),
@@ -98,8 +98,8 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Writes all that counts into a log that takes the place of the damaged one. Until that is
-    /// complete and flushed the file is as it was, but for its size.
+    /// Writes all live records into a log that replaces the damaged one. Until that is complete and flushed
+    /// the file is unchanged, except for its size.
     pub(super) fn renew(&mut self, options: &Options) -> Result<(), Error> {
         let pool = Pool::new(self.log.geometry().segment(), options.memory, options.views);
         let successor = self.log.successor(pool, self.next_version)?;
@@ -110,12 +110,12 @@ impl<F: File> Store<F> {
         let spaces = core::mem::take(&mut self.spaces);
         self.clears = Clears::default();
         self.last = None;
-        // No housekeeping yet: it writes superblocks.
+        // No maintenance yet, because it writes superblocks.
         self.is_in_maintenance = true;
         let copied = self.copy_all(old, index, entries, &spaces);
         self.is_in_maintenance = false;
         if let Err(error) = copied {
-            // What could not be cut off is not there for anybody.
+            // An unreachable new log at the end of the file is ignored.
             let _ = self.file.truncate(size);
             return Err(error);
         }
@@ -141,8 +141,8 @@ impl<F: File> Store<F> {
             let (place, record) = old.find_intact(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
             let (is_engine, pieces) = (header.space() == KEYSPACE_ENGINE, record.chunks());
-            // The new log has no gaps, and other numbers; pieces come with their values; and it never held what
-            // is gone.
+            // The new log has other frame numbers and no gaps, chunks are rewritten with their values, and
+            // clear records are not needed.
             let is_left =
                 [KEY_GAP, KEY_PIECE, KEY_CLEAR].iter().any(|start| key.starts_with(start));
             if is_engine && is_left || spaces.has_cleared(header.space(), header.version) {
@@ -161,17 +161,17 @@ impl<F: File> Store<F> {
             self.begin_set(header.space(), &key, value.len())?;
             self.staged_value().copy_from_slice(value);
             self.stage_expiry(header.expiry);
-            // Its pieces have numbers that nothing had before, and it keeps its own.
+            // The copy gets chunks of its own; it keeps its version.
             let next = core::mem::replace(&mut self.next_version, header.version);
             self.finish(value.len())?;
             self.next_version = next;
             if self.pending() == 0 {
-                // A group was handed on: what was looked at for it may go.
+                // A batch was committed, so its records may be evicted.
                 old.end_turn();
                 self.log.end_turn();
             }
         }
-        self.commit_group()?;
+        self.commit_batch()?;
         self.log.flush(&mut self.file)
     }
 }

@@ -1,4 +1,4 @@
-//! Groups, savepoints and the way back.
+//! Commits, savepoints and rollback.
 
 use crate::error::Error;
 use crate::file::File;
@@ -10,18 +10,18 @@ use crate::log::write_batch::Mark;
 
 use super::{Staged, Store};
 
-/// How to take back one change of the index.
+/// The undo entry of one change of the index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Undo {
     pub hash: u32,
     pub old: Option<Position>,
     pub new: Option<Position>,
-    /// The record that made the change; it has the key, and is resident while its group is open.
+    /// The record that made the change. It has the key, and is resident while its batch is open.
     pub appended: Position,
-    /// Bytes of the records that came to life and that died.
+    /// Bytes of the added and of the superseded record.
     pub come: u32,
     pub gone: u32,
-    /// Whether the record was moved, and nothing else changed.
+    /// Whether the record was only moved.
     pub moved: bool,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct SavepointState {
     mark: Mark,
 }
 
-/// A place in the open group to go back to. Savepoints nest: the last one made ends first.
+/// A point in the open batch to roll back to. Savepoints nest: the last one made ends first.
 #[derive(Debug)]
 #[must_use = "end a savepoint with release or rollback"]
 pub struct Savepoint {
@@ -39,23 +39,23 @@ pub struct Savepoint {
 }
 
 impl<F: File> Store<F> {
-    /// Marks this place in the open group. Until it is released no group is handed to the file.
+    /// Makes a savepoint. Until it is released, no batch is written to the file.
     pub fn savepoint(&mut self) -> Savepoint {
         let mark = self.log.mark();
         self.savepoints.push(SavepointState { undo: self.undo.len(), mark });
         Savepoint { depth: self.savepoints.len() }
     }
 
-    /// How many savepoints are open.
+    /// The number of open savepoints.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.savepoints.len()
     }
 
-    /// Keeps what came after the savepoint.
+    /// Ends a savepoint and keeps the changes since.
     ///
     /// # Errors
-    /// Whatever a group that had become large met when it was handed to the file.
+    /// Whatever failed when a batch that had become large was committed.
     ///
     /// # Panics
     /// When a later savepoint is still open.
@@ -64,7 +64,7 @@ impl<F: File> Store<F> {
         self.release_last()
     }
 
-    /// Takes back everything since the savepoint.
+    /// Ends a savepoint and reverts all changes since.
     ///
     /// # Panics
     /// When a later savepoint is still open.
@@ -76,7 +76,7 @@ impl<F: File> Store<F> {
     pub(crate) fn release_last(&mut self) -> Result<(), Error> {
         let state = self.savepoints.pop().ok_or(Error::Misuse)?;
         self.log.release(&state.mark);
-        self.hand_on_large_group()
+        self.commit_large_batch()
     }
 
     pub(crate) fn rollback_last(&mut self) {
@@ -93,11 +93,11 @@ impl<F: File> Store<F> {
         self.log.rollback(&state.mark);
     }
 
-    /// Hands the open group to the file as one commit. After an error nothing of the group is
-    /// there any more, neither here nor in the file.
+    /// Writes the open batch to the file as one commit. After an error nothing of the batch remains,
+    /// neither in memory nor in the file.
     ///
     /// # Errors
-    /// What the file said; [`Error::Misuse`] inside a savepoint.
+    /// The file's error; [`Error::Misuse`] inside a savepoint.
     pub fn commit(&mut self) -> Result<(), Error> {
         if !matches!(self.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);
@@ -105,13 +105,13 @@ impl<F: File> Store<F> {
         if !self.savepoints.is_empty() {
             return Err(Error::Misuse);
         }
-        let bytes = self.log.group_bytes();
-        self.commit_group()?;
+        let bytes = self.log.batch_bytes();
+        self.commit_batch()?;
         self.catch_up(bytes);
         Ok(())
     }
 
-    pub(super) fn commit_group(&mut self) -> Result<(), Error> {
+    pub(super) fn commit_batch(&mut self) -> Result<(), Error> {
         match self.log.commit(&mut self.file, self.next_version) {
             Ok(wrote) => {
                 self.undo.clear();
@@ -124,11 +124,11 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Commits, and makes everything committed so far survive power loss.
+    /// Commits, and makes all commits survive power loss.
     ///
     /// # Errors
-    /// As for [`commit`](Store::commit). A failed flush poisons the store: what the file holds is
-    /// then unknown, so reads live and writes are refused.
+    /// As for [`commit`](Store::commit). A failed flush poisons the store: the content of the file is then
+    /// unknown, so reads work and writes are refused.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.commit()?;
         if !self.unflushed && self.deferred_error.is_none() {
@@ -145,12 +145,13 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Writes a watermark frame if the last flush has none behind it: without a witness, damage to
-    /// the last flushed frames could pass for a torn tail. Where a full disk has no room for it, the next
-    /// commit carries the watermark, or the close. The open group is committed first.
+    /// Writes a witness if the last flush has none: an empty frame whose watermark states which frames were
+    /// flushed. Without it, damage to the last flushed frames could pass for a torn tail. If a full disk
+    /// has no space for it, the next commit or the close carries the watermark. The open batch is committed
+    /// first.
     ///
     /// # Errors
-    /// As for [`commit`](Store::commit); behind that, what the file said, and the group stands.
+    /// As for [`commit`](Store::commit); after that, the file's error, and the batch stays committed.
     pub fn witness(&mut self) -> Result<(), Error> {
         self.commit()?;
         if self.poisoned || self.read_only || !self.log.is_unwitnessed() {
@@ -167,10 +168,10 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Commits, flushes and records the clean end of the log; gives the file back.
+    /// Commits, flushes and records the clean end of the log; returns the file.
     ///
     /// # Errors
-    /// What the file said, with the file. Everything committed before stands.
+    /// The file's error, with the file. Everything committed before remains.
     pub fn close(mut self) -> Result<F, (F, Error)> {
         match self.shut() {
             Ok(()) => Ok(self.file),
@@ -184,61 +185,61 @@ impl<F: File> Store<F> {
         }
         self.abort();
         self.commit()?;
-        // What a crash left is put in order by the next close, even if nothing else was written.
+        // A close after a crash writes a clean end, even if nothing else was written.
         let is_untouched = |store: &Self| store.recovery.clean && !store.log.has_written();
         if self.poisoned || self.read_only || is_untouched(self) {
             self.flush()?;
-            // Housekeeping may have come in between.
+            // Maintenance may have written in between.
             if self.poisoned || self.read_only || is_untouched(self) {
                 return Ok(());
             }
         }
-        // A checkpoint is flushed together with the log before it; there may be none.
+        // The checkpoint, if any, is flushed together with the log before it.
         self.checkpoint_at_close()?;
         self.flush()?;
         self.log.close(&mut self.file, self.next_version)
     }
 
-    /// The file that is open.
+    /// The open file.
     #[must_use]
     pub fn file(&self) -> &F {
         &self.file
     }
 
-    /// The file as it is, without a commit: what a crash leaves.
+    /// Returns the file as it is, without a commit: the state that a crash leaves.
     #[must_use]
     pub fn into_file(self) -> F {
         self.file
     }
 
-    /// Ends a turn: memory that views of the turn may have shown is let go. Returns whether they
-    /// must be detached before the next call.
+    /// Ends a turn: releases memory that views of the turn may have shown. Returns whether they must be
+    /// detached before the next call.
     pub fn end_turn(&mut self) -> bool {
         self.savepoints.is_empty() && matches!(self.staged, Staged::Nothing) && self.log.end_turn()
     }
 
-    /// Bytes of the open group.
+    /// Bytes of the open batch.
     #[must_use]
     pub fn pending(&self) -> usize {
-        self.log.group_bytes()
+        self.log.batch_bytes()
     }
 
-    /// Whether something was committed and not flushed.
+    /// Whether there are commits that are not flushed.
     #[must_use]
     pub fn is_unflushed(&self) -> bool {
         self.unflushed
     }
 
-    /// Whether the last flush has no watermark behind it.
+    /// Whether the last flush has no witness yet.
     #[must_use]
     pub fn is_unwitnessed(&self) -> bool {
         !self.poisoned && !self.read_only && self.log.is_unwitnessed()
     }
 
-    /// Commits a group that has become large, so that memory and one write stay bounded.
-    pub(super) fn hand_on_large_group(&mut self) -> Result<(), Error> {
+    /// Commits a batch that has become large, so that memory and single writes stay bounded.
+    pub(super) fn commit_large_batch(&mut self) -> Result<(), Error> {
         let limit = group_limit(self.log.geometry().segment_log2);
-        if self.savepoints.is_empty() && self.log.group_bytes() >= limit {
+        if self.savepoints.is_empty() && self.log.batch_bytes() >= limit {
             self.commit()?;
         }
         Ok(())
@@ -247,7 +248,7 @@ impl<F: File> Store<F> {
     pub(super) fn fail(&mut self, failure: WriteError) -> Error {
         self.poisoned |= matches!(failure, WriteError::Unclear(_));
         self.undo_to(0);
-        self.log.discard_group();
+        self.log.discard_batch();
         failure.into_error()
     }
 

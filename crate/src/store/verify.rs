@@ -1,4 +1,4 @@
-//! Verifying the file against the index.
+//! Verification of the file against the index.
 
 use alloc::vec::Vec;
 
@@ -12,20 +12,20 @@ use crate::log::verify::{Part, Spot, Verified};
 
 use super::Store;
 
-/// Added to an offset in a segment, all of which are multiples of 8: what is looked at are the values in pieces
-/// whose records stand from there on.
+/// Added to an offset in a segment, all of which are multiples of 8: this part verifies the chunked values
+/// whose records lie from there on.
 const PIECES: u32 = 2;
 
 impl<F: File> Store<F> {
-    /// Verifies the next piece of the file, of the size of a segment or a value at most. It begins at
-    /// [`Spot::default`], goes on where the last step says, and has ended when that is where it began.
-    /// In between the store may be used. Nothing is written.
+    /// Verifies the next part of the file, of at most the size of a segment or a value. It begins at
+    /// [`Spot::default`], continues where the last step ended, and is done when that is the beginning
+    /// again. The store may be used in between. Nothing is written.
     ///
-    /// What a crash can leave and opening makes good is not told: a header, a trailer or a superblock that was
-    /// lost before it was flushed, beside its other copy.
+    /// A header, trailer or superblock that was lost in a crash before it was flushed is not reported if
+    /// its other copy exists: opening repairs it.
     ///
     /// # Errors
-    /// What the file said. Damage is no error here: it is reported.
+    /// The file's error. Damage is reported and is no error here.
     pub fn verify(&mut self, spot: Spot) -> Result<Verified, Error> {
         if spot.part % 8 == PIECES {
             return self.verify_pieces(spot);
@@ -35,7 +35,7 @@ impl<F: File> Store<F> {
         let mut found = log.verify(file, spot, |position, header, key| {
             let is_named =
                 header.can_live() && index.contains(key_hash.hash(header.space(), key), position);
-            // Until it is swept, the index leads to records of an emptied keyspace whose values may be gone.
+            // Until the sweep, the index contains records of cleared keyspaces whose values may be gone.
             let counts = !spaces.has_cleared(header.space(), header.version);
             if is_named && counts && header.kind == KIND_PIECES {
                 first = first.or(Some(position));
@@ -49,16 +49,16 @@ impl<F: File> Store<F> {
         Ok(found)
     }
 
-    /// Whether the values whose records stand in a segment have all of their pieces: some of them, and then the
-    /// rest.
+    /// Verifies that chunked values whose records lie in a segment have all of their chunks: some of the
+    /// values at a time.
     fn verify_pieces(&mut self, Spot { unit, part }: Spot) -> Result<Verified, Error> {
         let mut found = Verified { next: self.log.spot_after(unit), ..Verified::default() };
         let geometry = self.log.geometry();
-        // The file may have become shorter since the last step.
+        // The file may have shrunk since the last step.
         let slot = Log::slot_of_unit(unit).filter(|&slot| slot < self.log.slot_count());
         let Some(slot) = slot else { return Ok(found) };
         let mut done = 0;
-        for (offset, size, pieces) in self.pieces_from(slot, part - PIECES)? {
+        for (offset, size, pieces) in self.chunked_values_from(slot, part - PIECES)? {
             if done > geometry.segment() as u64 || found.what != Part::Nothing {
                 found.next = Spot { unit, part: offset | PIECES };
                 break;
@@ -73,9 +73,13 @@ impl<F: File> Store<F> {
         Ok(found)
     }
 
-    /// The values in pieces whose records stand in a segment from an offset on: where, and how many bytes they
-    /// have. None if the segment is damaged, of which its frames tell.
-    fn pieces_from(&mut self, slot: u32, from: u32) -> Result<Vec<(u32, u64, PiecesRef)>, Error> {
+    /// Returns the chunked values whose records lie in a segment from an offset on: the records' offsets,
+    /// bytes, and references. Empty if the segment is damaged, which its frames report.
+    fn chunked_values_from(
+        &mut self,
+        slot: u32,
+        from: u32,
+    ) -> Result<Vec<(u32, u64, PiecesRef)>, Error> {
         let geometry = self.log.geometry();
         self.log.load_whole(&mut self.file, slot)?;
         let mut all = Vec::new();
@@ -92,7 +96,8 @@ impl<F: File> Store<F> {
         Ok(all)
     }
 
-    /// Whether a value has as many bytes as its pieces. Of pieces that are damaged their own segments tell.
+    /// Whether a value is as long as its chunks together. Damaged chunks are reported by their own
+    /// segments.
     fn holds_together(&mut self, pieces: &PiecesRef) -> Result<bool, Error> {
         let mut bytes = 0;
         for piece in 0..pieces.count {

@@ -1,4 +1,4 @@
-//! Records between their beginning and their end: the caller fills them in between.
+//! Staged records: begun and finished by separate calls, between which the caller writes the value.
 
 use musli_zerocopy::ZeroCopy;
 
@@ -29,23 +29,21 @@ pub struct Set<'a> {
     pub value: &'a [u8],
 }
 
-/// What is open between a beginning and an end.
+/// The record that is staged between a begin and a finish.
 ///
-/// The data stand in the store and not here: a record is begun and ended in two calls, and what is
-/// copied between them, field by field into one place and as a whole out of it, makes the processor
-/// wait for its own writes.
+/// The data are in the store and not in this enum: copying them between the two calls, field by field into
+/// one place and as a whole out of it, makes the processor wait for its own writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Staged {
     /// Nothing.
     Nothing,
-    /// `new`: a record at the tail that is not part of the group yet.
+    /// `new`: a record at the tail that is not part of the batch yet.
     New,
-    /// `changing`: a record of the group that is being changed where it lies; its old value is kept
-    /// aside.
+    /// `changing`: a record of the batch that is being changed in place; its old value is saved.
     InPlace,
 }
 
-/// A record of the group that is being changed.
+/// A record of the open batch that is being changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changing {
     at: At,
@@ -56,20 +54,20 @@ pub(super) struct Changing {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NewRecord {
     position: Position,
-    /// Where it lies: the tail's segment stays in memory.
+    /// Its place in memory: the tail's segment stays resident.
     place: Place,
     hash: u32,
-    /// The record that it takes the place of.
+    /// The record that it replaces.
     pub old: Option<Predecessor>,
     room: ValueLocation,
-    /// Whether a caller's view may show it, so that its bytes must stay if it comes to nothing.
+    /// Whether a caller's view may show it, so that its bytes must stay if it is aborted.
     viewed: bool,
-    /// Whether `changing` was being changed in place, and has to get its bytes back.
+    /// Whether `changing` was being changed in place, and its bytes have to be restored.
     restores: bool,
 }
 
 impl<F: File> Store<F> {
-    /// Sets a key; gives the new version. The old value's bytes are not touched if a view may show them.
+    /// Sets a key; returns the new version. The old value's bytes are not changed if a view may show them.
     ///
     /// # Errors
     /// A bad key or value, a full disk (nothing was written), or a poisoned store.
@@ -78,11 +76,11 @@ impl<F: File> Store<F> {
         self.finish(value.len())
     }
 
-    /// Sets several keys, one after the other, as [`set`](Store::set) does; ends with the first that fails. The
-    /// processor fetches the records that they take the place of, and what leads there, for many of them at once.
+    /// Sets several keys in order, as [`set`](Store::set) does; stops at the first that fails. The records
+    /// that are replaced, and the index entries that lead to them, are prefetched for many keys at once.
     ///
     /// # Errors
-    /// As for [`set`](Store::set), of one of them.
+    /// As for [`set`](Store::set), for the key that failed.
     pub fn set_many(&mut self, sets: &[Set<'_>]) -> Result<(), Error> {
         let mut hashes = [0; TOGETHER];
         for sets in sets.chunks(TOGETHER) {
@@ -100,9 +98,9 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Bytes of records that [`set_many`](Store::set_many) can append now without a call of the file, so that
-    /// nothing can fail: all that it looks at is in memory, there is room, and no group becomes so large that it
-    /// is handed on.
+    /// Bytes of records that [`set_many`](Store::set_many) can append now without a call of the file, so
+    /// that nothing can fail: everything that it reads is in memory, there is space, and the batch does not
+    /// become so large that it is committed.
     #[must_use]
     pub fn infallible_capacity(&self) -> usize {
         let limit = match self.savepoints.is_empty() {
@@ -113,8 +111,8 @@ impl<F: File> Store<F> {
         if may_fail { 0 } else { self.log.infallible_capacity(limit) }
     }
 
-    /// Refuses so many more records where what tells of them would have memory grow, and end views that
-    /// have to live.
+    /// Refuses further records where growing the index or the undo log would grow memory, and detach views
+    /// that must stay.
     #[inline]
     fn check_growth(&self, records: usize) -> Result<(), Error> {
         let index = self.index.doubles_within(records);
@@ -126,8 +124,7 @@ impl<F: File> Store<F> {
         if self.log.may_take(index + undo) { Ok(()) } else { Err(Error::ViewsHeld) }
     }
 
-    /// Stages a record for `key` with all of its value, which only [`finish`](Store::finish) has to
-    /// follow.
+    /// Stages a record for `key` with its whole value; [`finish`](Store::finish) completes it.
     ///
     /// # Errors
     /// As for [`set`](Store::set); nothing is staged then.
@@ -138,8 +135,8 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Stages a record for `key` with room for `capacity` bytes of value, which the caller fills
-    /// through [`staged_value`](Store::staged_value) and ends with [`finish`](Store::finish).
+    /// Stages a record for `key` with space for `capacity` bytes of value, which the caller writes through
+    /// [`staged_value`](Store::staged_value) and completes with [`finish`](Store::finish).
     ///
     /// # Errors
     /// As for [`set`](Store::set); nothing is staged then.
@@ -147,8 +144,8 @@ impl<F: File> Store<F> {
         self.begin(self.hash(keyspace, key), keyspace, key, capacity, true)
     }
 
-    /// Stages a record for `key`. The value of one that is written over is kept aside if the new one `may_fail`
-    /// to come.
+    /// Stages a record for `key`. If an existing value is overwritten in place and the new one `may_fail`,
+    /// the old value is saved.
     #[inline(never)]
     fn begin(
         &mut self,
@@ -165,7 +162,7 @@ impl<F: File> Store<F> {
             && self.log.may_write_over(at.position, at.place, capacity)
         {
             if may_fail {
-                self.keep_aside(at)?;
+                self.save_value(at)?;
             }
             self.changing = Changing { at, room: ValueLocation::Record };
             self.staged = Staged::InPlace;
@@ -175,8 +172,8 @@ impl<F: File> Store<F> {
         self.stage(None, hash, keyspace, key, capacity, false)
     }
 
-    /// Keeps the value of a record aside.
-    fn keep_aside(&mut self, at: At) -> Result<(), Error> {
+    /// Saves the value of a record, to restore it on abort.
+    fn save_value(&mut self, at: At) -> Result<(), Error> {
         self.saved.clear();
         let mut saved = core::mem::take(&mut self.saved);
         let value = self.value(at.place).map(|value| saved.extend_from_slice(value));
@@ -184,8 +181,8 @@ impl<F: File> Store<F> {
         value
     }
 
-    /// Stages the record of `key` for change in place; false when there is none. A record that was
-    /// already handed to the file is copied to the tail first, once.
+    /// Stages the record of `key` for change in place; false when there is none. A record that is already
+    /// written to the file is copied to the tail first, once.
     ///
     /// # Errors
     /// As for [`set`](Store::set); nothing is staged then.
@@ -194,12 +191,12 @@ impl<F: File> Store<F> {
         let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let pieces = self.log.record_in(at.place).chunks();
-        // To restore from, and because the old record may have to make room.
-        self.keep_aside(at)?;
-        // The callback may read it, and its pieces are gone once the new record is staged.
+        // Saved to restore it, and because the old record may be evicted for the new one.
+        self.save_value(at)?;
+        // The callback may read the value, whose chunks are deleted once the new record is staged.
         if let Some(pieces) = pieces {
             let _ = self.log.pin_assembled(pieces);
-            self.kept = Some(pieces);
+            self.changing_chunks_ref = Some(pieces);
         }
         let room;
         if !old.in_pieces && self.log.is_mutable(at.position) {
@@ -212,7 +209,7 @@ impl<F: File> Store<F> {
             let hash = self.hash(keyspace, key);
             let staged = self.stage(None, hash, keyspace, key, self.saved.len(), true);
             if staged.is_err() {
-                self.let_go_of_kept();
+                self.release_changing_chunks();
             }
             staged?;
             room = self.new.room;
@@ -222,8 +219,8 @@ impl<F: File> Store<F> {
         Ok(true)
     }
 
-    /// Stages a second record, with room for `capacity` bytes, in place of the one that
-    /// [`begin_update`](Store::begin_update) staged. The first one's bytes stay where they are.
+    /// Stages a second record, with space for `capacity` bytes, in place of the one that
+    /// [`begin_update`](Store::begin_update) staged. The first one's bytes do not move.
     ///
     /// # Errors
     /// As for [`set`](Store::set); the update is then aborted.
@@ -246,7 +243,7 @@ impl<F: File> Store<F> {
                 self.new.restores
             }
         };
-        // The callback has returned, and what it gave back is not ours or was copied.
+        // The callback has returned, and its result is the caller's memory or was copied.
         self.end_staged();
         let next = Self::check_value(capacity)
             .and_then(|()| self.stage(None, hash, keyspace, &key, capacity, true));
@@ -258,15 +255,14 @@ impl<F: File> Store<F> {
         next
     }
 
-    /// Gives the staged record an expiry, if it is new.
+    /// Sets the expiry of the staged record, if it is new.
     pub(super) fn stage_expiry(&mut self, expiry: u32) {
         if self.staged == Staged::New {
             self.log.header_mut(self.new.place).expiry = expiry;
         }
     }
 
-    /// The value of the staged record: all of its room when new, its bytes when copied or in
-    /// place.
+    /// The value of the staged record: its whole capacity when new, its bytes when copied or in place.
     ///
     /// # Panics
     /// When nothing is staged.
@@ -288,35 +284,35 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Ends the staged record with a value of `length` bytes: it is part of the group and the
-    /// index shows it. Gives its version.
+    /// Finishes the staged record with a value of `length` bytes and adds it to the batch and the index.
+    /// Returns its version.
     ///
     /// # Errors
-    /// Whatever a group that had become large met when it was handed to the file.
+    /// Whatever failed when a batch that had become large was committed.
     pub fn finish(&mut self, length: usize) -> Result<u64, Error> {
         match self.end_staged() {
             Staged::Nothing => Err(Error::Misuse),
             Staged::New => {
                 let version = self.finish_new(length);
-                if self.apart.is_some() {
+                if self.staged_chunks_ref.is_some() {
                     self.end_chunked()?;
                 } else {
-                    self.hand_on_large_group()?;
+                    self.commit_large_batch()?;
                 }
                 Ok(version)
             }
-            // The group has not grown by it.
+            // The change in place has not made the batch larger.
             Staged::InPlace => Ok(self.finish_in_place(length)),
         }
     }
 
-    /// Drops the staged record; every byte is as it was before.
+    /// Aborts the staged record; every byte is as it was before.
     pub fn abort(&mut self) {
         let staged = self.staged;
         if staged == Staged::New && self.new.restores {
             self.restore();
         } else if staged == Staged::InPlace
-            // A view that the caller kept shows its record's bytes, not half an update.
+            // A view that the caller kept must show its record's bytes, not half an update.
             || staged == Staged::New
                 && self.new.viewed
                 && self.staged_value().len() == self.saved.len()
@@ -328,20 +324,21 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// The value in pieces that was being changed need not stay in memory any more.
-    fn let_go_of_kept(&mut self) {
-        if let Some(pieces) = self.kept.take() {
+    /// Unpins the chunked value that was being changed.
+    fn release_changing_chunks(&mut self) {
+        if let Some(pieces) = self.changing_chunks_ref.take() {
             self.log.unpin_assembled(&pieces);
         }
     }
 
     fn end_staged(&mut self) -> Staged {
-        self.let_go_of_kept();
+        self.release_changing_chunks();
         self.log.end_loan();
         core::mem::replace(&mut self.staged, Staged::Nothing)
     }
 
-    /// Stages a record in place of `new.old`, whose value goes where there is room for it, if that is known.
+    /// Stages a record in place of `new.old`. Its value goes to `room`, or to where it fits best if that is
+    /// none.
     #[inline(never)]
     pub(super) fn stage(
         &mut self,
@@ -355,10 +352,10 @@ impl<F: File> Store<F> {
         self.check_growth(1)?;
         let is_long = capacity > inline_limit(self.log.geometry().segment_log2)
             || record::size_of_record(key.len(), align_up(capacity)) > self.log.longest_record();
-        let is_apart = is_long || self.new.old.is_some_and(|old| old.in_pieces);
+        let is_chunked = is_long || self.new.old.is_some_and(|old| old.in_pieces);
         let room = match room {
             Some(room) => room,
-            None if is_apart => {
+            None if is_chunked => {
                 return self.stage_chunked(hash, keyspace, key, capacity, viewed, is_long);
             }
             None => ValueLocation::Record,
@@ -371,7 +368,7 @@ impl<F: File> Store<F> {
         let size = record::size_of_record(key.len(), align_up(inline));
         let need = match self.is_in_maintenance {
             true => AllocPriority::Note,
-            // It goes before a deletion, which would otherwise find no room on a full disk.
+            // It precedes a deletion, which would otherwise find no space on a full disk.
             false if keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_IDS) => {
                 AllocPriority::Relief
             }
@@ -400,26 +397,26 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Leaves the bytes of the new record behind as a void record if somebody may look at them.
+    /// Replaces the new record by a void record of the same bytes if a view may show it.
     fn void_new(&mut self) {
         if self.new.viewed {
             let size = self.log.header_at(self.new.position).size();
             self.log.append_void(size);
         }
-        if self.apart.is_some() {
+        if self.staged_chunks_ref.is_some() {
             self.drop_chunked();
         }
     }
 
-    /// Writes the value that was kept aside into the staged record.
+    /// Writes the saved value into the staged record.
     fn write_saved(&mut self) {
         let saved = core::mem::take(&mut self.saved);
         self.staged_value().copy_from_slice(&saved);
         self.saved = saved;
     }
 
-    /// Gives the record that was being changed in place its bytes back, also once another takes its
-    /// place: it is still written, and verified.
+    /// Restores the bytes of the record that was being changed in place, also if another record replaces
+    /// it: it is still written, and verified.
     fn restore(&mut self) {
         let staged = core::mem::replace(&mut self.staged, Staged::InPlace);
         self.write_saved();
@@ -433,7 +430,7 @@ impl<F: File> Store<F> {
         let version = self.take_version();
         let NewRecord { position, place, hash, old, room, .. } = self.new;
         let size = match room {
-            // At the tail, what is left of its room is given back.
+            // At the tail, unused capacity is given back.
             ValueLocation::Record => self.log.end_value(place, length, version, true),
             _ => {
                 match room {
@@ -472,7 +469,7 @@ impl<F: File> Store<F> {
         version
     }
 
-    /// Ends a value in an extent at `length`; from here on its checksum is fixed.
+    /// Ends a value in an extent at `length`, which fixes its checksum.
     fn end_extent(&mut self, position: Position, slot: u32, length: usize) {
         let sealed = self.log.seal_extent(slot, length);
         self.write_descriptor(position, &sealed);

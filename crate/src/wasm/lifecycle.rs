@@ -88,8 +88,8 @@ extern "C" fn close() -> u32 {
     status
 }
 
-/// Bit 0: detach views before the next call. Bit 1: there is housekeeping to do. Bit 2: it has
-/// failed and poisoned the store, and the next `tend` tells how. Memory that the
+/// Bit 0: detach views before the next call. Bit 1: there is maintenance to do. Bit 2: it has
+/// failed and poisoned the store, and the next `maintain` reports how. Memory that the
 /// next turn may need is taken here, between turns, since growing detaches all views.
 #[unsafe(no_mangle)]
 extern "C" fn end_turn() -> u32 {
@@ -104,7 +104,7 @@ extern "C" fn end_turn() -> u32 {
     answer
 }
 
-/// Does a slice of housekeeping; with `all` begins a compaction of all that can be gained. 1: there
+/// Does a step of maintenance; with `all` begins a compaction of all that can be gained. 1: there
 /// is more to do, 0: there is not, -1: it failed.
 #[unsafe(no_mangle)]
 extern "C" fn maintain(all: u32) -> i32 {
@@ -112,7 +112,7 @@ extern "C" fn maintain(all: u32) -> i32 {
     more.map_or(-1, i32::from)
 }
 
-/// Bytes of the open group.
+/// Bytes of the open batch.
 #[unsafe(no_mangle)]
 extern "C" fn pending() -> f64 {
     instance().store.as_ref().map_or(0.0, |store| store.pending() as f64)

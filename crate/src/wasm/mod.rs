@@ -8,12 +8,12 @@
 //! | file | what it exports |
 //! |---|---|
 //! | [`instance`] | where the key areas and the answer are |
-//! | [`points`] | one key: reading, writing, changing in place; going back |
-//! | [`ranges`] | pages of a range, and many keys at once |
-//! | [`life`] | opening, turns, what goes to the file and when, closing |
-//! | [`reports`] | numbers about the store, the last opening, the last error; verifying |
+//! | [`point_ops`] | one key: reading, writing, changing in place; going back |
+//! | [`range_ops`] | pages of a range, and many keys at once |
+//! | [`lifecycle`] | opening, turns, what goes to the file and when, closing |
+//! | [`stats`] | numbers about the store, the last opening, the last error; verifying |
 //!
-//! [`host`] is what it imports.
+//! [`imports`] declares the imports.
 #![allow(unsafe_code)]
 
 mod imports;

@@ -17,7 +17,7 @@ const VALUE: usize = 200;
 struct Life {
     factor: u32,
     keys: u64,
-    /// Between two turns so many keys are written, and so many slices of housekeeping done.
+    /// Between two turns so many keys are written, and so many slices of maintenance done.
     writes: u64,
     slices: usize,
     /// Whether some keys are written far more often than others.
@@ -71,7 +71,7 @@ fn live(life: Life) {
 }
 
 #[test]
-fn the_file_stays_within_its_bound_however_seldom_there_is_time_between_turns() {
+fn file_size_bound_holds_with_rare_idle_time() {
     for factor in [120, 150, 300] {
         for keys in [20, 300, 1000, 3_000, 10_000] {
             for (writes, slices) in [(u64::MAX, 0), (700, 0), (300, 1), (100, 50)] {
@@ -115,7 +115,7 @@ fn compact_scattered(seed: u64) -> usize {
 }
 
 #[test]
-fn compaction_comes_to_an_end_whatever_stands_in_its_way() {
+fn compaction_terminates_despite_obstacles() {
     let most = (0..400).map(compact_scattered).max();
     println!("at most {most:?} slices");
 }
@@ -152,7 +152,7 @@ impl File for Counted {
     }
 }
 
-/// Bytes that each slice of housekeeping reads and writes, in order, with segments as browsers have them.
+/// Bytes that each slice of maintenance reads and writes, in order, with segments as browsers have them.
 fn bytes_of_slices(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> Vec<usize> {
     let options = Options { memory, ..Options::default() };
     let file = Counted::default();
@@ -179,7 +179,7 @@ fn bytes_of_slices(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> 
 }
 
 #[test]
-fn a_slice_of_housekeeping_moves_a_few_pieces_and_reads_a_segment_at_most() {
+fn maintenance_step_moves_few_chunks_and_reads_one_segment() {
     const MIB: usize = 1 << 20;
     for (what, lengths, keys, writes, warm) in [
         ("small values", &[100][..], 40_000, 400_000, MIB / 2),
@@ -200,7 +200,7 @@ fn a_slice_of_housekeeping_moves_a_few_pieces_and_reads_a_segment_at_most() {
 }
 
 #[test]
-fn what_is_written_once_outlives_all_that_is_overwritten_around_it() {
+fn write_once_records_survive_overwrites_around_them() {
     // Few keys, in segments as browsers have them: each that goes has few records left.
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("opens");
     let mut rng = Rng::new(9);
@@ -231,7 +231,7 @@ fn what_is_written_once_outlives_all_that_is_overwritten_around_it() {
 }
 
 #[test]
-fn housekeeping_comes_to_an_end_where_segments_cannot_be_full() {
+fn maintenance_terminates_where_segments_cannot_be_full() {
     // Records of which three go into a segment, and a quarter of that is left; or other parts of it.
     for (factor, length) in
         [120, 150, 300].into_iter().flat_map(|f| [60, 640, 945, 1000].map(|l| (f, l)))
@@ -261,7 +261,7 @@ fn housekeeping_comes_to_an_end_where_segments_cannot_be_full() {
     }
 }
 
-/// Values of a length replace each other, with time for all housekeeping between two turns. Answers how
+/// Values of a length replace each other, with time for all maintenance between two turns. Answers how
 /// many bytes were written for each that was given, and how far the file was beyond its bound at most.
 fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
     let options = Options { segment_log2: 16, factor, ..Options::default() };
@@ -286,7 +286,7 @@ fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
 }
 
 #[test]
-fn housekeeping_stays_in_proportion_where_segments_cannot_be_full() {
+fn maintenance_cost_is_bounded_where_segments_cannot_be_full() {
     // Of these two to nine go into a segment, and up to a third of it is left: with a factor of 120 more
     // than may be, so that there is always something that should go, and nothing to gain.
     let lengths = [7_200, 10_400, 12_500, 13_300, 16_000, 17_000, 21_000, 22_500, 25_000, 31_000];
@@ -300,7 +300,7 @@ fn housekeeping_stays_in_proportion_where_segments_cannot_be_full() {
 }
 
 /// Random overwrites and deletes of values of up to `most` segments each, in records, in segments of their
-/// own and in pieces. Whenever there was time for all housekeeping the file is within its bound: what lives,
+/// own and in pieces. Whenever there was time for all maintenance the file is within its bound: what lives,
 /// and half as much again, two checkpoints and four segments.
 fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u8) {
     let segment = 1_usize << segment_log2;
@@ -336,7 +336,7 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
             let mut slices = 0;
             while store.maintain(false).expect("tend") {
                 slices += 1;
-                assert!(slices < 20_000, "seed {seed}, turn {turn}: housekeeping comes to an end");
+                assert!(slices < 20_000, "seed {seed}, turn {turn}: maintenance comes to an end");
             }
         } else {
             for _ in 0..rng.below(40) {
@@ -371,7 +371,7 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
 }
 
 #[test]
-fn large_values_of_any_size_leave_no_holes_behind() {
+fn large_values_of_any_size_leave_no_holes() {
     for (seed, keys, most) in [(1, 6, 16), (2, 20, 16), (3, 60, 4), (4, 40, 16), (5, 12, 5)] {
         live_large(seed, keys, most, 300, 16);
     }
@@ -380,7 +380,7 @@ fn large_values_of_any_size_leave_no_holes_behind() {
 }
 
 #[test]
-fn the_deletion_of_a_key_that_fills_a_segment_stops_nothing() {
+fn tombstone_of_a_segment_sized_key_does_not_block_maintenance() {
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("opens");
     // Keys whose records take all that header, trailer and frame leave of a segment.

@@ -33,7 +33,7 @@ fn burst(file: &mut MemoryFile, session: u64, end: End) -> Recovery {
 }
 
 #[test]
-fn sessions_that_write_in_one_burst_and_close_leave_no_tail_that_grows() {
+fn burst_sessions_with_close_do_not_grow_the_tail() {
     let mut file = MemoryFile::default();
     for session in 0..40 {
         let found = burst(&mut file, session, End::Close);
@@ -44,7 +44,7 @@ fn sessions_that_write_in_one_burst_and_close_leave_no_tail_that_grows() {
 }
 
 #[test]
-fn a_close_takes_a_checkpoint_also_behind_a_crash() {
+fn close_after_crash_recovery_writes_a_checkpoint() {
     let mut file = MemoryFile::default();
     for session in 0..40 {
         let end = if session % 2 == 0 { End::Death } else { End::Close };
@@ -59,7 +59,7 @@ fn a_close_takes_a_checkpoint_also_behind_a_crash() {
 }
 
 #[test]
-fn a_close_amid_a_checkpoint_leaves_no_tail_of_what_came_since_it_began() {
+fn close_during_checkpoint_leaves_no_tail_to_replay() {
     let options = Options { segment_log2: SEGMENT.trailing_zeros() as u8, ..Options::default() };
     for turns in [1, 8, 20, 40] {
         let mut store = Store::open(MemoryFile::default(), options).expect("it opens");
@@ -103,7 +103,7 @@ fn aged(mut file: MemoryFile, next_version: u64) -> MemoryFile {
 }
 
 #[test]
-fn versions_stay_numbers_of_javascript_for_as_often_as_nobody_closes() {
+fn versions_stay_safe_integers_over_unclean_closes() {
     const MOST: u64 = 1 << 53;
     for left in [1 << 51, 1 << 50, 1 << 49, 1 << 40, 1 << 33, 1 << 32] {
         let mut file = MemoryFile::default();

@@ -38,7 +38,7 @@ fn large(file: &FaultFile) -> Store<FaultFile> {
 }
 
 #[test]
-fn every_value_of_a_database_larger_than_memory_is_to_be_had_in_any_order() {
+fn database_larger_than_memory_is_readable_in_any_order() {
     let file = FaultFile::default();
     let mut store = large(&file);
     let mut rng = Rng::new(3);
@@ -68,7 +68,7 @@ fn long(file: &FaultFile) -> Store<FaultFile> {
 }
 
 #[test]
-fn what_a_crash_left_is_read_once_and_takes_the_memory_of_a_few_segments() {
+fn crash_recovery_reads_the_log_once_within_a_few_segments_memory() {
     let file = FaultFile::default();
     let options = Options { segment_log2: 16, ..Options::default() };
     let mut store = Store::open(file.clone(), options).expect("open");
@@ -90,7 +90,7 @@ fn what_a_crash_left_is_read_once_and_takes_the_memory_of_a_few_segments() {
 }
 
 #[test]
-fn a_walk_in_the_order_of_writing_reads_whole_segments() {
+fn scan_in_write_order_reads_whole_segments() {
     let file = FaultFile::default();
     let mut store = long(&file);
     let forwards: Vec<u32> = (0..5000).collect();
@@ -107,7 +107,7 @@ fn a_walk_in_the_order_of_writing_reads_whole_segments() {
 }
 
 #[test]
-fn cold_records_of_many_sizes_take_one_read_each() {
+fn cold_records_of_any_size_take_one_read_each() {
     let file = FaultFile::default();
     let options = Options { segment_log2: 16, memory: 0, ..Options::default() };
     let length = |i: u32| 100 + (i as usize * 769) % 3000;
@@ -129,7 +129,7 @@ fn cold_records_of_many_sizes_take_one_read_each() {
 }
 
 #[test]
-fn what_is_looked_at_where_it_lies_stays_in_memory_if_that_counts() {
+fn viewed_records_stay_in_memory_if_the_access_counts() {
     for counts in [true, false] {
         let file = FaultFile::default();
         let mut store = long(&file);
@@ -159,7 +159,7 @@ fn what_is_looked_at_where_it_lies_stays_in_memory_if_that_counts() {
 }
 
 #[test]
-fn damage_under_a_walk_is_told_of_its_record_alone() {
+fn damage_during_a_scan_is_reported_for_its_record_only() {
     let file = FaultFile::default();
     let mut store = long(&file);
     let value = bytes_of(2500, 200);
@@ -176,7 +176,7 @@ fn damage_under_a_walk_is_told_of_its_record_alone() {
 }
 
 #[test]
-fn a_bit_that_flips_under_an_open_store_is_never_served() {
+fn bit_flip_under_an_open_store_is_never_served() {
     let file = FaultFile::default();
     let mut store = large(&file);
     let mut rng = Rng::new(4);
@@ -210,7 +210,7 @@ fn a_bit_that_flips_under_an_open_store_is_never_served() {
 }
 
 #[test]
-fn a_read_that_fails_is_told_and_the_next_one_works() {
+fn failed_read_is_reported_and_the_next_one_works() {
     let file = FaultFile::default();
     let mut store = large(&file);
     let mut rng = Rng::new(5);
@@ -240,7 +240,7 @@ thread_local! {
 }
 
 #[test]
-fn a_turn_that_looks_at_more_than_memory_detaches_its_views() {
+fn turn_reading_more_than_the_budget_detaches_its_views() {
     let views = Views { detach: || DETACHED.set(DETACHED.get() + 1), ..Views::default() };
     let options = Options { views, ..options() };
     let file = FaultFile::default();

@@ -162,7 +162,7 @@ fn look(file: &FaultFile, options: Options, what: &str) -> bool {
 }
 
 #[test]
-fn what_replay_refuses_is_refused_behind_a_checkpoint_and_verification_finds_it() {
+fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
     let image = sample();
     let mut refused = 0;
     for (what, key, edit) in EDITS {
@@ -215,7 +215,7 @@ fn what_replay_refuses_is_refused_behind_a_checkpoint_and_verification_finds_it(
 }
 
 #[test]
-fn entries_of_a_checkpoint_that_lead_to_no_record_of_their_key_are_found_by_verification() {
+fn verification_finds_checkpoint_entries_without_matching_record() {
     let image = sample();
     let magic = checkpoint::MAGIC.to_le_bytes();
     let mut places = (DATA_START as usize..image.len() - HEAD).step_by(8);
@@ -252,7 +252,7 @@ fn entries_of_a_checkpoint_that_lead_to_no_record_of_their_key_are_found_by_veri
 }
 
 #[test]
-fn two_records_that_name_one_extent_give_no_more_than_it_has() {
+fn two_records_sharing_an_extent_read_within_its_bounds() {
     let mut image = sample();
     let (_, extent) = place_of(&image, b"extent", None);
     let (frame, long) = place_of(&image, b"long", None);

@@ -69,7 +69,7 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
 }
 
 #[test]
-fn an_update_that_only_raises_a_version_is_told_from_the_commit_before_it() {
+fn version_only_update_differs_from_the_previous_commit() {
     // It dies in its write, of which nothing gets to the file, or all.
     for (byte, is_there) in [(0, false), (usize::MAX, true)] {
         let mut session = Session::new(FaultFile::default(), options_for(1), State::new());
@@ -94,7 +94,7 @@ fn an_update_that_only_raises_a_version_is_told_from_the_commit_before_it() {
 }
 
 #[test]
-fn what_a_close_wrote_is_flushed_and_a_store_that_was_only_read_writes_nothing() {
+fn close_flushes_its_writes_and_writes_nothing_after_only_reads() {
     let disk = FaultFile::default();
     let mut store = Store::open(disk.clone(), options_for(0)).expect("open");
     store.set(0, b"key", b"value").expect("set");
@@ -108,7 +108,7 @@ fn what_a_close_wrote_is_flushed_and_a_store_that_was_only_read_writes_nothing()
 }
 
 #[test]
-fn a_flush_that_lied_is_noticed_or_leaves_an_exact_prefix() {
+fn lying_flush_is_detected_or_leaves_an_exact_prefix() {
     if let Some(seed) = replayed("VARVE_LIE_SEED") {
         run_lie(seed);
         return;
@@ -119,9 +119,9 @@ fn a_flush_that_lied_is_noticed_or_leaves_an_exact_prefix() {
 }
 
 #[test]
-fn what_a_lying_disk_erased_too_early_is_missed_only_where_nothing_tells_of_it() {
+fn early_erase_by_a_lying_disk_is_detected_where_detectable() {
     // In the first program the first segment was erased, and the checkpoint and the superblocks that
-    // let it go came to nothing. The others are about housekeeping too.
+    // let it go came to nothing. The others are about maintenance too.
     let Lies { noticed, untold, .. } =
         after_lies([669_464_169_664_048].into_iter().chain(120..132));
     println!("erased by disks that lied: {noticed} noticed, {untold} untold");
@@ -129,7 +129,7 @@ fn what_a_lying_disk_erased_too_early_is_missed_only_where_nothing_tells_of_it()
 }
 
 #[test]
-fn a_flipped_bit_in_what_is_being_given_back_is_noticed_or_harmless() {
+fn bit_flip_in_a_reclaimed_segment_is_detected_or_harmless() {
     // In the first program a deletion is damaged whose segment a flushed record says to be gone, and what it
     // deletes stands before it.
     for (seed, every) in [(669_467_781_869_383, 40), (124, 200), (127, 200), (130, 200)] {
@@ -149,7 +149,7 @@ fn after_lies(seeds: impl Iterator<Item = u64>) -> Lies {
 }
 
 #[test]
-fn segments_of_a_mebibyte_with_large_values_recover_too() {
+fn one_mebibyte_segments_with_large_values_recover() {
     let options = Options::default();
     let mut session = Session::new(FaultFile::default(), options, State::new());
     session.open(Bounds::only(session.start)).expect("it opens");
@@ -241,7 +241,7 @@ fn reused_between_flushes(events: &[Event]) -> usize {
 }
 
 #[test]
-fn segments_that_no_flush_has_seen_are_used_again_and_any_crash_leaves_a_prefix() {
+fn crash_after_reusing_unflushed_segments_leaves_a_prefix() {
     let (mut states, mut reused) = (0, 0);
     for seed in 0..replayed("VARVE_HOT_SEEDS").unwrap_or(24) {
         let mut rng = Rng::new(!seed);
@@ -290,7 +290,7 @@ fn cut_off_commit(options: &Options) -> Vec<u8> {
 }
 
 #[test]
-fn a_commit_that_was_cut_off_is_never_completed_by_a_later_one() {
+fn truncated_commit_is_never_completed_by_a_later_one() {
     let options = Options { segment_log2: 12, ..Options::default() };
     let image = cut_off_commit(&options);
     let mut session = Session::new(FaultFile::new(image), options, State::new());
@@ -318,7 +318,7 @@ fn a_commit_that_was_cut_off_is_never_completed_by_a_later_one() {
 }
 
 #[test]
-fn a_superblock_that_a_dead_session_left_unflushed_is_flushed_before_the_other_is_written() {
+fn unflushed_superblock_is_flushed_before_the_other_is_written() {
     let options = Options { segment_log2: 12, ..Options::default() };
     // One of these slices ends with a superblock behind which nothing is flushed. All is in the checkpoint
     // that it names, so that who opens that finds nothing else to flush, and closes.
@@ -342,7 +342,7 @@ fn a_superblock_that_a_dead_session_left_unflushed_is_flushed_before_the_other_i
 }
 
 #[test]
-fn the_slots_of_a_large_value_are_its_own_also_where_the_file_has_lost_its_end() {
+fn large_value_keeps_its_slots_in_a_truncated_file() {
     let options = Options { segment_log2: 12, ..Options::default() };
     let disk = FaultFile::default();
     let mut store = Store::open(disk.clone(), options).expect("open");

@@ -37,7 +37,7 @@ impl File for Counting {
 }
 
 #[test]
-fn keys_that_come_and_go_beside_others_that_stay_leave_nothing_that_is_moved_for_ever() {
+fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
     const STAY: u64 = 20_000;
     const COME: u64 = 800;
     let written = Rc::new(Cell::new(0));
@@ -107,7 +107,7 @@ fn standing(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
 }
 
 #[test]
-fn no_segment_stands_that_has_a_key_whose_deletion_has_gone() {
+fn tombstone_outlives_every_segment_with_its_key() {
     let (mut went, mut left) = (0, 0);
     for seed in 0..60 {
         let mut rng = Rng::new(seed);

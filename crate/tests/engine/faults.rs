@@ -13,7 +13,7 @@ use crate::support::phases::{FAILING, Met, Phase, Stage};
 use crate::support::rng::replayed;
 
 #[test]
-fn whichever_call_fails_nothing_is_lost_and_nothing_half_done() {
+fn every_failing_file_call_keeps_data_and_atomicity() {
     let tally = Tally::default();
     if let Some(seed) = replayed("VARVE_FAULT_SEED") {
         return run_seed(seed, None, &tally);
@@ -57,7 +57,7 @@ fn is_poisoned_behind_a_commit(nth: u64) -> Option<bool> {
 }
 
 #[test]
-fn what_poisons_behind_a_commit_that_succeeded_is_told_by_the_next_call() {
+fn poisoning_after_a_successful_commit_is_reported_by_the_next_call() {
     let hidden = (0..).map_while(is_poisoned_behind_a_commit).filter(|&hidden| hidden).count();
     println!("{hidden} calls of the file that fail behind a commit poison the store");
     assert!(hidden > 10);
@@ -93,7 +93,7 @@ fn is_poisoned_by_its_close(keys: u64, slices: usize, nth: u64) -> Option<bool> 
 }
 
 #[test]
-fn a_close_that_cannot_take_back_what_it_wrote_says_so_and_writes_nothing_behind_it() {
+fn close_that_cannot_undo_its_write_fails_and_stops_writing() {
     let closes =
         |(keys, slices)| (0..).map_while(move |nth| is_poisoned_by_its_close(keys, slices, nth));
     let states =

@@ -60,7 +60,7 @@ fn keeps_the_contract(mut file: impl File) {
 }
 
 #[test]
-fn every_file_keeps_the_contract() {
+fn every_file_implementation_keeps_the_contract() {
     keeps_the_contract(MemoryFile::default());
     keeps_the_contract(FaultFile::default());
     keeps_the_contract(FaultFile::default().with_short_reads(1));
@@ -69,7 +69,7 @@ fn every_file_keeps_the_contract() {
 }
 
 #[test]
-fn a_database_on_a_real_file_is_what_it_is_in_memory() {
+fn database_on_a_real_file_equals_the_one_in_memory() {
     let scratch = Scratch::new("real");
     let options = Options { segment_log2: 13, ..Options::default() };
     let mut real = Store::open(scratch.open(), options).expect("open");

@@ -143,26 +143,26 @@ fn flip_every_bit(end: End, (image, states): (Vec<u8>, Vec<State>)) -> Outcomes 
 }
 
 #[test]
-fn every_flipped_bit_of_a_closed_file_is_noticed_or_harmless() {
+fn bit_flip_in_a_closed_file_is_detected_or_harmless() {
     let outcomes = flip_every_bit(End::Closed, sample(End::Closed));
     assert_eq!(outcomes.shortened, 0);
     assert!(outcomes.reported > 0 && outcomes.harmless > 0);
 }
 
 #[test]
-fn every_flipped_bit_behind_which_a_witness_stands_is_noticed_or_harmless() {
+fn bit_flip_before_a_witness_is_detected_or_harmless() {
     assert_eq!(flip_every_bit(End::Witnessed, sample(End::Witnessed)).shortened, 0);
 }
 
 #[test]
-fn a_flipped_bit_in_the_last_flush_before_its_witness_loses_the_last_commits_at_most() {
+fn bit_flip_before_the_witness_loses_only_the_last_flush() {
     let outcomes = flip_every_bit(End::Flushed, sample(End::Flushed));
     // A loss is possible here, and only of the last commit: the one before has a witness in it.
     assert!(outcomes.reported > outcomes.shortened);
 }
 
 #[test]
-fn every_flipped_bit_of_a_file_with_gaps_a_checkpoint_and_a_moved_value_is_noticed_or_harmless() {
+fn bit_flip_in_a_compacted_file_is_detected_or_harmless() {
     for end in [End::Closed, End::Witnessed] {
         let outcomes = flip_every_bit(end, old_sample(end));
         assert_eq!(outcomes.shortened, 0);
@@ -173,7 +173,7 @@ fn every_flipped_bit_of_a_file_with_gaps_a_checkpoint_and_a_moved_value_is_notic
 }
 
 #[test]
-fn a_closed_file_that_was_cut_short_is_noticed_or_whole() {
+fn truncated_closed_file_is_detected_or_complete() {
     let (image, states) = sample(End::Closed);
     let mut outcomes = Outcomes::default();
     // Less than a superblock is a creation that was cut short, and holds nothing to lose.
@@ -190,7 +190,7 @@ fn a_closed_file_that_was_cut_short_is_noticed_or_whole() {
 }
 
 #[test]
-fn a_zeroed_sector_of_a_closed_file_is_noticed_or_harmless() {
+fn zeroed_sector_of_a_closed_file_is_detected_or_harmless() {
     let (image, states) = sample(End::Closed);
     let mut outcomes = Outcomes::default();
     for from in (0..image.len()).step_by(64) {
@@ -203,7 +203,7 @@ fn a_zeroed_sector_of_a_closed_file_is_noticed_or_harmless() {
 }
 
 #[test]
-fn a_sector_that_holds_another_one_is_noticed_or_harmless() {
+fn misplaced_sector_is_detected_or_harmless() {
     let (image, states) = sample(End::Closed);
     let mut outcomes = Outcomes::default();
     for to in (0..image.len() / 512).map(|s| s * 512) {
@@ -218,7 +218,7 @@ fn a_sector_that_holds_another_one_is_noticed_or_harmless() {
 }
 
 #[test]
-fn an_image_of_the_database_stored_as_a_value_never_passes_for_its_log() {
+fn database_image_stored_as_a_value_is_never_taken_for_the_log() {
     let (image, _) = sample(End::Closed);
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("open");

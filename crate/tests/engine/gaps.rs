@@ -12,7 +12,7 @@ fn opened(image: Pages, options: Options) -> Store<FaultFile> {
 }
 
 /// Whether the log of an image tells the same with its checkpoint and without.
-fn assert_log_tells_all(image: Pages, options: Options, place: &str) {
+fn assert_log_replays_alone(image: Pages, options: Options, place: &str) {
     let bare = without_checkpoints(&image);
     let seen = state_of(&mut opened(image, options));
     match Store::open(FaultFile::new(bare), options) {
@@ -22,19 +22,19 @@ fn assert_log_tells_all(image: Pages, options: Options, place: &str) {
 }
 
 #[test]
-fn who_dies_amid_housekeeping_and_keeps_house_again_has_a_log_that_tells_all_without_checkpoint() {
+fn crash_during_maintenance_replays_without_checkpoint() {
     let options = Options { segment_log2: 12, ..Options::default() };
     // A segment that only the checkpoint to come would have done without stands in front of a gap, the record of
     // which has been deleted; torture came by it, with seed 669512676248079.
     let image = include_bytes!("images/died-between-gaps-and-checkpoint.bin");
     let image = Pages::from(&image[..]);
-    assert_log_tells_all(image.clone(), options, "as it died");
+    assert_log_replays_alone(image.clone(), options, "as it died");
     let file = FaultFile::new(image);
     let mut store = Store::open(file.clone(), options).expect("opens");
     let mut slices = 0;
-    while store.maintain(slices == 0).expect("tended") {
+    while store.maintain(slices == 0).expect("maintained") {
         slices += 1;
-        assert_log_tells_all(file.pages(), options, &format!("behind slice {slices}"));
+        assert_log_replays_alone(file.pages(), options, &format!("behind slice {slices}"));
     }
     assert!(slices > 3, "{slices} slices");
 }

@@ -28,7 +28,7 @@ fn filled(keys: u8) -> Store<MemoryFile> {
 }
 
 #[test]
-fn a_torn_tail_does_not_prevent_opening() {
+fn file_with_a_torn_tail_opens() {
     let mut store = filled(4);
     store.flush().expect("flush");
     let before = store.into_file().bytes;
@@ -48,7 +48,7 @@ fn a_torn_tail_does_not_prevent_opening() {
 }
 
 #[test]
-fn trailing_zeros_and_rubbish_do_not_prevent_opening() {
+fn file_with_trailing_zeros_or_garbage_opens() {
     for (len, fill) in [(1, 0), (700, 0), (4096, 0), (100_000, 0), (1, 0xA5), (9000, 0xA5)] {
         for clean in [true, false] {
             let store = filled(5);
@@ -70,7 +70,7 @@ fn trailing_zeros_and_rubbish_do_not_prevent_opening() {
 }
 
 #[test]
-fn a_flipped_byte_is_never_served() {
+fn flipped_byte_is_never_served() {
     let mut store = open(MemoryFile::default());
     let value = bytes_of(1, 600);
     store.set(0, b"key", &value).expect("set");
@@ -84,7 +84,7 @@ fn a_flipped_byte_is_never_served() {
 }
 
 #[test]
-fn an_overwritten_value_and_a_deleted_key_never_come_back() {
+fn overwritten_and_deleted_values_never_reappear() {
     let mut store = open(MemoryFile::default());
     // Of this seed, twenty rounds have reached every function that the others reach: enough for Miri.
     let (mut rng, rounds) = (Rng::new(1), if cfg!(miri) { 20 } else { 60 });
@@ -108,7 +108,7 @@ fn an_overwritten_value_and_a_deleted_key_never_come_back() {
 }
 
 #[test]
-fn a_file_that_is_compacted_does_not_grow_and_brings_nothing_back() {
+fn compaction_does_not_grow_the_file_or_revive_keys() {
     // 25 kB of live data, far more garbage than makes it compact.
     let mut store = filled(250);
     let deleted: Vec<[u8; 2]> = (200..250).map(|i| [b'k', i]).collect();
@@ -140,7 +140,7 @@ fn a_file_that_is_compacted_does_not_grow_and_brings_nothing_back() {
 }
 
 #[test]
-fn garbage_does_not_change_what_the_drop_does() {
+fn dead_records_do_not_change_updates() {
     let mut store = open(MemoryFile::default());
     store.set(0, b"product", &20_001_u64.to_le_bytes()).expect("set");
     for _ in 0..20_000 {
@@ -162,7 +162,7 @@ fn garbage_does_not_change_what_the_drop_does() {
 }
 
 #[test]
-fn a_false_predicate_is_an_answer_and_not_an_error() {
+fn false_predicate_is_not_an_error() {
     let mut store = filled(1);
     assert_eq!(store.update_if(0, b"k\0", |_| false, |_| Ok(Some(vec![1]))), Ok(false));
     assert_eq!(store.update_if(0, b"absent", |_| true, |_| Ok(Some(vec![1]))), Ok(false));
@@ -170,7 +170,7 @@ fn a_false_predicate_is_an_answer_and_not_an_error() {
 }
 
 #[test]
-fn a_callback_that_fails_leaves_everything_as_it_was() {
+fn failing_callback_changes_nothing() {
     for committed in [true, false] {
         let mut store = filled(3);
         store.set(0, b"key", &[1; 50]).expect("set");
@@ -199,7 +199,7 @@ fn a_callback_that_fails_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_callback_that_panics_leaves_everything_as_it_was() {
+fn panicking_callback_changes_nothing() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     for in_predicate in [true, false] {
@@ -227,7 +227,7 @@ fn a_callback_that_panics_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn reads_during_overwrites_never_answer_none() {
+fn reads_during_overwrites_always_find_the_key() {
     let mut store = filled(10);
     let mut rng = Rng::new(9);
     let mut reads = 0_u64;
@@ -249,7 +249,7 @@ fn reads_during_overwrites_never_answer_none() {
 }
 
 #[test]
-fn a_file_that_is_not_ours_is_refused_and_left_as_it_is() {
+fn foreign_file_is_refused_unchanged() {
     let foreign = [b"SQLite format 3\0".repeat(600), vec![0xFF; 5000], b"vacuum".to_vec()];
     for bytes in foreign {
         let file = crate::support::fault_file::FaultFile::new(bytes.clone());

@@ -23,7 +23,7 @@ fn colliding_pairs(options: &Options, keyspace: u32) -> Vec<[Vec<u8>; 2]> {
 }
 
 #[test]
-fn a_walk_remembers_where_records_lie_until_they_move() {
+fn scan_remembers_record_positions_until_they_move() {
     let key = |n: u32| n.to_be_bytes();
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
     let (mut positions, mut places) = ([store.hash(0, &key(0))], [None]);
@@ -59,7 +59,7 @@ fn a_walk_remembers_where_records_lie_until_they_move() {
 }
 
 #[test]
-fn keys_whose_hashes_are_equal_stay_apart() {
+fn keys_with_equal_hashes_are_distinct() {
     let options = Options { segment_log2: 12, ..Options::default() };
     for keyspace in KEYSPACES {
         let pairs = colliding_pairs(&options, keyspace);
@@ -125,7 +125,7 @@ fn many_segments(below: u32) -> Vec<u8> {
 }
 
 #[test]
-fn keys_are_in_order_after_whatever_parts_they_were_sorted_in_and_whatever_was_written_between() {
+fn keys_sorted_in_parts_between_writes_are_ordered() {
     let bytes = many_segments(120);
     let open = || {
         let options = Options { segment_log2: 12, memory: 0, ..Options::default() };
@@ -155,7 +155,7 @@ fn keys_are_in_order_after_whatever_parts_they_were_sorted_in_and_whatever_was_w
 }
 
 #[test]
-fn a_damaged_record_is_told_by_the_first_range_whatever_became_of_its_frame() {
+fn first_range_reports_a_damaged_record() {
     let bytes = many_segments(120);
     let options = Options { segment_log2: 12, memory: 0, ..Options::default() };
     let mut store = Store::open(MemoryFile { bytes: bytes.clone() }, options).expect("open");
@@ -182,7 +182,7 @@ fn a_damaged_record_is_told_by_the_first_range_whatever_became_of_its_frame() {
 }
 
 #[test]
-fn a_store_without_order_refuses_ranges_and_does_the_rest() {
+fn unordered_store_refuses_only_ranges() {
     let options = Options { ordered: false, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("open");
     store.set(0, b"key", b"value").expect("set");
@@ -193,7 +193,7 @@ fn a_store_without_order_refuses_ranges_and_does_the_rest() {
 }
 
 #[test]
-fn keys_and_values_have_their_bounds_and_a_refusal_changes_nothing() {
+fn oversized_keys_and_values_are_refused_without_change() {
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
     store.set(0, b"key", b"value").expect("set");
     assert_eq!(store.set(0, b"", b"value"), Err(Error::EmptyKey));

@@ -8,10 +8,10 @@ use varve::format::inline_limit;
 use varve::store::PinId;
 use varve::{Error, MemoryFile, Options, Savepoint, Store};
 
-use crate::support::oracle::{KEYSPACES, values_in_pieces};
+use crate::support::oracle::{KEYSPACES, chunked_values};
 use crate::support::rng::{Rng, bytes_of, replayed};
 
-/// More slices of housekeeping than there ever is to do at once.
+/// More slices of maintenance than there ever is to do at once.
 const ALL: usize = 5_000;
 
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ enum Op {
     Pin(Place),
     /// Lets go of the value that was held first.
     Unpin,
-    /// So many slices of housekeeping; everything that can be gained, or what is worth it.
+    /// So many slices of maintenance; everything that can be gained, or what is worth it.
     Tend {
         slices: usize,
         all: bool,
@@ -183,7 +183,7 @@ impl Model {
                 for _ in 1..*slices {
                     more = more && self.store().maintain(false).map_err(failed("tend"))?;
                 }
-                check(!more || *slices < ALL, || "housekeeping has no end".into())?;
+                check(!more || *slices < ALL, || "maintenance has no end".into())?;
             }
             Op::EndTurn => {
                 self.store().end_turn();
@@ -439,7 +439,7 @@ impl Model {
         self.check_pins()?;
         // Pieces of what was emptied go with the sweep.
         let is_swept = self.store().stats().unswept == 0;
-        let in_pieces = values_in_pieces(self.store());
+        let in_pieces = chunked_values(self.store());
         let is_known = |value| self.now.values().any(|(known, _)| known == value);
         check(!is_swept || in_pieces.values().all(is_known), || "pieces belong to nothing".into())?;
         for keyspace in KEYSPACES {
@@ -636,7 +636,7 @@ fn run_seed(seed: u64, steps: usize) {
 }
 
 #[test]
-fn random_programs_do_what_a_map_does() {
+fn random_programs_match_a_map() {
     const STEPS: usize = 6_000;
     if let Some(seed) = replayed("VARVE_MODEL_SEED") {
         return run_seed(seed, STEPS);

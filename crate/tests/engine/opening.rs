@@ -47,7 +47,7 @@ fn options(entropy: u64) -> Options {
     Options { segment_log2: 12, entropy: [1, 2, 3, entropy], memory: 1 << 20, ..Options::default() }
 }
 
-/// A store with large values, one commit each, and housekeeping between them.
+/// A store with large values, one commit each, and maintenance between them.
 fn filled(file: &FaultFile) -> Store<FaultFile> {
     let mut store = Store::open(file.clone(), options(4)).expect("a new file opens");
     for i in 0..VALUES {
@@ -76,7 +76,7 @@ fn bytes_to_open(file: &FaultFile, read_only: bool) -> u64 {
 }
 
 #[test]
-fn of_large_values_nothing_is_read_behind_a_clean_close() {
+fn opening_after_a_clean_close_reads_no_large_value() {
     let file = FaultFile::default();
     filled(&file).close().map_err(|(_, e)| e).expect("close");
     for read_only in [false, true] {
@@ -94,7 +94,7 @@ fn of_large_values_nothing_is_read_behind_a_clean_close() {
 }
 
 #[test]
-fn of_large_values_only_the_last_ones_are_read_behind_a_crash() {
+fn opening_after_a_crash_reads_only_the_last_large_values() {
     let file = FaultFile::default();
     drop(filled(&file).into_file());
     let bytes = bytes_to_open(&file, false);
@@ -104,7 +104,7 @@ fn of_large_values_only_the_last_ones_are_read_behind_a_crash() {
 }
 
 #[test]
-fn values_that_were_moved_count_too() {
+fn opening_after_a_crash_reads_moved_large_values() {
     let file = FaultFile::default();
     let mut store = filled(&file);
     for i in 0..VALUES / 2 {

@@ -189,7 +189,7 @@ impl Full {
                 Err(error) => panic!("{}: {error}", self.place),
             }
         }
-        panic!("{}: housekeeping has no end", self.place);
+        panic!("{}: maintenance has no end", self.place);
     }
 
     fn fill(&mut self, from: u64, size: usize) -> u64 {
@@ -225,7 +225,7 @@ fn limits() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn at_whatever_size_the_disk_is_full_nothing_is_lost_and_with_room_it_goes_on() {
+fn disk_full_at_any_size_loses_nothing_and_resumes_with_space() {
     let (mut cases, mut tried) = (0, 0);
     for style in STYLES {
         for limit in limits() {
@@ -314,7 +314,7 @@ fn fill_and_empty(limit: u64, style: Style, size: usize, order: Order) -> bool {
 }
 
 #[test]
-fn a_transaction_that_finds_no_room_leaves_nothing_behind() {
+fn transaction_without_space_is_rolled_back() {
     for style in STYLES {
         for limit in limits().filter(|&limit| limit > 8192 + SEGMENT) {
             let Some(mut full) = Full::new(limit, style) else { continue };
@@ -344,7 +344,7 @@ fn a_transaction_that_finds_no_room_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_witness_for_which_a_full_disk_has_no_room_is_no_failure() {
+fn witness_without_space_on_a_full_disk_is_no_failure() {
     let mut missing = 0;
     for style in STYLES {
         for limit in limits() {
@@ -399,7 +399,7 @@ fn close_behind_a_torn_tail(mut full: Full, written: u64) -> Option<bool> {
 }
 
 #[test]
-fn a_torn_tail_on_a_full_disk_keeps_nobody_from_closing() {
+fn close_succeeds_with_a_torn_tail_on_a_full_disk() {
     let (mut stayed, mut ended) = (0, 0);
     for style in STYLES {
         for limit in limits() {
@@ -419,7 +419,7 @@ fn a_torn_tail_on_a_full_disk_keeps_nobody_from_closing() {
     assert!(stayed > 10 && ended > 10);
 }
 
-/// Fills a disk, deletes part of that, does housekeeping or not, and closes or not, a few times over; then
+/// Fills a disk, deletes part of that, does maintenance or not, and closes or not, a few times over; then
 /// everything is deleted, without a refusal.
 fn fill_again_and_again(limit: u64, style: Style, size: usize, rng: &mut Rng) {
     let Some(mut full) = Full::new(limit, style) else { return };
@@ -453,7 +453,7 @@ fn fill_again_and_again(limit: u64, style: Style, size: usize, rng: &mut Rng) {
 }
 
 #[test]
-fn deletions_find_room_however_often_a_disk_was_full_before() {
+fn deletes_succeed_on_a_repeatedly_full_disk() {
     let seeds = match replayed("VARVE_FULL_SEED") {
         Some(seed) => seed..seed + 1,
         None => 0..replayed("VARVE_FULL_SEEDS").unwrap_or(1_500),
@@ -469,7 +469,7 @@ fn deletions_find_room_however_often_a_disk_was_full_before() {
 }
 
 #[test]
-fn a_disk_of_as_few_segments_as_have_a_reserve_can_be_filled_and_emptied_again_and_again() {
+fn smallest_disk_with_reserve_can_be_filled_and_emptied_repeatedly() {
     // One that is full, one that is being written, and the reserve; and one more.
     for (slots, seed) in [4, 5].into_iter().flat_map(|slots| (0..300).map(move |i| (slots, i))) {
         for size in [0, 1, 8, 30, 100, 300, 500, 700, 900, 1000] {
@@ -482,7 +482,7 @@ fn a_disk_of_as_few_segments_as_have_a_reserve_can_be_filled_and_emptied_again_a
 }
 
 #[test]
-fn large_values_find_room_as_a_whole_or_not_at_all() {
+fn large_value_allocation_is_all_or_nothing() {
     for style in STYLES {
         for limit in limits() {
             let Some(mut full) = Full::new(limit, style) else { continue };
@@ -504,7 +504,7 @@ fn large_values_find_room_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_disk_that_fills_up_and_empties_again_at_random_loses_nothing() {
+fn randomly_filled_and_emptied_disk_loses_nothing() {
     for seed in 0..60 {
         let mut rng = Rng::new(seed);
         let style = *rng.pick(&STYLES);

@@ -25,7 +25,7 @@ fn value_of(i: u64) -> Vec<u8> {
 }
 
 #[test]
-fn a_slot_that_is_used_again_is_not_erased() {
+fn reused_slot_is_not_erased() {
     for flushes in [false, true] {
         let file = FaultFile::default();
         let mut store = Store::open(file.clone(), options(0)).expect("a new file opens");
@@ -51,7 +51,7 @@ fn a_slot_that_is_used_again_is_not_erased() {
 }
 
 #[test]
-fn whoever_is_killed_between_two_writes_tore_nothing_and_the_next_goes_on_there() {
+fn session_after_a_kill_between_writes_resumes_at_the_same_slot() {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options(0)).expect("a new file opens");
     let (mut reused, mut last) = (0, 0);
@@ -89,7 +89,7 @@ fn zeroed(before: &[u8], after: &[u8]) -> usize {
 }
 
 #[test]
-fn a_database_that_is_killed_at_the_end_of_each_session_does_not_grow() {
+fn database_killed_after_each_session_does_not_grow() {
     let mut bytes = Vec::new();
     for session in 0..300 {
         let mut store = Store::open(MemoryFile { bytes }, options(session)).expect("it opens");
@@ -104,7 +104,7 @@ fn a_database_that_is_killed_at_the_end_of_each_session_does_not_grow() {
 }
 
 #[test]
-fn a_close_leaves_nothing_behind_the_end() {
+fn close_leaves_nothing_after_the_log_end() {
     let (mut blotted, mut bytes) = (0, Vec::new());
     for session in 0..120 {
         let mut file = FaultFile::new(bytes);
@@ -154,7 +154,7 @@ fn blotted(image: &[u8]) -> (Vec<u64>, usize) {
 }
 
 #[test]
-fn nothing_is_left_behind_the_last_frame_where_the_log_goes_on_elsewhere() {
+fn segment_ends_with_its_last_frame_when_the_log_continues_elsewhere() {
     let mut looked = 0;
     for seed in 0..40 {
         let mut rng = Rng::new(seed);

@@ -13,7 +13,7 @@ use crate::support::oracle::{
     Bounds, Entry, KEYSPACES, State, check_pieces, difference, problems_of, state_of, try_state_of,
 };
 use crate::support::rng::{Rng, bytes_of, replayed};
-use crate::support::shapes::apart;
+use crate::support::shapes::chunked_length;
 
 const SEGMENT: usize = 4096;
 const DATA: usize = 8192;
@@ -51,7 +51,7 @@ fn seen_in(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
     (state, uncertain)
 }
 
-/// A life of sets, deletions, transactions, large values, housekeeping and closes.
+/// A life of sets, deletions, transactions, large values, maintenance and closes.
 fn lived(seed: u64, steps: usize, tends: bool) -> Sample {
     live(seed, steps, tends, true)
 }
@@ -74,7 +74,7 @@ fn live(seed: u64, steps: usize, tends: bool, closes: bool) -> Sample {
                 continue;
             }
             let length = match rng.one_in(12) {
-                true => apart(rng.within(1100..5000), SEGMENT),
+                true => chunked_length(rng.within(1100..5000), SEGMENT),
                 false => rng.below(300),
             };
             let value = bytes_of(rng.next(), length);
@@ -267,7 +267,7 @@ fn samples() -> impl Iterator<Item = (u64, Sample)> {
 }
 
 #[test]
-fn an_intact_file_opens_with_every_option_as_without_and_is_not_written_to() {
+fn intact_file_opens_unchanged_with_every_damage_option() {
     for (seed, sample) in samples() {
         for way in [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage] {
             let (file, opened) = open(&sample.image, recovering(way, false));
@@ -281,7 +281,7 @@ fn an_intact_file_opens_with_every_option_as_without_and_is_not_written_to() {
 }
 
 #[test]
-fn without_superblocks_or_checkpoint_or_a_segment_header_everything_is_salvaged() {
+fn lost_superblocks_checkpoint_or_segment_header_lose_no_record() {
     let mut tally = Tally::default();
     for (seed, sample) in samples() {
         let stride = SLOT_STRIDE as usize;
@@ -310,7 +310,7 @@ fn without_superblocks_or_checkpoint_or_a_segment_header_everything_is_salvaged(
 }
 
 #[test]
-fn a_whole_segment_gone_is_salvaged_around() {
+fn lost_segment_is_salvaged_around() {
     let mut tally = Tally::default();
     for (seed, sample) in samples() {
         for slot in 0..slots(&sample) {
@@ -323,7 +323,7 @@ fn a_whole_segment_gone_is_salvaged_around() {
 }
 
 #[test]
-fn a_zeroed_sector_anywhere_leaves_all_else() {
+fn zeroed_sector_is_salvaged_around() {
     let mut tally = Tally::default();
     for (seed, sample) in samples() {
         for from in (0..sample.image.len()).step_by(512) {
@@ -335,7 +335,7 @@ fn a_zeroed_sector_anywhere_leaves_all_else() {
 }
 
 #[test]
-fn several_damages_at_once_are_salvaged_around() {
+fn multiple_damages_are_salvaged_around() {
     let mut tally = Tally::default();
     for (seed, sample) in samples() {
         let mut rng = Rng::new(seed);
@@ -355,7 +355,7 @@ fn several_damages_at_once_are_salvaged_around() {
 }
 
 #[test]
-fn every_flipped_bit_is_salvaged_around_and_verification_finds_those_that_matter() {
+fn bit_flips_are_salvaged_around_and_found_by_verification() {
     let mut tally = Tally::default();
     let (mut found, mut missed) = (0_u64, 0_u64);
     let sample = lived(5, 14, true);
@@ -393,7 +393,7 @@ fn every_flipped_bit_is_salvaged_around_and_verification_finds_those_that_matter
 }
 
 #[test]
-fn a_crash_at_any_moment_of_a_recovery_loses_nothing() {
+fn crash_at_any_moment_of_salvage_loses_nothing() {
     let mut states = 0_u64;
     for (seed, sample) in samples().take(4) {
         let mut rng = Rng::new(seed);
@@ -447,7 +447,7 @@ fn a_crash_at_any_moment_of_a_recovery_loses_nothing() {
 }
 
 #[test]
-fn a_recovery_that_finds_no_room_leaves_the_file_as_it_was() {
+fn salvage_without_space_leaves_the_file_unchanged() {
     use crate::support::fault_file::{Fault, Harm};
     use varve::IoError;
     let sample = lived(3, 40, false);
@@ -471,7 +471,7 @@ fn a_recovery_that_finds_no_room_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn a_file_that_was_never_closed_is_salvaged_around_its_damage_too() {
+fn unclosed_file_is_salvaged_around_its_damage() {
     let (mut salvaged, mut shortened) = (0_u64, 0_u64);
     let seeds = 0..replayed("VARVE_SALVAGE_SEEDS").unwrap_or(12);
     for seed in seeds {

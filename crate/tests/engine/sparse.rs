@@ -139,7 +139,7 @@ fn check_all(store: &mut Store<SparseFile>, count: u32) {
 }
 
 #[test]
-fn what_lies_above_4_gib_is_read_changed_and_recovered_like_anything_else() {
+fn records_above_4_gib_are_read_changed_and_recovered() {
     const KEYS: u32 = 800;
     let options = Options { memory: 4 << 20, ..Options::default() };
     let file = SparseFile::default();
@@ -185,7 +185,7 @@ fn what_lies_above_4_gib_is_read_changed_and_recovered_like_anything_else() {
 }
 
 #[test]
-fn a_database_of_32_gib_is_full_says_so_and_loses_nothing() {
+fn full_32_gib_database_refuses_writes_and_loses_nothing() {
     // The largest segments there are, and values that have all of one to themselves, so that few are enough.
     let options = Options { segment_log2: 24, ..Options::default() };
     let file = SparseFile::default();
@@ -217,7 +217,7 @@ fn a_database_of_32_gib_is_full_says_so_and_loses_nothing() {
         let file = store.close().map_err(|(_, e)| e).expect("close");
         store = Store::open(file, options).unwrap_or_else(|e| panic!("round {round}: {e}"));
         assert!(state_of(&mut store) == expected, "round {round}");
-        // Housekeeping may have found room; what is written then is taken back.
+        // Maintenance may have found room; what is written then is taken back.
         match store.set(0, b"one more", &[3; 1 << 20]) {
             Ok(_) => assert_eq!(store.delete(0, b"one more"), Ok(true)),
             Err(error) => assert_eq!(error, Error::Full),
@@ -227,7 +227,7 @@ fn a_database_of_32_gib_is_full_says_so_and_loses_nothing() {
 }
 
 #[test]
-fn a_database_of_32_gib_has_room_again_for_as_much_as_is_deleted() {
+fn full_32_gib_database_reuses_deleted_space() {
     let options = Options { segment_log2: 24, ..Options::default() };
     let mut store = Store::open(SparseFile::default(), options).expect("open");
     // Most of it are values that stay. Records take what is left.

@@ -84,11 +84,11 @@ fn late_writes(fresh: bool) -> Option<String> {
 }
 
 #[test]
-fn a_late_write_of_the_last_writer_costs_nothing_that_the_next_one_committed() {
+fn late_write_of_the_previous_writer_loses_no_commit() {
     assert_eq!(late_writes(true), None, "a fresh segment cancels it");
 }
 
 #[test]
-fn without_a_fresh_segment_a_late_write_goes_over_what_the_next_writer_committed() {
+fn late_write_without_a_fresh_segment_overwrites_commits() {
     assert_ne!(late_writes(false), None, "both write behind the same frame");
 }

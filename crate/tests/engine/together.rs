@@ -63,7 +63,7 @@ fn do_something<F: varve::File>(
 }
 
 #[test]
-fn sets_of_several_keys_at_once_leave_the_bytes_that_they_leave_one_after_the_other() {
+fn batched_sets_write_the_bytes_of_single_sets() {
     for (options, seed) in all_options().into_iter().flat_map(|o| (0..20).map(move |s| (o, s))) {
         let life = |at_once: bool| {
             let mut rng = Rng::new(seed);
@@ -91,7 +91,7 @@ fn sets_of_several_keys_at_once_leave_the_bytes_that_they_leave_one_after_the_ot
 }
 
 #[test]
-fn sets_for_which_there_is_sure_room_ask_nothing_of_the_file() {
+fn infallible_sets_make_no_file_call() {
     let mut sure = [0; 3];
     for ((i, options), seed) in
         all_options().into_iter().enumerate().flat_map(|o| (0..20).map(move |s| (o, s)))

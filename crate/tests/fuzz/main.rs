@@ -108,31 +108,31 @@ fn fuzz(wanted: &str) {
 }
 
 #[test]
-fn no_superblock_makes_its_parser_panic() {
+fn superblock_parser_never_panics() {
     fuzz("superblock");
 }
 
 #[test]
-fn no_segment_header_makes_its_parser_panic() {
+fn segment_header_parser_never_panics() {
     fuzz("segment");
 }
 
 #[test]
-fn no_frame_makes_its_parser_panic() {
+fn frame_parser_never_panics() {
     fuzz("frame");
 }
 
 #[test]
-fn no_record_makes_its_parser_panic() {
+fn record_parser_never_panics() {
     fuzz("record");
 }
 
 #[test]
-fn no_checkpoint_makes_its_parser_panic() {
+fn checkpoint_parser_never_panics() {
     fuzz("checkpoint");
 }
 
 #[test]
-fn no_file_makes_opening_and_using_it_panic_or_take_more_memory_than_it_is_worth() {
+fn opening_any_file_never_panics_or_exceeds_its_memory_bound() {
     fuzz("open");
 }

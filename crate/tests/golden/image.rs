@@ -453,8 +453,8 @@ impl Image {
         for row in rows {
             let live = live.iter().filter(|p| p.sequence == row.segment.sequence);
             let sizes: Vec<usize> = live.map(|p| p.record.encode().len()).collect();
-            let graves = self.placed.iter().filter(|p| p.sequence == row.segment.sequence);
-            let graves = graves.filter(|p| p.record.header.kind == record::KIND_DELETE);
+            let tombstones = self.placed.iter().filter(|p| p.sequence == row.segment.sequence);
+            let tombstones = tombstones.filter(|p| p.record.header.kind == record::KIND_DELETE);
             let row = SegmentRow {
                 slot: ((row.segment.start - DATA_START) >> self.log2) as u32,
                 sequence: row.segment.sequence,
@@ -462,9 +462,12 @@ impl Image {
                 end: (row.segment.at - row.segment.start) as u32,
                 live: sizes.len() as u32,
                 live_bytes: sizes.iter().sum::<usize>() as u32,
-                tombstone_bytes: graves.clone().map(|p| p.record.encode().len()).sum::<usize>()
+                tombstone_bytes: tombstones.clone().map(|p| p.record.encode().len()).sum::<usize>()
                     as u32,
-                oldest_tombstone: graves.map(|p| p.record.header.oldest).min().unwrap_or(u32::MAX),
+                oldest_tombstone: tombstones
+                    .map(|p| p.record.header.oldest)
+                    .min()
+                    .unwrap_or(u32::MAX),
                 reserved: 0,
             };
             tables.extend(row.to_bytes());

@@ -45,7 +45,7 @@ fn agree(name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn the_encoder_makes_every_golden_file_byte_for_byte() {
+fn encoder_reproduces_golden_files_byte_for_byte() {
     for golden in all() {
         agree(&format!("{}.varve", golden.name), &golden.bytes);
         agree(&format!("{}.json", golden.name), golden.json().as_bytes());
@@ -53,7 +53,7 @@ fn the_encoder_makes_every_golden_file_byte_for_byte() {
 }
 
 #[test]
-fn every_committed_golden_file_is_one_of_these() {
+fn every_committed_golden_file_is_generated() {
     let known: Vec<&str> = all().iter().map(|golden| golden.name).collect();
     for entry in fs::read_dir(folder()).expect("there are golden files") {
         let path = entry.expect("the folder can be read").path();
@@ -64,7 +64,7 @@ fn every_committed_golden_file_is_one_of_these() {
 
 /// XXH3-64 at the lengths where its algorithm changes, for readers that bring their own.
 #[test]
-fn the_checksum_vectors_are_those_of_this_implementation() {
+fn checksum_vectors_match_this_implementation() {
     let data: Vec<u8> = (0..5000_u32).map(|i| (i * 131 + 7) as u8).collect();
     let lengths = [0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 512, 1024, 1025, 4096, 5000];
     let seeds = [0, 1, 0x9E37_79B9_7F4A_7C15, u64::MAX];
@@ -172,7 +172,7 @@ fn check(golden: &Golden) -> Vec<String> {
 }
 
 #[test]
-fn every_golden_file_opens_with_its_content_or_its_error() {
+fn golden_files_open_with_their_content_or_error() {
     let wrong: Vec<String> = all()
         .iter()
         .flat_map(|golden| check(golden).into_iter().map(|what| format!("{}: {what}", golden.name)))
@@ -187,7 +187,7 @@ fn go_on(golden: &Golden, content: &Content) -> Result<Vec<String>, Error> {
     let file = store.close().map_err(|(_, error)| error)?;
     let mut store = open(&file.bytes).map_err(|(_, error)| error)?;
     let mut wrong = differences(&mut store, content);
-    // Housekeeping may have given more back, and accounts for that.
+    // Maintenance may have given more back, and accounts for that.
     wrong.retain(|what| !what.contains("gap/"));
     if content.live.iter().any(|live| live.version >= version) {
         wrong.push(format!("version {version} was given out before"));
@@ -205,7 +205,7 @@ fn go_on(golden: &Golden, content: &Content) -> Result<Vec<String>, Error> {
 }
 
 #[test]
-fn every_golden_file_that_opens_can_be_written_and_opens_again() {
+fn golden_files_can_be_written_and_reopened() {
     let mut wrong = Vec::new();
     for golden in all() {
         if let Expect::Opens(content) = &golden.expect {
@@ -217,7 +217,7 @@ fn every_golden_file_that_opens_can_be_written_and_opens_again() {
 }
 
 #[test]
-fn what_a_later_minor_version_put_into_the_superblock_survives_a_session() {
+fn unknown_superblock_bytes_of_later_minor_versions_survive_a_session() {
     let all = all();
     let golden = all.iter().find(|golden| golden.name == "compatible-bit").expect("there is one");
     let mut store = open(&golden.bytes).map_err(|(_, error)| error).expect("it opens");

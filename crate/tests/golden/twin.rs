@@ -51,7 +51,7 @@ fn size_of_type(name: &str) -> usize {
 }
 
 #[test]
-fn the_tables_of_the_document_are_the_structs_of_the_format_module() {
+fn specification_tables_match_format_structs() {
     assert_eq!(
         table("## 3 Superblock"),
         layout!(Superblock: magic check major minor segment_log2 mode flags incompatible compatible

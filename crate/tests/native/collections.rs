@@ -30,7 +30,7 @@ fn score_keys() -> KeyKind {
 }
 
 #[test]
-fn a_record_is_read_where_it_lies_and_changed_there() {
+fn record_is_read_and_updated_in_place() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     let mut store = Store::open(&path).unwrap();
@@ -53,7 +53,7 @@ fn a_record_is_read_where_it_lies_and_changed_there() {
 }
 
 #[test]
-fn another_schema_or_other_keys_are_refused() {
+fn mismatched_schema_or_key_type_is_refused() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("shop.varve")).unwrap();
     store.collection::<Product>("products").unwrap();
@@ -72,7 +72,7 @@ fn another_schema_or_other_keys_are_refused() {
 }
 
 #[test]
-fn a_leaderboard_is_walked_in_the_order_of_its_keys() {
+fn leaderboard_iterates_in_key_order() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("shop.varve")).unwrap();
     let mut scores = store.keyed_collection::<Score>("scores", &score_keys()).unwrap();
@@ -112,7 +112,7 @@ fn a_leaderboard_is_walked_in_the_order_of_its_keys() {
 }
 
 #[test]
-fn collections_take_part_in_transactions_and_their_making_too() {
+fn collection_writes_and_creation_are_transactional() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("shop.varve")).unwrap();
     let failed: Result<(), Error> = store.transaction(|store| {
@@ -129,7 +129,7 @@ fn collections_take_part_in_transactions_and_their_making_too() {
 }
 
 #[test]
-fn two_collections_never_share_a_keyspace() {
+fn collections_never_share_a_keyspace() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     for round in 0..3_u16 {
@@ -147,7 +147,7 @@ fn two_collections_never_share_a_keyspace() {
 }
 
 #[test]
-fn pushed_records_get_keys_above_all_that_are_there() {
+fn push_assigns_keys_above_existing_ones() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("shop.varve")).unwrap();
     let auto = KeyKind::from_json(&json!([{ "kind": "u53" }])).expect("it is known");
@@ -167,7 +167,7 @@ fn pushed_records_get_keys_above_all_that_are_there() {
 }
 
 #[test]
-fn an_id_is_given_out_once_whatever_is_deleted() {
+fn pushed_keys_are_never_reused() {
     let score = Score { at: 1, points: 2 };
     for (kind, is_auto) in [("u53", true), ("u64", false)] {
         let folder = Folder::new();
@@ -206,7 +206,7 @@ fn an_id_is_given_out_once_whatever_is_deleted() {
 }
 
 #[test]
-fn the_limit_of_collections_is_an_error_that_hurts_nothing_else() {
+fn exceeding_the_collection_limit_is_a_harmless_error() {
     const LIMIT: usize = 65_534;
     let folder = Folder::new();
     let path = folder.file("shop.varve");
@@ -241,7 +241,7 @@ struct Event {
 }
 
 #[test]
-fn what_nobody_could_read_is_not_written() {
+fn unreadable_record_is_not_written() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("shop.varve")).unwrap();
     let mut events = store.collection::<Event>("events").unwrap();

@@ -91,7 +91,7 @@ fn by(items: &mut Collection<'_, Item>, index: &str, range: KeyRange<'_>) -> Vec
 }
 
 #[test]
-fn every_write_keeps_all_indexes() {
+fn every_write_updates_all_indexes() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     declare(
@@ -128,7 +128,7 @@ fn every_write_keeps_all_indexes() {
 }
 
 #[test]
-fn what_a_unique_index_has_already_is_refused_and_nothing_is_written() {
+fn unique_index_violation_is_refused_without_change() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     declare(&path, &[("byCode", json!({ "fields": ["code"], "unique": true }))]);
@@ -150,7 +150,7 @@ fn what_a_unique_index_has_already_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn a_collection_with_an_index_that_is_not_known_is_read_and_not_written() {
+fn collection_with_an_unknown_index_is_read_only() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     declare(&path, &[("byWhat", json!({ "words": "code" }))]);
@@ -163,7 +163,7 @@ fn a_collection_with_an_index_that_is_not_known_is_read_and_not_written() {
 }
 
 #[test]
-fn an_index_that_is_being_built_is_kept_and_not_read() {
+fn unfinished_index_is_maintained_and_not_read() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     let indexes = [("byStock", json!({ "fields": ["stock"] }))];
@@ -180,7 +180,7 @@ fn an_index_that_is_being_built_is_kept_and_not_read() {
 }
 
 #[test]
-fn a_write_takes_back_a_conversion_that_was_interrupted_and_a_read_does_not() {
+fn write_reverts_an_interrupted_migration_and_read_does_not() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     declare(&path, &[]);

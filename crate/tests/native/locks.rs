@@ -12,7 +12,7 @@ use varve::native::{Error, Loss, OpenOptions, Store};
 use crate::folder::Folder;
 
 #[test]
-fn a_database_is_open_once_and_who_has_it_is_told() {
+fn second_open_is_refused_naming_the_holder() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     let store = Store::open(&path).unwrap();
@@ -25,7 +25,7 @@ fn a_database_is_open_once_and_who_has_it_is_told() {
 }
 
 #[test]
-fn the_lock_says_what_a_lock_of_node_says() {
+fn lock_content_matches_the_one_of_node() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     let store = Store::open(&path).unwrap();
@@ -64,7 +64,7 @@ fn left_by(pid: u32, started: &str) -> String {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn the_lock_of_a_dead_process_is_broken_and_that_of_a_living_one_is_not() {
+fn only_the_lock_of_a_dead_process_is_broken() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     let lock = folder.file("shop.varve.lock");
@@ -87,7 +87,7 @@ fn the_lock_of_a_dead_process_is_broken_and_that_of_a_living_one_is_not() {
 }
 
 #[test]
-fn a_ruin_of_a_lock_is_broken_after_a_while() {
+fn malformed_lock_is_broken_after_a_timeout() {
     let folder = Folder::new();
     let lock = folder.file("shop.varve.lock");
     for (ruin, least) in [("", 1_500), ("garbage", 7_900)] {
@@ -105,9 +105,9 @@ fn a_ruin_of_a_lock_is_broken_after_a_while() {
 /// once more.
 #[test]
 #[cfg(target_os = "linux")]
-fn where_no_file_can_be_written_a_database_is_opened_by_a_link_as_its_lock_which_is_touched() {
+fn symlink_lock_is_used_and_touched_on_a_full_disk() {
     const HERE: &str = "VARVE_TEST_FULL";
-    const NAME: &str = "locks::where_no_file_can_be_written_a_database_is_opened_by_a_link_as_its_lock_which_is_touched";
+    const NAME: &str = "locks::symlink_lock_is_used_and_touched_on_a_full_disk";
     if let Ok(path) = std::env::var(HERE) {
         let mut store = Store::open(path).expect("it needs no room for its lock");
         assert_eq!(store.get("a").unwrap(), Some(&b"1"[..]));
@@ -153,7 +153,7 @@ fn where_no_file_can_be_written_a_database_is_opened_by_a_link_as_its_lock_which
 }
 
 #[test]
-fn who_lost_its_lock_writes_no_more() {
+fn writer_that_lost_its_lock_stops_writing() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("shop.varve")).unwrap();
     store.set("a", "1").unwrap();
@@ -173,12 +173,12 @@ fn who_lost_its_lock_writes_no_more() {
 }
 
 /// A way in which a file is lost.
-type Way = (fn(&Folder), Loss);
+type LossCase = (fn(&Folder), Loss);
 
 #[test]
 #[cfg(unix)]
-fn a_file_that_is_lost_while_it_is_open_is_told_at_the_next_flush_and_can_still_be_read() {
-    let ways: [Way; 5] = [
+fn lost_file_fails_the_next_flush_and_stays_readable() {
+    let ways: [LossCase; 5] = [
         (|folder| fs::remove_file(folder.file("data/shop.varve")).unwrap(), Loss::Removed),
         (|folder| fs::remove_dir_all(folder.file("data")).unwrap(), Loss::Removed),
         (|folder| fs::rename(folder.file("data"), folder.file("moved")).unwrap(), Loss::Removed),
@@ -239,7 +239,7 @@ fn with_heartbeats<T>(lock: &std::path::Path, work: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn a_holder_of_which_nothing_proves_that_it_was_here_is_respected_while_its_lock_changes() {
+fn unverifiable_holder_is_respected_while_its_lock_changes() {
     let here = left_by(999_999, "1");
     let fields: Vec<&str> = here.split(' ').collect();
     let [boot, space] = [fields[4], fields[5]];
@@ -259,7 +259,7 @@ fn a_holder_of_which_nothing_proves_that_it_was_here_is_respected_while_its_lock
 
 #[test]
 #[cfg(unix)]
-fn nothing_is_broken_that_the_systems_own_lock_keeps() {
+fn lock_held_through_the_system_is_never_broken() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     let mut store = Store::open(&path).unwrap();
@@ -278,7 +278,7 @@ fn nothing_is_broken_that_the_systems_own_lock_keeps() {
 
 #[test]
 #[cfg(unix)]
-fn two_ways_to_the_same_file_are_one_database() {
+fn two_paths_to_one_file_share_its_lock() {
     let (folder, elsewhere) = (Folder::new(), Folder::new());
     let (path, link) = (folder.file("shop.varve"), elsewhere.file("shop.varve"));
     let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };

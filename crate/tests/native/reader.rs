@@ -31,7 +31,7 @@ fn shop() -> OwnedBuf {
 }
 
 #[test]
-fn everything_is_read_where_it_lies_and_by_many_threads() {
+fn reader_reads_in_place_from_many_threads() {
     let bytes = shop();
     let bytes = bytes.as_slice();
     let reader = Reader::from_bytes(bytes).expect("it is whole");
@@ -59,7 +59,7 @@ fn everything_is_read_where_it_lies_and_by_many_threads() {
 }
 
 #[test]
-fn ranges_of_keys_and_records_are_had_in_order() {
+fn reader_ranges_are_ordered() {
     let bytes = shop();
     let reader = Reader::from_bytes(bytes.as_slice()).unwrap();
     let range = KeyRange::all().gt(vec![48]).lte(vec![53]).reverse();
@@ -76,7 +76,7 @@ fn ranges_of_keys_and_records_are_had_in_order() {
 }
 
 #[test]
-fn misaligned_bytes_are_refused_and_so_is_what_is_damaged_or_none() {
+fn reader_refuses_misaligned_damaged_or_foreign_bytes() {
     let mut bytes = shop();
     let shifted = [&[0], bytes.as_slice()].concat();
     let mut buf = OwnedBuf::with_alignment::<u64>();
@@ -92,7 +92,7 @@ fn misaligned_bytes_are_refused_and_so_is_what_is_damaged_or_none() {
 }
 
 #[test]
-fn a_flipped_bit_is_refused_or_changes_nothing() {
+fn reader_refuses_bit_flips_or_is_unaffected() {
     let mut bytes = shop();
     let good: Vec<(Vec<u8>, Vec<u8>)> = {
         let reader = Reader::from_bytes(bytes.as_slice()).unwrap();

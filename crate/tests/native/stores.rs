@@ -17,7 +17,7 @@ fn keys(store: &mut Store, range: KeyRange<'_>) -> Vec<String> {
 }
 
 #[test]
-fn what_was_written_is_there_when_the_file_is_opened_again() {
+fn writes_survive_reopening() {
     let folder = Folder::new();
     let path = folder.file("deep/er/shop.varve");
     let mut store = Store::open(&path).expect("its folders are made");
@@ -38,7 +38,7 @@ fn what_was_written_is_there_when_the_file_is_opened_again() {
 }
 
 #[test]
-fn an_update_changes_bytes_where_they_lie_if_the_predicate_holds() {
+fn update_if_changes_bytes_in_place() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("a.varve")).expect("it opens");
     store.set("n", [5]).unwrap();
@@ -49,7 +49,7 @@ fn an_update_changes_bytes_where_they_lie_if_the_predicate_holds() {
 }
 
 #[test]
-fn a_transaction_that_fails_or_panics_leaves_nothing() {
+fn failing_or_panicking_transaction_is_rolled_back() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("a.varve")).expect("it opens");
     store.set("a", "a").unwrap();
@@ -76,7 +76,7 @@ fn a_transaction_that_fails_or_panics_leaves_nothing() {
 }
 
 #[test]
-fn ranges_go_either_way_between_any_bounds() {
+fn ranges_iterate_both_ways_between_any_bounds() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("a.varve")).expect("it opens");
     for key in ["a", "b", "ba", "bb", "c", "d"] {
@@ -96,7 +96,7 @@ fn ranges_go_either_way_between_any_bounds() {
 }
 
 #[test]
-fn a_file_that_is_missing_is_named_and_so_is_the_one_that_may_be_meant() {
+fn missing_file_error_names_the_path_and_a_likely_one() {
     let folder = Folder::new();
     let path = folder.file("shop");
     let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
@@ -108,7 +108,7 @@ fn a_file_that_is_missing_is_named_and_so_is_the_one_that_may_be_meant() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_with_what_to_do() {
+fn oversized_keys_and_values_are_refused_with_advice() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("shop.varve")).expect("it opens");
     let long = store.set("a", vec![0; 16_777_217]).expect_err("it is too long");
@@ -118,7 +118,7 @@ fn what_is_too_long_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_file_that_is_only_read_stays_as_it_is_with_nothing_beside_it() {
+fn read_only_open_leaves_no_trace() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
@@ -142,7 +142,7 @@ fn a_file_that_is_only_read_stays_as_it_is_with_nothing_beside_it() {
 }
 
 #[test]
-fn a_file_of_something_else_is_refused_and_left_alone() {
+fn foreign_file_is_refused_and_unchanged() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     std::fs::write(&path, "no database").unwrap();
@@ -153,10 +153,10 @@ fn a_file_of_something_else_is_refused_and_left_alone() {
 }
 
 #[test]
-fn compacting_gives_room_back() {
+fn compact_shrinks_the_file() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("a.varve")).expect("it opens");
-    // So much that housekeeping leaves some of it for later: of a little it gives all room back by itself.
+    // So much that maintenance leaves some of it for later: of a little it gives all room back by itself.
     for round in 0..10_u8 {
         for key in 0..64_u8 {
             store.set([key], vec![round; 128 << 10]).unwrap();
@@ -173,10 +173,10 @@ fn compacting_gives_room_back() {
 /// On a full disk, which is this test started once more with a bound for the length of files.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_commit_fails_only_if_its_group_was_taken_back_whatever_housekeeping_finds_no_room() {
+fn commit_succeeds_when_only_maintenance_lacks_space() {
     use std::process::Command;
     const HERE: &str = "VARVE_TEST_COMMITS";
-    const NAME: &str = "stores::a_commit_fails_only_if_its_group_was_taken_back_whatever_housekeeping_finds_no_room";
+    const NAME: &str = "stores::commit_succeeds_when_only_maintenance_lacks_space";
     let Ok(path) = std::env::var(HERE) else {
         let folder = Folder::new();
         let status = Command::new("sh")
@@ -206,7 +206,7 @@ fn a_commit_fails_only_if_its_group_was_taken_back_whatever_housekeeping_finds_n
 }
 
 #[test]
-fn a_range_is_cleared_or_all_keys_are() {
+fn clear_removes_a_range_or_all_keys() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     let mut store = Store::open(&path).expect("it opens");

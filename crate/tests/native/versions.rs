@@ -53,7 +53,7 @@ fn first(parts: &mut Parts<First>, name: &str) -> First {
 
 /// All that a record says, so that two of them can be compared.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct Fields {
     small: u8,
     name: String,
     words: Vec<(String, u8)>,
@@ -62,11 +62,11 @@ struct Told {
     note: String,
 }
 
-fn told(view: View<'_, Second>) -> Told {
+fn fields_of(view: View<'_, Second>) -> Fields {
     view.check().expect("it is well");
     let text = |text: Ref<str>| view.load(text).unwrap().to_string();
     let words = view.load(view.words).unwrap().iter();
-    Told {
+    Fields {
         small: view.small,
         name: text(view.name),
         words: words.map(|word| (text(word.text), word.times)).collect(),
@@ -77,7 +77,7 @@ fn told(view: View<'_, Second>) -> Told {
 }
 
 #[test]
-fn a_program_with_a_later_version_reads_what_an_earlier_one_wrote_and_renews_it_by_updates() {
+fn later_version_reads_and_upgrades_earlier_records() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     let mut store = Store::open(&path).unwrap();
@@ -88,7 +88,7 @@ fn a_program_with_a_later_version_reads_what_an_earlier_one_wrote_and_renews_it_
 
     let mut store = Store::open(&path).unwrap();
     let mut things = store.collection::<Second>("things").unwrap();
-    let before = Told {
+    let before = Fields {
         small: 3,
         name: "größe".to_string(),
         words: vec![("one".to_string(), 3), ("three".to_string(), 5)],
@@ -96,13 +96,13 @@ fn a_program_with_a_later_version_reads_what_an_earlier_one_wrote_and_renews_it_
         price: 7,
         note: String::new(),
     };
-    assert_eq!(told(things.get("b").unwrap().unwrap()), before);
+    assert_eq!(fields_of(things.get("b").unwrap().unwrap()), before);
     assert!(things.update_if("b", |b| b.price == 7, |b| b.price += 1).unwrap());
     let view = things.get("b").unwrap().unwrap();
     assert!(view.in_place().is_some(), "it is of this version now");
-    assert_eq!(told(view), Told { price: 8, ..before });
+    assert_eq!(fields_of(view), Fields { price: 8, ..before });
     assert!(things.update_if("b", |b| b.price == 8, |b| b.note = b.name).unwrap());
-    assert_eq!(told(things.get("b").unwrap().unwrap()).note, "größe");
+    assert_eq!(fields_of(things.get("b").unwrap().unwrap()).note, "größe");
     assert!(!things.update_if("a", |a| a.price != 7, |_| ()).unwrap());
     store.close().unwrap();
 
@@ -120,7 +120,7 @@ fn a_program_with_a_later_version_reads_what_an_earlier_one_wrote_and_renews_it_
     aligned.align_in_place().unwrap();
     let reader = Reader::from_bytes(aligned.as_slice()).unwrap();
     let things = reader.collection::<Second>("things").unwrap().expect("it is there");
-    let all = things.entries(KeyRange::all()).unwrap().map(|entry| told(entry.unwrap().value));
+    let all = things.entries(KeyRange::all()).unwrap().map(|entry| fields_of(entry.unwrap().value));
     let all: Vec<_> = all.map(|all| (all.small, all.name, all.price, all.note)).collect();
     let line = |small, name: &str, price, note: &str| (small, name.into(), price, note.into());
     assert_eq!(all, [line(3, "A", 7, ""), line(4, "größe", 8, "größe"), line(3, "C", 7, "")]);
@@ -157,7 +157,7 @@ fn with_index(folder: &Folder, name: &str, price: u16) -> std::path::PathBuf {
 }
 
 #[test]
-fn an_index_of_an_added_field_has_earlier_records_by_what_stands_for_it() {
+fn index_of_an_added_field_covers_earlier_records_by_default() {
     let folder = Folder::new();
     let mut store = Store::open(with_index(&folder, "1.varve", 7)).unwrap();
     let mut things = store.collection::<Second>("things").unwrap();
@@ -209,7 +209,7 @@ struct New {
 }
 
 #[test]
-fn a_renewed_record_has_the_bytes_of_one_that_was_written_anew() {
+fn upgraded_record_has_the_bytes_of_a_new_one() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     let mut store = Store::open(&path).unwrap();

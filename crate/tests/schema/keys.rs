@@ -28,7 +28,7 @@ fn is_vector<K: OwnedKey + PartialEq + std::fmt::Debug>(name: &str, key: &K) {
 }
 
 #[test]
-fn every_kind_of_key_has_the_bytes_that_typescript_gives_it() {
+fn key_encoding_matches_typescript() {
     is_vector("a string", &"grün".to_string());
     is_vector("a number", &258_u32);
     is_vector("small numbers", &(1_u8, -1_i8, 513_u16, -2_i16));
@@ -47,14 +47,14 @@ fn every_kind_of_key_has_the_bytes_that_typescript_gives_it() {
 }
 
 #[test]
-fn zero_has_one_key_whatever_its_sign_and_what_is_no_number_has_none() {
+fn signed_zeros_share_a_key_and_nan_has_none() {
     let kind = kind(&json!([{ "kind": "f64" }]));
     assert_eq!(encode(&kind, &-0.0_f64), encode(&kind, &0.0_f64));
     assert!(f64::NAN.encode(&kind, false, &mut Vec::new()).is_err());
 }
 
 #[test]
-fn keys_sort_as_their_values_do() {
+fn encoded_keys_sort_like_their_values() {
     let floats = kind(&json!([{ "kind": "f64" }, { "desc": { "kind": "str" } }]));
     let numbers =
         [f64::NEG_INFINITY, -1e300, -1.5, -5e-324, 0.0, 5e-324, 1.5, 1e300, f64::INFINITY];
@@ -76,7 +76,7 @@ fn keys_sort_as_their_values_do() {
 }
 
 #[test]
-fn a_key_of_another_kind_is_refused_and_so_is_part_of_one() {
+fn key_of_another_type_or_part_of_one_is_refused() {
     let kind = kind(&json!([{ "kind": "u32" }, { "kind": "u53" }]));
     let refuse = |key: &dyn Fn(&mut Vec<u8>) -> bool| assert!(!key(&mut Vec::new()));
     refuse(&|out| "text".encode(&kind, false, out).is_ok());
@@ -90,7 +90,7 @@ fn a_key_of_another_kind_is_refused_and_so_is_part_of_one() {
 }
 
 #[test]
-fn bytes_that_are_no_key_are_read_as_none() {
+fn malformed_key_bytes_decode_to_none() {
     let kind = kind(&json!([{ "kind": "str" }, { "kind": "bool" }]));
     let good = encode(&kind, &("a", true));
     type Pair = (String, bool);

@@ -29,7 +29,7 @@ fn vectors() -> impl Iterator<Item = (String, Kind, Value)> {
 }
 
 #[test]
-fn a_stored_descriptor_has_the_layout_and_the_fingerprint_that_typescript_gives_it() {
+fn stored_descriptor_layout_and_fingerprint_match_typescript() {
     for (name, kind, vector) in vectors() {
         assert_eq!(kind.layout(), vector["layout"].as_str().unwrap(), "{name}");
         let fingerprint = format!("{:016x}", kind.fingerprint());
@@ -39,7 +39,7 @@ fn a_stored_descriptor_has_the_layout_and_the_fingerprint_that_typescript_gives_
 }
 
 #[test]
-fn a_stored_descriptor_tells_where_every_field_lies() {
+fn stored_descriptor_locates_every_field() {
     for (name, kind, vector) in vectors() {
         let (size, align) = kind.size_and_align();
         assert_eq!(size as u64, vector["size"], "{name}");
@@ -54,7 +54,7 @@ fn a_stored_descriptor_tells_where_every_field_lies() {
 }
 
 #[test]
-fn every_good_value_passes_and_every_malformed_one_is_refused_by_its_field_and_reason() {
+fn validation_names_field_and_reason_of_malformed_values() {
     for (name, kind, vector) in vectors() {
         for value in vector["values"].as_array().unwrap() {
             assert_eq!(kind.check(&bytes_of(&value["bytes"])), Ok(()), "{name}");
@@ -70,7 +70,7 @@ fn every_good_value_passes_and_every_malformed_one_is_refused_by_its_field_and_r
 }
 
 #[test]
-fn checking_comes_to_an_end_where_lists_lie_over_one_another() {
+fn validation_of_overlapping_lists_terminates() {
     let byte = serde_json::json!({ "kind": "u8" });
     let list = (0..4).fold(byte, |of, _| serde_json::json!({ "kind": "vec", "of": of }));
     let deep = serde_json::json!({ "kind": "struct", "name": "Deep", "fields": [["lists", list]] });
@@ -81,7 +81,7 @@ fn checking_comes_to_an_end_where_lists_lie_over_one_another() {
 }
 
 #[test]
-fn whatever_overlapping_parts_hold_and_however_long_the_value_is_checking_has_an_end() {
+fn validation_time_is_bounded_for_overlapping_parts() {
     use serde_json::json;
     let vec = |of: &Value| json!({ "kind": "vec", "of": of });
     let bytes = vec(&json!({ "kind": "u8" }));
@@ -187,7 +187,7 @@ const ALL: &str = "{small:u8,..page:{offset:u32,limit:u8},createdAt:i64,type:u64
     shape:{|Empty,Circle:f64,Named:&str|},price:u32}";
 
 #[test]
-fn a_derived_type_has_its_canonical_layout_and_that_fingerprint_as_a_constant() {
+fn derived_type_has_canonical_layout_and_fingerprint() {
     const FINGERPRINT: u64 = All::<Page>::FINGERPRINT;
     let kind = Kind::from(All::<Page>::LAYOUT);
     assert_eq!(kind.layout(), ALL);
@@ -196,7 +196,7 @@ fn a_derived_type_has_its_canonical_layout_and_that_fingerprint_as_a_constant() 
 }
 
 #[test]
-fn a_derived_type_lies_as_its_descriptor_says() {
+fn derived_type_layout_matches_its_descriptor() {
     let kind = Kind::from(All::<Page>::LAYOUT);
     assert_eq!(kind.size_and_align(), (size_of::<All<Page>>(), align_of::<All<Page>>()));
     let at = |name: &str| kind.field(name).expect(name).1;
@@ -217,7 +217,7 @@ struct OldProduct {
 }
 
 #[test]
-fn a_versioned_struct_has_its_size_first_and_not_among_its_fields() {
+fn versioned_struct_starts_with_its_size() {
     let (_, old, vector) = vectors().find(|(name, ..)| name == "Old").expect("it is there");
     assert_eq!(Kind::from(OldProduct::LAYOUT), old);
     assert_eq!(
@@ -230,7 +230,7 @@ fn a_versioned_struct_has_its_size_first_and_not_among_its_fields() {
 }
 
 #[test]
-fn a_descriptor_that_nests_without_end_or_that_nobody_knows_is_none() {
+fn endless_or_unknown_descriptor_is_rejected() {
     let mut deep = serde_json::json!({ "kind": "u8" });
     for _ in 0..100 {
         deep = serde_json::json!({ "kind": "option", "of": deep });
@@ -245,7 +245,7 @@ fn a_descriptor_that_nests_without_end_or_that_nobody_knows_is_none() {
 }
 
 #[test]
-fn random_bytes_under_any_schema_are_refused_or_taken_and_never_read_beyond() {
+fn random_bytes_are_validated_within_bounds() {
     let mut random = 0x5EED_u64;
     let mut next = || {
         random =

@@ -20,7 +20,7 @@ fn aligned(bytes: &[u8]) -> OwnedBuf {
 }
 
 #[test]
-fn a_value_has_the_bytes_of_the_vectors() {
+fn encoded_values_match_the_vectors() {
     let vector = committed("structs.json").remove(0);
     assert_eq!(format!("{:016x}", Product::FINGERPRINT), vector["fingerprint"].as_str().unwrap());
     for (at, (stock, name)) in [(20_001, "Yeezy Boost 350 V2"), (0, "")].into_iter().enumerate() {
@@ -52,7 +52,7 @@ struct Holes {
 }
 
 #[test]
-fn padding_is_zero_wherever_it_lies() {
+fn padding_is_always_zero() {
     for shape in [Shape::Empty, Shape::Small(7), Shape::Wide([1, 2, 3])] {
         let mut parts = Parts::of::<Holes>();
         let list = parts.slice(&[Opt::None, Opt::Some(0x1234), Opt::None]);
@@ -74,7 +74,7 @@ fn padding_is_zero_wherever_it_lies() {
 }
 
 #[test]
-fn a_view_reads_what_lies_behind_its_root_and_refuses_what_lies_beyond() {
+fn view_reads_out_of_line_data_within_bounds() {
     let mut parts = Parts::of::<Holes>();
     let list = parts.slice(&[Opt::Some(5)]);
     let text = parts.str("hello");
@@ -91,7 +91,7 @@ fn a_view_reads_what_lies_behind_its_root_and_refuses_what_lies_beyond() {
 }
 
 #[test]
-fn a_text_of_fixed_length_is_padded_with_zeros_and_holds_none() {
+fn fixed_text_is_zero_padded_and_refuses_nul() {
     let text = FixedStr::<8>::new("grün").expect("it fits");
     assert_eq!(text.as_str(), Some("grün"));
     assert_eq!(text.as_bytes(), b"gr\xC3\xBCn\0\0\0");
@@ -102,7 +102,7 @@ fn a_text_of_fixed_length_is_padded_with_zeros_and_holds_none() {
 }
 
 #[test]
-fn a_value_above_the_limit_is_refused_and_not_cut_off() {
+fn oversized_value_is_refused_and_not_truncated() {
     let mut parts = Parts::of::<Product>();
     let name = parts.str(&"x".repeat(16 << 20));
     assert!(parts.finish(Product { stock: 1, name }).is_err());
@@ -129,7 +129,7 @@ struct New {
 }
 
 #[test]
-fn a_versioned_record_says_its_size_and_one_that_misses_what_was_never_added_is_refused() {
+fn versioned_record_shorter_than_its_first_version_is_refused() {
     let vectors = committed("structs.json");
     let vector = vectors.iter().find(|one| one["name"] == "Old").expect("it is there");
     let mut parts = Parts::of::<Old>();
@@ -161,7 +161,7 @@ struct Grown {
 }
 
 #[test]
-fn a_record_of_an_earlier_version_is_read_with_what_stands_for_its_later_fields() {
+fn earlier_record_is_read_with_defaults_for_added_fields() {
     let vectors = committed("structs.json");
     let vector = vectors.iter().find(|one| one["name"] == "Old").expect("it is there");
     for value in vector["values"].as_array().expect("some") {

@@ -6,7 +6,7 @@ use crate::layouts::committed;
 use crate::printed::ALL;
 
 #[test]
-fn every_struct_that_typescript_prints_has_the_layout_that_it_was_printed_from() {
+fn generated_structs_keep_the_layout_of_their_source() {
     let vectors = committed("structs.json");
     assert_eq!(ALL.len(), vectors.len());
     for (vector, (name, layout, fingerprint)) in vectors.iter().zip(ALL) {

@@ -30,7 +30,7 @@ fn file() -> PathBuf {
 }
 
 #[test]
-fn musli_makes_every_committed_vector_byte_for_byte() {
+fn musli_reproduces_committed_vectors_byte_for_byte() {
     let vectors: Vec<String> = all().iter().map(Vector::json).collect();
     let text = format!("[\n{}\n]\n", vectors.join(",\n"));
     if std::env::var_os("UPDATE_VECTORS").is_some() {
@@ -44,7 +44,7 @@ fn musli_makes_every_committed_vector_byte_for_byte() {
 }
 
 #[test]
-fn the_first_product_has_the_thirty_bytes_it_always_had() {
+fn first_product_keeps_its_thirty_bytes() {
     let first = &all()[0].values[0];
     let name = vector::hex(b"Yeezy Boost 350 V2");
     assert_eq!(vector::hex(&first.bytes), format!("214e00000c00000012000000{name}"));
@@ -52,7 +52,7 @@ fn the_first_product_has_the_thirty_bytes_it_always_had() {
 
 /// musli checks a root as a whole and knows no fields; what it refers to is loaded field by field.
 #[test]
-fn nothing_malformed_is_loaded_and_each_for_its_reason() {
+fn malformed_values_are_refused_with_their_reason() {
     for vector in all() {
         for one in &vector.malformed {
             let place = format!("{}, {}", vector.name, one.about);
@@ -67,7 +67,7 @@ fn nothing_malformed_is_loaded_and_each_for_its_reason() {
 
 /// TypeScript made them of JSON whose fields came the other way round: their parts lie in that order.
 #[test]
-fn values_whose_parts_typescript_laid_in_another_order_are_loaded_alike() {
+fn values_with_reordered_parts_load_alike() {
     let text = include_str!("../../../tests/vectors/structs-reversed.json");
     let vectors = all();
     let mut lines = text.lines().filter(|line| line.len() > 1);

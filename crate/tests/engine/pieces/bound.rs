@@ -64,7 +64,7 @@ fn overwrite(segment_log2: u8, factor: u32, lengths: std::ops::Range<usize>) {
 }
 
 #[test]
-fn the_file_stays_within_its_bound_for_values_of_every_size() {
+fn file_size_bound_holds_for_values_of_every_size() {
     const MIB: usize = 1 << 20;
     for factor in [120, 150, 300] {
         overwrite(20, factor, 525_000..2_400_000);
@@ -82,8 +82,7 @@ fn the_file_stays_within_its_bound_for_values_of_every_size() {
 }
 
 #[test]
-fn a_file_that_is_opened_with_another_factor_accounts_for_its_values_by_that_and_shrinks_when_they_go()
- {
+fn reopen_with_smaller_space_factor_shrinks() {
     for (before, after) in [(150, 120), (120, 300), (300, 120), (300, 150)] {
         for length in [1_300_000, 4 << 20] {
             let with = |factor| Options { factor, memory: 4 << 20, ..options(20) };

@@ -5,17 +5,17 @@ use varve::format::system_records::PiecesRef;
 use varve::{Error, OnDamage, Options, Store};
 
 use super::{Shared, close, open, options, with_one};
-use crate::support::oracle::{check_pieces, state_of, values_in_pieces};
+use crate::support::oracle::{check_pieces, chunked_values, state_of};
 use crate::support::rng::bytes_of;
 
 /// The key of a piece of the value that was written first.
 fn key_of_piece(store: &mut Store<Shared>, piece: u32) -> [u8; 16] {
-    let id = *values_in_pieces(store).keys().next().expect("there is one");
+    let id = *chunked_values(store).keys().next().expect("there is one");
     PiecesRef { id, ..PiecesRef::default() }.key(piece)
 }
 
 #[test]
-fn a_value_that_lacks_a_piece_or_has_one_of_another_length_is_damaged_and_never_shorter() {
+fn value_with_missing_or_resized_chunk_is_damaged() {
     type Harm<'a> = &'a dyn Fn(&mut Store<Shared>, &[u8]);
     let harms: [(&str, Harm<'_>); 5] = [
         ("gone", &|store, key| assert_eq!(store.delete(KEYSPACE_ENGINE, key), Ok(true))),
@@ -89,7 +89,7 @@ fn a_value_that_lacks_a_piece_or_has_one_of_another_length_is_damaged_and_never_
 }
 
 #[test]
-fn a_bit_that_flips_in_a_piece_is_told_when_its_value_is_read_and_harms_no_other() {
+fn bit_flip_in_a_chunk_is_reported_for_its_value_only() {
     let file = Shared::default();
     let mut store = with_one(&file, options(12));
     close(store);

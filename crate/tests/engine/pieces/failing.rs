@@ -10,7 +10,7 @@ use crate::support::rng::bytes_of;
 use crate::support::session::{Step, Update};
 
 /// A program of which every step does something with values in pieces.
-fn program_in_pieces() -> Vec<Step> {
+fn chunked_program() -> Vec<Step> {
     let key = |i: u8| (0_u32, vec![b'k', i]);
     let set = |i: u8, len: usize| {
         let (keyspace, key) = key(i);
@@ -61,11 +61,11 @@ fn program_in_pieces() -> Vec<Step> {
 }
 
 #[test]
-fn whichever_call_of_the_file_fails_a_value_in_pieces_is_there_as_a_whole_or_not_at_all() {
+fn chunked_value_is_atomic_under_every_failing_file_call() {
     let tally = Tally::default();
     for memory in [0, 64 << 20] {
         let options = Options { memory, ..options(12) };
-        let trial = failures::Trial { seed: 1, options, program: program_in_pieces(), walks: 40 };
+        let trial = failures::Trial { seed: 1, options, program: chunked_program(), walks: 40 };
         failures::run_trial(&trial, None, &tally);
     }
     println!("{:?} failures, {:?} crashes after them", tally.cases, tally.walked);
@@ -101,7 +101,7 @@ fn is_refused(
 }
 
 #[test]
-fn what_finds_no_room_for_all_of_its_pieces_leaves_the_group_before_it_as_it_is() {
+fn chunked_write_without_space_keeps_the_open_batch() {
     let resize = |length: usize| move |_: &mut [u8]| Ok(Some(vec![7; length]));
     let (mut refused, mut done) = (0, 0);
     for room in (0..16_384).step_by(256) {

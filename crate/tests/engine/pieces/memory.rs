@@ -2,11 +2,11 @@
 
 use varve::{Options, Store};
 
-use super::{Shared, open, options, tend_to_the_end, with_one};
+use super::{Shared, open, options, run_all_maintenance, with_one};
 use crate::support::rng::bytes_of;
 
 #[test]
-fn what_is_pinned_of_a_value_in_pieces_stays_whatever_becomes_of_the_value() {
+fn pinned_chunked_value_survives_changes_of_its_key() {
     for (memory, what) in
         [0, 64 << 20].into_iter().flat_map(|memory| (0..6).map(move |i| (memory, i)))
     {
@@ -54,10 +54,10 @@ fn what_is_pinned_of_a_value_in_pieces_stays_whatever_becomes_of_the_value() {
             is_same(&mut store, pins[0], "while others are written");
             store.end_turn();
             store.maintain(round % 20 == 0).expect("tend");
-            is_same(&mut store, pins[0], "after housekeeping");
+            is_same(&mut store, pins[0], "after maintenance");
         }
-        tend_to_the_end(&mut store);
-        is_same(&mut store, pins[0], "after all housekeeping");
+        run_all_maintenance(&mut store);
+        is_same(&mut store, pins[0], "after all maintenance");
         let held = store.stats().memory_bytes;
         store.unpin(pins[0]);
         assert_eq!(store.pinned(pins[0]), None);
@@ -67,7 +67,7 @@ fn what_is_pinned_of_a_value_in_pieces_stays_whatever_becomes_of_the_value() {
 }
 
 #[test]
-fn values_in_pieces_that_were_read_or_written_take_no_more_memory_than_there_is() {
+fn chunked_values_stay_within_the_memory_budget() {
     let options = Options { memory: 4 << 20, ..Options::default() };
     let file = Shared::default();
     let mut store = open(&file, options);

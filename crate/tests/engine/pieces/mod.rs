@@ -18,7 +18,7 @@ use varve::{File, IoError, MemoryFile, OnDamage, Options, Part, Spot, Store};
 
 use crate::support::crashes::without_checkpoints;
 use crate::support::fault_file::{Event, FaultFile};
-use crate::support::oracle::values_in_pieces;
+use crate::support::oracle::chunked_values;
 use crate::support::rng::{Rng, bytes_of};
 use crate::support::witness::Medium;
 
@@ -71,13 +71,13 @@ fn close(store: Store<Shared>) {
     drop(store.close().map_err(|(_, error)| error).expect("it closes"));
 }
 
-fn tend_to_the_end<F: File>(store: &mut Store<F>) {
+fn run_all_maintenance<F: File>(store: &mut Store<F>) {
     let mut more = store.maintain(true).expect("tend");
     let mut slices = 0;
     while more {
         more = store.maintain(false).expect("tend");
         slices += 1;
-        assert!(slices < 20_000, "housekeeping comes to an end");
+        assert!(slices < 20_000, "maintenance comes to an end");
     }
 }
 
@@ -134,7 +134,7 @@ fn check<F: File>(store: &mut Store<F>, content: &Content, segment: usize, what:
     let in_pieces =
         |value: &&Vec<u8>| matches!(place_of(value.len(), segment, 150), Place::Pieces(_));
     let mut expected: Vec<_> = content.values().filter(in_pieces).cloned().collect();
-    let mut found: Vec<_> = values_in_pieces(store).into_values().collect();
+    let mut found: Vec<_> = chunked_values(store).into_values().collect();
     expected.sort();
     found.sort();
     assert!(found == expected, "{what}: {} values in pieces, not {}", found.len(), expected.len());
@@ -185,7 +185,7 @@ fn live_through(lengths: &[usize], segment_log2: u8, memory: usize) {
     };
     store.commit().expect("commit");
     after(&mut store, &content, "committed");
-    tend_to_the_end(&mut store);
+    run_all_maintenance(&mut store);
     after(&mut store, &content, "compacted");
     // Every second one is replaced, so that there is something to compact.
     for (key, value) in content.iter_mut().step_by(2) {
@@ -194,7 +194,7 @@ fn live_through(lengths: &[usize], segment_log2: u8, memory: usize) {
         store.commit().expect("commit");
     }
     after(&mut store, &content, "replaced");
-    tend_to_the_end(&mut store);
+    run_all_maintenance(&mut store);
     after(&mut store, &content, "replaced and compacted");
     check_verified(&mut store);
     close(store);
@@ -224,7 +224,7 @@ fn salvage_without(victim: &[u8], content: &mut Content, image: &[u8], options: 
     let mut store = open(&file, options);
     assert!(!store.recovery().damaged);
     check(&mut store, content, segment, "salvaged and opened");
-    tend_to_the_end(&mut store);
+    run_all_maintenance(&mut store);
     check(&mut store, content, segment, "salvaged and compacted");
     close(store);
 }
@@ -240,7 +240,7 @@ fn with_one(file: &Shared, options: Options) -> Store<Shared> {
 }
 
 #[test]
-fn a_value_of_any_length_about_any_border_outlives_all_that_a_file_goes_through() {
+fn values_around_every_length_limit_survive_all_operations() {
     for memory in [0, 64 << 20] {
         live_through(&borders(1 << 12), 12, memory);
     }
@@ -260,14 +260,14 @@ fn superblocks(image: &[u8]) -> [Superblock; 2] {
 }
 
 #[test]
-fn a_file_says_that_there_may_be_pieces_once_there_were_some_and_not_before() {
+fn chunk_feature_is_set_by_the_first_chunked_value() {
     let file = Shared::default();
     let mut store = open(&file, options(12));
     for length in [0, 1_024, 3_500, 7_000] {
         store.set(0, &[1], &bytes_of(1, length)).expect("set");
         store.flush().expect("flush");
     }
-    tend_to_the_end(&mut store);
+    run_all_maintenance(&mut store);
     close(store);
     assert_eq!(superblocks(&file.image()).map(|superblock| superblock.incompatible), [0, 0]);
     let mut store = open(&file, options(12));
@@ -296,7 +296,7 @@ enum Refused {
     No,
 }
 
-fn by_one_that_knows_no_pieces(image: &[u8]) -> Refused {
+fn refused_without_chunks(image: &[u8]) -> Refused {
     let medium = Medium::new(image, 12);
     let Some(superblock) = medium.superblock() else { return Refused::No };
     if superblock.incompatible != 0 {
@@ -310,7 +310,7 @@ fn by_one_that_knows_no_pieces(image: &[u8]) -> Refused {
 }
 
 #[test]
-fn a_build_that_knows_no_pieces_refuses_each_file_that_has_some_whenever_its_writer_died() {
+fn build_without_chunks_refuses_files_with_chunks_after_any_crash() {
     let mut outcomes = BTreeMap::new();
     for seed in 0..30 {
         let mut rng = Rng::new(seed);
@@ -347,7 +347,7 @@ fn a_build_that_knows_no_pieces_refuses_each_file_that_has_some_whenever_its_wri
                 Event::Flush | Event::Mark(_) => continue,
             }
             let bytes = image.to_vec();
-            let refused = by_one_that_knows_no_pieces(&bytes);
+            let refused = refused_without_chunks(&bytes);
             let mut left = Store::open(MemoryFile { bytes }, options).expect("it opens");
             let has_some = pieces_of(&mut left) > 0;
             assert!(

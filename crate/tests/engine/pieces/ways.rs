@@ -2,13 +2,13 @@
 
 use varve::{Error, Options, Store};
 
-use super::{Shared, close, open, options, pieces_of, tend_to_the_end};
-use crate::support::oracle::{check_pieces, state_of, values_in_pieces};
+use super::{Shared, close, open, options, pieces_of, run_all_maintenance};
+use crate::support::oracle::{check_pieces, chunked_values, state_of};
 use crate::support::rng::bytes_of;
 
 /// What is done to a key.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum Transition {
     Set,
     /// Begun with room for more than it takes: this much of a hundred.
     Ended(usize),
@@ -23,23 +23,23 @@ enum Way {
     Released,
 }
 
-const WAYS: [Way; 13] = [
-    Way::Set,
-    Way::Ended(90),
-    Way::Ended(30),
-    Way::Ended(0),
-    Way::Delete,
-    Way::InPlace,
-    Way::Resize,
-    Way::Throw,
-    Way::Broken(false),
-    Way::Broken(true),
-    Way::Abandoned,
-    Way::RolledBack,
-    Way::Released,
+const TRANSITIONS: [Transition; 13] = [
+    Transition::Set,
+    Transition::Ended(90),
+    Transition::Ended(30),
+    Transition::Ended(0),
+    Transition::Delete,
+    Transition::InPlace,
+    Transition::Resize,
+    Transition::Throw,
+    Transition::Broken(false),
+    Transition::Broken(true),
+    Transition::Abandoned,
+    Transition::RolledBack,
+    Transition::Released,
 ];
 
-impl Way {
+impl Transition {
     /// Does it, with a value of so many bytes, to a key that has `before`. Answers what it has then.
     fn go(
         self,
@@ -51,40 +51,40 @@ impl Way {
         let value = bytes_of(500 + length as u64, length);
         let unchanged = before.map(<[u8]>::to_vec);
         match self {
-            Way::Set => {
+            Transition::Set => {
                 store.set(0, key, &value).expect("set");
                 Some(value)
             }
-            Way::Ended(part) => {
+            Transition::Ended(part) => {
                 store.begin_set(0, key, length).expect("begin");
                 store.staged_value().copy_from_slice(&value);
                 let end = length * part / 100;
                 store.finish(end).expect("finish");
                 Some(value[..end].to_vec())
             }
-            Way::Delete => {
+            Transition::Delete => {
                 assert_eq!(store.delete(0, key), Ok(before.is_some()));
                 None
             }
-            Way::InPlace | Way::Resize | Way::Throw => {
+            Transition::InPlace | Transition::Resize | Transition::Throw => {
                 let mut after = unchanged.clone();
                 let update = |bytes: &mut [u8]| {
                     assert!(Some(&*bytes) == before, "what an update is shown");
                     bytes.fill(9);
-                    after = Some(if matches!(self, Way::Resize) {
+                    after = Some(if matches!(self, Transition::Resize) {
                         value.clone()
                     } else {
                         bytes.to_vec()
                     });
                     match self {
-                        Way::InPlace => Ok(None),
-                        Way::Resize => Ok(Some(value.clone())),
+                        Transition::InPlace => Ok(None),
+                        Transition::Resize => Ok(Some(value.clone())),
                         _ => Err(()),
                     }
                 };
                 let done = store.update_if(0, key, |_| true, update);
                 match self {
-                    Way::Throw if before.is_some() => {
+                    Transition::Throw if before.is_some() => {
                         assert_eq!(done, Err(Error::Aborted));
                         unchanged
                     }
@@ -94,7 +94,7 @@ impl Way {
                     }
                 }
             }
-            Way::Broken(resized) => {
+            Transition::Broken(resized) => {
                 assert_eq!(store.begin_update(0, key), Ok(before.is_some()));
                 if before.is_some() {
                     store.staged_value().fill(9);
@@ -106,13 +106,13 @@ impl Way {
                 store.abort();
                 unchanged
             }
-            Way::Abandoned => {
+            Transition::Abandoned => {
                 store.begin_set(0, key, length).expect("begin");
                 store.staged_value().fill(9);
                 store.abort();
                 unchanged
             }
-            Way::RolledBack => {
+            Transition::RolledBack => {
                 let savepoint = store.savepoint();
                 store.set(0, key, &value).expect("set");
                 store.update_if(0, key, |_| true, |_| Ok(Some(vec![3; 2_500]))).expect("update");
@@ -120,7 +120,7 @@ impl Way {
                 store.rollback(savepoint);
                 unchanged
             }
-            Way::Released => {
+            Transition::Released => {
                 let savepoint = store.savepoint();
                 store.set(0, key, &vec![4; 1_800]).expect("set");
                 store.delete(0, key).expect("delete");
@@ -144,15 +144,22 @@ enum Since {
 fn check_pair(store: &mut Store<Shared>, value: Option<&[u8]>, beside: &[u8], what: &str) {
     assert!(store.get(0, b"key") == Ok(value), "{what}");
     assert!(store.get(0, b"beside") == Ok(Some(beside)), "{what}");
-    let found: Vec<_> = values_in_pieces(store).into_values().collect();
+    let found: Vec<_> = chunked_values(store).into_values().collect();
     let is_one = |found: &Vec<u8>| Some(&**found) == value || **found == *beside;
     assert!(found.iter().all(is_one), "{what}: pieces of something else");
     let once = |of: &[u8]| found.iter().filter(|found| ***found == *of).count();
     assert!(once(beside) == 1 && value.is_none_or(|value| once(value) < 2), "{what}");
 }
 
-fn try_way(way: Way, before: Option<usize>, since: Since, length: usize, memory: usize) {
-    let what = format!("{way:?} of {length} bytes in place of {before:?}, {since:?}, {memory}");
+fn try_transition(
+    transition: Transition,
+    before: Option<usize>,
+    since: Since,
+    length: usize,
+    memory: usize,
+) {
+    let what =
+        format!("{transition:?} of {length} bytes in place of {before:?}, {since:?}, {memory}");
     let options = Options { memory, ..options(12) };
     let file = Shared::default();
     let mut store = open(&file, options);
@@ -171,14 +178,14 @@ fn try_way(way: Way, before: Option<usize>, since: Since, length: usize, memory:
             store = open(&file, options);
         }
     }
-    let after = way.go(&mut store, length, value.as_deref());
+    let after = transition.go(&mut store, length, value.as_deref());
     check_pair(&mut store, after.as_deref(), &beside, &what);
     store.commit().expect("commit");
     store.end_turn();
     check_pair(&mut store, after.as_deref(), &beside, &what);
     let mut left = open(&Shared::of(file.image()), options);
     check_pair(&mut left, after.as_deref(), &beside, &format!("{what}, after a crash"));
-    tend_to_the_end(&mut store);
+    run_all_maintenance(&mut store);
     check_pair(&mut store, after.as_deref(), &beside, &format!("{what}, compacted"));
     close(store);
     let mut store = open(&file, options);
@@ -186,22 +193,24 @@ fn try_way(way: Way, before: Option<usize>, since: Since, length: usize, memory:
 }
 
 #[test]
-fn whatever_becomes_of_a_value_in_pieces_none_of_them_stays_behind() {
+fn every_transition_of_a_chunked_value_frees_its_chunks() {
     // In its record, in an extent, and in pieces in the room of one segment and of two.
     let lengths = [0, 60, 1_500, 3_600, 5_000];
     let befores = lengths.map(Some).into_iter().chain([None]);
     for before in befores {
         for since in [Since::ThisGroup, Since::TheLastCommit, Since::AnotherSession] {
-            for (way, length) in WAYS.into_iter().flat_map(|way| lengths.map(|n| (way, n))) {
+            for (transition, length) in
+                TRANSITIONS.into_iter().flat_map(|transition| lengths.map(|n| (transition, n)))
+            {
                 let memory = if length % 500 == 0 { 0 } else { 64 << 20 };
-                try_way(way, before, since, length, memory);
+                try_transition(transition, before, since, length, memory);
             }
         }
     }
 }
 
 #[test]
-fn a_short_value_beside_a_key_that_fills_a_segment_lies_in_pieces() {
+fn short_value_of_a_segment_sized_key_is_chunked() {
     // What header, trailer, frame and a record's header leave of a segment.
     let most = 4096 - 128 - 40 - 40;
     for left in [24, 32, 40, 104, 1_000] {
@@ -211,7 +220,7 @@ fn a_short_value_beside_a_key_that_fills_a_segment_lies_in_pieces() {
         let mut expected = Some(bytes_of(1, left + 1));
         let check = |store: &mut Store<Shared>, expected: &Option<Vec<u8>>, what: &str| {
             assert!(store.get(0, &key) == Ok(expected.as_deref()), "{what}, {left} bytes are left");
-            let found: Vec<_> = values_in_pieces(store).into_values().collect();
+            let found: Vec<_> = chunked_values(store).into_values().collect();
             let long = expected.iter().filter(|value| value.len() > left).cloned();
             assert!(found == long.collect::<Vec<_>>(), "{what}, {left} bytes are left");
         };
@@ -226,7 +235,7 @@ fn a_short_value_beside_a_key_that_fills_a_segment_lies_in_pieces() {
             check(&mut store, &expected, "updated");
             store.commit().expect("commit");
         }
-        tend_to_the_end(&mut store);
+        run_all_maintenance(&mut store);
         check(&mut store, &expected, "compacted");
         close(store);
         let mut store = open(&file, options(12));
@@ -237,7 +246,7 @@ fn a_short_value_beside_a_key_that_fills_a_segment_lies_in_pieces() {
 }
 
 #[test]
-fn a_value_that_was_ended_short_beside_a_long_key_can_be_updated() {
+fn shortened_value_of_a_long_key_can_be_updated() {
     // Torture came by it, with seed 669516153483492: begun with room for an extent, and ended short, it did not fit
     // into a record again.
     let key = vec![b'k'; 3_856];
@@ -263,7 +272,7 @@ fn a_value_that_was_ended_short_beside_a_long_key_can_be_updated() {
 }
 
 #[test]
-fn a_key_beside_which_nothing_fits_is_refused_and_leaves_no_piece() {
+fn key_too_long_for_any_value_is_refused_without_chunks() {
     let most = 4096 - 128 - 40 - 40;
     let mut store = open(&Shared::default(), options(12));
     store.set(0, b"before", b"in the group").expect("set");

@@ -22,9 +22,9 @@ use super::witness::Medium;
 const TORN: u64 = 14;
 /// From this seed on they are about commits of several frames, and memory that is given up,
 const BULK: u64 = 100;
-/// and from this one on about housekeeping.
-const HOUSE: u64 = 120;
-/// and from this one on about housekeeping on a disk that is nearly full.
+/// and from this one on about maintenance.
+const MAINTENANCE: u64 = 120;
+/// and from this one on about maintenance on a disk that is nearly full.
 const FULL: u64 = 130;
 /// and from this one on of the shapes that others seldom have.
 const SHAPES: u64 = 132;
@@ -38,7 +38,7 @@ pub const SEEDS: u64 = 144;
 pub struct Kind {
     pub torn: bool,
     pub bulk: bool,
-    pub house: bool,
+    pub maintenance: bool,
     pub full: bool,
     pub shapes: bool,
     pub clears: bool,
@@ -50,16 +50,16 @@ pub fn kind_of(seed: u64) -> Kind {
         let mut rng = Rng::new(!seed);
         let about = rng.below(8);
         let torn = rng.one_in(16);
-        let (house, full) = ((3..6).contains(&about), about == 5);
+        let (maintenance, full) = ((3..6).contains(&about), about == 5);
         let clears = Rng::new(seed.rotate_left(9)).one_in(4);
-        return Kind { torn, bulk: about == 0, house, full, shapes: about > 5, clears };
+        return Kind { torn, bulk: about == 0, maintenance, full, shapes: about > 5, clears };
     }
-    let bulk = (BULK..HOUSE).contains(&seed);
+    let bulk = (BULK..MAINTENANCE).contains(&seed);
     let clears = seed >= CLEARS;
-    let house = (HOUSE..SHAPES).contains(&seed) || clears && !seed.is_multiple_of(3);
+    let maintenance = (MAINTENANCE..SHAPES).contains(&seed) || clears && !seed.is_multiple_of(3);
     let full = (FULL..SHAPES).contains(&seed) || seed == CLEARS + 1;
     let shapes = (SHAPES..CLEARS).contains(&seed) || seed == CLEARS + 4;
-    Kind { torn: seed < TORN, bulk, house, full, shapes, clears }
+    Kind { torn: seed < TORN, bulk, maintenance, full, shapes, clears }
 }
 
 pub const LIMITS: Limits = Limits {
@@ -117,8 +117,8 @@ fn add(counter: &AtomicU64) {
 }
 
 pub fn options_for(seed: u64) -> Options {
-    let Kind { bulk, house, shapes, .. } = kind_of(seed);
-    let segment_log2 = if bulk || house || shapes { 12 } else { 12 + (seed % 3) as u8 };
+    let Kind { bulk, maintenance, shapes, .. } = kind_of(seed);
+    let segment_log2 = if bulk || maintenance || shapes { 12 } else { 12 + (seed % 3) as u8 };
     let memory = if bulk || seed.is_multiple_of(3) { 0 } else { 64 << 20 };
     Options { segment_log2, entropy: [seed, 2, 3, 4], memory, ..Options::default() }
 }
@@ -127,15 +127,22 @@ pub fn options_for(seed: u64) -> Options {
 fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     let segment = 1 << session.options.segment_log2;
     let [seed, ..] = session.options.entropy;
-    let Kind { bulk, house, full, shapes, clears, .. } = kind_of(seed);
+    let Kind { bulk, maintenance, full, shapes, clears, .. } = kind_of(seed);
     if full {
         let slots = rng.within(4..10) as u64;
         let harm = if rng.one_in(2) { Harm::TakeNothing } else { Harm::Fail(IoError::Quota) };
         let bytes = 8192 + slots * segment as u64 + rng.below(segment) as u64;
         session.disk.limit(Some((bytes, harm)));
     }
-    let taste =
-        Taste { keys: rng.within(3..14), segment, crashes: true, bulk, house, shapes, clears };
+    let taste = Taste {
+        keys: rng.within(3..14),
+        segment,
+        crashes: true,
+        bulk,
+        maintenance,
+        shapes,
+        clears,
+    };
     for _ in 0..steps {
         let step = next_step(rng, &taste);
         if let Step::Die { ahead, byte } = step {
@@ -200,7 +207,7 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     }
     drop(store.into_file());
     if crash.event.is_multiple_of(40) {
-        keep_house(&file, options, &seen);
+        check_maintenance(&file, options, &seen);
     }
 
     let mut store =
@@ -243,7 +250,7 @@ fn check_sound(store: &mut Store<FaultFile>, when: &str) {
 
 /// What a crash left is put in order, without a write of the program's: that changes nothing of what is
 /// there, whether or not a close comes behind it.
-fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
+fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
     let file = FaultFile::new(file.pages());
     let reading = Options { read_only: true, ..*options };
     if let Ok(mut store) = Store::open(file.clone(), reading) {
@@ -258,18 +265,18 @@ fn keep_house(file: &FaultFile, options: &Options, seen: &State) {
             more = store.maintain(false);
         }
     }
-    assert_eq!(more, Ok(false), "housekeeping behind a crash comes to an end");
+    assert_eq!(more, Ok(false), "maintenance behind a crash comes to an end");
     let kept = state_of(&mut store);
-    assert!(&kept == seen, "after housekeeping it shows {}", difference(&kept, seen));
-    check_sound(&mut store, "after housekeeping");
+    assert!(&kept == seen, "after maintenance it shows {}", difference(&kept, seen));
+    check_sound(&mut store, "after maintenance");
     let died = FaultFile::new(file.pages());
     store.close().map_err(|(_, e)| e).expect("it closes");
     for (file, how) in [(died, "death"), (file, "close")] {
         let mut store = Store::open(file, *options)
-            .unwrap_or_else(|e| panic!("after housekeeping and {how} it does not open: {e}"));
+            .unwrap_or_else(|e| panic!("after maintenance and {how} it does not open: {e}"));
         let kept = state_of(&mut store);
-        assert!(&kept == seen, "after housekeeping and {how}: {}", difference(&kept, seen));
-        check_sound(&mut store, "after housekeeping and its end");
+        assert!(&kept == seen, "after maintenance and {how}: {}", difference(&kept, seen));
+        check_sound(&mut store, "after maintenance and its end");
     }
 }
 

@@ -24,8 +24,8 @@ pub const HARMS: [Harm; 8] = [
     Harm::TearAndFail(250, IoError::Quota),
 ];
 
-/// From this seed on programs are about housekeeping.
-const HOUSE: u64 = 24;
+/// From this seed on programs are about maintenance.
+const MAINTENANCE: u64 = 24;
 /// and from this one on of keyspaces that are emptied.
 const CLEARS: u64 = 28;
 /// So many are run with all tests. Those behind them are of all kinds.
@@ -42,8 +42,8 @@ pub struct Tally {
     pub met: Mutex<[Met; HARMS.len()]>,
 }
 
-fn is_about_housekeeping(seed: u64) -> bool {
-    seed >= SEEDS && !seed.is_multiple_of(3) || (HOUSE..CLEARS + 2).contains(&seed)
+fn is_about_maintenance(seed: u64) -> bool {
+    seed >= SEEDS && !seed.is_multiple_of(3) || (MAINTENANCE..CLEARS + 2).contains(&seed)
 }
 
 /// Half of the programs run in next to no memory, so that reads fail too.
@@ -56,12 +56,12 @@ fn options_for(seed: u64) -> Options {
 fn program(seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     // Every fourth program is about commits of several frames, and memory that is given up.
-    let house = is_about_housekeeping(seed);
-    let bulk = !house && seed % 4 == 2;
+    let maintenance = is_about_maintenance(seed);
+    let bulk = !maintenance && seed % 4 == 2;
     let clears = (CLEARS..SEEDS).contains(&seed) || seed > SEEDS && seed.is_multiple_of(5);
     let taste =
-        Taste { keys: 8, segment: 4096, crashes: false, bulk, house, shapes: false, clears };
-    let steps = if house { 60 } else { 36 };
+        Taste { keys: 8, segment: 4096, crashes: false, bulk, maintenance, shapes: false, clears };
+    let steps = if maintenance { 60 } else { 36 };
     (0..steps).map(|_| next_step(&mut rng, &taste)).collect()
 }
 
@@ -88,8 +88,8 @@ pub struct Trial {
 
 impl Trial {
     fn of(seed: u64) -> Self {
-        // Those about housekeeping have a long history.
-        let walks = if is_about_housekeeping(seed) { 100 } else { 2 };
+        // Those about maintenance have a long history.
+        let walks = if is_about_maintenance(seed) { 100 } else { 2 };
         Trial { seed, options: options_for(seed), program: program(seed), walks }
     }
 }
@@ -143,7 +143,7 @@ fn refuses_writes(store: &mut Store<FaultFile>) {
         done => matches!(done, Ok(()) | Err(Error::Poisoned)),
     };
     assert!(is_refused(store.commit()));
-    // The first one tells what housekeeping within a commit has met.
+    // The first one tells what maintenance within a commit has met.
     let _ = store.flush();
     assert!(is_refused(store.flush()));
     assert!(is_refused(store.witness()));
@@ -178,7 +178,7 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
         }
     }
     if session.is_poisoned() {
-        // The last steps have succeeded, and housekeeping behind one of them has met the fault.
+        // The last steps have succeeded, and maintenance behind one of them has met the fault.
         while session.store().depth() > 0 {
             session.step(&Step::Rollback).expect("going back writes nothing");
         }

@@ -239,7 +239,7 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
 }
 
 /// The values that pieces make up, by their numbers: none of them lacks one.
-pub fn values_in_pieces<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
+pub fn chunked_values<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
     let own = store.keys(KEYSPACE_ENGINE).expect("readable");
     let pieces = own.filter(|key| key.starts_with(KEY_PIECE)).map(<[u8]>::to_vec);
     let (mut values, mut next) = (BTreeMap::<u64, Vec<u8>>::new(), (0, 0));
@@ -262,7 +262,7 @@ pub fn check_pieces<F: File>(store: &mut Store<F>, state: &State) {
     if store.stats().unswept > 0 {
         return;
     }
-    for (id, value) in values_in_pieces(store) {
+    for (id, value) in chunked_values(store) {
         if values.is_empty() {
             values = state.values().map(|entry| entry.value.clone()).collect();
         }

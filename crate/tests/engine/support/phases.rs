@@ -11,7 +11,7 @@ pub enum Stage {
     #[default]
     Working,
     Opening,
-    Tending,
+    Maintenance,
     Closing,
 }
 
@@ -43,11 +43,11 @@ pub enum Phase {
     Rollback,
     Compaction,
     /// The headers of a large value that has moved.
-    Lifting,
+    Relocation,
     Checkpoint,
-    /// A superblock, in housekeeping or at a close.
+    /// A superblock, in maintenance or at a close.
     Flip,
-    HouseFlush,
+    MaintenanceFlush,
     Erasing,
 }
 
@@ -60,10 +60,10 @@ pub const CHANGING: [Phase; 12] = [
     Phase::Extent,
     Phase::Flush,
     Phase::Compaction,
-    Phase::Lifting,
+    Phase::Relocation,
     Phase::Checkpoint,
     Phase::Flip,
-    Phase::HouseFlush,
+    Phase::MaintenanceFlush,
     Phase::Erasing,
 ];
 
@@ -77,46 +77,46 @@ pub const FAILING: [Phase; 13] = [
     Phase::Extent,
     Phase::Flush,
     Phase::Compaction,
-    Phase::Lifting,
+    Phase::Relocation,
     Phase::Checkpoint,
     Phase::Flip,
-    Phase::HouseFlush,
+    Phase::MaintenanceFlush,
     Phase::Erasing,
 ];
 
 /// What a call is for, by what was asked for and what it writes.
 pub fn phase_of(stage: Stage, op: Op<'_>) -> Phase {
-    let is_house = matches!(stage, Stage::Tending | Stage::Closing);
+    let is_maintenance = matches!(stage, Stage::Maintenance | Stage::Closing);
     match op {
         Op::Read if stage == Stage::Opening => Phase::Recovery,
-        Op::Read if is_house => Phase::Compaction,
+        Op::Read if is_maintenance => Phase::Compaction,
         Op::Read => Phase::ColdRead,
         Op::Truncate => Phase::Erasing,
         Op::Flush | Op::Write(..) if stage == Stage::Opening => Phase::Creation,
-        Op::Flush if is_house => Phase::HouseFlush,
+        Op::Flush if is_maintenance => Phase::MaintenanceFlush,
         Op::Flush => Phase::Flush,
-        Op::Write(at, _) if at < DATA_START && is_house => Phase::Flip,
+        Op::Write(at, _) if at < DATA_START && is_maintenance => Phase::Flip,
         Op::Write(at, _) if at < DATA_START => Phase::Marking,
         Op::Write(_, bytes) => phase_of_write(stage, bytes),
     }
 }
 
 fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
-    let is_house = matches!(stage, Stage::Tending | Stage::Closing);
+    let is_maintenance = matches!(stage, Stage::Maintenance | Stage::Closing);
     let magic = bytes.get(8..12).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
     let kind = bytes.get(12).filter(|_| magic == Some(segment::MAGIC)).copied();
     let is_frame = magic == Some(varve::format::frame::MAGIC) || kind == Some(segment::KIND_LOG);
     if bytes.iter().all(|&byte| byte == 0) && bytes.len() >= segment::SIZE {
-        return match (bytes.len(), is_house) {
+        return match (bytes.len(), is_maintenance) {
             (segment::SIZE, _) => Phase::Reserving,
             (_, true) => Phase::Erasing,
             (_, false) => Phase::Rollback,
         };
     }
-    match is_house {
+    match is_maintenance {
         true if is_frame && stage == Stage::Closing => Phase::Commit,
         true if is_frame => Phase::Compaction,
-        true if kind == Some(segment::KIND_EXTENT) => Phase::Lifting,
+        true if kind == Some(segment::KIND_EXTENT) => Phase::Relocation,
         true if kind == Some(segment::KIND_CHECKPOINT) => Phase::Checkpoint,
         true if magic == Some(checkpoint::MAGIC) || kind.is_none() => Phase::Checkpoint,
         false if !is_frame => Phase::Extent,

@@ -100,7 +100,7 @@ pub enum Step {
     Commit,
     Flush,
     Witness,
-    /// So many slices of housekeeping; everything that can be gained, or what is worth it.
+    /// So many slices of maintenance; everything that can be gained, or what is worth it.
     Tend {
         slices: usize,
         all: bool,
@@ -384,7 +384,7 @@ impl Session {
                 self.call(after, Store::witness, |_, _, ()| ())
             }
             Step::Tend { slices, all } if self.saved.is_empty() => {
-                // Housekeeping that fails takes back no commit, so the group goes first.
+                // Maintenance that fails takes back no commit, so the group goes first.
                 self.step(&Step::Commit)?;
                 let after = self.state.clone();
                 let tend = |s: &mut Store<FaultFile>| {
@@ -395,7 +395,7 @@ impl Session {
                     }
                     Ok(())
                 };
-                self.disk.enter(Stage::Tending);
+                self.disk.enter(Stage::Maintenance);
                 let tended = self.call(after, tend, |_, _, ()| ());
                 self.disk.enter(Stage::Working);
                 tended
@@ -577,7 +577,7 @@ impl Session {
         Ok(())
     }
 
-    /// A call failed: either it was refused and the open group stands, or the group could not be
+    /// A call failed: either it was refused and the open batch stands, or the group could not be
     /// handed to the file and is gone.
     pub fn note_failure(&mut self) {
         if self.saved.is_empty() && self.store().stats().pending_bytes == 0 {
@@ -595,9 +595,9 @@ pub struct Taste {
     /// Whether most values are large and most groups are: commits of several frames, and more data
     /// than next to no memory holds.
     pub bulk: bool,
-    /// Whether it is about housekeeping: much is overwritten, and compaction, checkpoints and giving
+    /// Whether it is about maintenance: much is overwritten, and compaction, checkpoints and giving
     /// back go on nearly all the time.
-    pub house: bool,
+    pub maintenance: bool,
     /// Whether it is of the shapes that others seldom have.
     pub shapes: bool,
     /// Whether keyspaces are emptied in it.
@@ -621,7 +621,7 @@ fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
         24..34 => rng.below(200),
         34..38 => rng.below(limit),
         38 => limit - 2 + rng.below(6),
-        _ => shapes::apart(rng.within(limit + 1..segment * 2), segment),
+        _ => shapes::chunked_length(rng.within(limit + 1..segment * 2), segment),
     }
 }
 
@@ -636,7 +636,7 @@ pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
     if taste.bulk && !rng.one_in(4) {
         return next_bulky_step(rng, taste);
     }
-    if taste.house && !rng.one_in(6) {
+    if taste.maintenance && !rng.one_in(6) {
         return next_step_of_a_long_life(rng, taste);
     }
     let keyspace = *rng.pick(&KEYSPACES);
@@ -692,7 +692,10 @@ fn next_step_of_a_long_life(rng: &mut Rng, taste: &Taste) -> Step {
     let len = match rng.one_in(12) {
         false => rng.within(taste.segment / 16..taste.segment / 4),
         // In slots of its own, which leave holes behind; or in pieces.
-        true => shapes::apart(rng.within(taste.segment / 4 + 1..taste.segment * 2), taste.segment),
+        true => shapes::chunked_length(
+            rng.within(taste.segment / 4 + 1..taste.segment * 2),
+            taste.segment,
+        ),
     };
     match rng.below(28) {
         0..12 => Step::Set { keyspace, key, len, fill },

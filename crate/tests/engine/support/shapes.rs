@@ -1,6 +1,6 @@
 //! Programs of shapes that others seldom have: keys whose records fill a segment to the last byte, values
 //! at every border, groups over several segments with extents among them, staged records that come to
-//! nothing or to less than their room, pins held across housekeeping, and sessions with other options on
+//! nothing or to less than their room, pins held across maintenance, and sessions with other options on
 //! a disk whose room comes and goes.
 
 use varve::format::{KEYSPACE_ENGINE, align_up, frame, inline_limit, record, segment};
@@ -11,7 +11,7 @@ use super::session::{Step, Update};
 
 /// A length of which every second one is of a value that has slots to itself. Of the others those that are too long
 /// for a record are mostly of values in pieces.
-pub fn apart(length: usize, segment: usize) -> usize {
+pub fn chunked_length(length: usize, segment: usize) -> usize {
     if length.is_multiple_of(2) {
         return length;
     }
@@ -64,7 +64,7 @@ fn length(rng: &mut Rng, segment: usize, key: &[u8]) -> usize {
         // Or as much as pieces are for, and no more.
         5 => match rng.one_in(3) {
             true => near(rng, slots * segment * 4 / 5),
-            false => apart(rng.within(limit + 1..3 * segment), segment),
+            false => chunked_length(rng.within(limit + 1..3 * segment), segment),
         },
         6..9 => rng.below(limit),
         _ => rng.below(60),
