@@ -126,7 +126,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { keys, space, codec } = this.form;
     const at = engine.find(keys.encode(engine, key), space.keyspace);
     if (at === 0) return undefined;
-    if (session.gate !== 0 && session.strict) return session.lentView(codec, at);
+    if (session.gate !== 0 && session.strict) return session.trackedView(codec, at);
     if (!engine.viewsHeld) session.holdViews();
     if (engine.copies) return engine.copied(codec, at);
     return codec.view(engine.memory, at, engine.foundLength());

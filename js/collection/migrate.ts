@@ -359,7 +359,7 @@ class Run<K, View, Writable, Input, Given> {
     let lower: Uint8Array<ArrayBuffer> | undefined = from === "" ? undefined : unhex(from);
     let records = 0;
     for (let more = true; more; ) {
-      this.heed({ records, total });
+      this.checkAbort({ records, total });
       const isOver = slice(SLICE_MS);
       this.atomically((session) => {
         let note: (() => void) | undefined;
@@ -378,10 +378,10 @@ class Run<K, View, Writable, Input, Given> {
       });
       await nextTask();
     }
-    this.heed({ records, total });
+    this.checkAbort({ records, total });
   }
 
-  private heed(progress: MigrateProgress): void {
+  private checkAbort(progress: MigrateProgress): void {
     const { onProgress, signal } = this.options;
     signal?.throwIfAborted();
     onProgress?.(progress);

@@ -290,14 +290,14 @@ function testPredicateOn<K, View, Writable, Input>(
   const at = engine.find(keys.encode(engine, key), space.keyspace);
   if (at === 0) return false;
   const view = session.strict
-    ? session.lentView(codec, at)
+    ? session.trackedView(codec, at)
     : engine.copies
       ? engine.copied(codec, at)
       : codec.view(memory, at, engine.foundLength());
   const { epoch } = memory;
   session.gate |= IN_CALLBACK;
   try {
-    const answer = session.judged(predicate(view));
+    const answer = session.checkedPredicate(predicate(view));
     // If the view was detached meanwhile, the predicate may have read an empty array.
     if (memory.epoch !== epoch) throw diedInCallback();
     return answer;
@@ -348,7 +348,10 @@ function apply<K, View, Writable, Input>(
     writable = copy === undefined ? codec.writable(memory, at, length) : copy.writable;
     // Assigning to an unknown field then throws. Objects of other codecs may get additional fields.
     if (session.strict && codec.kind.kind === "struct") Object.preventExtensions(writable);
-    if (predicate === undefined || session.judged(predicate(writable as unknown as View))) {
+    if (
+      predicate === undefined ||
+      session.checkedPredicate(predicate(writable as unknown as View))
+    ) {
       const result = change(writable);
       if (memory.epoch !== epoch) throw diedInCallback();
       if (result !== undefined) {

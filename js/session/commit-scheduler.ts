@@ -1,6 +1,6 @@
 /**
- * The commit scheduler: decides when pending writes are committed and flushed, handles their failures, and ends
- * a session. It is the middle layer of a session, above the call guard and below the calls themselves.
+ * When groups of writes are handed on, what becomes of those that fail, and how a session ends: the
+ * middle part of a session, between what may be called and the calls themselves.
  */
 
 import type { Engine, EngineListener } from "../engine/engine.js";
@@ -14,15 +14,15 @@ import type { Durability, Settings } from "./options.js";
 import { CommitPromises } from "./session-reports.js";
 import type { Watch } from "./strict-views.js";
 
-/** Long operations let other tasks run after each slice of this length. */
+/** What takes long lets other tasks run after so long. */
 const SLICE_MS = 4;
 
-/** Pause before maintenance is retried after it ran out of disk space. */
+/** Housekeeping that found no room waits for so long. */
 const FULL_DISK_MS = 1_000;
 
-/** An engine whose pending writes are committed and flushed as the durability setting requires. */
+/** An engine whose groups of writes are handed on in time. */
 export class CommitScheduler extends CallGuard implements EngineListener {
-  /** Whether the commit of this turn's writes is scheduled. */
+  /** Whether the end of this turn is arranged for. */
   queued: boolean;
   readonly recovery: Recovery;
   protected readonly watch: Watch | undefined;
@@ -33,7 +33,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   private readonly onTurnEnd: () => void;
   private readonly unhook: Array<() => void>;
 
-  /** With a `watch`, views are tracked (`strictViews`). */
+  /** Views are watched if there is something that watches. */
   protected constructor(
     name: string,
     engine: Engine,
@@ -61,7 +61,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.unhook = [];
     engine.listener = this;
     engine.onRead(() => this.scheduleTurnEnd());
-    this.installHooks();
+    this.hook();
   }
 
   get durability(): Durability {
@@ -71,8 +71,8 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   // ---------------------------------------------------------------- the end of a turn
 
   /**
-   * Schedules the commit at the first write of a turn. The flag is set last: if scheduling overflows the stack,
-   * the next write tries again.
+   * Arranges for the end of the turn, at the first write in it. That it is arranged for is noted when it is: where
+   * there is no stack for it, the next write does it.
    */
   queue(): void {
     const isBuffered = this.settings.durability === "buffered";
@@ -83,12 +83,12 @@ export class CommitScheduler extends CallGuard implements EngineListener {
 
   protected scheduleTurnEnd(): void {
     if (this.microtask) return;
-    // Not queueMicrotask, which fake timers in tests may delay.
+    // Not queueMicrotask: tests put it off with their clocks.
     Promise.resolve().then(this.onTurnEnd);
     this.microtask = true;
   }
 
-  /** Runs between turns: commits the pending writes, checks and releases views, and frees memory. */
+  /** Runs between turns: hands the group on, and looks after views and memory. */
   private endTurn(): void {
     const viewsOnly =
       this.microtask && this.settings.durability === "buffered" && !this.#reports.flushAwaited;
@@ -101,11 +101,11 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       if (viewsOnly) this.endEngineTurn();
       else this.closeTurn();
     } catch (error) {
-      this.deferError(error as Error);
+      this.fail(error as Error);
     }
   }
 
-  /** Lets a subclass drop what it keeps only for one turn. */
+  /** What is kept for the length of a turn may go. */
   protected turnEnds(): void {}
 
   private closeTurn(): void {
@@ -117,18 +117,18 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.timers.arm(this.engine);
   }
 
-  /** Ends the turn in the engine. Returns whether there is maintenance to do. */
+  /** Answers whether there is housekeeping to do. */
   private endEngineTurn(): boolean {
     const more = this.engine.endTurn(this.watch !== undefined);
     if (more) this.timers.armMaintenance();
     return more;
   }
 
-  /** Runs a slice of maintenance. If disk space runs out, nothing is lost and it is retried later. */
+  /** A slice of housekeeping. For want of room it is tried again later: nothing was lost by it. */
   private maintainInBackground(): boolean {
     let more = false;
     this.betweenTurns(() => {
-      // A slice begins with a commit. Unlike a failed slice, a failed commit loses writes.
+      // A slice begins with a commit. If that fails, a group is gone, and not only some time.
       this.commitPending(false);
       if ((this.gate & FAILED) !== 0) return;
       try {
@@ -142,18 +142,18 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     return more;
   }
 
-  /** Moves all live records together, a slice at a time. */
+  /** Moves everything together that lives, a slice at a time. */
   async compact(checkAbort: () => void): Promise<void> {
     this.assertOutsideCallback("compact()");
     for (let more = true, begins = true; more; ) {
       checkAbort();
-      // The callback may have closed the database.
+      // What it has called may have closed the database.
       this.assertOutsideCallback("compact()");
       const isOver = this.slice();
       do {
-        // A slice begins with a commit. If the commit fails, writes are lost; if the slice fails, none are.
+        // A slice begins with a commit. If that fails, a group is gone, and if the slice does, none.
         this.commit();
-        more = this.reporting(
+        more = this.guarded(
           () => this.engine.maintain(begins),
           () => {},
         );
@@ -164,15 +164,12 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.timers.arm(this.engine);
   }
 
-  /**
-   * Returns a function that says whether the time slice is over. Without timers it always is, because the clock
-   * stands still there too.
-   */
+  /** Tells when other tasks are to run again. Where there are no timers, clocks stand still too: at once. */
   slice(): () => boolean {
     return this.settings.timers ? slice(SLICE_MS) : () => true;
   }
 
-  /** Lets other tasks run between two slices of a long operation. */
+  /** Has other tasks run, in what takes several slices of time. */
   async rest(call: string): Promise<void> {
     this.engine.endTurn(this.watch !== undefined);
     await nextTask();
@@ -182,17 +179,17 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   private checkViews(): void {
     const written = this.watch?.verify();
     this.watch?.forget();
-    if (written !== undefined) this.deferError(written);
+    if (written !== undefined) this.fail(written);
   }
 
-  /** Runs the task of a timer or an event, unless the database is closed, dead or poisoned by now. */
+  /** Does what a timer or an event wants, unless it is too late for that. */
   private betweenTurns(task: () => void): void {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0 || this.poisoned()) return;
     try {
       task();
       this.timers.arm(this.engine);
     } catch (error) {
-      this.deferError(error as Error);
+      this.fail(error as Error);
     }
   }
 
@@ -200,7 +197,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     return this.engine.stats().poisoned;
   }
 
-  // ---------------------------------------------------------------- commit and flush
+  // ---------------------------------------------------------------- handing on
 
   commit(): void {
     this.assertOutsideCallback("commit()");
@@ -219,7 +216,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.timers.arm(this.engine);
   }
 
-  /** Flushes the engine. With nothing to flush, throws if the file, and so its flushed data, was lost since. */
+  /** What was flushed before may be lost since: whoever asks for a flush is told. */
   private engineFlush(): void {
     const hasFlushed = !this.engine.unflushed();
     this.engine.flush();
@@ -227,14 +224,14 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   }
 
   get committed(): Promise<void> {
-    const refusal = this.readRefusal();
+    const refusal = this.refusal();
     if (refusal !== undefined) return Promise.reject(refusal);
     if (this.engine.pending() === 0) return Promise.resolve();
     return this.#reports.committed();
   }
 
   get flushed(): Promise<void> {
-    const refusal = this.readRefusal();
+    const refusal = this.refusal();
     if (refusal !== undefined) return Promise.reject(refusal);
     const { sync } = this.opened;
     return sync === undefined ? this.flushedHere() : this.flushedHere().then(sync);
@@ -248,7 +245,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     return this.#reports.flushed();
   }
 
-  private readRefusal(): unknown {
+  private refusal(): unknown {
     try {
       this.assertReadable();
       return undefined;
@@ -257,7 +254,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     }
   }
 
-  /** Commits the pending writes and, if `flush` is set, flushes. Settles the promises of both. */
+  /** Writes the open group, and flushes if wanted. Whoever waits for either is told. */
   private commitPending(flush: boolean): void {
     this.queued = false;
     this.timers.disarmBuffer();
@@ -265,8 +262,8 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     try {
       if (engine.pending() !== 0) engine.commit();
     } catch (error) {
-      this.onCommitFailed(error as Error);
-      this.deferUnlessPoisoned(error as Error);
+      this.lost(error as Error);
+      this.failUnlessKnown(error as Error);
       return;
     }
     this.#reports.settleCommitted();
@@ -274,14 +271,14 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     try {
       if (engine.unflushed()) engine.flush();
     } catch (error) {
-      this.onFlushFailed(error as Error);
-      this.deferUnlessPoisoned(error as Error);
+      this.notFlushed(error as Error);
+      this.failUnlessKnown(error as Error);
       return;
     }
     this.#reports.settleFlushed();
   }
 
-  private reporting<T>(call: () => T, failed: (this: this, error: Error) => void): T {
+  private guarded<T>(call: () => T, failed: (this: this, error: Error) => void): T {
     try {
       return call();
     } catch (error) {
@@ -294,8 +291,8 @@ export class CommitScheduler extends CallGuard implements EngineListener {
 
   // ---------------------------------------------------------------- failures
 
-  /** Handles a commit that was rolled back. Its memory is about to be reused, so all views are detached. */
-  private onCommitFailed(error: Error): void {
+  /** The open group was rolled back, and its memory is about to be used again: no view may show it. */
+  private lost(error: Error): void {
     if (this.death === undefined) this.engine.detach();
     this.#reports.settleCommitted(error);
     this.notFlushed(error);
@@ -305,10 +302,10 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.#reports.settleFlushed(error);
   }
 
-  /** Handles an error outside of any call: it is reported, and the next call throws it. */
-  protected deferError(error: Error): void {
+  /** A failure that no call is there to throw: reported, and thrown by the next one. */
+  protected fail(error: Error): void {
     if (error === this.death) return;
-    // If the file is lost, reads go on and each write throws that error anyway.
+    // Reads go on without the file, and each write says that it is lost.
     if (this.failure === undefined && !(error instanceof FileLostError)) {
       this.failure = error;
       this.gate |= FAILED;
@@ -316,27 +313,27 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.#reports.report(error);
   }
 
-  /** As `deferError`, but ignores refused writes: the failure that caused them was reported before. */
-  private deferUnlessPoisoned(error: Error): void {
-    if (!(error instanceof DatabasePoisonedError)) this.deferError(error);
+  /** That writes are refused is no news: the failure that led to it was reported when it happened. */
+  private failUnlessKnown(error: Error): void {
+    if (!(error instanceof DatabasePoisonedError)) this.fail(error);
   }
 
-  /** In strict mode, throws if a view was written to. */
+  /** In strict mode: throws if a view was written through. */
   protected throwIfWritten(): void {
     const written = this.watch?.verify();
     if (written !== undefined) throw written;
   }
 
   writeFailed(error: Error): void {
-    // A write that makes the pending writes too large commits them. If that fails, all of them are lost, and
-    // not only the write that is about to throw.
+    // A group that grew large is committed by the write that made it so. If that fails, all of it is
+    // gone, and not only the write that is about to throw.
     if (!this.queued || error instanceof DatabasePoisonedError) return;
     if (this.engine.pending() !== 0) return;
     this.lost(error);
     this.#reports.report(error);
   }
 
-  /** Nothing to do: in strict mode views are copies, and all others are detached already. */
+  /** In strict mode views have bytes of their own, and the others are dead. */
   viewsDied(): void {}
 
   died(error: DatabasePoisonedError): void {
@@ -354,18 +351,17 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.#reports.removeListener(listener);
   }
 
-  // ---------------------------------------------------------------- exit and close
+  // ---------------------------------------------------------------- ends
 
   private hook(): void {
     const stopListening = this.opened.onLoss?.((loss) => this.#reports.report(loss));
     if (stopListening !== undefined) this.unhook.push(stopListening);
     const { onExit } = this.opened;
     if (onExit !== undefined) {
-      const onEnd = (mayContinue?: boolean) =>
-        mayContinue === true ? this.onMaybeExit() : this.onExit();
-      this.unhook.push(onExit.call(this.opened, onEnd));
+      const ends = (goesOn?: boolean) => (goesOn === true ? this.mayExit() : this.exit());
+      this.unhook.push(onExit.call(this.opened, ends));
     }
-    // Without timers there is no page that could be hidden, and a listener would keep the database alive.
+    // No page is there that could be hidden, and a listener would hold the database for ever.
     if (!this.settings.timers) return;
     const hide = () => this.betweenTurns(() => this.commitPending(true));
     listen("pagehide", globalThis, hide, this.unhook);
@@ -373,18 +369,18 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     if (document !== undefined) listen("visibilitychange", document, hide, this.unhook);
   }
 
-  /** Runs when the program may end without further notice, or go on. Commits what is complete. */
-  private onMaybeExit(): void {
+  /** The program may end without another word, or go on: what is complete is committed. */
+  private mayExit(): void {
     if ((this.gate & IN_CALLBACK) !== 0 || this.depth !== 0) return;
     this.betweenTurns(() => this.commitPending(false));
   }
 
-  /** Runs when the program ends. Commits what is complete and rolls back what is not. */
-  private onExit(): void {
+  /** The program ends now: what is complete is committed, what is not is undone. */
+  private exit(): void {
     if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
     if ((this.gate & IN_CALLBACK) !== 0) this.engine.abort();
     for (; this.depth > 0; this.depth -= 1) this.engine.rollback();
-    // Later writes are refused, because nothing would commit them.
+    // Nobody would commit what is written from now on.
     this.gate = (this.gate & ~IN_CALLBACK) | READ_ONLY;
     if (this.poisoned()) return;
     this.engine.commit();
@@ -412,7 +408,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.flush();
   }
 
-  /** Closes the last handle. Closes the file and frees the memory even if something fails. */
+  /** The last handle goes. The file is closed and the memory given back, whatever fails. */
   end(): void {
     let failure = this.takeFailure();
     this.timers.stop();
@@ -421,14 +417,14 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       if (this.death === undefined) {
         this.checkViews();
         this.engine.close();
-        // A lost file also poisons the engine: report the loss instead of the refusal.
+        // Writes were refused since, if the file was lost.
         if (this.poisoned()) this.opened.file.assertThere?.();
       }
       // Who waits still was not told of that death: there was no stack for it.
       this.#reports.settleCommitted(this.death);
       this.#reports.settleFlushed(this.death);
     } catch (error) {
-      this.onCommitFailed(error as Error);
+      this.lost(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {
         this.#reports.report(error as Error);
         failure ??= error as Error;
@@ -445,7 +441,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   }
 }
 
-/** Adds an event listener, and a function that removes it to `unhook`. */
+/** Lets other tasks run. */
 function listen(
   event: string,
   target: unknown,

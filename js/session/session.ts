@@ -142,7 +142,7 @@ export class Session extends CommitScheduler {
   }
 
   /** The typed view of the value found at this address, in strict mode: its codec reads a tracked copy. */
-  lentView<View>(codec: Pick<Codec<View, unknown, unknown>, "view">, at: number): View {
+  trackedView<View>(codec: Pick<Codec<View, unknown, unknown>, "view">, at: number): View {
     const bytes = this.exposed(this.engine.freshView(at));
     return codec.view(this.trackedMemory(bytes), 0, bytes.length);
   }
@@ -330,7 +330,7 @@ export class Session extends CommitScheduler {
     const { length } = view;
     this.gate |= IN_CALLBACK;
     try {
-      const answer = this.judged(predicate(view));
+      const answer = this.checkedPredicate(predicate(view));
       // If the view was detached meanwhile, the predicate may have read an empty array.
       if (view.length !== length) throw diedInCallback();
       return answer;
@@ -372,7 +372,7 @@ export class Session extends CommitScheduler {
     let applied = false;
     this.gate |= IN_CALLBACK;
     try {
-      if (predicate === undefined || this.judged(predicate(view))) {
+      if (predicate === undefined || this.checkedPredicate(predicate(view))) {
         const result = change(view);
         if (view.length !== length) throw diedInCallback();
         if (isCopy) engine.memory.u8.set(view, at);
@@ -424,7 +424,7 @@ export class Session extends CommitScheduler {
     );
   }
 
-  judged(answer: unknown): boolean {
+  checkedPredicate(answer: unknown): boolean {
     if (answer === true) return true;
     if (answer === false) return false;
     this.refuseLater("The predicate of updateIf()", answer);
@@ -507,7 +507,7 @@ export class Session extends CommitScheduler {
     this.engine.rollback();
     // The rollback freed memory, so the end of the turn has to detach views that may show it.
     if (!this.queued) this.queue();
-    if (written !== undefined) this.deferError(written);
+    if (written !== undefined) this.fail(written);
   }
 }
 

@@ -1,4 +1,4 @@
-/** `opfs()`: storage in the browser's origin private file system. */
+/** Storage in the browser's origin private file system. */
 
 import {
   badArgument,
@@ -15,21 +15,21 @@ import { OpfsFile } from "./opfs-file.js";
 import { isFull, OriginQuota, persistOrigin, reasonOf } from "./quota.js";
 import { type FileBeside, ioCode, type Storage, type StorageFile } from "./storage.js";
 
-/** A file handle in a dedicated worker, which TypeScript's types for pages do not include. */
+/** What dedicated workers have and the library of types for pages does not know. */
 interface SyncFileHandle extends FileSystemFileHandle {
   createSyncAccessHandle(options?: {
     mode: "readwrite" | "read-only" | "readwrite-unsafe";
   }): Promise<StorageFile>;
 }
 
-/** The alternative that always works. Messages name it, and it is never chosen by default. */
+/** What there is always. It is named wherever there is nothing else, and never taken unasked. */
 const CHOICE = "For temporary data, use memory().";
 
 const REFUSED =
   "The browser denies storage here: private windows of some browsers, blocked cookies and " +
   `sandboxed or third-party frames have none. Allow it. ${CHOICE}`;
 
-/** Advice by the name of the browser's error. */
+/** By the name of what the browser threw. */
 const ADVICE: Readonly<Record<string, string>> = {
   SecurityError: REFUSED,
   NotAllowedError: REFUSED,
@@ -40,8 +40,8 @@ const ADVICE: Readonly<Record<string, string>> = {
 const UNKNOWN = `Try again; if it persists, the browser's storage needs repair. ${CHOICE}`;
 
 /**
- * Waiting times for a file that is still open elsewhere. After a reload the browser takes a moment to terminate the
- * old page's workers; a program that has the file open for longer is using it.
+ * How long to wait for a file that is still held. After a reload the browser takes a moment to end
+ * the old page's workers; anyone who holds it longer means to.
  */
 const RETRIES_MS = [50, 100, 200];
 
@@ -72,7 +72,7 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
     kind: "opfs",
     identity: (name) => ["opfs:", ...folders, named(name)].join("/"),
     async open(name, mode) {
-      const entryName = named(name);
+      const wanted = named(name);
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
       const { handle, entry, isNew } = await openFile(folders, wanted, name, readOnly);
@@ -94,28 +94,28 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
         async discard() {
           const folder = await findFolder(folders, false);
           file.close();
-          // Without a pause after close, so that no file is removed that another program opens and writes now.
-          if (isNew) await folder.removeEntry(entryName);
+          // In one go: what somebody else writes who opens it now is not to be removed.
+          if (isNew) await folder.removeEntry(wanted);
         },
       };
     },
     async look(name) {
-      const entryName = named(name);
+      const wanted = named(name);
       requireFolders();
       return existing(async () => {
         const folder = await findFolder(folders, false);
-        return (await folder.getFileHandle(entryName)).getFile();
+        return (await folder.getFileHandle(wanted)).getFile();
       }, `database "${name}" cannot be read`);
     },
     async destroy(name) {
-      const entryName = named(name);
+      const wanted = named(name);
       requireFolders();
       const task = `database "${name}" cannot be removed`;
       const folder = await existing(() => findFolder(folders, false), task);
-      const there = await existing(async () => folder?.getFileHandle(entryName), task);
+      const there = await existing(async () => folder?.getFileHandle(wanted), task);
       if (folder === undefined || there === undefined) return false;
-      await withRetries(name, task, () => folder.removeEntry(entryName).catch(unlessMissing));
-      await existing(() => folder.removeEntry(entryName + SHADOW_SUFFIX), task);
+      await withRetries(name, task, () => folder.removeEntry(wanted).catch(unlessMissing));
+      await existing(() => folder.removeEntry(wanted + SHADOW_SUFFIX), task);
       return true;
     },
     async persist() {
@@ -135,10 +135,10 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
   };
 }
 
-/** Opens a shadow file. It has no `takeOver`, because OPFS cannot replace a file in one step. */
+/** It is copied where it is to be: a file of a browser can take no other's place in one step. */
 async function beside(
   folders: readonly string[],
-  entryName: string,
+  wanted: string,
   name: string,
 ): Promise<FileBeside> {
   const next = wanted + SHADOW_SUFFIX;
@@ -153,16 +153,16 @@ async function beside(
 }
 
 /** Removes a file, if it is there. */
-async function remove(folders: readonly string[], entryName: string, name: string): Promise<void> {
+async function remove(folders: readonly string[], wanted: string, name: string): Promise<void> {
   await existing(async () => {
     const folder = await findFolder(folders, false);
-    // Look up the file first: usually there is none, and in Chromium this is faster than a failed removal.
-    await folder.getFileHandle(entryName);
-    await folder.removeEntry(entryName);
+    // Mostly it is not there, which Chromium tells sooner than it refuses to remove it.
+    await folder.getFileHandle(wanted);
+    await folder.removeEntry(wanted);
   }, `database "${name}" cannot be cleaned up`);
 }
 
-/** Whether this realm can list and remove files. Pages can, although they have no synchronous file access. */
+/** Whether this realm may list and remove files: pages may, which have no synchronous ones. */
 export function hasFolders(): boolean {
   return typeof globalThis.navigator?.storage?.getDirectory === "function";
 }
@@ -180,7 +180,7 @@ async function findFolder(
   return folder;
 }
 
-/** The result of a lookup, or `undefined` if the file or folder does not exist. */
+/** What was looked for, or `undefined` when it is not there. */
 async function existing<T>(look: () => Promise<T>, task: string): Promise<T | undefined> {
   try {
     return await look();
@@ -200,7 +200,7 @@ export function hasOpfs(): boolean {
 }
 
 /**
- * Throws if there is no synchronous file access in this realm. The message says why and what to do.
+ * Why there is no synchronous file access in this realm and what to do about it.
  *
  * @throws StorageUnavailableError unless `hasOpfs()`
  */
@@ -236,7 +236,7 @@ function absent(why: string): StorageUnavailableError {
 /** Opens a file, and says which it is and whether it was made for that. */
 async function openFile(
   folders: readonly string[],
-  entryName: string,
+  wanted: string,
   name: string,
   readOnly: boolean,
 ): Promise<{ handle: StorageFile; entry: FileSystemFileHandle; isNew: boolean }> {
@@ -257,11 +257,11 @@ async function openFile(
 
 async function findFile(
   folders: readonly string[],
-  entryName: string,
+  wanted: string,
   create: boolean,
 ): Promise<SyncFileHandle> {
   const folder = await findFolder(folders, create);
-  return (await folder.getFileHandle(entryName, { create })) as SyncFileHandle;
+  return (await folder.getFileHandle(wanted, { create })) as SyncFileHandle;
 }
 
 function missing(name: string): Error {
@@ -270,15 +270,15 @@ function missing(name: string): Error {
   );
 }
 
-/** Ignores a missing file, which another program has removed in the meantime. */
+/** Another has removed it in the meantime. */
 function unlessMissing(cause: unknown): void {
   if ((cause as { name?: unknown }).name !== "NotFoundError") throw cause;
 }
 
-/** Maximum number of retries if another program removes the file between lookup and open. */
+/** So often another may have removed, in between, what is about to be opened. */
 const MOST_MISSED = 20;
 
-/** Runs an operation that needs the file exclusively. Retries for a moment while it is open elsewhere. */
+/** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
 async function withRetries<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
   let missed = 0;
   for (let tries = 0; ; ) {
@@ -320,7 +320,7 @@ function unavailable(task: string, cause: unknown): VarveError {
   );
 }
 
-/** The source text of a folder within `directory`, for an error message. */
+/** A folder within this one, as a program writes it. */
 function inside(directory: string, folder: string): string {
   const parts = `${directory}/${folder}`.split(/[/\\]/);
   return JSON.stringify(parts.filter((part) => !/^\.{0,2}$/.test(part)).join("/"));

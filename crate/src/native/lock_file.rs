@@ -304,7 +304,7 @@ pub(super) fn refuse_held(guarded: &Path) -> Result<(), Error> {
     loop {
         let Some(seen) = looked(&path)? else { return Ok(()) };
         let holder = parse(&seen.content);
-        match watch.judge(&seen, holder.as_ref()) {
+        match watch.classify_holder(&seen, holder.as_ref()) {
             Judgement::Dead | Judgement::Silent => return Ok(()),
             Judgement::Alive => return Err(busy(guarded, holder, 0)),
             Judgement::Unknown => pause(50),
@@ -336,7 +336,7 @@ enum Judgement {
 struct Watch(Option<(Sighting, Instant)>);
 
 impl Watch {
-    fn judge(&mut self, seen: &Sighting, holder: Option<&Identity>) -> Judgement {
+    fn classify_holder(&mut self, seen: &Sighting, holder: Option<&Identity>) -> Judgement {
         let known = self.0.take().filter(|(first, _)| first.is_same(seen));
         let (first, since) = self.0.insert(known.unwrap_or_else(|| (seen.clone(), Instant::now())));
         let watched = since.elapsed();
@@ -382,7 +382,7 @@ fn acquire(path: &Path, guarded: &Path, depth: u32) -> Result<Placed, Error> {
         let mut holder = None;
         if let Some(seen) = looked(path)? {
             holder = parse(&seen.content);
-            match watch.judge(&seen, holder.as_ref()) {
+            match watch.classify_holder(&seen, holder.as_ref()) {
                 Judgement::Dead => drop(break_lock(path, guarded, &seen, depth)?),
                 Judgement::Silent => taken_over |= break_lock(path, guarded, &seen, depth)?,
                 Judgement::Alive => return Err(busy(guarded, holder, depth)),

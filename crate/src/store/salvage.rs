@@ -22,9 +22,9 @@ impl<F: File> Store<F> {
     /// Reads all records in the index and removes those that are not intact. Their keys are absent then,
     /// because an older value is not the last one.
     pub(super) fn sweep(&mut self) -> Result<(), Error> {
-        let mending = self.log.recovery_state();
-        self.recovery.damaged |= mending.damaged;
-        self.recovery.lost_keys += mending.lost_keys;
+        let repairing = self.log.recovery_state();
+        self.recovery.damaged |= repairing.damaged;
+        self.recovery.lost_keys += repairing.lost_keys;
         let (mut counts, mut dead) = (Spaces::default(), 0);
         for (keyspace, _, cleared) in self.spaces.rows() {
             counts.entry(keyspace).cleared = cleared;

@@ -318,7 +318,8 @@ export class OwnerCandidate {
       if (order === "same") return;
       this.others.set(otherBuild.build, otherBuild);
       if (order === "newer") this.becomeOutdated(otherBuild.build);
-      else if (otherBuild.wantsReply) buildChannel.postMessage({ ...this.build, wantsReply: false } satisfies BuildHello);
+      else if (otherBuild.wantsReply)
+        buildChannel.postMessage({ ...this.build, wantsReply: false } satisfies BuildHello);
     };
     buildChannel.postMessage({ ...this.build, wantsReply: true } satisfies BuildHello);
   }
