@@ -226,7 +226,7 @@ async function start(
         module,
         settings,
         signal,
-        reportProgress: reportProgress,
+        reportProgress,
       });
     }
     const start = (way: OpenOptions["recovery"]) => {

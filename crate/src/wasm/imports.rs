@@ -7,7 +7,7 @@ use crate::file::{File, IoError};
 use crate::store::Views;
 
 /// Imports of the module `host`.
-mod imports {
+mod host {
     #[link(wasm_import_module = "host")]
     unsafe extern "C" {
         pub fn read(address: *mut u8, length: usize, at: f64) -> i32;
@@ -37,20 +37,20 @@ fn host_error(code: i32) -> IoError {
 impl File for HostFile {
     fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
         // SAFETY: the host writes at most `length` bytes at `address`, which are ours.
-        let n = unsafe { imports::read(buf.as_mut_ptr(), buf.len(), at as f64) };
+        let n = unsafe { host::read(buf.as_mut_ptr(), buf.len(), at as f64) };
         let n = usize::try_from(n).map_err(|_| host_error(n))?;
         if n > buf.len() { Err(IoError::Other) } else { Ok(n) }
     }
 
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
         // SAFETY: the host reads `length` bytes at `address`.
-        let n = unsafe { imports::write(bytes.as_ptr(), bytes.len(), at as f64) };
+        let n = unsafe { host::write(bytes.as_ptr(), bytes.len(), at as f64) };
         usize::try_from(n).map_err(|_| host_error(n))
     }
 
     fn truncate(&mut self, size: u64) -> Result<(), IoError> {
         // SAFETY: no memory is passed.
-        match unsafe { imports::truncate(size as f64) } {
+        match unsafe { host::truncate(size as f64) } {
             0 => Ok(()),
             code => Err(host_error(code)),
         }
@@ -58,13 +58,13 @@ impl File for HostFile {
 
     fn size(&mut self) -> Result<u64, IoError> {
         // SAFETY: no memory is passed.
-        let size = unsafe { imports::size() };
+        let size = unsafe { host::size() };
         if size < 0.0 { Err(host_error(size as i32)) } else { Ok(size as u64) }
     }
 
     fn flush(&mut self) -> Result<(), IoError> {
         // SAFETY: no memory is passed.
-        match unsafe { imports::flush() } {
+        match unsafe { host::flush() } {
             0 => Ok(()),
             code => Err(host_error(code)),
         }
@@ -74,11 +74,11 @@ impl File for HostFile {
 /// What the host is asked about views, and told.
 pub(super) const VIEWS: Views = Views {
     // SAFETY: no memory is passed; so also below.
-    detach: || unsafe { imports::detach() },
+    detach: || unsafe { host::detach() },
     // SAFETY: as above.
-    are_held: || unsafe { imports::views_held() } != 0,
+    are_held: || unsafe { host::views_held() } != 0,
     // SAFETY: as above.
-    crowded: || unsafe { imports::crowded() },
+    crowded: || unsafe { host::crowded() },
     has_room,
 };
 
@@ -88,7 +88,7 @@ fn panic(info: &PanicInfo) -> ! {
     if let Some(place) = info.location() {
         let file = place.file();
         // SAFETY: the host reads `length` bytes at `file`.
-        unsafe { imports::panicked(file.as_ptr(), file.len(), place.line()) }
+        unsafe { host::panicked(file.as_ptr(), file.len(), place.line()) }
     }
     core::arch::wasm32::unreachable()
 }

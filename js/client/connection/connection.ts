@@ -343,7 +343,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.assertUsable(client);
     this.ensureWorker();
     return this.watches.add({
-      client: client,
+      client,
       collection: collection,
       range: cloneOfRange,
       onChanges: onChanges,
