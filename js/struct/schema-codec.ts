@@ -21,7 +21,7 @@ import {
 type Move = (view: { $v: Cursor }, to: Cursor, from?: Cursor) => Cursor;
 
 /** Schemas are spread over these functions, because engines remember four classes at each code location (view.ts). */
-// biome-ignore format: measured above, each has to stand at a place of its own; a line each shows that they are the same.
+// biome-ignore format: the functions have to be written out (measured, see above), and one line each shows that they are equal.
 const MOVES: readonly Move[] = [
   (view, to, from = view.$v) => { view.$v = to; return from; },
   (view, to, from = view.$v) => { view.$v = to; return from; },

@@ -1,4 +1,4 @@
-//! The open batch: what the current turn has appended and nobody has been told of yet.
+//! The open batch: what the current turn has appended and not committed yet.
 
 use crate::aligned_buf::copy_value;
 use crate::error::Error;

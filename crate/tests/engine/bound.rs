@@ -51,7 +51,7 @@ fn live(life: Life) {
             store.commit().expect("commit");
             store.end_turn();
             for _ in 0..life.slices {
-                store.maintain(false).expect("tend");
+                store.maintain(false).expect("maintain");
             }
         }
         if i % 16 == 0 {
@@ -65,7 +65,7 @@ fn live(life: Life) {
             );
         }
     }
-    while store.maintain(false).expect("tend") {}
+    while store.maintain(false).expect("maintain") {}
     let [bound, _, file] = sizes(&store, life.factor);
     assert!(file <= bound, "{life:?}: {file} of {bound} bytes in the end");
 }
@@ -101,15 +101,15 @@ fn compact_scattered(seed: u64) -> usize {
         }
         store.flush().expect("flush");
         if rng.one_in(8) {
-            store.maintain(false).expect("tend");
+            store.maintain(false).expect("maintain");
         }
     }
     let mut slices = 1;
-    let mut goes_on = store.maintain(true).expect("tend");
+    let mut goes_on = store.maintain(true).expect("maintain");
     while goes_on {
         slices += 1;
         assert!(slices < 500, "seed {seed}: compaction does not come to an end");
-        goes_on = store.maintain(false).expect("tend");
+        goes_on = store.maintain(false).expect("maintain");
     }
     slices
 }
@@ -168,7 +168,7 @@ fn bytes_of_slices(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> 
             store.end_turn();
             for _ in 0..20 {
                 let before = bytes.get();
-                store.maintain(false).expect("tend");
+                store.maintain(false).expect("maintain");
                 slices.push(bytes.get() - before);
             }
         }
@@ -249,11 +249,11 @@ fn maintenance_terminates_where_segments_cannot_be_full() {
                 }
                 store.commit().expect("commit");
                 if seed % 2 == 0 && i % 16 == 0 {
-                    store.maintain(false).expect("tend");
+                    store.maintain(false).expect("maintain");
                 }
             }
             let mut slices = 0;
-            while store.maintain(false).expect("tend") {
+            while store.maintain(false).expect("maintain") {
                 slices += 1;
                 assert!(slices < 3_000, "{factor}, {length} bytes, seed {seed}: without an end");
             }
@@ -278,7 +278,7 @@ fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
         store.set(0, &key.to_be_bytes(), &vec![i as u8; length]).expect("set");
         store.commit().expect("commit");
         store.end_turn();
-        while store.maintain(false).expect("tend") {}
+        while store.maintain(false).expect("maintain") {}
         let [bound, _, file] = sizes(&store, factor);
         beyond = beyond.max(file.saturating_sub(bound));
     }
@@ -334,13 +334,13 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
             store.flush().expect("flush");
             store.witness().expect("witness");
             let mut slices = 0;
-            while store.maintain(false).expect("tend") {
+            while store.maintain(false).expect("maintain") {
                 slices += 1;
                 assert!(slices < 20_000, "seed {seed}, turn {turn}: maintenance comes to an end");
             }
         } else {
             for _ in 0..rng.below(40) {
-                store.maintain(false).expect("tend");
+                store.maintain(false).expect("maintain");
             }
         }
         let room = |slots: u64| slots << segment_log2;

@@ -2,7 +2,10 @@
 //! checkpoint too, wherever it is met, and verification finds it.
 
 #[path = "../../fuzz/src/repair.rs"]
-#[allow(dead_code, reason = "the fuzz targets use the rest of it")]
+#[allow(
+    dead_code,
+    reason = "this test needs only some helpers of a file that it shares with the fuzz targets"
+)]
 mod repair;
 
 use varve::format::checkpoint::{self, HEAD};
@@ -195,9 +198,9 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
             // Nor does it get into what is replayed.
             let mut store = Store::open(file.clone(), options(memory)).expect("it opens");
             store.set(0, b"new", b"value").expect("set");
-            let mut more = store.maintain(true).expect("tend");
+            let mut more = store.maintain(true).expect("maintain");
             while more {
-                more = store.maintain(false).expect("tend");
+                more = store.maintain(false).expect("maintain");
             }
             store.close().map_err(|(_, e)| e).expect("close");
             look(&file, options(memory), what);

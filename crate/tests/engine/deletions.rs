@@ -69,7 +69,7 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
                 store.end_turn();
             }
         }
-        store.maintain(false).expect("tend");
+        store.maintain(false).expect("maintain");
         rounds.push((written.get() - before) / (2 * COME));
     }
     assert_eq!(store.count(0), STAY);
@@ -148,7 +148,7 @@ fn tombstone_outlives_every_segment_with_its_key() {
             match rng.below(12) {
                 0 => store.flush().expect("flush"),
                 1..4 => store.commit().expect("commit"),
-                4..8 => _ = store.maintain(rng.one_in(60)).expect("tend"),
+                4..8 => _ = store.maintain(rng.one_in(60)).expect("maintain"),
                 8 if rng.one_in(12) => {
                     // Killed, or closed; only what this session began is known by heart.
                     if rng.one_in(2) {

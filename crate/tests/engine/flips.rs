@@ -68,7 +68,7 @@ fn old_sample(end: End) -> (Vec<u8>, Vec<State>) {
     let before = place(&file);
     store.delete(0, b"gone").expect("delete");
     store.flush().expect("flush");
-    while store.maintain(false).expect("tend") {}
+    while store.maintain(false).expect("maintain") {}
     assert!(place(&file) < before, "the large value was moved");
     let mut i = 0;
     while !store.keys(KEYSPACE_ENGINE).expect("keys").any(|key| key.starts_with(KEY_GAP)) {
@@ -77,7 +77,7 @@ fn old_sample(end: End) -> (Vec<u8>, Vec<State>) {
         store.set(0, &[b'k', key], &bytes_of(i.into(), 900)).expect("set");
         store.flush().expect("flush");
         for _ in 0..i % 8 {
-            store.maintain(false).expect("tend");
+            store.maintain(false).expect("maintain");
         }
         i += 1;
     }

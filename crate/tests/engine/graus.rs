@@ -122,7 +122,7 @@ fn compaction_does_not_grow_the_file_or_revive_keys() {
         store.commit().expect("commit");
         store.end_turn();
         for _ in 0..round % 40 {
-            store.maintain(round % 100 == 0).expect("tend");
+            store.maintain(round % 100 == 0).expect("maintain");
         }
         if round % 50 == 49 {
             store = open(if round % 100 == 49 { store.into_file() } else { closed(store) });

@@ -179,9 +179,9 @@ impl Model {
                 self.store().unpin(pin);
             }
             Op::Tend { slices, all } if self.saved.is_empty() => {
-                let mut more = self.store().maintain(*all).map_err(failed("tend"))?;
+                let mut more = self.store().maintain(*all).map_err(failed("maintain"))?;
                 for _ in 1..*slices {
-                    more = more && self.store().maintain(false).map_err(failed("tend"))?;
+                    more = more && self.store().maintain(false).map_err(failed("maintain"))?;
                 }
                 check(!more || *slices < ALL, || "maintenance has no end".into())?;
             }

@@ -54,7 +54,7 @@ fn filled(file: &FaultFile) -> Store<FaultFile> {
         store.set(0, &[i], &bytes_of(i.into(), VALUE)).expect("set");
         store.flush().expect("flush");
         while store.wants_maintenance() {
-            store.maintain(false).expect("tend");
+            store.maintain(false).expect("maintain");
         }
     }
     store
@@ -111,9 +111,9 @@ fn opening_after_a_crash_reads_moved_large_values() {
         store.delete(0, &[i]).expect("delete");
     }
     store.flush().expect("flush");
-    let mut more = store.maintain(true).expect("tend");
+    let mut more = store.maintain(true).expect("maintain");
     while more {
-        more = store.maintain(false).expect("tend");
+        more = store.maintain(false).expect("maintain");
     }
     for i in 0..VALUES / 2 {
         store.set(0, &[i], &bytes_of(i.into(), VALUE)).expect("set");

@@ -177,7 +177,7 @@ fn segment_ends_with_its_last_frame_when_the_log_continues_elsewhere() {
                     store.rollback(savepoint);
                 }
                 2 => {
-                    store.maintain(rng.one_in(10)).expect("tend");
+                    store.maintain(rng.one_in(10)).expect("maintain");
                 }
                 3 if rng.one_in(4) => store.flush().expect("flush"),
                 4 => {

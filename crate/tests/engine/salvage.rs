@@ -94,9 +94,9 @@ fn live(seed: u64, steps: usize, tends: bool, closes: bool) -> Sample {
                 store = Store::open(file, options()).expect("open");
             }
             6..9 if tends => {
-                let mut more = store.maintain(rng.one_in(3)).expect("tend");
+                let mut more = store.maintain(rng.one_in(3)).expect("maintain");
                 while more {
-                    more = store.maintain(false).expect("tend");
+                    more = store.maintain(false).expect("maintain");
                 }
             }
             _ => {}
@@ -214,8 +214,8 @@ fn judge_salvage(
         // It lives on: what is written is certain, whatever moves.
         if let Some((keyspace, key)) = uncertain.first() {
             store.set(*keyspace, key, b"new").expect("set");
-            store.maintain(true).expect("tend");
-            while store.maintain(false).expect("tend") {}
+            store.maintain(true).expect("maintain");
+            while store.maintain(false).expect("maintain") {}
             let (_, doubts) = seen_in(&mut store);
             assert_eq!(doubts.len() + 1, uncertain.len(), "{what}");
         }

@@ -56,7 +56,7 @@ fn do_something<F: varve::File>(
         _ if savepoints.is_empty() => {
             store.commit().expect("commit");
             store.end_turn();
-            store.maintain(false).expect("tend");
+            store.maintain(false).expect("maintain");
         }
         _ => {}
     }

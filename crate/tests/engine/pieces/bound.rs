@@ -50,7 +50,7 @@ fn overwrite(segment_log2: u8, factor: u32, lengths: std::ops::Range<usize>) {
         assert!(file <= bound + 6 * largest, "{what}: {file} of {bound} bytes after {i} writes");
         if i % 8 == 7 {
             store.flush().expect("flush");
-            while store.maintain(false).expect("tend") {}
+            while store.maintain(false).expect("maintain") {}
             let file = store.stats().file_bytes;
             beyond = beyond.max(file as i64 - bound as i64);
             assert!(file <= bound, "{what}: {file} of {bound} bytes at rest after {i} writes");
@@ -106,7 +106,7 @@ fn reopen_with_smaller_space_factor_shrinks() {
             for _ in 0..3 {
                 store.flush().expect("flush");
                 store.witness().expect("witness");
-                while store.maintain(false).expect("tend") {}
+                while store.maintain(false).expect("maintain") {}
             }
             let file = store.stats().file_bytes;
             assert!(file <= 8192 + (6 << 20), "{before} and then {after}, {length}: {file}");

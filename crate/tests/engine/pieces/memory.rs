@@ -53,7 +53,7 @@ fn pinned_chunked_value_survives_changes_of_its_key() {
             store.commit().expect("commit");
             is_same(&mut store, pins[0], "while others are written");
             store.end_turn();
-            store.maintain(round % 20 == 0).expect("tend");
+            store.maintain(round % 20 == 0).expect("maintain");
             is_same(&mut store, pins[0], "after maintenance");
         }
         run_all_maintenance(&mut store);

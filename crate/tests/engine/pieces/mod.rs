@@ -72,10 +72,10 @@ fn close(store: Store<Shared>) {
 }
 
 fn run_all_maintenance<F: File>(store: &mut Store<F>) {
-    let mut more = store.maintain(true).expect("tend");
+    let mut more = store.maintain(true).expect("maintain");
     let mut slices = 0;
     while more {
-        more = store.maintain(false).expect("tend");
+        more = store.maintain(false).expect("maintain");
         slices += 1;
         assert!(slices < 20_000, "maintenance comes to an end");
     }
