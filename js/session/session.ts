@@ -159,9 +159,11 @@ export class Session extends CommitScheduler {
       throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
     // Read every key before the first lookup, because getters of a key object may call the database.
-    const keyList = Array.from(keys, (key) =>
-      typeof key === "string" || key instanceof Uint8Array ? key : asBytes("key", key),
-    );
+    const keyList = Array.from(keys);
+    for (let i = 0; i < keyList.length; i++) {
+      const key = keyList[i];
+      if (typeof key !== "string" && !(key instanceof Uint8Array)) keyList[i] = asBytes("key", key);
+    }
     // A later lookup must not detach the views of earlier ones.
     if (!this.engine.viewsHeld && keyList.length > 0) this.holdViews();
     const views = this.engine.getMany(keyList);
