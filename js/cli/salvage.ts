@@ -111,7 +111,7 @@ async function copyAll(
         if (keyspace === SYSTEM_KEYSPACE && !isKept(key)) continue;
         target.engine.set(key, value, keyspace);
         copied.missing += index?.(target.engine, key, value) ?? 0;
-        if (!target.queued) target.queue();
+        if (!target.commits.queued) target.commits.queue();
         since += key.length + value.length;
         if (counts !== undefined) {
           copied[counts] += 1;

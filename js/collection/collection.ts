@@ -86,7 +86,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     this.name = name;
     this.handle = handle;
     const { session } = handle;
-    if (indexes.length === 0) session.assertReadable();
+    if (indexes.length === 0) session.guard.assertReadable();
     else session.checkRange("collection() with indexes");
     const { fingerprint, kind } = codec;
     const declaration = { fingerprint, value: kind, key: keys.kind };
@@ -121,12 +121,12 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   get(key: Given): View | undefined {
     const { session } = this.handle;
-    if (session.gate !== 0) session.assertLiveView();
+    if (session.guard.gate !== 0) session.assertLiveView();
     const { engine } = session;
     const { keys, space, codec } = this.form;
     const at = engine.find(keys.encode(engine, key), space.keyspace);
     if (at === 0) return undefined;
-    if (session.gate !== 0 && session.strict) return session.trackedView(codec, at);
+    if (session.guard.gate !== 0 && session.strict) return session.trackedView(codec, at);
     if (!engine.viewsHeld) session.holdViews();
     if (engine.copies) return engine.copied(codec, at);
     return codec.view(engine.memory, at, engine.foundLength());
@@ -140,7 +140,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   ref(key: Given): Ref<View> {
     const { session } = this.handle;
-    session.assertReadable();
+    session.guard.assertReadable();
     const { engine } = session;
     const { keys } = this.form;
     // Copy the key, because the program may change its array later.
@@ -155,7 +155,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   has(key: Given): boolean {
     const { session } = this.handle;
-    if (session.gate !== 0) session.assertReadable();
+    if (session.guard.gate !== 0) session.guard.assertReadable();
     const { engine } = session;
     return engine.find(this.form.keys.encode(engine, key), this.form.space.keyspace) !== 0;
   }
@@ -183,7 +183,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   getEntry(key: Given): CollectionEntry<View> | undefined {
     const { session } = this.handle;
-    session.assertReadable();
+    session.guard.assertReadable();
     const { engine } = session;
     const { keyspace } = this.form.space;
     const version = engine.version(this.form.keys.encode(engine, key), keyspace);
@@ -200,7 +200,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   count(range?: KeyRange<Given>): number {
     const { session } = this.handle;
-    if (session.gate !== 0) session.assertReadable();
+    if (session.guard.gate !== 0) session.guard.assertReadable();
     const { keyspace } = this.form.space;
     if (range === undefined) return session.engine.count(keyspace);
     session.checkRange("count()");
@@ -260,7 +260,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   set(key: Given, value: Input, options?: SetOptions): void {
     const { session } = this.handle;
-    if (session.gate !== 0) session.assertWritable("set()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("set()");
     const { form } = this;
     if (options !== undefined) {
       const encode = () => form.keys.encode(session.engine, key);
@@ -285,7 +285,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   ): number {
     const { session } = this.handle;
     if (more.length > 0) refuseMore("push()", more);
-    if (session.gate !== 0) session.assertWritable("push()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("push()");
     return push(session, this.form, value);
   }
 
@@ -300,7 +300,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   delete(key: Given, ...more: unknown[]): boolean {
     const { session } = this.handle;
     if (more.length > 0) refuseMore("delete()", more);
-    if (session.gate !== 0) session.assertWritable("delete()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("delete()");
     return remove(session, this.form, key);
   }
 
@@ -330,7 +330,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     options?: TypedUpdateOptions<Given, View, Input>,
   ): boolean {
     const { session } = this.handle;
-    if (session.gate !== 0) session.assertWritable("updateIf()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("updateIf()");
     return update(session, this.form, key, change, options);
   }
 
@@ -345,7 +345,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   clear(range?: KeyRange<Given>, ...more: unknown[]): number {
     const { session } = this.handle;
     refuseMore("clear()", more);
-    if (session.gate !== 0) session.assertWritable("clear()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("clear()");
     session.checkRange("clear()");
     return clear(session, this.form, this.form.keys.bounds("clear()", range));
   }
@@ -361,7 +361,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   batch(operations: readonly CollectionOperation<Given, Input>[], ...more: unknown[]): void {
     const { session } = this.handle;
     refuseMore("batch()", more);
-    if (session.gate !== 0) session.assertWritable("batch()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("batch()");
     session.batch(operations, this);
   }
 
@@ -423,7 +423,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const form = this.form as unknown as CollectionContext<K, unknown, unknown, never, K>;
     const writableSession = () => {
       const { session } = this.handle;
-      session.assertWritable("fromJsonLines()");
+      session.guard.assertWritable("fromJsonLines()");
       return session;
     };
     return readLines(form, writableSession, source, options);
@@ -457,7 +457,7 @@ export async function migrated<T>(
   options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown>,
 ): Promise<Collection<unknown, T, T, T>> {
   // Check now, and not after the first await: the call may be inside a transaction, which is over by then.
-  handle.session.assertOutsideCallback("migrate()");
+  handle.session.guard.assertOutsideCallback("migrate()");
   refuseUnknown("migrate()", options, [
     "key",
     "indexes",

@@ -101,5 +101,5 @@ function raise(session: Session, space: CollectionSpace, upTo: bigint): void {
     SYSTEM_KEYSPACE,
   );
   space.used = { upTo, isStored: true, undone: engine.rollbacks };
-  if (!session.queued) session.queue();
+  if (!session.commits.queued) session.commits.queue();
 }

@@ -87,7 +87,7 @@ export class Index<Value, K, View> {
    */
   count(range?: IndexRange<Value, K>): number {
     const session = this.form.source();
-    session.assertReadable();
+    session.guard.assertReadable();
     const bounds = this.bounds("count()", range);
     if (bounds.limit === 0) return 0;
     return Math.min(bounds.limit, session.engine.countRange(bounds, this.space.keyspace));

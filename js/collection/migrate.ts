@@ -70,8 +70,8 @@ export async function migrate<K, View, Writable, Input, Given>(
   options: Migration<unknown, Input, K, unknown, Given>,
 ): Promise<void> {
   const { session } = handle;
-  session.assertOutsideCallback("migrate()");
-  session.assertWritable("migrate()");
+  session.guard.assertOutsideCallback("migrate()");
+  session.guard.assertWritable("migrate()");
   session.checkRange("migrate()");
   for (const option of ["migrate", "rekey"] as const) {
     const given: unknown = options[option];
@@ -401,20 +401,20 @@ class Run<K, View, Writable, Input, Given> {
         catalog.note(name, { ...rest, clear: clear.filter((one) => one !== keyspace) });
       });
       await nextTask();
-      handle.session.assertReadable();
+      handle.session.guard.assertReadable();
     }
   }
 
   /** Runs a part of the migration in one commit. If it throws, nothing is written. */
   private atomically(part: (session: Session) => void): void {
     const { session } = this.handle;
-    session.assertOutsideCallback("migrate()");
-    session.assertWritable("migrate()");
+    session.guard.assertOutsideCallback("migrate()");
+    session.guard.assertWritable("migrate()");
     session.undoUnless(
       () => true,
       () => part(session),
     );
-    session.commit();
+    session.commits.commit();
   }
 }
 

@@ -52,7 +52,7 @@ export function store<K, View, Writable, Input>(
   const length = keys.encode(engine, key);
   if (space.indexes.length === 0) writeRecord(session, form, length, value, size);
   else writeIndexed(session, form, engine.encoded(length), value, size);
-  if (!session.queued) session.queue();
+  if (!session.commits.queued) session.commits.queue();
 }
 
 /**
@@ -99,15 +99,15 @@ export function writeRecord<View, Writable, Input>(
 ): void {
   const { engine } = session;
   const at = engine.setBegin(keyLength, size, space.keyspace);
-  session.gate |= IN_CALLBACK;
+  session.guard.gate |= IN_CALLBACK;
   try {
     codec.write(engine.memory, at, value, size);
   } catch (error) {
-    session.gate &= ~IN_CALLBACK;
-    if (session.isAlive()) engine.abort();
+    session.guard.gate &= ~IN_CALLBACK;
+    if (session.guard.isAlive()) engine.abort();
     throw error;
   }
-  session.gate &= ~IN_CALLBACK;
+  session.guard.gate &= ~IN_CALLBACK;
   engine.finish(size);
 }
 
@@ -125,7 +125,7 @@ export function remove<K>(
   let removed: boolean;
   if (space.indexes.length === 0) removed = engine.removeEncoded(length, space.keyspace);
   else removed = removeIndexed(session, form, engine.encoded(length));
-  if (removed && !session.queued) session.queue();
+  if (removed && !session.commits.queued) session.commits.queue();
   return removed;
 }
 
@@ -295,14 +295,14 @@ function testPredicateOn<K, View, Writable, Input>(
       ? engine.copied(codec, at)
       : codec.view(memory, at, engine.foundLength());
   const { epoch } = memory;
-  session.gate |= IN_CALLBACK;
+  session.guard.gate |= IN_CALLBACK;
   try {
     const answer = session.checkedPredicate(predicate(view));
     // If the view was detached meanwhile, the predicate may have read an empty array.
     if (memory.epoch !== epoch) throw diedInCallback();
     return answer;
   } finally {
-    session.gate &= ~IN_CALLBACK;
+    session.guard.gate &= ~IN_CALLBACK;
   }
 }
 
@@ -342,7 +342,7 @@ function apply<K, View, Writable, Input>(
   stagedAt = at;
   const isApart = engine.copies || session.strict;
   const copy = isApart ? writableCopy(engine, codec, at) : undefined;
-  session.gate |= IN_CALLBACK;
+  session.guard.gate |= IN_CALLBACK;
   try {
     if (space.indexes.length !== 0) before = entriesBefore(engine, form, keyLength, length);
     writable = copy === undefined ? codec.writable(memory, at, length) : copy.writable;
@@ -370,7 +370,7 @@ function apply<K, View, Writable, Input>(
   } finally {
     if (copy !== undefined) session.note(copy.u8);
   }
-  session.gate &= ~IN_CALLBACK;
+  session.guard.gate &= ~IN_CALLBACK;
   if (!applied) {
     engine.abort();
     return false;
@@ -383,7 +383,7 @@ function apply<K, View, Writable, Input>(
     const plain = form as CollectionContext<unknown, unknown, unknown, never, never>;
     writeAnew(session, plain, before.key, before.moved);
   }
-  if (!session.queued) session.queue();
+  if (!session.commits.queued) session.commits.queue();
   return true;
 }
 
@@ -417,9 +417,9 @@ function undone<Writable>(
   writable: Writable | undefined,
   error: unknown,
 ): unknown {
-  session.gate &= ~IN_CALLBACK;
+  session.guard.gate &= ~IN_CALLBACK;
   if (writable !== undefined) codec.revoke(writable);
-  if (session.isAlive()) session.engine.abort();
+  if (session.guard.isAlive()) session.engine.abort();
   return error;
 }
 
@@ -510,7 +510,7 @@ export function storeBytes(
   if (space.checkedAt !== engine.rollbacks) space.ensure();
   if (space.indexes.length > 0) writeAnew(session, form, key, bytes);
   else writeBytes(session, form, engine.encodeBy(copier, key), bytes);
-  if (!session.queued) session.queue();
+  if (!session.commits.queued) session.commits.queue();
 }
 
 /** The address of the record that was staged last. */

@@ -28,14 +28,13 @@ import {
   type VerifyOptions,
 } from "../session/options.js";
 import { Pin } from "../session/pinned-value.js";
-import {
-  type Change,
-  closedSession,
-  type DatabaseStats,
-  type Entry,
-  type Session,
-  type SetOptions,
-  type UpdateOptions,
+import type {
+  Change,
+  DatabaseStats,
+  Entry,
+  Session,
+  SetOptions,
+  UpdateOptions,
 } from "../session/session.js";
 import type { CustomCodec, Declared, Structure, Whole } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
@@ -106,7 +105,7 @@ export class Database {
     // Wrap the listener, so that a function given to two handles is called once for each.
     this.onError = onError === undefined ? undefined : (error) => onError(error);
     this.closing = undefined;
-    session.addListener(this.onError);
+    session.commits.addListener(this.onError);
   }
 
   /** @internal The session, for modules that store records of their own. */
@@ -127,7 +126,7 @@ export class Database {
    */
   get(key: Key): Uint8Array<ArrayBuffer> | undefined {
     const { session } = this;
-    if (session.gate !== 0) return session.getChecked(key);
+    if (session.guard.gate !== 0) return session.getChecked(key);
     const { engine } = session;
     const view = engine.get(key);
     if (!engine.viewsHeld && view !== undefined) session.holdViews();
@@ -143,7 +142,7 @@ export class Database {
    */
   getText(key: Key): string | undefined {
     const { session } = this;
-    if (session.gate !== 0) session.assertReadable();
+    if (session.guard.gate !== 0) session.guard.assertReadable();
     const view = session.engine.get(key);
     return view === undefined ? undefined : decode(view);
   }
@@ -156,7 +155,7 @@ export class Database {
    */
   has(key: Key): boolean {
     const { session } = this;
-    if (session.gate !== 0) session.assertReadable();
+    if (session.guard.gate !== 0) session.guard.assertReadable();
     return session.engine.has(key);
   }
 
@@ -171,7 +170,7 @@ export class Database {
    */
   getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
     const { session } = this;
-    if (session.gate !== 0) session.assertReadable();
+    if (session.guard.gate !== 0) session.guard.assertReadable();
     return session.getMany(keys);
   }
 
@@ -197,7 +196,7 @@ export class Database {
    */
   count(range?: Range): number {
     const { session } = this;
-    if (session.gate !== 0) session.assertReadable();
+    if (session.guard.gate !== 0) session.guard.assertReadable();
     if (range === undefined) return session.engine.count();
     const bounds = this.bounds("count()", range, false);
     if (bounds.limit === 0) return 0;
@@ -312,10 +311,10 @@ export class Database {
    */
   set(key: Key, value: Value, options?: SetOptions): void {
     const { session } = this;
-    if (session.gate !== 0) session.assertWritable("set()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("set()");
     if (options !== undefined) session.checkVersion(options, () => session.engine.encodeKey(key));
     session.engine.set(key, value);
-    if (!session.queued) session.queue();
+    if (!session.commits.queued) session.commits.queue();
   }
 
   /**
@@ -332,9 +331,9 @@ export class Database {
   delete(key: Key, ...more: unknown[]): boolean {
     const { session } = this;
     if (more.length > 0) refuseMore("delete()", more);
-    if (session.gate !== 0) session.assertWritable("delete()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("delete()");
     const removed = session.engine.remove(key);
-    if (removed && !session.queued) session.queue();
+    if (removed && !session.commits.queued) session.commits.queue();
     return removed;
   }
 
@@ -351,7 +350,7 @@ export class Database {
   clear(range?: Range, ...more: unknown[]): number {
     const { session } = this;
     refuseMore("clear()", more);
-    if (session.gate !== 0) session.assertWritable("clear()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("clear()");
     const bounds = this.bounds("clear()", range, false);
     return bounds.limit === 0 ? 0 : session.clear(bounds, bounds.limit);
   }
@@ -379,7 +378,7 @@ export class Database {
    */
   updateIf(key: Key, change: Change, options?: UpdateOptions): boolean {
     const { session } = this;
-    if (session.gate !== 0) session.assertWritable("updateIf()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("updateIf()");
     return session.updateIf(key, change, options);
   }
 
@@ -403,7 +402,7 @@ export class Database {
   batch(operations: readonly BatchOperation[], ...more: unknown[]): void {
     const { session } = this;
     refuseMore("batch()", more);
-    if (session.gate !== 0) session.assertWritable("batch()");
+    if (session.guard.gate !== 0) session.guard.assertWritable("batch()");
     session.batch(operations, this);
   }
 
@@ -431,7 +430,7 @@ export class Database {
   transaction<T>(body: (tx: this) => Synchronous<T>, ...more: unknown[]): T {
     const { session } = this;
     refuseMore("transaction()", more);
-    if (session.gate !== 0) session.assertIdle("transaction()");
+    if (session.guard.gate !== 0) session.guard.assertIdle("transaction()");
     if (typeof body !== "function") throw badArgument("transaction() needs a function.", body);
     return session.transaction(() => body(this) as T);
   }
@@ -582,7 +581,7 @@ export class Database {
    * @throws ReentrancyError inside a transaction or a callback
    */
   commit(): void {
-    this.session.commit();
+    this.session.commits.commit();
   }
 
   /**
@@ -595,7 +594,7 @@ export class Database {
    * @throws ReentrancyError inside a transaction or a callback
    */
   flush(): void {
-    this.session.flush();
+    this.session.commits.flush();
   }
 
   /**
@@ -603,7 +602,7 @@ export class Database {
    * A failure rejects only the promises that were asked for, so there are no unhandled rejections otherwise.
    */
   get committed(): Promise<void> {
-    return this.session.committed;
+    return this.session.commits.committed;
   }
 
   /**
@@ -611,7 +610,7 @@ export class Database {
    * end of this turn. Rejects with the reason if it failed.
    */
   get flushed(): Promise<void> {
-    return this.session.flushed;
+    return this.session.commits.flushed;
   }
 
   /**
@@ -627,7 +626,7 @@ export class Database {
   async compact(options: CompactOptions = {}): Promise<void> {
     refuseUnknown("compact()", options, ["onProgress", "signal"]);
     const { onProgress, signal } = options;
-    await this.session.compact(() => {
+    await this.session.commits.compact(() => {
       signal?.throwIfAborted();
       if (onProgress === undefined) return;
       const { fileBytes, liveBytes } = this.stats();
@@ -649,7 +648,7 @@ export class Database {
   async verify(options: VerifyOptions = {}): Promise<Verification> {
     refuseUnknown("verify()", options, ["onProgress", "signal"]);
     const { onProgress, signal } = options;
-    this.session.assertOutsideCallback("verify()");
+    this.session.guard.assertOutsideCallback("verify()");
     const total = this.stats().fileBytes;
     const { verified } = await moduleAt("database/verify", () => import("./verify.js"));
     return verified(this.session, (bytes) => {
@@ -709,7 +708,7 @@ export class Database {
    */
   stats(): DatabaseStats {
     const { session } = this;
-    if (session.gate !== 0) session.assertReadable();
+    if (session.guard.gate !== 0) session.guard.assertReadable();
     const { count, ...stats } = session.stats();
     const indexEntries = Catalog.of(session.engine).indexEntries();
     return { ...stats, records: count - indexEntries, indexEntries };
@@ -717,12 +716,12 @@ export class Database {
 
   /** What opening found at the end of the file, and what it dropped there. */
   get recovery(): Recovery {
-    return this.session.recovery;
+    return this.session.commits.recovery;
   }
 
   /** When groups of writes go to the file. */
   get durability(): Durability {
-    return this.session.durability;
+    return this.session.commits.durability;
   }
 
   /**
@@ -738,7 +737,7 @@ export class Database {
   close(): Promise<void> {
     if (this.closing !== undefined) return this.closing;
     try {
-      this.session.assertClosable();
+      this.session.guard.assertClosable();
     } catch (error) {
       // The close was refused and has not begun, so it may be called again later.
       return Promise.reject(error);
@@ -750,18 +749,18 @@ export class Database {
   private async closeOnce(): Promise<void> {
     const { session } = this;
     for (const pin of this.pins) pin.dispose();
-    this.session = closedSession(session);
+    this.session = session.closed();
     this.handle.session = this.session;
     // Refs of this handle check the gate only after `changes` has changed.
     session.engine.changes += 1;
     const isLast = this.leave();
-    const looking = session.lossOf(isLast);
+    const looking = session.commits.lossOf(isLast);
     const loss = looking && (await looking);
     try {
-      if (isLast) session.end();
-      else session.leave();
+      if (isLast) session.commits.end();
+      else session.commits.leave();
     } finally {
-      session.removeListener(this.onError);
+      session.commits.removeListener(this.onError);
     }
     if (loss !== undefined) throw loss;
   }
@@ -773,9 +772,10 @@ export class Database {
 
   /** @internal Logging a database must not throw, whatever its state. */
   [INSPECT](_depth: number, options: unknown, format: Format): string {
-    const { name, engine, durability } = this.session;
+    const { name, engine, commits } = this.session;
     let facts: object;
     try {
+      const { durability } = commits;
       facts = this.closing === undefined ? { keys: engine.count(), durability } : { closed: true };
     } catch (error) {
       facts = { error };

@@ -58,11 +58,11 @@ export async function exported(
   options: ExportOptions,
 ): Promise<() => Bytes | undefined> {
   const session = source();
-  session.assertOutsideCallback("export()");
+  session.guard.assertOutsideCallback("export()");
   const throttle = new Throttle(source, options);
   // Sort the keys part by part, because the first scan would sort them all at once.
   while (session.engine.sortPart()) await throttle.rest(0, session.engine.stats().liveBytes);
-  if (session.engine.pending() !== 0) session.commit();
+  if (session.engine.pending() !== 0) session.commits.commit();
   const snapshot = new Snapshot(source, throttle);
   try {
     const segmentLog2 = await segmentFor(snapshot);
@@ -241,7 +241,7 @@ class Throttle {
     if (!settings.timers) return;
     await nextTask();
     this.options.signal?.throwIfAborted();
-    this.source().assertOutsideCallback("export()");
+    this.source().guard.assertOutsideCallback("export()");
     this.sliceIsOver = slice(SLICE_MS);
   }
 

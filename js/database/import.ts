@@ -226,7 +226,7 @@ async function verify(name: string, imported: ImportedFile, given: Import): Prom
 async function verifyImported(name: string, imported: ImportedFile, given: Import): Promise<void> {
   const settings = { ...given.settings, ...VERIFYING };
   const engine = await Engine.open(name, given.module, imported, settings);
-  const session = new Session(name, engine, { file: imported }, settings);
+  const session = Session.start(name, engine, { file: imported }, settings);
   try {
     const total = imported.size;
     const { ok, problems } = await verified(session, (bytes) => {
@@ -247,7 +247,7 @@ async function verifyImported(name: string, imported: ImportedFile, given: Impor
       },
     });
   } finally {
-    session.end();
+    session.commits.end();
   }
 }
 

@@ -32,8 +32,8 @@ export async function verified(
   do {
     checkAbort(sum.bytes);
     // The callback may have closed the database.
-    session.assertOutsideCallback("verify()");
-    const isOver = session.slice();
+    session.guard.assertOutsideCallback("verify()");
+    const isOver = session.commits.slice();
     do {
       const slot = session.engine.verify(unit, part);
       [unit, part] = [slot(0), slot(1)];
@@ -44,7 +44,7 @@ export async function verified(
       const what = PROBLEMS[slot(6) - 1];
       if (what !== undefined) problems.push({ what, offset: slot(7), length: slot(8) });
     } while (unit !== 0 && !isOver());
-    await session.rest("verify()");
+    await session.commits.rest("verify()");
   } while (unit !== 0);
   checkAbort(sum.bytes);
   if (problems.length > 0) session.engine.assertSame();

@@ -1,6 +1,5 @@
 /** The call guard: checks before every call of a session whether the state of the database allows it. */
 
-import type { Engine } from "../engine/engine.js";
 import { readOnlyText } from "../engine/error-codes.js";
 import {
   DatabaseClosedError,
@@ -8,7 +7,6 @@ import {
   ReadOnlyError,
   ReentrancyError,
 } from "../errors/index.js";
-import type { Settings } from "./options.js";
 
 /** Flags of `CallGuard.gate`. The hot path checks only whether the gate is zero. */
 export const CLOSED = 1;
@@ -22,27 +20,23 @@ export const STRICT = 16;
 /** The database is read-only; reads are allowed. */
 export const READ_ONLY = 32;
 
-/** An engine, and the state that decides which calls to it are allowed. */
+/** The state of an open database that decides which calls are allowed. */
 export class CallGuard {
   gate: number;
-  readonly engine: Engine;
-  readonly name: string;
-  readonly settings: Settings;
   /** Number of open transactions, each nested in the one before. */
-  protected depth: number;
-  /** The deferred error that the next call throws. */
-  protected failure: Error | undefined;
+  depth: number;
   /** The error that every call throws once the wasm instance is dead. */
-  protected death: DatabasePoisonedError | undefined;
+  death: DatabasePoisonedError | undefined;
+  readonly #name: string;
+  /** The deferred error that the next call throws. */
+  #failure: Error | undefined;
 
-  protected constructor(name: string, engine: Engine, settings: Settings) {
-    this.gate = (settings.strictViews ? STRICT : 0) | (settings.readOnly ? READ_ONLY : 0);
-    this.engine = engine;
-    this.name = name;
-    this.settings = settings;
+  constructor(name: string, gate: number) {
+    this.gate = gate;
     this.depth = 0;
-    this.failure = undefined;
     this.death = undefined;
+    this.#name = name;
+    this.#failure = undefined;
   }
 
   /** Whether the engine can still be called. */
@@ -50,9 +44,14 @@ export class CallGuard {
     return this.death === undefined;
   }
 
+  /** Whether the database is open, and its engine alive. */
+  isOpen(): boolean {
+    return this.death === undefined && (this.gate & CLOSED) === 0;
+  }
+
   /** Throws unless the database can be read: closed, dead, or with a deferred error. */
   assertReadable(): void {
-    if ((this.gate & CLOSED) !== 0) throw closed(this.name);
+    if ((this.gate & CLOSED) !== 0) throw closed(this.#name);
     if (this.death !== undefined) throw this.death;
     if ((this.gate & FAILED) !== 0) throw this.takeFailure();
   }
@@ -60,7 +59,7 @@ export class CallGuard {
   /** Throws unless the database can be written to: as `assertIdle`, and read-only. */
   assertWritable(call: string): void {
     this.assertIdle(call);
-    if ((this.gate & READ_ONLY) !== 0) throw new ReadOnlyError(readOnlyText(this.name));
+    if ((this.gate & READ_ONLY) !== 0) throw new ReadOnlyError(readOnlyText(this.#name));
   }
 
   /** Throws unless the database can be read and no callback of `updateIf` is running. */
@@ -68,7 +67,7 @@ export class CallGuard {
     this.assertReadable();
     if ((this.gate & IN_CALLBACK) !== 0) {
       throw new ReentrancyError(
-        `${call} was called inside a callback of updateIf() on "${this.name}". There, change ` +
+        `${call} was called inside a callback of updateIf() on "${this.#name}". There, change ` +
           "only the bytes of the view, and write other records after updateIf() has returned, or " +
           "do both in db.transaction().",
       );
@@ -80,7 +79,7 @@ export class CallGuard {
     this.assertIdle(call);
     if (this.depth === 0) return;
     throw new ReentrancyError(
-      `${call} was called inside db.transaction() on "${this.name}", which is not complete. ` +
+      `${call} was called inside db.transaction() on "${this.#name}", which is not complete. ` +
         "Call it after the transaction has returned.",
     );
   }
@@ -90,17 +89,30 @@ export class CallGuard {
     if (this.death !== undefined) return;
     if ((this.gate & IN_CALLBACK) === 0 && this.depth === 0) return;
     throw new ReentrancyError(
-      `close() was called inside a callback or a transaction of "${this.name}". ` +
+      `close() was called inside a callback or a transaction of "${this.#name}". ` +
         "Close the database after it has returned.",
     );
   }
 
+  /** Has the next call throw this error, once. An error that is already deferred stays. */
+  defer(error: Error): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = error;
+    this.gate |= FAILED;
+  }
+
   /** Returns and clears the deferred error, so that it is thrown only once. */
-  protected takeFailure(): Error | undefined {
-    const { failure } = this;
-    this.failure = undefined;
+  takeFailure(): Error | undefined {
+    const failure = this.#failure;
+    this.#failure = undefined;
     this.gate &= ~FAILED;
     return failure;
+  }
+
+  /** Has every call throw this error from now on. */
+  kill(death: DatabasePoisonedError): void {
+    this.death = death;
+    this.gate |= DEAD;
   }
 }
 

@@ -1,6 +1,6 @@
 /**
- * When groups of writes are handed on, what becomes of those that fail, and how a session ends: the
- * middle part of a session, between what may be called and the calls themselves.
+ * The commit scheduler: when the pending writes of a session are committed and flushed, what happens if that
+ * fails, when maintenance runs, and how the session ends.
  */
 
 import type { Engine, EngineListener } from "../engine/engine.js";
@@ -8,47 +8,59 @@ import type { Recovery } from "../engine/stats.js";
 import { DatabasePoisonedError, FileLostError, QuotaExceededError } from "../errors/index.js";
 import type { OpenedStorage } from "../storage/storage.js";
 import { nextTask, slice } from "../util/clock.js";
-import { CallGuard, CLOSED, DEAD, FAILED, IN_CALLBACK, READ_ONLY } from "./call-guard.js";
+import { type CallGuard, CLOSED, FAILED, IN_CALLBACK, READ_ONLY } from "./call-guard.js";
+import { CommitPromises } from "./commit-promises.js";
 import { MaintenanceTimers } from "./maintenance-timers.js";
 import type { Durability, Settings } from "./options.js";
-import { CommitPromises } from "./session-reports.js";
 import type { Watch } from "./strict-views.js";
 
-/** What takes long lets other tasks run after so long. */
+/** Long work lets other tasks run after this time. */
 const SLICE_MS = 4;
 
-/** Housekeeping that found no room waits for so long. */
+/** Maintenance that found no space is tried again after this time. */
 const FULL_DISK_MS = 1_000;
 
-/** An engine whose groups of writes are handed on in time. */
-export class CommitScheduler extends CallGuard implements EngineListener {
-  /** Whether the end of this turn is arranged for. */
+/** What a session consists of. */
+export interface SessionParts {
+  readonly name: string;
+  readonly engine: Engine;
+  readonly opened: OpenedStorage;
+  readonly settings: Settings;
+  readonly guard: CallGuard;
+  /** Tracks the views, if the option `strictViews` is set. */
+  readonly watch: Watch | undefined;
+}
+
+export class CommitScheduler implements EngineListener {
+  /** Whether the commit of the pending writes is scheduled. */
   queued: boolean;
   readonly recovery: Recovery;
-  protected readonly watch: Watch | undefined;
-  protected readonly opened: OpenedStorage;
-  readonly #reports: CommitPromises;
+  private readonly engine: Engine;
+  private readonly guard: CallGuard;
+  private readonly settings: Settings;
+  private readonly watch: Watch | undefined;
+  private readonly opened: OpenedStorage;
+  private readonly promises: CommitPromises;
   private readonly timers: MaintenanceTimers;
+  /** Whether the end of this turn is scheduled. */
   private microtask: boolean;
   private readonly onTurnEnd: () => void;
+  private readonly turnEnded: () => void;
   private readonly unhook: Array<() => void>;
 
-  /** Views are watched if there is something that watches. */
-  protected constructor(
-    name: string,
-    engine: Engine,
-    opened: OpenedStorage,
-    settings: Settings,
-    watch?: Watch,
-  ) {
-    super(name, engine, settings);
+  /** `turnEnded` is called at the end of each turn in which something was scheduled. */
+  constructor({ engine, guard, opened, settings, watch }: SessionParts, turnEnded: () => void) {
     this.queued = false;
     this.recovery = engine.recovery();
+    this.engine = engine;
+    this.guard = guard;
+    this.settings = settings;
     this.watch = watch;
     this.opened = opened;
-    this.#reports = new CommitPromises();
+    this.promises = new CommitPromises();
     this.microtask = false;
     this.onTurnEnd = () => this.endTurn();
+    this.turnEnded = turnEnded;
     this.timers = new MaintenanceTimers(
       {
         commitPending: this.onTurnEnd,
@@ -71,8 +83,8 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   // ---------------------------------------------------------------- the end of a turn
 
   /**
-   * Arranges for the end of the turn, at the first write in it. That it is arranged for is noted when it is: where
-   * there is no stack for it, the next write does it.
+   * Schedules the commit, at the first write of a turn. `queued` is set last: if the stack overflows before, the next
+   * write schedules it.
    */
   queue(): void {
     const isBuffered = this.settings.durability === "buffered";
@@ -81,21 +93,21 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.queued = true;
   }
 
-  protected scheduleTurnEnd(): void {
+  scheduleTurnEnd(): void {
     if (this.microtask) return;
-    // Not queueMicrotask: tests put it off with their clocks.
+    // Not queueMicrotask: the fake clocks of tests delay it.
     Promise.resolve().then(this.onTurnEnd);
     this.microtask = true;
   }
 
-  /** Runs between turns: hands the group on, and looks after views and memory. */
+  /** Ends a turn: commits the pending writes, checks tracked views and releases memory. */
   private endTurn(): void {
     const viewsOnly =
-      this.microtask && this.settings.durability === "buffered" && !this.#reports.flushAwaited;
+      this.microtask && this.settings.durability === "buffered" && !this.promises.flushAwaited;
     this.microtask = false;
-    this.turnEnds();
+    this.turnEnded();
     this.engine.releaseViews();
-    if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
+    if (!this.guard.isOpen()) return;
     try {
       this.checkViews();
       if (viewsOnly) this.endEngineTurn();
@@ -105,32 +117,29 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     }
   }
 
-  /** What is kept for the length of a turn may go. */
-  protected turnEnds(): void {}
-
   private closeTurn(): void {
     const { durability, timers } = this.settings;
     const wrote = this.engine.pending() !== 0;
-    this.commitPending(durability === "flushed" || this.#reports.flushAwaited || !timers);
-    // Nobody comes later: who writes does the housekeeping.
+    this.commitPending(durability === "flushed" || this.promises.flushAwaited || !timers);
+    // Without timers no task runs later, so writes do the maintenance.
     if (this.endEngineTurn() && wrote && !timers) this.maintainInBackground();
     this.timers.arm(this.engine);
   }
 
-  /** Answers whether there is housekeeping to do. */
+  /** Returns whether there is maintenance to do. */
   private endEngineTurn(): boolean {
     const more = this.engine.endTurn(this.watch !== undefined);
     if (more) this.timers.armMaintenance();
     return more;
   }
 
-  /** A slice of housekeeping. For want of room it is tried again later: nothing was lost by it. */
+  /** Runs a slice of maintenance. If the disk is full, it is tried again later: nothing is lost by that. */
   private maintainInBackground(): boolean {
     let more = false;
     this.betweenTurns(() => {
-      // A slice begins with a commit. If that fails, a group is gone, and not only some time.
+      // A slice begins with a commit. If that fails, writes are lost and reported, and the slice is left out.
       this.commitPending(false);
-      if ((this.gate & FAILED) !== 0) return;
+      if ((this.guard.gate & FAILED) !== 0) return;
       try {
         more = this.engine.maintain(false);
       } catch (error) {
@@ -142,16 +151,16 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     return more;
   }
 
-  /** Moves everything together that lives, a slice at a time. */
+  /** Moves all live records together, a slice at a time. */
   async compact(checkAbort: () => void): Promise<void> {
-    this.assertOutsideCallback("compact()");
+    this.guard.assertOutsideCallback("compact()");
     for (let more = true, begins = true; more; ) {
       checkAbort();
-      // What it has called may have closed the database.
-      this.assertOutsideCallback("compact()");
+      // The progress listener may have closed the database.
+      this.guard.assertOutsideCallback("compact()");
       const isOver = this.slice();
       do {
-        // A slice begins with a commit. If that fails, a group is gone, and if the slice does, none.
+        // A slice begins with a commit, because a failure of the slice itself must lose no writes.
         this.commit();
         more = this.guarded(
           () => this.engine.maintain(begins),
@@ -164,16 +173,16 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     this.timers.arm(this.engine);
   }
 
-  /** Tells when other tasks are to run again. Where there are no timers, clocks stand still too: at once. */
+  /** Returns a function that says when other tasks should run. Without timers clocks stand still too: always. */
   slice(): () => boolean {
     return this.settings.timers ? slice(SLICE_MS) : () => true;
   }
 
-  /** Has other tasks run, in what takes several slices of time. */
+  /** Lets other tasks run, between two slices of a long call. */
   async rest(call: string): Promise<void> {
     this.engine.endTurn(this.watch !== undefined);
     await nextTask();
-    this.assertOutsideCallback(call);
+    this.guard.assertOutsideCallback(call);
   }
 
   private checkViews(): void {
@@ -182,9 +191,9 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     if (written !== undefined) this.fail(written);
   }
 
-  /** Does what a timer or an event wants, unless it is too late for that. */
+  /** Runs the task of a timer or an event, unless the database was closed or poisoned meanwhile. */
   private betweenTurns(task: () => void): void {
-    if (this.death !== undefined || (this.gate & CLOSED) !== 0 || this.poisoned()) return;
+    if (!this.guard.isOpen() || this.poisoned()) return;
     try {
       task();
       this.timers.arm(this.engine);
@@ -197,26 +206,26 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     return this.engine.stats().poisoned;
   }
 
-  // ---------------------------------------------------------------- handing on
+  // ---------------------------------------------------------------- commits and flushes
 
   commit(): void {
-    this.assertOutsideCallback("commit()");
+    this.guard.assertOutsideCallback("commit()");
     this.throwIfWritten();
     this.guarded(() => this.engine.commit(), this.lost);
-    this.#reports.settleCommitted();
+    this.promises.settleCommitted();
   }
 
   flush(): void {
-    this.assertOutsideCallback("flush()");
+    this.guard.assertOutsideCallback("flush()");
     this.throwIfWritten();
     this.guarded(() => this.engine.commit(), this.lost);
-    this.#reports.settleCommitted();
+    this.promises.settleCommitted();
     this.guarded(() => this.engineFlush(), this.notFlushed);
-    this.#reports.settleFlushed();
+    this.promises.settleFlushed();
     this.timers.arm(this.engine);
   }
 
-  /** What was flushed before may be lost since: whoever asks for a flush is told. */
+  /** Flushes. With nothing to flush, it still throws if the file was lost since the last flush. */
   private engineFlush(): void {
     const hasFlushed = !this.engine.unflushed();
     this.engine.flush();
@@ -227,7 +236,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     const refusal = this.refusal();
     if (refusal !== undefined) return Promise.reject(refusal);
     if (this.engine.pending() === 0) return Promise.resolve();
-    return this.#reports.committed();
+    return this.promises.committed();
   }
 
   get flushed(): Promise<void> {
@@ -242,19 +251,19 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       return new Promise((resolve) => resolve(this.opened.file.assertThere?.()));
     }
     this.scheduleTurnEnd();
-    return this.#reports.flushed();
+    return this.promises.flushed();
   }
 
   private refusal(): unknown {
     try {
-      this.assertReadable();
+      this.guard.assertReadable();
       return undefined;
     } catch (error) {
       return error;
     }
   }
 
-  /** Writes the open group, and flushes if wanted. Whoever waits for either is told. */
+  /** Commits the pending writes and flushes them if `flush` is set. Settles the promises for either. */
   private commitPending(flush: boolean): void {
     this.queued = false;
     this.timers.disarmBuffer();
@@ -266,7 +275,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       this.failUnlessKnown(error as Error);
       return;
     }
-    this.#reports.settleCommitted();
+    this.promises.settleCommitted();
     if (!flush) return;
     try {
       if (engine.unflushed()) engine.flush();
@@ -275,7 +284,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       this.failUnlessKnown(error as Error);
       return;
     }
-    this.#reports.settleFlushed();
+    this.promises.settleFlushed();
   }
 
   private guarded<T>(call: () => T, failed: (this: this, error: Error) => void): T {
@@ -283,85 +292,81 @@ export class CommitScheduler extends CallGuard implements EngineListener {
       return call();
     } catch (error) {
       failed.call(this, error as Error);
-      // That writes are refused is no news to a listener.
-      if (!(error instanceof DatabasePoisonedError)) this.#reports.report(error as Error);
+      // The failure that made the database refuse writes was reported when it happened.
+      if (!(error instanceof DatabasePoisonedError)) this.promises.report(error as Error);
       throw error;
     }
   }
 
   // ---------------------------------------------------------------- failures
 
-  /** The open group was rolled back, and its memory is about to be used again: no view may show it. */
+  /** The pending writes were rolled back. Detaches all views, because their memory is about to be reused. */
   private lost(error: Error): void {
-    if (this.death === undefined) this.engine.detach();
-    this.#reports.settleCommitted(error);
+    if (this.guard.isAlive()) this.engine.detach();
+    this.promises.settleCommitted(error);
     this.notFlushed(error);
   }
 
   private notFlushed(error: Error): void {
-    this.#reports.settleFlushed(error);
+    this.promises.settleFlushed(error);
   }
 
-  /** A failure that no call is there to throw: reported, and thrown by the next one. */
-  protected fail(error: Error): void {
-    if (error === this.death) return;
-    // Reads go on without the file, and each write says that it is lost.
-    if (this.failure === undefined && !(error instanceof FileLostError)) {
-      this.failure = error;
-      this.gate |= FAILED;
-    }
-    this.#reports.report(error);
+  /** Handles a failure outside of any call: it is reported, and the next call throws it. */
+  fail(error: Error): void {
+    if (error === this.guard.death) return;
+    // Without its file a database can still be read, and each write throws that the file is lost.
+    if (!(error instanceof FileLostError)) this.guard.defer(error);
+    this.promises.report(error);
   }
 
-  /** That writes are refused is no news: the failure that led to it was reported when it happened. */
+  /** As `fail`, except for a refused write: the failure that led to the refusal was reported already. */
   private failUnlessKnown(error: Error): void {
     if (!(error instanceof DatabasePoisonedError)) this.fail(error);
   }
 
   /** In strict mode: throws if a view was written through. */
-  protected throwIfWritten(): void {
+  throwIfWritten(): void {
     const written = this.watch?.verify();
     if (written !== undefined) throw written;
   }
 
   writeFailed(error: Error): void {
-    // A group that grew large is committed by the write that made it so. If that fails, all of it is
-    // gone, and not only the write that is about to throw.
+    // A write that makes the pending writes large commits them. If that fails, all of them are lost, and not only
+    // the write that is about to throw.
     if (!this.queued || error instanceof DatabasePoisonedError) return;
     if (this.engine.pending() !== 0) return;
     this.lost(error);
-    this.#reports.report(error);
+    this.promises.report(error);
   }
 
-  /** In strict mode views have bytes of their own, and the others are dead. */
+  /** Nothing to do: tracked views have bytes of their own. */
   viewsDied(): void {}
 
   died(error: DatabasePoisonedError): void {
-    this.death = error;
-    this.gate |= DEAD;
+    this.guard.kill(error);
     this.lost(error);
-    this.#reports.report(error);
+    this.promises.report(error);
   }
 
   addListener(listener: ((error: Error) => void) | undefined): void {
-    this.#reports.addListener(listener);
+    this.promises.addListener(listener);
   }
 
   removeListener(listener: ((error: Error) => void) | undefined): void {
-    this.#reports.removeListener(listener);
+    this.promises.removeListener(listener);
   }
 
-  // ---------------------------------------------------------------- ends
+  // ---------------------------------------------------------------- exit and close
 
   private hook(): void {
-    const stopListening = this.opened.onLoss?.((loss) => this.#reports.report(loss));
+    const stopListening = this.opened.onLoss?.((loss) => this.promises.report(loss));
     if (stopListening !== undefined) this.unhook.push(stopListening);
     const { onExit } = this.opened;
     if (onExit !== undefined) {
-      const ends = (goesOn?: boolean) => (goesOn === true ? this.mayExit() : this.exit());
-      this.unhook.push(onExit.call(this.opened, ends));
+      const onEnd = (mayGoOn?: boolean) => (mayGoOn === true ? this.mayExit() : this.exit());
+      this.unhook.push(onExit.call(this.opened, onEnd));
     }
-    // No page is there that could be hidden, and a listener would hold the database for ever.
+    // A storage without timers has no page that could be hidden, and a listener would keep the database in memory.
     if (!this.settings.timers) return;
     const hide = () => this.betweenTurns(() => this.commitPending(true));
     listen("pagehide", globalThis, hide, this.unhook);
@@ -369,69 +374,71 @@ export class CommitScheduler extends CallGuard implements EngineListener {
     if (document !== undefined) listen("visibilitychange", document, hide, this.unhook);
   }
 
-  /** The program may end without another word, or go on: what is complete is committed. */
+  /** Commits what is complete, because the program may end now without a further event. */
   private mayExit(): void {
-    if ((this.gate & IN_CALLBACK) !== 0 || this.depth !== 0) return;
+    if ((this.guard.gate & IN_CALLBACK) !== 0 || this.guard.depth !== 0) return;
     this.betweenTurns(() => this.commitPending(false));
   }
 
-  /** The program ends now: what is complete is committed, what is not is undone. */
+  /** Commits what is complete and rolls back open transactions, because the program ends now. */
   private exit(): void {
-    if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
-    if ((this.gate & IN_CALLBACK) !== 0) this.engine.abort();
-    for (; this.depth > 0; this.depth -= 1) this.engine.rollback();
-    // Nobody would commit what is written from now on.
-    this.gate = (this.gate & ~IN_CALLBACK) | READ_ONLY;
+    const { guard } = this;
+    if (!guard.isOpen()) return;
+    if ((guard.gate & IN_CALLBACK) !== 0) this.engine.abort();
+    for (; guard.depth > 0; guard.depth -= 1) this.engine.rollback();
+    // Later writes would never be committed, so they are refused.
+    guard.gate = (guard.gate & ~IN_CALLBACK) | READ_ONLY;
     if (this.poisoned()) return;
     this.engine.commit();
     if (this.engine.unwitnessed()) this.engine.witness();
   }
 
   /**
-   * That the file is lost, where that takes a moment to learn: a lost one is closed in another way. What was written is
-   * committed before, and nothing is begun in that moment if it is the last.
+   * The error for a lost file, where finding that out is asynchronous. Called before closing. For the last handle the
+   * pending writes are committed first, and no call is allowed meanwhile.
    */
   lossOf(isLast: boolean): Promise<unknown> | undefined {
-    const looking = this.opened.file.isThere?.().catch((loss) => loss);
-    if (looking && isLast) {
-      // In strict mode views are looked at first, and what was written through them is not kept.
+    const loss = this.opened.file.isThere?.().catch((error) => error);
+    if (loss && isLast) {
+      // In strict mode writes through views have to be found first: pending writes are not committed then.
       if (this.watch === undefined) this.betweenTurns(() => this.commitPending(false));
-      this.gate |= CLOSED;
+      this.guard.gate |= CLOSED;
     }
-    return looking;
+    return loss;
   }
 
-  /** One of several handles goes: what was written is made durable, the others go on. */
+  /** Flushes for one of several handles that is being closed. The others go on. */
   leave(): void {
-    if (this.death !== undefined || this.poisoned()) return;
-    if ((this.gate & FAILED) !== 0) throw this.takeFailure();
+    if (!this.guard.isAlive() || this.poisoned()) return;
+    if ((this.guard.gate & FAILED) !== 0) throw this.guard.takeFailure();
     this.flush();
   }
 
-  /** The last handle goes. The file is closed and the memory given back, whatever fails. */
+  /** Ends the session with its last handle. The file is closed and the memory is released, whatever fails. */
   end(): void {
-    let failure = this.takeFailure();
+    const { guard } = this;
+    let failure = guard.takeFailure();
     this.timers.stop();
     for (const unhook of this.unhook) unhook();
     try {
-      if (this.death === undefined) {
+      if (this.guard.isAlive()) {
         this.checkViews();
         this.engine.close();
-        // Writes were refused since, if the file was lost.
+        // A lost file has poisoned the database.
         if (this.poisoned()) this.opened.file.assertThere?.();
       }
-      // Who waits still was not told of that death: there was no stack for it.
-      this.#reports.settleCommitted(this.death);
-      this.#reports.settleFlushed(this.death);
+      // If the stack overflowed while the death was reported, some promises are still pending.
+      this.promises.settleCommitted(guard.death);
+      this.promises.settleFlushed(guard.death);
     } catch (error) {
       this.lost(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {
-        this.#reports.report(error as Error);
+        this.promises.report(error as Error);
         failure ??= error as Error;
       }
     }
-    failure ??= this.failure;
-    this.gate = CLOSED;
+    failure ??= guard.takeFailure();
+    guard.gate = CLOSED;
     try {
       this.engine.discard();
     } finally {
@@ -441,7 +448,7 @@ export class CommitScheduler extends CallGuard implements EngineListener {
   }
 }
 
-/** Lets other tasks run. */
+/** Adds an event listener, if the target has listeners. Its removal is added to `unhook`. */
 function listen(
   event: string,
   target: unknown,

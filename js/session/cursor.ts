@@ -293,8 +293,8 @@ export abstract class Steps<T> implements Walker<T> {
   protected session(): Session {
     const session = this.source();
     if (this.heldIn >= 0) this.letGo(session.engine);
-    if (session.gate !== 0) {
-      session.assertReadable();
+    if (session.guard.gate !== 0) {
+      session.guard.assertReadable();
       this.takeBack();
     }
     return session;
@@ -325,9 +325,9 @@ abstract class ByteSteps<T> extends Steps<T> {
 
   /** The value of the next key that still exists. */
   protected nextValue(): Uint8Array<ArrayBuffer> | undefined {
-    const { gate, engine } = this.source();
+    const { guard, engine } = this.source();
     // An open gate also means that views are not tracked. Values with an address on the page are in memory.
-    const value = gate === 0 ? this.walk.step(engine) : undefined;
+    const value = guard.gate === 0 ? this.walk.step(engine) : undefined;
     if (value === undefined) return this.nextSlow();
     if (this.heldIn !== engine.turn) this.hold(engine);
     return value;

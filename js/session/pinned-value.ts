@@ -39,7 +39,7 @@ export class Pin {
    */
   get bytes(): Uint8Array<ArrayBuffer> {
     const session = this.source();
-    if (session.gate !== 0) session.assertReadable();
+    if (session.guard.gate !== 0) session.guard.assertReadable();
     if (!this.held) {
       throw new StaleViewError(
         "This pin was disposed, so its bytes are no longer held. Pin the key again, or copy the " +

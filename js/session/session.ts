@@ -1,8 +1,7 @@
 /**
  * One open database, shared by all of its handles. A session implements the calls that need more than one call
- * into the engine: tracked reads, versions, pins, `updateIf`, transactions. `call-guard.ts` decides which calls
- * are allowed, `commit-scheduler.ts` when writes are committed. The three are one object, so that the hot path
- * reads plain fields.
+ * into the engine: tracked reads, versions, pins, `updateIf`, transactions. Its `guard` decides which calls are
+ * allowed, its `commits` when writes are committed.
  */
 
 import type { Engine } from "../engine/engine.js";
@@ -14,8 +13,8 @@ import type { OpenedStorage, StorageRoom } from "../storage/storage.js";
 import type { Codec, Memory } from "../struct/codec.js";
 import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
 import { laterOf } from "./async-guard.js";
-import { CLOSED, IN_CALLBACK } from "./call-guard.js";
-import { CommitScheduler } from "./commit-scheduler.js";
+import { CallGuard, CLOSED, IN_CALLBACK, READ_ONLY, STRICT } from "./call-guard.js";
+import { CommitScheduler, type SessionParts } from "./commit-scheduler.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import type { Watch } from "./strict-views.js";
 
@@ -105,30 +104,59 @@ interface BatchTarget {
 }
 
 /** The state that the handles of one open database share. */
-export class Session extends CommitScheduler {
+export class Session {
+  readonly name: string;
+  readonly engine: Engine;
+  readonly guard: CallGuard;
+  readonly commits: CommitScheduler;
+  private readonly opened: OpenedStorage;
+  readonly settings: Settings;
+  private readonly watch: Watch | undefined;
   private lastOptions: UpdateOptions | undefined;
   private readonly releaseViews: () => void;
 
-  constructor(
+  /** Starts the session of an engine that has opened its file. Views are tracked if a watch is given. */
+  static start(
     name: string,
     engine: Engine,
     opened: OpenedStorage,
     settings: Settings,
     watch?: Watch,
-  ) {
-    super(name, engine, opened, settings, watch);
-    this.lastOptions = undefined;
-    this.releaseViews = () => engine.releaseViews();
+  ): Session {
+    const { strictViews, readOnly } = settings;
+    const guard = new CallGuard(name, (strictViews ? STRICT : 0) | (readOnly ? READ_ONLY : 0));
+    return new Session({ name, engine, opened, settings, guard, watch });
   }
 
-  protected override turnEnds(): void {
+  /** Without the scheduler of another session, a new one is started. */
+  private constructor(parts: SessionParts, commits?: CommitScheduler) {
+    const { name, engine, guard, opened, settings, watch } = parts;
+    this.name = name;
+    this.engine = engine;
+    this.guard = guard;
+    this.opened = opened;
+    this.settings = settings;
+    this.watch = watch;
     this.lastOptions = undefined;
+    this.releaseViews = () => engine.releaseViews();
+    this.commits =
+      commits ??
+      new CommitScheduler(parts, () => {
+        this.lastOptions = undefined;
+      });
+  }
+
+  /** The session as a closed handle sees it: every call throws, while other handles go on. */
+  closed(): Session {
+    const { name, engine, opened, settings, watch } = this;
+    const guard = new CallGuard(name, CLOSED);
+    return new Session({ name, engine, guard, opened, settings, watch }, this.commits);
   }
 
   // ---------------------------------------------------------------- tracked reads
 
   getChecked(key: Key): Uint8Array<ArrayBuffer> | undefined {
-    this.assertReadable();
+    this.guard.assertReadable();
     const view = this.engine.get(key);
     return view === undefined ? undefined : this.exposed(view);
   }
@@ -137,7 +165,7 @@ export class Session extends CommitScheduler {
   private exposed(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
     if (!this.engine.viewsHeld) this.holdViews();
     if (this.watch === undefined) return view;
-    this.scheduleTurnEnd();
+    this.commits.scheduleTurnEnd();
     return this.watch.track(view, "get()");
   }
 
@@ -172,7 +200,7 @@ export class Session extends CommitScheduler {
   }
 
   getEntry(key: Key): Entry | undefined {
-    this.assertReadable();
+    this.guard.assertReadable();
     const version = this.engine.version(this.engine.encodeKey(key));
     const uncertain = version !== 0 && this.engine.isUncertain();
     const value = version === 0 ? undefined : this.getChecked(key);
@@ -193,8 +221,8 @@ export class Session extends CommitScheduler {
 
   /** Throws unless a typed view may be read. In strict mode, schedules the end of the turn, which detaches it. */
   assertLiveView(): void {
-    this.assertReadable();
-    if (this.watch !== undefined) this.scheduleTurnEnd();
+    this.guard.assertReadable();
+    if (this.watch !== undefined) this.commits.scheduleTurnEnd();
   }
 
   // ---------------------------------------------------------------- ranges
@@ -206,7 +234,7 @@ export class Session extends CommitScheduler {
 
   /** Throws for a range call if the database keeps no key order. */
   checkRange(call: string): void {
-    this.assertReadable();
+    this.guard.assertReadable();
     if (this.settings.ordered) return;
     throw badArgument(
       `The database "${this.name}" was opened with ordered: false, so it has no ranges: ${call} ` +
@@ -218,7 +246,7 @@ export class Session extends CommitScheduler {
   shown(at: number): Uint8Array<ArrayBuffer> {
     const view = this.engine.freshView(at);
     if (this.watch === undefined) return view;
-    this.scheduleTurnEnd();
+    this.commits.scheduleTurnEnd();
     return this.watch.track(view, "an iteration");
   }
 
@@ -284,9 +312,9 @@ export class Session extends CommitScheduler {
 
   /** A handle for the pinned value of a key; 0 when there is none. */
   pin(key: Key): number {
-    this.assertOutsideCallback("pin()");
+    this.guard.assertOutsideCallback("pin()");
     // Commit first: committed records are never changed in place.
-    if (this.engine.pending() !== 0) this.commit();
+    if (this.engine.pending() !== 0) this.commits.commit();
     return this.engine.pin(key);
   }
 
@@ -295,10 +323,10 @@ export class Session extends CommitScheduler {
   }
 
   unpin(handle: number): void {
-    if (this.death !== undefined || (this.gate & CLOSED) !== 0) return;
+    if (!this.guard.isOpen()) return;
     this.engine.unpin(handle);
     // Its memory may be reused once the views of this turn are detached.
-    this.scheduleTurnEnd();
+    this.commits.scheduleTurnEnd();
   }
 
   // ---------------------------------------------------------------- updateIf
@@ -330,14 +358,14 @@ export class Session extends CommitScheduler {
     if (found === undefined) return false;
     const view = copied ? found.slice() : this.exposed(found);
     const { length } = view;
-    this.gate |= IN_CALLBACK;
+    this.guard.gate |= IN_CALLBACK;
     try {
       const answer = this.checkedPredicate(predicate(view));
       // If the view was detached meanwhile, the predicate may have read an empty array.
       if (view.length !== length) throw diedInCallback();
       return answer;
     } finally {
-      this.gate &= ~IN_CALLBACK;
+      this.guard.gate &= ~IN_CALLBACK;
     }
   }
 
@@ -347,10 +375,10 @@ export class Session extends CommitScheduler {
     predicate: Predicate | undefined,
     valueIfMissing: Value | undefined,
   ): boolean {
-    const { engine } = this;
+    const { engine, guard, commits } = this;
     if (this.watch !== undefined) {
-      this.throwIfWritten();
-      this.scheduleTurnEnd();
+      commits.throwIfWritten();
+      commits.scheduleTurnEnd();
     }
     let at: number;
     try {
@@ -372,7 +400,7 @@ export class Session extends CommitScheduler {
     const view = isCopy ? engine.copyAt(at, length) : engine.view(at, length);
     const before = isCopy ? view.slice() : undefined;
     let applied = false;
-    this.gate |= IN_CALLBACK;
+    guard.gate |= IN_CALLBACK;
     try {
       if (predicate === undefined || this.checkedPredicate(predicate(view))) {
         const result = change(view);
@@ -384,17 +412,17 @@ export class Session extends CommitScheduler {
       if (before !== undefined) this.trackCallbackCopy(view, applied ? undefined : before);
     } catch (error) {
       if (before !== undefined) this.trackCallbackCopy(view, before);
-      this.gate &= ~IN_CALLBACK;
-      if (this.death === undefined) engine.abort();
+      guard.gate &= ~IN_CALLBACK;
+      if (guard.isAlive()) engine.abort();
       throw error;
     }
-    this.gate &= ~IN_CALLBACK;
+    guard.gate &= ~IN_CALLBACK;
     if (!applied) {
       engine.abort();
       return false;
     }
     engine.finish(length);
-    if (!this.queued) this.queue();
+    if (!commits.queued) commits.queue();
     return true;
   }
 
@@ -408,7 +436,7 @@ export class Session extends CommitScheduler {
   note(copy: Uint8Array<ArrayBuffer>): void {
     if (this.watch === undefined) return;
     this.watch.note(copy);
-    this.scheduleTurnEnd();
+    this.commits.scheduleTurnEnd();
   }
 
   private insertAndUpdate(
@@ -452,7 +480,7 @@ export class Session extends CommitScheduler {
     const later = laterOf(result);
     if (later === undefined) return;
     // Detach all views, because the function may go on later and write into a record.
-    if (this.death === undefined) this.engine.detach();
+    if (this.guard.isAlive()) this.engine.detach();
     throw badArgument(
       `${what} must be synchronous, but it returned a ${later}. Nothing was kept. Await what ` +
         "you need first, then call.",
@@ -485,21 +513,21 @@ export class Session extends CommitScheduler {
 
   /** Runs a body under a savepoint. Rolls back if it throws or if `keep` returns `false` for its result. */
   undoUnless<T>(keep: (result: T) => boolean, body: () => T): T {
-    const { engine } = this;
+    const { engine, guard, commits } = this;
     engine.savepoint();
-    this.depth += 1;
+    guard.depth += 1;
     let kept = false;
     let result: T;
     try {
       result = body();
       kept = keep(result);
     } finally {
-      this.depth -= 1;
-      if (!kept && this.death === undefined) this.rollBack();
+      guard.depth -= 1;
+      if (!kept && guard.isAlive()) this.rollBack();
     }
     if (kept) {
       engine.release();
-      if (!this.queued) this.queue();
+      if (!commits.queued) commits.queue();
     }
     return result;
   }
@@ -508,8 +536,8 @@ export class Session extends CommitScheduler {
     const written = this.watch?.verify();
     this.engine.rollback();
     // The rollback freed memory, so the end of the turn has to detach views that may show it.
-    if (!this.queued) this.queue();
-    if (written !== undefined) this.fail(written);
+    if (!this.commits.queued) this.commits.queue();
+    if (written !== undefined) this.commits.fail(written);
   }
 }
 
@@ -535,9 +563,4 @@ function withOperationNumber(error: unknown, index: number): unknown {
   return Object.assign(badArgument(`Operation ${index} of the batch: ${message}`), {
     cause: error,
   });
-}
-
-/** The session as a closed handle sees it: every call throws, while other handles go on. */
-export function closedSession(session: Session): Session {
-  return Object.create(session, { gate: { value: CLOSED } }) as Session;
 }

@@ -89,7 +89,7 @@ export class Owner {
 
   /** Whether the worker's own program has closed the database. */
   get isLost(): boolean {
-    return (Database.sessionOf(this.db).gate & CLOSED) !== 0;
+    return (Database.sessionOf(this.db).guard.gate & CLOSED) !== 0;
   }
 
   /** Migrates the database to this version. Earlier versions do not open it any more. */

@@ -16,7 +16,7 @@ class Deferred {
 
 export class CommitPromises {
   readonly #listeners = new Set<(error: Error) => void>();
-  #told: Error | undefined;
+  #lastReported: Error | undefined;
   #committed: Deferred | undefined;
   #flushed: Deferred | undefined;
 
@@ -30,8 +30,8 @@ export class CommitPromises {
 
   /** Passes a failure to all listeners. The same error is reported only once in a row. */
   report(error: Error): void {
-    if (error === this.#told) return;
-    this.#told = error;
+    if (error === this.#lastReported) return;
+    this.#lastReported = error;
     for (const listener of this.#listeners) {
       try {
         listener(error);
