@@ -297,9 +297,8 @@ export class Database {
    * again when the call returns. Keys and values may be views of this database, or shared or resizable
    * memory, which is taken as it is during the call.
    *
-   * The write is committed with its group: at the end of this turn (`"buffered"`: within 5 ms), which every
-   * `await` ends, or by `commit` or `flush`. For many rows see `transaction`. `committed` and `flushed` resolve when
-   * that is done.
+   * The write is committed at the end of this turn (`"buffered"`: within 5 ms), which every `await` ends, or by
+   * `commit` or `flush`. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
    *
    * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
    * @throws StaleViewError if the key or value is a dead view
@@ -719,7 +718,7 @@ export class Database {
     return this.session.commits.recovery;
   }
 
-  /** When groups of writes go to the file. */
+  /** When writes are committed to the file: the option `durability`. */
   get durability(): Durability {
     return this.session.commits.durability;
   }

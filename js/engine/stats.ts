@@ -11,9 +11,9 @@ export interface EngineStats {
   /** Length of the file. */
   fileBytes: number;
   /**
-   * Bytes of memory that hold records: segments of the log, copies of what was read from the file, and values
-   * above half a MiB. Between turns at most 1.25 times `budgetBytes`; the quarter is for what finds the
-   * copies again. Pinned values come on top.
+   * Bytes of memory that hold records: segments of the log, the cache of records read from the file, and values
+   * above half a MiB. Between turns at most 1.25 times `budgetBytes`; the quarter is for the index of the cache.
+   * Pinned values come on top.
    */
   memoryBytes: number;
   /** Number of segments of the file in use, of 1 MiB each. */
@@ -27,8 +27,7 @@ export interface EngineStats {
   /** Bytes written to the database and not yet to the file. */
   pendingBytes: number;
   /**
-   * Bytes of the table that finds the record of a key and, after the first range, of the table that records
-   * where records still lie.
+   * Bytes of the hash index and, after the first range, of the table of the records' positions.
    */
   indexBytes: number;
   /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, at least 4. */
@@ -70,7 +69,7 @@ export interface Recovery {
   readonly lost: Loss | undefined;
 }
 
-/** What is lost of a damaged database that was opened with the option `recovery`. */
+/** The data that a damaged database lost when it was opened with the option `recovery`. */
 export interface Loss {
   /** Lost frames that had been flushed. Each held up to 256 KiB of writes. */
   readonly frames: number;
@@ -101,15 +100,15 @@ export interface Verification {
   /** Records in those frames. */
   readonly records: number;
   /**
-   * What is not as it was written, in the order of the file. What a crash or a power loss can leave is none: a
-   * header or a superblock that was not flushed yet, of which the other copy is there.
+   * The damage that was found, in the order of the file. The traces of a crash or a power loss are not damage: a
+   * header or a superblock that was not flushed yet and whose other copy is intact.
    */
   readonly problems: readonly Problem[];
 }
 
 /** A place in the file that is not as it was written. */
 export interface Problem {
-  /** What is damaged there. */
+  /** The kind of damage. */
   readonly what: ProblemKind;
   /** Offset in the file of the first byte that may be affected. */
   readonly offset: number;
@@ -122,8 +121,8 @@ export interface Problem {
  *
  * - `"superblock"`, `"header"`: one of two copies; the other one is used
  * - `"frame"`, `"record"`: writes; those of them that are current cannot be read
- * - `"value"`: a value above half a MiB that has segments of its own. Others of that size lie in pieces,
- *   which are records; damage to them is reported as that.
+ * - `"value"`: a value above half a MiB that has segments of its own. Others of that size are stored in
+ *   chunks, which are records; their damage is reported as `"record"`.
  * - `"checkpoint"`: the saved index; opening reads the whole log instead
  * - `"zeros"`: space that nothing uses yet; opening after a crash may report it as torn
  * - `"index"`: the index in memory does not match the segment there
@@ -148,7 +147,7 @@ export function statsOf(slot: Report): EngineStats {
     fileBytes: slot(2),
     memoryBytes: slot(3),
     segments: slot(4),
-    // The engine counts the next ones.
+    // The engine reports the next numbers.
     frame: slot(5) - 1,
     version: slot(6) - 1,
     poisoned: slot(7) !== 0,

@@ -37,7 +37,7 @@ class ErrorWithDetails<More extends object> extends NamedError {
 
 /** The database is open elsewhere, in another process, worker or tab. It was not opened here. */
 export class DatabaseBusyError extends ErrorWithDetails<{ pid?: number }> {
-  /** The id of the process that has it open, if the platform tells. */
+  /** The id of the process that has it open, if the platform reports it. */
   declare readonly pid: number | undefined;
 
   static {
@@ -230,7 +230,7 @@ export class OutOfMemoryError extends NamedError {
   }
 }
 
-/** Whether the platform had no memory, or no addresses, for what it was asked for: it tells by the text alone. */
+/** Whether an error means that the platform had no memory or no addresses. Only its message says so. */
 export function isNoMemory(error: unknown): boolean {
   return error instanceof RangeError && /memory|alloc/i.test(error.message);
 }

@@ -6,8 +6,8 @@ import type { ImageSource } from "../storage/bytes.js";
 import type { Storage } from "../storage/storage.js";
 
 /**
- * When a group of writes goes to the file. A group ends with the synchronous turn, at 256 KiB, or at
- * `db.commit()`.
+ * When writes are committed to the file. The writes of one synchronous turn are one commit; it is made earlier at
+ * 256 KiB, or by `db.commit()`.
  *
  * - `"buffered"`: written to the file within 5 ms
  * - `"written"`: written to the file when the turn ends; a crash of the tab or browser after that loses
@@ -80,9 +80,8 @@ export interface OpenOptions {
    */
   strictViews?: boolean | undefined;
   /**
-   * Called with the error of every group of writes that was lost and of every flush that failed. If no call
-   * was running that could throw the error, the next call throws it. `committed` and `flushed` reject with
-   * it.
+   * Called with the error of every commit or flush that failed. If no call was running that could throw the
+   * error, the next call throws it. `committed` and `flushed` reject with it.
    */
   onError?: ((error: Error) => void) | undefined;
   /**

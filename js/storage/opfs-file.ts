@@ -1,7 +1,7 @@
 /**
- * An open file of the origin private file system, and whether it is still there. A browser removes it together with
- * the site's data, whoever has it open: Chromium lets go on writing to what nobody will find, Firefox closes it.
- * Files are looked for asynchronously, so that a flush returns before its look is over.
+ * An open file of the origin private file system that notices its own removal. When the user clears the site's data, a
+ * browser removes files that are open: Chromium keeps accepting writes to them, Firefox closes them. Looking a file up
+ * is asynchronous, so a flush returns before its check has ended.
  */
 
 import { FileLostError } from "../errors/index.js";
@@ -9,13 +9,12 @@ import type { StorageFile } from "./storage.js";
 
 type Reason = "removed" | "replaced";
 
-/** Where the identity of a database stands in its file, which stays the same (FORMAT.md, 3). */
-const AT = 40;
-const END = 56;
+/** The bytes of a file that hold the identity of its database, which never changes (FORMAT.md, 3). */
+const IDENTITY_START = 40;
+const IDENTITY_END = 56;
 
-/** The one of a database. */
 export class OpfsFile implements StorageFile {
-  /** Hears what a look has found. What finds it out by itself throws it. */
+  /** Called if a check finds that the file was lost. Calls that find it out themselves throw the error. */
   onLoss: ((loss: FileLostError) => void) | undefined;
   readonly #name: string;
   readonly #entry: FileSystemFileHandle;
@@ -24,7 +23,7 @@ export class OpfsFile implements StorageFile {
   #isWritten = false;
   #isClosed = false;
   #running: Promise<void> | undefined;
-  /** Begins when the running one is over, which may have missed what happened since it began. */
+  /** The check after the running one, which may have missed a removal since it began. */
   #next: Promise<void> | undefined;
 
   constructor(name: string, entry: FileSystemFileHandle, handle: StorageFile) {
@@ -51,22 +50,22 @@ export class OpfsFile implements StorageFile {
 
   flush(): void {
     this.#change(() => this.#handle.flush());
-    this.#look();
+    this.#check();
   }
 
   assertThere(): void {
     this.#refuseLost();
-    this.#look();
+    this.#check();
   }
 
   async isThere(): Promise<void> {
-    await this.#look();
+    await this.#check();
     if (this.#isWritten) this.#refuseLost();
   }
 
   close(): void {
     this.#isClosed = true;
-    // Chromium never returns from closing one that it has removed. It goes with the last who refers to it.
+    // In Chromium, closing the handle of a removed file never returns. It is closed when it is garbage-collected.
     if (this.#loss === undefined) this.#handle.close();
   }
 
@@ -84,55 +83,58 @@ export class OpfsFile implements StorageFile {
     try {
       return call();
     } catch (error) {
-      if (this.#isShut(error)) throw this.#lose("removed");
+      if (this.#isClosedByBrowser(error)) throw this.#lose("removed");
       throw error;
     }
   }
 
-  /** Whoever asks while one runs is answered by the next, and all of them by the same. It never rejects. */
-  #look(): Promise<void> {
+  /** Checks whether the file is still there. Calls during a check share the next one. It never rejects. */
+  #check(): Promise<void> {
     if (this.#running === undefined) {
-      this.#running = this.#see().finally(() => {
+      this.#running = this.#compare().finally(() => {
         this.#running = undefined;
       });
       return this.#running;
     }
     this.#next ??= this.#running.then(() => {
       this.#next = undefined;
-      return this.#look();
+      return this.#check();
     });
     return this.#next;
   }
 
-  async #see(): Promise<void> {
-    // Once it is closed, whoever has it may do with it what they like.
+  async #compare(): Promise<void> {
+    // After closing, other workers may replace the file.
     if (this.#isClosed || this.#loss !== undefined) return;
     try {
-      // A browser compares no more than names, so identities are compared. While a file is filled, it gets one.
+      // A replaced file has the same name, so identities are compared. Twice, because an import sets the identity.
       for (let tries = 0; tries < 2; tries += 1) {
         const before = this.#identity();
         const file = await this.#entry.getFile();
-        const there = new Uint8Array(await file.slice(AT, END).arrayBuffer()).join();
+        const there = new Uint8Array(
+          await file.slice(IDENTITY_START, IDENTITY_END).arrayBuffer(),
+        ).join();
         if (there === before || there === this.#identity()) return;
       }
-      this.#tell("replaced");
+      this.#report("replaced");
     } catch (error) {
-      // What closed it, if it was not the program, has removed it.
-      if (nameOf(error) === "NotFoundError" || this.#isShut(error)) this.#tell("removed");
+      // A browser that closes the file has removed it.
+      if (nameOf(error) === "NotFoundError" || this.#isClosedByBrowser(error))
+        this.#report("removed");
     }
   }
 
   #identity(): string {
-    const bytes = new Uint8Array(END - AT);
-    return bytes.subarray(0, this.#handle.read(bytes, { at: AT })).join();
+    const bytes = new Uint8Array(IDENTITY_END - IDENTITY_START);
+    return bytes.subarray(0, this.#handle.read(bytes, { at: IDENTITY_START })).join();
   }
 
-  /** Whether somebody else has closed it. */
-  #isShut(error: unknown): boolean {
+  /** Whether the error says that the file was closed, although this program did not close it. */
+  #isClosedByBrowser(error: unknown): boolean {
     return nameOf(error) === "InvalidStateError" && !this.#isClosed;
   }
 
-  #tell(reason: Reason): void {
+  #report(reason: Reason): void {
     this.onLoss?.(this.#lose(reason));
   }
 

@@ -15,21 +15,21 @@ import { OpfsFile } from "./opfs-file.js";
 import { isFull, OriginQuota, persistOrigin, reasonOf } from "./quota.js";
 import { type FileBeside, ioCode, type Storage, type StorageFile } from "./storage.js";
 
-/** What dedicated workers have and the library of types for pages does not know. */
+/** The handle of dedicated workers, which TypeScript's types for pages lack. */
 interface SyncFileHandle extends FileSystemFileHandle {
   createSyncAccessHandle(options?: {
     mode: "readwrite" | "read-only" | "readwrite-unsafe";
   }): Promise<StorageFile>;
 }
 
-/** What there is always. It is named wherever there is nothing else, and never taken unasked. */
+/** The storage that exists everywhere. Errors recommend it; it is never used unasked. */
 const CHOICE = "For temporary data, use memory().";
 
 const REFUSED =
   "The browser denies storage here: private windows of some browsers, blocked cookies and " +
   `sandboxed or third-party frames have none. Allow it. ${CHOICE}`;
 
-/** By the name of what the browser threw. */
+/** Advice by the name of the browser's error. */
 const ADVICE: Readonly<Record<string, string>> = {
   SecurityError: REFUSED,
   NotAllowedError: REFUSED,
@@ -40,8 +40,8 @@ const ADVICE: Readonly<Record<string, string>> = {
 const UNKNOWN = `Try again; if it persists, the browser's storage needs repair. ${CHOICE}`;
 
 /**
- * How long to wait for a file that is still held. After a reload the browser takes a moment to end
- * the old page's workers; anyone who holds it longer means to.
+ * Pauses between attempts to open a file that is locked. After a reload the browser takes a moment to end the old
+ * page's workers. A lock that is held longer belongs to a worker that uses the file.
  */
 const RETRIES_MS = [50, 100, 200];
 
@@ -49,12 +49,12 @@ const RETRIES_MS = [50, 100, 200];
  * A storage in the browser's origin private file system (OPFS). It works in dedicated workers, since only
  * they have synchronous file access. One worker at a time can have a database open; another gets
  * `DatabaseBusyError`. With `readOnly` several can have it open if the browser supports it (Chrome 121 or
- * newer): none of them can write, and nobody else can while one reads.
+ * newer); no worker can write while one reads.
  *
- * If the browser removes the file while it is open, as it does when its user clears the site's data, the look behind
- * each flush finds out: within about a second of the next write, writes fail with `FileLostError`, and what is in memory
- * can still be read and exported. Until then they are acknowledged. The promises `flushed` and `close` wait for the
- * look; `flush()` and `commit()` cannot.
+ * If the browser removes the file while it is open, as it does when the user clears the site's data, a check after each
+ * flush finds out: within about a second of the next write, writes fail with `FileLostError`, and what is in memory can
+ * still be read and exported. Writes before that are acknowledged. The promises `flushed` and `close` wait for the
+ * check; `flush()` and `commit()` cannot.
  *
  * ```ts
  * const db = await open("shop", { storage: opfs("stores/eu") });
@@ -76,7 +76,7 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
       const { handle, entry, isNew } = await openFile(folders, wanted, name, readOnly);
-      // Not before: where storage is refused, Firefox ends whoever asks.
+      // After opening the file: where storage is denied, Firefox ends a worker that asks for the quota.
       const room = new OriginQuota();
       room.look();
       const file = new OpfsFile(name, entry, handle);
@@ -84,9 +84,9 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
         file,
         room: () => room.look(),
         sync: () => file.isThere(),
-        onLoss(hear) {
-          file.onLoss = hear;
-          // It ends with the file.
+        onLoss(listener) {
+          file.onLoss = listener;
+          // The listener is dropped with the file.
           return () => {};
         },
         beside: () => beside(folders, wanted, name),
@@ -94,7 +94,7 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
         async discard() {
           const folder = await findFolder(folders, false);
           file.close();
-          // In one go: what somebody else writes who opens it now is not to be removed.
+          // Without a pause in between, in which another worker could open the file and write to it.
           if (isNew) await folder.removeEntry(wanted);
         },
       };
@@ -135,7 +135,7 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
   };
 }
 
-/** It is copied where it is to be: a file of a browser can take no other's place in one step. */
+/** Opens the shadow file. It has no `takeOver`, because browsers cannot replace one file by another in one step. */
 async function beside(
   folders: readonly string[],
   wanted: string,
@@ -156,13 +156,13 @@ async function beside(
 async function remove(folders: readonly string[], wanted: string, name: string): Promise<void> {
   await existing(async () => {
     const folder = await findFolder(folders, false);
-    // Mostly it is not there, which Chromium tells sooner than it refuses to remove it.
+    // Usually there is no file. Chromium finds that out faster here than in removeEntry.
     await folder.getFileHandle(wanted);
     await folder.removeEntry(wanted);
   }, `database "${name}" cannot be cleaned up`);
 }
 
-/** Whether this realm may list and remove files: pages may, which have no synchronous ones. */
+/** Whether this realm can list and remove files. Pages can, although they have no synchronous access. */
 export function hasFolders(): boolean {
   return typeof globalThis.navigator?.storage?.getDirectory === "function";
 }
@@ -180,7 +180,7 @@ async function findFolder(
   return folder;
 }
 
-/** What was looked for, or `undefined` when it is not there. */
+/** The result of a lookup, or `undefined` if there is no such file. */
 async function existing<T>(look: () => Promise<T>, task: string): Promise<T | undefined> {
   try {
     return await look();
@@ -233,7 +233,7 @@ function absent(why: string): StorageUnavailableError {
   return new StorageUnavailableError(`${why} ${CHOICE}`);
 }
 
-/** Opens a file, and says which it is and whether it was made for that. */
+/** Opens a file, and creates it if needed. `isNew` says whether this call created it. */
 async function openFile(
   folders: readonly string[],
   wanted: string,
@@ -247,7 +247,7 @@ async function openFile(
     if (found === undefined && readOnly) throw missing(name);
     isNew ||= found === undefined;
     const entry = found ?? (await findFile(folders, wanted, true));
-    // Browsers that do not know the option ignore it: then one has the file, as if to write.
+    // Browsers without this mode ignore it and open the file exclusively.
     const handle = readOnly
       ? await entry.createSyncAccessHandle({ mode: "read-only" })
       : await entry.createSyncAccessHandle();
@@ -270,15 +270,15 @@ function missing(name: string): Error {
   );
 }
 
-/** Another has removed it in the meantime. */
+/** Ignores that another worker has removed the file meanwhile. */
 function unlessMissing(cause: unknown): void {
   if ((cause as { name?: unknown }).name !== "NotFoundError") throw cause;
 }
 
-/** So often another may have removed, in between, what is about to be opened. */
-const MOST_MISSED = 20;
+/** How often other workers may remove the file while this one tries to open it. */
+const MAX_MISSED = 20;
 
-/** Does what needs the file for itself, also when it takes a moment until the last owner is gone. */
+/** Retries a task that needs exclusive access, for as long as the last owner may take to end. */
 async function withRetries<T>(name: string, task: string, attempt: () => Promise<T>): Promise<T> {
   let missed = 0;
   for (let tries = 0; ; ) {
@@ -287,7 +287,7 @@ async function withRetries<T>(name: string, task: string, attempt: () => Promise
     } catch (cause) {
       if (cause instanceof VarveError) throw cause;
       const { name: kind } = cause as Error;
-      if (kind === "NotFoundError" && missed < MOST_MISSED) {
+      if (kind === "NotFoundError" && missed < MAX_MISSED) {
         missed += 1;
         continue;
       }
@@ -320,7 +320,7 @@ function unavailable(task: string, cause: unknown): VarveError {
   );
 }
 
-/** A folder within this one, as a program writes it. */
+/** The path of a folder within this one, as a string literal for messages. */
 function inside(directory: string, folder: string): string {
   const parts = `${directory}/${folder}`.split(/[/\\]/);
   return JSON.stringify(parts.filter((part) => !/^\.{0,2}$/.test(part)).join("/"));

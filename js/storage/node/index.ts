@@ -25,7 +25,7 @@ const files = () => moduleAt("storage/node/file", () => import("./file.js"));
  * listens for it and calls `process.exit`.
  *
  * If the file is removed or replaced while it is open, or another process takes its lock over because this one was
- * suspended for more than eight seconds, the next flush, or a look every two seconds, finds out: the writes fail
+ * suspended for more than eight seconds, the next flush or a check every two seconds finds out: writes fail
  * with `FileLostError`, and what is in memory can still be read and exported.
  *
  * A symbolic link to a file elsewhere is that database under another name; the lock lies beside the file that
@@ -34,9 +34,9 @@ const files = () => moduleAt("storage/node/file", () => import("./file.js"));
  * Threads count like processes: only one thread can have a database open at a time. When a thread was
  * terminated, the next one can open the database at once on Linux, and after eight seconds elsewhere.
  *
- * A lock that a crash left behind is removed at once where the system tells that its process is dead: on Linux and
- * macOS, on the same start of the machine and in the same container. Everywhere else, so on Windows, after the machine was
- * started again and in another container, it holds until nobody has renewed it for eight seconds.
+ * A lock that a crash left behind is removed at once where the system can say that its process is dead: on Linux and
+ * macOS, within the same boot of the machine and the same container. Everywhere else (on Windows, after a reboot, in
+ * another container) it is removed when it was not renewed for eight seconds.
  *
  * In Deno, `--allow-read` and `--allow-write` for the folder are enough, and the user is not asked for more.
  * Other programs cannot be seen with these alone, so a lock that was left behind holds for eight seconds.
