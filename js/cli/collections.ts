@@ -1,16 +1,11 @@
 /** The collections in a file: their records, indexes and descriptors. */
 
-import {
-  decoded,
-  indexKeyOf,
-  isDropped,
-  type Stored,
-  SYSTEM_KEYSPACE,
-} from "../collection/catalog.js";
+import { decoded, indexKeyOf, isDropped, type Stored } from "../collection/catalog.js";
 import { entriesIn } from "../collection/cursor.js";
 import { type Entry, type IndexShape, IndexSpace } from "../collection/indexes.js";
 import { Database } from "../database/database.js";
 import type { Engine } from "../engine/engine.js";
+import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import { toJson } from "../json.js";
 import { type ByteRange, boundsOf } from "../session/key-range.js";
 import type { Session } from "../session/session.js";

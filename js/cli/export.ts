@@ -3,13 +3,13 @@
 import { stat, writeFile } from "node:fs/promises";
 import type { Call } from "./args.js";
 import { harmless, size } from "./format.js";
-import { look, refuseOther } from "./open-file.js";
+import { look, refuseSpecialFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 import { into, refuseExisting } from "./output-file.js";
 
 export async function exportFile(call: Call, output: Output): Promise<ExitCode> {
   const [path = "", target = ""] = call.words;
-  refuseOther(path);
+  refuseSpecialFile(path);
   refuseExisting(call, target);
   return look(path, { ordered: true }, async (db) => {
     const bytes = await into(target, async () => {

@@ -28,7 +28,7 @@ export async function look<T>(
   { ordered, recovery }: Opening,
   use: (db: Database) => T | Promise<T>,
 ): Promise<T> {
-  refuseOther(path);
+  refuseSpecialFile(path);
   const progress = new Progress(process.stderr);
   let db: Database;
   try {
@@ -67,7 +67,7 @@ function openedByPath(path: string, error: unknown, isSalvage: boolean): unknown
 }
 
 /** Refuses anything but a regular file, because opening it might block. */
-export function refuseOther(path: string): void {
+export function refuseSpecialFile(path: string): void {
   let isFile: boolean;
   try {
     isFile = statSync(path).isFile();

@@ -1,9 +1,9 @@
 /** `varve salvage` */
 
 import { setImmediate } from "node:timers/promises";
-import { SYSTEM_KEYSPACE } from "../collection/catalog.js";
 import { Database } from "../database/database.js";
 import type { Engine } from "../engine/engine.js";
+import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import { type Loss, open } from "../index.js";
 import { fileAt } from "../storage/node/index.js";
 import type { Call } from "./args.js";
@@ -15,7 +15,7 @@ import {
   indexingOf,
 } from "./collections.js";
 import { counted, field, harmless, size } from "./format.js";
-import { look, refuseOther } from "./open-file.js";
+import { look, refuseSpecialFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output, Progress } from "./output.js";
 import { into, refuseExisting } from "./output-file.js";
 
@@ -38,7 +38,7 @@ interface Copied {
 
 export async function salvage(call: Call, output: Output): Promise<ExitCode> {
   const [path = "", target = ""] = call.words;
-  refuseOther(path);
+  refuseSpecialFile(path);
   refuseExisting(call, target);
   const inJson = call.flags.has("json");
   return look(path, { ordered: true, recovery: "salvage" }, async (source) => {

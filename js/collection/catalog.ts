@@ -5,6 +5,7 @@
  */
 
 import type { Engine } from "../engine/engine.js";
+import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import {
   badArgument,
   CorruptionError,
@@ -18,10 +19,10 @@ import type { Session } from "../session/session.js";
 import type { Codec, Descriptor } from "../struct/codec.js";
 import type { Key } from "../util/bytes.js";
 import { decoder, encoder } from "../util/text-coders.js";
-import { notedIndexes, noteIndexes } from "./index-counts.js";
+import { indexKeyspaces, recordIndexKeyspaces } from "./index-counts.js";
 import { type DeclaredIndex, type IndexShape, IndexSpace } from "./indexes.js";
 import type { Keys } from "./keys.js";
-import { type Declaration, MIGRATE, refuseOther } from "./schema-diff.js";
+import { type Declaration, MIGRATE, refuseOtherSchema } from "./schema-diff.js";
 
 /** The database handle of a collection. It gives the session while it is open. */
 export interface Handle {
@@ -35,9 +36,6 @@ export interface CollectionContext<K, View, Writable, Input, Given = K> {
   readonly keys: Keys<K, Given>;
   readonly codec: Codec<View, Writable, Input>;
 }
-
-/** The engine's own keyspace. */
-export const SYSTEM_KEYSPACE = 1;
 
 /** Flags of descriptors. */
 const INDEX = 1;
@@ -189,7 +187,7 @@ export class Catalog {
   /** The collection of this name, whatever its indexes are. Throws as `collection`. */
   space(name: string, declaration: Declaration): CollectionSpace {
     const space = this.spaces.get(name) ?? this.load(name, declaration);
-    refuseOther(name, space.declaration, declaration);
+    refuseOtherSchema(name, space.declaration, declaration);
     if (fieldsIn(declaration.value) > fieldsIn(space.declaration.value)) {
       // This declaration is a later version of the struct.
       space.declaration = declaration;
@@ -209,7 +207,7 @@ export class Catalog {
     const stored = this.read(keyOf(name));
     if (stored === undefined) return new CollectionSpace(this, name, declaration, this.number());
     const there = declarationOf(stored);
-    refuseOther(name, there, declaration);
+    refuseOtherSchema(name, there, declaration);
     const space = new CollectionSpace(this, name, declaration, stored.keyspace);
     for (const index of [...(stored.json.indexes ?? []), ...(stored.json.building ?? [])]) {
       const found = this.read(indexKeyOf(space.keyspace, index));
@@ -292,7 +290,7 @@ export class Catalog {
       const of = { fingerprint, flags, parent: keyspace, json: shape };
       this.write(indexKeyOf(keyspace, index.storedAs), { ...of, keyspace: index.keyspace });
     }
-    noteIndexes(
+    recordIndexKeyspaces(
       this.engine,
       keyspace,
       indexes.map((index) => index.keyspace),
@@ -364,7 +362,7 @@ export class Catalog {
 
   /** The number of entries in all indexes: those recorded in the file, and those of collections in use here. */
   indexEntries(): number {
-    const keyspaces = notedIndexes(this.engine);
+    const keyspaces = indexKeyspaces(this.engine);
     for (const { indexes } of this.spaces.values()) {
       for (const { keyspace } of indexes) keyspaces.add(keyspace);
     }

@@ -73,7 +73,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   /** The declared indexes, by name. */
   readonly index: IndexesOf<Specs, K, View, Input>;
   private readonly handle: Handle;
-  private readonly form: CollectionContext<K, View, Writable, Input, Given>;
+  private readonly context: CollectionContext<K, View, Writable, Input, Given>;
 
   /** @internal */
   constructor(
@@ -91,13 +91,13 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { fingerprint, kind } = codec;
     const declaration = { fingerprint, value: kind, key: keys.kind };
     const space = Catalog.of(session.engine).collection(name, declaration, indexes);
-    this.form = { source: () => handle.session, space, keys, codec };
-    this.index = indexesOf(this.form, indexes) as IndexesOf<Specs, K, View, Input>;
+    this.context = { source: () => handle.session, space, keys, codec };
+    this.index = indexesOf(this.context, indexes) as IndexesOf<Specs, K, View, Input>;
   }
 
   /** @internal */
   [INSPECT](_depth: number, options: unknown, format: Format): string {
-    const { keys, codec } = this.form;
+    const { keys, codec } = this.context;
     const { kind } = codec;
     const value = kind.kind === "struct" ? kind.name : kind.kind;
     const facts = { key: keys.kind, value, indexes: Object.keys(this.index) };
@@ -106,7 +106,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
 
   /** @internal The bounds of a range, and the key codec. */
   reach(call: string, range: KeyRange<K> | undefined) {
-    const { keys, space } = this.form;
+    const { keys, space } = this.context;
     return {
       keyspace: () => space.keyspace,
       bounds: keys.bounds(call, range),
@@ -123,7 +123,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.assertLiveView();
     const { engine } = session;
-    const { keys, space, codec } = this.form;
+    const { keys, space, codec } = this.context;
     const at = engine.find(keys.encode(engine, key), space.keyspace);
     if (at === 0) return undefined;
     if (session.guard.gate !== 0 && session.strict) return session.trackedView(codec, at);
@@ -142,7 +142,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { session } = this.handle;
     session.guard.assertReadable();
     const { engine } = session;
-    const { keys } = this.form;
+    const { keys } = this.context;
     // Copy the key, because the program may change its array later.
     const own = keys.decode(engine.encoded(keys.encode(engine, key))) as unknown as Given;
     return new Ref(engine, () => this.get(own));
@@ -157,7 +157,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.guard.assertReadable();
     const { engine } = session;
-    return engine.find(this.form.keys.encode(engine, key), this.form.space.keyspace) !== 0;
+    return engine.find(this.context.keys.encode(engine, key), this.context.space.keyspace) !== 0;
   }
 
   /**
@@ -185,8 +185,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { session } = this.handle;
     session.guard.assertReadable();
     const { engine } = session;
-    const { keyspace } = this.form.space;
-    const version = engine.version(this.form.keys.encode(engine, key), keyspace);
+    const { keyspace } = this.context.space;
+    const version = engine.version(this.context.keys.encode(engine, key), keyspace);
     if (version === 0) return undefined;
     const uncertain = engine.isUncertain();
     return { value: this.get(key) as View, version, uncertain };
@@ -201,10 +201,10 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   count(range?: KeyRange<Given>): number {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.guard.assertReadable();
-    const { keyspace } = this.form.space;
+    const { keyspace } = this.context.space;
     if (range === undefined) return session.engine.count(keyspace);
     session.checkRange("count()");
-    const bounds = this.form.keys.bounds("count()", range);
+    const bounds = this.context.keys.bounds("count()", range);
     if (bounds.limit === 0) return 0;
     return Math.min(bounds.limit, session.engine.countRange(bounds, keyspace));
   }
@@ -217,7 +217,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   keys(range?: KeyRange<Given>): Scan<K> {
     this.handle.session.checkRange("keys()");
-    return keysIn<K>(this.form, this.form.keys.bounds("keys()", range));
+    return keysIn<K>(this.context, this.context.keys.bounds("keys()", range));
   }
 
   /**
@@ -228,7 +228,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   values(range?: KeyRange<Given>): Scan<View> {
     this.handle.session.checkRange("values()");
-    return valuesIn(this.form, this.form.keys.bounds("values()", range));
+    return valuesIn(this.context, this.context.keys.bounds("values()", range));
   }
 
   /**
@@ -245,7 +245,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   entries(range?: KeyRange<Given>): Scan<[K, View]> {
     this.handle.session.checkRange("entries()");
-    return entriesIn(this.form, this.form.keys.bounds("entries()", range));
+    return entriesIn(this.context, this.context.keys.bounds("entries()", range));
   }
 
   /**
@@ -261,12 +261,12 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   set(key: Given, value: Input, options?: SetOptions): void {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.guard.assertWritable("set()");
-    const { form } = this;
+    const { context } = this;
     if (options !== undefined) {
-      const encode = () => form.keys.encode(session.engine, key);
-      session.checkVersion(options, encode, form.space.keyspace);
+      const encode = () => context.keys.encode(session.engine, key);
+      session.checkVersion(options, encode, context.space.keyspace);
     }
-    store(session, form, key, value);
+    store(session, context, key, value);
   }
 
   /**
@@ -286,7 +286,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { session } = this.handle;
     if (more.length > 0) refuseMore("push()", more);
     if (session.guard.gate !== 0) session.guard.assertWritable("push()");
-    return push(session, this.form, value);
+    return push(session, this.context, value);
   }
 
   /**
@@ -301,7 +301,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     const { session } = this.handle;
     if (more.length > 0) refuseMore("delete()", more);
     if (session.guard.gate !== 0) session.guard.assertWritable("delete()");
-    return remove(session, this.form, key);
+    return remove(session, this.context, key);
   }
 
   /**
@@ -331,7 +331,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
   ): boolean {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.guard.assertWritable("updateIf()");
-    return update(session, this.form, key, change, options);
+    return update(session, this.context, key, change, options);
   }
 
   /**
@@ -347,7 +347,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     refuseMore("clear()", more);
     if (session.guard.gate !== 0) session.guard.assertWritable("clear()");
     session.checkRange("clear()");
-    return clear(session, this.form, this.form.keys.bounds("clear()", range));
+    return clear(session, this.context, this.context.keys.bounds("clear()", range));
   }
 
   /**
@@ -382,8 +382,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     refuseUnknown("toJsonLines()", options, ["onProgress", "signal"]);
     const { signal } = options;
     const keys = this.keys(range);
-    const form = this.form as unknown as CollectionContext<K, unknown, unknown, never, K>;
-    const loaded = linesModule().then(({ lineWriter }) => lineWriter(form, keys, options));
+    const context = this.context as unknown as CollectionContext<K, unknown, unknown, never, K>;
+    const loaded = linesModule().then(({ lineWriter }) => lineWriter(context, keys, options));
     // Errors surface through the stream, so ignore the unhandled rejection here.
     loaded.catch(() => {});
     let abort = () => {};
@@ -420,26 +420,26 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    */
   async fromJsonLines(source: LinesSource, options: LinesOptions = {}): Promise<number> {
     const { readLines } = await linesModule();
-    const form = this.form as unknown as CollectionContext<K, unknown, unknown, never, K>;
+    const context = this.context as unknown as CollectionContext<K, unknown, unknown, never, K>;
     const writableSession = () => {
       const { session } = this.handle;
       session.guard.assertWritable("fromJsonLines()");
       return session;
     };
-    return readLines(form, writableSession, source, options);
+    return readLines(context, writableSession, source, options);
   }
 }
 
 const linesModule = () => moduleAt("collection/json-lines", () => import("./json-lines.js"));
 
 function indexesOf<K, View, Writable, Input, Given>(
-  form: CollectionContext<K, View, Writable, Input, Given>,
+  context: CollectionContext<K, View, Writable, Input, Given>,
   declared: readonly DeclaredIndex[],
 ): Record<string, Index<unknown, K, View>> {
-  const indexes = indexesByName<Index<unknown, K, View>>(form.space.name);
+  const indexes = indexesByName<Index<unknown, K, View>>(context.space.name);
   for (const { name, lone } of declared) {
-    const space = form.space.indexes.find((index) => index.name === name);
-    if (space !== undefined) indexes[name] = new Index(form, space, lone);
+    const space = context.space.indexes.find((index) => index.name === name);
+    if (space !== undefined) indexes[name] = new Index(context, space, lone);
   }
   return indexes;
 }

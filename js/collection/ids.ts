@@ -6,8 +6,9 @@
  */
 
 import type { Engine } from "../engine/engine.js";
+import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import type { Session } from "../session/session.js";
-import { type CollectionContext, type CollectionSpace, SYSTEM_KEYSPACE } from "./catalog.js";
+import type { CollectionContext, CollectionSpace } from "./catalog.js";
 import type { Keys } from "./keys.js";
 
 type AnyForm<K> = CollectionContext<K, unknown, unknown, never, never>;

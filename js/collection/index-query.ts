@@ -51,19 +51,19 @@ export class Index<Value, K, View> {
   readonly name: string;
   /** Whether no two records may have the same values. */
   readonly unique: boolean;
-  private readonly form: CollectionContext<K, View, unknown, never, unknown>;
+  private readonly context: CollectionContext<K, View, unknown, never, unknown>;
   private readonly space: IndexSpace;
   private readonly lone: boolean;
 
   /** @internal */
   constructor(
-    form: CollectionContext<K, View, unknown, never, unknown>,
+    context: CollectionContext<K, View, unknown, never, unknown>,
     space: IndexSpace,
     lone: boolean,
   ) {
     this.name = space.name;
     this.unique = space.shape.unique === true;
-    this.form = form;
+    this.context = context;
     this.space = space;
     this.lone = lone;
   }
@@ -86,7 +86,7 @@ export class Index<Value, K, View> {
    * @throws TypeError for a bad range
    */
   count(range?: IndexRange<Value, K>): number {
-    const session = this.form.source();
+    const session = this.context.source();
     session.guard.assertReadable();
     const bounds = this.bounds("count()", range);
     if (bounds.limit === 0) return 0;
@@ -99,7 +99,7 @@ export class Index<Value, K, View> {
    * @throws TypeError for a bad range
    */
   keys(range?: IndexRange<Value, K>): Scan<K> {
-    return this.walk("keys()", range, (key) => this.form.keys.decode(key));
+    return this.walk("keys()", range, (key) => this.context.keys.decode(key));
   }
 
   /**
@@ -112,7 +112,7 @@ export class Index<Value, K, View> {
    * @throws TypeError for a bad range
    */
   values(range?: IndexRange<Value, K>): Scan<View> {
-    const { codec } = this.form;
+    const { codec } = this.context;
     return this.walk("values()", range, (_, at, steps, session) => steps.typed(session, codec, at));
   }
 
@@ -123,7 +123,7 @@ export class Index<Value, K, View> {
    * @throws TypeError for a bad range
    */
   entries(range?: IndexRange<Value, K>): Scan<[K, View]> {
-    const { codec, keys } = this.form;
+    const { codec, keys } = this.context;
     return this.walk("entries()", range, (key, at, steps, session) => [
       keys.decode(key),
       steps.typed(session, codec, at),
@@ -131,10 +131,10 @@ export class Index<Value, K, View> {
   }
 
   private walk<T>(call: string, range: IndexRange<Value, K> | undefined, pick: Pick3<T>): Scan<T> {
-    const { form, space } = this;
-    form.source().checkRange(call);
+    const { context, space } = this;
+    context.source().checkRange(call);
     const bounds = this.bounds(call, range);
-    return new Scan(() => new IndexSteps(form, space, bounds, pick));
+    return new Scan(() => new IndexSteps(context, space, bounds, pick));
   }
 
   private bounds(call: string, range: IndexRange<Value, K> | undefined): Bounds {
@@ -148,13 +148,13 @@ export class Index<Value, K, View> {
         return tuple.write(area, given, true);
       },
     };
-    const { engine } = this.form.source();
+    const { engine } = this.context.source();
     const whole = (after: unknown) => {
       if (!Array.isArray(after) || after.length !== 2) {
         throw badArgument(`The option after of ${call} must be a record's [value, key].`, after);
       }
       const head = bytesOf(ordered, after[0]);
-      const key = engine.encoded(this.form.keys.encode(engine, after[1]));
+      const key = engine.encoded(this.context.keys.encode(engine, after[1]));
       const bytes = new Uint8Array(head.length + key.length);
       bytes.set(head);
       bytes.set(key, head.length);
@@ -199,26 +199,26 @@ class IndexSteps<K, View, T> extends Steps<T> {
   private began: number;
   /** The engine's `changes` at that time: while it is equal, no entry is newer. */
   private changes: number;
-  private readonly form: CollectionContext<K, View, unknown, never, unknown>;
+  private readonly context: CollectionContext<K, View, unknown, never, unknown>;
   private readonly pick: Pick3<T>;
 
   constructor(
-    form: CollectionContext<K, View, unknown, never, unknown>,
+    context: CollectionContext<K, View, unknown, never, unknown>,
     index: IndexSpace,
     bounds: Bounds,
     pick: Pick3<T>,
   ) {
-    super(form.source, bounds, true, index);
+    super(context.source, bounds, true, index);
     this.index = index;
     this.isLone = bounds.limit === 1;
     this.began = -1;
     this.changes = 0;
-    this.form = form;
+    this.context = context;
     this.pick = pick;
   }
 
   next(): IteratorResult<T, undefined> {
-    const { walk, form, pick } = this;
+    const { walk, context, pick } = this;
     const session = this.session();
     session.assertLiveView();
     if (this.began < 0) this.begin(session);
@@ -226,7 +226,7 @@ class IndexSteps<K, View, T> extends Steps<T> {
       const key = this.recordKey(session);
       if (key === undefined) continue;
       const { engine } = session;
-      const at = engine.find(engine.encodeBy(copier, key), form.space.keyspace);
+      const at = engine.find(engine.encodeBy(copier, key), context.space.keyspace);
       if (at === 0) continue;
       walk.count();
       return { done: false, value: pick(key, at, this, session) };

@@ -65,15 +65,15 @@ const NEWLINE = 0x0a;
 /** The byte order mark that some programs write at the start of a UTF-8 file. */
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
-type AnyForm<K> = CollectionContext<K, unknown, unknown, never, K>;
+type AnyContext<K> = CollectionContext<K, unknown, unknown, never, K>;
 
 /** Returns a function that gives the lines of the next records, or `undefined` at the end. */
 export function lineWriter<K>(
-  form: AnyForm<K>,
+  context: AnyContext<K>,
   keys: Scan<K>,
   { onProgress }: ToLinesOptions,
 ): () => Uint8Array<ArrayBuffer> | undefined {
-  const { source, space, codec } = form;
+  const { source, space, codec } = context;
   const write = jsonWriter(codec);
   const walk = keys[Symbol.iterator]();
   let records = 0;
@@ -84,7 +84,7 @@ export function lineWriter<K>(
       const { done, value: key } = walk.next();
       if (done === true) break;
       const { engine } = source();
-      const at = engine.find(form.keys.encode(engine, key), space.keyspace);
+      const at = engine.find(context.keys.encode(engine, key), space.keyspace);
       if (at === 0) continue;
       const head = encoder.encode(`{"key":${JSON.stringify(plainKey(key))},"value":`);
       const line = [head, write(engine.memory, at, engine.foundLength()).slice(), END];
@@ -113,27 +113,27 @@ function joined(parts: readonly Uint8Array[], size: number): Uint8Array<ArrayBuf
 
 /** Stores the records of JSON lines, and returns how many there were. */
 export async function readLines<K>(
-  form: AnyForm<K>,
+  context: AnyContext<K>,
   writableSession: () => Session,
   source: LinesSource,
   options: LinesOptions,
 ): Promise<number> {
   try {
-    return await storeLines(form, writableSession, source, options);
+    return await storeLines(context, writableSession, source, options);
   } catch (error) {
-    throw isNoMemory(error) ? noMoreMemory(form.source().engine.name, error) : error;
+    throw isNoMemory(error) ? noMoreMemory(context.source().engine.name, error) : error;
   }
 }
 
 async function storeLines<K>(
-  form: AnyForm<K>,
+  context: AnyContext<K>,
   writableSession: () => Session,
   source: LinesSource,
   options: LinesOptions,
 ): Promise<number> {
   refuseUnknown("fromJsonLines()", options, ["ignoreUnknown", "onProgress", "signal"]);
   const { onProgress, signal, ignoreUnknown = false } = options;
-  const read = jsonReader(form.codec, { ignoreUnknown });
+  const read = jsonReader(context.codec, { ignoreUnknown });
   let line = 0;
   let records = 0;
   let isOver = slice(SLICE_MS, SLICE_LINES);
@@ -149,9 +149,9 @@ async function storeLines<K>(
     const { engine } = session;
     try {
       const { key, from, to } = membersOf(bytes);
-      const name = keyOf(form.keys, key);
+      const name = keyOf(context.keys, key);
       const value = read(bytes.subarray(from, to), 0, to - from);
-      storeBytes(session, form, form.keys.encode(engine, name), value);
+      storeBytes(session, context, context.keys.encode(engine, name), value);
     } catch (error) {
       throw ofLine(error, line);
     }

@@ -1,17 +1,9 @@
 /** The keyspaces and descriptors of the live data in a database, which are what a copy needs. */
 
 import type { Engine } from "../engine/engine.js";
-import { RAW } from "../engine/wasm-memory.js";
+import { RAW, SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import { encoder, newDecoder } from "../util/text-coders.js";
-import {
-  decoded,
-  encoded,
-  indexKeyOf,
-  isDropped,
-  KEYSPACES_KEY,
-  type Stored,
-  SYSTEM_KEYSPACE,
-} from "./catalog.js";
+import { decoded, encoded, indexKeyOf, isDropped, KEYSPACES_KEY, type Stored } from "./catalog.js";
 import { idsKeyOf } from "./ids.js";
 import { INDEX_KEYSPACES } from "./index-counts.js";
 

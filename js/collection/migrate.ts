@@ -296,7 +296,12 @@ class Run<K, View, Writable, Input, Given> {
     const { catalog, name, codec, keys } = this;
     const { migrate: change = (value: unknown) => value as Input } = this.options;
     const source = () => this.handle.session;
-    const form: CollectionContext<K, View, Writable, Input, Given> = { source, space, keys, codec };
+    const context: CollectionContext<K, View, Writable, Input, Given> = {
+      source,
+      space,
+      keys,
+      codec,
+    };
     const keyFor = this.keying(old, space);
     return this.walk(old.keyspace, after, (session, oldKey, reached) => {
       const { engine } = session;
@@ -308,7 +313,7 @@ class Run<K, View, Writable, Input, Given> {
         session.refuseLater("The function migrate", made);
         if (made === undefined) return;
         const size = codec.size(made);
-        writeRecord(session, form, engine.encodeBy(copier, key), made, size);
+        writeRecord(session, context, engine.encodeBy(copier, key), made, size);
         const to = engine.find(engine.encodeBy(copier, key), space.keyspace);
         const view = codec.view(engine.memory, to, engine.foundLength());
         for (const [i, entry] of entriesOf(space.indexes, view, key).entries()) {

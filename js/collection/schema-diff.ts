@@ -15,7 +15,7 @@ export interface Declaration {
 export const MIGRATE = "Call await db.migrate(name, codec, options), or declare what is stored.";
 
 /** Throws SchemaMismatchError if a declaration does not match the stored collection. */
-export function refuseOther(name: string, stored: Declaration, declared: Declaration): void {
+export function refuseOtherSchema(name: string, stored: Declaration, declared: Declaration): void {
   const keys = differenceOfKeys(stored, declared);
   if (keys !== undefined) {
     throw new SchemaMismatchError(

@@ -40,18 +40,18 @@ let lastOptions: object | undefined;
 /** Stores a value and updates the indexes. */
 export function store<K, View, Writable, Input>(
   session: Session,
-  form: CollectionContext<unknown, View, Writable, Input, K>,
+  context: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   given: Input,
 ): void {
   const { engine } = session;
-  const { space, codec, keys } = form;
-  const value = lasting(given, engine);
+  const { space, codec, keys } = context;
+  const value = copyIfView(given, engine);
   const size = codec.size(value);
   if (space.checkedAt !== engine.rollbacks) space.ensure();
   const length = keys.encode(engine, key);
-  if (space.indexes.length === 0) writeRecord(session, form, length, value, size);
-  else writeIndexed(session, form, engine.encoded(length), value, size);
+  if (space.indexes.length === 0) writeRecord(session, context, length, value, size);
+  else writeIndexed(session, context, engine.encoded(length), value, size);
   if (!session.commits.queued) session.commits.queue();
 }
 
@@ -61,17 +61,17 @@ export function store<K, View, Writable, Input>(
  */
 function writeIndexed<View, Writable, Input>(
   session: Session,
-  form: CollectionContext<unknown, View, Writable, Input, never>,
+  context: CollectionContext<unknown, View, Writable, Input, never>,
   key: Uint8Array<ArrayBuffer>,
   value: Input,
   size: number,
 ): void {
   reindexed(
     session,
-    form as CollectionContext<unknown, unknown, unknown, never, never>,
+    context as CollectionContext<unknown, unknown, unknown, never, never>,
     key,
     () => {
-      writeRecord(session, form, session.engine.encodeBy(copier, key), value, size);
+      writeRecord(session, context, session.engine.encodeBy(copier, key), value, size);
     },
   );
 }
@@ -80,7 +80,7 @@ function writeIndexed<View, Writable, Input>(
  * Replaces a view of this memory by a copy, because allocating the record may detach the view. Objects spread
  * from a view are refused: the getters of the fields are not copied, so optional fields would silently be lost.
  */
-function lasting<Input>(value: Input, { memory }: Engine): Input {
+function copyIfView<Input>(value: Input, { memory }: Engine): Input {
   const view = value as Partial<{ $v: Partial<Cursor>; snapshot(): Input }> | undefined | null;
   const m = view?.$v?.m;
   // A value of json() may have a field of this name.
@@ -114,30 +114,30 @@ export function writeRecord<View, Writable, Input>(
 /** Deletes a key and its index entries. Returns whether it existed. */
 export function remove<K>(
   session: Session,
-  form: CollectionContext<unknown, unknown, unknown, never, K>,
+  context: CollectionContext<unknown, unknown, unknown, never, K>,
   key: K,
 ): boolean {
   const { engine } = session;
-  const { space, keys } = form;
+  const { space, keys } = context;
   if (space.checkedAt !== engine.rollbacks) space.ensure();
-  if (keys.areIds) keepId(session, form, key);
+  if (keys.areIds) keepId(session, context, key);
   const length = keys.encode(engine, key);
   let removed: boolean;
   if (space.indexes.length === 0) removed = engine.removeEncoded(length, space.keyspace);
-  else removed = removeIndexed(session, form, engine.encoded(length));
+  else removed = removeIndexed(session, context, engine.encoded(length));
   if (removed && !session.commits.queued) session.commits.queue();
   return removed;
 }
 
 function removeIndexed(
   session: Session,
-  form: CollectionContext<unknown, unknown, unknown, never, never>,
+  context: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
 ): boolean {
   const { engine } = session;
-  const { keyspace } = form.space;
+  const { keyspace } = context.space;
   let removed = false;
-  reindexed(session, form, key, () => {
+  reindexed(session, context, key, () => {
     removed = engine.removeEncoded(engine.encodeBy(copier, key), keyspace);
   });
   return removed;
@@ -146,16 +146,16 @@ function removeIndexed(
 /** Deletes the records of a range with their index entries, all or none, and returns how many. */
 export function clear(
   session: Session,
-  form: CollectionContext<unknown, unknown, unknown, never, never>,
+  context: CollectionContext<unknown, unknown, unknown, never, never>,
   bounds: Bounds,
 ): number {
-  const { space } = form;
+  const { space } = context;
   const { limit } = bounds;
   if (limit === 0) return 0;
   if (space.checkedAt !== session.engine.rollbacks) space.ensure();
-  if (form.keys.areIds) keepAllIds(session, form);
+  if (context.keys.areIds) keepAllIds(session, context);
   if (space.indexes.length === 0) return session.clear(bounds, limit, space.keyspace);
-  return session.undoUnless(kept, () => {
+  return session.undoUnless(always, () => {
     const { engine } = session;
     const count = engine.count(space.keyspace);
     if (limit >= count && engine.countRange(bounds, space.keyspace) === count) {
@@ -170,7 +170,7 @@ export function clear(
       const page = session.engine.scan(bounds, wanted, false, space.keyspace);
       const { bytes, numbers, count } = page;
       for (let i = 0; i < count; i++) {
-        removeIndexed(session, form, bytes.slice(numbers[i], numbers[i + 1]));
+        removeIndexed(session, context, bytes.slice(numbers[i], numbers[i + 1]));
       }
       cleared += count;
       if (count === 0 || cleared === limit) return cleared;
@@ -178,7 +178,7 @@ export function clear(
   });
 }
 
-const kept = () => true;
+const always = () => true;
 
 const EVERYTHING = {
   lower: undefined,
@@ -191,15 +191,15 @@ const EVERYTHING = {
 /** Runs a change of one record and updates its index entries, both or neither. */
 function reindexed(
   session: Session,
-  form: CollectionContext<unknown, unknown, unknown, never, never>,
+  context: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
   change: () => void,
 ): void {
   const { engine } = session;
-  session.undoUnless(kept, () => {
-    const before = entriesAt(engine, form, key);
+  session.undoUnless(always, () => {
+    const indexedBefore = entriesAt(engine, context, key);
     change();
-    reindex(engine, form.space.indexes, before, entriesAt(engine, form, key));
+    reindex(engine, context.space.indexes, indexedBefore, entriesAt(engine, context, key));
   });
 }
 
@@ -216,30 +216,30 @@ function entriesAt(
 /** Stores a value under an id above all that are or were in use. */
 export function push<View, Writable, Input>(
   session: Session,
-  form: CollectionContext<number, View, Writable, Input>,
+  context: CollectionContext<number, View, Writable, Input>,
   value: Input,
 ): number {
-  const { keys, space } = form;
+  const { keys, space } = context;
   const { engine } = session;
   if (!keys.isAuto) {
     throw badArgument("push() needs a collection with auto() keys: use set() with a key.");
   }
   if (space.pushed.changes !== engine.changes) {
     session.checkRange("push()");
-    space.pushed.key = usedUpTo(session, form);
+    space.pushed.key = usedUpTo(session, context);
   }
   const key = space.pushed.key + 1;
-  store(session, form, key, value);
+  store(session, context, key, value);
   noteIds(session, space);
   // While nothing else is written, the next push needs no lookup.
-  const { changes, rollbacks: undone } = engine;
-  space.pushed = { key, changes, undone };
+  const { changes, rollbacks: abortUpdate } = engine;
+  space.pushed = { key, changes, undone: abortUpdate };
   return key;
 }
 
 export function update<K, View, Writable, Input>(
   session: Session,
-  form: CollectionContext<unknown, View, Writable, Input, K>,
+  context: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   change: (value: Writable) => unknown,
   options: TypedUpdateOptions<K, View, Input> | undefined,
@@ -247,15 +247,15 @@ export function update<K, View, Writable, Input>(
   if (typeof change !== "function") {
     throw badArgument("updateIf() needs a function that changes the value.", change);
   }
-  if (options === undefined) return apply(session, form, key, change, undefined, undefined);
+  if (options === undefined) return apply(session, context, key, change, undefined, undefined);
   if (options !== lastOptions) checkOptions(options);
   const { predicate, valueIfMissing } = options;
   if (predicate !== undefined && typeof predicate !== "function") throw noPredicate(predicate);
   if (options.predicateKey === undefined) {
-    return apply(session, form, key, change, predicate, valueIfMissing);
+    return apply(session, context, key, change, predicate, valueIfMissing);
   }
-  if (!allows(session, form, options.predicateKey, predicate)) return false;
-  return apply(session, form, key, change, undefined, valueIfMissing);
+  if (!testOtherRecord(session, context, options.predicateKey, predicate)) return false;
+  return apply(session, context, key, change, undefined, valueIfMissing);
 }
 
 function checkOptions(options: object): void {
@@ -268,13 +268,13 @@ function noPredicate(given: unknown): Error {
 }
 
 /** Tests the predicate, which is required here, on the value of another key. */
-function allows<K, View, Writable, Input>(
+function testOtherRecord<K, View, Writable, Input>(
   session: Session,
-  form: CollectionContext<unknown, View, Writable, Input, K>,
+  context: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   predicate: ((value: View) => boolean) | undefined,
 ): boolean {
-  if (predicate !== undefined) return testPredicateOn(session, form, key, predicate);
+  if (predicate !== undefined) return testPredicateOn(session, context, key, predicate);
   throw badArgument("updateIf() has a predicateKey but no predicate.");
 }
 
@@ -312,39 +312,40 @@ function testPredicateOn<K, View, Writable, Input>(
  */
 function apply<K, View, Writable, Input>(
   session: Session,
-  form: CollectionContext<unknown, View, Writable, Input, K>,
+  context: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   change: (value: Writable) => unknown,
   predicate: ((value: View) => boolean) | undefined,
   valueIfMissing: Input | undefined,
 ): boolean {
   const { engine } = session;
-  const { space, codec } = form;
+  const { space, codec } = context;
   if (space.checkedAt !== engine.rollbacks) space.ensure();
-  const keyLength = form.keys.encode(engine, key);
+  const keyLength = context.keys.encode(engine, key);
   let at: number;
   try {
     at = engine.updateBeginEncoded(keyLength, space.keyspace);
   } catch (error) {
-    refusedOrThrow(session, form, key, predicate, error);
+    refusedOrThrow(session, context, key, predicate, error);
     return false;
   }
   if (at === 0) {
     if (valueIfMissing === undefined) return false;
-    return insertAndApply(session, form, key, change, predicate, valueIfMissing);
+    return insertAndApply(session, context, key, change, predicate, valueIfMissing);
   }
   const { memory } = engine;
   const { epoch } = memory;
   let length = engine.foundLength();
   let applied = false;
   let writable: Writable | undefined;
-  let before: Before | undefined;
+  let indexedBefore: Before | undefined;
   stagedAt = at;
   const isApart = engine.copies || session.strict;
   const copy = isApart ? writableCopy(engine, codec, at) : undefined;
   session.guard.gate |= IN_CALLBACK;
   try {
-    if (space.indexes.length !== 0) before = entriesBefore(engine, form, keyLength, length);
+    if (space.indexes.length !== 0)
+      indexedBefore = indexEntriesBefore(engine, context, keyLength, length);
     writable = copy === undefined ? codec.writable(memory, at, length) : copy.writable;
     // Assigning to an unknown field then throws. Objects of other codecs may get additional fields.
     if (session.strict && codec.kind.kind === "struct") Object.preventExtensions(writable);
@@ -355,18 +356,19 @@ function apply<K, View, Writable, Input>(
       const result = change(writable);
       if (memory.epoch !== epoch) throw diedInCallback();
       if (result !== undefined) {
-        length = replaced(session, codec, writable, result);
+        length = stageReturned(session, codec, writable, result);
         codec.revoke(writable);
       } else {
         const bytes = codec.finish(writable);
-        if (bytes !== undefined) length = resized(engine, bytes);
+        if (bytes !== undefined) length = stageBytes(engine, bytes);
         else if (copy !== undefined) engine.memory.u8.set(copy.u8, at);
       }
       applied = true;
     } else codec.revoke(writable);
-    if (before !== undefined && applied) before.moved = unlessSame(engine, form, length, before);
+    if (indexedBefore !== undefined && applied)
+      indexedBefore.moved = bytesIfIndexesChange(engine, context, length, indexedBefore);
   } catch (error) {
-    throw undone(session, codec, writable, error);
+    throw abortUpdate(session, codec, writable, error);
   } finally {
     if (copy !== undefined) session.note(copy.u8);
   }
@@ -375,13 +377,13 @@ function apply<K, View, Writable, Input>(
     engine.abort();
     return false;
   }
-  if (before?.moved === undefined) engine.finish(length);
+  if (indexedBefore?.moved === undefined) engine.finish(length);
   else {
     // The index entries change too, so all of it is written under a savepoint instead of finishing the staged
     // record, which could not be undone.
     engine.abort();
-    const plain = form as CollectionContext<unknown, unknown, unknown, never, never>;
-    writeAnew(session, plain, before.key, before.moved);
+    const plain = context as CollectionContext<unknown, unknown, unknown, never, never>;
+    replaceIndexed(session, plain, indexedBefore.key, indexedBefore.moved);
   }
   if (!session.commits.queued) session.commits.queue();
   return true;
@@ -401,17 +403,17 @@ function writableCopy<Writable>(
 /** Without space a predicate that returns false is still an answer, not a failure: throws unless it does. */
 function refusedOrThrow<K, View, Writable, Input>(
   session: Session,
-  form: CollectionContext<unknown, View, Writable, Input, K>,
+  context: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   predicate: ((value: View) => boolean) | undefined,
   error: unknown,
 ): void {
   const full = error instanceof QuotaExceededError && predicate !== undefined;
-  if (!full || testPredicateOn(session, form, key, predicate)) throw error;
+  if (!full || testPredicateOn(session, context, key, predicate)) throw error;
 }
 
 /** Cleans up after a callback that threw: ends its view and aborts the staged record. Returns the error. */
-function undone<Writable>(
+function abortUpdate<Writable>(
   session: Session,
   codec: Codec<unknown, Writable, never>,
   writable: Writable | undefined,
@@ -432,7 +434,7 @@ interface Before {
 }
 
 /** The index entries of the staged record before its change, and its key, which was encoded last. */
-function entriesBefore<View>(
+function indexEntriesBefore<View>(
   engine: Engine,
   { space, codec }: CollectionContext<unknown, View, unknown, never, never>,
   keyLength: number,
@@ -446,7 +448,7 @@ function entriesBefore<View>(
 /** Stores `valueIfMissing` and applies the change. Rolls back both if the change is not applied. */
 function insertAndApply<K, View, Writable, Input>(
   session: Session,
-  form: CollectionContext<unknown, View, Writable, Input, K>,
+  context: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   change: (value: Writable) => unknown,
   predicate: ((value: View) => boolean) | undefined,
@@ -455,34 +457,34 @@ function insertAndApply<K, View, Writable, Input>(
   return session.undoUnless(
     (applied) => applied,
     () => {
-      store(session, form, key, value);
-      return apply(session, form, key, change, predicate, undefined);
+      store(session, context, key, value);
+      return apply(session, context, key, change, predicate, undefined);
     },
   );
 }
 
 /** A copy of the staged bytes if their index entries differ from those before. */
-function unlessSame<View>(
+function bytesIfIndexesChange<View>(
   { memory }: Engine,
   { space, codec }: CollectionContext<unknown, View, unknown, never, never>,
   length: number,
-  before: Before,
+  indexedBefore: Before,
 ): Uint8Array | undefined {
-  const after = entriesOf(space.indexes, codec.view(memory, stagedAt, length), before.key);
-  if (areSame(before.entries, after)) return undefined;
+  const after = entriesOf(space.indexes, codec.view(memory, stagedAt, length), indexedBefore.key);
+  if (areSame(indexedBefore.entries, after)) return undefined;
   return new Uint8Array(memory.u8.subarray(stagedAt, stagedAt + length));
 }
 
 /** Replaces a record by these bytes and updates its index entries. */
-function writeAnew(
+function replaceIndexed(
   session: Session,
-  form: CollectionContext<unknown, unknown, unknown, never, never>,
+  context: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
   bytes: Uint8Array,
 ): void {
   const { engine } = session;
-  reindexed(session, form, key, () => {
-    writeBytes(session, form, engine.encodeBy(copier, key), bytes);
+  reindexed(session, context, key, () => {
+    writeBytes(session, context, engine.encodeBy(copier, key), bytes);
   });
 }
 
@@ -500,16 +502,16 @@ function writeBytes(
 /** Stores the bytes of a value under the encoded key. They must lie outside of the engine's memory. */
 export function storeBytes(
   session: Session,
-  form: CollectionContext<unknown, unknown, unknown, never, never>,
+  context: CollectionContext<unknown, unknown, unknown, never, never>,
   keyLength: number,
   bytes: Uint8Array,
 ): void {
   const { engine } = session;
-  const { space } = form;
+  const { space } = context;
   const key = engine.encoded(keyLength);
   if (space.checkedAt !== engine.rollbacks) space.ensure();
-  if (space.indexes.length > 0) writeAnew(session, form, key, bytes);
-  else writeBytes(session, form, engine.encodeBy(copier, key), bytes);
+  if (space.indexes.length > 0) replaceIndexed(session, context, key, bytes);
+  else writeBytes(session, context, engine.encodeBy(copier, key), bytes);
   if (!session.commits.queued) session.commits.queue();
 }
 
@@ -517,21 +519,21 @@ export function storeBytes(
 let stagedAt = 0;
 
 /** Stages other bytes and returns their length. */
-function resized(engine: Engine, bytes: Uint8Array): number {
+function stageBytes(engine: Engine, bytes: Uint8Array): number {
   stagedAt = engine.updateResize(bytes.length);
   engine.memory.u8.set(bytes, stagedAt);
   return bytes.length;
 }
 
 /** Stages the value that a callback returned, and returns its length. */
-function replaced<View, Writable, Input>(
+function stageReturned<View, Writable, Input>(
   session: Session,
   codec: Codec<View, Writable, Input>,
   writable: Writable,
   result: unknown,
 ): number {
   const { engine } = session;
-  const input = returned<Input>(session, writable, result);
+  const input = checkReturned<Input>(session, writable, result);
   const size = codec.size(input);
   stagedAt = engine.updateResize(size);
   codec.write(engine.memory, stagedAt, input, size);
@@ -539,7 +541,7 @@ function replaced<View, Writable, Input>(
 }
 
 /** Checks the value that a callback returned in place of the old one. */
-function returned<Input>(session: Session, writable: unknown, result: unknown): Input {
+function checkReturned<Input>(session: Session, writable: unknown, result: unknown): Input {
   session.refuseLater("The callback of updateIf()", result);
   if (typeof writable === "object" && typeof result !== "object") {
     throw badArgument(
@@ -548,5 +550,5 @@ function returned<Input>(session: Session, writable: unknown, result: unknown): 
       result,
     );
   }
-  return lasting(result as Input, session.engine);
+  return copyIfView(result as Input, session.engine);
 }

@@ -6,9 +6,9 @@
  * is written for the first time since then, its old value is copied, and the scan skips that key later.
  */
 
-import { SYSTEM_KEYSPACE } from "../collection/catalog.js";
 import { type LiveKeyspaces, liveKeyspacesOf } from "../collection/live-keyspaces.js";
 import { Engine } from "../engine/engine.js";
+import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import type { ExportOptions } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import type { StorageFile } from "../storage/storage.js";

@@ -94,7 +94,7 @@ export async function openWith(load: Load, name: string, options: OpenOptions): 
   throwIfAborted(signal);
   const found = Entry.find(identity);
   if (found !== undefined && source !== undefined) throw openAlready(name, options);
-  if (found !== undefined) refuseOther(name, found.opening.settings, settings);
+  if (found !== undefined) refuseOtherSettings(name, found.opening.settings, settings);
   const given = { ...options, load, source };
   const entry = found ?? Entry.add(identity, begin(name, storage, settings, given));
   entry.join();
@@ -157,7 +157,7 @@ function openAlready(name: string, { replace }: OpenOptions): Error {
       );
 }
 
-function refuseOther(name: string, given: Settings, wanted: Settings): void {
+function refuseOtherSettings(name: string, given: Settings, wanted: Settings): void {
   const different = differences(given, wanted);
   if (different.length === 0) return;
   const list = different.map((option) => {

@@ -23,8 +23,11 @@ import {
 import { encoder } from "../util/text-coders.js";
 import { allocated, Code, failureOf } from "./error-codes.js";
 
-/** The keyspace of keys outside of collections. Keyspace 1 is the engine's own; collections use those above. */
+/** The keyspace of keys outside of collections. Collections use those above 1. */
 export const RAW = 0;
+
+/** The keyspace of the database's own records, such as the descriptors of collections. */
+export const SYSTEM_KEYSPACE = 1;
 
 /** A range of keys and the order in which to visit them. A missing bound is `undefined`. */
 export interface KeyRange {
