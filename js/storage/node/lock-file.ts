@@ -10,7 +10,7 @@
  * 2. A lock is broken at once only if its holder is certainly dead: the holder ran since the same boot of this
  *    machine and in the same process number space, and its process or thread does not exist, or another one has
  *    its number (with another start time). For threads this is known only on Linux.
- * 3. All other holders are checkedPredicate by their heartbeats: a holder changes the time stamp of its lock every two
+ * 3. All other holders are judged by their heartbeats: a holder changes the time stamp of its lock every two
  *    seconds, to a value that it never had before. A lock is broken if it did not change for eight seconds by the
  *    monotonic clock of the process that watches it. The wall clock decides nothing.
  * 4. A holder that could not send a heartbeat for three seconds, by either clock, sends one and checks its lock
@@ -393,7 +393,7 @@ class Watch {
     const watched = now - this.#since;
     // A power failure can leave zeros in place of the content.
     if (/^[\0\s]*$/.test(seen.content)) return watched > WRITING_MS ? "dead" : "unknown";
-    // A lock in the format of another version is checkedPredicate only by its heartbeats.
+    // A lock in the format of another version is judged only by its heartbeats.
     if (holder !== undefined) {
       const life = heldLocks.has(seen.content) ? "alive" : lifeOf(this.#node, holder);
       if (life === "alive" && isNeighbour(this.#node, holder) && watched < ENDING_MS) {
