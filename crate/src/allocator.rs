@@ -256,7 +256,7 @@ fn class_of(size: Addr) -> usize {
 }
 
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
-pub use global::has_room;
+pub use global::can_allocate;
 
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
 mod global {
@@ -305,7 +305,7 @@ mod global {
     }
 
     /// Whether so many bytes can be had in one piece without growing the memory.
-    pub fn has_room(bytes: usize) -> bool {
+    pub fn can_allocate(bytes: usize) -> bool {
         HEAP.heap().has(bytes)
     }
 

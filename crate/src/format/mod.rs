@@ -64,7 +64,7 @@ pub const fn piece_limit(segment_log2: u8) -> usize {
 
 /// Group size at which a commit is handed on without waiting for the end of the turn.
 #[must_use]
-pub const fn group_limit(segment_log2: u8) -> usize {
+pub const fn commit_size_limit(segment_log2: u8) -> usize {
     let quarter = 1 << (segment_log2 - 2);
     if quarter < 256 << 10 { quarter } else { 256 << 10 }
 }

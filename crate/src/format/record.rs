@@ -63,7 +63,7 @@ const _: () = assert!(size_of::<RecordHeader>() == SIZE);
 
 /// The size of a record as the header of its successor has it.
 #[must_use]
-pub fn in_words(size: u32) -> [u8; 3] {
+pub fn size_in_words(size: u32) -> [u8; 3] {
     let [a, b, c, _] = (size / ALIGN as u32).to_le_bytes();
     [a, b, c]
 }

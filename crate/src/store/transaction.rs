@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::group_limit;
+use crate::format::commit_size_limit;
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
@@ -19,8 +19,8 @@ pub(super) struct Undo {
     /// The record that made the change. It has the key, and is resident while its batch is open.
     pub appended: Position,
     /// Bytes of the added and of the superseded record.
-    pub come: u32,
-    pub gone: u32,
+    pub added_size: u32,
+    pub superseded_size: u32,
     /// Whether the record was only moved.
     pub moved: bool,
 }
@@ -81,11 +81,11 @@ impl<F: File> Store<F> {
 
     pub(crate) fn rollback_last(&mut self) {
         self.abort();
-        self.take_back_last();
+        self.undo_last();
     }
 
     #[inline(never)]
-    pub(super) fn take_back_last(&mut self) {
+    pub(super) fn undo_last(&mut self) {
         let Some(state) = self.savepoints.pop() else {
             return;
         };
@@ -238,7 +238,7 @@ impl<F: File> Store<F> {
 
     /// Commits a batch that has become large, so that memory and single writes stay bounded.
     pub(super) fn commit_large_batch(&mut self) -> Result<(), Error> {
-        let limit = group_limit(self.log.geometry().segment_log2);
+        let limit = commit_size_limit(self.log.geometry().segment_log2);
         if self.savepoints.is_empty() && self.log.batch_bytes() >= limit {
             self.commit()?;
         }
@@ -255,7 +255,7 @@ impl<F: File> Store<F> {
     pub(super) fn undo_to(&mut self, length: usize) {
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };
-            self.unaccount(&undo);
+            self.undo_accounting(&undo);
             self.move_in_index(undo.hash, undo.new, undo.old, undo.appended);
             self.undo_clears();
         }

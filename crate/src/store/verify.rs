@@ -14,7 +14,7 @@ use super::Store;
 
 /// Added to an offset in a segment, all of which are multiples of 8: this part verifies the chunked values
 /// whose records lie from there on.
-const PIECES: u32 = 2;
+const CHUNKED_PART: u32 = 2;
 
 impl<F: File> Store<F> {
     /// Verifies the next part of the file, of at most the size of a segment or a value. It begins at
@@ -27,8 +27,8 @@ impl<F: File> Store<F> {
     /// # Errors
     /// The file's error. Damage is reported and is no error here.
     pub fn verify(&mut self, spot: Spot) -> Result<Verified, Error> {
-        if spot.part % 8 == PIECES {
-            return self.verify_pieces(spot);
+        if spot.part % 8 == CHUNKED_PART {
+            return self.verify_chunked_values(spot);
         }
         let Store { file, log, index, key_hash, spaces, .. } = self;
         let mut first = None;
@@ -44,31 +44,31 @@ impl<F: File> Store<F> {
         })?;
         if let Some(first) = first.filter(|_| found.next.unit != spot.unit) {
             let (_, offset) = log.geometry().locate(first);
-            found.next = Spot { unit: spot.unit, part: offset as u32 | PIECES };
+            found.next = Spot { unit: spot.unit, part: offset as u32 | CHUNKED_PART };
         }
         Ok(found)
     }
 
     /// Verifies that chunked values whose records lie in a segment have all of their chunks: some of the
     /// values at a time.
-    fn verify_pieces(&mut self, Spot { unit, part }: Spot) -> Result<Verified, Error> {
-        let mut found = Verified { next: self.log.spot_after(unit), ..Verified::default() };
+    fn verify_chunked_values(&mut self, Spot { unit, part }: Spot) -> Result<Verified, Error> {
+        let mut found = Verified { next: self.log.position_after(unit), ..Verified::default() };
         let geometry = self.log.geometry();
         // The file may have shrunk since the last step.
         let slot = Log::slot_of_unit(unit).filter(|&slot| slot < self.log.slot_count());
         let Some(slot) = slot else { return Ok(found) };
         let mut done = 0;
-        for (offset, size, pieces) in self.chunked_values_from(slot, part - PIECES)? {
+        for (offset, size, chunks) in self.chunked_values_from(slot, part - CHUNKED_PART)? {
             if done > geometry.segment() as u64 || found.what != Part::Nothing {
-                found.next = Spot { unit, part: offset | PIECES };
+                found.next = Spot { unit, part: offset | CHUNKED_PART };
                 break;
             }
-            if !self.holds_together(&pieces)? {
+            if !self.has_all_chunks(&chunks)? {
                 found.what = Part::Extent;
                 found.at = geometry.slot_start(slot) + u64::from(offset);
                 found.length = size;
             }
-            done += pieces.length + 64 * u64::from(pieces.count);
+            done += chunks.length + 64 * u64::from(chunks.count);
         }
         Ok(found)
     }
@@ -81,16 +81,16 @@ impl<F: File> Store<F> {
         from: u32,
     ) -> Result<Vec<(u32, u64, PiecesRef)>, Error> {
         let geometry = self.log.geometry();
-        self.log.load_whole(&mut self.file, slot)?;
+        self.log.load_valid_segment(&mut self.file, slot)?;
         let mut all = Vec::new();
         self.log.each_record(slot, |position| {
             let (_, offset) = geometry.locate(position);
             let record = self.log.record_at(position);
-            if let Some(pieces) = record.chunks().filter(|_| offset >= from as usize)
+            if let Some(chunks) = record.chunks().filter(|_| offset >= from as usize)
                 && !self.is_cleared(record.header)
                 && self.index.contains(self.hash(record.header.space(), record.key), position)
             {
-                all.push((offset as u32, record.header.size() as u64, pieces));
+                all.push((offset as u32, record.header.size() as u64, chunks));
             }
         });
         Ok(all)
@@ -98,12 +98,12 @@ impl<F: File> Store<F> {
 
     /// Whether a value is as long as its chunks together. Damaged chunks are reported by their own
     /// segments.
-    fn holds_together(&mut self, pieces: &PiecesRef) -> Result<bool, Error> {
+    fn has_all_chunks(&mut self, chunks: &PiecesRef) -> Result<bool, Error> {
         let mut bytes = 0;
-        for piece in 0..pieces.count {
-            let (key, hash) = self.chunk(pieces, piece);
+        for index in 0..chunks.count {
+            let (key, hash) = self.chunk(chunks, index);
             match self.find_shared(hash, KEYSPACE_ENGINE, &key) {
-                Ok(Some(at)) => match self.log.record_in(at.place).header {
+                Ok(Some(at)) => match self.log.record_in(at.addr).header {
                     header if header.kind == KIND_SET => bytes += u64::from(header.value_len),
                     _ => return Ok(false),
                 },
@@ -112,6 +112,6 @@ impl<F: File> Store<F> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(bytes == pieces.length)
+        Ok(bytes == chunks.length)
     }
 }

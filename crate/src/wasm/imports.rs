@@ -2,7 +2,7 @@
 
 use core::panic::PanicInfo;
 
-use crate::allocator::has_room;
+use crate::allocator::can_allocate;
 use crate::file::{File, IoError};
 use crate::store::Views;
 
@@ -79,7 +79,7 @@ pub(super) const VIEWS: Views = Views {
     are_held: || unsafe { host::views_held() } != 0,
     // SAFETY: as above.
     crowded: || unsafe { host::crowded() },
-    has_room,
+    can_allocate,
 };
 
 /// Tells where a panic was. What it says is left out: the text would have to be put together.

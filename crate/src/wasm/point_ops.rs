@@ -3,7 +3,7 @@
 use super::instance::{KEY_AREA, QUEUE, instance};
 use crate::format::align_up;
 use crate::format::record;
-use crate::store::{Set, Store, TOGETHER};
+use crate::store::{Set, Store, LOOKUP_BATCH};
 
 /// The address of a key's value, its length in the answer; 0 when absent or, with a code, when a
 /// cold record could not be read.
@@ -92,10 +92,10 @@ extern "C" fn set_waiting(length: usize) -> u32 {
     let instance = instance();
     instance.run(|store, areas, _| {
         let mut waiting = &areas[2 * KEY_AREA..][..length];
-        let mut sets = [Set::default(); TOGETHER];
+        let mut sets = [Set::default(); LOOKUP_BATCH];
         while !waiting.is_empty() {
             let mut count = 0;
-            while count < TOGETHER && !waiting.is_empty() {
+            while count < LOOKUP_BATCH && !waiting.is_empty() {
                 let (head, rest) = waiting.split_at(record::SIZE);
                 let number = |i: usize| head[i..i + 4].try_into().map_or(0, u32::from_le_bytes);
                 let (key_len, value_len) = (number(4) as usize, number(8) as usize);

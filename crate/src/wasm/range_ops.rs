@@ -5,7 +5,7 @@ use core::ops::Bound;
 use super::imports::HostFile;
 use super::instance::{Instance, KEY_AREA, instance};
 use crate::aligned_buf::copy_short;
-use crate::store::{Store, TOGETHER};
+use crate::store::{Store, LOOKUP_BATCH};
 
 /// Marks an absent bound.
 const NO_BOUND: usize = 0xFFFF_FFFF;
@@ -142,9 +142,9 @@ fn find_values(
     is_walk: bool,
 ) {
     let values = numbers.len() / 12 + 1;
-    let (mut positions, mut places) = ([0; TOGETHER], [None; TOGETHER]);
-    for from in (0..count).step_by(TOGETHER) {
-        let together = from..count.min(from + TOGETHER);
+    let (mut positions, mut places) = ([0; LOOKUP_BATCH], [None; LOOKUP_BATCH]);
+    for from in (0..count).step_by(LOOKUP_BATCH) {
+        let together = from..count.min(from + LOOKUP_BATCH);
         let positions = &mut positions[..together.len()];
         let mut are_there = is_walk;
         for (position, i) in positions.iter_mut().zip(together.clone()) {

@@ -85,7 +85,7 @@ fn records(image: &[u8]) -> Vec<(usize, usize)> {
 }
 
 /// Where the frame and the record of a key stand.
-fn place_of(image: &[u8], key: &[u8], kind: Option<u8>) -> (usize, usize) {
+fn resident_addr(image: &[u8], key: &[u8], kind: Option<u8>) -> (usize, usize) {
     let found = records(image).into_iter().find(|&(_, at)| {
         let is_it = image[at + 8..at + 12] == [key.len() as u8, 0, 0, 0];
         is_it
@@ -170,7 +170,7 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
     let mut refused = 0;
     for (what, key, edit) in EDITS {
         let mut image = image.clone();
-        let (frame, at) = place_of(&image, key, None);
+        let (frame, at) = resident_addr(&image, key, None);
         let value =
             at + RecordHeader { key_len: key.len() as u16, ..Default::default() }.value_offset();
         let check = image[value + 16..value + 24].to_vec();
@@ -229,8 +229,8 @@ fn verification_finds_checkpoint_entries_without_matching_record() {
     assert!(count >= 10 && HEAD == 64, "{count} entries");
     let entry = |i: usize| block + 8 + 8 * i;
     let position = |at: usize| ((at - DATA_START as usize) / 8) as u32;
-    let (_, deletion) = place_of(&image, b"gone", Some(KIND_DELETE));
-    let (_, long) = place_of(&image, b"long", None);
+    let (_, deletion) = resident_addr(&image, b"gone", Some(KIND_DELETE));
+    let (_, long) = resident_addr(&image, b"long", None);
     for i in 0..count {
         let old = u32_at(&image, entry(i) + 4);
         for (what, hash, to) in [
@@ -257,8 +257,8 @@ fn verification_finds_checkpoint_entries_without_matching_record() {
 #[test]
 fn two_records_sharing_an_extent_read_within_its_bounds() {
     let mut image = sample();
-    let (_, extent) = place_of(&image, b"extent", None);
-    let (frame, long) = place_of(&image, b"long", None);
+    let (_, extent) = resident_addr(&image, b"extent", None);
+    let (frame, long) = resident_addr(&image, b"long", None);
     // The record of 900 bytes becomes one of an extent, with another length.
     let described = image[extent + 48..extent + 80].to_vec();
     put(&mut image, long + 48, &described);

@@ -403,7 +403,7 @@ impl Image {
         let before = self.newest();
         let placed = before[&(record.header.space(), &record.key[..])];
         record.header.previous = placed.position;
-        record.header.replaced = record::in_words(placed.record.encode().len() as u32);
+        record.header.replaced = record::size_in_words(placed.record.encode().len() as u32);
         record
     }
 

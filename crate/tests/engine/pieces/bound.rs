@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use varve::format::{KEYSPACE_ENGINE, record};
 use varve::{MemoryFile, Options, Store};
 
-use super::{Place, options, place_of};
+use super::{Place, options, resident_addr};
 use crate::support::rng::Rng;
 
 /// What lives, as the bound of the file counts it: the bytes of records, with their headers, and of what lies elsewhere. Below
@@ -15,7 +15,7 @@ fn live_bytes(lengths: &BTreeMap<u64, usize>, segment: usize, factor: u32) -> u6
         let size = record::size_of_record(key, length.next_multiple_of(8));
         if factor < 150 { segment / ((segment - 168) / size) } else { size }
     };
-    let of = |&length: &usize| match place_of(length, segment, factor) {
+    let of = |&length: &usize| match resident_addr(length, segment, factor) {
         Place::Record => counts(8, length),
         Place::Extent => counts(8, 32) + length,
         Place::Pieces(pieces) => counts(8, 24) + pieces * counts(16, length.div_ceil(pieces)),

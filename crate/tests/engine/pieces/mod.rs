@@ -90,7 +90,7 @@ enum Place {
     Pieces(usize),
 }
 
-fn place_of(length: usize, segment: usize, factor: u32) -> Place {
+fn resident_addr(length: usize, segment: usize, factor: u32) -> Place {
     let slots = (length + 128).div_ceil(segment);
     if length <= segment / 2 - 1024 {
         Place::Record
@@ -132,13 +132,13 @@ fn check<F: File>(store: &mut Store<F>, content: &Content, segment: usize, what:
     }
     assert_eq!(store.count(0), content.len() as u64, "{what}");
     let in_pieces =
-        |value: &&Vec<u8>| matches!(place_of(value.len(), segment, 150), Place::Pieces(_));
+        |value: &&Vec<u8>| matches!(resident_addr(value.len(), segment, 150), Place::Pieces(_));
     let mut expected: Vec<_> = content.values().filter(in_pieces).cloned().collect();
     let mut found: Vec<_> = chunked_values(store).into_values().collect();
     expected.sort();
     found.sort();
     assert!(found == expected, "{what}: {} values in pieces, not {}", found.len(), expected.len());
-    let count = |value: &Vec<u8>| match place_of(value.len(), segment, 150) {
+    let count = |value: &Vec<u8>| match resident_addr(value.len(), segment, 150) {
         Place::Pieces(count) => count,
         _ => 0,
     };
