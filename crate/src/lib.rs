@@ -6,19 +6,20 @@
 //! | [`log`] | the append-only log: append, recover |
 //! | [`index`] | hash table for points, ordered keys for ranges |
 //! | [`mod@format`] | the bytes of the file; `FORMAT.md` is its twin |
-//! | [`mod@file`] | the seam to the outside: five methods |
+//! | [`mod@file`] | the interface to the outside: five methods |
 //! | [`aligned_buf`] | aligned memory for segments |
 //! | [`allocator`] | the allocator of the wasm |
-//! | [`radix_sort`] | sorting by numbers |
+//! | [`radix_sort`] | radix sort by numbers |
 //! | [`error`] | errors and their codes |
 //! | [`schema`] | records that Rust and TypeScript share; not in the wasm |
-//! | [`native`] | what a program uses: files with locks, collections; not in the wasm |
+//! | [`native`] | the API for programs: files with locks, collections; not in the wasm |
 //!
-//! Imports go one way: `error`, `allocator`, `aligned_buf` and `radix_sort` <- `format`, `file` <- `index`, `log` <-
-//! `store` <- `wasm`, and natively `format` <- `schema`, `store` <- `native`.
+//! Imports go one way: `error`, `allocator`, `aligned_buf` and `radix_sort` <- `format`, `file` <-
+//! `index`, `log` <- `store` <- `wasm`, and natively `format` <- `schema`, `store` <- `native`.
 //!
-//! On wasm32 it does without the standard library, whose panics bring along the formatting of text: 3 KB
-//! of brotli in 60. The exports, the allocator and what a panic does come with the feature `module`.
+//! On wasm32 the crate does not use the standard library, whose panics need the code for formatting
+//! text: 3 KB of brotli out of 60. The exports, the allocator and the panic handler are part of the
+//! feature `module`.
 
 #![cfg_attr(target_arch = "wasm32", no_std)]
 

@@ -196,8 +196,9 @@ impl OrderedKeys {
             self.groups.parts[0].insert(0, new.clone(), vec![new]);
             return;
         }
-        let (in_groups, mut in_group, mut at) =
-            location.or_else(|| self.location_after_all(&new)).unwrap_or_else(|| self.find(&new, false));
+        let (in_groups, mut in_group, mut at) = location
+            .or_else(|| self.location_after_all(&new))
+            .unwrap_or_else(|| self.find(&new, false));
         let group = &mut self.groups.parts[in_groups];
         let block = &mut group.parts[in_group];
         if block.len() == BLOCK {

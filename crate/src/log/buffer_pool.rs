@@ -506,8 +506,11 @@ mod tests {
         for slot in 0..16 + 12 {
             assert!(take(&mut pool, slot).is_ok());
             // Everything that is still resident is read again before the next segment is loaded.
-            let held =
-                pool.buffers.iter().zip(0..).filter(|(one, _)| one.content != BufferContent::Nothing);
+            let held = pool
+                .buffers
+                .iter()
+                .zip(0..)
+                .filter(|(one, _)| one.content != BufferContent::Nothing);
             let held: Vec<BufferId> = held.map(|(_, id)| id).collect();
             held.into_iter().for_each(|id| pool.touch_for(id, AccessKind::View));
         }

@@ -128,7 +128,11 @@ impl Log {
 
     /// Whether all frames before the end of the log are intact in the segment where it continues.
     /// That segment stays in memory and is not verified again.
-    fn is_end_segment_valid(&mut self, file: &mut impl File, head: &CheckpointHead) -> Result<bool, Error> {
+    fn is_end_segment_valid(
+        &mut self,
+        file: &mut impl File,
+        head: &CheckpointHead,
+    ) -> Result<bool, Error> {
         let is_end = |s: &super::Slot| s.state == SlotState::Log && s.sequence == head.end_sequence;
         let Some(slot) = self.slots.iter().position(is_end) else { return Ok(false) };
         self.load_valid_segment(file, slot as u32)?;
@@ -267,7 +271,8 @@ impl Log {
         head.length = length as u32;
         let total = length + head.block_bytes() as usize;
         let span = self.geometry.extent_span(total);
-        let first = self.allocate_span(file, SlotState::Checkpoint, span, AllocPriority::Checkpoint)?;
+        let first =
+            self.allocate_span(file, SlotState::Checkpoint, span, AllocPriority::Checkpoint)?;
         // The checkpoint's own slot is not among those that its head lists.
         let mut bytes = AlignedBytes::zeroed(length);
         bytes[..HEAD].copy_from_slice(head.to_bytes());
@@ -346,7 +351,11 @@ impl Log {
         Ok(())
     }
 
-    fn write_block(&mut self, file: &mut impl File, writing: &mut CheckpointWriter) -> Result<(), Error> {
+    fn write_block(
+        &mut self,
+        file: &mut impl File,
+        writing: &mut CheckpointWriter,
+    ) -> Result<(), Error> {
         let bytes = &mut writing.block[..writing.filled];
         checkpoint::seal(bytes, self.slots[writing.first as usize].salt, writing.at);
         write_all(file, bytes, writing.at)?;

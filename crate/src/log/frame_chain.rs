@@ -215,7 +215,7 @@ impl Chain {
         let (mut at, mut records, mut is_void) = (frame::SIZE, 0, true);
         while at < bytes.len() {
             let rest = &bytes[at..];
-            let (header, key, value) = record::sound(rest)?;
+            let (header, key, value) = record::validate(rest)?;
             self.next_version = self.next_version.max(header.version + 1);
             // A deletion that was relocated has a value too, but that is not a gap record.
             let is_set = header.kind == KIND_SET;
@@ -237,6 +237,7 @@ impl Chain {
 
     pub fn end_position(&self, geometry: Geometry) -> u64 {
         let incomplete_start = self.incomplete_start.or(self.slot.map(|slot| (slot, self.offset)));
-        incomplete_start.map_or(DATA_START, |(slot, offset)| geometry.slot_start(slot) + offset as u64)
+        incomplete_start
+            .map_or(DATA_START, |(slot, offset)| geometry.slot_start(slot) + offset as u64)
     }
 }

@@ -132,7 +132,7 @@ impl Log {
         self.reserve_value_memory(length)?;
         let fits = |spare: &mut AlignedBytes| (length..=2 * length).contains(&spare.len());
         let spare = self.spare_value.take_if(fits);
-        let value = spare.unwrap_or_else(|| AlignedBytes::unwritten(length));
+        let value = spare.unwrap_or_else(|| AlignedBytes::uninitialized(length));
         self.value_bytes += value.len();
         Ok(value)
     }
@@ -368,7 +368,7 @@ impl Log {
 #[inline(never)]
 fn find<'a>(assembled: &'a mut [Assembled], chunks: &PiecesRef) -> Option<&'a mut Assembled> {
     let name = (chunks.id, chunks.length);
-    assembled
-        .iter_mut()
-        .find(|value| value.cached.value.is_some() && (value.chunks.id, value.chunks.length) == name)
+    assembled.iter_mut().find(|value| {
+        value.cached.value.is_some() && (value.chunks.id, value.chunks.length) == name
+    })
 }

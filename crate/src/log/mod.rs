@@ -533,8 +533,11 @@ impl Log {
         // After a torn tail the witness opens a fresh segment. Without one, the tail would be
         // reported at every opening.
         if self.is_unwitnessed() || self.cursor.slot.is_none() {
-            let need =
-                if self.cursor.slot.is_some() { AllocPriority::Write } else { AllocPriority::Bookkeeping };
+            let need = if self.cursor.slot.is_some() {
+                AllocPriority::Write
+            } else {
+                AllocPriority::Bookkeeping
+            };
             match self.write_witness(file, need, next_version) {
                 Ok(()) => {}
                 // There is no space to repeat what the superblock already says about flushed
@@ -622,7 +625,9 @@ impl Log {
             return;
         }
         match (location, self.cursor.slot) {
-            (ValueLocation::Extent(first), _) => self.slots[first as usize].cached.shown = self.views,
+            (ValueLocation::Extent(first), _) => {
+                self.slots[first as usize].cached.shown = self.views
+            }
             // The chunked value that was started last.
             (ValueLocation::Chunks, _) => {
                 if let Some(value) = self.assembled.last_mut() {

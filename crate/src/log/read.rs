@@ -46,7 +46,8 @@ impl Evictor<'_> {
     fn evict(&mut self, id: BufferId, content: BufferContent, bytes: &[u8]) -> bool {
         match content {
             BufferContent::Segment(slot) => {
-                let may = self.slots[slot as usize].written && !self.batch_slots.contains(&Some(slot));
+                let may =
+                    self.slots[slot as usize].written && !self.batch_slots.contains(&Some(slot));
                 if may {
                     self.slots[slot as usize].buffer = NO_BUFFER;
                     *self.all_resident = false;
@@ -218,11 +219,13 @@ impl Log {
         }
         self.load(file, slot)?;
         let start = self.geometry.slot_start(slot);
-        let bytes = &self.pool.bytes(self.slots[slot as usize].buffer)[..self.geometry.frames_end()];
+        let bytes =
+            &self.pool.bytes(self.slots[slot as usize].buffer)[..self.geometry.frames_end()];
         let mut at = segment::SIZE;
         while at < end as usize {
             let header = FrameHeader::open(&bytes[at..], salt, start + at as u64);
-            let Some(length) = header.filter(|it| is_valid_frame(it, &bytes[at..])).map(|it| it.length)
+            let Some(length) =
+                header.filter(|it| is_valid_frame(it, &bytes[at..])).map(|it| it.length)
             else {
                 self.slots[slot as usize].pinned_by_damage = true;
                 self.release_memory(slot);
@@ -386,7 +389,7 @@ impl Log {
 fn is_valid_frame(frame: &FrameHeader, bytes: &[u8]) -> bool {
     let Some(bytes) = bytes.get(..frame.length as usize) else { return false };
     let (mut at, mut records) = (frame::SIZE, 0);
-    while let Ok((header, ..)) = record::sound(&bytes[at..]) {
+    while let Ok((header, ..)) = record::validate(&bytes[at..]) {
         at += header.size();
         records += 1;
     }

@@ -111,7 +111,11 @@ impl Log {
     /// This needs no flush before or after: power loss may leave all of the segment, a part, or
     /// nothing. The log that is found then ends before it or within it, or continues after it if
     /// all of it is missing and the gap record counts.
-    pub(crate) fn free_fresh_segment(&mut self, file: &mut impl File, index: u32) -> Result<(), Error> {
+    pub(crate) fn free_fresh_segment(
+        &mut self,
+        file: &mut impl File,
+        index: u32,
+    ) -> Result<(), Error> {
         self.erase_headers(file, index)?;
         self.forget_cached(|slot| slot.pending_free);
         let slot = &mut self.slots[index as usize];
@@ -156,7 +160,9 @@ impl Log {
     #[inline(never)]
     pub(super) fn zero_log_tail(&mut self, file: &mut impl File) -> Result<(), Error> {
         match self.batch_start.slot {
-            Some(slot) => self.zero_segment_tail(file, slot, self.slots[slot as usize].end as usize),
+            Some(slot) => {
+                self.zero_segment_tail(file, slot, self.slots[slot as usize].end as usize)
+            }
             None => Ok(()),
         }
     }

@@ -158,7 +158,8 @@ impl Log {
         };
         let before = self.record_cache.recent_max;
         self.record_cache.recent_max = size.max(before - before / 256).min(MAX_READ);
-        let (id, tail) = if size <= read_size { (id, tail) } else { self.reserve_cache_space(size)? };
+        let (id, tail) =
+            if size <= read_size { (id, tail) } else { self.reserve_cache_space(size)? };
         let bytes = &mut self.pool.bytes_mut(id)[tail..];
         if size > read_size {
             read_len = read_full(file, &mut bytes[..size], at)?;
@@ -166,8 +167,8 @@ impl Log {
         let salt = self.slots[slot as usize].salt;
         let is_whole = read_len >= size && RecordHeader::verify(&bytes[..size], salt, at);
         // A malicious checkpoint may lead anywhere.
-        let record = if is_whole { record::sound(&bytes[..size]).ok() } else { None };
-        if !record.is_some_and(|(header, ..)| header.can_live()) {
+        let record = if is_whole { record::validate(&bytes[..size]).ok() } else { None };
+        if !record.is_some_and(|(header, ..)| header.can_be_current()) {
             return Err(damaged(at));
         }
         let offset = tail as u32;

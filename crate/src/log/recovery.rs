@@ -5,7 +5,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::aligned_buf::used;
+use crate::aligned_buf::used_length;
 use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
@@ -416,7 +416,11 @@ impl Log {
     /// The frame at `offset` of a loaded segment, if there is a valid one.
     fn frame_at(&self, slot: u32, offset: usize) -> Option<FrameHeader> {
         let position = self.geometry.slot_start(slot) + offset as u64;
-        FrameHeader::open(self.frame_area_from(slot, offset), self.slots[slot as usize].salt, position)
+        FrameHeader::open(
+            self.frame_area_from(slot, offset),
+            self.slots[slot as usize].salt,
+            position,
+        )
     }
 
     /// Follows the frames of the next segment up to the first missing one, or beyond it as long as
@@ -500,9 +504,10 @@ impl Log {
     /// many bytes that is.
     fn record_segment_end(&mut self, slot: u32, chain: &Chain, limit: u64) -> usize {
         let (offset, end) = (chain.offset, self.geometry.frames_end());
-        let left = used(self.frame_area_from(slot, offset));
+        let left = used_length(self.frame_area_from(slot, offset));
         if chain.expected == limit && left > 0 {
-            self.discarded_ranges.push((self.geometry.slot_start(slot) + offset as u64, end - offset));
+            self.discarded_ranges
+                .push((self.geometry.slot_start(slot) + offset as u64, end - offset));
         }
         let slot = &mut self.slots[slot as usize];
         (slot.end, slot.end_frame) = (offset as u32, chain.expected);
@@ -523,7 +528,7 @@ impl Log {
             let is_end = chain.slot == Some(slot) && i == chain.segment;
             let mut offset = if is_end { chain.offset } else { segment::SIZE };
             // No frame begins among zeros.
-            let end = offset + used(self.frame_area_from(slot, offset));
+            let end = offset + used_length(self.frame_area_from(slot, offset));
             while offset < end {
                 match self.frame_at(slot, offset) {
                     Some(header) => {
@@ -542,13 +547,19 @@ impl Log {
     /// Drops an incomplete commit, or one with damaged extents, and returns the number of the first
     /// frame that does not count. Extents of flushed commits are verified when they are read,
     /// because those of superseded records may be gone.
-    fn drop_incomplete_commit(&mut self, file: &mut impl File, chain: &mut Chain, below: u64) -> Result<u64, Error> {
+    fn drop_incomplete_commit(
+        &mut self,
+        file: &mut impl File,
+        chain: &mut Chain,
+        below: u64,
+    ) -> Result<u64, Error> {
         let record_error = chain.record_error.take();
         let mut end = record_error.map_or(chain.frames.len(), |(frame, _)| frame);
         end = end.min(chain.frames.partition_point(|frame| frame.number < below));
         // Extents are checked in the order of records: the first problem ends the log or rejects
         // the file. The frame with the record error listed no extents after it.
-        let mut refuses = record_error.is_some_and(|(_, record_error)| record_error == RecordError::Unknown);
+        let mut refuses =
+            record_error.is_some_and(|(_, record_error)| record_error == RecordError::Unknown);
         for named in chain.extents.iter().take_while(|named| named.frame <= end) {
             let flushed = chain.frames[named.frame].number < self.flushed_frames;
             if !flushed && !self.verify_extent(file, &named.extent)? {
@@ -593,7 +604,7 @@ impl Log {
             let from = if s == slot { offset } else { segment::SIZE };
             self.load(file, s)?;
             let rest = self.frame_area_from(s, from);
-            let left = used(rest);
+            let left = used_length(rest);
             let Slot { dirty_tail: stale, first_frame, .. } = self.slots[s as usize];
             let number = if s == slot { self.next_frame } else { first_frame };
             all += left as u64;

@@ -56,7 +56,11 @@ impl Log {
     ///
     /// # Errors
     /// An error of the file: either log may be the current one then.
-    pub(crate) fn activate(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
+    pub(crate) fn activate(
+        &mut self,
+        file: &mut impl File,
+        next_version: u64,
+    ) -> Result<(), Error> {
         for _ in 0..2 {
             self.write_superblock(file, None, next_version)?;
             self.flush(file)?;

@@ -159,7 +159,8 @@ impl Log {
         }
         let taken = first.saturating_add(span);
         let end = slots.max(taken);
-        let pending = self.slots.iter().filter(|s| s.state == SlotState::PendingFree).count() as u32;
+        let pending =
+            self.slots.iter().filter(|s| s.state == SlotState::PendingFree).count() as u32;
         let left = self.free_slots + (end - slots) - span;
         let least = if need == AllocPriority::Checkpoint { 0 } else { self.reserve().min(1) };
         let missing = |reserve: u32| end.saturating_add(reserve.saturating_sub(left + pending));
@@ -172,7 +173,9 @@ impl Log {
             let grown = self.grow(file, wanted);
             self.full = matches!(grown, Err(Error::Quota | Error::Full));
             match need {
-                AllocPriority::Delete | AllocPriority::Bookkeeping | AllocPriority::Move if self.full => {
+                AllocPriority::Delete | AllocPriority::Bookkeeping | AllocPriority::Move
+                    if self.full =>
+                {
                     self.grow(file, taken)?
                 }
                 _ => grown?,

@@ -52,7 +52,12 @@ impl Log {
                 && found[0] != found[1]
             {
                 let is_trailer = found[0];
-                self.missing_headers.push(MissingHeader { slot, sequence, is_trailer, by_crash: false });
+                self.missing_headers.push(MissingHeader {
+                    slot,
+                    sequence,
+                    is_trailer,
+                    by_crash: false,
+                });
             }
         }
     }

@@ -227,7 +227,8 @@ impl Slot {
     fn gain(&self, segment: usize, sequences: &[u32]) -> usize {
         let needed = self.needed(sequences);
         let end = self.end as usize;
-        let tail_stays_empty = (segment - end) * (self.live as usize) < MIN_RECORDS_IN_TAIL * needed;
+        let tail_stays_empty =
+            (segment - end) * (self.live as usize) < MIN_RECORDS_IN_TAIL * needed;
         (if tail_stays_empty { end } else { segment }).saturating_sub(needed)
     }
 }

@@ -39,7 +39,8 @@ impl Tombstones {
     pub(super) fn add(&mut self, bytes: u32, oldest: u32, newest: u32) {
         let at = self.index_of(oldest);
         // If the newest covered segment is unknown for one bucket, it is for all.
-        let is_full = self.0.len() == MAX_BUCKETS || self.0.first().is_some_and(|it| it.newest == UNKNOWN);
+        let is_full =
+            self.0.len() == MAX_BUCKETS || self.0.first().is_some_and(|it| it.newest == UNKNOWN);
         if !is_full && (at == 0 || self.0[at - 1].oldest < oldest) {
             self.0.insert(at, Bucket { oldest, newest, bytes });
             return;

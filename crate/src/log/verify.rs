@@ -178,8 +178,10 @@ impl Log {
         if header.is_none_or(|header| header.sequence != s.sequence) {
             // A header or trailer that a crash took is rewritten before the next flush.
             let name = (slot, s.sequence, is_trailer);
-            let is_match = |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == name;
-            let by_crash = self.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
+            let is_match =
+                |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == name;
+            let by_crash =
+                self.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
             if !by_crash {
                 found.report(Part::Header, at, bytes.len());
             }
@@ -227,7 +229,7 @@ impl Log {
                 let is_whole = |header: &RecordHeader| {
                     RecordHeader::verify(&bytes[..header.size()], s.salt, at)
                 };
-                let sound = record::sound(bytes).ok().filter(|(header, ..)| is_whole(header));
+                let sound = record::validate(bytes).ok().filter(|(header, ..)| is_whole(header));
                 let Some((header, key, value)) = sound else {
                     found.report(Part::Record, at, bytes.len());
                     found.next = Spot { unit, part: frame_end as u32 };
@@ -261,8 +263,9 @@ impl Log {
         let (from, to) =
             if s.state == SlotState::Free { (0, bytes.len()) } else { (end, frames_end) };
         let rest = &bytes[from..to];
-        let is_known = self.discarded_ranges.iter().any(|&(at, _)| (start..start + to as u64).contains(&at))
-            || s.dirty_tail && self.batch_start.slot == Some(slot);
+        let is_known =
+            self.discarded_ranges.iter().any(|&(at, _)| (start..start + to as u64).contains(&at))
+                || s.dirty_tail && self.batch_start.slot == Some(slot);
         if let (Some(first), Some(last), false) =
             (rest.iter().position(|&b| b != 0), rest.iter().rposition(|&b| b != 0), is_known)
         {

@@ -10,7 +10,7 @@ use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::index::hash_index::Position;
 
-use super::buffer_pool::{HEAP_PER_SEGMENT, BufferContent};
+use super::buffer_pool::{BufferContent, HEAP_PER_SEGMENT};
 use super::read::BufferAddr;
 use super::slot_allocator::AllocPriority;
 use super::{Log, NO_BUFFER, Slot, SlotState};
@@ -92,7 +92,9 @@ impl Log {
         let end = self.geometry.frames_end();
         let fits = self.cursor.slot.is_some() && self.cursor.tail + size <= end;
         if fits
-            && (self.free_slots > 0 || need == AllocPriority::Bookkeeping || self.leaves_bookkeeping_space(size))
+            && (self.free_slots > 0
+                || need == AllocPriority::Bookkeeping
+                || self.leaves_bookkeeping_space(size))
         {
             return Ok(());
         }
@@ -136,7 +138,11 @@ impl Log {
         if fits { Ok(()) } else { Err(Error::Full) }
     }
 
-    fn allocate_segment(&mut self, file: &mut impl File, need: AllocPriority) -> Result<u32, Error> {
+    fn allocate_segment(
+        &mut self,
+        file: &mut impl File,
+        need: AllocPriority,
+    ) -> Result<u32, Error> {
         if need == AllocPriority::Write && !self.can_allocate(HEAP_PER_SEGMENT) {
             return Err(Error::ViewsHeld);
         }
@@ -250,7 +256,13 @@ impl Log {
     /// Ends an inline value at `length` bytes and zeros the rest of its capacity. If it is
     /// `at_tail`, the record also gives up that rest except for the padding. Returns the size of
     /// the record.
-    pub fn end_value(&mut self, addr: BufferAddr, length: usize, version: u64, at_tail: bool) -> usize {
+    pub fn end_value(
+        &mut self,
+        addr: BufferAddr,
+        length: usize,
+        version: u64,
+        at_tail: bool,
+    ) -> usize {
         let bytes = self.bytes_at(addr);
         let header = RecordHeader::at_mut(bytes).expect("a staged record has a header");
         header.version = version;
@@ -354,7 +366,8 @@ impl Log {
     /// Drops the whole open batch after its write failed. Views of it must be detached before the
     /// next call.
     pub fn discard_batch(&mut self) {
-        let mark = Mark { cursor: self.batch_start, floor: self.batch_start.tail, pending: 0, extents: 0 };
+        let mark =
+            Mark { cursor: self.batch_start, floor: self.batch_start.tail, pending: 0, extents: 0 };
         self.rollback(&mark);
         self.cursor = self.batch_start;
         self.floor = self.batch_start.tail;

@@ -1,12 +1,13 @@
-//! What tells one schema from another.
+//! The differences between two schemas.
 
 use crate::schema::{Field, Kind};
 
-/// What differs between what is stored and what was asked for, field by field.
-pub(super) fn difference(stored: &Kind, asked: &Kind) -> Vec<String> {
-    let (Kind::Struct { fields: there, .. }, Kind::Struct { fields: here, .. }) = (stored, asked)
+/// The differences between the stored schema and the expected one, by field.
+pub(super) fn difference(stored: &Kind, expected: &Kind) -> Vec<String> {
+    let (Kind::Struct { fields: there, .. }, Kind::Struct { fields: here, .. }) =
+        (stored, expected)
     else {
-        return vec![format!("it holds {}, not {}", stored.layout(), asked.layout())];
+        return vec![format!("it holds {}, not {}", stored.layout(), expected.layout())];
     };
     let find = |fields: &[Field], name: &str| fields.iter().position(|one| one.name == name);
     let mut told = Vec::new();
@@ -42,12 +43,12 @@ mod tests {
     #[test]
     fn schema_diff_names_every_differing_field() {
         let stored = schema(&[("a", "u8"), ("b", "u16"), ("c", "str")]);
-        let asked = schema(&[("a", "u8"), ("b", "u32"), ("d", "u53")]);
+        let expected = schema(&[("a", "u8"), ("b", "u32"), ("d", "u53")]);
         let told = ["\"b\" is u16, not u32", "\"c\" is unexpected", "\"d\" is missing"];
-        assert_eq!(difference(&stored, &asked), told);
+        assert_eq!(difference(&stored, &expected), told);
         let turned = schema(&[("b", "u16"), ("a", "u8"), ("c", "str")]);
         assert_eq!(difference(&stored, &turned), ["its fields are in another order"]);
-        let text = difference(&Kind::Str, &asked);
+        let text = difference(&Kind::Str, &expected);
         assert_eq!(text, ["it holds &str, not {a:u8,b:u32,d:u64}"]);
     }
 }

@@ -131,13 +131,14 @@ impl<F: File> Store<F> {
             Some(old) if old.is_chunked => self.delete_chunks(hash, keyspace, key),
             _ => Ok(()),
         };
-        let staged = match deleted.and_then(|()| self.allocate_location(capacity, is_long, &mut chunks)) {
-            Ok(location) => {
-                self.new.old = old;
-                self.stage(Some(location), hash, keyspace, key, capacity, viewed)
-            }
-            Err(error) => Err(error),
-        };
+        let staged =
+            match deleted.and_then(|()| self.allocate_location(capacity, is_long, &mut chunks)) {
+                Ok(location) => {
+                    self.new.old = old;
+                    self.stage(Some(location), hash, keyspace, key, capacity, viewed)
+                }
+                Err(error) => Err(error),
+            };
         self.staged_chunks_ref = Some(chunks);
         if staged.is_err() {
             self.drop_chunked();

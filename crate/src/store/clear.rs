@@ -25,7 +25,7 @@ use crate::radix_sort;
 
 use super::compaction::{Compacting, Moving};
 use super::maintenance::Job;
-use super::{Store, LOOKUP_BATCH, replay};
+use super::{LOOKUP_BATCH, Store, replay};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
 /// scans the whole log.
@@ -163,7 +163,8 @@ impl<F: File> Store<F> {
 
     /// Whether a keyspace with this many keys is cleared by one record.
     fn is_worth_one_record(&self, keyspace: u32, count: u64) -> bool {
-        let is_part = count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index.len() as u64;
+        let is_part =
+            count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index.len() as u64;
         // Sorting all keys for a few of them takes longer than a sweep.
         let needs_order = self.sorted != replay::ALL && self.index.len() > SMALL_INDEX;
         keyspace != KEYSPACE_ENGINE && (is_part || needs_order || !self.ordered)

@@ -151,8 +151,9 @@ impl<F: File> Store<F> {
                     if self.log.live_records_of(victim) == Some(0) {
                         return self.retire_victim(victim, job);
                     }
-                    job.victim =
-                        self.load_victim(victim, job.spare.take()).map_err(WriteError::RolledBack)?;
+                    job.victim = self
+                        .load_victim(victim, job.spare.take())
+                        .map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
                 None if !self.log.is_out_of_slots()
@@ -201,8 +202,10 @@ impl<F: File> Store<F> {
     /// Moves the live records of a resident segment if they are few, each verified. Stops before a damaged
     /// one.
     fn move_known_records(&mut self, slot: u32) -> Result<(), Error> {
-        let is_small =
-            self.log.live_records_of(slot).is_some_and(|bytes| bytes > 0 && bytes <= MAX_KNOWN_BYTES);
+        let is_small = self
+            .log
+            .live_records_of(slot)
+            .is_some_and(|bytes| bytes > 0 && bytes <= MAX_KNOWN_BYTES);
         if !is_small || self.index.bytes() > SMALL_INDEX {
             return Ok(());
         }
@@ -218,7 +221,7 @@ impl<F: File> Store<F> {
             }
             let at = geometry.slot_start(slot) + geometry.locate(position).1 as u64;
             let is_whole = RecordHeader::verify(&bytes, self.log.salt(slot), at);
-            if !is_whole || record::sound(&bytes).is_err() {
+            if !is_whole || record::validate(&bytes).is_err() {
                 break;
             }
             self.move_record(hash, position, &bytes, None)?;
@@ -247,7 +250,8 @@ impl<F: File> Store<F> {
         let least = segment / if thorough { 64 } else { 8 };
         // Segments that were begun since the last flush are freed without flush or checkpoint.
         let prefer_fresh = pending_free == 0 && !job.all;
-        let best = self.log.pick_victim(job.below, prefer_fresh).filter(|victim| victim.gain >= least);
+        let best =
+            self.log.pick_victim(job.below, prefer_fresh).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = best {
             return Some(victim.slot);
         }
@@ -318,7 +322,7 @@ impl<F: File> Store<F> {
             }
             // A moved record is replayed one day. A malformed one would then be refused together with
             // everything behind it.
-            let Ok((header, key, value)) = record::sound(bytes) else { return Ok(Moved::Stuck) };
+            let Ok((header, key, value)) = record::validate(bytes) else { return Ok(Moved::Stuck) };
             let size = header.size();
             let position = geometry.position(moving.slot, moving.at);
             match header.kind {
@@ -397,7 +401,15 @@ impl<F: File> Store<F> {
             }
         }
         let (old, new, moved) = (Some(from), Some(to), extent.is_none());
-        self.undo.push(Undo { hash, old, new, appended: to, added_size: size, superseded_size: size, moved });
+        self.undo.push(Undo {
+            hash,
+            old,
+            new,
+            appended: to,
+            added_size: size,
+            superseded_size: size,
+            moved,
+        });
         self.move_in_index(hash, old, new, to);
         Ok(())
     }
@@ -485,7 +497,15 @@ impl<F: File> Store<F> {
         self.log.advance(size, false);
         self.log.tombstone_added(position, size as u32, header.oldest, newest);
         let (appended, added_size) = (position, size as u32);
-        let copy = Undo { hash: 0, old: None, new: None, appended, added_size, superseded_size: 0, moved: true };
+        let copy = Undo {
+            hash: 0,
+            old: None,
+            new: None,
+            appended,
+            added_size,
+            superseded_size: 0,
+            moved: true,
+        };
         self.undo.push(copy);
         Ok(())
     }

@@ -261,7 +261,11 @@ impl<F: File> Store<F> {
             // The tail that a recovery dropped, and extents that were deleted, can be erased only once the
             // log behind them is flushed and a flushed frame confirms that.
             if !self.log.end_is_written() || self.log.is_unwitnessed() {
-                self.log.write_witness(&mut self.file, AllocPriority::Bookkeeping, self.next_version)?;
+                self.log.write_witness(
+                    &mut self.file,
+                    AllocPriority::Bookkeeping,
+                    self.next_version,
+                )?;
             }
             self.log.flush(&mut self.file).map_err(WriteError::Unclear)?;
         }
@@ -295,7 +299,11 @@ impl<F: File> Store<F> {
     /// Ensures that the log ends in a segment that is in the file.
     pub(super) fn ensure_end_is_written(&mut self) -> Result<(), WriteError> {
         if !self.log.end_is_written() {
-            self.log.write_witness(&mut self.file, AllocPriority::Bookkeeping, self.next_version)?;
+            self.log.write_witness(
+                &mut self.file,
+                AllocPriority::Bookkeeping,
+                self.next_version,
+            )?;
             self.unflushed = true;
         }
         Ok(())

@@ -379,7 +379,8 @@ impl<F: File> Store<F> {
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
-        let need = if self.is_in_maintenance { AllocPriority::Bookkeeping } else { AllocPriority::Delete };
+        let need =
+            if self.is_in_maintenance { AllocPriority::Bookkeeping } else { AllocPriority::Delete };
         // A key of the engine's keyspace is a chunk or other system record, never a chunked value.
         let is_chunked = old.is_chunked && keyspace != KEYSPACE_ENGINE;
         if is_chunked {
@@ -514,7 +515,7 @@ impl<F: File> Store<F> {
     fn find_shared(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
         let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
         // Only a malformed checkpoint leads to a record of a kind that no key can have.
-        let is_dead = |at: &At| !self.log.record_in(at.addr).header.can_live();
+        let is_dead = |at: &At| !self.log.record_in(at.addr).header.can_be_current();
         if found.as_ref().is_some_and(is_dead) { Err(damaged(0)) } else { Ok(found) }
     }
 
@@ -615,7 +616,15 @@ impl<F: File> Store<F> {
             }
         }
         let old = old.map(|old| old.position);
-        self.undo.push(Undo { hash, old, new, appended, added_size: size, superseded_size, moved: false });
+        self.undo.push(Undo {
+            hash,
+            old,
+            new,
+            appended,
+            added_size: size,
+            superseded_size,
+            moved: false,
+        });
         self.move_in_index(hash, old, new, appended);
     }
 

@@ -84,7 +84,8 @@ impl<F: File> Store<F> {
         let (addr, record) = self.log.scan_record(&mut self.file, position)?;
         let header = *record.header;
         let is_match = self.key_hash.hash(header.space(), record.key) == hash;
-        let can_have_value = matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR);
+        let can_have_value =
+            matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR);
         if is_match && can_have_value && self.is_cleared(&header) {
             return Ok(None);
         }

@@ -33,8 +33,8 @@ impl<F: File> Store<F> {
         let Store { file, log, index, key_hash, spaces, .. } = self;
         let mut first = None;
         let mut found = log.verify(file, spot, |position, header, key| {
-            let is_named =
-                header.can_live() && index.contains(key_hash.hash(header.space(), key), position);
+            let is_named = header.can_be_current()
+                && index.contains(key_hash.hash(header.space(), key), position);
             // Until the sweep, the index contains records of cleared keyspaces whose values may be gone.
             let counts = !spaces.has_cleared(header.space(), header.version);
             if is_named && counts && header.kind == KIND_PIECES {

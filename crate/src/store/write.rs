@@ -13,7 +13,7 @@ use crate::log::ValueLocation;
 use crate::log::slot_allocator::AllocPriority;
 use crate::log::space_accounting::ExtentName;
 
-use super::{At, BufferAddr, Predecessor, Store, LOOKUP_BATCH, Undo};
+use super::{At, BufferAddr, LOOKUP_BATCH, Predecessor, Store, Undo};
 
 /// More sets than can be queued at a time.
 const MAX_QUEUED: usize = 256;
