@@ -25,7 +25,7 @@ use varve::aligned_buf::AlignedBytes;
 use varve::native::{KeyRange, Reader, Store};
 use varve::schema::Record;
 
-/// As `Product.toRust()` prints it.
+/// Printed by `Product.toRust()`.
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
 struct Product {
@@ -50,8 +50,8 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
     let [path, command, rest @ ..] = words else { return Err("which file, and what then?".into()) };
     match (*command, rest) {
-        ("look", []) => return look(path),
-        ("hold", []) => return hold(path),
+        ("look", []) => return read_in_memory(path),
+        ("hold", []) => return hold_open(path),
         _ => {}
     }
     let mut store = Store::open(path)?;
@@ -89,8 +89,8 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(store.close()?)
 }
 
-/// Reads the file where it lies in memory, and leaves it alone.
-fn look(path: &str) -> Result<(), Box<dyn Error>> {
+/// Reads the file in memory, in place, without changing it.
+fn read_in_memory(path: &str) -> Result<(), Box<dyn Error>> {
     let file = fs::read(path)?;
     let mut bytes = AlignedBytes::zeroed(file.len());
     bytes[..file.len()].copy_from_slice(&file);
@@ -105,7 +105,7 @@ fn look(path: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Keeps the file open until its input ends.
-fn hold(path: &str) -> Result<(), Box<dyn Error>> {
+fn hold_open(path: &str) -> Result<(), Box<dyn Error>> {
     let store = Store::open(path)?;
     println!("held");
     io::stdin().read_to_end(&mut Vec::new())?;

@@ -1,8 +1,8 @@
-//! Random programs that die and whose files fail, without end: `npm run torture`.
+//! Endless random programs that crash and whose files fail: `npm run torture`.
 //!
-//! Every seed is another program; the tests of the crate run the first of them. A failure tells its
-//! seed, and keeps the image of the file where `VARVE_KEEP_IMAGE` says. A run that was told when to end
-//! keeps what came of it where `VARVE_KEEP_TOLD` says.
+//! Every seed is another program; the tests of the crate run the first ones. A failure prints its
+//! seed, and writes the image of the file to where `VARVE_KEEP_IMAGE` says. A run with a time limit
+//! writes its results to where `VARVE_KEEP_TOLD` says.
 
 #[expect(
     dead_code,
@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use support::{crashes, failures};
+use support::{crash_programs, fault_programs};
 
 const USAGE: &str = "npm run torture [-- --seed N] [--seconds N] [--states N] [--threads N]
   --seed N      this program alone: what a failure told
@@ -25,13 +25,13 @@ const USAGE: &str = "npm run torture [-- --seed N] [--seconds N] [--states N] [-
   --states N    end after so many states of the file
   --threads N   so many at once: 1";
 
-/// Failures drawn for each program of which calls of the file fail.
+/// Failures selected for each program in which calls of the file fail.
 const SAMPLE: u64 = 200;
 
 #[derive(Default)]
 struct Done {
-    crashes: crashes::Tally,
-    failures: failures::Tally,
+    crashes: crash_programs::Tally,
+    failures: fault_programs::Tally,
     lies: AtomicU64,
     seeds: AtomicU64,
 }
@@ -43,16 +43,17 @@ impl Done {
         self.crashes.total() + counts.iter().sum::<u64>()
     }
 
-    /// Programs that die, programs of which calls fail, and now and then a flush that lies.
+    /// Programs that crash, programs in which calls fail, and sometimes a lying flush.
     fn run(&self, seed: u64) {
         match seed % 8 {
             0 => {
-                let crashes::Lies { whole, shorter, noticed, untold } = crashes::run_lie(seed);
-                let states = whole + shorter + noticed + untold;
+                let crash_programs::Lies { whole, shorter, noticed, unwitnessed } =
+                    crash_programs::run_lie(seed);
+                let states = whole + shorter + noticed + unwitnessed;
                 self.lies.fetch_add(states, Ordering::Relaxed);
             }
-            1..4 => failures::run_seed(seed, Some(SAMPLE), &self.failures),
-            _ => crashes::run_seed(seed, &self.crashes),
+            1..4 => fault_programs::run_seed(seed, Some(SAMPLE), &self.failures),
+            _ => crash_programs::run_seed(seed, &self.crashes),
         }
         self.seeds.fetch_add(1, Ordering::Relaxed);
     }
@@ -83,7 +84,7 @@ fn arguments() -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-fn tell(done: &Done, begin: Instant) {
+fn print_progress(done: &Done, begin: Instant) {
     let (states, seconds) = (done.states(), begin.elapsed().as_secs_f64());
     let line = format!(
         "{:.0} s: {} programs, {states} states, {:.0} a second",
@@ -100,9 +101,9 @@ fn tell(done: &Done, begin: Instant) {
     }
 }
 
-/// Ends a run: says what came of it, and keeps it as JSON.
-fn conclude(done: &Done, begin: Instant, first: u64, failed: bool) {
-    tell(done, begin);
+/// Ends a run: prints its results, and writes them as JSON.
+fn end_run(done: &Done, begin: Instant, first: u64, failed: bool) {
+    print_progress(done, begin);
     println!();
     let Some(path) = std::env::var_os("VARVE_KEEP_TOLD") else { return };
     let Done { crashes, failures, lies, seeds } = done;
@@ -134,7 +135,7 @@ fn main() -> ExitCode {
         }
     };
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // The first ones are what the tests run.
+    // The first ones are those of the tests.
     let first = wanted.seed.unwrap_or(1_000_000 + clock.as_micros() as u64 % (1 << 50));
     let last = wanted.seed.unwrap_or(u64::MAX);
     let (done, begin) = (Done::default(), Instant::now());
@@ -170,20 +171,20 @@ fn main() -> ExitCode {
         while running.load(Ordering::Relaxed) > 0 {
             std::thread::sleep(Duration::from_millis(50));
             if told.elapsed() >= every {
-                tell(&done, begin);
+                print_progress(&done, begin);
                 told = Instant::now();
             }
             let enough = wanted.seconds.is_some_and(|n| begin.elapsed().as_secs() >= n)
                 || wanted.states.is_some_and(|n| done.states() >= n);
             if enough {
-                // Programs that are under way take a while, and have shown nothing.
+                // Programs in progress take a while, and have shown no failure.
                 let failed = failed.load(Ordering::Relaxed);
-                conclude(&done, begin, first, failed);
+                end_run(&done, begin, first, failed);
                 std::process::exit(failed.into());
             }
         }
     });
     let failed = failed.load(Ordering::Relaxed);
-    conclude(&done, begin, first, failed);
+    end_run(&done, begin, first, failed);
     ExitCode::from(u8::from(failed))
 }

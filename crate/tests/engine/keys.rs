@@ -1,4 +1,4 @@
-//! What keys and values may be, and how they are told apart and found in order.
+//! Limits of keys and values, and how keys are distinguished and ordered.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ fn numbered(n: u32) -> Vec<u8> {
     format!("the key with the number {n}").into_bytes()
 }
 
-/// Pairs of keys that the index cannot tell apart by their hash, found by trying.
+/// Pairs of keys with equal hashes, found by trying.
 fn colliding_pairs(options: &Options, keyspace: u32) -> Vec<[Vec<u8>; 2]> {
     let hash = KeyHash::new([options.entropy[2], options.entropy[3]]);
     let mut hashes: Vec<(u32, u32)> =
@@ -75,7 +75,7 @@ fn keys_with_equal_hashes_are_distinct() {
             assert_eq!(store.get(keyspace, a), Ok(Some(&b"a"[..])));
             store.set(keyspace, a, b"again").expect("set");
             assert_eq!(store.get(keyspace, b), Ok(Some(&b"b"[..])));
-            // One of them is foreseen, and nobody takes its value for the other's.
+            // One of them is prefetched, and its value is not confused with the other's.
             let (mut positions, mut places) = ([store.hash(keyspace, a)], [None]);
             store.positions_of(&mut positions);
             store.prefetch_records(&positions, &mut places);
@@ -99,14 +99,14 @@ fn keys_with_equal_hashes_are_distinct() {
     }
 }
 
-/// Keys of a store, in order.
+/// The keys of a store, in order.
 fn walk<F: varve::File>(store: &mut Store<F>) -> Result<Vec<Vec<u8>>, Error> {
     let all = (Bound::Unbounded, Bound::Unbounded);
     Ok(store.range_keys(0, all)?.map(|key| key.to_vec()).collect())
 }
 
-/// A closed file of some thirty segments, with keys below `below`: records that were replaced, deleted and taken
-/// back among those that live, values in extents and in pieces, and segments of which nothing lives.
+/// A closed file of some thirty segments with keys below `below`: replaced, deleted and rolled back
+/// records among live ones, values in extents and in chunks, and segments without live records.
 fn many_segments(below: u32) -> Vec<u8> {
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("open");
@@ -148,7 +148,7 @@ fn keys_sorted_in_parts_between_writes_are_ordered() {
         assert!(part == 5000 || parts > 20, "{parts} parts of {part} positions");
         assert!(walk(&mut store).expect("walk").iter().eq(&model), "by {part} positions");
     }
-    // Nothing is in a whole frame yet.
+    // No frame is complete yet.
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
     model.iter().for_each(|key| assert!(store.set(0, key, b"value").is_ok()));
     assert!(walk(&mut store).expect("walk").iter().eq(&model));
@@ -163,12 +163,12 @@ fn first_range_reports_a_damaged_record() {
     let (mut told, mut damaged) = (0, 0);
     for key in &keys {
         let mut bytes = bytes.clone();
-        // Each copy of the key, whichever it is that counts.
+        // Each copy of the key, whether it is the current one or not.
         let places: Vec<usize> =
             (0..bytes.len() - key.len()).filter(|&at| bytes[at..].starts_with(key)).collect();
         places.iter().for_each(|&at| bytes[at] ^= 1);
         let file = MemoryFile { bytes };
-        // What lies behind the checkpoint is told by the opening.
+        // Records after the checkpoint are reported by opening.
         let Ok(mut store) = Store::open(file, options) else { continue };
         damaged += 1;
         for _ in 0..2 {

@@ -1,5 +1,6 @@
-//! Recovery: whatever is damaged, a prefix is one, what a salvage calls certain is true, and what
-//! either keeps opens again. And verification: it finds every flipped bit that matters.
+//! Recovery: whatever is damaged, opening a prefix shows one, what a salvage reports as certain is
+//! true, and the result of either opens again. Verification: it finds every flipped bit that
+//! matters.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -7,10 +8,10 @@ use std::rc::Rc;
 use varve::format::superblock::SLOT_STRIDE;
 use varve::{Error, OnDamage, Options, Recovery, Store};
 
+use crate::support::crash_images::{self, Limits};
 use crate::support::fault_file::FaultFile;
-use crate::support::images::{self, Limits};
 use crate::support::oracle::{
-    Bounds, Entry, KEYSPACES, State, check_pieces, difference, problems_of, state_of, try_state_of,
+    Bounds, Entry, KEYSPACES, State, check_chunks, difference, problems_of, state_of, try_state_of,
 };
 use crate::support::rng::{Rng, bytes_of, replayed};
 use crate::support::shapes::chunked_length;
@@ -26,11 +27,11 @@ fn recovering(on_damage: OnDamage, read_only: bool) -> Options {
     Options { on_damage, read_only, ..options() }
 }
 
-/// A file that was closed, and what it showed after each commit.
+/// A closed file, and its content after each commit.
 struct Sample {
     image: Vec<u8>,
     commits: Vec<State>,
-    /// What was set, also within a commit that set it again.
+    /// Every value that was set, even if the same commit replaced it.
     written: BTreeMap<u64, Rc<[u8]>>,
 }
 
@@ -40,7 +41,7 @@ impl Sample {
     }
 }
 
-/// Everything that the store shows, and which of the keys are uncertain.
+/// The content of the store, and its uncertain keys.
 fn seen_in(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
     let state = state_of(store);
     let is_uncertain = |store: &mut Store<FaultFile>, keyspace: u32, key: &[u8]| {
@@ -51,12 +52,12 @@ fn seen_in(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
     (state, uncertain)
 }
 
-/// A life of sets, deletions, transactions, large values, maintenance and closes.
-fn lived(seed: u64, steps: usize, tends: bool) -> Sample {
-    live(seed, steps, tends, true)
+/// A history of sets, deletions, transactions, large values, maintenance and closes.
+fn sample_database(seed: u64, steps: usize, maintains: bool) -> Sample {
+    live(seed, steps, maintains, true)
 }
 
-fn live(seed: u64, steps: usize, tends: bool, closes: bool) -> Sample {
+fn live(seed: u64, steps: usize, maintains: bool, closes: bool) -> Sample {
     let mut rng = Rng::new(seed);
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
@@ -93,7 +94,7 @@ fn live(seed: u64, steps: usize, tends: bool, closes: bool) -> Sample {
                 let file = store.close().map_err(|(_, error)| error).expect("close");
                 store = Store::open(file, options()).expect("open");
             }
-            6..9 if tends => {
+            6..9 if maintains => {
                 let mut more = store.maintain(rng.one_in(3)).expect("maintain");
                 while more {
                     more = store.maintain(false).expect("maintain");
@@ -129,7 +130,7 @@ fn is_damage(error: &Error) -> bool {
     matches!(error, Error::Corruption(_) | Error::NotADatabase)
 }
 
-/// The next opening, without any option, shows the same.
+/// Checks that the next opening, with default options, shows the same.
 fn opens_again(file: &FaultFile, state: &State, uncertain: &BTreeSet<(u32, Vec<u8>)>, what: &str) {
     let again = FaultFile::new(file.image());
     let mut store = Store::open(again, options()).unwrap_or_else(|error| {
@@ -137,13 +138,13 @@ fn opens_again(file: &FaultFile, state: &State, uncertain: &BTreeSet<(u32, Vec<u
     });
     let (seen, doubts) = seen_in(&mut store);
     assert!(&seen == state, "{what}: opened again: {}", difference(&seen, state));
-    check_pieces(&mut store, &seen);
+    check_chunks(&mut store, &seen);
     assert!(&doubts == uncertain, "{what}: other keys are uncertain");
     assert!(!store.recovery().damaged);
     assert_eq!(problems_of(&mut store), [], "{what}");
 }
 
-fn judge_prefix(image: &[u8], sample: &Sample, refused: bool, what: &str, tally: &mut Tally) {
+fn check_prefix(image: &[u8], sample: &Sample, refused: bool, what: &str, tally: &mut Tally) {
     for read_only in [true, false] {
         let (file, opened) = open(image, recovering(OnDamage::Prefix, read_only));
         let mut store = match opened {
@@ -155,7 +156,7 @@ fn judge_prefix(image: &[u8], sample: &Sample, refused: bool, what: &str, tally:
             }
         };
         assert_eq!(store.recovery().damaged, refused, "{what}: {:?}", store.recovery());
-        // What lies before a checkpoint is verified when it is read.
+        // Records before a checkpoint are verified when they are read.
         let Ok(seen) = try_state_of(&mut store) else {
             assert!(!refused, "{what}: a prefix is not readable");
             continue;
@@ -171,8 +172,8 @@ fn judge_prefix(image: &[u8], sample: &Sample, refused: bool, what: &str, tally:
     }
 }
 
-/// Salvages, judges every key, and tells what is shown and how opening went.
-fn judge_salvage(
+/// Salvages, checks every key, and returns the content and the statistics of recovery.
+fn check_salvage(
     image: &[u8],
     sample: &Sample,
     what: &str,
@@ -211,7 +212,7 @@ fn judge_salvage(
     if recovery.damaged {
         tally.salvaged += 1;
         opens_again(&file, &seen, &uncertain, what);
-        // It lives on: what is written is certain, whatever moves.
+        // The store remains usable: what is written is certain, even after compaction.
         if let Some((keyspace, key)) = uncertain.first() {
             store.set(*keyspace, key, b"new").expect("set");
             store.maintain(true).expect("maintain");
@@ -225,7 +226,7 @@ fn judge_salvage(
     (seen, recovery)
 }
 
-fn judge(image: &[u8], sample: &Sample, what: &str, tally: &mut Tally) -> (State, Recovery) {
+fn check_image(image: &[u8], sample: &Sample, what: &str, tally: &mut Tally) -> (State, Recovery) {
     tally.images += 1;
     let (file, opened) = open(image, options());
     let refused = match opened {
@@ -242,8 +243,8 @@ fn judge(image: &[u8], sample: &Sample, what: &str, tally: &mut Tally) -> (State
         }
     };
     tally.refused += u64::from(refused);
-    judge_prefix(image, sample, refused, what, tally);
-    judge_salvage(image, sample, what, tally)
+    check_prefix(image, sample, refused, what, tally);
+    check_salvage(image, sample, what, tally)
 }
 
 fn slots(sample: &Sample) -> usize {
@@ -263,7 +264,7 @@ fn samples() -> impl Iterator<Item = (u64, Sample)> {
         Some(seed) => seed..seed + 1,
         None => 0..replayed("VARVE_SALVAGE_SEEDS").unwrap_or(12),
     };
-    seeds.map(|seed| (seed, lived(seed, 20 + 10 * (seed as usize % 4), seed % 3 > 0)))
+    seeds.map(|seed| (seed, sample_database(seed, 20 + 10 * (seed as usize % 4), seed % 3 > 0)))
 }
 
 #[test]
@@ -298,8 +299,8 @@ fn lost_superblocks_checkpoint_or_segment_header_lose_no_record() {
         for (case, ranges) in cases {
             let damaged = zeroed(&sample.image, &ranges);
             let what = format!("seed {seed}, {case}");
-            // A header's room may be the middle of a large value.
-            let (seen, recovery) = judge(&damaged, &sample, &what, &mut tally);
+            // The position of a header may be inside a large value.
+            let (seen, recovery) = check_image(&damaged, &sample, &what, &mut tally);
             if case.starts_with("no") || case.starts_with("the") {
                 assert!(&seen == sample.truth(), "{what}: {}", difference(&seen, sample.truth()));
                 assert_eq!((recovery.lost_frames, recovery.uncertain_keys), (0, 0), "{what}");
@@ -316,7 +317,7 @@ fn lost_segment_is_salvaged_around() {
         for slot in 0..slots(&sample) {
             let at = DATA + slot * SEGMENT;
             let damaged = zeroed(&sample.image, std::slice::from_ref(&(at..at + SEGMENT)));
-            judge(&damaged, &sample, &format!("seed {seed}, slot {slot} gone"), &mut tally);
+            check_image(&damaged, &sample, &format!("seed {seed}, slot {slot} gone"), &mut tally);
         }
     }
     println!("{tally:?}");
@@ -328,7 +329,7 @@ fn zeroed_sector_is_salvaged_around() {
     for (seed, sample) in samples() {
         for from in (0..sample.image.len()).step_by(512) {
             let damaged = zeroed(&sample.image, std::slice::from_ref(&(from..from + 512)));
-            judge(&damaged, &sample, &format!("seed {seed}, {from} zeroed"), &mut tally);
+            check_image(&damaged, &sample, &format!("seed {seed}, {from} zeroed"), &mut tally);
         }
     }
     println!("{tally:?}");
@@ -342,13 +343,13 @@ fn multiple_damages_are_salvaged_around() {
         for round in 0..60 {
             let mut damaged = sample.image.clone();
             for _ in 0..rng.within(2..5) {
-                // Both superblocks stay: what comes without them is another test's.
+                // Both superblocks stay intact: another test covers files without them.
                 let from = rng.within(DATA..damaged.len());
                 let to = damaged.len().min(from + rng.within(1..200));
                 let bytes = bytes_of(rng.next(), to - from);
                 damaged[from..to].copy_from_slice(&bytes);
             }
-            judge(&damaged, &sample, &format!("seed {seed}, round {round}"), &mut tally);
+            check_image(&damaged, &sample, &format!("seed {seed}, round {round}"), &mut tally);
         }
     }
     println!("{tally:?}");
@@ -358,17 +359,17 @@ fn multiple_damages_are_salvaged_around() {
 fn bit_flips_are_salvaged_around_and_found_by_verification() {
     let mut tally = Tally::default();
     let (mut found, mut missed) = (0_u64, 0_u64);
-    let sample = lived(5, 14, true);
+    let sample = sample_database(5, 14, true);
     let mut damaged = sample.image.clone();
     for bit in 0..damaged.len() * 8 {
-        // One bit of each byte, another one each time; every bit of headers is in flips.rs.
+        // One bit of each byte, a different one each time; flips.rs tests every bit of headers.
         if bit % 8 != bit / 8 % 8 {
             continue;
         }
         damaged[bit / 8] ^= 1 << (bit % 8);
         let what = format!("bit {bit} flipped");
-        let (_, recovery) = judge(&damaged, &sample, &what, &mut tally);
-        // Flipped behind the back of an open store.
+        let (_, recovery) = check_image(&damaged, &sample, &what, &mut tally);
+        // A bit flip while the store is open.
         let file = FaultFile::new(sample.image.clone());
         let mut store = Store::open(file.clone(), options()).expect("intact");
         file.damage(bit / 8, 1 << (bit % 8));
@@ -388,7 +389,7 @@ fn bit_flips_are_salvaged_around_and_found_by_verification() {
         damaged[bit / 8] ^= 1 << (bit % 8);
     }
     println!("{} bytes, {found} found, {missed} harmless, {tally:?}", sample.image.len());
-    // The rest is what stands behind superblocks and values, which nobody looks at.
+    // The remaining bytes follow superblocks and values, and are never read.
     assert!(found > 8_000);
 }
 
@@ -397,7 +398,7 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
     let mut states = 0_u64;
     for (seed, sample) in samples().take(4) {
         let mut rng = Rng::new(seed);
-        // The first place at which damage is met by opening.
+        // The first offset at which opening detects damage.
         let places = (DATA + 200..sample.image.len()).step_by(700);
         let zeroed_there = |at: usize| zeroed(&sample.image, std::slice::from_ref(&(at..at + 60)));
         let is_refused = |image: &Vec<u8>| open(image, options()).1.is_err();
@@ -412,17 +413,17 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
             let limits = Limits {
                 exhaustive: 64,
                 drawn: 8,
-                garbled: 1,
+                randomized: 1,
                 patterns: 8,
                 flushes_lie_from: usize::MAX,
                 tear_step: 512,
             };
             let (base, events) = file.history();
-            images::walk(&base, Bounds::only(0), &events, limits, &mut rng, |crash| {
+            crash_images::walk(&base, Bounds::only(0), &events, limits, &mut rng, |crash| {
                 states += 1;
                 let what = format!("seed {seed}, {way:?}, crash at event {}", crash.event);
                 let (_, opened) = open(&crash.image.to_vec(), options());
-                // With a checkpoint the old log opens, and its damage is met by who reads.
+                // With a checkpoint the old log opens, and its damage is detected by reads.
                 let whole = opened
                     .ok()
                     .and_then(|mut store| try_state_of(&mut store).is_ok().then_some(store));
@@ -432,7 +433,8 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
                     assert_eq!(doubts, uncertain, "{what}");
                     return;
                 }
-                // Each opening has random numbers of its own: what the first try left is not of this one.
+                // Each opening has its own random numbers, so the remains of the first attempt do
+                // not belong to it.
                 let anew = Options { entropy: [5, 6, 7, 8], ..recovering(way, false) };
                 let (again, opened) = open(&crash.image.to_vec(), anew);
                 let (seen, doubts) = seen_in(&mut opened.expect("recovered anew"));
@@ -450,7 +452,7 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
 fn salvage_without_space_leaves_the_file_unchanged() {
     use crate::support::fault_file::{Fault, Harm};
     use varve::IoError;
-    let sample = lived(3, 40, false);
+    let sample = sample_database(3, 40, false);
     let image = zeroed(&sample.image, std::slice::from_ref(&(DATA + 500..DATA + 560)));
     for nth in 0.. {
         let file = FaultFile::new(image.clone());
@@ -463,7 +465,7 @@ fn salvage_without_space_leaves_the_file_unchanged() {
         file.heal();
         let left = file.image();
         let mut tally = Tally::default();
-        let (before, _) = judge_salvage(&image, &sample, "before", &mut tally);
+        let (before, _) = check_salvage(&image, &sample, "before", &mut tally);
         let (_, opened) = open(&left, recovering(OnDamage::Salvage, false));
         let (after, _) = seen_in(&mut opened.expect("salvaged after all"));
         assert!(after == before, "call {nth}: {}", difference(&after, &before));
@@ -491,13 +493,13 @@ fn unclosed_file_is_salvaged_around_its_damage() {
                 }
                 let (seen, uncertain) = seen_in(&mut store);
                 if way == OnDamage::Prefix || !store.recovery().damaged {
-                    // What was not flushed may be torn off, as by a crash.
+                    // Unflushed frames may be dropped, as after a crash.
                     assert!(sample.commits.contains(&seen), "{what}: {way:?} is no prefix");
                     shortened += u64::from(&seen != sample.truth());
                 } else {
                     for (key, entry) in &seen {
                         let is_true = sample.truth().get(key) == Some(entry);
-                        // The damage may reach into what was not flushed, which is torn off.
+                        // The damage may extend into unflushed frames, which are dropped.
                         let torn = store.recovery().torn_bytes > 0
                             && sample.commits.iter().any(|state| state.get(key) == Some(entry));
                         let recovery = store.recovery();

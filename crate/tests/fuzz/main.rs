@@ -1,9 +1,9 @@
-//! The fuzz targets of `crate/fuzz` on a stable toolchain: every golden file, what fuzzing has found
-//! (`crate/fuzz/found`), and files that a seeded mutator makes of them, most with their checksums made
-//! right again. Each run is the same.
+//! The fuzz targets of `crate/fuzz` on a stable toolchain. The inputs are every golden file, files
+//! that fuzzing has found (`crate/fuzz/found`), and mutations of them by a seeded mutator, most
+//! with corrected checksums. Each run is the same.
 //!
-//! `VARVE_FUZZ_SEED` runs one alone, `VARVE_FUZZ_RUNS` that many. What fails is kept in
-//! `target/tmp`. `npm run fuzz` goes on for ever, guided by coverage.
+//! `VARVE_FUZZ_SEED` runs one seed alone, `VARVE_FUZZ_RUNS` that many. Failing inputs are written
+//! to `target/tmp`. `npm run fuzz` runs forever, guided by coverage.
 
 #[path = "../../fuzz/src/allocations.rs"]
 mod allocations;
@@ -38,17 +38,17 @@ fn files_in(folder: &str, wanted: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
     files.map(|path| std::fs::read(path).expect("it can be read")).collect()
 }
 
-/// Every golden file: all that the format has, in every version of it.
+/// Every golden file: every feature and version of the format.
 fn golden() -> Vec<Vec<u8>> {
     files_in("../tests/vectors/golden", |path| path.extension().is_some_and(|e| e == "varve"))
 }
 
-/// Whole files on which something was wrong once, and others that get where no golden file gets.
+/// Files that once revealed a problem, and others that reach code that no golden file reaches.
 fn found() -> Vec<Vec<u8>> {
     files_in("fuzz/found/open", |_| true)
 }
 
-/// What a target is shown: files, or the places in them that it parses.
+/// The inputs of a target: whole files, or the parts of them that it parses.
 fn seeds(name: &str, files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let magic: &[u8] = match name {
         "superblock" => b"varve\r\n\x1a",

@@ -5,8 +5,8 @@ use varve::format::MAJOR;
 use varve::format::segment;
 use varve::format::superblock::{MODE_KEEP_HISTORY, SLOT_STRIDE};
 
-use crate::golden::{Expect, Golden};
-use crate::image::{Image, LOG2, Segment, commit, extent, fill, part, set};
+use crate::golden_file::{Expect, Golden};
+use crate::image::{Image, LOG2, Segment, commit, extent, part, pattern, set};
 
 fn refused(name: &'static str, about: &'static str, image: Image, error: Error) -> Golden {
     Golden { name, about, bytes: image.bytes, expect: Expect::Refused(error) }
@@ -36,12 +36,12 @@ pub fn all() -> Vec<Golden> {
     ]
 }
 
-/// Three flushed frames, closed; with the places of the frames.
+/// Three flushed frames, closed; with the positions of the frames.
 fn three_frames() -> (Image, Segment, [u64; 3]) {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let places = [1, 2, 3].map(|n| {
-        image.frame(&mut segment, commit(n, 1), &[set(format!("key {n}"), fill(50, 1), n)])
+        image.frame(&mut segment, commit(n, 1), &[set(format!("key {n}"), pattern(50, 1), n)])
     });
     image.close(&mut segment, 4, 4);
     (image, segment, places)
@@ -99,9 +99,9 @@ fn damaged_commit() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "before", 1)]);
-    let start = image.frame(&mut first, part(2, 1), &[set("a", fill(800, 1), 2)]);
+    let start = image.frame(&mut first, part(2, 1), &[set("a", pattern(800, 1), 2)]);
     let mut second = image.segment(1, 2, 3);
-    let last = image.frame(&mut second, commit(3, 1), &[set("b", fill(800, 2), 3)]);
+    let last = image.frame(&mut second, commit(3, 1), &[set("b", pattern(800, 2), 3)]);
     let witness = second.at;
     image.close(&mut second, 4, 4);
     image.flip(last + 500);
@@ -120,7 +120,7 @@ fn damaged_commit() -> Golden {
 fn damaged_extent() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let descriptor = image.extent(1, 2, &fill(3000, 4));
+    let descriptor = image.extent(1, 2, &pattern(3000, 4));
     image.frame(&mut segment, commit(1, 1), &[extent("big", descriptor, 1)]);
     image.close(&mut segment, 2, 2);
     image.flip(image.slot_start(1) + 1000);
@@ -214,7 +214,7 @@ fn unknown_kind() -> Golden {
     refused("unknown-kind", about, image, error)
 }
 
-/// A flushed, closed file whose second frame is valid and not whole.
+/// A flushed, closed file with a correct checksum but an invalid second frame.
 fn not_whole(
     name: &'static str,
     about: &'static str,
@@ -246,7 +246,7 @@ fn malformed_record() -> Golden {
 fn miscounted_records() -> Golden {
     let about = "a valid, flushed frame that holds one record and says two";
     not_whole("miscounted-records", about, |image, segment| {
-        image.frame_that_counts(segment, commit(2, 1), &[set("bad", "count", 2)], 2)
+        image.frame_with_count(segment, commit(2, 1), &[set("bad", "count", 2)], 2)
     })
 }
 

@@ -8,7 +8,7 @@ use varve::native::{Error, KeyRange, Store};
 use varve::schema::Record;
 use varve::schema::key::KeyKind;
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
@@ -197,7 +197,7 @@ fn pushed_keys_are_never_reused() {
         assert!(undone.is_err());
         let mut log = store.keyed_collection::<Score>("log", &keys).unwrap();
         assert_eq!(log.push(|_| score).unwrap(), 6);
-        // Where nothing was ever pushed, only `auto()` keys count.
+        // If no record was ever pushed, only `auto()` keys are recorded.
         let mut set = store.keyed_collection::<Score>("set", &keys).unwrap();
         set.set(1_u64, |_| score).unwrap();
         assert!(set.delete(1_u64).unwrap());
@@ -247,8 +247,8 @@ fn unreadable_record_is_not_written() {
     let mut events = store.collection::<Event>("events").unwrap();
     events.set("a", |parts| Event { at: 1, count: 2, name: parts.str("A") }).unwrap();
     let beyond = Ref::with_metadata(1_000_u32, 5);
-    type Spoil = (&'static str, fn(&mut Event));
-    let wrong: [Spoil; 3] = [
+    type Damage = (&'static str, fn(&mut Event));
+    let wrong: [Damage; 3] = [
         ("at", |event| event.at = i64::MAX),
         ("count", |event| event.count = 1 << 53),
         ("name", |event| event.name = Ref::with_metadata(1_000_u32, 5)),

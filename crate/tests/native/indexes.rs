@@ -1,4 +1,4 @@
-//! Indexes that a stored descriptor declares, as TypeScript stores it.
+//! Indexes that a stored descriptor declares, as TypeScript stores them.
 
 use std::cmp::Reverse;
 use std::path::Path;
@@ -10,7 +10,7 @@ use varve::native::{Collection, Error, KeyRange, Store};
 use varve::schema::{Kind, Opt, Record};
 use varve::{Options, StdFile};
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
@@ -44,13 +44,13 @@ fn descriptor(keyspace: u32, parent: u32, json: &Value) -> Vec<u8> {
     [head.to_bytes(), text.as_bytes()].concat()
 }
 
-/// Makes the collection "items" with these indexes, by the engine's own calls.
+/// Creates the collection "items" with these indexes, by calls of the engine.
 fn declare(path: &Path, indexes: &[(&str, Value)]) {
-    declare_as(path, indexes, "indexes", 0);
+    declare_with_state(path, indexes, "indexes", 0);
 }
 
-/// The same with indexes in another state.
-fn declare_as(path: &Path, indexes: &[(&str, Value)], under: &str, flags: u32) {
+/// The same, with indexes in another state.
+fn declare_with_state(path: &Path, indexes: &[(&str, Value)], under: &str, flags: u32) {
     let file = StdFile::open(path).unwrap();
     let mut engine = varve::Store::open(file, Options::default()).unwrap();
     let names: Vec<&str> = indexes.iter().map(|(name, _)| *name).collect();
@@ -167,7 +167,7 @@ fn unfinished_index_is_maintained_and_not_read() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     let indexes = [("byStock", json!({ "fields": ["stock"] }))];
-    declare_as(&path, &indexes, "building", DESCRIPTOR_BUILDING);
+    declare_with_state(&path, &indexes, "building", DESCRIPTOR_BUILDING);
     let mut store = Store::open(&path).unwrap();
     let mut items = store.collection::<Item>("items").unwrap();
     set(&mut items, "a", "A", None, 1);

@@ -1,4 +1,4 @@
-//! The lock beside the file, which Node heeds too.
+//! The lock file, which Node respects too.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 
 use varve::native::{Error, Loss, OpenOptions, Store};
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 #[test]
 fn second_open_is_refused_naming_the_holder() {
@@ -31,14 +31,14 @@ fn lock_content_matches_the_one_of_node() {
     let store = Store::open(&path).unwrap();
     let lock = fs::read_to_string(folder.file("shop.varve.lock")).unwrap();
     let said: Vec<&str> = lock.strip_suffix('\n').expect("it is a line").split(' ').collect();
-    // Token, process, when that started, thread, start of the machine, space, host, and its name.
+    // Token, process, its start, thread, boot, pid namespace, host fingerprint, and host name.
     assert_eq!((said.len(), said[0].len(), said[3]), (8, 8, "-"));
     assert_eq!(said[1], std::process::id().to_string());
     assert_eq!(said[6], fingerprint(said[7]));
     drop(store);
 }
 
-/// FNV-1a of 32 bits, in six letters.
+/// 32-bit FNV-1a in six letters.
 fn fingerprint(text: &str) -> String {
     let hash = text
         .bytes()
@@ -48,8 +48,8 @@ fn fingerprint(text: &str) -> String {
     letters.collect::<String>().trim_start_matches('0').to_string()
 }
 
-/// A lock as a process of this kind would have left it.
-fn left_by(pid: u32, started: &str) -> String {
+/// The lock that such a process would have left.
+fn lock_left_by(pid: u32, started: &str) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
     let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let [started, boot, space, host] = [
@@ -71,13 +71,13 @@ fn only_the_lock_of_a_dead_process_is_broken() {
     let mut other = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
     let stat = fs::read_to_string(format!("/proc/{}/stat", other.id())).unwrap();
     let started = stat.rsplit(')').next().unwrap().split(' ').nth(20).unwrap();
-    fs::write(&lock, left_by(other.id(), started) + " here\n").unwrap();
+    fs::write(&lock, lock_left_by(other.id(), started) + " here\n").unwrap();
     let busy = Store::open(&path).expect_err("it lives");
     assert!(matches!(busy, Error::Busy { pid: Some(pid), .. } if pid == other.id()));
-    fs::write(&lock, left_by(other.id(), "1")).unwrap();
+    fs::write(&lock, lock_left_by(other.id(), "1")).unwrap();
     Store::open(&path).expect("it is another one under the same number").close().unwrap();
-    // On a full disk it is a link that says the same.
-    symlink(left_by(other.id(), started), &lock).unwrap();
+    // On a full disk it is a symlink with the same content.
+    symlink(lock_left_by(other.id(), started), &lock).unwrap();
     let busy = Store::open(&path).expect_err("it lives still");
     assert!(matches!(busy, Error::Busy { pid: Some(pid), .. } if pid == other.id()));
     other.kill().unwrap();
@@ -101,8 +101,8 @@ fn malformed_lock_is_broken_after_a_timeout() {
     }
 }
 
-/// A program that may write no file holds a database that is there, as on a full disk: it is this test, started
-/// once more.
+/// A program that cannot write files opens an existing database, as on a full disk. The program is
+/// this test, started again.
 #[test]
 #[cfg(target_os = "linux")]
 fn symlink_lock_is_used_and_touched_on_a_full_disk() {
@@ -172,7 +172,7 @@ fn writer_that_lost_its_lock_stops_writing() {
     assert!(matches!(lost, Error::FileLost { reason: Loss::TakenOver, .. }));
 }
 
-/// A way in which a file is lost.
+/// A way to lose a file.
 type LossCase = (fn(&Folder), Loss);
 
 #[test]
@@ -219,7 +219,7 @@ fn lost_file_fails_the_next_flush_and_stays_readable() {
     }
 }
 
-/// Has a lock look alive, by time stamps that mean nothing, for as long as something is done.
+/// Makes a lock look held, by changing its modification time while `work` runs.
 fn with_heartbeats<T>(lock: &std::path::Path, work: impl FnOnce() -> T) -> T {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
@@ -240,7 +240,7 @@ fn with_heartbeats<T>(lock: &std::path::Path, work: impl FnOnce() -> T) -> T {
 
 #[test]
 fn unverifiable_holder_is_respected_while_its_lock_changes() {
-    let here = left_by(999_999, "1");
+    let here = lock_left_by(999_999, "1");
     let fields: Vec<&str> = here.split(' ').collect();
     let [boot, space] = [fields[4], fields[5]];
     for lock in [
@@ -267,7 +267,7 @@ fn lock_held_through_the_system_is_never_broken() {
     store.flush().unwrap();
     let lock = folder.file("shop.varve.lock");
     let held = fs::read_to_string(&lock).unwrap();
-    for left in [left_by(999_999, "1"), String::new(), held] {
+    for left in [lock_left_by(999_999, "1"), String::new(), held] {
         fs::write(&lock, &left).unwrap();
         assert!(matches!(Store::open(&path), Err(Error::Busy { .. })));
         assert_eq!(fs::read_to_string(&lock).unwrap(), left);

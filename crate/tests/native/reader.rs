@@ -6,7 +6,7 @@ use musli_zerocopy::OwnedBuf;
 use varve::native::{KeyRange, Reader, Store};
 
 use crate::collections::Product;
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 fn shop() -> OwnedBuf {
     let folder = Folder::new();

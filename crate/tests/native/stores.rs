@@ -1,10 +1,10 @@
-//! Stores by bytes.
+//! Stores with byte keys and values.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use varve::native::{Error, KeyRange, OpenOptions, Store};
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 fn keys(store: &mut Store, range: KeyRange<'_>) -> Vec<String> {
     let mut entries = store.entries(range).expect("the range is one");
@@ -156,7 +156,7 @@ fn foreign_file_is_refused_and_unchanged() {
 fn compact_shrinks_the_file() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("a.varve")).expect("it opens");
-    // So much that maintenance leaves some of it for later: of a little it gives all room back by itself.
+    // So much that maintenance leaves some of it for later; little garbage is freed at once.
     for round in 0..10_u8 {
         for key in 0..64_u8 {
             store.set([key], vec![round; 128 << 10]).unwrap();
@@ -170,7 +170,7 @@ fn compact_shrinks_the_file() {
     assert_eq!(store.get([63]).unwrap(), Some(&[9; 128 << 10][..]));
 }
 
-/// On a full disk, which is this test started once more with a bound for the length of files.
+/// On a full disk, simulated by starting this test again with a limit on file sizes.
 #[test]
 #[cfg(target_os = "linux")]
 fn commit_succeeds_when_only_maintenance_lacks_space() {

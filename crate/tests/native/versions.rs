@@ -1,4 +1,4 @@
-//! Collections of structs that grow.
+//! Collections of versioned structs.
 
 use musli_zerocopy::{OwnedBuf, Ref, ZeroCopy};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use varve::native::{KeyRange, Reader, Store};
 use varve::schema::{Kind, Parts, Record, View};
 use varve::{Options, StdFile};
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
@@ -51,7 +51,7 @@ fn first(parts: &mut Parts<First>, name: &str) -> First {
     First { root_size: 0, small: 3, name, words, longs }
 }
 
-/// All that a record says, so that two of them can be compared.
+/// All fields of a record, for comparison.
 #[derive(Debug, PartialEq)]
 struct Fields {
     small: u8,
@@ -106,7 +106,7 @@ fn later_version_reads_and_upgrades_earlier_records() {
     assert!(!things.update_if("a", |a| a.price != 7, |_| ()).unwrap());
     store.close().unwrap();
 
-    // A program with the earlier version goes on, and loses nothing of the later one.
+    // A program with the earlier version continues, and loses none of the later fields.
     let mut store = Store::open(&path).unwrap();
     let mut things = store.collection::<First>("things").unwrap();
     assert_eq!(things.get("b").unwrap().unwrap().small, 3);
@@ -129,7 +129,13 @@ fn later_version_reads_and_upgrades_earlier_records() {
 const COLLECTION: u32 = 2;
 const OWN: u32 = 1;
 
-fn put(engine: &mut varve::Store<StdFile>, key: &[u8], keyspace: u32, parent: u32, json: &Value) {
+fn write_record(
+    engine: &mut varve::Store<StdFile>,
+    key: &[u8],
+    keyspace: u32,
+    parent: u32,
+    json: &Value,
+) {
     let text = json.to_string();
     let flags = if parent == 0 { 0 } else { DESCRIPTOR_INDEX };
     let fingerprint = First::FINGERPRINT;
@@ -138,15 +144,15 @@ fn put(engine: &mut varve::Store<StdFile>, key: &[u8], keyspace: u32, parent: u3
     engine.set(OWN, key, &[head.to_bytes(), text.as_bytes()].concat()).unwrap();
 }
 
-/// A file in which the collection has an index by price, and a record whose entry says this price.
+/// A file whose collection has an index by price, with a record whose entry has this price.
 fn with_index(folder: &Folder, name: &str, price: u16) -> std::path::PathBuf {
     let path = folder.file(name);
     let mut engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
     let value = Kind::from(Second::LAYOUT).to_json();
     let json = json!({ "value": value, "key": "string", "indexes": ["byPrice"] });
-    put(&mut engine, b"collection/things", COLLECTION, 0, &json);
+    write_record(&mut engine, b"collection/things", COLLECTION, 0, &json);
     let key = [b"index/".as_slice(), &COLLECTION.to_be_bytes(), b"byPrice"].concat();
-    put(&mut engine, &key, COLLECTION + 1, COLLECTION, &json!({ "fields": ["price"] }));
+    write_record(&mut engine, &key, COLLECTION + 1, COLLECTION, &json!({ "fields": ["price"] }));
     let mut parts = Parts::of::<First>();
     let root = first(&mut parts, "A");
     engine.set(COLLECTION, b"a", &parts.finish(root).unwrap()).unwrap();
@@ -178,7 +184,7 @@ fn index_of_an_added_field_covers_earlier_records_by_default() {
     assert!(things.delete("a").unwrap());
     assert_eq!(by(&mut things), [0; 0]);
 
-    // TypeScript declared another default: the entry would be left behind.
+    // TypeScript declared another default: the entry would become stale.
     let mut store = Store::open(with_index(&folder, "3.varve", 8)).unwrap();
     let mut things = store.collection::<Second>("things").unwrap();
     let error = things.delete("a").expect_err("its entry says something else");
@@ -219,7 +225,7 @@ fn upgraded_record_has_the_bytes_of_a_new_one() {
     let mut store = Store::open(&path).unwrap();
     let mut new = store.collection::<New>("products").unwrap();
     assert!(new.update_if("a", |_| true, |a| a.stock -= 1).unwrap());
-    // The bytes that the vectors prove to be those of TypeScript.
+    // The vectors prove that these bytes equal those of TypeScript.
     let mut parts = Parts::of::<New>();
     let (name, note) = (parts.str("größe"), parts.str(""));
     let anew = parts.finish(New { root_size: 0, stock: 1, name, price: 5, note }).unwrap();
@@ -230,6 +236,6 @@ fn upgraded_record_has_the_bytes_of_a_new_one() {
     };
     store.close().unwrap();
     let mut engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
-    // A 5 of four bytes, and an empty text: where it lies, and its length.
+    // The default 5 in four bytes, and an empty text: its offset and its length.
     assert_eq!(descriptor(&mut engine), json!(["BQAAAA==", "AAAAAAAAAAA="]));
 }

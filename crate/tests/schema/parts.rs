@@ -1,4 +1,4 @@
-//! Values made in Rust: the bytes that TypeScript makes, and reading them where they lie.
+//! Values created in Rust: they have the bytes that TypeScript creates, and are read in place.
 
 use musli_zerocopy::{OwnedBuf, Ref, ZeroCopy};
 use varve::schema::{FixedStr, FixedStrError, Kind, Opt, Parts, Record, View};
@@ -61,7 +61,8 @@ fn padding_is_always_zero() {
         let root = Holes { a: 1, maybe: Opt::None, shape, all, tail: 9, list, text };
         let value = parts.finish(root).expect("it is short");
         let sum: u32 = value[..size_of::<Holes>()].iter().map(|byte| u32::from(*byte)).sum();
-        // What is not zero: a, the shape, all[1] with its tag, tail, and both references.
+        // Everything that is not zero: a, the shape, all[1] with its tag, tail, and both
+        // references.
         let shape = match shape {
             Shape::Empty => 0,
             Shape::Small(_) => 1 + 7,
@@ -184,7 +185,7 @@ fn earlier_record_is_read_with_defaults_for_added_fields() {
             assert!(error.reason.starts_with("size: "), "{error}");
         }
     }
-    // A root that ends within a field has none of it.
+    // A root that ends inside a field does not contain that field.
     let mut half = vec![0xEE; 16];
     half[..12].copy_from_slice(&[14, 0, 1, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(View::<Grown>::new(aligned(&half).as_slice()).expect("it is one").price, 5);

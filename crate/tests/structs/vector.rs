@@ -1,4 +1,4 @@
-//! A vector: a type, values of it with their bytes, and bytes that are none.
+//! A vector: a type, values of it with their bytes, and invalid bytes.
 
 use std::fmt::Write as _;
 use std::mem::{align_of, size_of};
@@ -11,7 +11,7 @@ pub struct Value {
     pub json: String,
 }
 
-/// Bytes that no reader may take for a value.
+/// Bytes that every reader must reject.
 pub struct Malformed {
     pub about: &'static str,
     pub bytes: Vec<u8>,

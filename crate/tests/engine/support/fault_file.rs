@@ -1,8 +1,8 @@
-//! A file that fails on purpose and remembers everything that was done to it.
+//! A file that fails on purpose and records everything that was done to it.
 //!
 //! [`FaultFile`] is a handle: clones share one disk, so a test keeps one while the store owns
-//! another. The disk keeps the image it began with and every write, truncate and flush since, from
-//! which [`images`](super::images) rebuilds what any crash at any moment could have left.
+//! another. The disk keeps its initial image and every write, truncate and flush since, from which
+//! [`images`](super::images) reconstructs what a crash at any moment could have left.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -23,27 +23,27 @@ pub enum Event {
     },
     Truncate(u64),
     Flush,
-    /// Said by the test: what was acknowledged so far.
+    /// Added by the test: what was acknowledged so far.
     Mark(Mark),
 }
 
-/// What goes wrong when a fault strikes.
+/// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// The operation does nothing and fails. `IoError::Quota` on a write is Chromium's full disk.
     Fail(IoError),
-    /// A write takes nothing and says so without an error: Firefox's full disk.
+    /// A write writes nothing and returns that count without an error: Firefox's full disk.
     TakeNothing,
-    /// A write takes this many 256ths of its bytes and says so.
+    /// A write writes this many 256ths of its bytes and returns that count.
     TakePart(u8),
-    /// A write takes this many 256ths of its bytes and then fails.
+    /// A write writes this many 256ths of its bytes and then fails.
     TearAndFail(u8, IoError),
-    /// A write takes this many bytes and the process is gone: every later call fails.
+    /// A write writes this many bytes and the process dies: every later call fails.
     Die(usize),
 }
 
 impl Harm {
-    /// Whether it is done to a call after the first blow: a full disk can still be read.
+    /// Whether calls after the first failed one fail too: a full disk can still be read.
     fn lasts_for(self, op: Op<'_>) -> bool {
         let is_full = match self {
             Harm::Fail(error) | Harm::TearAndFail(_, error) => error == IoError::Quota,
@@ -54,7 +54,7 @@ impl Harm {
     }
 }
 
-/// From which call on (counted from 0, all five methods alike) the harm is done.
+/// From which call on (counted from 0 over all five methods) calls fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub nth: u64,
@@ -67,9 +67,9 @@ struct Disk {
     base: Pages,
     now: Pages,
     events: Vec<Event>,
-    /// What each event belongs to, and what each blow of a fault met.
+    /// The phase of each event, and the phase of each failed call.
     phases: Vec<Phase>,
-    blows: Vec<Phase>,
+    failed_calls: Vec<Phase>,
     stage: Stage,
     fault: Option<Fault>,
     struck: bool,
@@ -77,7 +77,7 @@ struct Disk {
     paused: bool,
     calls: u64,
     short_reads: Option<Rng>,
-    /// How long the file may become, and what a write is told that would make it longer.
+    /// The size limit of the file, and how writes beyond it fail.
     limit: Option<(u64, Harm)>,
 }
 
@@ -99,14 +99,14 @@ impl Disk {
         match self.fault {
             Some(f) if call == f.nth || (f.lasting && call > f.nth && f.harm.lasts_for(op)) => {
                 self.struck = true;
-                self.blows.push(phase_of(self.stage, op));
+                self.failed_calls.push(phase_of(self.stage, op));
                 Ok(Call::Harm(f.harm))
             }
             _ => Ok(Call::Proceed),
         }
     }
 
-    /// For the four calls that write no bytes: harms that tear mean a plain failure there.
+    /// For the four methods that write no bytes: torn writes become plain failures.
     fn enter_plain(&mut self, op: Op<'_>) -> Result<(), IoError> {
         match self.enter(op)? {
             Call::Proceed => Ok(()),
@@ -133,37 +133,37 @@ impl Disk {
     }
 }
 
-/// The handle. See the module's comment.
+/// The handle. See the module documentation.
 #[derive(Clone, Default)]
 pub struct FaultFile(Rc<RefCell<Disk>>);
 
 impl FaultFile {
-    /// A disk whose durable content is `image`.
+    /// A disk with the durable content `image`.
     pub fn new(image: impl Into<Pages>) -> Self {
         let image = image.into();
         let disk = Disk { base: image.clone(), now: image, ..Disk::default() };
         FaultFile(Rc::new(RefCell::new(disk)))
     }
 
-    /// Answers most reads with fewer bytes than asked for, which is legal.
+    /// Returns fewer bytes than requested for most reads, which is legal.
     pub fn with_short_reads(self, seed: u64) -> Self {
         self.0.borrow_mut().short_reads = Some(Rng::new(seed));
         self
     }
 
-    /// Sets the fault to come and counts calls from 0 again.
+    /// Sets the fault and restarts the count of calls at 0.
     pub fn arm(&self, fault: Fault) {
         let mut disk = self.0.borrow_mut();
         (disk.fault, disk.struck, disk.calls) = (Some(fault), false, 0);
     }
 
-    /// The disk works again, also after its death.
+    /// Makes the disk work again, even after its death.
     pub fn heal(&self) {
         let mut disk = self.0.borrow_mut();
         (disk.fault, disk.dead) = (None, false);
     }
 
-    /// While `look` runs, calls are not counted and nothing fails: the test itself wants to know.
+    /// Runs `look` without counting calls or failures, for checks by the test itself.
     pub fn paused<T>(&self, look: impl FnOnce() -> T) -> T {
         self.0.borrow_mut().paused = true;
         let seen = look();
@@ -171,13 +171,13 @@ impl FaultFile {
         seen
     }
 
-    /// Flips bits of the image behind the back of whoever has it open.
+    /// Flips bits of the image while it may be open.
     pub fn damage(&self, at: usize, flips: u8) {
         self.0.borrow_mut().now.flip(at, flips);
     }
 
-    /// From now on there is room for so many bytes, and a write beyond them meets the harm; or there is
-    /// room without end.
+    /// Limits the size of the file, so that writes beyond it fail in this way; or removes the
+    /// limit.
     pub fn limit(&self, limit: Option<(u64, Harm)>) {
         self.0.borrow_mut().limit = limit;
     }
@@ -186,7 +186,7 @@ impl FaultFile {
         self.0.borrow().limit.is_some()
     }
 
-    /// Whether the armed fault has been met.
+    /// Whether the fault has occurred.
     pub fn struck(&self) -> bool {
         self.0.borrow().struck
     }
@@ -195,7 +195,7 @@ impl FaultFile {
         self.0.borrow().dead
     }
 
-    /// Calls so far.
+    /// The number of calls so far.
     pub fn calls(&self) -> u64 {
         self.0.borrow().calls
     }
@@ -210,24 +210,24 @@ impl FaultFile {
         self.0.borrow().now.clone()
     }
 
-    /// Writes a remark of the test between the events.
+    /// Adds a mark of the test to the events.
     pub fn mark(&self, mark: Mark) {
         self.0.borrow_mut().note(Event::Mark(mark), Phase::Between);
     }
 
-    /// What the test is about to have done.
+    /// Sets the stage that the following calls belong to.
     pub fn enter(&self, stage: Stage) {
         self.0.borrow_mut().stage = stage;
     }
 
-    /// What each event of the history belongs to.
+    /// The phase of each event.
     pub fn phases(&self) -> Vec<Phase> {
         self.0.borrow().phases.clone()
     }
 
-    /// What was under way at each blow of a fault.
-    pub fn blows(&self) -> Vec<Phase> {
-        self.0.borrow().blows.clone()
+    /// The phase of each failed call.
+    pub fn failed_calls(&self) -> Vec<Phase> {
+        self.0.borrow().failed_calls.clone()
     }
 
     /// The number of events so far.
@@ -235,7 +235,7 @@ impl FaultFile {
         self.0.borrow().events.len()
     }
 
-    /// The image that the disk began with, and all that happened since.
+    /// The initial image of the disk, and all events since.
     pub fn history(&self) -> (Pages, Vec<Event>) {
         let disk = self.0.borrow();
         (disk.base.clone(), disk.events.clone())

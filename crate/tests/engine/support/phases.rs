@@ -1,5 +1,5 @@
-//! What a call of the file belongs to: a suite that never met an erasing or a flip of the superblocks
-//! would prove nothing about them, so it counts.
+//! The purpose of each call of the file. A test suite that never failed or crashed in some phase
+//! would prove nothing about it, so the phases are counted.
 
 use std::collections::BTreeMap;
 
@@ -24,79 +24,79 @@ pub enum Op<'a> {
     Flush,
 }
 
-/// What a call of the file is for.
+/// The purpose of a call of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Between two calls: the remarks of a test.
+    /// Between two calls: marks of the test.
     Between,
     Creation,
     Recovery,
     /// The superblock before the first append of a session.
-    Marking,
-    /// The end of a new segment, extent or checkpoint; or one header erased.
-    Reserving,
+    OpenMark,
+    /// The end of a new segment, extent or checkpoint; or an erased header.
+    Reservation,
     Commit,
     Extent,
     Flush,
     ColdRead,
-    /// Erasing what a failed group left.
+    /// Erasing what a failed batch left.
     Rollback,
     Compaction,
-    /// The headers of a large value that has moved.
+    /// The headers of a relocated large value.
     Relocation,
     Checkpoint,
     /// A superblock, in maintenance or at a close.
-    Flip,
+    SuperblockSwitch,
     MaintenanceFlush,
-    Erasing,
+    Erasure,
 }
 
-/// Those in which something is changed, so that a crash may tear it.
+/// Phases that change the file, so that a crash may tear a write.
 pub const CHANGING: [Phase; 12] = [
     Phase::Creation,
-    Phase::Marking,
-    Phase::Reserving,
+    Phase::OpenMark,
+    Phase::Reservation,
     Phase::Commit,
     Phase::Extent,
     Phase::Flush,
     Phase::Compaction,
     Phase::Relocation,
     Phase::Checkpoint,
-    Phase::Flip,
+    Phase::SuperblockSwitch,
     Phase::MaintenanceFlush,
-    Phase::Erasing,
+    Phase::Erasure,
 ];
 
-/// Those in which a call may fail. Cold reads have tests of their own.
+/// Phases in which a call may fail. Cold reads have tests of their own.
 pub const FAILING: [Phase; 13] = [
     Phase::Creation,
     Phase::Recovery,
-    Phase::Marking,
-    Phase::Reserving,
+    Phase::OpenMark,
+    Phase::Reservation,
     Phase::Commit,
     Phase::Extent,
     Phase::Flush,
     Phase::Compaction,
     Phase::Relocation,
     Phase::Checkpoint,
-    Phase::Flip,
+    Phase::SuperblockSwitch,
     Phase::MaintenanceFlush,
-    Phase::Erasing,
+    Phase::Erasure,
 ];
 
-/// What a call is for, by what was asked for and what it writes.
+/// The purpose of a call, determined from the current stage and what it writes.
 pub fn phase_of(stage: Stage, op: Op<'_>) -> Phase {
     let is_maintenance = matches!(stage, Stage::Maintenance | Stage::Closing);
     match op {
         Op::Read if stage == Stage::Opening => Phase::Recovery,
         Op::Read if is_maintenance => Phase::Compaction,
         Op::Read => Phase::ColdRead,
-        Op::Truncate => Phase::Erasing,
+        Op::Truncate => Phase::Erasure,
         Op::Flush | Op::Write(..) if stage == Stage::Opening => Phase::Creation,
         Op::Flush if is_maintenance => Phase::MaintenanceFlush,
         Op::Flush => Phase::Flush,
-        Op::Write(at, _) if at < DATA_START && is_maintenance => Phase::Flip,
-        Op::Write(at, _) if at < DATA_START => Phase::Marking,
+        Op::Write(at, _) if at < DATA_START && is_maintenance => Phase::SuperblockSwitch,
+        Op::Write(at, _) if at < DATA_START => Phase::OpenMark,
         Op::Write(_, bytes) => phase_of_write(stage, bytes),
     }
 }
@@ -108,8 +108,8 @@ fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
     let is_frame = magic == Some(varve::format::frame::MAGIC) || kind == Some(segment::KIND_LOG);
     if bytes.iter().all(|&byte| byte == 0) && bytes.len() >= segment::SIZE {
         return match (bytes.len(), is_maintenance) {
-            (segment::SIZE, _) => Phase::Reserving,
-            (_, true) => Phase::Erasing,
+            (segment::SIZE, _) => Phase::Reservation,
+            (_, true) => Phase::Erasure,
             (_, false) => Phase::Rollback,
         };
     }
@@ -124,7 +124,7 @@ fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
     }
 }
 
-/// How often each was met.
+/// How often each phase occurred.
 #[derive(Clone, Debug, Default)]
 pub struct Met(BTreeMap<Phase, u64>);
 
@@ -137,7 +137,7 @@ impl Met {
         other.0.iter().for_each(|(&phase, count)| *self.0.entry(phase).or_default() += count);
     }
 
-    /// Those that were met fewer times than that.
+    /// The phases that occurred fewer than `least` times.
     pub fn missing(&self, wanted: &[Phase], least: u64) -> Vec<Phase> {
         let count = |phase: &Phase| self.0.get(phase).copied().unwrap_or_default();
         wanted.iter().filter(|phase| count(phase) < least).copied().collect()

@@ -1,8 +1,8 @@
-//! The records of gaps in the numbers of frames: with them the log tells everything by itself.
+//! Gap records: they let the log be replayed without a checkpoint.
 
 use varve::{Options, Store};
 
-use crate::support::crashes::without_checkpoints;
+use crate::support::crash_programs::without_checkpoints;
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::state_of;
 use crate::support::pages::Pages;
@@ -11,7 +11,7 @@ fn opened(image: Pages, options: Options) -> Store<FaultFile> {
     Store::open(FaultFile::new(image), options).expect("opens")
 }
 
-/// Whether the log of an image tells the same with its checkpoint and without.
+/// Checks that the log of an image has the same content with its checkpoint and without.
 fn assert_log_replays_alone(image: Pages, options: Options, place: &str) {
     let bare = without_checkpoints(&image);
     let seen = state_of(&mut opened(image, options));
@@ -24,17 +24,17 @@ fn assert_log_replays_alone(image: Pages, options: Options, place: &str) {
 #[test]
 fn crash_during_maintenance_replays_without_checkpoint() {
     let options = Options { segment_log2: 12, ..Options::default() };
-    // A segment that only the checkpoint to come would have done without stands in front of a gap, the record of
-    // which has been deleted; torture came by it, with seed 669512676248079.
+    // A segment that only the next checkpoint would have made unnecessary comes before a gap whose
+    // record was deleted. The torture test found this with seed 669512676248079.
     let image = include_bytes!("images/died-between-gaps-and-checkpoint.bin");
     let image = Pages::from(&image[..]);
     assert_log_replays_alone(image.clone(), options, "as it died");
     let file = FaultFile::new(image);
     let mut store = Store::open(file.clone(), options).expect("opens");
-    let mut slices = 0;
-    while store.maintain(slices == 0).expect("maintained") {
-        slices += 1;
-        assert_log_replays_alone(file.pages(), options, &format!("behind slice {slices}"));
+    let mut steps = 0;
+    while store.maintain(steps == 0).expect("maintained") {
+        steps += 1;
+        assert_log_replays_alone(file.pages(), options, &format!("behind slice {steps}"));
     }
-    assert!(slices > 3, "{slices} slices");
+    assert!(steps > 3, "{steps} slices");
 }

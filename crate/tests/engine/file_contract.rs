@@ -1,4 +1,4 @@
-//! The contract of a file, held by every file that the tests and native programs use.
+//! The contract of a file, checked for every file that tests and native programs use.
 
 use varve::{File, MemoryFile, Options, StdFile, Store};
 
@@ -6,7 +6,7 @@ use crate::support::fault_file::FaultFile;
 use crate::support::oracle::state_of;
 use crate::support::rng::bytes_of;
 
-/// A path that is gone when the test ends.
+/// A path that is removed when the test ends.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -22,7 +22,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A test that failed before it made the file leaves none to remove.
+        // A test that failed early has not created the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,16 +1,16 @@
-//! A file that was taken over from a writer who may wake up in the middle of one write: what the new
-//! writer commits survives that write.
+//! A file that was taken over from a writer that may resume in the middle of one write: the commits
+//! of the new writer survive that write.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use varve::{File, IoError, MemoryFile, Options, Store};
 
-/// A file that its writer shares with the test, which sees each write.
+/// A file that its writer shares with the test, which records each write.
 #[derive(Clone, Debug, Default)]
 struct Shared(Rc<RefCell<(MemoryFile, Vec<Write>)>>);
 
-/// Where something was written, and what.
+/// The position and the bytes of a write.
 type Write = (u64, Vec<u8>);
 
 impl File for Shared {
@@ -46,8 +46,9 @@ fn set(store: &mut Store<impl File>, key: u64) {
     store.commit().expect("it commits");
 }
 
-/// One writer commits key by key. At each commit another one takes the file over, as it is before the write of that
-/// commit, and commits some keys; then the late write comes. Gives what is missing after that.
+/// One writer commits key by key. At each commit another writer takes over the file as it was
+/// before the write of that commit, and commits some keys; then the late write happens. Returns
+/// what is missing after that.
 fn late_writes(fresh: bool) -> Option<String> {
     let file = Shared::default();
     let mut old = Store::open(file.clone(), options(1, false)).expect("it is made");
@@ -57,7 +58,8 @@ fn late_writes(fresh: bool) -> Option<String> {
         set(&mut old, key);
         let (at, bytes) = match &file.0.borrow().1[..] {
             [(at, bytes)] => (*at, bytes.clone()),
-            // A segment is begun by several writes, of which each but the last finds out before the next.
+            // Starting a segment takes several writes; each but the last is checked before the
+            // next.
             _ => continue,
         };
         if key % 3 == 0 {

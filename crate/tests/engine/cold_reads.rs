@@ -1,4 +1,4 @@
-//! Databases larger than memory: records are read alone, verified, and never mistaken.
+//! Databases larger than memory: cold records are read one by one, verified, and never confused.
 
 use std::cell::Cell;
 
@@ -20,13 +20,13 @@ fn key(i: u32) -> Vec<u8> {
 }
 
 fn value(i: u32) -> Vec<u8> {
-    // Every twentieth is large enough for an extent of its own.
+    // Every twentieth value is large enough for an extent.
     let len = if i.is_multiple_of(20) { 3300 + i } else { 40 + i % 300 };
     bytes_of(u64::from(i), len as usize)
 }
 
-/// A database of about a hundred kilobytes, of which sixteen are held in memory.
-fn large(file: &FaultFile) -> Store<FaultFile> {
+/// A database of about a hundred kilobytes, sixteen of which are kept in memory.
+fn mixed_size_database(file: &FaultFile) -> Store<FaultFile> {
     let mut store = Store::open(file.clone(), options()).expect("open");
     for i in 0..KEYS {
         store.set(0, &key(i), &value(i)).expect("set");
@@ -40,7 +40,7 @@ fn large(file: &FaultFile) -> Store<FaultFile> {
 #[test]
 fn database_larger_than_memory_is_readable_in_any_order() {
     let file = FaultFile::default();
-    let mut store = large(&file);
+    let mut store = mixed_size_database(&file);
     let mut rng = Rng::new(3);
     let calls = file.calls();
     for _ in 0..20_000 {
@@ -56,8 +56,9 @@ fn database_larger_than_memory_is_readable_in_any_order() {
     assert!(memory < 200 << 10, "{memory} bytes are held");
 }
 
-/// Records of 200 bytes in 20 segments, of which four are held in memory; opened and all cold.
-fn long(file: &FaultFile) -> Store<FaultFile> {
+/// Records of 200 bytes in 20 segments, four of which are kept in memory; reopened, so that all are
+/// cold.
+fn cold_database(file: &FaultFile) -> Store<FaultFile> {
     let options = Options { segment_log2: 16, memory: 0, ..Options::default() };
     let mut store = Store::open(file.clone(), options).expect("open");
     for i in 0..5000 {
@@ -83,7 +84,7 @@ fn crash_recovery_reads_the_log_once_within_a_few_segments_memory() {
     let (slots, calls) = (file.image().len() as u64 >> 16, file.calls());
     let store = Store::open(file.clone(), options).expect("open");
     assert_eq!(store.count(0), 1000);
-    // Its size, the superblocks, what stands where slots begin and where the last one ends, and the segments.
+    // The size, the superblocks, the headers and trailers, and the segments.
     let calls = file.calls() - calls;
     assert!(calls <= 2 * slots + 6, "{calls} calls for {slots} segments");
     assert!(store.stats().memory_bytes < 3 << 16, "{} bytes", store.stats().memory_bytes);
@@ -92,7 +93,7 @@ fn crash_recovery_reads_the_log_once_within_a_few_segments_memory() {
 #[test]
 fn scan_in_write_order_reads_whole_segments() {
     let file = FaultFile::default();
-    let mut store = long(&file);
+    let mut store = cold_database(&file);
     let forwards: Vec<u32> = (0..5000).collect();
     let backwards: Vec<u32> = (0..5000).rev().collect();
     for order in [forwards, backwards] {
@@ -123,7 +124,7 @@ fn cold_records_of_any_size_take_one_read_each() {
         assert_eq!(store.get(0, &key(i)), Ok(Some(&*bytes_of(u64::from(i), length(i)))));
         store.end_turn();
     }
-    // A tenth is in memory, and some larger ones come as a surprise.
+    // A tenth is in memory, and some larger records need a second read.
     let reads = file.calls() - calls;
     assert!((2400..3100).contains(&reads), "{reads} reads of 3000 records");
 }
@@ -132,8 +133,8 @@ fn cold_records_of_any_size_take_one_read_each() {
 fn viewed_records_stay_in_memory_if_the_access_counts() {
     for counts in [true, false] {
         let file = FaultFile::default();
-        let mut store = long(&file);
-        // A walk brings its segment.
+        let mut store = cold_database(&file);
+        // A scan loads its segment.
         (2000..2100)
             .for_each(|i| assert!(store.get(0, &key(i)).is_ok_and(|value| value.is_some())));
         let hot = key(2050);
@@ -161,7 +162,7 @@ fn viewed_records_stay_in_memory_if_the_access_counts() {
 #[test]
 fn damage_during_a_scan_is_reported_for_its_record_only() {
     let file = FaultFile::default();
-    let mut store = long(&file);
+    let mut store = cold_database(&file);
     let value = bytes_of(2500, 200);
     let at = file.image().windows(200).position(|w| w == value).expect("it is in the file");
     file.damage(at + 77, 4);
@@ -178,7 +179,7 @@ fn damage_during_a_scan_is_reported_for_its_record_only() {
 #[test]
 fn bit_flip_under_an_open_store_is_never_served() {
     let file = FaultFile::default();
-    let mut store = large(&file);
+    let mut store = mixed_size_database(&file);
     let mut rng = Rng::new(4);
     let (mut noticed, mut resident) = (0, 0);
     for _ in 0..4000 {
@@ -212,7 +213,7 @@ fn bit_flip_under_an_open_store_is_never_served() {
 #[test]
 fn failed_read_is_reported_and_the_next_one_works() {
     let file = FaultFile::default();
-    let mut store = large(&file);
+    let mut store = mixed_size_database(&file);
     let mut rng = Rng::new(5);
     let mut failures = 0;
     for round in 0..3000_u32 {
@@ -244,7 +245,7 @@ fn turn_reading_more_than_the_budget_detaches_its_views() {
     let views = Views { detach: || DETACHED.set(DETACHED.get() + 1), ..Views::default() };
     let options = Options { views, ..options() };
     let file = FaultFile::default();
-    drop(large(&file).into_file());
+    drop(mixed_size_database(&file).into_file());
     let mut store = Store::open(file, options).expect("open");
     assert_eq!(DETACHED.get(), 0, "there are no views while it opens");
     store.end_turn();

@@ -1,4 +1,4 @@
-//! Deletions: how long they stay, and that no record outlives the one that deletes it.
+//! Tombstones: how long they are kept, and that no record outlives its deletion.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use varve::{File, IoError, MemoryFile, Options, Store};
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of};
 
-/// A file that counts the bytes that are written to it.
+/// A file that counts the bytes written to it.
 struct Counting(MemoryFile, Rc<Cell<u64>>);
 
 impl File for Counting {
@@ -53,7 +53,7 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
         }
     };
     (0..STAY).for_each(|key| set(&mut store, key));
-    // Until the file is as long as it may be.
+    // Until the file has its maximum size.
     (0..STAY).for_each(|_| set(&mut store, rng.below(STAY as usize) as u64));
     let mut rounds = Vec::new();
     for _ in 0..200 {
@@ -74,12 +74,12 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
     }
     assert_eq!(store.count(0), STAY);
     let of_last = rounds[150..].iter().sum::<u64>() / 50;
-    // A record and its deletion are 104 bytes for each, with their frames.
+    // A record and its tombstone take 104 bytes each, including their frames.
     assert!(of_last <= 250, "{of_last} bytes for each that comes or goes: {rounds:?}");
 }
 
-/// What counts for each key in any segment that stands, whatever leads to it: whether it is there.
-fn standing(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
+/// Whether each key in any existing segment is set, by its newest record there.
+fn keys_in_segments(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
     let length = 1 << segment_log2;
     let Slot::Valid(superblock) = Superblock::decode(&image[..superblock::SIZE], 0) else {
         panic!("the first superblock is whole");
@@ -122,7 +122,7 @@ fn tombstone_outlives_every_segment_with_its_key() {
         let mut store = Store::open(file.clone(), options(0)).expect("opens");
         let mut there = BTreeMap::new();
         for step in 0..600_u64 {
-            // Some stay, some are overwritten, some come and go at once.
+            // Some keys stay, some are overwritten, some are set and deleted at once.
             let key = match rng.below(3) {
                 0 => rng.below(60) as u64,
                 1 => 100 + rng.below(12) as u64,
@@ -139,7 +139,7 @@ fn tombstone_outlives_every_segment_with_its_key() {
                     assert_eq!(was, there.remove(&key).is_some());
                 }
                 _ => {
-                    // A deletion that is taken back.
+                    // A deletion that is rolled back.
                     let savepoint = store.savepoint();
                     store.delete(0, &bytes).expect("delete");
                     store.rollback(savepoint);
@@ -150,7 +150,7 @@ fn tombstone_outlives_every_segment_with_its_key() {
                 1..4 => store.commit().expect("commit"),
                 4..8 => _ = store.maintain(rng.one_in(60)).expect("maintain"),
                 8 if rng.one_in(12) => {
-                    // Killed, or closed; only what this session began is known by heart.
+                    // Killed or closed: only segments of this session have exact accounting.
                     if rng.one_in(2) {
                         store.commit().expect("commit");
                     } else {
@@ -162,8 +162,8 @@ fn tombstone_outlives_every_segment_with_its_key() {
                 _ => continue,
             }
             store.commit().expect("commit");
-            let standing = standing(&file.image(), segment_log2);
-            for (bytes, &is_there) in &standing {
+            let keys_in_segments = keys_in_segments(&file.image(), segment_log2);
+            for (bytes, &is_there) in &keys_in_segments {
                 let key = u64::from_be_bytes(bytes[..].try_into().expect("eight bytes"));
                 assert_eq!(
                     is_there,
@@ -173,7 +173,7 @@ fn tombstone_outlives_every_segment_with_its_key() {
                 left += u32::from(!is_there);
             }
             went += (200..=200 + step / 8)
-                .filter(|key| !standing.contains_key(&key.to_be_bytes()[..]))
+                .filter(|key| !keys_in_segments.contains_key(&key.to_be_bytes()[..]))
                 .count();
         }
     }
