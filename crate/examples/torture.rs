@@ -6,7 +6,7 @@
 
 #[expect(
     dead_code,
-    reason = "the tests' room by its path: they alone damage files, replay a seed and name phases"
+    reason = "it includes the support modules of the tests, of which it uses only a part"
 )]
 #[path = "../tests/engine/support/mod.rs"]
 mod support;
@@ -68,20 +68,20 @@ struct Wanted {
 }
 
 fn arguments() -> Result<Wanted, String> {
-    let mut wanted = Wanted::default();
+    let mut options = Wanted::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let number = || words.next().and_then(|word| word.parse().ok());
-        let place = match &*word {
-            "--seed" => &mut wanted.seed,
-            "--seconds" => &mut wanted.seconds,
-            "--states" => &mut wanted.states,
-            "--threads" => &mut wanted.threads,
+        let context = match &*word {
+            "--seed" => &mut options.seed,
+            "--seconds" => &mut options.seconds,
+            "--states" => &mut options.states,
+            "--threads" => &mut options.threads,
             _ => return Err(format!("there is no option {word}.\n{USAGE}")),
         };
-        *place = Some({ number }().ok_or(format!("{word} needs a number.\n{USAGE}"))?);
+        *context = Some({ number }().ok_or(format!("{word} needs a number.\n{USAGE}"))?);
     }
-    Ok(wanted)
+    Ok(options)
 }
 
 fn print_progress(done: &Done, begin: Instant) {
@@ -120,15 +120,15 @@ fn end_run(done: &Done, begin: Instant, first: u64, failed: bool) {
         ("afterLies", lies.load(Ordering::Relaxed)),
         ("failures", failed.into()),
     ];
-    let told = counts.map(|(name, count)| format!("\"{name}\":{count}")).join(",");
-    if let Err(error) = std::fs::write(&path, format!("{{{told}}}")) {
+    let reported = counts.map(|(name, count)| format!("\"{name}\":{count}")).join(",");
+    if let Err(error) = std::fs::write(&path, format!("{{{reported}}}")) {
         eprintln!("{} cannot be written: {error}", path.display());
     }
 }
 
 fn main() -> ExitCode {
-    let wanted = match arguments() {
-        Ok(wanted) => wanted,
+    let options = match arguments() {
+        Ok(options) => options,
         Err(what) => {
             eprintln!("{what}");
             return ExitCode::from(2);
@@ -136,12 +136,12 @@ fn main() -> ExitCode {
     };
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     // The first ones are those of the tests.
-    let first = wanted.seed.unwrap_or(1_000_000 + clock.as_micros() as u64 % (1 << 50));
-    let last = wanted.seed.unwrap_or(u64::MAX);
+    let first = options.seed.unwrap_or(1_000_000 + clock.as_micros() as u64 % (1 << 50));
+    let last = options.seed.unwrap_or(u64::MAX);
     let (done, begin) = (Done::default(), Instant::now());
     let (next, ended) = (AtomicU64::new(first), AtomicBool::new(false));
     let failed = AtomicBool::new(false);
-    let running = AtomicU64::new(wanted.threads.unwrap_or(1).max(1));
+    let running = AtomicU64::new(options.threads.unwrap_or(1).max(1));
     let work = || {
         while !ended.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -167,15 +167,15 @@ fn main() -> ExitCode {
         for _ in 0..running.load(Ordering::Relaxed) {
             scope.spawn(work);
         }
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         while running.load(Ordering::Relaxed) > 0 {
             std::thread::sleep(Duration::from_millis(50));
-            if told.elapsed() >= every {
+            if reported.elapsed() >= every {
                 print_progress(&done, begin);
-                told = Instant::now();
+                reported = Instant::now();
             }
-            let enough = wanted.seconds.is_some_and(|n| begin.elapsed().as_secs() >= n)
-                || wanted.states.is_some_and(|n| done.states() >= n);
+            let enough = options.seconds.is_some_and(|n| begin.elapsed().as_secs() >= n)
+                || options.states.is_some_and(|n| done.states() >= n);
             if enough {
                 // Programs in progress take a while, and have shown no failure.
                 let failed = failed.load(Ordering::Relaxed);

@@ -433,9 +433,9 @@ mod tests {
                     }
                 }
                 _ if !live.is_empty() => {
-                    let gone = live.swap_remove(random(live.len() as u64) as usize);
-                    check(&heap, &gone);
-                    heap.free(gone.0);
+                    let freed = live.swap_remove(random(live.len() as u64) as usize);
+                    check(&heap, &freed);
+                    heap.free(freed.0);
                 }
                 _ => {}
             }
@@ -448,7 +448,7 @@ mod tests {
     fn freed_blocks_coalesce_and_are_reused() {
         let mut heap = heap(1 << 20);
         heap.source.grown = 1 << 20;
-        let whole = heap.alloc(300_000, 8).expect("there is room");
+        let whole = heap.alloc(300_000, 8).expect("enough memory");
         let from = whole - 8;
         heap.free(whole);
         let end = heap.end;
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn oversized_allocation_is_refused_without_loss() {
         let mut heap = heap(1 << 16);
-        let one = heap.alloc(1000, 8).expect("there is room");
+        let one = heap.alloc(1000, 8).expect("enough memory");
         for bytes in [1 << 16, MAX_SIZE, MAX_SIZE + 1, usize::MAX] {
             assert_eq!(heap.alloc(bytes, 8), None);
             assert!(!heap.grow_in_place(one, bytes));

@@ -137,7 +137,7 @@ impl fmt::Display for Error {
                  more can be written to it; reopen the database",
             ),
             Error::Poisoned => f.write_str(
-                "an earlier flush or rollback failed; reads live, writes are refused: reopen the database",
+                "an earlier flush or rollback failed; reads work, writes are refused: reopen the database",
             ),
             Error::Corruption(d) => write!(
                 f,
@@ -145,7 +145,7 @@ impl fmt::Display for Error {
                  were flushed; {} frames ({} bytes) are intact beyond it; nothing was changed",
                 d.position, d.expected_frame, d.flushed_frames, d.intact_frames, d.intact_bytes
             ),
-            Error::NotADatabase => f.write_str("the file is not a varve database; it was left as it is"),
+            Error::NotADatabase => f.write_str("the file is not a varve database; it was not changed"),
             Error::UnsupportedFormat { major, features } => write!(
                 f,
                 "the file has format {major} with unknown features {:#x}; update varve to open it",
@@ -155,7 +155,7 @@ impl fmt::Display for Error {
                 f.write_str("the database was written to from inside an update; write after it returns")
             }
             Error::ViewsHeld => f.write_str(
-                "the views of this turn hold all memory, so nothing can be read inside a callback: \
+                "the views of this turn use all memory, so nothing can be read inside a callback: \
                  read before the update, yield, or open the database with more memory",
             ),
             Error::NotOpen => f.write_str("no database is open in this instance"),
@@ -169,7 +169,7 @@ impl fmt::Display for Error {
             Error::Full => {
                 f.write_str("the file is as large as it can be; nothing of this call was written")
             }
-            Error::Misuse => f.write_str("a call came out of sequence"),
+            Error::Misuse => f.write_str("calls were made in the wrong order"),
         }
     }
 }

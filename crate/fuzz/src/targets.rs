@@ -209,7 +209,10 @@ fn live(data: &[u8], options: Options) {
     let mut store = match opened {
         Ok(store) => store,
         Err((file, _)) => {
-            return assert!(salvages || file.bytes == data, "what is refused stays as it is");
+            return assert!(
+                salvages || file.bytes == data,
+                "a refused change leaves the value unchanged"
+            );
         }
     };
     let ((), most) = most_held(|| read_some(&mut store));
@@ -314,7 +317,7 @@ fn use_database(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile
         let kept = value == before.as_deref();
         assert!(
             kept || value == Some(b"another value"),
-            "a key has what it was set to, or what it had"
+            "a key has the value it was set to, or the previous one"
         );
     }
     store.close().map_err(|(_, error)| error)

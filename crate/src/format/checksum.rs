@@ -135,14 +135,14 @@ mod vectors {
         let mixed = (0..4).fold(ZERO, |all, i| i64x2_add(all, pair(32 * i, 32 * i)));
         let start = avalanche(start.wrapping_add(sum(mixed)));
         let last = input.keyed(length - 16, 119);
-        let pieces = length / 16 - 8;
-        let pairs = (0..pieces / 2).map(|i| pair(128 + 32 * i, 32 * i + 3));
+        let parts = length / 16 - 8;
+        let pairs = (0..parts / 2).map(|i| pair(128 + 32 * i, 32 * i + 3));
         let mixed = pairs.fold(ZERO, |all, pair| i64x2_add(all, pair));
         // The last 16 bytes are the second half of a pair, or the first half of one without a
         // second.
-        let odd = match pieces % 2 {
+        let odd = match parts % 2 {
             0 => ZERO,
-            _ => input.keyed(112 + 16 * pieces, 16 * pieces - 13),
+            _ => input.keyed(112 + 16 * parts, 16 * parts - 13),
         };
         let mixed = i64x2_add(mixed, multiply(odd, last));
         avalanche(start.wrapping_add(sum(mixed)))
@@ -306,7 +306,7 @@ mod tests {
                 let expected = xxh3_64_with_seed(&bytes[..length], seed);
                 for before in (0..length - 63).step_by(rest) {
                     let mut sum = Checksum::new(seed);
-                    bytes[..before].chunks(2048).for_each(|piece| sum.add(piece));
+                    bytes[..before].chunks(2048).for_each(|part| sum.add(part));
                     let got = sum.end(&bytes[before..length]);
                     assert_eq!(got, expected, "{length} after {before}");
                 }

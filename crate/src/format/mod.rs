@@ -13,7 +13,7 @@ pub mod superblock;
 pub mod system_records;
 
 #[cfg(not(target_endian = "little"))]
-compile_error!("varve reads its file format where it lies, which needs a little-endian target");
+compile_error!("varve reads its file format in place, which needs a little-endian target");
 
 /// Format version written by this build; a file of another major version is refused.
 pub const MAJOR: u16 = 1;

@@ -124,18 +124,18 @@ impl RecordHeader {
         SIZE + align_up(self.key_len as usize)
     }
 
-    /// Whether the lengths are consistent and the record fits in `room` bytes, which extend to the
+    /// Whether the lengths are consistent and the record fits in `available` bytes, which extend to the
     /// end of the frame.
     #[must_use]
     #[inline]
-    pub fn fits(&self, room: usize) -> bool {
+    pub fn fits(&self, available: usize) -> bool {
         let capacity = self.capacity as usize;
         capacity.is_multiple_of(ALIGN)
             && self.value_len <= self.capacity
             && SIZE
                 .checked_add(align_up(self.key_len as usize))
                 .and_then(|n| n.checked_add(capacity))
-                .is_some_and(|n| n <= room)
+                .is_some_and(|n| n <= available)
     }
 
     /// Writes the checksum of the record in `bytes`, which are the whole record.

@@ -503,7 +503,10 @@ mod tests {
         let position = |n: u32| (n % 1000 + 1) * 6 + ((n % 3) << 22);
         let hash = |n: u32| n.wrapping_mul(0x9E37_79B9);
         (0..500).for_each(|n| table.insert(hash(n), position(n)));
-        assert!((0..500).all(|n| !table.contains_position(position(n))), "nobody has asked for it");
+        assert!(
+            (0..500).all(|n| !table.contains_position(position(n))),
+            "positions are not tracked yet"
+        );
         table.track_positions();
         table.track_positions();
         (500..900).for_each(|n| table.insert(hash(n), position(n)));

@@ -91,7 +91,7 @@ impl Log {
         let mut frames = self.pending.clone();
         let Cursor { slot, start, tail, records, .. } = self.cursor;
         if records > 0 || frames.is_empty() {
-            let slot = slot.expect("a group has a frame");
+            let slot = slot.expect("a batch has a frame");
             frames.push(FrameSpan { slot, start, end: tail, records });
         }
         let dropped_tail = self.dropped_tail;
@@ -308,7 +308,7 @@ impl Log {
             self.tail_values += if slot.state == SlotState::Extent { slot.length } else { 0 };
         }
         self.pending.clear();
-        let slot = self.cursor.slot.expect("a group has a frame");
+        let slot = self.cursor.slot.expect("a batch has a frame");
         // If the cursor moved to another segment without appending, it keeps its position there.
         let start = if self.cursor.records > 0 || frames.last().is_some_and(|f| f.slot == slot) {
             self.cursor.tail

@@ -456,7 +456,7 @@ mod tests {
         let mut pool = full();
         pool.callback_open = true;
         for slot in 4..40 {
-            assert_eq!(take(&mut pool, slot), Ok(slot % 4), "the oldest goes first");
+            assert_eq!(take(&mut pool, slot), Ok(slot % 4), "the oldest is evicted first");
         }
         assert!(!pool.end_turn(&mut |_, _, _| true));
         assert_eq!((pool.memory(), DETACHED.get()), (4 * 64, 0));
@@ -471,7 +471,7 @@ mod tests {
             pool.callback_open = is_callback;
             // Four more buffers, none of which becomes shown, serve all further reads.
             for slot in 4..40 {
-                let id = take(&mut pool, slot).expect("there is one");
+                let id = take(&mut pool, slot).expect("a buffer is available");
                 assert!(id >= 4, "{id} is shown");
                 pool.touch_for(id, AccessKind::View);
                 assert!(pool.is_crowded() && !pool.is_shown(id));
@@ -479,13 +479,13 @@ mod tests {
             assert_eq!((pool.memory(), DETACHED.get()), (5 * 64, 0));
             for slot in 40..40 + MIN_EXTRA_BUFFERS as u32 - 1 {
                 let all = pool.acquire(BufferContent::Segment(slot), &mut |_, _, _| false);
-                assert!(all.is_ok(), "what cannot go takes the rest");
+                assert!(all.is_ok(), "buffers that cannot be evicted use up the rest");
             }
             let beyond = pool.acquire(BufferContent::Segment(99), &mut |_, _, _| false);
             assert_eq!(beyond, Err(Error::ViewsHeld));
             HELD.set(false);
             pool.callback_open = false;
-            assert!(pool.end_turn(&mut |_, _, _| true), "some were freed that a view shows");
+            assert!(pool.end_turn(&mut |_, _, _| true), "views show some of the freed buffers");
             assert_eq!((pool.memory(), pool.is_crowded()), (4 * 64, false));
         }
     }
@@ -521,8 +521,8 @@ mod tests {
     fn eviction_skips_pinned_and_required_buffers() {
         let mut pool = full();
         pool.pin(0);
-        let taken = pool.acquire(BufferContent::Segment(4), &mut |id, _, _| id != 1);
-        assert_eq!(taken, Ok(2));
+        let acquired = pool.acquire(BufferContent::Segment(4), &mut |id, _, _| id != 1);
+        assert_eq!(acquired, Ok(2));
     }
 
     #[test]

@@ -336,11 +336,11 @@ impl Log {
     ) -> Result<(), Error> {
         writing.left = writing.left.checked_sub(entries.len() as u64).ok_or(Error::Misuse)?;
         while !entries.is_empty() {
-            let room = &mut writing.block[writing.filled..];
-            let (now, later) = entries.split_at(entries.len().min(room.len() / 8));
-            for (room, (hash, position)) in room.chunks_exact_mut(8).zip(now) {
+            let space = &mut writing.block[writing.filled..];
+            let (now, later) = entries.split_at(entries.len().min(space.len() / 8));
+            for (space, (hash, position)) in space.chunks_exact_mut(8).zip(now) {
                 let word = u64::from(*hash) | u64::from(*position) << 32;
-                room.copy_from_slice(&word.to_le_bytes());
+                space.copy_from_slice(&word.to_le_bytes());
             }
             writing.filled += 8 * now.len();
             if writing.filled == BLOCK {

@@ -34,8 +34,8 @@ impl FrameAt {
     /// Whether it contains an offset of a slot.
     #[must_use]
     pub fn contains(&self, slot: u32, offset: usize) -> bool {
-        let room = self.offset as usize..(self.offset + self.length) as usize;
-        self.slot == slot && room.contains(&offset)
+        let range = self.offset as usize..(self.offset + self.length) as usize;
+        self.slot == slot && range.contains(&offset)
     }
 }
 

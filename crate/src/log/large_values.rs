@@ -48,11 +48,11 @@ impl Log {
         let geometry = self.geometry;
         let now = self.pool.now();
         let Some(slot) = self.slots.get_mut(extent.slot as usize) else { return Ok(false) };
-        let room = u64::from(slot.span) << geometry.segment_log2;
+        let capacity = u64::from(slot.span) << geometry.segment_log2;
         let described = slot.state == SlotState::Extent
             && slot.sequence == extent.sequence
             && slot.length == extent.length
-            && extent.length + 2 * segment::SIZE as u64 <= room;
+            && extent.length + 2 * segment::SIZE as u64 <= capacity;
         if !described {
             return Ok(false);
         }

@@ -418,7 +418,7 @@ impl Log {
     pub fn record_at(&self, position: Position) -> RecordRef<'_> {
         let (slot, offset) = self.geometry.locate(position);
         let bytes = &self.pool.bytes(self.slots[slot as usize].buffer)[offset..];
-        let (header, key, value) = record::parts(bytes).expect("a resident record is whole");
+        let (header, key, value) = record::parts(bytes).expect("a resident record is valid");
         RecordRef { header, key, value }
     }
 

@@ -180,11 +180,11 @@ impl Log {
                 slot.state = SlotState::PendingFree;
             }
         }
-        let is_there = |&&(index, sequence): &&(u32, u32)| {
+        let exists = |&&(index, sequence): &&(u32, u32)| {
             let slot = self.slots.get(index as usize);
             slot.is_some_and(|slot| slot.state == SlotState::Extent && slot.sequence == sequence)
         };
-        let missing = named.iter().find(|name| !is_there(name));
+        let missing = named.iter().find(|name| !exists(name));
         missing.map(|&(index, _)| self.geometry.slot_start(index) + segment::SIZE as u64)
     }
 

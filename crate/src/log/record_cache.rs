@@ -146,14 +146,14 @@ impl Log {
                 return Ok(addr);
             }
         }
-        let room = self.geometry.frames_end().saturating_sub(offset);
+        let available = self.geometry.frames_end().saturating_sub(offset);
         let at = self.geometry.slot_start(slot) + offset as u64;
-        let read_size = self.record_cache.read_size().min(room);
+        let read_size = self.record_cache.read_size().min(available);
         let (id, tail) = self.reserve_cache_space(read_size)?;
         let bytes = &mut self.pool.bytes_mut(id)[tail..];
         let mut read_len = read_full(file, &mut bytes[..read_size], at)?;
         let size = match RecordHeader::at(&bytes[..read_len]) {
-            Some(header) if header.fits(room) => header.size(),
+            Some(header) if header.fits(available) => header.size(),
             _ => return Err(damaged(at)),
         };
         let before = self.record_cache.recent_max;

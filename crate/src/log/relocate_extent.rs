@@ -43,14 +43,14 @@ impl Log {
         file: &mut impl File,
         may_grow: bool,
     ) -> Result<Option<Box<Relocation>>, Error> {
-        let is_there = |name: &ExtentName| {
+        let exists = |name: &ExtentName| {
             let slot = self.slots.get(name.slot as usize);
             slot.is_some_and(|slot| {
                 slot.state == SlotState::Extent && slot.sequence == name.sequence
             })
         };
-        let there = self.extent_of.iter().filter(|(_, name)| is_there(name));
-        let order = there.map(|(record, name)| (name.slot, *record)).collect();
+        let extents = self.extent_of.iter().filter(|(_, name)| exists(name));
+        let order = extents.map(|(record, name)| (name.slot, *record)).collect();
         let (mut at, mut run, mut longest_run) = (0, 0, 0);
         let (mut fits, mut blocks) = (None, None);
         for (first, record) in radix_sort::by_number(order) {

@@ -45,8 +45,8 @@ pub(crate) enum AllocPriority {
 impl Log {
     /// Whether the file cannot or should not grow although free slots are missing.
     pub(crate) fn is_out_of_slots(&self) -> bool {
-        let taken = self.slots.len() as u32 - self.free_slots;
-        self.free_slots < self.reserve() && self.full || taken + RESERVE > self.bound()
+        let end_slot = self.slots.len() as u32 - self.free_slots;
+        self.free_slots < self.reserve() && self.full || end_slot + RESERVE > self.bound()
     }
 
     /// The maximum number of slots that the file should have.
@@ -157,8 +157,8 @@ impl Log {
         if before.is_some_and(|before| first + span > before) {
             return Err(Error::Quota);
         }
-        let taken = first.saturating_add(span);
-        let end = slots.max(taken);
+        let end_slot = first.saturating_add(span);
+        let end = slots.max(end_slot);
         let pending =
             self.slots.iter().filter(|s| s.state == SlotState::PendingFree).count() as u32;
         let left = self.free_slots + (end - slots) - span;
@@ -176,12 +176,12 @@ impl Log {
                 AllocPriority::Delete | AllocPriority::Bookkeeping | AllocPriority::Move
                     if self.full =>
                 {
-                    self.grow(file, taken)?
+                    self.grow(file, end_slot)?
                 }
                 _ => grown?,
             }
         }
-        self.check_limits(taken - 1)?;
+        self.check_limits(end_slot - 1)?;
         Ok(first)
     }
 

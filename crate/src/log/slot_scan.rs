@@ -131,11 +131,11 @@ impl Log {
             let Some(header) = SegmentHeader::unverified(bytes) else { continue };
             // A trailer names its first slot, and its checksum is bound to that.
             let SegmentHeader { slot, span, .. } = header;
-            let here = match is_trailer {
+            let is_at_slot = match is_trailer {
                 true => slot < index && slot.checked_add(span) == Some(index),
                 false => slot == index,
             };
-            if here && self.belongs_to_file(file, &header, bytes, is_trailer)? {
+            if is_at_slot && self.belongs_to_file(file, &header, bytes, is_trailer)? {
                 found.push((header, is_trailer));
             }
         }
@@ -160,8 +160,8 @@ impl Log {
         let mut other = [0; segment::SIZE];
         read_full(file, &mut other, if is_trailer { start } else { end - segment::SIZE as u64 })?;
         let is_gone = SegmentHeader::unverified(&other).is_none();
-        let tells = is_trailer || header.slot > 0;
-        Ok(other == bytes || is_gone && tells && header.span == 1)
+        let is_conclusive = is_trailer || header.slot > 0;
+        Ok(other == bytes || is_gone && is_conclusive && header.span == 1)
     }
 
     /// Records the slots of a header unless a newer header has one of them. After power loss the

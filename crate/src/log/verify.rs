@@ -287,8 +287,8 @@ impl Log {
     /// Bytes between header and trailer according to the header, limited to what fits.
     fn payload_of(&self, slot: u32) -> usize {
         let s = &self.slots[slot as usize];
-        let room = (u64::from(s.span) << self.geometry.segment_log2) - 2 * segment::SIZE as u64;
-        s.length.min(room) as usize
+        let capacity = (u64::from(s.span) << self.geometry.segment_log2) - 2 * segment::SIZE as u64;
+        s.length.min(capacity) as usize
     }
 
     fn verify_value(

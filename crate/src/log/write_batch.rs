@@ -179,13 +179,13 @@ impl Log {
     /// Allocates an extent for a value of `length` bytes and returns its first slot.
     pub fn allocate_extent(&mut self, file: &mut impl File, length: usize) -> Result<u32, Error> {
         let value = self.allocate_value(length)?;
-        let taken = self.allocate_span(
+        let allocated = self.allocate_span(
             file,
             SlotState::Extent,
             self.geometry.extent_span(length),
             AllocPriority::Write,
         );
-        let first = match taken {
+        let first = match allocated {
             Ok(first) => first,
             Err(error) => {
                 self.release_value(Some(value));
@@ -238,7 +238,7 @@ impl Log {
     /// the space.
     #[inline(always)]
     pub fn stage(&mut self, header: RecordHeader, key: &[u8]) -> (Position, BufferAddr) {
-        let index = self.cursor.slot.expect("room was made");
+        let index = self.cursor.slot.expect("space was reserved");
         let slot = &self.slots[index as usize];
         let addr = BufferAddr { buffer: slot.buffer, offset: self.cursor.tail as u32 };
         let oldest = if header.oldest == 0 { slot.sequence } else { header.oldest };
@@ -248,7 +248,7 @@ impl Log {
             *end = [0; 8];
         }
         copy_value(&mut bytes[record::SIZE..record::SIZE + key.len()], key);
-        let target = RecordHeader::at_mut(bytes).expect("the tail is aligned and has room");
+        let target = RecordHeader::at_mut(bytes).expect("the tail is aligned and has space");
         *target = RecordHeader { oldest, ..header };
         (self.geometry.position(index, self.cursor.tail), addr)
     }
@@ -284,7 +284,7 @@ impl Log {
 
     /// Appends a copy of a record from the position `from`. The caller has reserved the space.
     pub(crate) fn append_copy(&mut self, bytes: &[u8], from: Position) -> Position {
-        let slot = self.cursor.slot.expect("room was made");
+        let slot = self.cursor.slot.expect("space was reserved");
         let position = self.geometry.position(slot, self.cursor.tail);
         let target = &mut self.record_mut(position)[..bytes.len()];
         target.copy_from_slice(bytes);

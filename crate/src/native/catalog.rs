@@ -255,8 +255,8 @@ fn records_with_prefix<F: File>(
 /// The names of all collections that were not dropped.
 pub(super) fn names<F: File>(engine: &mut Engine<F>) -> Result<Vec<String>, Error> {
     let is_collection = |bytes: &[u8]| {
-        let gone = DESCRIPTOR_INDEX | DESCRIPTOR_DROPPED;
-        Descriptor::decode(bytes).is_some_and(|found| found.head.flags & gone == 0)
+        let not_collections = DESCRIPTOR_INDEX | DESCRIPTOR_DROPPED;
+        Descriptor::decode(bytes).is_some_and(|found| found.head.flags & not_collections == 0)
     };
     let all = records_with_prefix(engine, KEY_COLLECTION)?.into_iter();
     Ok(all.filter(|(_, bytes)| is_collection(bytes)).map(|(name, _)| name).collect())

@@ -377,8 +377,8 @@ impl EntryChange<'_> {
     fn apply(self, store: &mut Store, stored: &StoredCollection, key: &[u8]) -> Result<(), Error> {
         let EntryChange { index, from, to, is_earlier } = self;
         if let Some(from) = from {
-            let was_there = store.engine().delete(index.keyspace, &[&from, key].concat())?;
-            if is_earlier && index.built && !was_there {
+            let existed = store.engine().delete(index.keyspace, &[&from, key].concat())?;
+            if is_earlier && index.built && !existed {
                 let reason = format!(
                     "an earlier version of the struct wrote this record, and the index {:?} has other values \
                      for its added fields than those declared here",
@@ -388,7 +388,7 @@ impl EntryChange<'_> {
             }
         }
         let Some(to) = to else { return Ok(()) };
-        if index.unique && is_taken(store, index.keyspace, &to)? {
+        if index.unique && is_in_use(store, index.keyspace, &to)? {
             let (collection, index) = (stored.name.clone(), index.name.clone());
             return Err(Error::NotUnique { collection, index });
         }
@@ -400,7 +400,7 @@ impl EntryChange<'_> {
 
 /// Whether an entry has exactly this tuple. Parts are self-delimiting, so each key with this prefix
 /// does.
-fn is_taken(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Error> {
+fn is_in_use(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Error> {
     use std::ops::Bound;
     let bounds = (Bound::Included(tuple), Bound::Unbounded);
     let mut keys = store.engine().range_keys(keyspace, bounds)?;

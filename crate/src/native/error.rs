@@ -144,7 +144,7 @@ impl fmt::Display for Error {
                 let path = path.display();
                 match reason {
                     Loss::Removed => write!(f, "the file {path} was removed or moved away")?,
-                    Loss::Replaced => write!(f, "another file was put in the place of {path}")?,
+                    Loss::Replaced => write!(f, "another file replaced {path}")?,
                     Loss::TakenOver => write!(
                         f,
                         "the lock of {path} was removed, or taken over by another process"

@@ -164,17 +164,17 @@ fn put(kind: &Kind, record: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), M
             put_bytes(out, slice(record, from as usize, length as usize)?);
         }
         Kind::Option(of) => {
-            let is_there = word(record, at, 1)? != 0;
-            out.push(u8::from(is_there));
-            if is_there {
+            let has_value = word(record, at, 1)? != 0;
+            out.push(u8::from(has_value));
+            if has_value {
                 let align = of.size_and_align().1;
                 put(of, record, at + align, out)?;
             }
         }
         Kind::OptNonZero(of) => {
-            let is_there = word(record, at, of.size_and_align().0)? != 0;
-            out.push(u8::from(is_there));
-            if is_there {
+            let has_value = word(record, at, of.size_and_align().0)? != 0;
+            out.push(u8::from(has_value));
+            if has_value {
                 put(of, record, at, out)?;
             }
         }

@@ -149,7 +149,7 @@ impl Lock {
     pub(super) fn assert_current(&self) -> Result<(), Option<Loss>> {
         drop(self.shared.check_file());
         let Shared { path, content, .. } = &*self.shared;
-        if !matches!(read_lock(path), Ok(Some(seen)) if seen.content == *content) {
+        if !matches!(read_lock(path), Ok(Some(snapshot)) if snapshot.content == *content) {
             self.shared.send_heartbeat();
         }
         self.assert_held()
@@ -176,7 +176,7 @@ impl Drop for Lock {
         let Shared { path, content, .. } = &*self.shared;
         // This also releases the system's lock, before others may open the file.
         self.shared.state().file = None;
-        if matches!(read_lock(path), Ok(Some(seen)) if seen.content == *content) {
+        if matches!(read_lock(path), Ok(Some(snapshot)) if snapshot.content == *content) {
             remove(path);
         }
         held_locks().get_or_insert_default().remove(content);
@@ -225,7 +225,7 @@ impl Shared {
             // break it sees the change and puts the lock back.
             let touched = set_symlink_file_times(&self.path, time, time);
             match touched.and_then(|()| read_lock(&self.path)) {
-                Ok(Some(seen)) if seen.content == self.content => {
+                Ok(Some(snapshot)) if snapshot.content == self.content => {
                     state.last_heartbeat = Some(last_heartbeat);
                     return;
                 }
@@ -258,19 +258,19 @@ impl FileIdentity {
     fn of(file: &File, path: &Path) -> Option<FileIdentity> {
         let file = file.try_clone().ok()?;
         let numbers = file.metadata().ok().and_then(|found| numbers_of(&found));
-        let there = fs::metadata(path).ok().and_then(|found| numbers_of(&found));
+        let at_path = fs::metadata(path).ok().and_then(|found| numbers_of(&found));
         Some(FileIdentity {
             file,
-            numbers: numbers.filter(|_| there.is_none() || there == numbers),
+            numbers: numbers.filter(|_| at_path.is_none() || at_path == numbers),
         })
     }
 
     /// How the file was lost; none if it is the one at its path, or if that cannot be checked now.
     fn loss(&self, path: &Path) -> Option<Loss> {
         match fs::metadata(path) {
-            Ok(there) => {
+            Ok(at_path) => {
                 let replaced = match self.numbers {
-                    Some(_) => numbers_of(&there) != self.numbers,
+                    Some(_) => numbers_of(&at_path) != self.numbers,
                     None => self.file.metadata().is_ok_and(|found| has_no_name(&found)),
                 };
                 replaced.then_some(Loss::Replaced)
@@ -315,9 +315,9 @@ pub(super) fn check_not_held(guarded: &Path) -> Result<(), Error> {
     let path = lock_path(guarded);
     let mut watch = Watch::default();
     loop {
-        let Some(seen) = read_or_unavailable(&path)? else { return Ok(()) };
-        let holder = parse(&seen.content);
-        match watch.classify_holder(&seen, holder.as_ref()) {
+        let Some(snapshot) = read_or_unavailable(&path)? else { return Ok(()) };
+        let holder = parse(&snapshot.content);
+        match watch.classify_holder(&snapshot, holder.as_ref()) {
             HolderState::Dead | HolderState::TimedOut => return Ok(()),
             HolderState::Alive => return Err(busy(guarded, holder, 0)),
             HolderState::Unknown => pause(50),
@@ -327,8 +327,8 @@ pub(super) fn check_not_held(guarded: &Path) -> Result<(), Error> {
 
 /// The process that holds the lock of this file, according to the lock.
 pub(super) fn holder_of(guarded: &Path) -> Option<u32> {
-    let seen = read_lock(&lock_path(guarded)).ok().flatten()?;
-    parse(&seen.content).map(|holder| holder.pid)
+    let snapshot = read_lock(&lock_path(guarded)).ok().flatten()?;
+    parse(&snapshot.content).map(|holder| holder.pid)
 }
 
 /// The state of a lock's holder.
@@ -349,22 +349,27 @@ enum HolderState {
 struct Watch(Option<(LockSnapshot, Instant)>);
 
 impl Watch {
-    fn classify_holder(&mut self, seen: &LockSnapshot, holder: Option<&Identity>) -> HolderState {
-        let known = self.0.take().filter(|(first, _)| first.is_same(seen));
-        let (first, since) = self.0.insert(known.unwrap_or_else(|| (seen.clone(), Instant::now())));
+    fn classify_holder(
+        &mut self,
+        snapshot: &LockSnapshot,
+        holder: Option<&Identity>,
+    ) -> HolderState {
+        let known = self.0.take().filter(|(first, _)| first.is_same(snapshot));
+        let (first, since) =
+            self.0.insert(known.unwrap_or_else(|| (snapshot.clone(), Instant::now())));
         let watched = since.elapsed();
         // A power failure can leave zeros instead of text.
-        if seen.content.chars().all(|c| c == '\0' || c.is_whitespace()) {
+        if snapshot.content.chars().all(|c| c == '\0' || c.is_whitespace()) {
             return if watched > WRITE_TIMEOUT { HolderState::Dead } else { HolderState::Unknown };
         }
-        if held_locks().as_ref().is_some_and(|held_locks| held_locks.contains(&seen.content)) {
+        if held_locks().as_ref().is_some_and(|held_locks| held_locks.contains(&snapshot.content)) {
             return HolderState::Alive;
         }
         // Unknown content of another build is treated like a holder that cannot be checked.
         match holder.map_or(ProcessState::Unknown, state_of) {
             ProcessState::Alive => HolderState::Alive,
             ProcessState::Dead => HolderState::Dead,
-            ProcessState::Unknown if seen.touched != first.touched => HolderState::Alive,
+            ProcessState::Unknown if snapshot.touched != first.touched => HolderState::Alive,
             ProcessState::Unknown if watched > HEARTBEAT_TIMEOUT => HolderState::TimedOut,
             ProcessState::Unknown => HolderState::Unknown,
         }
@@ -389,16 +394,16 @@ fn acquire(path: &Path, guarded: &Path, depth: u32) -> Result<CreatedLock, Error
             // Another process may have moved a valid lock away, and may be about to put it back
             // over this one.
             wait_for_breakers(path, guarded, depth)?;
-            if read_or_unavailable(path)?.is_some_and(|seen| seen.content == content) {
+            if read_or_unavailable(path)?.is_some_and(|snapshot| snapshot.content == content) {
                 return Ok(CreatedLock { content, taken_over });
             }
         }
         let mut holder = None;
-        if let Some(seen) = read_or_unavailable(path)? {
-            holder = parse(&seen.content);
-            match watch.classify_holder(&seen, holder.as_ref()) {
-                HolderState::Dead => drop(break_lock(path, guarded, &seen, depth)?),
-                HolderState::TimedOut => taken_over |= break_lock(path, guarded, &seen, depth)?,
+        if let Some(snapshot) = read_or_unavailable(path)? {
+            holder = parse(&snapshot.content);
+            match watch.classify_holder(&snapshot, holder.as_ref()) {
+                HolderState::Dead => drop(break_lock(path, guarded, &snapshot, depth)?),
+                HolderState::TimedOut => taken_over |= break_lock(path, guarded, &snapshot, depth)?,
                 HolderState::Alive => return Err(busy(guarded, holder, depth)),
                 HolderState::Unknown => {}
             }
@@ -423,7 +428,7 @@ fn breaker_of(path: &Path) -> PathBuf {
 
 /// Releases a breaker's lock.
 fn release_breaker(breaker: &Path, content: &str) {
-    if matches!(read_lock(breaker), Ok(Some(seen)) if seen.content == content) {
+    if matches!(read_lock(breaker), Ok(Some(snapshot)) if snapshot.content == content) {
         remove(breaker);
     }
 }
@@ -467,8 +472,10 @@ fn break_lock(
 /// Removes a lock if it is unchanged. A heartbeat at the last moment is detected after the lock was
 /// moved.
 fn move_away(path: &Path, expected: &LockSnapshot, token: &str) -> io::Result<bool> {
-    let is = |seen: Option<LockSnapshot>| {
-        seen.is_some_and(|seen| seen.is_same(expected) && seen.touched == expected.touched)
+    let is = |snapshot: Option<LockSnapshot>| {
+        snapshot.is_some_and(|snapshot| {
+            snapshot.is_same(expected) && snapshot.touched == expected.touched
+        })
     };
     if !is(read_lock(path)?) {
         return Ok(false);
@@ -552,7 +559,7 @@ fn create_as_link(_: &Path, _: String, full: io::Error) -> io::Result<Option<Str
 fn read_lock(path: &Path) -> io::Result<Option<LockSnapshot>> {
     match read_snapshot(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        seen => seen.map(Some),
+        snapshot => snapshot.map(Some),
     }
 }
 

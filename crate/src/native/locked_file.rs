@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn read_only_file_is_not_flushed() {
         // A substitute for such a system: a file that cannot be flushed.
-        let mut file = LockedFile::read(Path::new("/dev/null")).expect("everybody may read it");
+        let mut file = LockedFile::read(Path::new("/dev/null")).expect("it is readable");
         assert_eq!(file.file.flush(), Err(IoError::Other));
         assert_eq!(file.flush(), Ok(()));
     }

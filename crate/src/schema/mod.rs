@@ -23,7 +23,7 @@
 //! the struct above.
 
 #[cfg(not(target_endian = "little"))]
-compile_error!("varve reads records in place, as little-endian: this target is not");
+compile_error!("varve reads records in place, which needs a little-endian target");
 
 mod descriptor;
 mod fixed_types;

@@ -43,12 +43,12 @@ pub(crate) fn root_with_defaults<T: Record>(
     root_size: usize,
 ) -> Result<T, Malformed> {
     let whole = T::whole_fields(root_size).unwrap_or(0);
-    let Some(there) = bytes.get(..whole) else {
+    let Some(old) = bytes.get(..whole) else {
         let reason = format!("size: {} bytes, but its root has {root_size}", bytes.len());
         return Err(Malformed::new("", reason));
     };
     let mut padded = vec![0; size_of::<T>()];
-    padded[..whole].copy_from_slice(there);
+    padded[..whole].copy_from_slice(old);
     let mut root = load::<T>(&padded)?;
     root.complete(root_size);
     Ok(root)

@@ -19,17 +19,17 @@ impl Kind {
     /// # Errors
     /// The field and what is wrong with it.
     pub fn check(&self, bytes: &[u8]) -> Result<(), Malformed> {
-        self.look(&Checked::new(bytes, None))
+        self.validate(&Checked::new(bytes, None))
     }
 
     /// The offsets of all references in a value, and the alignments of what they refer to.
     pub(super) fn references(&self, bytes: &[u8]) -> Result<BTreeMap<usize, usize>, Malformed> {
         let value = Checked::new(bytes, Some(RefCell::default()));
-        self.look(&value)?;
+        self.validate(&value)?;
         Ok(value.references.map(RefCell::into_inner).unwrap_or_default())
     }
 
-    fn look(&self, value: &Checked<'_>) -> Result<(), Malformed> {
+    fn validate(&self, value: &Checked<'_>) -> Result<(), Malformed> {
         let (size, _) = self.size_and_align();
         let is_versioned = matches!(self, Kind::Struct { versioned: true, .. });
         let size = if is_versioned { value.root_size(size)? } else { size };

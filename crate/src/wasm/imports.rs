@@ -86,10 +86,10 @@ pub(super) const VIEWS: Views = Views {
 /// code.
 #[panic_handler]
 fn panic(info: &PanicInfo) -> ! {
-    if let Some(place) = info.location() {
-        let file = place.file();
+    if let Some(location) = info.location() {
+        let file = location.file();
         // SAFETY: the host reads `length` bytes at `file`.
-        unsafe { host::panicked(file.as_ptr(), file.len(), place.line()) }
+        unsafe { host::panicked(file.as_ptr(), file.len(), location.line()) }
     }
     core::arch::wasm32::unreachable()
 }

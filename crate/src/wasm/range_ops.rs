@@ -144,25 +144,25 @@ fn find_values(
     is_walk: bool,
 ) {
     let values = numbers.len() / 12 + 1;
-    let (mut positions, mut places) = ([0; LOOKUP_BATCH], [None; LOOKUP_BATCH]);
+    let (mut positions, mut addrs) = ([0; LOOKUP_BATCH], [None; LOOKUP_BATCH]);
     for from in (0..count).step_by(LOOKUP_BATCH) {
         let together = from..count.min(from + LOOKUP_BATCH);
         let positions = &mut positions[..together.len()];
-        let mut are_there = is_walk;
+        let mut have_values = is_walk;
         for (position, i) in positions.iter_mut().zip(together.clone()) {
             *position = get(numbers, values + 2 * i) as u32;
-            are_there &= store.is_current(*position);
+            have_values &= store.is_current(*position);
         }
-        if !are_there {
+        if !have_values {
             for (hash, i) in positions.iter_mut().zip(together.clone()) {
                 *hash = store.hash(keyspace, &keys[get(numbers, i)..get(numbers, i + 1)]);
             }
             store.positions_of(positions);
         }
-        store.prefetch_records(positions, &mut places);
-        for ((&place, &mut position), i) in places.iter().zip(positions).zip(together) {
+        store.prefetch_records(positions, &mut addrs);
+        for ((&addr, &mut position), i) in addrs.iter().zip(positions).zip(together) {
             let key = &keys[get(numbers, i)..get(numbers, i + 1)];
-            let value = place.and_then(|place| store.get_resident(place, keyspace, key, !is_walk));
+            let value = addr.and_then(|addr| store.get_resident(addr, keyspace, key, !is_walk));
             let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
             if is_walk && address != 0 && get(numbers, values + 2 * i) as u32 != position {
                 store.index_record(keyspace, key, position);

@@ -109,20 +109,20 @@ fn infallible_sets_make_no_file_call() {
             do_other_operation(&mut store, &mut savepoints, &mut rng);
             let first = pairs(&mut rng, 1, 100).remove(0);
             store.set(0, &first.0, &first.1).expect("set");
-            let room = store.infallible_capacity();
+            let capacity = store.infallible_capacity();
             let mut pairs = pairs(&mut rng, 60, 200);
-            let mut taken = 0;
+            let mut queued = 0;
             let padded = |bytes: &Vec<u8>| bytes.len().next_multiple_of(8);
             pairs.retain(|(key, value)| {
                 let size = 40 + padded(key) + padded(value);
-                let fits = taken + size <= room;
-                taken += if fits { size } else { 0 };
+                let fits = queued + size <= capacity;
+                queued += if fits { size } else { 0 };
                 fits
             });
             let (calls, pending) = (file.calls(), store.pending());
             store.set_many(&as_sets(&pairs)).expect("they cannot fail");
             assert_eq!(file.calls(), calls, "seed {seed}, step {step}");
-            assert!(store.pending() >= pending, "nothing was handed on");
+            assert!(store.pending() >= pending, "no call of the file was made");
             sure[i] += pairs.len();
         }
     }

@@ -63,15 +63,15 @@ fn sample_with_history(end: End) -> (Vec<u8>, Vec<State>) {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
     let moved = bytes_of(7, 11_000);
-    let place = |file: &FaultFile| file.image().windows(11_000).position(|bytes| bytes == moved);
+    let offset = |file: &FaultFile| file.image().windows(11_000).position(|bytes| bytes == moved);
     store.set(0, b"gone", &bytes_of(8, 30_000)).expect("set");
     store.set(0, b"moved", &moved).expect("set");
     store.commit().expect("commit");
-    let before = place(&file);
+    let before = offset(&file);
     store.delete(0, b"gone").expect("delete");
     store.flush().expect("flush");
     while store.maintain(false).expect("maintain") {}
-    assert!(place(&file) < before, "the large value was moved");
+    assert!(offset(&file) < before, "the large value was moved");
     let mut i = 0;
     while !store.keys(KEYSPACE_ENGINE).expect("keys").any(|key| key.starts_with(KEY_GAP)) {
         // Some keys stay where they are, and others after them are replaced.
@@ -106,10 +106,10 @@ fn check_image(image: Pages, states: &[State], end: End, outcomes: &mut Outcomes
     let file = FaultFile::new(image);
     match Store::open(file.clone(), options()) {
         Err(Error::Corruption(_) | Error::NotADatabase | Error::UnsupportedFormat { .. }) => {
-            assert!(file.event_count() == 0, "{what}: a refused file was written to");
+            assert!(file.event_count() == 0, "{what}: a refused file was changed");
             outcomes.reported += 1;
         }
-        Err(error) => panic!("{what}: {error:?} is not what damage is called"),
+        Err(error) => panic!("{what}: {error:?} is not an error for damage"),
         Ok(mut store) => {
             // Records before a checkpoint are verified when they are read.
             let seen = match try_state_of(&mut store) {
@@ -118,14 +118,14 @@ fn check_image(image: Pages, states: &[State], end: End, outcomes: &mut Outcomes
                     outcomes.reported += 1;
                     return;
                 }
-                Err(error) => panic!("{what}: {error:?} is not what damage is called"),
+                Err(error) => panic!("{what}: {error:?} is not an error for damage"),
             };
             let last = states.last().expect("there are some");
             if &seen == last {
                 outcomes.harmless += 1;
             } else {
                 let within = end == End::Flushed && states.contains(&seen);
-                assert!(within, "{what} goes unnoticed: {}", difference(&seen, last));
+                assert!(within, "{what} is not detected: {}", difference(&seen, last));
                 outcomes.shortened += 1;
             }
         }
@@ -233,8 +233,8 @@ fn database_image_stored_as_a_value_is_never_taken_for_the_log() {
     store.set(0, b"a", b"1").expect("set");
     store.set(0, b"image", &image).expect("set");
     store.flush().expect("flush");
-    for piece in image.chunks(700) {
-        store.set(0, b"piece", piece).expect("set");
+    for chunk in image.chunks(700) {
+        store.set(0, b"piece", chunk).expect("set");
         store.commit().expect("commit");
     }
     let expected = state_of(&mut store);

@@ -23,7 +23,7 @@ fn write_burst(file: &mut MemoryFile, session: u64, end: End) -> Recovery {
     let mut store = Store::open(std::mem::take(file), options).expect("it opens");
     let found = *store.recovery();
     for i in 0..60_u64 {
-        store.set(0, &(session * 20 + i).to_be_bytes(), &[i as u8; 150]).expect("there is room");
+        store.set(0, &(session * 20 + i).to_be_bytes(), &[i as u8; 150]).expect("enough space");
     }
     store.commit().expect("it commits");
     *file = match end {
@@ -67,7 +67,7 @@ fn close_during_checkpoint_leaves_no_tail_to_replay() {
         let mut key = 0_u64;
         let mut write = |store: &mut Store<MemoryFile>, keys: u64| {
             for _ in 0..keys {
-                store.set(0, &key.to_be_bytes(), &[1; 16]).expect("there is room");
+                store.set(0, &key.to_be_bytes(), &[1; 16]).expect("enough space");
                 key += 1;
             }
             store.commit().expect("it commits");

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use varve::store::Views;
 use varve::{Error, IoError, Options, Store};
 
-use crate::support::fault_file::{Fault, FaultFile, Harm};
+use crate::support::fault_file::{FailureMode, Fault, FaultFile};
 use crate::support::oracle::state_of;
 use crate::support::rng::{Rng, bytes_of};
 
@@ -53,7 +53,7 @@ fn database_larger_than_memory_is_readable_in_any_order() {
     }
     assert!(file.calls() - calls > 5000, "most of it was read from the file");
     let memory = store.stats().memory_bytes;
-    assert!(memory < 200 << 10, "{memory} bytes are held");
+    assert!(memory < 200 << 10, "{memory} bytes are in memory");
 }
 
 /// Records of 200 bytes in 20 segments, four of which are kept in memory; reopened, so that all are
@@ -140,20 +140,20 @@ fn viewed_records_stay_in_memory_if_the_access_counts() {
         let hot = key(2050);
         let hash = store.hash(0, &hot);
         let at_hand = |store: &mut Store<FaultFile>, keyspace| {
-            let (mut positions, mut places) = ([hash], [None]);
+            let (mut positions, mut offsets) = ([hash], [None]);
             store.positions_of(&mut positions);
-            store.prefetch_records(&positions, &mut places);
-            let [place] = places;
-            place.and_then(|place| store.get_resident(place, keyspace, &hot, counts)).is_some()
+            store.prefetch_records(&positions, &mut offsets);
+            let [offset] = offsets;
+            offset.and_then(|offset| store.get_resident(offset, keyspace, &hot, counts)).is_some()
         };
         assert!(!at_hand(&mut store, 1), "another keyspace");
         let mut rng = Rng::new(5);
         let stayed = (0..1000).all(|_| {
             store.end_turn();
-            let is_there = at_hand(&mut store, 0);
+            let exists = at_hand(&mut store, 0);
             let cold = key(rng.below(1900) as u32);
             assert!(store.get(0, &cold).is_ok_and(|value| value.is_some()));
-            is_there
+            exists
         });
         assert_eq!(stayed, counts);
     }
@@ -200,12 +200,16 @@ fn bit_flip_under_an_open_store_is_never_served() {
                 assert!(damage.position <= at as u64, "byte {at}, but {damage:?}");
                 noticed += 1;
             }
-            Err(error) => panic!("{error:?} is not what damage is called"),
+            Err(error) => panic!("{error:?} is not an error for damage"),
         }
         file.damage(at, flips);
         store.end_turn();
         let seen = store.get(0, &key(i));
-        assert_eq!(seen, Ok(Some(value.as_slice())), "the damage is gone, and nothing of it stays");
+        assert_eq!(
+            seen,
+            Ok(Some(value.as_slice())),
+            "the damage was undone, so reads succeed again"
+        );
     }
     assert!(noticed > 2000, "{noticed} flips noticed, {resident} values in memory");
 }
@@ -219,7 +223,7 @@ fn failed_read_is_reported_and_the_next_one_works() {
     for round in 0..3000_u32 {
         let i = rng.below(KEYS as usize) as u32;
         let error = *rng.pick(&[IoError::Lost, IoError::Other]);
-        file.arm(Fault { nth: 0, lasting: false, harm: Harm::Fail(error) });
+        file.arm(Fault { nth: 0, lasting: false, failure: FailureMode::Fail(error) });
         let outcome = match round % 4 {
             0 => store.get(0, &key(i)).map(|seen| assert_eq!(seen, Some(&*value(i)))),
             1 => store.version(0, &key(i)).map(|seen| assert!(seen.is_some())),

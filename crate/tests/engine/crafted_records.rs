@@ -92,7 +92,7 @@ fn locate_record(image: &[u8], key: &[u8], kind: Option<u8>) -> (usize, usize) {
             && &image[at + 40..at + 40 + key.len()] == key
             && kind.is_none_or(|kind| image[at + 4] == kind)
     });
-    found.expect("it stands before the checkpoint")
+    found.expect("the record is before the checkpoint")
 }
 
 fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
@@ -111,12 +111,12 @@ const EDITS: &[(&str, &[u8], Edit)] = &[
     ("a kind that must be understood", b"long", |image, at, _, _| image[at + 4] = 100),
     ("a kind that may be skipped", b"long", |image, at, _, _| image[at + 4] = 0x99),
     ("space that means nothing", b"short", |image, at, _, _| image[at + 4] = 0x81),
-    ("a note of a transaction", b"long", |image, at, _, _| image[at + 4] = 0x82),
+    ("a transaction record", b"long", |image, at, _, _| image[at + 4] = 0x82),
     ("a deletion", b"short", |image, at, _, _| image[at + 4] = KIND_DELETE),
     ("a version above all", b"long", |image, at, _, _| image[at + 31] = 1),
     ("a version of many bits", b"short", |image, at, _, _| put(image, at + 24, &[255; 8])),
     ("a capacity that is no multiple of 8", b"short", |image, at, _, _| image[at + 16] += 4),
-    ("a value longer than its room", b"short", |image, at, _, _| image[at + 12] = 80),
+    ("a value longer than its capacity", b"short", |image, at, _, _| image[at + 12] = 80),
     ("a value that reaches beyond its frame", b"last", |image, at, _, _| put(image, at + 12, &[0, 9])),
     ("a record that reaches beyond its frame", b"last", |image, at, _, _| put(image, at + 16, &[0, 2])),
     ("no key", b"long", |image, at, _, _| image[at + 8] = 0),
@@ -126,20 +126,20 @@ const EDITS: &[(&str, &[u8], Edit)] = &[
     ("an extent one byte longer", b"extent", |image, _, value, _| image[value + 8] += 1),
     ("an extent one byte shorter", b"extent", |image, _, value, _| image[value + 8] -= 1),
     ("an extent elsewhere", b"extent", |image, _, value, _| image[value] += 1),
-    ("an extent behind the file", b"extent", |image, _, value, _| put(image, value, &[0, 0, 1])),
+    ("an extent after the end of the file", b"extent", |image, _, value, _| put(image, value, &[0, 0, 1])),
     ("an extent of another sequence", b"extent", |image, _, value, _| image[value + 24] += 9),
     ("a value called an extent", b"long", |image, at, _, _| image[at + 4] = KIND_EXTENT),
-    ("pieces without their description", b"pieces", |image, at, _, _| image[at + 12] = 23),
-    ("no pieces", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 0, 0])),
-    ("more pieces than there can be", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 1])),
-    ("as many pieces as there can be", b"pieces", |image, _, value, _| put(image, value + 16, &[255, 255, 0])),
-    ("one piece more", b"pieces", |image, _, value, _| image[value + 16] += 1),
-    ("one piece less", b"pieces", |image, _, value, _| image[value + 16] -= 1),
-    ("pieces longer than values can be", b"pieces", |image, _, value, _| put(image, value + 8, &LARGE)),
-    ("pieces one byte longer", b"pieces", |image, _, value, _| image[value + 8] += 1),
-    ("pieces one byte shorter", b"pieces", |image, _, value, _| image[value + 8] -= 1),
-    ("pieces of another value", b"pieces", |image, _, value, _| image[value] += 1),
-    ("a value called pieces", b"long", |image, at, _, _| image[at + 4] = KIND_PIECES),
+    ("chunks without a descriptor", b"pieces", |image, at, _, _| image[at + 12] = 23),
+    ("no chunks", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 0, 0])),
+    ("more chunks than the maximum", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 1])),
+    ("the maximum number of chunks", b"pieces", |image, _, value, _| put(image, value + 16, &[255, 255, 0])),
+    ("one chunk more", b"pieces", |image, _, value, _| image[value + 16] += 1),
+    ("one chunk less", b"pieces", |image, _, value, _| image[value + 16] -= 1),
+    ("chunks longer than the longest value", b"pieces", |image, _, value, _| put(image, value + 8, &LARGE)),
+    ("chunks one byte longer", b"pieces", |image, _, value, _| image[value + 8] += 1),
+    ("chunks one byte shorter", b"pieces", |image, _, value, _| image[value + 8] -= 1),
+    ("chunks of another value", b"pieces", |image, _, value, _| image[value] += 1),
+    ("a short value with the kind of chunked ones", b"long", |image, at, _, _| image[at + 4] = KIND_PIECES),
     ("a frame of more records", b"long", |image, _, _, frame| image[frame + 32] += 1),
     ("a frame of fewer records", b"long", |image, _, _, frame| image[frame + 32] -= 1),
 ];
@@ -151,13 +151,15 @@ fn reads_original_values(file: &FaultFile, options: Options, what: &str) -> bool
     let mut is_whole = true;
     for (key, _) in VALUES {
         match store.get(0, key) {
-            Ok(value) => assert!(value == Some(&value_of(key)[..]), "{what}: {key:?} is another"),
+            Ok(value) => {
+                assert!(value == Some(&value_of(key)[..]), "{what}: {key:?} has another value")
+            }
             Err(Error::Corruption(_)) => is_whole = false,
             Err(error) => panic!("{what}: {error:?}"),
         }
-        let there =
-            store.has(0, key).and_then(|there| Ok(there && store.version(0, key)?.is_some()));
-        assert!(matches!(there, Ok(true) | Err(Error::Corruption(_))), "{what}: {there:?}");
+        let found =
+            store.has(0, key).and_then(|found| Ok(found && store.version(0, key)?.is_some()));
+        assert!(matches!(found, Ok(true) | Err(Error::Corruption(_))), "{what}: {found:?}");
         assert_eq!(store.get(2, key).expect("get"), Some(&b"of another keyspace"[..]), "{what}");
         store.end_turn();
     }
@@ -192,7 +194,7 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
             let mut store = Store::open(file.clone(), options(memory))
                 .unwrap_or_else(|e| panic!("{what}: {e}"));
             let problems = problems_of(&mut store);
-            assert!(!problems.is_empty(), "{what}: verification finds nothing");
+            assert!(!problems.is_empty(), "{what}: verification reports nothing");
             drop(store.into_file());
             reads_original_values(&file, options(memory), what);
             // Nor is it replayed.
@@ -211,7 +213,7 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
         put(&mut aligned, skip, &image);
         let bytes = &aligned[skip..][..image.len()];
         let reader = Reader::from_bytes(bytes);
-        assert!(reader.is_err() || what.starts_with("a frame of"), "{what}: a reader takes it");
+        assert!(reader.is_err() || what.starts_with("a frame of"), "{what}: a reader accepts it");
     }
     println!("{} crafted records, of which replay refuses {refused}", EDITS.len());
     assert!(refused > 20);
@@ -221,8 +223,8 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
 fn verification_finds_checkpoint_entries_without_matching_record() {
     let image = sample();
     let magic = checkpoint::MAGIC.to_le_bytes();
-    let mut places = (DATA_START as usize..image.len() - HEAD).step_by(8);
-    let head = places.find(|&at| image[at + 8..at + 12] == magic);
+    let mut offsets = (DATA_START as usize..image.len() - HEAD).step_by(8);
+    let head = offsets.find(|&at| image[at + 8..at + 12] == magic);
     let head = head.expect("there is a checkpoint");
     let block = head + u32_at(&image, head + 12) as usize;
     let count = u32_at(&image, head + 40) as usize;
@@ -237,7 +239,7 @@ fn verification_finds_checkpoint_entries_without_matching_record() {
             ("another hash", 1, old),
             ("a deletion", 0, position(deletion)),
             ("the middle of a value", 0, position(long + 160)),
-            ("the record behind it", 0, old + 1),
+            ("the record after it", 0, old + 1),
             ("another key's record", 0, u32_at(&image, entry((i + 1) % count) + 4)),
         ] {
             let mut image = image.clone();

@@ -13,7 +13,7 @@ use crate::support::crash_programs::{
     LIMITS, Lies, SEEDS, Tally, on_two_threads, options_for, run_flips, run_lie, run_seed, verify,
     with_replay_hint,
 };
-use crate::support::fault_file::{Event, Fault, FaultFile, Harm};
+use crate::support::fault_file::{Event, FailureMode, Fault, FaultFile};
 use crate::support::oracle::{Bounds, State, UNKNOWN};
 use crate::support::phases::CHANGING;
 use crate::support::rng::{Rng, bytes_of, replayed};
@@ -39,15 +39,15 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     });
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let [process, system, nested] = [&tally.process, &tally.system, &tally.nested].map(read);
-    let [extents, pieces, frames, evicted] =
-        [&tally.extents, &tally.pieces, &tally.frames, &tally.evicted].map(read);
+    let [extents, chunks, frames, evicted] =
+        [&tally.extents, &tally.chunks, &tally.frames, &tally.evicted].map(read);
     let total = tally.total();
     let [from_checkpoint, without] =
         [&tally.from_checkpoint, &tally.without].map(|counter| counter.load(Ordering::Relaxed));
     println!("{from_checkpoint} opened from a checkpoint, {without} of them also without it");
     println!(
         "{total} crash states: {process} of a dying process, {system} of a dying system, \
-         {nested} during and after recovery; {extents} with an extent under way, {pieces} with a value in \
+         {nested} during and after recovery; {extents} with an extent under way, {chunks} with a value in \
          pieces, {frames} with a commit of several frames, {evicted} after memory was given up; {:.1?}",
         begin.elapsed()
     );
@@ -60,7 +60,7 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     assert!(total >= REQUIRED, "only {total} crash states");
     let all = [
         (extents, "extents"),
-        (pieces, "values in pieces"),
+        (chunks, "chunked values"),
         (frames, "several frames"),
         (evicted, "eviction"),
     ];
@@ -72,7 +72,7 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
 #[test]
 fn version_only_update_differs_from_the_previous_commit() {
     // The process dies in its write, of which either nothing or everything reaches the file.
-    for (byte, is_there) in [(0, false), (usize::MAX, true)] {
+    for (byte, exists) in [(0, false), (usize::MAX, true)] {
         let mut session = Session::new(FaultFile::default(), options_for(1), State::new());
         session.open(Bounds::only(session.start)).expect("it opens");
         let key = || b"empty".to_vec();
@@ -81,15 +81,15 @@ fn version_only_update_differs_from_the_previous_commit() {
         for step in [&set, &Step::Flush, &update] {
             session.step(step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
         }
-        session.disk.arm(Fault { nth: 0, lasting: false, harm: Harm::Die(byte) });
-        let (_, trying) = session.step(&Step::Commit).expect_err("it died");
+        session.disk.arm(Fault { nth: 0, lasting: false, failure: FailureMode::Die(byte) });
+        let (_, trying) = session.step(&Step::Commit).expect_err("the process died");
         // If the update itself had been written, its version would be ambiguous.
         let mut state = session.oracle.state(trying).clone();
         state.values_mut().for_each(|entry| entry.version = UNKNOWN);
         session.oracle.fix(trying, state);
         let before = session.bounds(None).tip;
         session.revive(Some(trying));
-        let found = if is_there { trying } else { before };
+        let found = if exists { trying } else { before };
         assert_eq!(session.bounds(None).tip, found, "of its write {byte} bytes are there");
     }
 }
@@ -116,7 +116,7 @@ fn lying_flush_is_detected_or_leaves_an_exact_prefix() {
     }
     let Lies { whole, shorter, noticed, unwitnessed } = after_lies(0..60);
     println!(
-        "after lies: {whole} whole, {shorter} shorter, {noticed} noticed, {unwitnessed} untold"
+        "after lies: {whole} whole, {shorter} shorter, {noticed} detected, {unwitnessed} not witnessed"
     );
     assert!(noticed > 0 && shorter > 0);
 }
@@ -127,7 +127,7 @@ fn early_erase_by_a_lying_disk_is_detected_where_detectable() {
     // permitted that were lost. The others concern maintenance too.
     let Lies { noticed, unwitnessed, .. } =
         after_lies([669_464_169_664_048].into_iter().chain(120..132));
-    println!("erased by disks that lied: {noticed} noticed, {unwitnessed} untold");
+    println!("erased by disks that lied: {noticed} detected, {unwitnessed} not witnessed");
     assert!(noticed > unwitnessed && unwitnessed > 0);
 }
 
@@ -187,8 +187,10 @@ fn one_mebibyte_segments_with_large_values_recover() {
     let mut states = 0;
     walk(&base, start, &events, limits, &mut Rng::new(1), |crash| {
         states += 1;
-        let place = || event_log(&events, crash.event);
-        with_replay_hint(0, place, || verify(&session.oracle, &options, crash, &Tally::default()));
+        let context = || event_log(&events, crash.event);
+        with_replay_hint(0, context, || {
+            verify(&session.oracle, &options, crash, &Tally::default())
+        });
     });
     println!("{states} crash states with segments of a mebibyte");
 }
@@ -268,13 +270,13 @@ fn crash_after_reusing_unflushed_segments_leaves_a_prefix() {
         let limits = Limits { exhaustive: 60, drawn: 12, patterns: 6, tear_step: 97, ..LIMITS };
         walk(&base, start, &events, limits, &mut rng, |crash| {
             states += 1;
-            let place = || event_log(&events, crash.event);
-            with_replay_hint(seed, place, || {
+            let context = || event_log(&events, crash.event);
+            with_replay_hint(seed, context, || {
                 verify(&session.oracle, &options, crash, &Tally::default())
             });
         });
     }
-    println!("{states} crash states; {reused} segments in room that came free without a flush");
+    println!("{states} crash states; {reused} segments in slots that were freed without a flush");
     assert!(reused > 100, "only {reused} segments");
 }
 
@@ -320,7 +322,7 @@ fn truncated_commit_is_never_completed_by_a_later_one() {
             || verify(&session.oracle, &options, crash, &Tally::default()),
         );
     });
-    println!("{states} crash states behind a commit that was cut off");
+    println!("{states} crash states after a truncated commit");
 }
 
 #[test]
@@ -333,16 +335,16 @@ fn unflushed_superblock_is_flushed_before_the_other_is_written() {
         session.open(Bounds::only(session.start)).expect("it opens");
         let set =
             |key: u8| Step::Set { keyspace: 0, key: vec![key % 3], len: 900, fill: key.into() };
-        let tend = Step::Maintain { steps, all: true };
-        let program = (0..12).map(set).chain([Step::Flush, tend, Step::Crash, Step::Reopen]);
+        let maintain = Step::Maintain { steps, all: true };
+        let program = (0..12).map(set).chain([Step::Flush, maintain, Step::Crash, Step::Reopen]);
         for step in program {
             session.step(&step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
         }
         let (base, events, start) = session.history();
         let limits = Limits { tear_step: 0, ..LIMITS };
         walk(&base, start, &events, limits, &mut Rng::new(3), |crash| {
-            let place = || event_log(&events, crash.event);
-            with_replay_hint(0, place, || {
+            let context = || event_log(&events, crash.event);
+            with_replay_hint(0, context, || {
                 verify(&session.oracle, &options, crash, &Tally::default())
             });
         });
@@ -357,7 +359,7 @@ fn large_value_keeps_its_slots_in_a_truncated_file() {
     store.set(0, b"small", b"value").expect("set");
     store.flush().expect("flush");
     // Space for three slots; the value takes a part of the first.
-    store.begin_set(0, b"large", 11_000).expect("there is room");
+    store.begin_set(0, b"large", 11_000).expect("enough space");
     store.staged_value()[..900].fill(7);
     store.finish(900).expect("finish");
     store.commit().expect("commit");

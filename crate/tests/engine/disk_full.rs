@@ -59,12 +59,12 @@ impl Limited {
         let end = at as usize + length;
         let count = blocks.len().max(end.div_ceil(BLOCK));
         blocks.resize(count, false);
-        let mut taken = blocks.iter().filter(|&&taken| taken).count() as u64;
+        let mut written = blocks.iter().filter(|&&written| written).count() as u64;
         for block in at as usize / BLOCK..end.div_ceil(BLOCK) {
-            if !blocks[block] && (taken + 1) * BLOCK as u64 > limit {
+            if !blocks[block] && (written + 1) * BLOCK as u64 > limit {
                 return (block * BLOCK).saturating_sub(at as usize);
             }
-            taken += u64::from(!blocks[block]);
+            written += u64::from(!blocks[block]);
             blocks[block] = true;
         }
         length
@@ -129,7 +129,7 @@ struct FullDisk {
     options: Options,
     store: Store<Limited>,
     content: Content,
-    place: String,
+    context: String,
 }
 
 impl FullDisk {
@@ -137,11 +137,11 @@ impl FullDisk {
     fn new(limit: u64, style: Style) -> Option<Self> {
         let options = Options { segment_log2: 12, ..Options::default() };
         let disk = Limited::new(limit, style);
-        let place = format!("{limit} bytes, {style:?}");
+        let context = format!("{limit} bytes, {style:?}");
         match Store::open(disk.clone(), options) {
-            Ok(store) => Some(FullDisk { disk, options, store, content: Content::new(), place }),
+            Ok(store) => Some(FullDisk { disk, options, store, content: Content::new(), context }),
             Err(error) => {
-                assert_eq!(error, Error::Quota, "{place}");
+                assert_eq!(error, Error::Quota, "{context}");
                 None
             }
         }
@@ -156,7 +156,7 @@ impl FullDisk {
                 true
             }
             Err(error) => {
-                assert_eq!(error, Error::Quota, "{}", self.place);
+                assert_eq!(error, Error::Quota, "{}", self.context);
                 self.store.end_turn();
                 false
             }
@@ -169,7 +169,7 @@ impl FullDisk {
             let done = self.store.delete(0, key).and_then(|_| self.store.commit());
             match done {
                 Ok(()) => break,
-                Err(error) => assert_eq!(error, Error::Quota, "{}", self.place),
+                Err(error) => assert_eq!(error, Error::Quota, "{}", self.context),
             }
             if attempt == 2 {
                 return false;
@@ -186,10 +186,10 @@ impl FullDisk {
             match self.store.maintain(std::mem::take(&mut first)) {
                 Ok(true) => {}
                 Ok(false) | Err(Error::Quota) => return,
-                Err(error) => panic!("{}: {error}", self.place),
+                Err(error) => panic!("{}: {error}", self.context),
             }
         }
-        panic!("{}: maintenance has no end", self.place);
+        panic!("{}: maintenance has no end", self.context);
     }
 
     fn fill(&mut self, from: u64, size: usize) -> u64 {
@@ -197,19 +197,19 @@ impl FullDisk {
     }
 
     fn check(&mut self) {
-        assert!(content_of(&mut self.store) == self.content, "{}", self.place);
-        assert!(!self.store.stats().poisoned, "{}", self.place);
+        assert!(content_of(&mut self.store) == self.content, "{}", self.context);
+        assert!(!self.store.stats().poisoned, "{}", self.context);
         // A crash at this point loses nothing either.
         let mut left = Store::open(self.disk.image(), self.options).expect("opens");
-        assert!(content_of(&mut left) == self.content, "{} after a crash", self.place);
+        assert!(content_of(&mut left) == self.content, "{} after a crash", self.context);
     }
 
     fn reopen(self) -> Self {
-        let FullDisk { disk, options, store, content, place } = self;
-        store.close().map_err(|(_, e)| e).unwrap_or_else(|e| panic!("{place}: closing: {e}"));
+        let FullDisk { disk, options, store, content, context } = self;
+        store.close().map_err(|(_, e)| e).unwrap_or_else(|e| panic!("{context}: closing: {e}"));
         let store = Store::open(disk.clone(), options).expect("opens");
-        assert!(store.recovery().clean, "{place}");
-        let mut disk_full = FullDisk { disk, options, store, content, place };
+        assert!(store.recovery().clean, "{context}");
+        let mut disk_full = FullDisk { disk, options, store, content, context };
         disk_full.check();
         disk_full
     }
@@ -275,7 +275,7 @@ fn fill_and_empty(limit: u64, style: Style, size: usize, order: Order) -> bool {
     let update = disk_full.store.update_if(0, &key_of(0), |_| true, |_| Ok(Some(vec![1; size])));
     match update.and_then(|_| disk_full.store.commit()) {
         Ok(()) => drop(disk_full.content.insert(key_of(0), vec![1; size])),
-        Err(error) => assert_eq!(error, Error::Quota, "{}", disk_full.place),
+        Err(error) => assert_eq!(error, Error::Quota, "{}", disk_full.context),
     }
     disk_full.store.end_turn();
     disk_full.check();
@@ -286,7 +286,7 @@ fn fill_and_empty(limit: u64, style: Style, size: usize, order: Order) -> bool {
     for i in order.of(written) {
         if has_reserve {
             let done = disk_full.store.delete(0, &key_of(i)).and_then(|_| disk_full.store.commit());
-            assert_eq!(done, Ok(()), "{}: deletion of {i} of {written}", disk_full.place);
+            assert_eq!(done, Ok(()), "{}: deletion of {i} of {written}", disk_full.context);
             disk_full.content.remove(&key_of(i));
         } else if !disk_full.delete(&key_of(i)) {
             break;
@@ -298,14 +298,18 @@ fn fill_and_empty(limit: u64, style: Style, size: usize, order: Order) -> bool {
     if has_reserve {
         let again = disk_full.fill(0, size);
         let least = if limit < 8192 + 8 * SEGMENT { 0 } else { written / 2 };
-        assert!(again > least, "{}: {again} of {written} fit again", disk_full.place);
+        assert!(again > least, "{}: {again} of {written} fit again", disk_full.context);
         disk_full.check();
     }
     disk_full = disk_full.reopen();
     disk_full.disk.limit.set(u64::MAX);
     for i in 0..written {
-        assert!(disk_full.delete(&key_of(i)), "{}: with room all can be deleted", disk_full.place);
-        assert!(disk_full.set(&key_of(i), &[8; 20]), "{}: and written", disk_full.place);
+        assert!(
+            disk_full.delete(&key_of(i)),
+            "{}: with free space everything can be deleted",
+            disk_full.context
+        );
+        assert!(disk_full.set(&key_of(i), &[8; 20]), "{}: and written", disk_full.context);
     }
     disk_full.maintain(true);
     disk_full.check();
@@ -326,7 +330,7 @@ fn transaction_without_space_is_rolled_back() {
             let refused =
                 (0..200).find_map(|i| disk_full.store.set(0, &key_of(500 + i), &[9; 900]).err());
             if let Some(error) = refused {
-                assert_eq!(error, Error::Quota, "{}", disk_full.place);
+                assert_eq!(error, Error::Quota, "{}", disk_full.context);
                 disk_full.store.rollback(savepoint);
                 disk_full.store.commit().expect("nothing to commit");
             } else {
@@ -334,7 +338,7 @@ fn transaction_without_space_is_rolled_back() {
                     Ok(()) => (0..200).for_each(|i| {
                         drop(disk_full.content.insert(key_of(500 + i), vec![9; 900]))
                     }),
-                    Err(error) => assert_eq!(error, Error::Quota, "{}", disk_full.place),
+                    Err(error) => assert_eq!(error, Error::Quota, "{}", disk_full.context),
                 }
             }
             disk_full.store.end_turn();
@@ -353,11 +357,11 @@ fn witness_without_space_on_a_full_disk_is_no_failure() {
                 let Some(mut disk_full) = FullDisk::new(limit, style) else { continue };
                 for key in (0..).map(key_of) {
                     let is_full = !disk_full.set(&key, &bytes_of(limit, size));
-                    disk_full.store.flush().expect("what is there can be flushed");
+                    disk_full.store.flush().expect("the content can be flushed");
                     disk_full
                         .store
                         .witness()
-                        .unwrap_or_else(|e| panic!("{}: {e}", disk_full.place));
+                        .unwrap_or_else(|e| panic!("{}: {e}", disk_full.context));
                     missing += u32::from(disk_full.store.is_unwitnessed());
                     if is_full {
                         break;
@@ -386,13 +390,13 @@ fn close_behind_a_torn_tail(mut disk_full: FullDisk, written: u64) -> Option<boo
     for is_open_before in [false, true] {
         disk_full.store = Store::open(disk_full.disk.clone(), disk_full.options).expect("it opens");
         let recovery = *disk_full.store.recovery();
-        assert!(is_open_before || recovery.torn_bytes > 0, "{}: {recovery:?}", disk_full.place);
+        assert!(is_open_before || recovery.torn_bytes > 0, "{}: {recovery:?}", disk_full.context);
         disk_full.check();
         if is_open_before {
             let is_torn = recovery.torn_bytes > 0;
-            assert_ne!(recovery.clean, is_torn, "{}: {recovery:?}", disk_full.place);
+            assert_ne!(recovery.clean, is_torn, "{}: {recovery:?}", disk_full.context);
             disk_full.disk.limit.set(u64::MAX);
-            assert!(disk_full.set(b"with room", &[1; 30]), "{}", disk_full.place);
+            assert!(disk_full.set(b"with room", &[1; 30]), "{}", disk_full.context);
             disk_full.reopen();
             return Some(is_torn);
         }
@@ -419,7 +423,7 @@ fn close_succeeds_with_a_torn_tail_on_a_full_disk() {
             }
         }
     }
-    println!("{stayed} torn tails stayed for want of room, {ended} were ended");
+    println!("{stayed} torn tails remained for lack of space, {ended} were cancelled");
     assert!(stayed > 10 && ended > 10);
 }
 
@@ -443,7 +447,7 @@ fn fill_again_and_again(limit: u64, style: Style, size: usize, rng: &mut Rng) {
         let count = if round == 3 { keys.len() } else { rng.below(keys.len() + 1) };
         for key in &keys[..count] {
             let done = disk_full.store.delete(0, key).and_then(|_| disk_full.store.commit());
-            assert_eq!(done, Ok(()), "{}, {size} bytes, round {round}", disk_full.place);
+            assert_eq!(done, Ok(()), "{}, {size} bytes, round {round}", disk_full.context);
             disk_full.content.remove(key);
         }
         if rng.one_in(2) {
@@ -452,7 +456,7 @@ fn fill_again_and_again(limit: u64, style: Style, size: usize, rng: &mut Rng) {
     }
     disk_full.maintain(true);
     disk_full.check();
-    assert!(disk_full.set(b"with room again", &[1; 30]), "{}, {size} bytes", disk_full.place);
+    assert!(disk_full.set(b"with room again", &[1; 30]), "{}, {size} bytes", disk_full.context);
     disk_full.reopen();
 }
 
@@ -513,7 +517,7 @@ fn randomly_filled_and_emptied_disk_loses_nothing() {
         let mut rng = Rng::new(seed);
         let style = *rng.pick(&STYLES);
         let limit = 8192 + SEGMENT * (6 + rng.below(40) as u64) + rng.below(4096) as u64;
-        let mut disk_full = FullDisk::new(limit, style).expect("there is room to begin");
+        let mut disk_full = FullDisk::new(limit, style).expect("enough space to create it");
         for step in 0..400 {
             let key = key_of(rng.below(300) as u64);
             match rng.below(20) {

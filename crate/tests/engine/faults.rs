@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use varve::{Error, IoError, Options, Store};
 
 use crate::support::crash_programs::on_two_threads;
-use crate::support::fault_file::{Fault, FaultFile, Harm};
-use crate::support::fault_programs::{HARMS, SEEDS, Tally, run_seed};
+use crate::support::fault_file::{FailureMode, Fault, FaultFile};
+use crate::support::fault_programs::{FAILURE_MODES, SEEDS, Tally, run_seed};
 use crate::support::phases::{FAILING, Met, Phase, Stage};
 use crate::support::rng::replayed;
 
@@ -23,9 +23,9 @@ fn every_failing_file_call_keeps_data_and_atomicity() {
     let [cases, walked] = [&tally.cases, &tally.walked].map(|count| count.load(Ordering::Relaxed));
     println!("{cases} failures, {walked} crash states after them");
     let met = tally.met.lock().expect("no thread has panicked");
-    for (harm, met) in HARMS.iter().zip(met.iter()) {
+    for (failure, met) in FAILURE_MODES.iter().zip(met.iter()) {
         let missing = met.missing(&FAILING, 1);
-        assert!(missing.is_empty(), "{harm:?} never struck in {missing:?}: {met:?}");
+        assert!(missing.is_empty(), "{failure:?} never struck in {missing:?}: {met:?}");
     }
     // Rolling back a batch reads before it writes, so only a full disk can fail it there.
     let mut all = Met::default();
@@ -39,15 +39,19 @@ fn poisons_after_commit(nth: u64) -> Option<bool> {
     let file = FaultFile::default();
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(file.clone(), options).expect("opens");
-    file.arm(Fault { nth, lasting: false, harm: Harm::Fail(IoError::Other) });
+    file.arm(Fault { nth, lasting: false, failure: FailureMode::Fail(IoError::Other) });
     for i in 0..300_u64 {
         let done = store.set(0, &[(i % 7) as u8], &[i as u8; 200]).and_then(|_| store.commit());
         if file.struck() {
             let is_hidden = done.is_ok() && store.stats().poisoned;
             if is_hidden {
-                assert!(store.has_deferred_error(), "call {nth}: somebody has to tell");
+                assert!(store.has_deferred_error(), "call {nth}: the error must be reported");
                 assert_eq!(store.set(0, b"more", b""), Err(Error::Poisoned), "call {nth}");
-                assert_eq!(store.flush(), Err(Error::Io), "call {nth}: what it was is told");
+                assert_eq!(
+                    store.flush(),
+                    Err(Error::Io),
+                    "call {nth}: the original error is reported"
+                );
                 assert!(!store.has_deferred_error(), "call {nth}: once");
             }
             return Some(is_hidden);
@@ -59,7 +63,7 @@ fn poisons_after_commit(nth: u64) -> Option<bool> {
 #[test]
 fn poisoning_after_a_successful_commit_is_reported_by_the_next_call() {
     let hidden = (0..).map_while(poisons_after_commit).filter(|&hidden| hidden).count();
-    println!("{hidden} calls of the file that fail behind a commit poison the store");
+    println!("{hidden} failing calls after a commit poison the store");
     assert!(hidden > 10);
 }
 
@@ -81,7 +85,7 @@ fn close_cannot_undo(keys: u64, steps: usize, nth: u64) -> Option<bool> {
     }
     store.flush().expect("flushed");
     file.enter(Stage::Closing);
-    file.arm(Fault { nth, lasting: true, harm: Harm::TearAndFail(128, IoError::Quota) });
+    file.arm(Fault { nth, lasting: true, failure: FailureMode::TearAndFail(128, IoError::Quota) });
     let closed = store.close().map(drop).map_err(|(_, error)| error);
     let failed_calls = file.failed_calls();
     let torn = failed_calls.windows(2).position(|two| two == [Phase::Commit, Phase::Erasure]);
@@ -97,6 +101,6 @@ fn close_that_cannot_undo_its_write_fails_and_stops_writing() {
     let closes = |(keys, steps)| (0..).map_while(move |nth| close_cannot_undo(keys, steps, nth));
     let states = [20, 25, 33].into_iter().flat_map(|keys| (0..60).map(move |steps| (keys, steps)));
     let poisoned = states.flat_map(closes).filter(|&poisoned| poisoned).count();
-    println!("{poisoned} closes poison the store by what they cannot take back");
+    println!("{poisoned} closes cannot undo their write");
     assert!(poisoned > 4);
 }

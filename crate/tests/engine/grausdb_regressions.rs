@@ -56,11 +56,7 @@ fn file_with_trailing_zeros_or_garbage_opens() {
             let size = file.bytes.len();
             file.bytes.resize(size + len, fill);
             let mut store = open(file);
-            assert_eq!(
-                store.count(0),
-                5,
-                "{len} bytes of {fill:#x} behind the end, clean: {clean}"
-            );
+            assert_eq!(store.count(0), 5, "{len} bytes of {fill:#x} after the end, clean: {clean}");
             store.set(0, b"new", b"value").expect("set");
             let mut store = open(closed(store));
             assert_eq!(store.get(0, b"new").unwrap(), Some(&b"value"[..]));

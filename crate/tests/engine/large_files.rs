@@ -32,8 +32,8 @@ impl Disk {
     fn parts(at: u64, len: usize, mut each: impl FnMut(u64, usize, std::ops::Range<usize>)) {
         let mut done = 0;
         while done < len {
-            let place = at + done as u64;
-            let (block, offset) = (place / BLOCK as u64, (place % BLOCK as u64) as usize);
+            let offset = at + done as u64;
+            let (block, offset) = (offset / BLOCK as u64, (offset % BLOCK as u64) as usize);
             let n = (BLOCK - offset).min(len - done);
             each(block, offset, done..done + n);
             done += n;
@@ -125,7 +125,7 @@ fn spread_out(file: &SparseFile, options: Options, count: u32) -> Store<SparseFi
     for i in 0..count {
         store.set(0, &key(i), &value(i)).expect("set");
         if i.is_multiple_of(2) {
-            grow(&mut store, 16 << 20).expect("there is room");
+            grow(&mut store, 16 << 20).expect("enough space");
         }
     }
     store
@@ -210,7 +210,7 @@ fn full_32_gib_database_refuses_writes_and_loses_nothing() {
     });
     let (last, error) = refused.expect("it ends");
     assert_eq!(error, Error::Full);
-    store.flush().expect("what was written before stands");
+    store.flush().expect("everything written before is still there");
     let expected = state_of(&mut store);
     assert_eq!(expected.len(), 40 + fillers + last as usize);
     for round in 0..3 {
@@ -232,7 +232,7 @@ fn full_32_gib_database_reuses_deleted_space() {
     let mut store = Store::open(SparseFile::default(), options).expect("open");
     // Most of the file is values that stay; records use the rest.
     while store.stats().file_bytes < 31 * GIB {
-        grow(&mut store, 13 << 20).expect("there is room");
+        grow(&mut store, 13 << 20).expect("enough space");
     }
     let value = vec![3; 1 << 20];
     let refused = (0..).find_map(|i| {

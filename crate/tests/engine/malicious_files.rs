@@ -104,8 +104,8 @@ fn parts_of(image: &[u8]) -> Vec<Part> {
 /// Overwrites a random field of a part with a number that parsers may mishandle.
 fn corrupt_number(image: &mut [u8], part: &Part, rng: &mut Rng) {
     // Headers, including those of records, are at multiples of 4; most changes are made there.
-    let room = if rng.one_in(3) { part.len } else { part.len.min(frame::SIZE * 3) };
-    let at = part.at + rng.within(part.from / 4..room / 4) * 4;
+    let end = if rng.one_in(3) { part.len } else { part.len.min(frame::SIZE * 3) };
+    let at = part.at + rng.within(part.from / 4..end / 4) * 4;
     let old = u32::from_le_bytes(image[at..at + 4].try_into().expect("four bytes"));
     let new = match rng.below(8) {
         0 => 0,
@@ -147,7 +147,7 @@ fn verify(store: &mut Store<FaultFile>) {
             Err(_) => return,
         }
     }
-    panic!("a verification goes on and on");
+    panic!("the verification does not terminate");
 }
 
 /// Opens a malicious file and uses it as far as possible. Returns whether it opened.
@@ -156,7 +156,7 @@ fn use_database(image: Vec<u8>, options: Options) -> bool {
     let Ok(mut store) = Store::open(file.clone(), options) else {
         // A salvage may fail after it has begun to write.
         let reads = options.on_damage == OnDamage::Refuse;
-        assert!(!reads || file.event_count() == 0, "a refused file is left as it is");
+        assert!(!reads || file.event_count() == 0, "a refused file is not changed");
         return false;
     };
     read_everything(&mut store);

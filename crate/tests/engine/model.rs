@@ -151,9 +151,9 @@ impl Model {
             }
             Op::AbortedUpdate { at, resize } => self.aborted_update(at, *resize)?,
             Op::Delete(at) => {
-                let was_there = self.now.remove(at).is_some();
+                let existed = self.now.remove(at).is_some();
                 let found = self.store().delete(at.0, &at.1).map_err(failed("delete"))?;
-                check(found == was_there, || format!("delete answers {found}"))?;
+                check(found == existed, || format!("delete returns {found}"))?;
             }
             Op::Empty(keyspace) => self.empty(*keyspace)?,
             Op::Clear { keyspace, ends, reverse, limit } => {
@@ -248,7 +248,7 @@ impl Model {
         let there = self.now.contains_key(at);
         let store = self.store();
         let begun = store.begin_update(at.0, &at.1).map_err(failed("begin_update"))?;
-        check(begun == there, || format!("begin_update answers {begun}"))?;
+        check(begun == there, || format!("begin_update returns {begun}"))?;
         if begun {
             store.staged_value().fill(0xEE);
             if let Some(capacity) = resize {
@@ -263,9 +263,9 @@ impl Model {
     fn empty(&mut self, keyspace: u32) -> Checked {
         let before = self.now.len();
         self.now.retain(|(other, _), _| *other != keyspace);
-        let gone = (before - self.now.len()) as u64;
-        let told = self.store().empty(keyspace).map_err(failed("empty"))?;
-        check(told == gone, || format!("empty tells of {told} keys, not {gone}"))?;
+        let deleted = (before - self.now.len()) as u64;
+        let returned = self.store().empty(keyspace).map_err(failed("empty"))?;
+        check(returned == deleted, || format!("empty returns {returned} keys, not {deleted}"))?;
         check(self.store().count(keyspace) == 0, || "an emptied keyspace has keys".into())
     }
 
@@ -280,20 +280,22 @@ impl Model {
             Some((from, to)) => (Bound::Excluded(&from[..]), Bound::Included(&to[..])),
             None => (Bound::Unbounded, Bound::Unbounded),
         };
-        let told = self.store().clear(keyspace, bounds, reverse, limit as u64);
-        let told = told.map_err(failed("clear"))?;
+        let returned = self.store().clear(keyspace, bounds, reverse, limit as u64);
+        let returned = returned.map_err(failed("clear"))?;
         let inside = |key: &Vec<u8>| ends.is_none_or(|(from, to)| from < key && key <= to);
         let all = self.now.keys().filter(|(ks, key)| *ks == keyspace && inside(key));
-        let mut gone: Vec<_> = all.cloned().collect();
+        let mut deleted: Vec<_> = all.cloned().collect();
         if reverse {
-            gone.reverse();
+            deleted.reverse();
         }
-        gone.truncate(limit);
-        gone.iter().for_each(|at| drop(self.now.remove(at)));
-        check(told == gone.len() as u64, || format!("clear tells of {told}, not {}", gone.len()))?;
+        deleted.truncate(limit);
+        deleted.iter().for_each(|at| drop(self.now.remove(at)));
+        check(returned == deleted.len() as u64, || {
+            format!("clear returns {returned}, not {}", deleted.len())
+        })?;
         let left = self.now.keys().filter(|(other, _)| *other == keyspace).count();
-        let told = self.store().count(keyspace);
-        check(told == left as u64, || format!("{told} keys are left, not {left}"))
+        let returned = self.store().count(keyspace);
+        check(returned == left as u64, || format!("{returned} keys are left, not {left}"))
     }
 
     fn range(
@@ -336,11 +338,15 @@ impl Model {
             at.0,
             &at.1,
             |seen| {
-                assert_eq!(Some(seen), before.as_deref(), "what the predicate sees");
+                assert_eq!(Some(seen), before.as_deref(), "the value that the predicate receives");
                 accept
             },
             |bytes| {
-                assert_eq!(Some(&*bytes), before.as_deref(), "what the callback sees");
+                assert_eq!(
+                    Some(&*bytes),
+                    before.as_deref(),
+                    "the value that the callback receives"
+                );
                 if resize.is_some() {
                     // The bytes that were replaced must not matter afterwards.
                     bytes.fill(0xDD);
@@ -351,7 +357,7 @@ impl Model {
             },
         );
         let applied = answer.map_err(failed("update"))?;
-        check(applied == (accept && before.is_some()), || format!("update answers {applied}"))?;
+        check(applied == (accept && before.is_some()), || format!("update returns {applied}"))?;
         if applied {
             let version = self.store().version(at.0, &at.1).unwrap().ok_or("no version")?;
             self.next_version(version)?;
@@ -371,7 +377,7 @@ impl Model {
             },
         );
         let expected = if self.now.contains_key(at) { Err(Error::Aborted) } else { Ok(false) };
-        check(answer == expected, || format!("a throwing update answers {answer:?}"))?;
+        check(answer == expected, || format!("a failing update returns {answer:?}"))?;
         self.read(at)
     }
 
@@ -382,7 +388,7 @@ impl Model {
         let expected = self.now.get(at);
         check(value == expected.map(|(v, _)| v.as_slice()), || {
             let lengths = (value.map(<[u8]>::len), expected.map(|(v, _)| v.len()));
-            format!("{at:?} holds something else; lengths {lengths:?}")
+            format!("{at:?} has another value; lengths {lengths:?}")
         })?;
         check(version == expected.map(|&(_, v)| v), || format!("{at:?} has version {version:?}"))?;
         check(store.has(at.0, &at.1).unwrap() == expected.is_some(), || {
@@ -414,9 +420,10 @@ impl Model {
                 positions = [store.hash(keyspace, key)];
                 store.positions_of(&mut positions);
             }
-            let mut places = [None];
-            store.prefetch_records(&positions, &mut places);
-            let value = places[0].and_then(|place| store.get_resident(place, keyspace, key, false));
+            let mut key_ids = [None];
+            store.prefetch_records(&positions, &mut key_ids);
+            let value =
+                key_ids[0].and_then(|key_id| store.get_resident(key_id, keyspace, key, false));
             if value.is_none() {
                 return Ok(());
             }
@@ -442,14 +449,14 @@ impl Model {
         self.check_pins()?;
         // Chunks of cleared keyspaces are removed by the sweep.
         let is_swept = self.store().stats().unswept == 0;
-        let in_pieces = chunked_values(self.store());
+        let chunked = chunked_values(self.store());
         let is_known = |value| self.now.values().any(|(known, _)| known == value);
-        check(!is_swept || in_pieces.values().all(is_known), || "pieces belong to nothing".into())?;
+        check(!is_swept || chunked.values().all(is_known), || "chunks without a value".into())?;
         for keyspace in KEYSPACES {
             self.scan(keyspace)?;
         }
-        let places: Vec<_> = self.now.keys().cloned().collect();
-        places.iter().try_for_each(|at| self.read(at))
+        let key_ids: Vec<_> = self.now.keys().cloned().collect();
+        key_ids.iter().try_for_each(|at| self.read(at))
     }
 
     fn reopen(&mut self) -> Checked {

@@ -118,7 +118,7 @@ struct Tally {
     salvaged: u64,
     kept: u64,
     uncertain: u64,
-    gone: u64,
+    lost: u64,
 }
 
 fn open(image: &[u8], options: Options) -> (FaultFile, Result<Store<FaultFile>, Error>) {
@@ -134,7 +134,7 @@ fn is_damage(error: &Error) -> bool {
 fn opens_again(file: &FaultFile, state: &State, uncertain: &BTreeSet<(u32, Vec<u8>)>, what: &str) {
     let again = FaultFile::new(file.image());
     let mut store = Store::open(again, options()).unwrap_or_else(|error| {
-        panic!("{what}: what was recovered does not open again: {error:?}");
+        panic!("{what}: the recovered file does not open again: {error:?}");
     });
     let (seen, doubts) = seen_in(&mut store);
     assert!(&seen == state, "{what}: opened again: {}", difference(&seen, state));
@@ -151,7 +151,7 @@ fn check_prefix(image: &[u8], sample: &Sample, refused: bool, what: &str, tally:
             Ok(store) => store,
             Err(error) => {
                 assert!(is_damage(&error) && refused, "{what}: {error:?}");
-                assert_eq!(file.event_count(), 0, "{what}: refused and written to");
+                assert_eq!(file.event_count(), 0, "{what}: refused but changed");
                 continue;
             }
         };
@@ -186,20 +186,23 @@ fn check_salvage(
     assert_eq!(file.event_count(), 0, "{what}: read only");
     for (key, entry) in &seen {
         let is_true = sample.truth().get(key) == Some(entry);
-        assert!(is_true || uncertain.contains(key), "{what}: {key:?} is wrong and called certain");
+        assert!(
+            is_true || uncertain.contains(key),
+            "{what}: {key:?} is wrong but reported as certain"
+        );
         assert!(
             sample.written.get(&entry.version) == Some(&entry.value),
-            "{what}: {key:?} never was"
+            "{what}: {key:?} never existed"
         );
     }
-    let gone = sample.truth().keys().filter(|key| !seen.contains_key(*key)).count();
-    let told = recovery.lost_frames + recovery.lost_keys;
-    assert!(gone == 0 || told > 0, "{what}: {gone} keys are gone and nobody says so");
+    let lost = sample.truth().keys().filter(|key| !seen.contains_key(*key)).count();
+    let reported = recovery.lost_frames + recovery.lost_keys;
+    assert!(lost == 0 || reported > 0, "{what}: {lost} lost keys are not reported");
     assert!(uncertain.is_empty() || recovery.lost_frames > 0, "{what}: uncertain without a loss");
     assert_eq!(recovery.uncertain_keys, uncertain.len() as u64, "{what}");
     tally.kept += seen.len() as u64;
     tally.uncertain += uncertain.len() as u64;
-    tally.gone += gone as u64;
+    tally.lost += lost as u64;
 
     let (file, opened) = open(image, recovering(OnDamage::Salvage, false));
     let mut store = opened.unwrap_or_else(|error| panic!("{what}: not salvaged: {error:?}"));
@@ -238,7 +241,7 @@ fn check_image(image: &[u8], sample: &Sample, what: &str, tally: &mut Tally) -> 
         }
         Err(error) => {
             assert!(is_damage(&error), "{what}: {error:?}");
-            assert_eq!(file.event_count(), 0, "{what}: refused and written to");
+            assert_eq!(file.event_count(), 0, "{what}: refused but changed");
             true
         }
     };
@@ -270,13 +273,13 @@ fn samples() -> impl Iterator<Item = (u64, Sample)> {
 #[test]
 fn intact_file_opens_unchanged_with_every_damage_option() {
     for (seed, sample) in samples() {
-        for way in [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage] {
-            let (file, opened) = open(&sample.image, recovering(way, false));
+        for on_damage in [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage] {
+            let (file, opened) = open(&sample.image, recovering(on_damage, false));
             let mut store = opened.expect("intact");
             assert_eq!(&state_of(&mut store), sample.truth(), "seed {seed}");
             assert_eq!(problems_of(&mut store), [], "seed {seed}");
             assert!(store.recovery().clean && !store.recovery().damaged);
-            assert_eq!(file.event_count(), 0, "seed {seed}, {way:?}");
+            assert_eq!(file.event_count(), 0, "seed {seed}, {on_damage:?}");
         }
     }
 }
@@ -288,7 +291,7 @@ fn lost_superblocks_checkpoint_or_segment_header_lose_no_record() {
         let stride = SLOT_STRIDE as usize;
         let mut cases = vec![
             ("no superblock".to_string(), vec![0..256, stride..stride + 256]),
-            ("the start is gone".to_string(), std::iter::once(0..DATA).collect()),
+            ("the first segment is missing".to_string(), std::iter::once(0..DATA).collect()),
         ];
         for slot in 0..slots(&sample) {
             let at = DATA + slot * SEGMENT;
@@ -317,7 +320,7 @@ fn lost_segment_is_salvaged_around() {
         for slot in 0..slots(&sample) {
             let at = DATA + slot * SEGMENT;
             let damaged = zeroed(&sample.image, std::slice::from_ref(&(at..at + SEGMENT)));
-            check_image(&damaged, &sample, &format!("seed {seed}, slot {slot} gone"), &mut tally);
+            check_image(&damaged, &sample, &format!("seed {seed}, slot {slot} erased"), &mut tally);
         }
     }
     println!("{tally:?}");
@@ -399,12 +402,12 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
     for (seed, sample) in samples().take(4) {
         let mut rng = Rng::new(seed);
         // The first offset at which opening detects damage.
-        let places = (DATA + 200..sample.image.len()).step_by(700);
-        let zeroed_there = |at: usize| zeroed(&sample.image, std::slice::from_ref(&(at..at + 60)));
+        let positions = (DATA + 200..sample.image.len()).step_by(700);
+        let zeroed_at = |at: usize| zeroed(&sample.image, std::slice::from_ref(&(at..at + 60)));
         let is_refused = |image: &Vec<u8>| open(image, options()).1.is_err();
-        let Some(image) = places.map(zeroed_there).find(is_refused) else { continue };
-        for way in [OnDamage::Prefix, OnDamage::Salvage] {
-            let (file, opened) = open(&image, recovering(way, false));
+        let Some(image) = positions.map(zeroed_at).find(is_refused) else { continue };
+        for on_damage in [OnDamage::Prefix, OnDamage::Salvage] {
+            let (file, opened) = open(&image, recovering(on_damage, false));
             let Ok(mut store) = opened else { continue };
             if !store.recovery().damaged {
                 continue;
@@ -421,7 +424,7 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
             let (base, events) = file.history();
             crash_images::walk(&base, Bounds::only(0), &events, limits, &mut rng, |crash| {
                 states += 1;
-                let what = format!("seed {seed}, {way:?}, crash at event {}", crash.event);
+                let what = format!("seed {seed}, {on_damage:?}, crash at event {}", crash.event);
                 let (_, opened) = open(&crash.image.to_vec(), options());
                 // With a checkpoint the old log opens, and its damage is detected by reads.
                 let whole = opened
@@ -435,10 +438,15 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
                 }
                 // Each opening has its own random numbers, so the remains of the first attempt do
                 // not belong to it.
-                let anew = Options { entropy: [5, 6, 7, 8], ..recovering(way, false) };
-                let (again, opened) = open(&crash.image.to_vec(), anew);
+                let second_attempt =
+                    Options { entropy: [5, 6, 7, 8], ..recovering(on_damage, false) };
+                let (again, opened) = open(&crash.image.to_vec(), second_attempt);
                 let (seen, doubts) = seen_in(&mut opened.expect("recovered anew"));
-                assert!(seen == expected, "{what}: anew: {}", difference(&seen, &expected));
+                assert!(
+                    seen == expected,
+                    "{what}: second attempt: {}",
+                    difference(&seen, &expected)
+                );
                 assert_eq!(doubts, uncertain, "{what}");
                 opens_again(&again, &expected, &uncertain, &what);
             });
@@ -450,13 +458,13 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
 
 #[test]
 fn salvage_without_space_leaves_the_file_unchanged() {
-    use crate::support::fault_file::{Fault, Harm};
+    use crate::support::fault_file::{FailureMode, Fault};
     use varve::IoError;
     let sample = sample_database(3, 40, false);
     let image = zeroed(&sample.image, std::slice::from_ref(&(DATA + 500..DATA + 560)));
     for nth in 0.. {
         let file = FaultFile::new(image.clone());
-        file.arm(Fault { nth, lasting: true, harm: Harm::Fail(IoError::Quota) });
+        file.arm(Fault { nth, lasting: true, failure: FailureMode::Fail(IoError::Quota) });
         let failed = Store::open(file.clone(), recovering(OnDamage::Salvage, false)).is_err();
         if !file.struck() {
             assert!(!failed && nth > 10);
@@ -481,20 +489,23 @@ fn unclosed_file_is_salvaged_around_its_damage() {
         for from in (0..sample.image.len()).step_by(256) {
             let image = zeroed(&sample.image, std::slice::from_ref(&(from..from + 300)));
             let what = format!("seed {seed}, {from} zeroed");
-            for way in [OnDamage::Prefix, OnDamage::Salvage] {
-                let (file, opened) = open(&image, recovering(way, false));
+            for on_damage in [OnDamage::Prefix, OnDamage::Salvage] {
+                let (file, opened) = open(&image, recovering(on_damage, false));
                 let Ok(mut store) = opened else {
-                    assert!(way == OnDamage::Prefix, "{what}: not salvaged");
+                    assert!(on_damage == OnDamage::Prefix, "{what}: not salvaged");
                     continue;
                 };
-                if way == OnDamage::Prefix && try_state_of(&mut store).is_err() {
+                if on_damage == OnDamage::Prefix && try_state_of(&mut store).is_err() {
                     assert!(!store.recovery().damaged, "{what}: a prefix is not readable");
                     continue;
                 }
                 let (seen, uncertain) = seen_in(&mut store);
-                if way == OnDamage::Prefix || !store.recovery().damaged {
+                if on_damage == OnDamage::Prefix || !store.recovery().damaged {
                     // Unflushed frames may be dropped, as after a crash.
-                    assert!(sample.commits.contains(&seen), "{what}: {way:?} is no prefix");
+                    assert!(
+                        sample.commits.contains(&seen),
+                        "{what}: {on_damage:?} is not a prefix"
+                    );
                     shortened += u64::from(&seen != sample.truth());
                 } else {
                     for (key, entry) in &seen {

@@ -44,7 +44,7 @@ fn reused_slot_is_not_erased() {
                 zeros += if bytes.iter().all(|&b| b == 0) { bytes.len() } else { 0 };
             }
         }
-        assert!(all > 80 * SEGMENT, "{all} bytes are many times what the file has room for");
+        assert!(all > 80 * SEGMENT, "{all} bytes are many times the size of the file");
         assert!(file.image().len() < 20 * SEGMENT, "so slots were used again");
         assert!(zeros < all / 12, "{zeros} of {all} bytes were zeros");
     }
@@ -155,7 +155,7 @@ fn segments_with_remains(image: &[u8]) -> (Vec<u64>, usize) {
 
 #[test]
 fn segment_ends_with_its_last_frame_when_the_log_continues_elsewhere() {
-    let mut looked = 0;
+    let mut checked = 0;
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let mut file = FaultFile::default();
@@ -166,7 +166,7 @@ fn segment_ends_with_its_last_frame_when_the_log_continues_elsewhere() {
             match rng.below(14) {
                 0 => {
                     // A record that takes a new segment and is aborted.
-                    store.begin_set(0, &key, 900).expect("there is room");
+                    store.begin_set(0, &key, 900).expect("enough space");
                     store.abort();
                 }
                 1 => {
@@ -195,10 +195,13 @@ fn segment_ends_with_its_last_frame_when_the_log_continues_elsewhere() {
             if rng.one_in(3) {
                 store.commit().expect("commit");
                 let (left, segments) = segments_with_remains(&file.image());
-                assert!(left.is_empty(), "seed {seed}, step {step}: behind frames from {left:?}");
-                looked += segments;
+                assert!(
+                    left.is_empty(),
+                    "seed {seed}, step {step}: remains after frames from {left:?}"
+                );
+                checked += segments;
             }
         }
     }
-    assert!(looked > 4_000, "{looked} segments were looked at");
+    assert!(checked > 4_000, "only {checked} segments were checked");
 }

@@ -185,16 +185,16 @@ fn maintenance_step_moves_few_chunks_and_reads_one_segment() {
         ("small values", &[100][..], 40_000, 400_000, MIB / 2),
         ("large values", &[300_000, 1_900_000, 3_000_000], 16, 160, MIB / 2),
         // If the log continues before the end of the file, remains of earlier uses are zeroed.
-        ("values in pieces", &[300_000, 600_000, 1_500_000], 16, 160, MIB),
+        ("chunked values", &[300_000, 600_000, 1_500_000], 16, 160, MIB),
     ] {
         for memory in [0, 256 * MIB] {
             let steps = bytes_per_step(memory, lengths, keys, writes);
             let [half, most] = [steps[steps.len() / 2], steps[steps.len() - 1]];
-            println!("{what}, {} slices: {half} bytes, at most {most}", steps.len());
-            assert!(steps.len() > 20 && half <= MIB / 4, "{what}: {half} bytes in most slices");
+            println!("{what}, {} steps: {half} bytes, at most {most}", steps.len());
+            assert!(steps.len() > 20 && half <= MIB / 4, "{what}: {half} bytes in most steps");
             // A segment that is not in memory is read once, in a step of its own.
             let limit = if memory == 0 { MIB + 4096 } else { warm };
-            assert!(most <= limit, "{what}: {most} bytes in a slice");
+            assert!(most <= limit, "{what}: {most} bytes in a step");
         }
     }
 }
@@ -205,19 +205,19 @@ fn write_once_records_survive_overwrites_around_them() {
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("opens");
     let mut rng = Rng::new(9);
     let mut model = BTreeMap::new();
-    for group in 0..120_u64 {
+    for round in 0..120_u64 {
         for i in 0..1000 {
             let key = rng.below(1000) as u64;
             model.insert(key, vec![i as u8; 100]);
             store.set(0, &key.to_be_bytes(), &model[&key]).expect("set");
         }
-        let once = 1000 + group;
-        model.insert(once, vec![group as u8; if group % 10 == 0 { 300_000 } else { 10 }]);
+        let once = 1000 + round;
+        model.insert(once, vec![round as u8; if round % 10 == 0 { 300_000 } else { 10 }]);
         store.set(0, &once.to_be_bytes(), &model[&once]).expect("set");
-        if group % 7 == 0 {
-            let gone = rng.below(once as usize) as u64;
-            let was_there = store.delete(0, &gone.to_be_bytes()).expect("delete");
-            assert_eq!(was_there, model.remove(&gone).is_some());
+        if round % 7 == 0 {
+            let deleted = rng.below(once as usize) as u64;
+            let existed = store.delete(0, &deleted.to_be_bytes()).expect("delete");
+            assert_eq!(existed, model.remove(&deleted).is_some());
         }
         store.commit().expect("commit");
         let _ = store.end_turn();
@@ -343,16 +343,16 @@ fn check_large_values(seed: u64, keys: usize, most: usize, turns: usize, segment
                 store.maintain(false).expect("maintain");
             }
         }
-        let room = |slots: u64| slots << segment_log2;
+        let capacity = |slots: u64| slots << segment_log2;
         let live = lengths.iter().map(|&length| size(length)).sum();
         let file = store.stats().file_bytes;
         // Data that a turn replaces exists twice until a flush, and deleted data is freed by
         // maintenance.
         live_bound = live_bound.max(live);
-        let beside = 2 * checkpoint_size(&store.stats(), segment as u64) + room(4);
+        let beside = 2 * checkpoint_size(&store.stats(), segment as u64) + capacity(4);
         let bound = match at_rest {
             true => 8192 + live * 3 / 2 + beside,
-            false => 8192 + live_bound * 3 / 2 + beside + room(6 * most as u64),
+            false => 8192 + live_bound * 3 / 2 + beside + capacity(6 * most as u64),
         };
         live_bound = if at_rest { live } else { live_bound };
         assert!(
@@ -384,12 +384,12 @@ fn tombstone_of_a_segment_sized_key_does_not_block_maintenance() {
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("opens");
     // Keys whose records fill a segment completely, beside header, trailer and frame.
-    let [gone, stays] = [7, 8].map(|byte| vec![byte; 4096 - 2 * 64 - 40 - 40]);
-    for key in [&gone, &stays] {
+    let [deleted, kept] = [7, 8].map(|byte| vec![byte; 4096 - 2 * 64 - 40 - 40]);
+    for key in [&deleted, &kept] {
         store.set(0, key, b"").expect("set");
         store.commit().expect("commit");
     }
-    store.delete(0, &gone).expect("delete");
+    store.delete(0, &deleted).expect("delete");
     store.set(0, b"small", b"value").expect("set");
     store.commit().expect("commit");
     let mut more = store.maintain(true);
@@ -400,7 +400,7 @@ fn tombstone_of_a_segment_sized_key_does_not_block_maintenance() {
     }
     assert_eq!(more, Ok(false), "compaction comes to an end");
     let mut store = Store::open(store.into_file(), options).expect("opens again");
-    assert_eq!(store.get(0, &gone), Ok(None));
-    assert_eq!(store.get(0, &stays), Ok(Some(&b""[..])));
+    assert_eq!(store.get(0, &deleted), Ok(None));
+    assert_eq!(store.get(0, &kept), Ok(Some(&b""[..])));
     assert_eq!(store.get(0, b"small"), Ok(Some(&b"value"[..])));
 }

@@ -42,7 +42,7 @@ fn options(session: u64, fresh: bool) -> Options {
 }
 
 fn set(store: &mut Store<impl File>, key: u64) {
-    store.set(0, &key.to_be_bytes(), &[7; 100]).expect("there is room");
+    store.set(0, &key.to_be_bytes(), &[7; 100]).expect("enough space");
     store.commit().expect("it commits");
 }
 
@@ -70,13 +70,13 @@ fn late_writes(fresh: bool) -> Option<String> {
             (1_000..1_000 + after).for_each(|key| set(&mut new, key));
             new.flush().expect("it is flushed");
             let mut file = new.into_file();
-            file.write(&bytes, at).expect("a file in memory has room");
+            file.write(&bytes, at).expect("a file in memory has no limit");
             let mut store = match Store::open(file, options(3, false)) {
                 Ok(store) => store,
                 Err(error) => return Some(format!("{key}, {after}: {error}")),
             };
-            let mut is_there = |key: u64| matches!(store.get(0, &key.to_be_bytes()), Ok(Some(_)));
-            let missing = (0..key).chain(1_000..1_000 + after).find(|&key| !is_there(key));
+            let mut exists = |key: u64| matches!(store.get(0, &key.to_be_bytes()), Ok(Some(_)));
+            let missing = (0..key).chain(1_000..1_000 + after).find(|&key| !exists(key));
             if let Some(missing) = missing {
                 return Some(format!("{key}, {after}: {missing} is missing"));
             }
@@ -92,5 +92,5 @@ fn late_write_of_the_previous_writer_loses_no_commit() {
 
 #[test]
 fn late_write_without_a_fresh_segment_overwrites_commits() {
-    assert_ne!(late_writes(false), None, "both write behind the same frame");
+    assert_ne!(late_writes(false), None, "both write after the same frame");
 }

@@ -75,7 +75,7 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
     assert_eq!(store.count(0), STAY);
     let of_last = rounds[150..].iter().sum::<u64>() / 50;
     // A record and its tombstone take 104 bytes each, including their frames.
-    assert!(of_last <= 250, "{of_last} bytes for each that comes or goes: {rounds:?}");
+    assert!(of_last <= 250, "{of_last} bytes for each set or deleted key: {rounds:?}");
 }
 
 /// Whether each key in any existing segment is set, by its newest record there.
@@ -103,7 +103,7 @@ fn keys_in_segments(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
             at += frame.length as usize;
         }
     }
-    newest.into_iter().map(|(key, (_, is_there))| (key, is_there)).collect()
+    newest.into_iter().map(|(key, (_, is_set))| (key, is_set)).collect()
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn tombstone_outlives_every_segment_with_its_key() {
         };
         let mut file = FaultFile::default();
         let mut store = Store::open(file.clone(), options(0)).expect("opens");
-        let mut there = BTreeMap::new();
+        let mut existing = BTreeMap::new();
         for step in 0..600_u64 {
             // Some keys stay, some are overwritten, some are set and deleted at once.
             let key = match rng.below(3) {
@@ -132,11 +132,11 @@ fn tombstone_outlives_every_segment_with_its_key() {
             match rng.below(5) {
                 0 | 1 => {
                     store.set(0, &bytes, &bytes_of(step, rng.below(200))).expect("set");
-                    there.insert(key, step);
+                    existing.insert(key, step);
                 }
                 2 | 3 => {
                     let was = store.delete(0, &bytes).expect("delete");
-                    assert_eq!(was, there.remove(&key).is_some());
+                    assert_eq!(was, existing.remove(&key).is_some());
                 }
                 _ => {
                     // A deletion that is rolled back.
@@ -163,19 +163,19 @@ fn tombstone_outlives_every_segment_with_its_key() {
             }
             store.commit().expect("commit");
             let keys_in_segments = keys_in_segments(&file.image(), segment_log2);
-            for (bytes, &is_there) in &keys_in_segments {
+            for (bytes, &is_set) in &keys_in_segments {
                 let key = u64::from_be_bytes(bytes[..].try_into().expect("eight bytes"));
                 assert_eq!(
-                    is_there,
-                    there.contains_key(&key),
+                    is_set,
+                    existing.contains_key(&key),
                     "seed {seed}, step {step}, key {key}"
                 );
-                left += u32::from(!is_there);
+                left += u32::from(!is_set);
             }
             went += (200..=200 + step / 8)
                 .filter(|key| !keys_in_segments.contains_key(&key.to_be_bytes()[..]))
                 .count();
         }
     }
-    assert!(went > 100_000 && left > 100_000, "{went} went, {left} were looked at");
+    assert!(went > 100_000 && left > 100_000, "{went} were removed, {left} were checked");
 }

@@ -29,12 +29,12 @@ static ALLOCATIONS: allocations::Counting = allocations::Counting;
 const RUNS: u64 = 200_000;
 const PARSERS_RUN: u64 = 5;
 
-fn files_in(folder: &str, wanted: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
+fn files_in(folder: &str, selected: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = std::fs::read_dir(&folder).expect("the files to begin with are there");
     let mut paths: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
     paths.sort();
-    let files = paths.iter().filter(|path| wanted(path));
+    let files = paths.iter().filter(|path| selected(path));
     files.map(|path| std::fs::read(path).expect("it can be read")).collect()
 }
 
@@ -64,9 +64,9 @@ fn seeds(name: &str, files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let skip = if name == "record" { 40 } else { 0 };
     let mut found = Vec::new();
     for file in files {
-        let places = (before..file.len().saturating_sub(magic.len())).step_by(8);
-        let places = places.filter(|&at| file[at..].starts_with(magic));
-        found.extend(places.map(|at| {
+        let offsets = (before..file.len().saturating_sub(magic.len())).step_by(8);
+        let offsets = offsets.filter(|&at| file[at..].starts_with(magic));
+        found.extend(offsets.map(|at| {
             let from = at - before + skip;
             file[from.min(file.len())..file.len().min(from + 600)].to_vec()
         }));
@@ -83,9 +83,9 @@ fn run(name: &str, target: Target, data: &[u8], what: &str) {
     }
 }
 
-fn fuzz(wanted: &str) {
+fn fuzz(selected: &str) {
     let files = golden();
-    let (name, target) = TARGETS.into_iter().find(|(name, _)| *name == wanted).expect("a target");
+    let (name, target) = TARGETS.into_iter().find(|(name, _)| *name == selected).expect("a target");
     let seeds = seeds(name, &files);
     assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
     for (i, data) in seeds.iter().enumerate() {

@@ -12,7 +12,7 @@ use crate::image::{Image, LOG2, Record, Row, commit, delete, pattern, set};
 
 pub fn all() -> Vec<Golden> {
     vec![
-        pieces(),
+        chunks(),
         before_a_checkpoint(),
         not_whole(),
         malformed(),
@@ -47,18 +47,18 @@ impl Value {
         self.id + 1 + u64::from(self.named().count)
     }
 
-    fn key_of(&self, piece: u32) -> String {
-        String::from_utf8(self.named().key(piece).to_vec()).expect("its numbers are small")
+    fn key_of(&self, chunk: u32) -> String {
+        String::from_utf8(self.named().key(chunk).to_vec()).expect("its numbers are small")
     }
 
     /// All chunks.
-    fn pieces(&self) -> Vec<Record> {
+    fn chunks(&self) -> Vec<Record> {
         let parts = self.bytes.chunks(self.size).zip(0..);
-        let piece = |(bytes, i): (&[u8], u32)| {
+        let chunk = |(bytes, i): (&[u8], u32)| {
             let record = set(self.key_of(i), bytes, self.id + 1 + u64::from(i));
             record.keyspace(KEYSPACE_ENGINE).oldest(self.oldest[1])
         };
-        parts.map(piece).collect()
+        parts.map(chunk).collect()
     }
 
     /// The record of the key with a descriptor.
@@ -69,7 +69,7 @@ impl Value {
 
     /// All records of the value.
     fn records(&self) -> Vec<Record> {
-        let mut records = self.pieces();
+        let mut records = self.chunks();
         records.push(self.record(self.named()));
         records
     }
@@ -87,13 +87,13 @@ impl Value {
 /// Adds the value and its chunks.
 fn with(content: Content, value: &Value) -> Content {
     let content = content.live(value.key, &value.bytes, value.version());
-    with_pieces(content, value)
+    with_chunks(content, value)
 }
 
-fn with_pieces(content: Content, value: &Value) -> Content {
-    let pieces = value.pieces().into_iter();
-    pieces.fold(content, |content, piece| {
-        content.live_in(KEYSPACE_ENGINE, piece.key, piece.value, piece.header.version)
+fn with_chunks(content: Content, value: &Value) -> Content {
+    let chunks = value.chunks().into_iter();
+    chunks.fold(content, |content, chunk| {
+        content.live_in(KEYSPACE_ENGINE, chunk.key, chunk.value, chunk.header.version)
     })
 }
 
@@ -105,7 +105,7 @@ fn opened() -> Image {
     image
 }
 
-fn pieces() -> Golden {
+fn chunks() -> Golden {
     let kept = Value::new("kept", 1500, 376, 1, [1, 1]);
     let replaced = Value::new("replaced", 1100, 368, 7, [1, 1]);
     let deleted = Value::new("deleted", 1025, 344, 12, [2, 2]);
@@ -116,7 +116,7 @@ fn pieces() -> Golden {
     image.frame(&mut first, commit(2, 1), &replaced.records());
     let mut second = image.segment(1, 2, 3);
     image.frame(&mut second, commit(3, 1), &deleted.records());
-    let mut records = later.pieces();
+    let mut records = later.chunks();
     records.push(image.replacing(later.record(later.named())));
     records.extend(replaced.tombstones(&image, 23));
     image.frame(&mut second, commit(4, 1), &records);
@@ -159,7 +159,7 @@ fn before_a_checkpoint() -> Golden {
         "values in pieces before a checkpoint and behind it, and a damaged piece of one of them";
     let content = with(with(Content::closed_at(5).checkpoint(4), &kept), &behind);
     let content = content.live("small", "in its record", 12);
-    let mut content = with_pieces(content, &damaged);
+    let mut content = with_chunks(content, &damaged);
     content.live.retain(|live| live.key != damaged.key_of(1).as_bytes());
     let content = content
         .unreadable(0, "damaged")
@@ -177,11 +177,11 @@ fn not_whole() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let named = |value: &Value, length| PiecesRef { length, ..value.named() };
-    let mut records = [fine.records(), longer.pieces(), shorter.pieces()].concat();
+    let mut records = [fine.records(), longer.chunks(), shorter.chunks()].concat();
     records.push(longer.record(named(&longer, 299)));
     records.push(shorter.record(named(&shorter, 301)));
     image.frame(&mut segment, commit(1, 1), &records);
-    let mut records = [lacking.records(), unnamed.pieces(), huge.pieces()].concat();
+    let mut records = [lacking.records(), unnamed.chunks(), huge.chunks()].concat();
     records.push(huge.record(named(&huge, MAX_VALUE as u64)));
     image.frame(&mut segment, commit(2, 1), &records);
     let tombstones = lacking.tombstones(&image, 25);
@@ -191,7 +191,7 @@ fn not_whole() -> Golden {
                  pieces that nothing names";
     let mut content = with(Content::closed_at(4), &fine);
     for value in [&longer, &shorter, &lacking, &unnamed, &huge] {
-        content = with_pieces(content, value);
+        content = with_chunks(content, value);
     }
     content.live.retain(|live| live.key != lacking.key_of(1).as_bytes());
     let content = content.unreadable(0, "longer").unreadable(0, "shorter");

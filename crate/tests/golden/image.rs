@@ -361,8 +361,8 @@ impl Image {
             ..Default::default()
         };
         header.seal(&mut bytes, segment.salt, at);
-        let room = segment.start + (1 << self.log2) - segment::SIZE as u64;
-        assert!(at + bytes.len() as u64 <= room, "the frame does not fit its segment");
+        let span = segment.start + (1 << self.log2) - segment::SIZE as u64;
+        assert!(at + bytes.len() as u64 <= span, "the frame does not fit its segment");
         self.put(at, &bytes);
         segment.at += bytes.len() as u64;
         at

@@ -193,7 +193,7 @@ fn write_and_reopen(golden: &Golden, content: &Content) -> Result<Vec<String>, E
         wrong.push(format!("version {version} was given out before"));
     }
     if store.version(0, b"written later").unwrap() != Some(version) {
-        wrong.push("what was written later is not there".into());
+        wrong.push("the new key is missing".into());
     }
     if store.stats().count != user_keys(content) + 1 {
         wrong.push(format!("there are {} keys", store.stats().count));
@@ -220,7 +220,8 @@ fn golden_files_can_be_written_and_reopened() {
 #[test]
 fn unknown_superblock_bytes_of_later_minor_versions_survive_a_session() {
     let all = all();
-    let golden = all.iter().find(|golden| golden.name == "compatible-bit").expect("there is one");
+    let golden =
+        all.iter().find(|golden| golden.name == "compatible-bit").expect("the golden file exists");
     let mut store = open(&golden.bytes).map_err(|(_, error)| error).expect("it opens");
     store.set(0, b"written", b"by an older version").expect("it can be written");
     let bytes = store.close().map_err(|(_, error)| error).expect("it closes").bytes;

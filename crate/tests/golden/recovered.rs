@@ -108,7 +108,7 @@ fn image_in_a_value() -> Golden {
     // A frame of this very segment with a watermark that would make the tail a loss, sealed for a
     // position 8 bytes after that of the value.
     let mut copy = vec![0; frame::SIZE];
-    let place = segment.at + 40 + 40 + 8;
+    let position = segment.at + 40 + 40 + 8;
     let header = FrameHeader {
         length: frame::SIZE as u32,
         number: 3,
@@ -116,7 +116,7 @@ fn image_in_a_value() -> Golden {
         flags: frame::FLAG_COMMIT,
         ..Default::default()
     };
-    header.seal(&mut copy, segment.salt, place + 8);
+    header.seal(&mut copy, segment.salt, position + 8);
     let at = image.frame(&mut segment, commit(3, 2), &[set("copy", &copy, 2)]);
     image.flip(at + 20);
     let about =

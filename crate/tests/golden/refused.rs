@@ -40,11 +40,11 @@ pub fn all() -> Vec<Golden> {
 fn three_frames() -> (Image, Segment, [u64; 3]) {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let places = [1, 2, 3].map(|n| {
+    let positions = [1, 2, 3].map(|n| {
         image.frame(&mut segment, commit(n, 1), &[set(format!("key {n}"), pattern(50, 1), n)])
     });
     image.close(&mut segment, 4, 4);
-    (image, segment, places)
+    (image, segment, positions)
 }
 
 fn damaged_frame() -> Golden {

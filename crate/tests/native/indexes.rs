@@ -136,9 +136,9 @@ fn unique_index_violation_is_refused_without_change() {
     let mut items = store.collection::<Item>("items").unwrap();
     set(&mut items, "a", "one", None, 1);
     set(&mut items, "b", "one\0two", None, 2);
-    let error = try_set(&mut items, "c", "one", None, 3).expect_err("it is taken");
+    let error = try_set(&mut items, "c", "one", None, 3).expect_err("the entry exists");
     assert_eq!(error.code(), "VARVE_UNIQUE_VIOLATION");
-    let error = try_set(&mut items, "b", "one", None, 3).expect_err("it is taken");
+    let error = try_set(&mut items, "b", "one", None, 3).expect_err("the entry exists");
     assert!(matches!(error, Error::NotUnique { index, .. } if index == "byCode"));
     assert_eq!(items.get("b").unwrap().unwrap().stock, 2);
     assert_eq!(items.count(), 2);
@@ -157,7 +157,7 @@ fn collection_with_an_unknown_index_is_read_only() {
     let mut store = Store::open(&path).unwrap();
     let mut items = store.collection::<Item>("items").unwrap();
     assert!(items.get("a").unwrap().is_none());
-    let error = try_set(&mut items, "a", "A", None, 1).expect_err("the index would be left behind");
+    let error = try_set(&mut items, "a", "A", None, 1).expect_err("the index would become stale");
     assert_eq!(error.code(), "VARVE_SCHEMA_MISMATCH");
     assert_eq!(items.delete("a").expect_err("the same").code(), "VARVE_SCHEMA_MISMATCH");
 }
@@ -184,25 +184,26 @@ fn write_reverts_an_interrupted_migration_and_read_does_not() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     declare(&path, &[]);
-    let noted = json!({
+    let migration = json!({
         "to": { "fingerprint": "00", "keyspace": 7, "indexes": [["byStock", {}, 8]], "after": "61" },
         "clear": [5],
     });
     let open = || varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
     let mut engine = open();
-    engine.set(OWN, b"migration/items", noted.to_string().as_bytes()).unwrap();
+    engine.set(OWN, b"migration/items", migration.to_string().as_bytes()).unwrap();
     engine.close().map_err(|(_, error)| error).unwrap();
-    let told = || {
+    let migration_now = || {
         let mut engine = open();
-        let bytes = engine.get(OWN, b"migration/items").unwrap().expect("it is noted");
+        let bytes =
+            engine.get(OWN, b"migration/items").unwrap().expect("the migration is recorded");
         serde_json::from_slice::<Value>(bytes).expect("it is JSON")
     };
     let mut store = Store::open(&path).unwrap();
     assert!(store.collection::<Item>("items").unwrap().get("a").unwrap().is_none());
     drop(store);
-    assert_eq!(told(), noted);
+    assert_eq!(migration_now(), migration);
     let mut store = Store::open(&path).unwrap();
     set(&mut store.collection::<Item>("items").unwrap(), "a", "A", None, 1);
     drop(store);
-    assert_eq!(told(), json!({ "clear": [5, 7, 8] }));
+    assert_eq!(migration_now(), json!({ "clear": [5, 7, 8] }));
 }

@@ -21,11 +21,11 @@ fn writes_survive_reopening() {
     let folder = Folder::new();
     let path = folder.file("deep/er/shop.varve");
     let mut store = Store::open(&path).expect("its folders are made");
-    store.set("a", "1").expect("there is room");
-    store.set("b", vec![7; 1 << 20]).expect("there is room");
-    assert!(store.delete("a").expect("there is room"));
-    assert!(!store.delete("a").expect("there is room"));
-    store.set("c", b"dropped").expect("there is room");
+    store.set("a", "1").expect("enough space");
+    store.set("b", vec![7; 1 << 20]).expect("enough space");
+    assert!(store.delete("a").expect("enough space"));
+    assert!(!store.delete("a").expect("enough space"));
+    store.set("c", b"dropped").expect("enough space");
     drop(store);
     let mut store = Store::open(&path).expect("it was closed");
     assert!(store.recovery().clean);
@@ -72,7 +72,7 @@ fn failing_or_panicking_transaction_is_rolled_back() {
     assert_eq!(committed.code(), "VARVE_REENTRANCY");
     store.transaction(|store| store.set("e", "e")).expect("it is well");
     assert_eq!(keys(&mut store, KeyRange::all()), ["a", "e"]);
-    store.flush().expect("there is room");
+    store.flush().expect("enough space");
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn foreign_file_is_refused_and_unchanged() {
     let error = Store::open(&path).expect_err("it is none");
     assert_eq!(error.code(), "VARVE_UNSUPPORTED_FORMAT");
     assert_eq!(std::fs::read(&path).unwrap(), b"no database");
-    assert_eq!(folder.names(), ["a.varve"], "the lock is given back");
+    assert_eq!(folder.names(), ["a.varve"], "the lock is released");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn compact_shrinks_the_file() {
     }
     store.flush().unwrap();
     let before = store.stats().file_bytes;
-    store.compact().expect("there is room");
+    store.compact().expect("enough space");
     assert!(store.stats().file_bytes < before, "{before} to {}", store.stats().file_bytes);
     assert_eq!(store.get([63]).unwrap(), Some(&[9; 128 << 10][..]));
 }
@@ -188,7 +188,7 @@ fn commit_succeeds_when_only_maintenance_lacks_space() {
         assert!(status.unwrap().success());
         return;
     };
-    let mut store = Store::open(path).expect("there is room");
+    let mut store = Store::open(path).expect("enough space");
     let filled = (0..).find(|i| store.set(format!("filler {i}"), [7; 100_000]).is_err());
     assert!(filled.is_some_and(|filled| filled > 80), "{filled:?}");
     let mut count = 0_u32;

@@ -14,8 +14,8 @@ struct Product {
 
 fn aligned(bytes: &[u8]) -> OwnedBuf {
     let mut buf = OwnedBuf::with_alignment::<u64>();
-    buf.extend_from_slice(bytes).expect("there is room");
-    buf.align_in_place().expect("there is room");
+    buf.extend_from_slice(bytes).expect("enough space");
+    buf.align_in_place().expect("enough space");
     buf
 }
 
@@ -141,7 +141,8 @@ fn versioned_record_shorter_than_its_first_version_is_refused() {
     let old = View::<Old>::new(bytes.as_slice()).expect("it is one");
     assert_eq!((old.root_size, old.stock), (12, 20_001));
     assert_eq!(old.load(old.name), Ok("Yeezy Boost 350 V2"));
-    let error = View::<New>::new(bytes.as_slice()).expect_err("its name lies where the price is");
+    let error =
+        View::<New>::new(bytes.as_slice()).expect_err("its name is stored where the price is");
     assert!(error.reason.starts_with("size: an earlier version"), "{error}");
     let new = New { root_size: 24, stock: 1, name: old.name, price: 2, note: old.name };
     assert_eq!((new.root_size, new.stock, new.price), (24, 1, 2));
@@ -177,9 +178,9 @@ fn earlier_record_is_read_with_defaults_for_added_fields() {
         assert_eq!(usize::from(view.root_size), size_of::<Grown>());
         assert!(view.in_place().is_none(), "its root is no such one");
         view.check().expect("it is well");
-        for told in [0_u8, 1, 2, 11] {
+        for reported in [0_u8, 1, 2, 11] {
             let mut bytes = bytes_of(&value["bytes"]);
-            bytes[0] = told;
+            bytes[0] = reported;
             let bytes = aligned(&bytes);
             let error = View::<Grown>::new(bytes.as_slice()).expect_err("it has no name");
             assert!(error.reason.starts_with("size: "), "{error}");

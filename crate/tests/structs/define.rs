@@ -55,8 +55,8 @@ macro_rules! structure {
                 $($crate::kinds::Type::members(&self.$field, stringify!($field), buf, out)?;)*
                 Ok(())
             }
-            fn all_places(base: usize, out: &mut Vec<String>) {
-                $(<$type as $crate::kinds::Type>::places(
+            fn all_offsets(base: usize, out: &mut Vec<String>) {
+                $(<$type as $crate::kinds::Type>::offsets(
                     stringify!($field),
                     base + std::mem::offset_of!($name, $field),
                     out,

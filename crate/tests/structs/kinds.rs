@@ -61,7 +61,7 @@ pub trait Type: ZeroCopy {
     }
 
     /// Adds the names, offsets and sizes of a field of this type to those of its struct.
-    fn places(name: &str, offset: usize, out: &mut Vec<String>) {
+    fn offsets(name: &str, offset: usize, out: &mut Vec<String>) {
         out.push(format!("[{},{offset},{}]", quoted(name), size_of::<Self>()));
     }
 }
@@ -364,7 +364,7 @@ pub struct Flat<T>(pub T);
 pub trait Fields: Type {
     const NAME: &'static str;
     fn all_members(&self, buf: &Buf, out: &mut Vec<String>) -> Result<(), Wrong>;
-    fn all_places(base: usize, out: &mut Vec<String>);
+    fn all_offsets(base: usize, out: &mut Vec<String>);
 }
 
 impl<T: Fields> Type for Flat<T> {
@@ -381,8 +381,8 @@ impl<T: Fields> Type for Flat<T> {
     fn members(&self, _: &str, buf: &Buf, out: &mut Vec<String>) -> Result<(), Wrong> {
         self.0.all_members(buf, out)
     }
-    fn places(_: &str, offset: usize, out: &mut Vec<String>) {
-        T::all_places(offset, out);
+    fn offsets(_: &str, offset: usize, out: &mut Vec<String>) {
+        T::all_offsets(offset, out);
     }
 }
 

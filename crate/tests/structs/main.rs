@@ -55,12 +55,12 @@ fn first_product_keeps_its_thirty_bytes() {
 fn malformed_values_are_refused_with_their_reason() {
     for vector in all() {
         for one in &vector.malformed {
-            let place = format!("{}, {}", vector.name, one.about);
-            let wrong = (vector.load)(&one.bytes).expect_err(&place);
+            let offset = format!("{}, {}", vector.name, one.about);
+            let wrong = (vector.load)(&one.bytes).expect_err(&offset);
             let why = if one.wrong.why == "size" { "range" } else { &one.wrong.why };
-            assert_eq!(wrong.why, why, "{place}");
-            let (made, told) = (&one.wrong.at, &wrong.at);
-            assert!(made.starts_with(told) || told.starts_with(made), "{place}: at {told}");
+            assert_eq!(wrong.why, why, "{offset}");
+            let (made, found) = (&one.wrong.at, &wrong.at);
+            assert!(made.starts_with(found) || found.starts_with(made), "{offset}: at {found}");
         }
     }
 }

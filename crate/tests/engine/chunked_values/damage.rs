@@ -10,21 +10,21 @@ use crate::support::rng::bytes_of;
 
 /// The key of a chunk of the value that was written first.
 fn chunk_key(store: &mut Store<Shared>, chunk: u32) -> [u8; 16] {
-    let id = *chunked_values(store).keys().next().expect("there is one");
+    let id = *chunked_values(store).keys().next().expect("a chunk exists");
     PiecesRef { id, ..PiecesRef::default() }.key(chunk)
 }
 
 #[test]
 fn value_with_missing_or_resized_chunk_is_damaged() {
     type Damage<'a> = &'a dyn Fn(&mut Store<Shared>, &[u8]);
-    let harms: [(&str, Damage<'_>); 5] = [
+    let damages: [(&str, Damage<'_>); 5] = [
         ("gone", &|store, key| assert_eq!(store.delete(KEYSPACE_ENGINE, key), Ok(true))),
         ("shorter", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 8]))),
         ("empty", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, b""))),
         ("longer", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 900]))),
-        ("in pieces itself", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 1_100]))),
+        ("another chunked value", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 1_100]))),
     ];
-    for (what, harm) in harms {
+    for (what, damage) in damages {
         for chunk in 0..4 {
             let file = Shared::default();
             let mut store = store_with_chunked_value(&file, options(12));
@@ -37,7 +37,7 @@ fn value_with_missing_or_resized_chunk_is_damaged() {
                 options(12),
             );
             let key = chunk_key(&mut store, chunk);
-            harm(&mut store, &key);
+            damage(&mut store, &key);
             store.commit().expect("commit");
             let is_damaged = |store: &mut Store<Shared>| {
                 assert!(
@@ -73,7 +73,7 @@ fn value_with_missing_or_resized_chunk_is_damaged() {
                 let mut store = open(&file, options(12));
                 assert!(store.get(0, b"large") == Ok(expected.as_deref()), "{what}, {chunk}");
                 let state = state_of(&mut store);
-                if what != "in pieces itself" {
+                if what != "another chunked value" {
                     check_chunks(&mut store, &state);
                 }
             }
@@ -102,7 +102,7 @@ fn bit_flip_in_a_chunk_is_reported_for_its_value_only() {
     close(store);
     let image = file.image();
     let value = bytes_of(7, 1_500);
-    let mut told = 0;
+    let mut reported = 0;
     for from in (0..1_500).step_by(50) {
         let part = &value[from..from + 16];
         let at = image.windows(16).position(|bytes| bytes == part);
@@ -122,7 +122,7 @@ fn bit_flip_in_a_chunk_is_reported_for_its_value_only() {
         assert_eq!(store.count(0), 42, "byte {from}");
         let state = state_of(&mut store);
         check_chunks(&mut store, &state);
-        told += 1;
+        reported += 1;
     }
-    assert!(told > 20, "{told} flips");
+    assert!(reported > 20, "{reported} flips reported");
 }

@@ -3,7 +3,7 @@
 use varve::{Error, IoError, Options, Store};
 
 use super::options;
-use crate::support::fault_file::{FaultFile, Harm};
+use crate::support::fault_file::{FailureMode, FaultFile};
 use crate::support::fault_programs::{self, Tally};
 use crate::support::oracle::{check_chunks, state_of};
 use crate::support::rng::bytes_of;
@@ -85,13 +85,13 @@ fn is_refused_without_space(
     store.flush().expect("flush");
     store.set(0, b"group", b"its first write").expect("set");
     let before = state_of(&mut store);
-    file.limit(Some((file.image().len() as u64 + free_bytes, Harm::Fail(IoError::Quota))));
+    file.limit(Some((file.image().len() as u64 + free_bytes, FailureMode::Fail(IoError::Quota))));
     let done = run(&mut store);
     let after = state_of(&mut store);
     check_chunks(&mut store, &after);
     if let Err(error) = &done {
         assert_eq!(*error, Error::Quota, "{what}, {free_bytes} bytes");
-        assert!(after == before, "{what}, {free_bytes} bytes: the group before it stands");
+        assert!(after == before, "{what}, {free_bytes} bytes: the earlier batch is unchanged");
         assert!(store.pending() > 0);
     }
     store.commit().unwrap_or_else(|error| panic!("{what}, {free_bytes} bytes: {error:?}"));
@@ -110,7 +110,7 @@ fn chunked_write_without_space_keeps_the_open_batch() {
             is_refused_without_space(free_bytes, "a new value", |s| {
                 s.set(0, b"new", &[1; 6_000]).map(drop)
             }),
-            is_refused_without_space(free_bytes, "a value in place of one", |s| {
+            is_refused_without_space(free_bytes, "a replaced value", |s| {
                 s.set(0, b"before", &[2; 5_500]).map(drop)
             }),
             is_refused_without_space(free_bytes, "an update", |s| {
@@ -119,7 +119,7 @@ fn chunked_write_without_space_keeps_the_open_batch() {
             is_refused_without_space(free_bytes, "a resized update in place", |s| {
                 s.update_if(0, b"group", |_| true, resize(5_900)).map(drop)
             }),
-            is_refused_without_space(free_bytes, "one in place of pieces", |s| {
+            is_refused_without_space(free_bytes, "a short value replacing a chunked one", |s| {
                 s.set(0, b"before", &[3; 1_000]).map(drop)
             }),
         ];

@@ -132,13 +132,13 @@ fn check<F: File>(store: &mut Store<F>, content: &Content, segment: usize, what:
         store.end_turn();
     }
     assert_eq!(store.count(0), content.len() as u64, "{what}");
-    let in_pieces =
+    let chunked =
         |value: &&Vec<u8>| matches!(storage_of(value.len(), segment, 150), Storage::Chunks(_));
-    let mut expected: Vec<_> = content.values().filter(in_pieces).cloned().collect();
+    let mut expected: Vec<_> = content.values().filter(chunked).cloned().collect();
     let mut found: Vec<_> = chunked_values(store).into_values().collect();
     expected.sort();
     found.sort();
-    assert!(found == expected, "{what}: {} values in pieces, not {}", found.len(), expected.len());
+    assert!(found == expected, "{what}: {} chunks, not {}", found.len(), expected.len());
     let count = |value: &Vec<u8>| match storage_of(value.len(), segment, 150) {
         Storage::Chunks(count) => count,
         _ => 0,
@@ -212,7 +212,7 @@ fn check_life_cycle(lengths: &[usize], segment_log2: u8, memory: usize) {
 /// Checks that with one damaged value everything else is salvaged.
 fn salvage_without(victim: &[u8], content: &mut Content, image: &[u8], options: Options) {
     let segment = 1 << options.segment_log2;
-    let value = content.remove(victim).expect("there is one");
+    let value = content.remove(victim).expect("the value exists");
     let at = image.windows(value.len()).rposition(|bytes| bytes == value).expect("it is there");
     let mut image = image.to_vec();
     image[at + 3] ^= 1;
@@ -284,8 +284,8 @@ fn chunk_feature_is_set_by_the_first_chunked_value() {
         store.set(0, &[2], b"written later").expect("set");
         close(store);
     }
-    let told = superblocks(&file.image()).map(|superblock| superblock.incompatible);
-    assert_eq!(told, [INCOMPATIBLE_PIECES; 2]);
+    let reported = superblocks(&file.image()).map(|superblock| superblock.incompatible);
+    assert_eq!(reported, [INCOMPATIBLE_PIECES; 2]);
 }
 
 /// What a build without chunked values does with a file: it refuses it by the superblock, or by a
@@ -353,7 +353,7 @@ fn build_without_chunks_refuses_files_with_chunks_after_any_crash() {
             let has_some = count_chunks(&mut left) > 0;
             assert!(
                 !has_some || refused != Refusal::No,
-                "seed {seed}: there are pieces, and nothing says so"
+                "seed {seed}: there are chunks without the feature bit"
             );
             *outcomes.entry((refused, has_some)).or_insert(0) += 1;
         }

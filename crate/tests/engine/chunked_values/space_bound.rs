@@ -19,7 +19,7 @@ fn live_bytes(lengths: &BTreeMap<u64, usize>, segment: usize, factor: u32) -> u6
     let of = |&length: &usize| match storage_of(length, segment, factor) {
         Storage::Record => counts(8, length),
         Storage::Extent => counts(8, 32) + length,
-        Storage::Chunks(pieces) => counts(8, 24) + pieces * counts(16, length.div_ceil(pieces)),
+        Storage::Chunks(chunks) => counts(8, 24) + chunks * counts(16, length.div_ceil(chunks)),
     };
     lengths.values().map(of).sum::<usize>() as u64
 }

@@ -70,7 +70,7 @@ impl Transition {
             Transition::InPlace | Transition::Resize | Transition::Failing => {
                 let mut after = unchanged.clone();
                 let update = |bytes: &mut [u8]| {
-                    assert!(Some(&*bytes) == before, "what an update is shown");
+                    assert!(Some(&*bytes) == before, "the value that an update receives");
                     bytes.fill(9);
                     after = Some(if matches!(self, Transition::Resize) {
                         value.clone()
@@ -148,7 +148,7 @@ fn check_pair(store: &mut Store<Shared>, value: Option<&[u8]>, beside: &[u8], wh
     assert!(store.get(0, b"beside") == Ok(Some(beside)), "{what}");
     let found: Vec<_> = chunked_values(store).into_values().collect();
     let is_one = |found: &Vec<u8>| Some(&**found) == value || **found == *beside;
-    assert!(found.iter().all(is_one), "{what}: pieces of something else");
+    assert!(found.iter().all(is_one), "{what}: chunks of another value");
     let once = |of: &[u8]| found.iter().filter(|found| ***found == *of).count();
     assert!(once(beside) == 1 && value.is_none_or(|value| once(value) < 2), "{what}");
 }
@@ -253,10 +253,10 @@ fn shortened_value_of_a_long_key_can_be_updated() {
     // The torture test found this with seed 669516153483492: a value that was staged with the
     // capacity of an extent and finished shorter did not fit in a record again.
     let key = vec![b'k'; 3_856];
-    for (room, end) in [(3_500, 900), (3_500, 0), (2_000, 900), (2_000, 30)] {
+    for (capacity, end) in [(3_500, 900), (3_500, 0), (2_000, 900), (2_000, 30)] {
         let file = Shared::default();
         let mut store = open(&file, options(12));
-        store.begin_set(0, &key, room).expect("begin");
+        store.begin_set(0, &key, capacity).expect("begin");
         store.staged_value().fill(5);
         store.finish(end).expect("finish");
         store.commit().expect("commit");
@@ -265,10 +265,10 @@ fn shortened_value_of_a_long_key_can_be_updated() {
             bytes.fill(6);
             Ok(None)
         };
-        assert_eq!(store.update_if(0, &key, |_| true, change), Ok(true), "{room}, {end}");
+        assert_eq!(store.update_if(0, &key, |_| true, change), Ok(true), "{capacity}, {end}");
         store.commit().expect("commit");
         let mut store = open(&Shared::of(file.image()), options(12));
-        assert!(store.get(0, &key) == Ok(Some(&vec![6; end])), "{room}, {end}");
+        assert!(store.get(0, &key) == Ok(Some(&vec![6; end])), "{capacity}, {end}");
         let state = state_of(&mut store);
         check_chunks(&mut store, &state);
     }

@@ -280,7 +280,7 @@ pub fn walk(
         match event {
             Event::Mark(Mark::Flushed(_)) if index >= limits.flushes_lie_from => {}
             Event::Mark(mark) => {
-                bounds.note(*mark);
+                bounds.record(*mark);
                 show(Death::Process, &walker.now, bounds.all_written());
             }
             Event::Flush if index >= limits.flushes_lie_from => {}

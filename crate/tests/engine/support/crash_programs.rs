@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use varve::{Error, IoError, Options, Store};
 
 use super::crash_images::{Crash, Death, Limits, event_log, walk};
-use super::fault_file::{Event, Fault, FaultFile, Harm};
+use super::fault_file::{Event, FailureMode, Fault, FaultFile};
 use super::in_flight::{InFlight, in_flight_writes};
 use super::oracle::{
     Bounds, Entry, Oracle, State, check_chunks, difference, problems_of, state_of, try_state_of,
@@ -84,7 +84,7 @@ pub struct Tally {
     /// How many of the first two kinds tore or lost a commit with an extent, with a chunked value,
     /// or of several frames, or happened after an eviction.
     pub extents: AtomicU64,
-    pub pieces: AtomicU64,
+    pub chunks: AtomicU64,
     pub frames: AtomicU64,
     pub evicted: AtomicU64,
 }
@@ -96,14 +96,14 @@ impl Tally {
         counters.map(|counter| counter.load(Ordering::Relaxed)).iter().sum()
     }
 
-    fn note(&self, crash: &Crash<'_>, under_way: [InFlight; 2], evicted: bool) {
+    fn record(&self, crash: &Crash<'_>, in_progress: [InFlight; 2], evicted: bool) {
         let (counter, which) = match crash.death {
-            Death::Process => (&self.process, under_way[0]),
-            Death::System => (&self.system, under_way[1]),
+            Death::Process => (&self.process, in_progress[0]),
+            Death::System => (&self.system, in_progress[1]),
         };
         let more = [
             (&self.extents, which.extent),
-            (&self.pieces, which.pieces),
+            (&self.chunks, which.chunks),
             (&self.frames, which.frames),
             (&self.evicted, evicted),
         ];
@@ -130,9 +130,13 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     let Kind { bulk, maintenance, full, shapes, clears, .. } = kind_of(seed);
     if full {
         let slots = rng.within(4..10) as u64;
-        let harm = if rng.one_in(2) { Harm::TakeNothing } else { Harm::Fail(IoError::Quota) };
+        let failure = if rng.one_in(2) {
+            FailureMode::TakeNothing
+        } else {
+            FailureMode::Fail(IoError::Quota)
+        };
         let bytes = 8192 + slots * segment as u64 + rng.below(segment) as u64;
-        session.disk.limit(Some((bytes, harm)));
+        session.disk.limit(Some((bytes, failure)));
     }
     let profile = Profile {
         keys: rng.within(3..14),
@@ -146,7 +150,7 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     for _ in 0..steps {
         let step = next_step(rng, &profile);
         if let Step::Die { ahead, byte } = step {
-            session.disk.arm(Fault { nth: ahead, lasting: false, harm: Harm::Die(byte) });
+            session.disk.arm(Fault { nth: ahead, lasting: false, failure: FailureMode::Die(byte) });
         }
         let outcome = session.step(&step);
         match outcome {
@@ -254,8 +258,8 @@ fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
     let file = FaultFile::new(file.pages());
     let reading = Options { read_only: true, ..*options };
     if let Ok(mut store) = Store::open(file.clone(), reading) {
-        assert!(&state_of(&mut store) == seen, "who only reads sees something else");
-        check_sound(&mut store, "for who only reads");
+        assert!(&state_of(&mut store) == seen, "a read-only open shows another state");
+        check_sound(&mut store, "read-only");
         assert!(file.history().1.iter().all(|event| matches!(event, Event::Flush)), "or writes");
     }
     let mut store = Store::open(file.clone(), *options).expect("it opened before");
@@ -265,15 +269,15 @@ fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
             more = store.maintain(false);
         }
     }
-    assert_eq!(more, Ok(false), "maintenance behind a crash comes to an end");
+    assert_eq!(more, Ok(false), "maintenance after a crash terminates");
     let kept = state_of(&mut store);
     assert!(&kept == seen, "after maintenance it shows {}", difference(&kept, seen));
     check_sound(&mut store, "after maintenance");
-    let died = FaultFile::new(file.pages());
+    let crash_kind = FaultFile::new(file.pages());
     store.close().map_err(|(_, e)| e).expect("it closes");
-    for (file, how) in [(died, "death"), (file, "close")] {
+    for (file, how) in [(crash_kind, "death"), (file, "close")] {
         let mut store = Store::open(file, *options)
-            .unwrap_or_else(|e| panic!("after maintenance and {how} it does not open: {e}"));
+            .unwrap_or_else(|e| panic!("it does not open after maintenance and {how}: {e}"));
         let kept = state_of(&mut store);
         assert!(&kept == seen, "after maintenance and {how}: {}", difference(&kept, seen));
         check_sound(&mut store, "after maintenance and its end");
@@ -286,10 +290,10 @@ fn verify_nested(options: &Options, image: &Pages, state: State, rng: &mut Rng, 
     session.open(Bounds::only(session.start)).expect("it opened before");
     let at =
         |i: usize| Step::Set { keyspace: 0, key: vec![i as u8], len: 20 * i, fill: 77 * i as u64 };
-    let tend = Step::Maintain { steps: 30, all: true };
-    let tends = rng.one_in(12).then_some(tend);
+    let maintain = Step::Maintain { steps: 30, all: true };
+    let maintains = rng.one_in(12).then_some(maintain);
     let program = [at(1), Step::Commit, at(2), Step::Flush, at(3)];
-    for step in program.into_iter().chain(tends).chain([Step::Reopen]) {
+    for step in program.into_iter().chain(maintains).chain([Step::Reopen]) {
         session.step(&step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
     }
     let (base, events, start) = session.history();
@@ -312,11 +316,11 @@ pub fn run_seed(seed: u64, tally: &Tally) {
         let mut session = Session::new(disk, options, state.clone());
         let steps = rng.within(10..60);
         let disk = session.disk.clone();
-        let place = || {
+        let context = || {
             let (events, count) = (disk.history().1, disk.event_count());
             format!("generation {generation}, in the program\n{}", event_log(&events, count))
         };
-        with_replay_hint(seed, place, || {
+        with_replay_hint(seed, context, || {
             session.open(Bounds::only(session.start)).expect("it opens");
             run_program(&mut session, &mut rng, steps);
         });
@@ -328,13 +332,13 @@ pub fn run_seed(seed: u64, tally: &Tally) {
         let limits = Limits { tear_step: usize::from(kind_of(seed).torn), ..LIMITS };
         walk(&base, start, &events, limits, &mut walker_rng, |crash| {
             let evicted = session.evicted_at.is_some_and(|at| at <= crash.event);
-            tally.note(crash, in_flight[crash.event], evicted);
-            met.note(phases[crash.event]);
-            let place = || {
+            tally.record(crash, in_flight[crash.event], evicted);
+            met.record(phases[crash.event]);
+            let context = || {
                 let (event_log, bounds) = (event_log(&events, crash.event), crash.bounds);
                 format!("generation {generation}, {:?} died, {bounds:?}\n{event_log}", crash.death)
             };
-            let seen = with_replay_hint(seed, place, || {
+            let seen = with_replay_hint(seed, context, || {
                 keep_image_on_failure(crash.image, || {
                     verify(&session.oracle, &options, crash, tally)
                 })
@@ -342,7 +346,7 @@ pub fn run_seed(seed: u64, tally: &Tally) {
             let nested = if crash.death == Death::Process { 600 } else { 150 };
             if rng.one_in(nested) {
                 let (rng, seen) = (&mut rng, seen.clone());
-                with_replay_hint(seed, place, || {
+                with_replay_hint(seed, context, || {
                     verify_nested(&options, crash.image, seen, rng, tally)
                 });
             }
@@ -369,11 +373,11 @@ pub fn keep_image_on_failure<T>(image: &Pages, check: impl FnOnce() -> T) -> T {
 /// Runs `check`; if it fails, prints how to replay it.
 pub fn with_replay_hint<T>(
     seed: u64,
-    place: impl FnOnce() -> String,
+    context: impl FnOnce() -> String,
     check: impl FnOnce() -> T,
 ) -> T {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or_else(|cause| {
-        eprintln!("VARVE_CRASH_SEED={seed} replays it: {}", place());
+        eprintln!("VARVE_CRASH_SEED={seed} replays it: {}", context());
         std::panic::resume_unwind(cause)
     })
 }
@@ -411,7 +415,7 @@ pub fn run_flips(seed: u64, every: usize) -> (u64, u64, u64) {
                         Ok(state) if state == whole => harmless += 1,
                         Ok(_) if is_shorter => shorter += 1,
                         Ok(state) => panic!(
-                            "seed {seed}: byte {at} behind event {event}: {}",
+                            "seed {seed}: byte {at} after event {event}: {}",
                             difference(&state, &whole)
                         ),
                     }
@@ -450,14 +454,14 @@ pub fn run_lie(seed: u64) -> Lies {
     let limits = Limits { flushes_lie_from: lie, tear_step: 0, ..LIMITS };
     let mut lies = Lies::default();
     walk(&base, start, &events, limits, &mut rng, |crash| {
-        let place = || format!("lying from {lie}, {}", event_log(&events, crash.event));
+        let context = || format!("lying from {lie}, {}", event_log(&events, crash.event));
         let check = || match Store::open(FaultFile::new(crash.image.clone()), options) {
             Ok(mut store) => {
                 // Records before a checkpoint are verified when they are read.
                 let seen = match try_state_of(&mut store) {
                     Ok(seen) => seen,
                     Err(Error::Corruption(_)) => return lies.noticed += 1,
-                    Err(error) => panic!("{error:?} is not what damage is called"),
+                    Err(error) => panic!("{error:?} is not an error for damage"),
                 };
                 match session.oracle.identify(&seen, crash.bounds) {
                     Ok(commit) if commit == crash.bounds.tip => lies.whole += 1,
@@ -467,9 +471,12 @@ pub fn run_lie(seed: u64) -> Lies {
                         let next = store.recovery().last_frame + 1;
                         let now = crash.image.to_vec();
                         let now = RawFile::new(&now, options.segment_log2);
-                        let told = now.witnessed();
-                        assert!(told <= next, "{told} frames are told of, not {next}: {what}");
-                        assert!(durable.has_lost(next, &now), "frame {next} is there: {what}");
+                        let witnessed = now.witnessed();
+                        assert!(
+                            witnessed <= next,
+                            "{witnessed} frames are witnessed, not {next}: {what}"
+                        );
+                        assert!(durable.has_lost(next, &now), "frame {next} exists: {what}");
                         let all = Bounds { floor: session.start, ..crash.bounds };
                         session.oracle.identify(&seen, all).unwrap_or_else(|e| panic!("{e}"));
                         lies.unwitnessed += 1;
@@ -477,9 +484,9 @@ pub fn run_lie(seed: u64) -> Lies {
                 }
             }
             Err(Error::Corruption(_) | Error::NotADatabase) => lies.noticed += 1,
-            Err(error) => panic!("{error:?} is not what damage is called"),
+            Err(error) => panic!("{error:?} is not an error for damage"),
         };
-        with_replay_hint(seed, place, || keep_image_on_failure(crash.image, check));
+        with_replay_hint(seed, context, || keep_image_on_failure(crash.image, check));
     });
     lies
 }
@@ -506,10 +513,11 @@ pub fn on_two_threads(seeds: std::ops::Range<u64>, run: impl Fn(u64) + Sync) {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
-                    let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                        (left > seeds.start).then(|| left - 1)
-                    });
-                    let Ok(next) = taken else { break };
+                    let next_seed =
+                        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                            (left > seeds.start).then(|| left - 1)
+                        });
+                    let Ok(next) = next_seed else { break };
                     run(next - 1);
                 }
             });

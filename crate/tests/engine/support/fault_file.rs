@@ -29,7 +29,7 @@ pub enum Event {
 
 /// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum FailureMode {
     /// The operation does nothing and fails. `IoError::Quota` on a write is Chromium's full disk.
     Fail(IoError),
     /// A write writes nothing and returns that count without an error: Firefox's full disk.
@@ -42,13 +42,15 @@ pub enum Harm {
     Die(usize),
 }
 
-impl Harm {
+impl FailureMode {
     /// Whether calls after the first failed one fail too: a full disk can still be read.
     fn lasts_for(self, op: Op<'_>) -> bool {
         let is_full = match self {
-            Harm::Fail(error) | Harm::TearAndFail(_, error) => error == IoError::Quota,
-            Harm::TakeNothing | Harm::TakePart(_) => true,
-            Harm::Die(_) => false,
+            FailureMode::Fail(error) | FailureMode::TearAndFail(_, error) => {
+                error == IoError::Quota
+            }
+            FailureMode::TakeNothing | FailureMode::TakePart(_) => true,
+            FailureMode::Die(_) => false,
         };
         !is_full || matches!(op, Op::Write(..))
     }
@@ -59,7 +61,7 @@ impl Harm {
 pub struct Fault {
     pub nth: u64,
     pub lasting: bool,
-    pub harm: Harm,
+    pub failure: FailureMode,
 }
 
 #[derive(Default)]
@@ -78,12 +80,12 @@ struct Disk {
     calls: u64,
     short_reads: Option<Rng>,
     /// The size limit of the file, and how writes beyond it fail.
-    limit: Option<(u64, Harm)>,
+    limit: Option<(u64, FailureMode)>,
 }
 
 enum Call {
     Proceed,
-    Harm(Harm),
+    FailureMode(FailureMode),
 }
 
 impl Disk {
@@ -97,10 +99,10 @@ impl Disk {
         let call = self.calls;
         self.calls += 1;
         match self.fault {
-            Some(f) if call == f.nth || (f.lasting && call > f.nth && f.harm.lasts_for(op)) => {
+            Some(f) if call == f.nth || (f.lasting && call > f.nth && f.failure.lasts_for(op)) => {
                 self.struck = true;
                 self.failed_calls.push(phase_of(self.stage, op));
-                Ok(Call::Harm(f.harm))
+                Ok(Call::FailureMode(f.failure))
             }
             _ => Ok(Call::Proceed),
         }
@@ -110,9 +112,13 @@ impl Disk {
     fn enter_plain(&mut self, op: Op<'_>) -> Result<(), IoError> {
         match self.enter(op)? {
             Call::Proceed => Ok(()),
-            Call::Harm(Harm::Fail(error) | Harm::TearAndFail(_, error)) => Err(error),
-            Call::Harm(Harm::TakeNothing | Harm::TakePart(_)) => Err(IoError::Other),
-            Call::Harm(Harm::Die(_)) => {
+            Call::FailureMode(FailureMode::Fail(error) | FailureMode::TearAndFail(_, error)) => {
+                Err(error)
+            }
+            Call::FailureMode(FailureMode::TakeNothing | FailureMode::TakePart(_)) => {
+                Err(IoError::Other)
+            }
+            Call::FailureMode(FailureMode::Die(_)) => {
                 self.dead = true;
                 Err(IoError::Lost)
             }
@@ -123,11 +129,11 @@ impl Disk {
         if !bytes.is_empty() {
             self.now.write(bytes, at);
             let phase = phase_of(self.stage, Op::Write(at, bytes));
-            self.note(Event::Write { at, bytes: bytes.to_vec() }, phase);
+            self.record(Event::Write { at, bytes: bytes.to_vec() }, phase);
         }
     }
 
-    fn note(&mut self, event: Event, phase: Phase) {
+    fn record(&mut self, event: Event, phase: Phase) {
         self.events.push(event);
         self.phases.push(phase);
     }
@@ -163,10 +169,10 @@ impl FaultFile {
         (disk.fault, disk.dead) = (None, false);
     }
 
-    /// Runs `look` without counting calls or failures, for checks by the test itself.
-    pub fn paused<T>(&self, look: impl FnOnce() -> T) -> T {
+    /// Runs `check` without counting calls or failures, for checks by the test itself.
+    pub fn paused<T>(&self, check: impl FnOnce() -> T) -> T {
         self.0.borrow_mut().paused = true;
-        let seen = look();
+        let seen = check();
         self.0.borrow_mut().paused = false;
         seen
     }
@@ -178,7 +184,7 @@ impl FaultFile {
 
     /// Limits the size of the file, so that writes beyond it fail in this way; or removes the
     /// limit.
-    pub fn limit(&self, limit: Option<(u64, Harm)>) {
+    pub fn limit(&self, limit: Option<(u64, FailureMode)>) {
         self.0.borrow_mut().limit = limit;
     }
 
@@ -212,7 +218,7 @@ impl FaultFile {
 
     /// Adds a mark of the test to the events.
     pub fn mark(&self, mark: Mark) {
-        self.0.borrow_mut().note(Event::Mark(mark), Phase::Between);
+        self.0.borrow_mut().record(Event::Mark(mark), Phase::Between);
     }
 
     /// Sets the stage that the following calls belong to.
@@ -260,27 +266,28 @@ impl File for FaultFile {
         let call = disk.enter(Op::Write(at, bytes))?;
         let end = disk.now.len() as u64;
         let is_beyond = |limit: u64| at + bytes.len() as u64 > limit.max(end);
-        let taken = match disk.limit.filter(|&(limit, _)| is_beyond(limit)).map(|(_, harm)| harm) {
-            Some(harm) if matches!(call, Call::Proceed) => Call::Harm(harm),
-            _ => call,
-        };
-        let taken = match taken {
+        let written =
+            match disk.limit.filter(|&(limit, _)| is_beyond(limit)).map(|(_, failure)| failure) {
+                Some(failure) if matches!(call, Call::Proceed) => Call::FailureMode(failure),
+                _ => call,
+            };
+        let written = match written {
             Call::Proceed => bytes.len(),
-            Call::Harm(Harm::Fail(error)) => return Err(error),
-            Call::Harm(Harm::TakeNothing) => 0,
-            Call::Harm(Harm::TakePart(of256)) => part(of256),
-            Call::Harm(Harm::TearAndFail(of256, error)) => {
+            Call::FailureMode(FailureMode::Fail(error)) => return Err(error),
+            Call::FailureMode(FailureMode::TakeNothing) => 0,
+            Call::FailureMode(FailureMode::TakePart(of256)) => part(of256),
+            Call::FailureMode(FailureMode::TearAndFail(of256, error)) => {
                 disk.put(&bytes[..part(of256)], at);
                 return Err(error);
             }
-            Call::Harm(Harm::Die(n)) => {
+            Call::FailureMode(FailureMode::Die(n)) => {
                 disk.put(&bytes[..n.min(bytes.len())], at);
                 disk.dead = true;
                 return Err(IoError::Lost);
             }
         };
-        disk.put(&bytes[..taken], at);
-        Ok(taken)
+        disk.put(&bytes[..written], at);
+        Ok(written)
     }
 
     fn truncate(&mut self, size: u64) -> Result<(), IoError> {
@@ -288,7 +295,7 @@ impl File for FaultFile {
         disk.enter_plain(Op::Truncate)?;
         disk.now.resize(usize::try_from(size).map_err(|_| IoError::Quota)?);
         let phase = phase_of(disk.stage, Op::Truncate);
-        disk.note(Event::Truncate(size), phase);
+        disk.record(Event::Truncate(size), phase);
         Ok(())
     }
 
@@ -302,7 +309,7 @@ impl File for FaultFile {
         let mut disk = self.0.borrow_mut();
         disk.enter_plain(Op::Flush)?;
         let phase = phase_of(disk.stage, Op::Flush);
-        disk.note(Event::Flush, phase);
+        disk.record(Event::Flush, phase);
         Ok(())
     }
 }

@@ -7,21 +7,21 @@ use varve::{Error, IoError, Options, Store};
 
 use super::crash_images::{Limits, event_log, walk};
 use super::crash_programs::keep_image_on_failure;
-use super::fault_file::{Fault, FaultFile, Harm};
+use super::fault_file::{FailureMode, Fault, FaultFile};
 use super::oracle::{Bounds, Commit, State, state_of};
 use super::phases::Met;
 use super::rng::Rng;
 use super::session::{Profile, Session, Step, next_step};
 
-pub const HARMS: [Harm; 8] = [
-    Harm::Fail(IoError::Quota),
-    Harm::Fail(IoError::Lost),
-    Harm::Fail(IoError::Other),
-    Harm::TakeNothing,
-    Harm::TakePart(128),
-    Harm::TakePart(255),
-    Harm::TearAndFail(100, IoError::Other),
-    Harm::TearAndFail(250, IoError::Quota),
+pub const FAILURE_MODES: [FailureMode; 8] = [
+    FailureMode::Fail(IoError::Quota),
+    FailureMode::Fail(IoError::Lost),
+    FailureMode::Fail(IoError::Other),
+    FailureMode::TakeNothing,
+    FailureMode::TakePart(128),
+    FailureMode::TakePart(255),
+    FailureMode::TearAndFail(100, IoError::Other),
+    FailureMode::TearAndFail(250, IoError::Quota),
 ];
 
 /// Programs from this seed on concern maintenance,
@@ -39,7 +39,7 @@ pub struct Tally {
     /// Crash states after failures.
     pub walked: AtomicU64,
     /// The phase of each failed call, by kind of failure.
-    pub met: Mutex<[Met; HARMS.len()]>,
+    pub met: Mutex<[Met; FAILURE_MODES.len()]>,
 }
 
 fn is_about_maintenance(seed: u64) -> bool {
@@ -73,13 +73,13 @@ fn program(seed: u64) -> Vec<Step> {
 }
 
 /// Whether `error` is the right one for a failure.
-fn is_named(harm: Harm, error: &Error) -> bool {
-    let named = match harm {
-        Harm::Fail(error) | Harm::TearAndFail(_, error) => Error::from(error),
+fn is_named(failure: FailureMode, error: &Error) -> bool {
+    let named = match failure {
+        FailureMode::Fail(error) | FailureMode::TearAndFail(_, error) => Error::from(error),
         // Calls other than writes fail with an ordinary error for these two.
-        Harm::TakeNothing | Harm::TakePart(_) if *error == Error::Io => Error::Io,
-        Harm::TakeNothing | Harm::TakePart(_) => Error::Quota,
-        Harm::Die(_) => Error::Lost,
+        FailureMode::TakeNothing | FailureMode::TakePart(_) if *error == Error::Io => Error::Io,
+        FailureMode::TakeNothing | FailureMode::TakePart(_) => Error::Quota,
+        FailureMode::Die(_) => Error::Lost,
     };
     *error == named || *error == Error::Poisoned
 }
@@ -113,12 +113,12 @@ fn follow(session: &mut Session, case: &Case<'_>, step: &Step) -> Result<(), Com
         let is_untold = session.is_poisoned();
         assert!(
             !is_untold || session.store().has_deferred_error(),
-            "{step:?}: the next call is to tell"
+            "{step:?}: the next call must report the error"
         );
         return Ok(());
     };
     assert!(session.disk.struck(), "{step:?} failed without a cause: {error}");
-    assert!(is_named(case.fault.harm, &error), "{step:?}: {error:?} for {:?}", case.fault);
+    assert!(is_named(case.fault.failure, &error), "{step:?}: {error:?} for {:?}", case.fault);
     if !session.is_open() || session.is_poisoned() {
         return Err(trying);
     }
@@ -163,7 +163,7 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
     session.disk.arm(case.fault);
     let bounds = Bounds::only(session.start);
     if let Err(error) = session.open(bounds) {
-        assert!(is_named(case.fault.harm, &error), "open: {error:?} for {:?}", case.fault);
+        assert!(is_named(case.fault.failure, &error), "open: {error:?} for {:?}", case.fault);
         session.disk.heal();
         session.open(bounds).expect("opening again is all it takes");
     }
@@ -188,7 +188,7 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
     if session.is_poisoned() {
         // The last steps succeeded, and maintenance after one of them met the fault.
         while session.store().depth() > 0 {
-            session.step(&Step::Rollback).expect("going back writes nothing");
+            session.step(&Step::Rollback).expect("rolling back writes nothing");
         }
         check_poisoned(&mut session, None);
         session.revive(None);
@@ -204,9 +204,10 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
     if rng.one_in(trial.walks) {
         walk_case(&session, &mut rng, tally);
     }
-    let which = HARMS.iter().position(|&harm| harm == case.fault.harm).unwrap_or_default();
+    let which =
+        FAILURE_MODES.iter().position(|&failure| failure == case.fault.failure).unwrap_or_default();
     let mut met = tally.met.lock().expect("no thread has panicked");
-    session.disk.failed_calls().into_iter().for_each(|phase| met[which].note(phase));
+    session.disk.failed_calls().into_iter().for_each(|phase| met[which].record(phase));
     tally.cases.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -262,15 +263,15 @@ pub fn run_trial(trial: &Trial, sample: Option<u64>, tally: &Tally) {
     if let Some(count) = sample {
         let mut rng = Rng::new(!seed);
         for _ in 0..count {
-            let (nth, harm) = (rng.below(calls as usize) as u64, *rng.pick(&HARMS));
-            run(Fault { nth, lasting: rng.one_in(2), harm });
+            let (nth, failure) = (rng.below(calls as usize) as u64, *rng.pick(&FAILURE_MODES));
+            run(Fault { nth, lasting: rng.one_in(2), failure });
         }
         return;
     }
     for nth in 0..calls {
-        for harm in HARMS {
+        for failure in FAILURE_MODES {
             for lasting in [false, true] {
-                run(Fault { nth, lasting, harm });
+                run(Fault { nth, lasting, failure });
             }
         }
     }

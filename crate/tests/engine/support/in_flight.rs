@@ -14,7 +14,7 @@ pub struct InFlight {
     /// A value in an extent.
     pub extent: bool,
     /// A chunked value.
-    pub pieces: bool,
+    pub chunks: bool,
     /// A commit of more than one frame.
     pub frames: bool,
 }
@@ -22,7 +22,7 @@ pub struct InFlight {
 impl InFlight {
     fn add(&mut self, other: InFlight) {
         self.extent |= other.extent;
-        self.pieces |= other.pieces;
+        self.chunks |= other.chunks;
         self.frames |= other.frames;
     }
 
@@ -40,8 +40,8 @@ impl InFlight {
                 .is_some_and(|flags| u32::from(*flags) & frame::FLAG_COMMIT == 0);
         let extent = is_segment && bytes.get(12) == Some(&segment::KIND_EXTENT);
         let is_frame = magic(start) == Some(frame::MAGIC);
-        let pieces = is_frame && has_chunks(bytes.get(start + frame::SIZE..).unwrap_or_default());
-        InFlight { extent, pieces, frames: incomplete }
+        let chunks = is_frame && has_chunks(bytes.get(start + frame::SIZE..).unwrap_or_default());
+        InFlight { extent, chunks, frames: incomplete }
     }
 }
 

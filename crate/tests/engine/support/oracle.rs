@@ -70,7 +70,7 @@ impl Bounds {
         Bounds { floor: self.tip, unclear: None, ..self }
     }
 
-    pub fn note(&mut self, mark: Mark) {
+    pub fn record(&mut self, mark: Mark) {
         match mark {
             Mark::Trying(commit) => self.trying = Some(commit),
             Mark::Settled => self.trying = None,
@@ -156,7 +156,7 @@ impl Oracle {
     fn has_grown(&self, node: &Node, seen: &State) -> bool {
         let before = node.before.map(|commit| &self.nodes[commit].state);
         let given = before.and_then(|state| state.values().map(|e| e.version).max());
-        node.state.values().zip(seen.values()).all(|(noted, seen)| match noted.version {
+        node.state.values().zip(seen.values()).all(|(ids, seen)| match ids.version {
             UNKNOWN => Some(seen.version) > given,
             version => seen.version == version,
         })
@@ -230,9 +230,9 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         store.count(KEYSPACE_ENGINE),
         "the count of the engine's own keys"
     );
-    let is_noted =
+    let is_system_record =
         |key: &Vec<u8>| [KEY_CLEAR, KEY_GAP, KEY_PIECE].iter().any(|start| key.starts_with(start));
-    for key in own.into_iter().filter(|key| !is_noted(key)) {
+    for key in own.into_iter().filter(|key| !is_system_record(key)) {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;
         state.insert((KEYSPACE_ENGINE, key), entry);
     }
@@ -242,13 +242,13 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
 /// The chunked values by their ids; checks that no chunk is missing.
 pub fn chunked_values<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
     let own = store.keys(KEYSPACE_ENGINE).expect("readable");
-    let pieces = own.filter(|key| key.starts_with(KEY_PIECE)).map(<[u8]>::to_vec);
+    let chunks = own.filter(|key| key.starts_with(KEY_PIECE)).map(<[u8]>::to_vec);
     let (mut values, mut next) = (BTreeMap::<u64, Vec<u8>>::new(), (0, 0));
-    for key in pieces.collect::<Vec<_>>() {
-        let [id, piece] =
+    for key in chunks.collect::<Vec<_>>() {
+        let [id, chunk] =
             [&key[6..14], &key[14..]].map(|n| n.iter().fold(0, |n, b| n << 8 | *b as u64));
         next = if next.0 == id { next } else { (id, 0) };
-        assert_eq!((id, piece), next, "a piece is missing before this one");
+        assert_eq!((id, chunk), next, "a chunk is missing before this one");
         next.1 += 1;
         let bytes = store.get(KEYSPACE_ENGINE, &key).expect("readable").expect("it is there");
         values.entry(id).or_default().extend(bytes);
@@ -268,7 +268,7 @@ pub fn check_chunks<F: File>(store: &mut Store<F>, state: &State) {
             values = state.values().map(|entry| entry.value.clone()).collect();
         }
         let found = values.iter().position(|known| **known == *value);
-        let found = found.unwrap_or_else(|| panic!("pieces of {id} belong to nothing"));
+        let found = found.unwrap_or_else(|| panic!("chunks of {id} without a value"));
         values.swap_remove(found);
     }
 }

@@ -54,7 +54,7 @@ impl Pages {
 
     /// Flips bits of a byte.
     pub fn flip(&mut self, at: usize, flips: u8) {
-        assert!(at < self.len, "there is such a byte");
+        assert!(at < self.len, "the byte exists");
         Rc::make_mut(&mut self.pages[at / PAGE])[at % PAGE] ^= flips;
     }
 

@@ -129,7 +129,7 @@ fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
 pub struct Met(BTreeMap<Phase, u64>);
 
 impl Met {
-    pub fn note(&mut self, phase: Phase) {
+    pub fn record(&mut self, phase: Phase) {
         *self.0.entry(phase).or_default() += 1;
     }
 

@@ -115,8 +115,8 @@ impl<'a> RawFile<'a> {
             (found.header.number, std::cmp::Reverse(sequence))
         });
         frames.dedup_by_key(|found| found.header.number);
-        let is_there = frames.first().is_some_and(|found| found.header.number == number);
-        if let (true, Some(last)) = (is_there, frames.iter().position(|f| f.header.commits())) {
+        let exists = frames.first().is_some_and(|found| found.header.number == number);
+        if let (true, Some(last)) = (exists, frames.iter().position(|f| f.header.commits())) {
             frames.truncate(last + 1);
         }
         frames.iter().any(|found| {

@@ -11,7 +11,7 @@ use varve::format::inline_limit;
 use varve::store::PinId;
 use varve::{Error, IoError, Options, Store};
 
-use super::fault_file::{Event, FaultFile, Harm};
+use super::fault_file::{Event, FailureMode, FaultFile};
 use super::oracle::{
     Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, check_chunks, difference,
     state_of,
@@ -216,7 +216,7 @@ impl Session {
         assert!(&seen == wanted, "the store shows {}", difference(&seen, wanted));
         let store = self.store.as_mut().expect("the session is open");
         for (pin, value) in &self.pinned {
-            assert!(store.pinned(*pin) == Some(value), "what is pinned has changed");
+            assert!(store.pinned(*pin) == Some(value), "a pinned value has changed");
         }
     }
 
@@ -339,8 +339,8 @@ impl Session {
             }
             Step::LimitGrowth(capacity) => {
                 let size = self.disk.pages().len();
-                let limit =
-                    capacity.map(|capacity| ((size + capacity) as u64, Harm::Fail(IoError::Quota)));
+                let limit = capacity
+                    .map(|capacity| ((size + capacity) as u64, FailureMode::Fail(IoError::Quota)));
                 self.disk.limit(limit);
                 Ok(())
             }
@@ -388,7 +388,7 @@ impl Session {
                 // Failed maintenance rolls back no commit, so the batch is committed first.
                 self.step(&Step::Commit)?;
                 let after = self.state.clone();
-                let tend = |s: &mut Store<FaultFile>| {
+                let maintain = |s: &mut Store<FaultFile>| {
                     for i in 0..*steps {
                         if !s.maintain(*all && i == 0)? {
                             break;
@@ -397,9 +397,9 @@ impl Session {
                     Ok(())
                 };
                 self.disk.enter(Stage::Maintenance);
-                let tended = self.call(after, tend, |_, _, ()| ());
+                let maintained = self.call(after, maintain, |_, _, ()| ());
                 self.disk.enter(Stage::Working);
-                tended
+                maintained
             }
             Step::Reopen if self.saved.is_empty() => self.reopen(),
             Step::Crash => {
@@ -427,11 +427,11 @@ impl Session {
         let mut after = self.state.clone();
         let at = (keyspace, key.to_vec());
         let before = after.insert(at.clone(), Entry { value: value.clone(), version: UNKNOWN });
-        let note = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
+        let record = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
             assert!(before.is_none_or(|e| e.version < version), "version {version} did not grow");
             state.insert(at, Entry { value: value.clone(), version });
         };
-        self.call(after, |s| s.set(keyspace, key, &value), note).map(|_| ())
+        self.call(after, |s| s.set(keyspace, key, &value), record).map(|_| ())
     }
 
     fn staged(
@@ -452,10 +452,10 @@ impl Session {
             store.staged_value()[..len].copy_from_slice(&value);
             store.finish(len)
         };
-        let note = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
+        let record = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
             state.insert(at, Entry { value: value.clone(), version });
         };
-        self.call(after, run, note).map(|_| ())
+        self.call(after, run, record).map(|_| ())
     }
 
     /// Begins something and aborts it, however far it gets.
@@ -471,9 +471,9 @@ impl Session {
 
     fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<(), (Error, Commit)> {
         let mut after = self.state.clone();
-        let was_there = after.remove(&(keyspace, key.to_vec())).is_some();
+        let existed = after.remove(&(keyspace, key.to_vec())).is_some();
         let found = self.call(after, |s| s.delete(keyspace, key), |_, _, _| ())?;
-        assert_eq!(found, was_there, "deleting {key:?}");
+        assert_eq!(found, existed, "deleting {key:?}");
         Ok(())
     }
 
@@ -481,14 +481,14 @@ impl Session {
         let before = self.state.len();
         let mut after = self.state.clone();
         after.retain(|(other, _), _| *other != keyspace);
-        let gone = (before - after.len()) as u64;
+        let deleted = (before - after.len()) as u64;
         let all = (Bound::Unbounded, Bound::Unbounded);
         let run = |store: &mut Store<FaultFile>| match by_one {
             true => store.empty(keyspace),
             false => store.clear(keyspace, all, false, u64::MAX),
         };
-        let told = self.call(after, run, |_, _, _| ())?;
-        assert_eq!(told, gone, "emptying {keyspace}");
+        let reported = self.call(after, run, |_, _, _| ())?;
+        assert_eq!(reported, deleted, "emptying {keyspace}");
         Ok(())
     }
 
@@ -517,7 +517,7 @@ impl Session {
                 assert_eq!(
                     Some(bytes),
                     before.as_ref().map(|b| &*b.value),
-                    "what an update is shown"
+                    "the value that an update receives"
                 );
                 end != Update::Refuse
             };
@@ -540,8 +540,8 @@ impl Session {
                 other => other,
             }
         };
-        let note = |state: &mut State, store: &mut Store<FaultFile>, &applied: &bool| {
-            assert_eq!(applied, applies, "the answer of an update that was to {end:?}");
+        let record = |state: &mut State, store: &mut Store<FaultFile>, &applied: &bool| {
+            assert_eq!(applied, applies, "the result of an update with {end:?}");
             if let Some(entry) = state.get_mut(&at).filter(|_| applied) {
                 let version = store.version(keyspace, key).unwrap().expect("the key is there");
                 let before = before.as_ref().map(|entry| entry.version);
@@ -549,7 +549,7 @@ impl Session {
                 entry.version = version;
             }
         };
-        self.call(after, run, note).map(|_| ())
+        self.call(after, run, record).map(|_| ())
     }
 
     fn reopen(&mut self) -> Result<(), (Error, Commit)> {
@@ -574,8 +574,8 @@ impl Session {
         // segment that cancels it: a torn tail, or a segment that was begun after remains of an
         // earlier use of a slot.
         let is_same = (was.torn_bytes > 0) == (recovery.torn_bytes > 0);
-        let stays = !was.clean && is_same && self.disk.is_limited();
-        assert!(stays || clean && recovery.torn_bytes == 0, "closed in order: {recovery:?}");
+        let remains = !was.clean && is_same && self.disk.is_limited();
+        assert!(remains || clean && recovery.torn_bytes == 0, "closed in order: {recovery:?}");
         Ok(())
     }
 
