@@ -22,6 +22,11 @@
 //! feature `module`.
 
 #![cfg_attr(target_arch = "wasm32", no_std)]
+// The wasm has neither `native` nor `schema`, to which the table above links.
+#![cfg_attr(
+    not(target_arch = "wasm32"),
+    deny(rustdoc::broken_intra_doc_links, rustdoc::private_intra_doc_links)
+)]
 
 extern crate alloc;
 
