@@ -20,10 +20,10 @@ use std::time::{Duration, Instant, SystemTime};
 use support::{crash_programs, fault_programs};
 
 const USAGE: &str = "npm run torture [-- --seed N] [--seconds N] [--states N] [--threads N]
-  --seed N      this program alone: what a failure told
-  --seconds N   end after so many seconds; otherwise at the first failure, or Ctrl-C
-  --states N    end after so many states of the file
-  --threads N   so many at once: 1";
+  --seed N      run only this program: a failure prints its seed
+  --seconds N   end after N seconds; otherwise at the first failure, or Ctrl-C
+  --states N    end after N states of the file
+  --threads N   run N programs at once: 1";
 
 /// Failures selected for each program in which calls of the file fail.
 const SAMPLE: u64 = 200;

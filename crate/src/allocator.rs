@@ -31,7 +31,7 @@ const MAX_SIZE: usize = 1 << 30;
 /// A source of memory.
 ///
 /// # Safety
-/// The memory that `grow` returns is used by nobody else, is 8-aligned, stays valid, and is what
+/// The memory that `grow` returns is not used by anything else, is 8-aligned, stays valid, and is what
 /// `at` points into.
 pub unsafe trait PageSource {
     /// A pointer to the byte at an address.
@@ -280,7 +280,7 @@ mod global {
     #[derive(Debug)]
     struct Memory;
 
-    // SAFETY: pages that the module allocates are used by nobody else.
+    // SAFETY: pages that the module allocates are not used by anything else.
     unsafe impl PageSource for Memory {
         fn at(&self, address: Addr) -> *mut u8 {
             with_exposed_provenance_mut(address as usize)

@@ -99,7 +99,7 @@ pub fn record(data: &[u8]) {
     if let Some((header, key, value)) = record::parts(&bytes) {
         assert!(key.len() + value.len() <= bytes.len());
         let _ = ExtentRef::decode(value);
-        let _ = PiecesRef::decode(value).map(|pieces| pieces.key(pieces.count - 1));
+        let _ = PiecesRef::decode(value).map(|chunks| chunks.key(chunks.count - 1));
         let _ = clear_of(header.space(), key, value);
         let (size, fits) = (header.size(), header.fits(bytes.len()));
         assert!(!fits || size <= bytes.len());
@@ -179,9 +179,9 @@ fn memory_bound(image: &[u8]) -> usize {
 /// A whole file: it is opened, read, written, compacted and closed.
 pub fn open(data: &[u8]) {
     let salt = data.iter().fold(7_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    let ways = [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage];
+    let modes = [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage];
     for (read_only, on_damage) in
-        [(true, ways[0]), (false, ways[0]), (false, ways[1 + salt as usize % 2])]
+        [(true, modes[0]), (false, modes[0]), (false, modes[1 + salt as usize % 2])]
     {
         let options = Options {
             segment_log2: 12,
@@ -255,9 +255,9 @@ fn read_some(store: &mut Store<MemoryFile>) {
         store.end_turn();
     }
     let mut spot = Spot::default();
-    // In chunks; there are no more than the file has.
-    for piece in 0.. {
-        assert!(piece < 1 << 16, "verifying comes to an end");
+    // In steps, of which there are no more than the file has parts.
+    for checked in 0.. {
+        assert!(checked < 1 << 16, "verification does not terminate");
         match store.verify(spot) {
             Ok(found) if found.next != Spot::default() => spot = found.next,
             _ => break,

@@ -213,7 +213,7 @@ impl<'s, T: Record> Collection<'s, T> {
 
     /// Changes the root of a record in place if `predicate` holds for it; returns whether it did,
     /// which is `false` for a missing key. The parts of the record do not change: to change a text,
-    /// set the record anew.
+    /// replace the record.
     ///
     /// # Errors
     /// As for [`set`](Collection::set); every byte is restored then.

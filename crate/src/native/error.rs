@@ -36,7 +36,7 @@ pub enum Error {
         /// The error of the system.
         cause: io::Error,
     },
-    /// The open file is not at its path any more. Nobody will find what was written since, and
+    /// The open file is not at its path any more. What was written since will not be found, and
     /// further writes are refused; reads still work. Calls of collections report
     /// [`crate::Error::Lost`] instead.
     FileLost {

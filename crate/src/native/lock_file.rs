@@ -3,10 +3,10 @@
 //!
 //! This is the lock of `js/storage/node/lock-file.ts`, which explains its rules and why they are
 //! safe, so a program in Rust and one in Node, Deno or Bun exclude each other. The lock is a file,
-//! or on a full disk a symlink, that is created atomically with its whole content and states who
-//! holds it. Its holder changes its modification time every two seconds, and only the holder of a
-//! second lock may break it. Where the system locks files as well, `locked_file.rs` takes that lock
-//! first.
+//! or on a full disk a symlink, that is created atomically with its whole content and names the
+//! process that holds it. Its holder changes its modification time every two seconds, and only the
+//! holder of a second lock may break it. Where the system locks files as well, `locked_file.rs` takes
+//! that lock first.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -310,7 +310,7 @@ fn lock_path(guarded: &Path) -> PathBuf {
     PathBuf::from(path)
 }
 
-/// Returns successfully if nobody holds the lock of this file, without acquiring it.
+/// Returns successfully if no process holds the lock of this file, without acquiring it.
 pub(super) fn check_not_held(guarded: &Path) -> Result<(), Error> {
     let path = lock_path(guarded);
     let mut watch = Watch::default();

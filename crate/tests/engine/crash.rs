@@ -47,8 +47,8 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     println!("{from_checkpoint} opened from a checkpoint, {without} of them also without it");
     println!(
         "{total} crash states: {process} of a dying process, {system} of a dying system, \
-         {nested} during and after recovery; {extents} with an extent under way, {chunks} with a value in \
-         pieces, {frames} with a commit of several frames, {evicted} after memory was given up; {:.1?}",
+         {nested} during and after recovery; {extents} with an extent in progress, {chunks} with a chunked \
+         value, {frames} with a commit of several frames, {evicted} after an eviction; {:.1?}",
         begin.elapsed()
     );
     let seconds = begin.elapsed().as_secs_f64();

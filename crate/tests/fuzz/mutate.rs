@@ -34,7 +34,7 @@ fn corrupt_number(old: u32, rng: &mut Rng) -> u32 {
     }
 }
 
-/// Changes the data in one to five ways.
+/// Applies one to five changes to the data.
 pub fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
     for _ in 0..rng.within(1..6) {
         if data.len() < 8 {
