@@ -57,4 +57,7 @@ pub use file::{File, IoError, MemoryFile};
 #[cfg(not(target_arch = "wasm32"))]
 pub use native::StdFile;
 pub use store::{OnDamage, Options, Recovery, Savepoint, Set, Stats, Store};
-pub use store::{Part, Spot, Verified};
+pub use store::{ProblemKind, Verified, VerifyCursor};
+// Their former names.
+#[doc(hidden)]
+pub use store::{ProblemKind as Part, VerifyCursor as Spot};

@@ -14,7 +14,7 @@ use varve::format::segment::SegmentHeader;
 use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
 use varve::format::system_records::{ExtentRef, PiecesRef, clear_of};
 use varve::format::{DATA_START, MAX_VALUE};
-use varve::{Error, MemoryFile, OnDamage, Options, Spot, Store};
+use varve::{Error, MemoryFile, OnDamage, Options, Store, VerifyCursor};
 
 use super::allocations::most_held;
 use super::repair;
@@ -254,12 +254,12 @@ fn read_some(store: &mut Store<MemoryFile>) {
         let _ = store.has(keyspace, b"no such key");
         store.end_turn();
     }
-    let mut spot = Spot::default();
+    let mut cursor = VerifyCursor::default();
     // In steps, of which there are no more than the file has parts.
     for checked in 0.. {
         assert!(checked < 1 << 16, "verification does not terminate");
-        match store.verify(spot) {
-            Ok(found) if found.next != Spot::default() => spot = found.next,
+        match store.verify(cursor) {
+            Ok(found) if found.next != VerifyCursor::default() => cursor = found.next,
             _ => break,
         }
     }

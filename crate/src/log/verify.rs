@@ -26,7 +26,7 @@ const BLOCKS_PER_STEP: usize = 16;
 
 /// What a problem concerns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum ProblemKind {
     /// Nothing is wrong.
     #[default]
     Nothing,
@@ -51,7 +51,7 @@ pub enum Part {
 /// The progress of a verification. It starts with both fields zero and is finished when they are
 /// zero again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spot {
+pub struct VerifyCursor {
     /// A superblock or a slot.
     pub unit: u32,
     /// The part of the unit.
@@ -62,7 +62,7 @@ pub struct Spot {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Where the next step starts.
-    pub next: Spot,
+    pub next: VerifyCursor,
     /// Bytes that were verified.
     pub bytes: u64,
     /// Segments whose verification was started.
@@ -72,7 +72,7 @@ pub struct Verified {
     /// Records in these frames.
     pub records: u64,
     /// The kind of problem that was found, if any.
-    pub what: Part,
+    pub what: ProblemKind,
     /// The file position of the problem.
     pub at: u64,
     /// The length of the problem in bytes.
@@ -80,16 +80,16 @@ pub struct Verified {
 }
 
 impl Verified {
-    fn report(&mut self, what: Part, at: u64, length: usize) {
+    fn report(&mut self, what: ProblemKind, at: u64, length: usize) {
         (self.what, self.at, self.length) = (what, at, length as u64);
     }
 }
 
 impl Log {
     /// Where a verification continues after a unit.
-    pub(crate) fn position_after(&self, unit: u32) -> Spot {
+    pub(crate) fn position_after(&self, unit: u32) -> VerifyCursor {
         let is_last = unit + 1 >= self.slots.len() as u32 + FIRST_SLOT;
-        Spot { unit: if is_last { 0 } else { unit + 1 }, part: 0 }
+        VerifyCursor { unit: if is_last { 0 } else { unit + 1 }, part: 0 }
     }
 
     /// The slot of a unit, if it is not a superblock.
@@ -105,10 +105,10 @@ impl Log {
     pub(crate) fn verify(
         &mut self,
         file: &mut impl File,
-        spot: Spot,
+        cursor: VerifyCursor,
         named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
     ) -> Result<Verified, Error> {
-        let Spot { unit, part } = spot;
+        let VerifyCursor { unit, part } = cursor;
         let mut found = Verified { next: self.position_after(unit), ..Verified::default() };
         let Some(slot) = unit.checked_sub(FIRST_SLOT) else {
             self.verify_superblock(file, unit, &mut found)?;
@@ -119,16 +119,17 @@ impl Log {
         let has_headers =
             matches!(s.state, SlotState::Log | SlotState::Extent | SlotState::Checkpoint);
         if has_headers && s.written && part < FIRST_FRAME {
-            found.next = Spot { unit, part: if part == TRAILER { FIRST_FRAME } else { TRAILER } };
+            found.next =
+                VerifyCursor { unit, part: if part == TRAILER { FIRST_FRAME } else { TRAILER } };
             self.verify_header(file, slot, part == TRAILER, &mut found)?;
         } else if s.state == SlotState::Free && !s.dirty_tail
             || s.state == SlotState::Log && s.written
         {
-            self.verify_segment(file, spot, named, &mut found)?;
+            self.verify_segment(file, cursor, named, &mut found)?;
         } else if s.state == SlotState::Extent && s.written {
             self.verify_value(file, slot, &mut found)?;
         } else if s.state == SlotState::Checkpoint && s.written {
-            self.verify_blocks(file, spot, &mut found)?;
+            self.verify_blocks(file, cursor, &mut found)?;
         }
         Ok(found)
     }
@@ -148,15 +149,15 @@ impl Log {
             let by_crash = self.lost_superblock
                 && superblock::may_be_torn(&bytes, unit.into(), &self.superblock);
             if !by_crash {
-                found.report(Part::Superblock, at, bytes.len());
+                found.report(ProblemKind::Superblock, at, bytes.len());
             }
         } else if unit == 0 && self.superblock.checkpoint_sequence != 0 && self.checkpoint.is_none()
         {
             // Opening could not use the checkpoint, and its slots have been garbage since.
-            found.report(Part::Checkpoint, at, bytes.len());
+            found.report(ProblemKind::Checkpoint, at, bytes.len());
         }
         if unit + 1 == FIRST_SLOT && self.slots.is_empty() {
-            found.next = Spot::default();
+            found.next = VerifyCursor::default();
         }
         Ok(())
     }
@@ -183,7 +184,7 @@ impl Log {
             let by_crash =
                 self.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
             if !by_crash {
-                found.report(Part::Header, at, bytes.len());
+                found.report(ProblemKind::Header, at, bytes.len());
             }
         }
         found.bytes = bytes.len() as u64;
@@ -196,7 +197,7 @@ impl Log {
     fn verify_segment(
         &self,
         file: &mut impl File,
-        Spot { unit, part }: Spot,
+        VerifyCursor { unit, part }: VerifyCursor,
         mut named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
         found: &mut Verified,
     ) -> Result<(), Error> {
@@ -214,8 +215,8 @@ impl Log {
             let Some(header) = frame_at(at) else {
                 let next = (at + 8..end).step_by(8).find(|&next| frame_at(next).is_some());
                 let next = next.unwrap_or(end);
-                found.report(Part::Frame, start + at as u64, next - at);
-                found.next = Spot { unit, part: next as u32 };
+                found.report(ProblemKind::Frame, start + at as u64, next - at);
+                found.next = VerifyCursor { unit, part: next as u32 };
                 return Ok(());
             };
             let frame_end = at + header.length as usize;
@@ -231,8 +232,8 @@ impl Log {
                 };
                 let sound = record::validate(bytes).ok().filter(|(header, ..)| is_whole(header));
                 let Some((header, key, value)) = sound else {
-                    found.report(Part::Record, at, bytes.len());
-                    found.next = Spot { unit, part: frame_end as u32 };
+                    found.report(ProblemKind::Record, at, bytes.len());
+                    found.next = VerifyCursor { unit, part: frame_end as u32 };
                     return Ok(());
                 };
                 let position = self.geometry.position(slot, record);
@@ -241,23 +242,23 @@ impl Log {
                 found.records += 1;
                 record += header.size();
                 if named == Some(true) && header.kind == KIND_EXTENT && !self.extent_exists(value) {
-                    found.report(Part::Extent, at, header.size());
+                    found.report(ProblemKind::Extent, at, header.size());
                 }
             }
             // The number of records differs from the frame's header, or a record names no valid
             // extent. Checksums rule out an accident, so the writer was malicious.
             if found.records != records {
-                found.report(Part::Frame, start + at as u64 - u64::from(header.length), 0);
+                found.report(ProblemKind::Frame, start + at as u64 - u64::from(header.length), 0);
             }
-            if found.what != Part::Nothing {
-                found.next = Spot { unit, part: frame_end as u32 };
+            if found.what != ProblemKind::Nothing {
+                found.next = VerifyCursor { unit, part: frame_end as u32 };
                 return Ok(());
             }
         }
         // Records of the open batch count as live but are not in the file yet.
         if part == FIRST_FRAME && end > segment::SIZE && live != s.live && self.batch_bytes() == 0 {
-            found.report(Part::Index, start, 0);
-            found.next = Spot { unit, part: end as u32 };
+            found.report(ProblemKind::Index, start, 0);
+            found.next = VerifyCursor { unit, part: end as u32 };
             return Ok(());
         }
         let (from, to) =
@@ -269,7 +270,7 @@ impl Log {
         if let (Some(first), Some(last), false) =
             (rest.iter().position(|&b| b != 0), rest.iter().rposition(|&b| b != 0), is_known)
         {
-            found.report(Part::Zeros, start + (from + first) as u64, last + 1 - first);
+            found.report(ProblemKind::Zeros, start + (from + first) as u64, last + 1 - first);
         }
         Ok(())
     }
@@ -308,7 +309,7 @@ impl Log {
         found.bytes = length as u64;
         read?;
         if !is_whole {
-            found.report(Part::Extent, at, length);
+            found.report(ProblemKind::Extent, at, length);
         }
         Ok(())
     }
@@ -317,7 +318,7 @@ impl Log {
     fn verify_blocks(
         &self,
         file: &mut impl File,
-        Spot { unit, part }: Spot,
+        VerifyCursor { unit, part }: VerifyCursor,
         found: &mut Verified,
     ) -> Result<(), Error> {
         let s = &self.slots[(unit - FIRST_SLOT) as usize];
@@ -335,7 +336,7 @@ impl Log {
                 let head = CheckpointHead::from_bytes(&bytes[..HEAD]).ok().copied();
                 let full = head.and_then(|head| head.full_length()).filter(|&n| n <= end - at);
                 let Some(full) = full else {
-                    found.report(Part::Checkpoint, start + at as u64, HEAD);
+                    found.report(ProblemKind::Checkpoint, start + at as u64, HEAD);
                     return Ok(());
                 };
                 length = full;
@@ -346,11 +347,11 @@ impl Log {
             found.bytes += length as u64;
             let is_whole = checkpoint::verify(bytes, s.salt, start + at as u64);
             if !is_whole {
-                found.report(Part::Checkpoint, start + at as u64, length);
+                found.report(ProblemKind::Checkpoint, start + at as u64, length);
             }
             // If the head is damaged, the start of the blocks is unknown.
             if is_whole || at > segment::SIZE {
-                found.next = Spot { unit, part: (at + length) as u32 };
+                found.next = VerifyCursor { unit, part: (at + length) as u32 };
             }
             if !is_whole {
                 return Ok(());

@@ -36,7 +36,7 @@ use crate::log::{
 
 pub use crate::log::buffer_pool::Views;
 pub use crate::log::recovery::{OnDamage, Recovery};
-pub use crate::log::verify::{Part, Spot, Verified};
+pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
 use maintenance::{Change, Job};
 pub use pin::PinId;

@@ -8,7 +8,7 @@ use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_PIECES, KIND_SET};
 use crate::format::system_records::PiecesRef;
 use crate::log::Log;
-use crate::log::verify::{Part, Spot, Verified};
+use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 
 use super::Store;
 
@@ -18,7 +18,7 @@ const CHUNKED_PART: u32 = 2;
 
 impl<F: File> Store<F> {
     /// Verifies the next part of the file, of at most the size of a segment or a value. It begins at
-    /// [`Spot::default`], continues where the last step ended, and is done when that is the beginning
+    /// [`VerifyCursor::default`], continues where the last step ended, and is done when that is the beginning
     /// again. The store may be used in between. Nothing is written.
     ///
     /// A header, trailer or superblock that was lost in a crash before it was flushed is not reported if
@@ -26,13 +26,13 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// The file's error. Damage is reported and is no error here.
-    pub fn verify(&mut self, spot: Spot) -> Result<Verified, Error> {
-        if spot.part % 8 == CHUNKED_PART {
-            return self.verify_chunked_values(spot);
+    pub fn verify(&mut self, cursor: VerifyCursor) -> Result<Verified, Error> {
+        if cursor.part % 8 == CHUNKED_PART {
+            return self.verify_chunked_values(cursor);
         }
         let Store { file, log, index, key_hash, spaces, .. } = self;
         let mut first = None;
-        let mut found = log.verify(file, spot, |position, header, key| {
+        let mut found = log.verify(file, cursor, |position, header, key| {
             let is_named = header.can_be_current()
                 && index.contains(key_hash.hash(header.space(), key), position);
             // Until the sweep, the index contains records of cleared keyspaces whose values may be gone.
@@ -42,16 +42,19 @@ impl<F: File> Store<F> {
             }
             is_named.then_some(counts)
         })?;
-        if let Some(first) = first.filter(|_| found.next.unit != spot.unit) {
+        if let Some(first) = first.filter(|_| found.next.unit != cursor.unit) {
             let (_, offset) = log.geometry().locate(first);
-            found.next = Spot { unit: spot.unit, part: offset as u32 | CHUNKED_PART };
+            found.next = VerifyCursor { unit: cursor.unit, part: offset as u32 | CHUNKED_PART };
         }
         Ok(found)
     }
 
     /// Verifies that chunked values whose records lie in a segment have all of their chunks: some of the
     /// values at a time.
-    fn verify_chunked_values(&mut self, Spot { unit, part }: Spot) -> Result<Verified, Error> {
+    fn verify_chunked_values(
+        &mut self,
+        VerifyCursor { unit, part }: VerifyCursor,
+    ) -> Result<Verified, Error> {
         let mut found = Verified { next: self.log.position_after(unit), ..Verified::default() };
         let geometry = self.log.geometry();
         // The file may have shrunk since the last step.
@@ -59,12 +62,12 @@ impl<F: File> Store<F> {
         let Some(slot) = slot else { return Ok(found) };
         let mut done = 0;
         for (offset, size, chunks) in self.chunked_values_from(slot, part - CHUNKED_PART)? {
-            if done > geometry.segment() as u64 || found.what != Part::Nothing {
-                found.next = Spot { unit, part: offset | CHUNKED_PART };
+            if done > geometry.segment() as u64 || found.what != ProblemKind::Nothing {
+                found.next = VerifyCursor { unit, part: offset | CHUNKED_PART };
                 break;
             }
             if !self.has_all_chunks(&chunks)? {
-                found.what = Part::Extent;
+                found.what = ProblemKind::Extent;
                 found.at = geometry.slot_start(slot) + u64::from(offset);
                 found.length = size;
             }

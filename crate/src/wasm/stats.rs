@@ -2,7 +2,7 @@
 
 use super::instance::instance;
 use crate::error::Error;
-use crate::store::{Spot, Store};
+use crate::store::{Store, VerifyCursor};
 
 /// Numbers from 1: key count, bytes live, in the file and in memory, segments, frame, version,
 /// poisoned, bytes of the batch and of the index, evictions, budget.
@@ -83,7 +83,7 @@ extern "C" fn error_report() {
 #[unsafe(no_mangle)]
 extern "C" fn verify(unit: u32, part: u32) -> i32 {
     let instance = instance();
-    let Some(v) = instance.run(|store, _, _| store.verify(Spot { unit, part })) else {
+    let Some(v) = instance.run(|store, _, _| store.verify(VerifyCursor { unit, part })) else {
         return -1;
     };
     instance.numbers(&[

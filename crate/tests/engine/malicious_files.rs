@@ -8,7 +8,7 @@ use varve::format::checksum::{checksum, seed_at};
 use varve::format::frame::{self, FrameHeader};
 use varve::format::segment::{self, SegmentHeader};
 use varve::format::superblock::{self, SLOT_STRIDE, Superblock};
-use varve::{OnDamage, Options, Spot, Store};
+use varve::{OnDamage, Options, Store, VerifyCursor};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::KEYSPACES;
@@ -139,11 +139,11 @@ fn read_everything(store: &mut Store<FaultFile>) {
 
 /// Verifies everything; this must terminate.
 fn verify(store: &mut Store<FaultFile>) {
-    let mut spot = Spot::default();
+    let mut cursor = VerifyCursor::default();
     for _ in 0..100_000 {
-        match store.verify(spot) {
-            Ok(found) if found.next == Spot::default() => return,
-            Ok(found) => spot = found.next,
+        match store.verify(cursor) {
+            Ok(found) if found.next == VerifyCursor::default() => return,
+            Ok(found) => cursor = found.next,
             Err(_) => return,
         }
     }

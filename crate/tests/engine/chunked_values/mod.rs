@@ -15,7 +15,7 @@ use std::rc::Rc;
 use varve::format::superblock::{INCOMPATIBLE_PIECES, SLOT_STRIDE, Slot, Superblock};
 use varve::format::system_records::KEY_PIECE;
 use varve::format::{KEYSPACE_ENGINE, record};
-use varve::{File, IoError, MemoryFile, OnDamage, Options, Part, Spot, Store};
+use varve::{File, IoError, MemoryFile, OnDamage, Options, ProblemKind, Store, VerifyCursor};
 
 use crate::support::crash_programs::without_checkpoints;
 use crate::support::fault_file::{Event, FaultFile};
@@ -154,12 +154,12 @@ fn count_chunks<F: File>(store: &mut Store<F>) -> usize {
 
 /// Checks that verification reports nothing.
 fn check_verified<F: File>(store: &mut Store<F>) {
-    let mut spot = Spot::default();
+    let mut cursor = VerifyCursor::default();
     loop {
-        let found = store.verify(spot).expect("readable");
-        assert_eq!(found.what, Part::Nothing, "{found:?}");
-        spot = found.next;
-        if spot == Spot::default() {
+        let found = store.verify(cursor).expect("readable");
+        assert_eq!(found.what, ProblemKind::Nothing, "{found:?}");
+        cursor = found.next;
+        if cursor == VerifyCursor::default() {
             break;
         }
     }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use varve::format::KEYSPACE_ENGINE;
 use varve::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
-use varve::{Error, File, Part, Spot, Store, Verified};
+use varve::{Error, File, ProblemKind, Store, Verified, VerifyCursor};
 
 use super::fault_file::FaultFile;
 
@@ -275,14 +275,14 @@ pub fn check_chunks<F: File>(store: &mut Store<F>, state: &State) {
 
 /// The problems that verification finds.
 pub fn problems_of(store: &mut Store<FaultFile>) -> Vec<Verified> {
-    let (mut spot, mut problems) = (Spot::default(), Vec::new());
+    let (mut cursor, mut problems) = (VerifyCursor::default(), Vec::new());
     loop {
-        let found = store.verify(spot).expect("readable");
-        spot = found.next;
-        if found.what != Part::Nothing {
+        let found = store.verify(cursor).expect("readable");
+        cursor = found.next;
+        if found.what != ProblemKind::Nothing {
             problems.push(found);
         }
-        if spot == Spot::default() {
+        if cursor == VerifyCursor::default() {
             return problems;
         }
     }
