@@ -155,8 +155,7 @@ impl Log {
     #[must_use]
     pub fn record_in(&self, addr: BufferAddr) -> RecordRef<'_> {
         let bytes = &self.pool.bytes(addr.buffer)[addr.offset as usize..];
-        let (header, key, value) =
-            record::parts(bytes).expect("a record at a valid address is valid");
+        let (header, key, value) = record::parts(bytes).expect("a loaded record is valid");
         RecordRef { header, key, value }
     }
 
@@ -300,7 +299,7 @@ impl Log {
     #[inline]
     pub(crate) fn value_mut(&mut self, addr: BufferAddr) -> &mut [u8] {
         let bytes = self.bytes_at(addr);
-        let header = RecordHeader::at(bytes).expect("a record at a valid address has a header");
+        let header = RecordHeader::at(bytes).expect("a loaded record has a header");
         let (from, length) = (header.value_offset(), header.value_len as usize);
         &mut bytes[from..from + length]
     }
@@ -320,7 +319,7 @@ impl Log {
     #[inline]
     pub(crate) fn header_mut(&mut self, addr: BufferAddr) -> &mut RecordHeader {
         let bytes = self.bytes_at(addr);
-        RecordHeader::at_mut(bytes).expect("a record at a valid address has a header")
+        RecordHeader::at_mut(bytes).expect("a loaded record has a header")
     }
 
     /// The value of the record at an address, read from its extent if it has one. For a chunked

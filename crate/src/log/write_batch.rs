@@ -238,7 +238,7 @@ impl Log {
     /// the space.
     #[inline(always)]
     pub fn stage(&mut self, header: RecordHeader, key: &[u8]) -> (Position, BufferAddr) {
-        let index = self.cursor.slot.expect("space was reserved");
+        let index = self.cursor.slot.expect("space reserved");
         let slot = &self.slots[index as usize];
         let addr = BufferAddr { buffer: slot.buffer, offset: self.cursor.tail as u32 };
         let oldest = if header.oldest == 0 { slot.sequence } else { header.oldest };
@@ -248,7 +248,7 @@ impl Log {
             *end = [0; 8];
         }
         copy_value(&mut bytes[record::SIZE..record::SIZE + key.len()], key);
-        let target = RecordHeader::at_mut(bytes).expect("the tail is aligned and has space");
+        let target = RecordHeader::at_mut(bytes).expect("the tail is aligned");
         *target = RecordHeader { oldest, ..header };
         (self.geometry.position(index, self.cursor.tail), addr)
     }
@@ -284,7 +284,7 @@ impl Log {
 
     /// Appends a copy of a record from the position `from`. The caller has reserved the space.
     pub(crate) fn append_copy(&mut self, bytes: &[u8], from: Position) -> Position {
-        let slot = self.cursor.slot.expect("space was reserved");
+        let slot = self.cursor.slot.expect("space reserved");
         let position = self.geometry.position(slot, self.cursor.tail);
         let target = &mut self.record_mut(position)[..bytes.len()];
         target.copy_from_slice(bytes);
@@ -352,7 +352,7 @@ impl Log {
 
     /// Turns the next `size` bytes into a void record, whatever they contain.
     pub fn append_void(&mut self, size: usize) {
-        let slot = self.cursor.slot.expect("there are bytes to void");
+        let slot = self.cursor.slot.expect("space reserved");
         let position = self.geometry.position(slot, self.cursor.tail);
         let header = RecordHeader {
             kind: record::KIND_VOID,

@@ -178,7 +178,7 @@ impl<F: File> Store<F> {
 
     /// The memory of the staged chunked value.
     pub(super) fn staged_chunks(&mut self) -> &mut [u8] {
-        let chunks = self.staged_chunks_ref.as_ref().expect("a chunked value is staged");
+        let chunks = self.staged_chunks_ref.as_ref().expect("chunks are staged");
         self.log.assembled_mut(chunks)
     }
 

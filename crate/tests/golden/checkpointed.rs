@@ -268,7 +268,7 @@ fn given_back_in_part() -> Golden {
 /// The error if frames 3 and 4 of [`compacted`] are gone and no record accounts for them.
 fn missing(position: u64, third: Segment) -> Damage {
     Damage {
-        position: position,
+        position,
         expected_frame: 3,
         flushed_frames: 8,
         intact_frames: 4,
