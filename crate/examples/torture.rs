@@ -60,15 +60,15 @@ impl Done {
 }
 
 #[derive(Default)]
-struct Wanted {
+struct Options {
     seed: Option<u64>,
     seconds: Option<u64>,
     states: Option<u64>,
     threads: Option<u64>,
 }
 
-fn arguments() -> Result<Wanted, String> {
-    let mut options = Wanted::default();
+fn arguments() -> Result<Options, String> {
+    let mut options = Options::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let number = || words.next().and_then(|word| word.parse().ok());

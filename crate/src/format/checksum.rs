@@ -307,8 +307,8 @@ mod tests {
                 for before in (0..length - 63).step_by(rest) {
                     let mut sum = Checksum::new(seed);
                     bytes[..before].chunks(2048).for_each(|part| sum.add(part));
-                    let got = sum.end(&bytes[before..length]);
-                    assert_eq!(got, expected, "{length} after {before}");
+                    let computed = sum.end(&bytes[before..length]);
+                    assert_eq!(computed, expected, "{length} after {before}");
                 }
             }
         }

@@ -52,7 +52,7 @@ impl Log {
         if !live {
             return Ok(false);
         }
-        self.write_batch_out(file, next_version)?;
+        self.write_open_batch(file, next_version)?;
         Ok(true)
     }
 
@@ -64,10 +64,10 @@ impl Log {
         next_version: u64,
     ) -> Result<(), WriteError> {
         self.reserve_record(file, 0, need).map_err(WriteError::RolledBack)?;
-        self.write_batch_out(file, next_version)
+        self.write_open_batch(file, next_version)
     }
 
-    fn write_batch_out(
+    fn write_open_batch(
         &mut self,
         file: &mut impl File,
         next_version: u64,

@@ -269,13 +269,13 @@ impl Log {
     ) -> Result<Recovered, Error> {
         let Walk { head, segments, mut chain, .. } = walk;
         chain.close_gaps(self.flushed_frames.max(chain.watermark), 0);
-        let (beyond, mut committed) = loop {
-            let beyond = self.scan_beyond(file, &chain, &segments)?;
-            self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
+        let (after_end, mut committed) = loop {
+            let after_end = self.scan_beyond(file, &chain, &segments)?;
+            self.flushed_frames = self.flushed_frames.max(chain.watermark).max(after_end.watermark);
             let committed = self.drop_incomplete_commit(file, &mut chain, mode.below)?;
             // The dropped commit may have contained the record that accounted for a gap.
             if !chain.close_gaps(self.flushed_frames, 0) {
-                break (beyond, committed);
+                break (after_end, committed);
             }
         };
         let flushed_frames = self.flushed_frames;
@@ -284,8 +284,8 @@ impl Log {
             position: chain.end_position(self.geometry),
             expected_frame: committed,
             flushed_frames,
-            intact_frames: beyond.frames,
-            intact_bytes: beyond.bytes,
+            intact_frames: after_end.frames,
+            intact_bytes: after_end.bytes,
             // Nothing is freed before a checkpoint permits it, and by then its live records have
             // been copied before the frame of that checkpoint.
             is_prefix_whole: committed >= self.superblock.checkpoint_frame,
@@ -302,7 +302,7 @@ impl Log {
         }
         self.next_frame = committed;
         self.witnessed_frames = flushed_frames;
-        let is_torn = is_damaged || beyond.frames > 0;
+        let is_torn = is_damaged || after_end.frames > 0;
         let (left, torn_bytes) = match is_damaged && mode.on_damage != OnDamage::Prefix {
             true => (0, 0),
             false => self.set_log_end(file, &chain, &segments, is_torn, mode.fresh)?,
@@ -310,7 +310,7 @@ impl Log {
         let torn = torn_bytes > 0 && !is_damaged;
         let recovery = Recovery {
             torn_bytes: if is_damaged { 0 } else { torn_bytes },
-            dropped_frames: chain.incomplete + if torn { beyond.frames } else { 0 },
+            dropped_frames: chain.incomplete + if torn { after_end.frames } else { 0 },
             last_frame: committed.saturating_sub(1),
             replayed_frames: chain.frames.len() as u64,
             checkpoint: head.is_some(),
@@ -352,9 +352,9 @@ impl Log {
     /// Whether at most a witness follows the end that a clean close recorded. The superblock that
     /// removes the clean mark is not flushed, so it may be lost while frames are not.
     fn is_clean_end(&self, chain: &Chain, committed: u64) -> bool {
-        let beyond = committed.saturating_sub(self.superblock.next_frame);
+        let after_end = committed.saturating_sub(self.superblock.next_frame);
         let is_witness = chain.frames.last().is_none_or(|frame| frame.is_void);
-        self.superblock.flags & FLAG_CLEAN != 0 && (beyond == 0 || beyond == 1 && is_witness)
+        self.superblock.flags & FLAG_CLEAN != 0 && (after_end == 0 || after_end == 1 && is_witness)
     }
 
     /// The log segments to walk, in order, each with the frame number at which the next one takes
@@ -521,8 +521,8 @@ impl Log {
         file: &mut impl File,
         chain: &Chain,
         segments: &[(u32, u64)],
-    ) -> Result<Beyond, Error> {
-        let mut beyond = Beyond::default();
+    ) -> Result<FramesAfterEnd, Error> {
+        let mut after_end = FramesAfterEnd::default();
         for (i, &(slot, _)) in segments.iter().enumerate().skip(chain.segment) {
             self.load(file, slot)?;
             let is_end = chain.slot == Some(slot) && i == chain.segment;
@@ -532,16 +532,16 @@ impl Log {
             while offset < end {
                 match self.frame_at(slot, offset) {
                     Some(header) => {
-                        beyond.frames += 1;
-                        beyond.bytes += u64::from(header.length);
-                        beyond.watermark = beyond.watermark.max(header.watermark);
+                        after_end.frames += 1;
+                        after_end.bytes += u64::from(header.length);
+                        after_end.watermark = after_end.watermark.max(header.watermark);
                         offset += header.length as usize;
                     }
                     None => offset += 8,
                 }
             }
         }
-        Ok(beyond)
+        Ok(after_end)
     }
 
     /// Drops an incomplete commit, or one with damaged extents, and returns the number of the first
@@ -643,7 +643,7 @@ impl Log {
 
 /// What follows the end of the chain.
 #[derive(Debug, Default)]
-struct Beyond {
+struct FramesAfterEnd {
     frames: u64,
     bytes: u64,
     watermark: u64,

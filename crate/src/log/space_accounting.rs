@@ -157,7 +157,7 @@ impl Log {
     }
 
     /// Positions of the records that name extents.
-    pub(crate) fn naming_extents(&self) -> Vec<Position> {
+    pub(crate) fn records_with_extents(&self) -> Vec<Position> {
         self.extent_of.iter().map(|(position, _)| *position).collect()
     }
 

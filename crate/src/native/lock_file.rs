@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use filetime::{FileTime, set_symlink_file_times};
 
-use super::process_id::{Identity, ProcessState, host_name, state_of, this};
+use super::process_id::{Identity, ProcessState, current, host_name, state_of};
 use super::std_file::is_full;
 use super::{Error, Loss};
 
@@ -48,7 +48,7 @@ const MAX_BREAKER_DEPTH: u32 = 3;
 
 /// A random number from the random keys of the standard library's hash tables.
 pub(super) fn random() -> u64 {
-    RandomState::new().hash_one((this().pid, SystemTime::now()))
+    RandomState::new().hash_one((current().pid, SystemTime::now()))
 }
 
 /// The state of a lock file when it was read.
@@ -516,7 +516,7 @@ fn remove_temporary_files(path: &Path) {
 
 /// Creates the lock atomically and returns its content; none if there is one already.
 fn create(path: &Path, token: &str) -> io::Result<Option<String>> {
-    let identity = format!("{token} {}", this().to_text());
+    let identity = format!("{token} {}", current().to_text());
     let content = format!("{identity} {}\n", host_name().unwrap_or_default());
     let mut draft = path.as_os_str().to_os_string();
     draft.push(".");

@@ -33,7 +33,7 @@ pub(super) enum ProcessState {
 }
 
 /// This process. A store may be sent between threads, so no thread is given.
-pub(super) fn this() -> &'static Identity {
+pub(super) fn current() -> &'static Identity {
     static IDENTITY: OnceLock<Identity> = OnceLock::new();
     IDENTITY.get_or_init(|| {
         let pid = process::id();
@@ -108,7 +108,7 @@ fn fingerprint(text: &str) -> String {
 
 /// Whether a process and its thread are alive.
 pub(super) fn state_of(other: &Identity) -> ProcessState {
-    let own = this();
+    let own = current();
     // Host names prove nothing: two machines may have the same, and one may change its name.
     let is_same_machine = own.boot.is_some() && other.boot == own.boot;
     if !is_same_machine || own.namespace.is_none() || other.namespace != own.namespace {

@@ -127,7 +127,7 @@ impl Store {
     pub fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, Error> {
         self.begin();
         let done = self.engine.set(KEYSPACE_RAW, key.as_ref(), value.as_ref());
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
     /// Deletes a key; returns whether it existed.
@@ -137,7 +137,7 @@ impl Store {
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.begin();
         let done = self.engine.delete(KEYSPACE_RAW, key.as_ref());
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
     /// Deletes the keys of a range: all of them or, after an error, none. Returns how many.
@@ -173,7 +173,7 @@ impl Store {
             Ok(None)
         };
         let done = self.engine.update_if(KEYSPACE_RAW, key.as_ref(), predicate, change);
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
     /// Iterates over keys and their values, in order.
@@ -287,7 +287,7 @@ impl Store {
             return Err(crate::Error::Reentrancy.into());
         }
         let done = self.engine.commit();
-        self.explained(done)?;
+        self.with_loss_reason(done)?;
         if self.engine.wants_maintenance() {
             // The commit has succeeded, whatever fails here: if it poisons the store, writes are
             // refused, and anything else is tried again.
@@ -310,11 +310,11 @@ impl Store {
         if was_flushed && done.is_ok() {
             done = self.engine.file().assert_current().map_err(crate::Error::from);
         }
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
     /// Replaces the error of a lost file by one that says how it was lost.
-    fn explained<T>(&self, done: Result<T, crate::Error>) -> Result<T, Error> {
+    fn with_loss_reason<T>(&self, done: Result<T, crate::Error>) -> Result<T, Error> {
         done.map_err(|error| match (error, self.engine.file().loss()) {
             (crate::Error::Lost | crate::Error::Poisoned, Some((path, reason))) => {
                 Error::FileLost { path: path.to_path_buf(), reason }
@@ -330,7 +330,7 @@ impl Store {
     pub fn compact(&mut self) -> Result<(), Error> {
         let mut more = Ok(true);
         let mut all = true;
-        while self.explained(more)? {
+        while self.with_loss_reason(more)? {
             more = self.engine.maintain(all);
             all = false;
             self.engine.end_turn();
@@ -348,7 +348,7 @@ impl Store {
         if done.is_ok() && self.engine.stats().poisoned {
             done = self.engine.file().assert_current().map_err(crate::Error::from);
         }
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
     /// The result of opening.

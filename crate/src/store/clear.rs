@@ -23,7 +23,7 @@ use crate::log::slot_allocator::AllocPriority;
 use crate::log::tombstones::covers_any;
 use crate::radix_sort;
 
-use super::compaction::{Compacting, Moving};
+use super::compaction::{Compacting, SegmentScan};
 use super::maintenance::Job;
 use super::{LOOKUP_BATCH, Store, replay};
 
@@ -80,7 +80,7 @@ pub(super) struct Clears {
 pub(super) struct Sweeping {
     /// Segments to scan, the next one last.
     slots: Vec<u32>,
-    at: Option<Moving>,
+    at: Option<SegmentScan>,
     /// The buffer of the previous segment.
     spare: Option<AlignedBytes>,
     /// Whether a segment could not be scanned.
@@ -97,7 +97,7 @@ enum Swept {
 
 /// A dead record of a cleared keyspace.
 #[derive(Clone, Copy, Default)]
-struct Dead {
+struct DeadRecord {
     hash: u32,
     position: Position,
     size: u32,
@@ -424,7 +424,7 @@ impl<F: File> Store<F> {
         if !self.clears.any {
             return Ok(());
         }
-        for position in self.log.naming_extents() {
+        for position in self.log.records_with_extents() {
             match self.log.fetch(&mut self.file, position) {
                 Ok(addr) => {
                     let header = self.log.get(addr).map(|record| *record.header);
@@ -479,7 +479,7 @@ impl<F: File> Store<F> {
 
     /// Continues with a segment, or takes the next.
     pub(super) fn sweep_step(&mut self, mut job: Sweeping) -> Result<Job, WriteError> {
-        let Some(mut moving) = job.at.take() else {
+        let Some(mut scan) = job.at.take() else {
             match job.slots.pop() {
                 Some(slot) if self.log.has_live_records(slot) => {
                     let loaded = self.load_victim(slot, job.spare.take());
@@ -495,14 +495,14 @@ impl<F: File> Store<F> {
             }
             return Ok(Job::Sweeping(job));
         };
-        match self.sweep_part(&mut moving) {
-            Ok(Swept::Some) if self.log.has_live_records(moving.slot) => {
-                job.at = Some(moving);
+        match self.sweep_part(&mut scan) {
+            Ok(Swept::Some) if self.log.has_live_records(scan.slot) => {
+                job.at = Some(scan);
                 return Ok(Job::Sweeping(job));
             }
             Ok(Swept::Some | Swept::All) => {}
             Ok(Swept::Stuck) => {
-                self.log.pin_damaged(moving.slot);
+                self.log.pin_damaged(scan.slot);
                 job.is_stuck = true;
             }
             Err(Error::Quota | Error::Full) if !self.poisoned => {
@@ -517,7 +517,7 @@ impl<F: File> Store<F> {
                 return Err(WriteError::RolledBack(error));
             }
         }
-        job.spare = Some(moving.bytes);
+        job.spare = Some(scan.bytes);
         Ok(Job::Sweeping(job))
     }
 
@@ -529,34 +529,34 @@ impl<F: File> Store<F> {
     }
 
     /// Removes the dead records of a part of a segment from the index.
-    fn sweep_part(&mut self, moving: &mut Moving) -> Result<Swept, Error> {
+    fn sweep_part(&mut self, scan: &mut SegmentScan) -> Result<Swept, Error> {
         let geometry = self.log.geometry();
-        let until = moving.at + STEP_BYTES;
-        let (mut dead, mut count) = ([Dead::default(); LOOKUP_BATCH], 0);
+        let until = scan.at + STEP_BYTES;
+        let (mut dead, mut count) = ([DeadRecord::default(); LOOKUP_BATCH], 0);
         loop {
-            if count == LOOKUP_BATCH || moving.at >= until.min(moving.end) {
+            if count == LOOKUP_BATCH || scan.at >= until.min(scan.end) {
                 self.remove_dead(&dead[..count])?;
                 count = 0;
-                if moving.at >= moving.end {
+                if scan.at >= scan.end {
                     return Ok(Swept::All);
                 }
-                if moving.at >= until {
+                if scan.at >= until {
                     return Ok(Swept::Some);
                 }
             }
-            if moving.at == moving.frame_end {
-                let position = geometry.slot_start(moving.slot) + moving.at as u64;
-                let bytes = &moving.bytes[moving.at..geometry.frames_end()];
-                let header = FrameHeader::open(bytes, self.log.salt(moving.slot), position);
+            if scan.at == scan.frame_end {
+                let position = geometry.slot_start(scan.slot) + scan.at as u64;
+                let bytes = &scan.bytes[scan.at..geometry.frames_end()];
+                let header = FrameHeader::open(bytes, self.log.salt(scan.slot), position);
                 let Some(header) = header else {
                     self.remove_dead(&dead[..count])?;
                     return Ok(Swept::Stuck);
                 };
-                moving.frame_end = moving.at + header.length as usize;
-                moving.at += frame::SIZE;
+                scan.frame_end = scan.at + header.length as usize;
+                scan.at += frame::SIZE;
                 continue;
             }
-            let bytes = &moving.bytes[moving.at..moving.frame_end];
+            let bytes = &scan.bytes[scan.at..scan.frame_end];
             let parts = record::parts(bytes).filter(|(header, ..)| header.fits(bytes.len()));
             let Some((header, key, value)) = parts else {
                 self.remove_dead(&dead[..count])?;
@@ -567,24 +567,24 @@ impl<F: File> Store<F> {
                 && self.is_cleared(header)
             {
                 let is_chunked = header.kind == KIND_PIECES;
-                dead[count] = Dead {
+                dead[count] = DeadRecord {
                     hash: self.hash(header.space(), key),
-                    position: geometry.position(moving.slot, moving.at),
+                    position: geometry.position(scan.slot, scan.at),
                     size: size as u32,
                     chunks: is_chunked.then(|| PiecesRef::decode(value)).flatten(),
                 };
                 count += 1;
             }
-            moving.at += size;
+            scan.at += size;
         }
     }
 
     /// Removes records from the index if it contains them; deletes the chunks of their values first.
-    fn remove_dead(&mut self, dead: &[Dead]) -> Result<(), Error> {
+    fn remove_dead(&mut self, dead: &[DeadRecord]) -> Result<(), Error> {
         let mut hashes = [0; LOOKUP_BATCH];
         hashes.iter_mut().zip(dead).for_each(|(hash, one)| *hash = one.hash);
         self.index.prefetch(&hashes[..dead.len()]);
-        for &Dead { hash, position, size, chunks } in dead {
+        for &DeadRecord { hash, position, size, chunks } in dead {
             if !self.index.contains(hash, position) {
                 continue;
             }
@@ -603,14 +603,14 @@ impl<F: File> Store<F> {
     /// Whether a clear record is still needed when it is moved out of a segment while others still exist.
     pub(super) fn clear_is_needed(
         &self,
-        moving: &Moving,
+        scan: &SegmentScan,
         header: &RecordHeader,
         key: &[u8],
         value: &[u8],
     ) -> bool {
         let Some((keyspace, clear)) = clear_of(header.space(), key, value) else { return true };
         let is_swept = self.spaces.get(keyspace).is_none_or(|space| space.cleared == 0);
-        !is_swept || covers_any(&moving.segments, 0, clear.newest, moving.sequence)
+        !is_swept || covers_any(&scan.segments, 0, clear.newest, scan.sequence)
     }
 
     /// Drops a clear record whose keyspace has no dead records left, instead of moving it.

@@ -36,7 +36,7 @@ const PREFETCH: usize = 16;
 /// A compaction in progress.
 #[derive(Debug)]
 pub(super) struct Compacting {
-    victim: Option<Moving>,
+    victim: Option<SegmentScan>,
     /// The buffer of the previous victim: fresh pages cost more than reading into them.
     spare: Option<AlignedBytes>,
     /// A large value that is being moved.
@@ -51,7 +51,7 @@ pub(super) struct Compacting {
 
 /// A segment that is being emptied.
 #[derive(Debug)]
-pub(super) struct Moving {
+pub(super) struct SegmentScan {
     pub slot: u32,
     pub sequence: u32,
     pub bytes: AlignedBytes,
@@ -141,7 +141,7 @@ impl<F: File> Store<F> {
         if let Some(relocation) = job.relocation.take() {
             return self.relocation_step(job, relocation);
         }
-        let Some(mut moving) = job.victim.take() else {
+        let Some(mut scan) = job.victim.take() else {
             return match self.choose_victim(&job) {
                 Some(victim) => {
                     if let Err(error) = self.move_known_records(victim) {
@@ -171,7 +171,7 @@ impl<F: File> Store<F> {
                 None => self.end_compaction(&job),
             };
         };
-        let moved = match self.move_step(&mut moving) {
+        let moved = match self.move_step(&mut scan) {
             // A tombstone whose key fills its segment has no space for the range that it covers.
             Err(Error::KeyTooLong) => Moved::Stuck,
             Err(error) => return self.end_without_space(&job, error),
@@ -179,12 +179,12 @@ impl<F: File> Store<F> {
         };
         self.commit_batch().map_err(WriteError::RolledBack)?;
         match moved {
-            Moved::Some => job.victim = Some(moving),
+            Moved::Some => job.victim = Some(scan),
             Moved::All => {
-                job.spare = Some(moving.bytes);
-                return self.retire_victim(moving.slot, job);
+                job.spare = Some(scan.bytes);
+                return self.retire_victim(scan.slot, job);
             }
-            Moved::Stuck => self.log.pin_damaged(moving.slot),
+            Moved::Stuck => self.log.pin_damaged(scan.slot),
         }
         Ok(Job::Compacting(job))
     }
@@ -286,45 +286,45 @@ impl<F: File> Store<F> {
         &mut self,
         slot: u32,
         spare: Option<AlignedBytes>,
-    ) -> Result<Option<Moving>, Error> {
+    ) -> Result<Option<SegmentScan>, Error> {
         let segment = self.log.geometry().segment();
         let mut bytes = spare.unwrap_or_else(|| AlignedBytes::zeroed(segment));
         self.log.copy_segment(&mut self.file, slot, &mut bytes)?;
         let (sequence, end) = self.log.segment_end(slot);
         let segments = self.log.sequences();
         let at = segment::SIZE;
-        Ok(Some(Moving { slot, sequence, bytes, at, frame_end: at, end, segments }))
+        Ok(Some(SegmentScan { slot, sequence, bytes, at, frame_end: at, end, segments }))
     }
 
     /// Scans some records of a victim and appends those that are needed.
-    fn move_step(&mut self, moving: &mut Moving) -> Result<Moved, Error> {
+    fn move_step(&mut self, scan: &mut SegmentScan) -> Result<Moved, Error> {
         let geometry = self.log.geometry();
-        let until = moving.at + STEP_BYTES;
+        let until = scan.at + STEP_BYTES;
         let mut fetched = 0;
-        while moving.at < until {
-            if moving.at >= moving.end {
+        while scan.at < until {
+            if scan.at >= scan.end {
                 return Ok(Moved::All);
             }
-            if moving.at == moving.frame_end {
-                let position = geometry.slot_start(moving.slot) + moving.at as u64;
-                let bytes = &moving.bytes[moving.at..geometry.frames_end()];
-                let Some(header) = FrameHeader::open(bytes, self.log.salt(moving.slot), position)
+            if scan.at == scan.frame_end {
+                let position = geometry.slot_start(scan.slot) + scan.at as u64;
+                let bytes = &scan.bytes[scan.at..geometry.frames_end()];
+                let Some(header) = FrameHeader::open(bytes, self.log.salt(scan.slot), position)
                 else {
                     return Ok(Moved::Stuck);
                 };
-                moving.frame_end = moving.at + header.length as usize;
-                moving.at += frame::SIZE;
+                scan.frame_end = scan.at + header.length as usize;
+                scan.at += frame::SIZE;
                 continue;
             }
-            let bytes = &moving.bytes[moving.at..moving.frame_end];
-            if moving.at >= fetched {
-                fetched = moving.at + self.prefetch_entries(bytes);
+            let bytes = &scan.bytes[scan.at..scan.frame_end];
+            if scan.at >= fetched {
+                fetched = scan.at + self.prefetch_entries(bytes);
             }
             // A moved record is replayed one day. A malformed one would then be refused together with
             // everything behind it.
             let Ok((header, key, value)) = record::validate(bytes) else { return Ok(Moved::Stuck) };
             let size = header.size();
-            let position = geometry.position(moving.slot, moving.at);
+            let position = geometry.position(scan.slot, scan.at);
             match header.kind {
                 KIND_SET | KIND_EXTENT | KIND_PIECES => {
                     let hash = self.hash(header.space(), key);
@@ -339,7 +339,7 @@ impl<F: File> Store<F> {
                 KIND_CLEAR => {
                     let hash = self.hash(header.space(), key);
                     if !self.index.contains(hash, position) {
-                    } else if self.clear_is_needed(moving, header, key, value) {
+                    } else if self.clear_is_needed(scan, header, key, value) {
                         self.move_record(hash, position, &bytes[..size], None)?;
                     } else {
                         self.drop_clear(hash, position, key, size as u32);
@@ -347,16 +347,16 @@ impl<F: File> Store<F> {
                 }
                 KIND_DELETE => {
                     let newest = value.get(..4).and_then(|bytes| bytes.try_into().ok());
-                    let newest = newest.map_or(moving.sequence, u32::from_le_bytes);
-                    let newest = newest.min(self.log.newest_covered(moving.slot, header.oldest));
-                    if covers_any(&moving.segments, header.oldest, newest, moving.sequence) {
+                    let newest = newest.map_or(scan.sequence, u32::from_le_bytes);
+                    let newest = newest.min(self.log.newest_covered(scan.slot, header.oldest));
+                    if covers_any(&scan.segments, header.oldest, newest, scan.sequence) {
                         self.move_tombstone(*header, key, newest)?;
                     }
                 }
                 KIND_VOID | KIND_TRANSACTION => {}
                 _ => return Ok(Moved::Stuck),
             }
-            moving.at += size;
+            scan.at += size;
         }
         Ok(Moved::Some)
     }

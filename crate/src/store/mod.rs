@@ -485,7 +485,7 @@ impl<F: File> Store<F> {
     /// Looks up a key. Programs read a key and then write it, so the record found last is tried first,
     /// without hash or probe.
     #[inline(always)]
-    fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
+    fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<Located>, Error> {
         self.find_for(keyspace, key, AccessKind::Own)
     }
 
@@ -495,14 +495,14 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
         access: AccessKind,
-    ) -> Result<Option<At>, Error> {
+    ) -> Result<Option<Located>, Error> {
         // The record is marked as seen by a view only if its key is the requested one: a marked record
         // cannot be changed in place for the rest of the turn.
         if let Some(addr) = self.last.and_then(|last| self.log.resident_addr(last)) {
             let record = self.log.record_in(addr);
             if same_bytes(record.key, key) && record.header.space() == keyspace {
                 self.log.touch_for(addr, access);
-                return Ok(self.last.map(|position| At { position, addr }));
+                return Ok(self.last.map(|position| Located { position, addr }));
             }
         }
         let found = self.probe(self.hash(keyspace, key), keyspace, key, access)?;
@@ -512,10 +512,15 @@ impl<F: File> Store<F> {
 
     /// Looks up a key for callers that do not need an inlined copy of the lookup.
     #[inline(never)]
-    fn find_shared(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
+    fn find_shared(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<Option<Located>, Error> {
         let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
         // Only a malformed checkpoint leads to a record of a kind that no key can have.
-        let is_dead = |at: &At| !self.log.record_in(at.addr).header.can_be_current();
+        let is_dead = |at: &Located| !self.log.record_in(at.addr).header.can_be_current();
         if found.as_ref().is_some_and(is_dead) { Err(damaged(0)) } else { Ok(found) }
     }
 
@@ -526,7 +531,7 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
         access: AccessKind,
-    ) -> Result<Option<At>, Error> {
+    ) -> Result<Option<Located>, Error> {
         let mut probe = self.index.probe(hash);
         let mut failed = Ok(None);
         while let Some(position) = self.index.next(&mut probe) {
@@ -548,7 +553,7 @@ impl<F: File> Store<F> {
                 && record.header.space() == keyspace
                 && !self.is_cleared(record.header)
             {
-                return Ok(Some(At { position, addr }));
+                return Ok(Some(Located { position, addr }));
             }
         }
         failed
@@ -556,7 +561,7 @@ impl<F: File> Store<F> {
 
     /// The fields of a record that its successor needs.
     #[inline]
-    fn predecessor(&self, at: At) -> Predecessor {
+    fn predecessor(&self, at: Located) -> Predecessor {
         let record = self.log.record_in(at.addr);
         let (oldest, size) = (record.header.oldest, record.header.size() as u32);
         let is_chunked = record.header.kind == KIND_PIECES;
@@ -692,7 +697,7 @@ impl<F: File> Store<F> {
 
 /// A record that was looked up. Its address is valid until the pool hands out another buffer.
 #[derive(Clone, Copy, Debug, Default)]
-struct At {
+struct Located {
     position: Position,
     addr: BufferAddr,
 }

@@ -13,7 +13,7 @@ use crate::log::ValueLocation;
 use crate::log::slot_allocator::AllocPriority;
 use crate::log::space_accounting::ExtentName;
 
-use super::{At, BufferAddr, LOOKUP_BATCH, Predecessor, Store, Undo};
+use super::{BufferAddr, LOOKUP_BATCH, Located, Predecessor, Store, Undo};
 
 /// More sets than can be queued at a time.
 const MAX_QUEUED: usize = 256;
@@ -46,7 +46,7 @@ pub(super) enum Staged {
 /// A record of the open batch that is being changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changing {
-    at: At,
+    at: Located,
     location: ValueLocation,
 }
 
@@ -173,7 +173,7 @@ impl<F: File> Store<F> {
     }
 
     /// Saves the value of a record, to restore it on abort.
-    fn save_value(&mut self, at: At) -> Result<(), Error> {
+    fn save_value(&mut self, at: Located) -> Result<(), Error> {
         self.saved.clear();
         let mut saved = core::mem::take(&mut self.saved);
         let value = self.value(at.addr).map(|value| saved.extend_from_slice(value));
@@ -454,7 +454,7 @@ impl<F: File> Store<F> {
 
     fn finish_in_place(&mut self, length: usize) -> u64 {
         let version = self.take_version();
-        let Changing { at: At { position, addr }, location } = self.changing;
+        let Changing { at: Located { position, addr }, location } = self.changing;
         if let ValueLocation::Extent(slot) = location {
             let name = self.log.extent_of(position);
             self.log.forget_name(position);

@@ -87,8 +87,8 @@ fn records(image: &[u8]) -> Vec<(usize, usize)> {
 /// The offsets of the frame and the record of a key.
 fn locate_record(image: &[u8], key: &[u8], kind: Option<u8>) -> (usize, usize) {
     let found = records(image).into_iter().find(|&(_, at)| {
-        let is_it = image[at + 8..at + 12] == [key.len() as u8, 0, 0, 0];
-        is_it
+        let is_match = image[at + 8..at + 12] == [key.len() as u8, 0, 0, 0];
+        is_match
             && &image[at + 40..at + 40 + key.len()] == key
             && kind.is_none_or(|kind| image[at + 4] == kind)
     });

@@ -429,7 +429,7 @@ fn close_succeeds_with_a_torn_tail_on_a_full_disk() {
 
 /// A few times, fills a disk, deletes a part, does maintenance or not, and closes or not. Then it
 /// deletes everything, which must succeed.
-fn fill_again_and_again(limit: u64, style: Style, size: usize, rng: &mut Rng) {
+fn refill_repeatedly(limit: u64, style: Style, size: usize, rng: &mut Rng) {
     let Some(mut disk_full) = FullDisk::new(limit, style) else { return };
     let mut next = 0;
     for round in 0..4 {
@@ -472,7 +472,7 @@ fn deletes_succeed_on_a_repeatedly_full_disk() {
         let limit = 8192 + SEGMENT * rng.within(5..28) as u64 + rng.below(4096) as u64;
         let size = *rng.pick(&[0, 30, 100, 300, 700, 1000]);
         println!("VARVE_FULL_SEED={seed}");
-        fill_again_and_again(limit, style, size, &mut rng);
+        refill_repeatedly(limit, style, size, &mut rng);
     }
 }
 
@@ -484,7 +484,7 @@ fn smallest_disk_with_reserve_can_be_filled_and_emptied_repeatedly() {
             let mut rng = Rng::new(seed);
             let limit = 8192 + SEGMENT * slots + rng.below(4096) as u64;
             println!("{slots} segments, seed {seed}, {size} bytes");
-            fill_again_and_again(limit, Style::Throws, size, &mut rng);
+            refill_repeatedly(limit, Style::Throws, size, &mut rng);
         }
     }
 }

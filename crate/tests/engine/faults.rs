@@ -9,7 +9,7 @@ use varve::{Error, IoError, Options, Store};
 use crate::support::crash_programs::on_two_threads;
 use crate::support::fault_file::{FailureMode, Fault, FaultFile};
 use crate::support::fault_programs::{FAILURE_MODES, SEEDS, Tally, run_seed};
-use crate::support::phases::{FAILING, Met, Phase, Stage};
+use crate::support::phases::{FAILING, Phase, PhaseCounts, Stage};
 use crate::support::rng::replayed;
 
 #[test]
@@ -28,7 +28,7 @@ fn every_failing_file_call_keeps_data_and_atomicity() {
         assert!(missing.is_empty(), "{failure:?} never struck in {missing:?}: {met:?}");
     }
     // Rolling back a batch reads before it writes, so only a full disk can fail it there.
-    let mut all = Met::default();
+    let mut all = PhaseCounts::default();
     met.iter().for_each(|met| all.add(met));
     assert_eq!(all.missing(&[Phase::Rollback], 10), [], "{all:?}");
 }

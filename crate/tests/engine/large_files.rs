@@ -120,7 +120,7 @@ fn value(i: u32) -> Vec<u8> {
 }
 
 /// A database of six gigabytes with `count` keys distributed over it.
-fn spread_out(file: &SparseFile, options: Options, count: u32) -> Store<SparseFile> {
+fn six_gigabyte_database(file: &SparseFile, options: Options, count: u32) -> Store<SparseFile> {
     let mut store = Store::open(file.clone(), options).expect("open");
     for i in 0..count {
         store.set(0, &key(i), &value(i)).expect("set");
@@ -143,7 +143,7 @@ fn records_above_4_gib_are_read_changed_and_recovered() {
     const KEYS: u32 = 800;
     let options = Options { memory: 4 << 20, ..Options::default() };
     let file = SparseFile::default();
-    let mut store = spread_out(&file, options, KEYS);
+    let mut store = six_gigabyte_database(&file, options, KEYS);
     assert!(store.stats().file_bytes > 6 * GIB, "{} bytes", store.stats().file_bytes);
     check_all(&mut store, KEYS);
     // Closed properly once, killed once, and opened once more to check that nothing was left.

@@ -160,7 +160,7 @@ impl Model {
                 self.clear(*keyspace, ends.as_ref(), *reverse, *limit)?;
             }
             Op::FalsePredicate(at) => self.update(at, false, None, 0)?,
-            Op::FailingUpdate(at) => self.throw(at)?,
+            Op::FailingUpdate(at) => self.failing_update(at)?,
             Op::InPlace { at, fill } => self.update(at, true, None, *fill)?,
             Op::Resize { at, len, fill } => self.update(at, true, Some(*len), *fill)?,
             Op::Read(at) => self.read(at)?,
@@ -366,7 +366,7 @@ impl Model {
         self.read(at)
     }
 
-    fn throw(&mut self, at: &KeyId) -> Checked {
+    fn failing_update(&mut self, at: &KeyId) -> Checked {
         let answer = self.store().update_if(
             at.0,
             &at.1,
@@ -499,7 +499,7 @@ struct Profile {
     rare: usize,
 }
 
-fn taste_for(seed: u64, segment: usize) -> Profile {
+fn profile_for(seed: u64, segment: usize) -> Profile {
     match seed % 4 {
         0 => Profile { keys: 8, alphabet: 2, largest: segment, rare: 30 },
         1 => Profile { keys: 300, alphabet: 3, largest: 100, rare: 60 },
@@ -633,7 +633,7 @@ fn run_seed(seed: u64, steps: usize) {
         ..Options::default()
     };
     let segment = 1 << options.segment_log2;
-    let profile = taste_for(seed, segment);
+    let profile = profile_for(seed, segment);
     let program: Vec<_> = (0..steps).map(|_| next_op(&mut rng, &profile, segment)).collect();
     if let Err((step, what)) = run(&options, &program) {
         eprintln!("VARVE_MODEL_SEED={seed}: step {step}: {what}; shrinking");

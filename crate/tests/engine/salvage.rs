@@ -36,13 +36,13 @@ struct Sample {
 }
 
 impl Sample {
-    fn truth(&self) -> &State {
+    fn committed_content(&self) -> &State {
         self.commits.last().expect("there are some")
     }
 }
 
 /// The content of the store, and its uncertain keys.
-fn seen_in(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
+fn content_and_uncertain_keys(store: &mut Store<FaultFile>) -> (State, BTreeSet<(u32, Vec<u8>)>) {
     let state = state_of(store);
     let is_uncertain = |store: &mut Store<FaultFile>, keyspace: u32, key: &[u8]| {
         store.version_and_certainty(keyspace, key).expect("readable").expect("there").1
@@ -136,7 +136,7 @@ fn opens_again(file: &FaultFile, state: &State, uncertain: &BTreeSet<(u32, Vec<u
     let mut store = Store::open(again, options()).unwrap_or_else(|error| {
         panic!("{what}: the recovered file does not open again: {error:?}");
     });
-    let (seen, doubts) = seen_in(&mut store);
+    let (seen, doubts) = content_and_uncertain_keys(&mut store);
     assert!(&seen == state, "{what}: opened again: {}", difference(&seen, state));
     check_chunks(&mut store, &seen);
     assert!(&doubts == uncertain, "{what}: other keys are uncertain");
@@ -161,8 +161,12 @@ fn check_prefix(image: &[u8], sample: &Sample, refused: bool, what: &str, tally:
             assert!(!refused, "{what}: a prefix is not readable");
             continue;
         };
-        let is_one = if refused { sample.commits.contains(&seen) } else { &seen == sample.truth() };
-        assert!(is_one, "{what}: no prefix: {}", difference(&seen, sample.truth()));
+        let is_one = if refused {
+            sample.commits.contains(&seen)
+        } else {
+            &seen == sample.committed_content()
+        };
+        assert!(is_one, "{what}: no prefix: {}", difference(&seen, sample.committed_content()));
         if read_only {
             assert_eq!(file.event_count(), 0, "{what}: read only");
         } else if refused {
@@ -181,11 +185,11 @@ fn check_salvage(
 ) -> (State, Recovery) {
     let (file, opened) = open(image, recovering(OnDamage::Salvage, true));
     let mut store = opened.unwrap_or_else(|error| panic!("{what}: not salvaged: {error:?}"));
-    let (seen, uncertain) = seen_in(&mut store);
+    let (seen, uncertain) = content_and_uncertain_keys(&mut store);
     let recovery = *store.recovery();
     assert_eq!(file.event_count(), 0, "{what}: read only");
     for (key, entry) in &seen {
-        let is_true = sample.truth().get(key) == Some(entry);
+        let is_true = sample.committed_content().get(key) == Some(entry);
         assert!(
             is_true || uncertain.contains(key),
             "{what}: {key:?} is wrong but reported as certain"
@@ -195,7 +199,7 @@ fn check_salvage(
             "{what}: {key:?} never existed"
         );
     }
-    let lost = sample.truth().keys().filter(|key| !seen.contains_key(*key)).count();
+    let lost = sample.committed_content().keys().filter(|key| !seen.contains_key(*key)).count();
     let reported = recovery.lost_frames + recovery.lost_keys;
     assert!(lost == 0 || reported > 0, "{what}: {lost} lost keys are not reported");
     assert!(uncertain.is_empty() || recovery.lost_frames > 0, "{what}: uncertain without a loss");
@@ -206,7 +210,7 @@ fn check_salvage(
 
     let (file, opened) = open(image, recovering(OnDamage::Salvage, false));
     let mut store = opened.unwrap_or_else(|error| panic!("{what}: not salvaged: {error:?}"));
-    let (written, doubts) = seen_in(&mut store);
+    let (written, doubts) = content_and_uncertain_keys(&mut store);
     assert!(
         written == seen && doubts == uncertain,
         "{what}: written: {}",
@@ -220,11 +224,11 @@ fn check_salvage(
             store.set(*keyspace, key, b"new").expect("set");
             store.maintain(true).expect("maintain");
             while store.maintain(false).expect("maintain") {}
-            let (_, doubts) = seen_in(&mut store);
+            let (_, doubts) = content_and_uncertain_keys(&mut store);
             assert_eq!(doubts.len() + 1, uncertain.len(), "{what}");
         }
     } else {
-        assert_eq!(&seen, sample.truth(), "{what}");
+        assert_eq!(&seen, sample.committed_content(), "{what}");
     }
     (seen, recovery)
 }
@@ -235,7 +239,11 @@ fn check_image(image: &[u8], sample: &Sample, what: &str, tally: &mut Tally) -> 
     let refused = match opened {
         Ok(mut store) => {
             if let Ok(seen) = try_state_of(&mut store) {
-                assert!(&seen == sample.truth(), "{what}: {}", difference(&seen, sample.truth()));
+                assert!(
+                    &seen == sample.committed_content(),
+                    "{what}: {}",
+                    difference(&seen, sample.committed_content())
+                );
             }
             false
         }
@@ -276,7 +284,7 @@ fn intact_file_opens_unchanged_with_every_damage_option() {
         for on_damage in [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage] {
             let (file, opened) = open(&sample.image, recovering(on_damage, false));
             let mut store = opened.expect("intact");
-            assert_eq!(&state_of(&mut store), sample.truth(), "seed {seed}");
+            assert_eq!(&state_of(&mut store), sample.committed_content(), "seed {seed}");
             assert_eq!(problems_of(&mut store), [], "seed {seed}");
             assert!(store.recovery().clean && !store.recovery().damaged);
             assert_eq!(file.event_count(), 0, "seed {seed}, {on_damage:?}");
@@ -305,7 +313,11 @@ fn lost_superblocks_checkpoint_or_segment_header_lose_no_record() {
             // The position of a header may be inside a large value.
             let (seen, recovery) = check_image(&damaged, &sample, &what, &mut tally);
             if case.starts_with("no") || case.starts_with("the") {
-                assert!(&seen == sample.truth(), "{what}: {}", difference(&seen, sample.truth()));
+                assert!(
+                    &seen == sample.committed_content(),
+                    "{what}: {}",
+                    difference(&seen, sample.committed_content())
+                );
                 assert_eq!((recovery.lost_frames, recovery.uncertain_keys), (0, 0), "{what}");
             }
         }
@@ -412,7 +424,7 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
             if !store.recovery().damaged {
                 continue;
             }
-            let (expected, uncertain) = seen_in(&mut store);
+            let (expected, uncertain) = content_and_uncertain_keys(&mut store);
             let limits = Limits {
                 exhaustive: 64,
                 drawn: 8,
@@ -431,7 +443,7 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
                     .ok()
                     .and_then(|mut store| try_state_of(&mut store).is_ok().then_some(store));
                 if let Some(mut store) = whole {
-                    let (seen, doubts) = seen_in(&mut store);
+                    let (seen, doubts) = content_and_uncertain_keys(&mut store);
                     assert!(seen == expected, "{what}: {}", difference(&seen, &expected));
                     assert_eq!(doubts, uncertain, "{what}");
                     return;
@@ -441,7 +453,8 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
                 let second_attempt =
                     Options { entropy: [5, 6, 7, 8], ..recovering(on_damage, false) };
                 let (again, opened) = open(&crash.image.to_vec(), second_attempt);
-                let (seen, doubts) = seen_in(&mut opened.expect("recovered anew"));
+                let (seen, doubts) =
+                    content_and_uncertain_keys(&mut opened.expect("recovered anew"));
                 assert!(
                     seen == expected,
                     "{what}: second attempt: {}",
@@ -475,7 +488,7 @@ fn salvage_without_space_leaves_the_file_unchanged() {
         let mut tally = Tally::default();
         let (before, _) = check_salvage(&image, &sample, "before", &mut tally);
         let (_, opened) = open(&left, recovering(OnDamage::Salvage, false));
-        let (after, _) = seen_in(&mut opened.expect("salvaged after all"));
+        let (after, _) = content_and_uncertain_keys(&mut opened.expect("salvaged after all"));
         assert!(after == before, "call {nth}: {}", difference(&after, &before));
     }
 }
@@ -499,17 +512,17 @@ fn unclosed_file_is_salvaged_around_its_damage() {
                     assert!(!store.recovery().damaged, "{what}: a prefix is not readable");
                     continue;
                 }
-                let (seen, uncertain) = seen_in(&mut store);
+                let (seen, uncertain) = content_and_uncertain_keys(&mut store);
                 if on_damage == OnDamage::Prefix || !store.recovery().damaged {
                     // Unflushed frames may be dropped, as after a crash.
                     assert!(
                         sample.commits.contains(&seen),
                         "{what}: {on_damage:?} is not a prefix"
                     );
-                    shortened += u64::from(&seen != sample.truth());
+                    shortened += u64::from(&seen != sample.committed_content());
                 } else {
                     for (key, entry) in &seen {
-                        let is_true = sample.truth().get(key) == Some(entry);
+                        let is_true = sample.committed_content().get(key) == Some(entry);
                         // The damage may extend into unflushed frames, which are dropped.
                         let torn = store.recovery().torn_bytes > 0
                             && sample.commits.iter().any(|state| state.get(key) == Some(entry));

@@ -38,8 +38,8 @@ impl File for Counting {
 
 #[test]
 fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
-    const STAY: u64 = 20_000;
-    const COME: u64 = 800;
+    const STABLE_KEYS: u64 = 20_000;
+    const TRANSIENT_KEYS: u64 = 800;
     let written = Rc::new(Cell::new(0));
     let file = Counting(MemoryFile::default(), Rc::clone(&written));
     let options = Options { segment_log2: 15, ..Options::default() };
@@ -52,14 +52,14 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
             store.end_turn();
         }
     };
-    (0..STAY).for_each(|key| set(&mut store, key));
+    (0..STABLE_KEYS).for_each(|key| set(&mut store, key));
     // Until the file has its maximum size.
-    (0..STAY).for_each(|_| set(&mut store, rng.below(STAY as usize) as u64));
+    (0..STABLE_KEYS).for_each(|_| set(&mut store, rng.below(STABLE_KEYS as usize) as u64));
     let mut rounds = Vec::new();
     for _ in 0..200 {
         let before = written.get();
-        let first = STAY + rng.below(1 << 30) as u64;
-        let mut keys: Vec<u64> = (first..first + COME).collect();
+        let first = STABLE_KEYS + rng.below(1 << 30) as u64;
+        let mut keys: Vec<u64> = (first..first + TRANSIENT_KEYS).collect();
         keys.iter().for_each(|&key| set(&mut store, key));
         while !keys.is_empty() {
             let key = keys.swap_remove(rng.below(keys.len()));
@@ -70,9 +70,9 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
             }
         }
         store.maintain(false).expect("maintain");
-        rounds.push((written.get() - before) / (2 * COME));
+        rounds.push((written.get() - before) / (2 * TRANSIENT_KEYS));
     }
-    assert_eq!(store.count(0), STAY);
+    assert_eq!(store.count(0), STABLE_KEYS);
     let of_last = rounds[150..].iter().sum::<u64>() / 50;
     // A record and its tombstone take 104 bytes each, including their frames.
     assert!(of_last <= 250, "{of_last} bytes for each set or deleted key: {rounds:?}");

@@ -30,13 +30,13 @@ pub fn all() -> Vec<Golden> {
         checkpoint_before(),
         checkpoint_end_damaged(),
         checkpoint_record_damaged(),
-        given_back(),
-        given_back_without_checkpoint(),
-        given_back_in_part(),
-        given_back_unaccounted(),
-        given_back_deleted_account(),
-        given_back_half_erased(),
-        given_back_shrunk(),
+        removed(),
+        removed_without_checkpoint(),
+        removed_in_part(),
+        removed_without_gap_record(),
+        removed_with_deleted_gap_record(),
+        removed_half_erased(),
+        removed_and_truncated(),
         moved_deletions(),
     ]
 }
@@ -227,14 +227,14 @@ fn content_of_compacted(content: Content) -> Content {
         .live("x", "new", 7)
 }
 
-fn given_back() -> Golden {
+fn removed() -> Golden {
     let (image, _, _) = compacted(Some(gap(3, 5, 8)));
     let about = "what lived in the second of three segments was moved, and the segment given back";
     let content = content_of_compacted(Content::closed_at(8).checkpoint(8));
     opens("given-back", about, image, with_gap(content, 3, 5, 8))
 }
 
-fn given_back_without_checkpoint() -> Golden {
+fn removed_without_checkpoint() -> Golden {
     let (mut image, _, _) = compacted(Some(gap(3, 5, 8)));
     image.erase(3);
     let about =
@@ -243,7 +243,7 @@ fn given_back_without_checkpoint() -> Golden {
     opens("given-back-without-checkpoint", about, image, with_gap(content, 3, 5, 8))
 }
 
-fn given_back_in_part() -> Golden {
+fn removed_in_part() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "stays", 1), set("b", "goes", 2)]);
@@ -277,7 +277,7 @@ fn missing(position: u64, third: Segment) -> Damage {
     }
 }
 
-fn given_back_unaccounted() -> Golden {
+fn removed_without_gap_record() -> Golden {
     // The record accounts for frame 4 only.
     let (mut image, [_, _, third], behind) = compacted(Some(gap(4, 5, 8)));
     image.erase(3);
@@ -285,7 +285,7 @@ fn given_back_unaccounted() -> Golden {
     refused("given-back-unaccounted", about, image, missing(behind, third))
 }
 
-fn given_back_deleted_account() -> Golden {
+fn removed_with_deleted_gap_record() -> Golden {
     // The deletion of a gap record that was removed with its segment, relocated from segment 2.
     let mut account = relocated_tombstone([], 8, 2).keyspace(KEYSPACE_ENGINE);
     account.key = [KEY_GAP, &5_u64.to_be_bytes()].concat();
@@ -296,7 +296,7 @@ fn given_back_deleted_account() -> Golden {
     refused("given-back-deleted-account", about, image, missing(behind, third))
 }
 
-fn given_back_half_erased() -> Golden {
+fn removed_half_erased() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", pattern(60, 1), 1), set("gone", "1", 2)]);
@@ -328,7 +328,7 @@ fn given_back_half_erased() -> Golden {
     opens("given-back-half-erased", about, image, content)
 }
 
-fn given_back_shrunk() -> Golden {
+fn removed_and_truncated() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "moves", 1), set("b", pattern(300, 1), 2)]);

@@ -14,7 +14,7 @@ pub fn all() -> Vec<Golden> {
     vec![
         chunks(),
         before_a_checkpoint(),
-        not_whole(),
+        invalid_frame(),
         malformed(),
         malformed_before_a_checkpoint(),
         another_feature(),
@@ -106,13 +106,13 @@ fn opened() -> Image {
 }
 
 fn chunks() -> Golden {
-    let kept = Value::new("kept", 1500, 376, 1, [1, 1]);
+    let kept_content = Value::new("kept", 1500, 376, 1, [1, 1]);
     let replaced = Value::new("replaced", 1100, 368, 7, [1, 1]);
     let deleted = Value::new("deleted", 1025, 344, 12, [2, 2]);
     let later = Value::new("replaced", 1200, 304, 17, [1, 2]);
     let mut image = opened();
     let mut first = image.segment(0, 1, 1);
-    image.frame(&mut first, commit(1, 1), &kept.records());
+    image.frame(&mut first, commit(1, 1), &kept_content.records());
     image.frame(&mut first, commit(2, 1), &replaced.records());
     let mut second = image.segment(1, 2, 3);
     image.frame(&mut second, commit(3, 1), &deleted.records());
@@ -124,23 +124,24 @@ fn chunks() -> Golden {
     records.extend(deleted.tombstones(&image, 27));
     image.frame(&mut second, commit(5, 4), &records);
     let mut third = image.segment(2, 3, 6);
-    let moved = [image.relocated(KEYSPACE_ENGINE, &kept.key_of(2)), image.relocated(0, "kept")];
+    let moved =
+        [image.relocated(KEYSPACE_ENGINE, &kept_content.key_of(2)), image.relocated(0, "kept")];
     image.frame(&mut third, commit(6, 4), &moved);
     image.frame(&mut third, commit(7, 4), &[set("small", "in its record", 30).oldest(3)]);
     image.close(&mut third, 8, 31);
     let about = "values in pieces: one of which a piece was moved, one replaced, one deleted";
-    let content = with(with(Content::closed_at(8), &kept), &later);
+    let content = with(with(Content::closed_at(8), &kept_content), &later);
     let content = content.live("small", "in its record", 30);
     Golden { name: "pieces", about, bytes: image.bytes, expect: Expect::Opens(content) }
 }
 
 fn before_a_checkpoint() -> Golden {
-    let kept = Value::new("kept", 1300, 328, 1, [1, 1]);
+    let kept_content = Value::new("kept", 1300, 328, 1, [1, 1]);
     let damaged = Value::new("damaged", 1100, 368, 7, [1, 1]);
     let behind = Value::new("behind", 1025, 344, 13, [2, 2]);
     let mut image = opened();
     let mut first = image.segment(0, 1, 1);
-    image.frame(&mut first, commit(1, 1), &kept.records());
+    image.frame(&mut first, commit(1, 1), &kept_content.records());
     let at = image.frame(&mut first, commit(2, 1), &damaged.records());
     // The log ends in another segment: all frames before the end of the checkpoint are intact in
     // its own.
@@ -157,7 +158,7 @@ fn before_a_checkpoint() -> Golden {
     image.flip(at + 40 + (40 + 16 + 368) + 40 + 16 + 100);
     let about =
         "values in pieces before a checkpoint and behind it, and a damaged piece of one of them";
-    let content = with(with(Content::closed_at(5).checkpoint(4), &kept), &behind);
+    let content = with(with(Content::closed_at(5).checkpoint(4), &kept_content), &behind);
     let content = content.live("small", "in its record", 12);
     let mut content = with_chunks(content, &damaged);
     content.live.retain(|live| live.key != damaged.key_of(1).as_bytes());
@@ -168,7 +169,7 @@ fn before_a_checkpoint() -> Golden {
     Golden { name, about, bytes, expect: Expect::Opens(content) }
 }
 
-fn not_whole() -> Golden {
+fn invalid_frame() -> Golden {
     let fine = Value::new("fine", 700, 352, 1, [1, 1]);
     let values = [("longer", 5), ("shorter", 9), ("lacking", 13), ("unnamed", 17), ("huge", 21)];
     let [longer, shorter, lacking, unnamed, huge] =

@@ -8,7 +8,7 @@ use crate::golden_file::{Content, Expect, Golden};
 use crate::image::{Image, LOG2, Row, clear, commit, extent, pattern, set};
 
 pub fn all() -> Vec<Golden> {
-    vec![cleared(), before_a_checkpoint(), moved(), moved_behind_what_it_ended(), malformed()]
+    vec![cleared(), before_a_checkpoint(), moved(), moved_after_cleared_records(), malformed()]
 }
 
 /// Adds the clear record of a keyspace, which is live.
@@ -86,7 +86,7 @@ fn moved() -> Golden {
     Golden { name, about, bytes, expect: Expect::Opens(content) }
 }
 
-fn moved_behind_what_it_ended() -> Golden {
+fn moved_after_cleared_records() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "gone", 1), set("b", "gone", 2)]);

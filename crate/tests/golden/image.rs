@@ -133,11 +133,11 @@ pub struct Image {
     pub superblock: Superblock,
     salts: u64,
     /// All records in frames, in order.
-    placed: Vec<Placed>,
+    placed: Vec<PlacedRecord>,
 }
 
 #[derive(Clone, Debug)]
-struct Placed {
+struct PlacedRecord {
     sequence: u32,
     /// In units of 8 bytes from the first segment.
     position: u32,
@@ -346,7 +346,7 @@ impl Image {
             let from = bytes.len();
             bytes.extend(record.encode());
             RecordHeader::seal(&mut bytes[from..], segment.salt, at + from as u64);
-            self.placed.push(Placed {
+            self.placed.push(PlacedRecord {
                 sequence: segment.sequence,
                 position: ((at + from as u64 - DATA_START) / 8) as u32,
                 record: record.clone(),
@@ -369,8 +369,8 @@ impl Image {
     }
 
     /// The current records by keyspace and key, including deletions.
-    fn newest(&self) -> BTreeMap<(u32, &[u8]), &Placed> {
-        let mut newest: BTreeMap<(u32, &[u8]), &Placed> = BTreeMap::new();
+    fn newest(&self) -> BTreeMap<(u32, &[u8]), &PlacedRecord> {
+        let mut newest: BTreeMap<(u32, &[u8]), &PlacedRecord> = BTreeMap::new();
         for placed in &self.placed {
             let header = placed.record.header;
             if header.kind & record::KIND_SKIPPABLE != 0 {
@@ -387,7 +387,7 @@ impl Image {
     /// The versions at which keyspaces were cleared.
     fn cleared(&self) -> BTreeMap<u32, u64> {
         let mut cleared = BTreeMap::new();
-        for Placed { record: Record { header, key, value }, .. } in &self.placed {
+        for PlacedRecord { record: Record { header, key, value }, .. } in &self.placed {
             if let Some((keyspace, _)) =
                 clear_of(header.space(), key, value).filter(|_| header.kind == record::KIND_CLEAR)
             {
@@ -420,8 +420,8 @@ impl Image {
         let start = self.slot_start(slot) + segment::SIZE as u64;
         let hashes = KeyHash::new(self.superblock.hash_seed);
         let newest = self.newest();
-        let is_live = |placed: &&&Placed| placed.record.header.kind != record::KIND_DELETE;
-        let live: Vec<&Placed> = newest.values().filter(is_live).copied().collect();
+        let is_live = |placed: &&&PlacedRecord| placed.record.header.kind != record::KIND_DELETE;
+        let live: Vec<&PlacedRecord> = newest.values().filter(is_live).copied().collect();
         let cleared = self.cleared();
         let is_cleared = |header: &RecordHeader| {
             cleared.get(&header.space()).is_some_and(|v| header.version < *v)

@@ -51,7 +51,7 @@ fn flushed() -> (Image, Segment) {
 }
 
 /// The content of that, after anything behind it was dropped.
-fn kept() -> Content {
+fn kept_content() -> Content {
     Content::up_to(2).live("kept", "flushed", 1)
 }
 
@@ -68,7 +68,7 @@ fn torn_frame() -> Golden {
     let at = image.frame(&mut segment, commit(3, 2), &[set("torn", pattern(300, 1), 2)]);
     image.zero(at + 200..segment.at);
     let about = "the last frame was written but for its end";
-    opens("torn-frame", about, image, kept().torn(200, 0))
+    opens("torn-frame", about, image, kept_content().torn(200, 0))
 }
 
 fn torn_commit() -> Golden {
@@ -79,7 +79,7 @@ fn torn_commit() -> Golden {
     let at = image.frame(&mut next, part(4, 2), &[set("other", pattern(700, 9), 3)]);
     let second = image.used(at..next.at);
     let about = "two frames of a commit whose last frame never came";
-    opens("torn-commit", about, image, kept().torn(first + second, 2))
+    opens("torn-commit", about, image, kept_content().torn(first + second, 2))
 }
 
 fn torn_extent() -> Golden {
@@ -89,7 +89,7 @@ fn torn_extent() -> Golden {
     let at = image.frame(&mut segment, commit(3, 2), &[extent("kept", descriptor, 2)]);
     let about = "an unflushed commit whose extent lacks a sector";
     let torn = image.used(at..segment.at);
-    opens("torn-extent", about, image, kept().torn(torn, 1))
+    opens("torn-extent", about, image, kept_content().torn(torn, 1))
 }
 
 fn lost_frame() -> Golden {
@@ -100,7 +100,7 @@ fn lost_frame() -> Golden {
     image.zero(at..end);
     let about = "frame 3 never reached the medium and frame 4 did; neither was flushed";
     let torn = image.used(at..segment.at);
-    opens("lost-frame", about, image, kept().torn(torn, 1))
+    opens("lost-frame", about, image, kept_content().torn(torn, 1))
 }
 
 fn image_in_a_value() -> Golden {
@@ -122,7 +122,7 @@ fn image_in_a_value() -> Golden {
     let about =
         "a damaged unflushed frame whose value is a frame of this log, but of another place";
     let torn = image.used(at..segment.at);
-    opens("image-in-a-value", about, image, kept().torn(torn, 0))
+    opens("image-in-a-value", about, image, kept_content().torn(torn, 0))
 }
 
 fn stale_frame() -> Golden {
@@ -131,7 +131,7 @@ fn stale_frame() -> Golden {
     image.frame(&mut stale, commit(3, 3), &[set("kept", "from an earlier life", 9)]);
     let about = "behind the end lies the right frame number under the salt of an earlier use";
     let torn = image.used(segment.at..stale.at);
-    opens("stale-frame", about, image, kept().torn(torn, 0))
+    opens("stale-frame", about, image, kept_content().torn(torn, 0))
 }
 
 /// As [`flushed`], in a slot that contained four frames before, of which the last two follow; and
@@ -157,14 +157,14 @@ fn reused_slot() -> Golden {
     image.put(segment.at + 16, &7_u64.to_le_bytes());
     assert!(image.used(segment.at..end) > 300);
     let about = "the log ends in a slot that was used before, whose old frames follow";
-    opens("reused-slot", about, image, kept())
+    opens("reused-slot", about, image, kept_content())
 }
 
 fn reused_slot_of_the_same_numbers() -> Golden {
     let (image, segment, end) = flushed_in_a_reused_slot();
     let torn = image.used(segment.at..end);
     let about = "the same, and the old frames have the very numbers that come next";
-    opens("reused-slot-of-the-same-numbers", about, image, kept().torn(torn, 0))
+    opens("reused-slot-of-the-same-numbers", about, image, kept_content().torn(torn, 0))
 }
 
 fn torn_in_a_reused_slot() -> Golden {
@@ -174,7 +174,7 @@ fn torn_in_a_reused_slot() -> Golden {
     image.flip(at + 90);
     let about = "the same, and a frame was begun there that is not whole";
     let bytes = image.used(segment.at..end.max(torn.at));
-    opens("torn-in-a-reused-slot", about, image, kept().torn(bytes, 0))
+    opens("torn-in-a-reused-slot", about, image, kept_content().torn(bytes, 0))
 }
 
 fn abandoned_frames() -> Golden {
@@ -214,14 +214,14 @@ fn torn_segment_start() -> Golden {
     image.segment(1, 2, 3);
     image.zero(image.slot_start(1)..image.slot_start(1) + segment::SIZE as u64);
     let about = "of a new segment only the trailer was written";
-    opens("torn-segment-start", about, image, kept())
+    opens("torn-segment-start", about, image, kept_content())
 }
 
 fn reserved_segment() -> Golden {
     let (mut image, _) = flushed();
     image.put(image.slot_start(2) - segment::SIZE as u64, &[0; segment::SIZE]);
     let about = "a slot was reserved at the end of the file and not used";
-    opens("reserved-segment", about, image, kept())
+    opens("reserved-segment", about, image, kept_content())
 }
 
 fn frames_after_clean() -> Golden {
@@ -260,7 +260,7 @@ fn superblock_lost() -> Golden {
     // Generation 4, the clean close, is in slot 1.
     image.flip(SLOT_STRIDE + 100);
     let about = "the superblock of the clean close is damaged; the one before it opens the file";
-    opens("superblock-lost", about, image, kept())
+    opens("superblock-lost", about, image, kept_content())
 }
 
 fn half_created() -> Golden {

@@ -215,7 +215,7 @@ fn unknown_kind() -> Golden {
 }
 
 /// A flushed, closed file with a correct checksum but an invalid second frame.
-fn not_whole(
+fn invalid_frame(
     name: &'static str,
     about: &'static str,
     put: impl FnOnce(&mut Image, &mut Segment) -> u64,
@@ -238,14 +238,14 @@ fn not_whole(
 
 fn malformed_record() -> Golden {
     let about = "a valid, flushed frame with a record of kind 0, which does not exist";
-    not_whole("malformed-record", about, |image, segment| {
+    invalid_frame("malformed-record", about, |image, segment| {
         image.frame(segment, commit(2, 1), &[set("bad", "kind", 2).kind(0)])
     })
 }
 
 fn miscounted_records() -> Golden {
     let about = "a valid, flushed frame that holds one record and says two";
-    not_whole("miscounted-records", about, |image, segment| {
+    invalid_frame("miscounted-records", about, |image, segment| {
         image.frame_with_count(segment, commit(2, 1), &[set("bad", "count", 2)], 2)
     })
 }

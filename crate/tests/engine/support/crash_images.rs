@@ -18,16 +18,16 @@ use super::rng::{Rng, bytes_of};
 
 pub const SECTOR: usize = 512;
 
-/// What died.
+/// The kind of a crash: what died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
+pub enum CrashKind {
     Process,
     System,
 }
 
 /// One state that a crash could have left.
 pub struct Crash<'a> {
-    pub death: Death,
+    pub kind: CrashKind,
     /// Index of the event at which it happened.
     pub event: usize,
     pub image: &'a Pages,
@@ -88,7 +88,7 @@ impl Walker {
         }
     }
 
-    fn settle(&mut self) {
+    fn apply_flush(&mut self) {
         self.durable.clone_from(&self.now);
         self.sectors.clear();
         self.sizes = vec![self.now.len()];
@@ -274,32 +274,34 @@ pub fn walk(
     let mut walker = Walker::new(base);
     let mut bounds = start;
     for (index, event) in events.iter().enumerate() {
-        let mut show = |death, image: &Pages, bounds| {
-            visit(&Crash { death, event: index, image, bounds });
+        let mut show = |kind, image: &Pages, bounds| {
+            visit(&Crash { kind, event: index, image, bounds });
         };
         match event {
             Event::Mark(Mark::Flushed(_)) if index >= limits.flushes_lie_from => {}
             Event::Mark(mark) => {
                 bounds.record(*mark);
-                show(Death::Process, &walker.now, bounds.all_written());
+                show(CrashKind::Process, &walker.now, bounds.all_written());
             }
             Event::Flush if index >= limits.flushes_lie_from => {}
             Event::Flush => {
-                walker.settle();
+                walker.apply_flush();
                 (bounds.floor, bounds.unclear) = (bounds.tip, None);
-                show(Death::System, &walker.now, bounds);
+                show(CrashKind::System, &walker.now, bounds);
             }
             Event::Write { .. } | Event::Truncate(_) => {
                 if let (Event::Write { at, bytes }, 1..) = (event, limits.tear_step) {
                     let (at, torn) = (*at as usize, bounds.all_written());
-                    let show = |image: &Pages| show(Death::Process, image, torn);
+                    let show = |image: &Pages| show(CrashKind::Process, image, torn);
                     tear(&walker.now, at, bytes, limits.tear_step, show);
                 }
                 let grown = walker.sizes.len();
                 let fresh = walker.apply(event);
-                show(Death::Process, &walker.now, bounds.all_written());
+                show(CrashKind::Process, &walker.now, bounds.all_written());
                 let grown = walker.sizes.len() > grown;
-                lose_power(&walker, &fresh, grown, limits, rng, |i| show(Death::System, i, bounds));
+                lose_power(&walker, &fresh, grown, limits, rng, |i| {
+                    show(CrashKind::System, i, bounds)
+                });
             }
         }
     }

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use varve::{Error, IoError, Options, Store};
 
-use super::crash_images::{Crash, Death, Limits, event_log, walk};
+use super::crash_images::{Crash, CrashKind, Limits, event_log, walk};
 use super::fault_file::{Event, FailureMode, Fault, FaultFile};
 use super::in_flight::{InFlight, in_flight_writes};
 use super::oracle::{
     Bounds, Entry, Oracle, State, check_chunks, difference, problems_of, state_of, try_state_of,
 };
 use super::pages::Pages;
-use super::phases::Met;
+use super::phases::PhaseCounts;
 use super::raw_file::RawFile;
 use super::rng::Rng;
 use super::session::{Profile, Session, Step, next_step};
@@ -77,7 +77,7 @@ pub struct Tally {
     pub system: AtomicU64,
     pub nested: AtomicU64,
     /// The phases of the crashes of the first two kinds.
-    pub phases: Mutex<Met>,
+    pub phases: Mutex<PhaseCounts>,
     /// How many of all these were opened from a checkpoint, and again without it.
     pub from_checkpoint: AtomicU64,
     pub without: AtomicU64,
@@ -97,9 +97,9 @@ impl Tally {
     }
 
     fn record(&self, crash: &Crash<'_>, in_progress: [InFlight; 2], evicted: bool) {
-        let (counter, which) = match crash.death {
-            Death::Process => (&self.process, in_progress[0]),
-            Death::System => (&self.system, in_progress[1]),
+        let (counter, which) = match crash.kind {
+            CrashKind::Process => (&self.process, in_progress[0]),
+            CrashKind::System => (&self.system, in_progress[1]),
         };
         let more = [
             (&self.extents, which.extent),
@@ -156,7 +156,7 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         match outcome {
             Err((_, trying)) if session.disk.is_dead() => session.revive(Some(trying)),
             Err((Error::Quota, _)) if session.disk.is_limited() && session.is_open() => {
-                session.note_failure();
+                session.handle_failure();
             }
             Err((error, _)) => panic!("{step:?} failed: {error}"),
             Ok(()) if session.disk.is_dead() => session.revive(None),
@@ -221,7 +221,8 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
 
     let version = store.set(0, b"after", b"the crash").expect("it can be written to");
     // Power loss may remove a whole session with all its traces, unless it was flushed.
-    let known = if crash.death == Death::Process { crash.bounds.tip } else { crash.bounds.floor };
+    let known =
+        if crash.kind == CrashKind::Process { crash.bounds.tip } else { crash.bounds.floor };
     let given = oracle.state(known).values().map(|e| e.version).max();
     assert!(Some(version) > given, "version {version} is given again, after {given:?}");
     let value = b"the crash".as_slice().into();
@@ -326,7 +327,7 @@ pub fn run_seed(seed: u64, tally: &Tally) {
         });
         let (base, events, start) = session.history();
         let (in_flight, phases) = (in_flight_writes(&events), session.disk.phases());
-        let mut met = Met::default();
+        let mut met = PhaseCounts::default();
         let mut drawn = 0;
         let mut walker_rng = Rng::new(rng.next());
         let limits = Limits { tear_step: usize::from(kind_of(seed).torn), ..LIMITS };
@@ -336,14 +337,14 @@ pub fn run_seed(seed: u64, tally: &Tally) {
             met.record(phases[crash.event]);
             let context = || {
                 let (event_log, bounds) = (event_log(&events, crash.event), crash.bounds);
-                format!("generation {generation}, {:?} died, {bounds:?}\n{event_log}", crash.death)
+                format!("generation {generation}, {:?} died, {bounds:?}\n{event_log}", crash.kind)
             };
             let seen = with_replay_hint(seed, context, || {
                 keep_image_on_failure(crash.image, || {
                     verify(&session.oracle, &options, crash, tally)
                 })
             });
-            let nested = if crash.death == Death::Process { 600 } else { 150 };
+            let nested = if crash.kind == CrashKind::Process { 600 } else { 150 };
             if rng.one_in(nested) {
                 let (rng, seen) = (&mut rng, seen.clone());
                 with_replay_hint(seed, context, || {

@@ -9,7 +9,7 @@ use super::crash_images::{Limits, event_log, walk};
 use super::crash_programs::keep_image_on_failure;
 use super::fault_file::{FailureMode, Fault, FaultFile};
 use super::oracle::{Bounds, Commit, State, state_of};
-use super::phases::Met;
+use super::phases::PhaseCounts;
 use super::rng::Rng;
 use super::session::{Profile, Session, Step, next_step};
 
@@ -39,7 +39,7 @@ pub struct Tally {
     /// Crash states after failures.
     pub walked: AtomicU64,
     /// The phase of each failed call, by kind of failure.
-    pub met: Mutex<[Met; FAILURE_MODES.len()]>,
+    pub met: Mutex<[PhaseCounts; FAILURE_MODES.len()]>,
 }
 
 fn is_about_maintenance(seed: u64) -> bool {
@@ -107,7 +107,7 @@ struct Case<'a> {
 }
 
 /// Runs a step during which calls may fail, and checks the result.
-fn follow(session: &mut Session, case: &Case<'_>, step: &Step) -> Result<(), Commit> {
+fn run_step_with_faults(session: &mut Session, case: &Case<'_>, step: &Step) -> Result<(), Commit> {
     let Err((error, trying)) = session.step(step) else {
         session.check();
         let is_untold = session.is_poisoned();
@@ -122,7 +122,7 @@ fn follow(session: &mut Session, case: &Case<'_>, step: &Step) -> Result<(), Com
     if !session.is_open() || session.is_poisoned() {
         return Err(trying);
     }
-    session.note_failure();
+    session.handle_failure();
     session.check();
     Ok(())
 }
@@ -169,7 +169,7 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
     }
     let mut failures = 0;
     for step in &trial.program {
-        match follow(&mut session, case, step) {
+        match run_step_with_faults(&mut session, case, step) {
             Ok(()) => {}
             Err(trying) => {
                 if session.is_open() {
@@ -202,7 +202,7 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
     session.check();
     let mut rng = Rng::new(trial.seed ^ case.fault.nth);
     if rng.one_in(trial.walks) {
-        walk_case(&session, &mut rng, tally);
+        crash_after_case(&session, &mut rng, tally);
     }
     let which =
         FAILURE_MODES.iter().position(|&failure| failure == case.fault.failure).unwrap_or_default();
@@ -212,7 +212,7 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
 }
 
 /// Crashes by power loss somewhere in the history, including the failures.
-fn walk_case(session: &Session, rng: &mut Rng, tally: &Tally) {
+fn crash_after_case(session: &Session, rng: &mut Rng, tally: &Tally) {
     let limits = Limits {
         exhaustive: 64,
         drawn: 8,

@@ -126,14 +126,14 @@ fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
 
 /// How often each phase occurred.
 #[derive(Clone, Debug, Default)]
-pub struct Met(BTreeMap<Phase, u64>);
+pub struct PhaseCounts(BTreeMap<Phase, u64>);
 
-impl Met {
+impl PhaseCounts {
     pub fn record(&mut self, phase: Phase) {
         *self.0.entry(phase).or_default() += 1;
     }
 
-    pub fn add(&mut self, other: &Met) {
+    pub fn add(&mut self, other: &PhaseCounts) {
         other.0.iter().for_each(|(&phase, count)| *self.0.entry(phase).or_default() += count);
     }
 

@@ -581,7 +581,7 @@ impl Session {
 
     /// A call failed: either it was refused and the open batch remains, or the batch could not be
     /// written and is gone.
-    pub fn note_failure(&mut self) {
+    pub fn handle_failure(&mut self) {
         if self.saved.is_empty() && self.store().stats().pending_bytes == 0 {
             self.state = self.committed().clone();
         }
@@ -639,7 +639,7 @@ pub fn next_step(rng: &mut Rng, profile: &Profile) -> Step {
         return next_bulky_step(rng, profile);
     }
     if profile.maintenance && !rng.one_in(6) {
-        return next_step_of_a_long_life(rng, profile);
+        return next_maintenance_step(rng, profile);
     }
     let keyspace = *rng.pick(&KEYSPACES);
     let key = key_of(rng.below(profile.keys));
@@ -687,7 +687,7 @@ fn next_bulky_step(rng: &mut Rng, profile: &Profile) -> Step {
     }
 }
 
-fn next_step_of_a_long_life(rng: &mut Rng, profile: &Profile) -> Step {
+fn next_maintenance_step(rng: &mut Rng, profile: &Profile) -> Step {
     let keyspace = *rng.pick(&KEYSPACES);
     let key = key_of(rng.below(profile.keys));
     let fill = rng.next();
