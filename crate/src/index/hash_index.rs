@@ -95,7 +95,7 @@ pub struct HashIndex {
     shift: u32,
     len: usize,
     /// The set of positions in the table, if it is tracked.
-    positions_set: Positions,
+    position_set: Positions,
 }
 
 /// The state of a walk over the positions under one hash.
@@ -184,7 +184,7 @@ impl Default for HashIndex {
             slots: vec![0; 16].into_boxed_slice(),
             shift: 28,
             len: 0,
-            positions_set: Positions::default(),
+            position_set: Positions::default(),
         }
     }
 }
@@ -205,15 +205,15 @@ impl HashIndex {
     /// Bytes of the table and of the set of positions.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        (self.slots.len() + self.positions_set.allocated * CHUNK) * 8
+        (self.slots.len() + self.position_set.allocated * CHUNK) * 8
     }
 
     /// Starts to track positions for [`contains_position`](HashIndex::contains_position).
     pub fn track_positions(&mut self) {
-        if self.positions_set.chunks.is_empty() {
-            self.positions_set.chunks.push(None);
+        if self.position_set.chunks.is_empty() {
+            self.position_set.chunks.push(None);
             let slots = self.slots.iter().filter(|&&slot| slot != 0);
-            slots.for_each(|&slot| self.positions_set.flip(position_of(slot)));
+            slots.for_each(|&slot| self.position_set.flip(position_of(slot)));
         }
     }
 
@@ -222,7 +222,7 @@ impl HashIndex {
     #[inline]
     #[must_use]
     pub fn contains_position(&self, position: Position) -> bool {
-        self.positions_set.has(position)
+        self.position_set.has(position)
     }
 
     /// How many of the `positions` positions from `first` on are in the table; both numbers are
@@ -230,7 +230,7 @@ impl HashIndex {
     #[must_use]
     pub fn count_positions(&self, first: Position, positions: u32) -> usize {
         let word = first as usize >> 8;
-        self.positions_set.count(word..word + (positions >> 8) as usize)
+        self.position_set.count(word..word + (positions >> 8) as usize)
     }
 
     /// Whether adding an eighth more records may double the table.
@@ -302,7 +302,7 @@ impl HashIndex {
             self.double();
         }
         self.insert_slot(pack(hash, position));
-        self.positions_set.flip(position);
+        self.position_set.flip(position);
         self.len += 1;
     }
 
@@ -313,7 +313,7 @@ impl HashIndex {
     pub fn append(&mut self, run: &mut Run, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");
         debug_assert!(
-            self.positions_set.chunks.is_empty(),
+            self.position_set.chunks.is_empty(),
             "the table is of a database that is being opened"
         );
         let mask = self.slots.len() - 1;
@@ -335,15 +335,15 @@ impl HashIndex {
     pub fn replace(&mut self, hash: u32, from: Position, to: Position) {
         let i = self.slot_of(hash, from);
         self.slots[i] = pack(hash, to);
-        self.positions_set.flip(from);
-        self.positions_set.flip(to);
+        self.position_set.flip(from);
+        self.position_set.flip(to);
     }
 
     /// Moves a record to another position if it is in the table.
     #[inline]
     pub fn replace_if_present(&mut self, hash: u32, from: Position, to: Position) -> bool {
         debug_assert!(
-            self.positions_set.chunks.is_empty(),
+            self.position_set.chunks.is_empty(),
             "the table is of a database that is being opened"
         );
         let mask = self.slots.len() - 1;
@@ -384,7 +384,7 @@ impl HashIndex {
             }
         }
         self.slots[hole] = 0;
-        self.positions_set.flip(position);
+        self.position_set.flip(position);
         self.len -= 1;
     }
 
@@ -427,7 +427,7 @@ impl HashIndex {
             slots: vec![0; slots].into_boxed_slice(),
             shift,
             len: 0,
-            positions_set: Positions::default(),
+            position_set: Positions::default(),
         }
     }
 

@@ -293,8 +293,8 @@ impl Pool {
         }
         // Views may show all buffers that could be evicted.
         if self.exposes_views && self.must_keep_views() {
-            let can_allocate = self.buffers.len() < self.budget + self.extra_limit();
-            if !(can_allocate && self.can_allocate(self.size)) {
+            let is_below_limit = self.buffers.len() < self.budget + self.extra_limit();
+            if !(is_below_limit && self.can_allocate(self.size)) {
                 return Err(Error::ViewsHeld);
             }
             self.set_crowded();

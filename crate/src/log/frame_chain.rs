@@ -145,11 +145,11 @@ impl Chain {
             let end = self.frames.last().map_or(0, |frame| frame.number + 1);
             let gap_records = &self.gap_records;
             let is_open = |gap: &Gap| {
-                let contains = |&(frame, from, to): &(u64, u64, u64)| {
+                let accounts_for = |&(frame, from, to): &(u64, u64, u64)| {
                     let covers = from <= gap.from && gap.to <= to;
                     covers && frame < flushed || frame < end && (from, to) == (gap.from, gap.to)
                 };
-                gap.is_damage || !gap_records.iter().any(contains)
+                gap.is_damage || !gap_records.iter().any(accounts_for)
             };
             (self.lost_frames, self.uncertain_below) = (0, 0);
             let mut broken = None;

@@ -152,11 +152,11 @@ impl Log {
     /// # Errors
     /// [`Error::ViewsHeld`] if memory would have to grow and a view must stay valid.
     pub(super) fn reserve_value_memory(&mut self, length: usize) -> Result<(), Error> {
-        let cached: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
-        let (budget, needed) = (self.pool.budget(), cached + length);
+        let quarantined: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
+        let (budget, needed) = (self.pool.budget(), quarantined + length);
         if self.pool.exposes_views && self.value_bytes + needed > budget {
             self.trim_unviewed(budget.saturating_sub(needed));
-            let is_shown = cached > 0 || self.least_recent(true).is_some();
+            let is_shown = quarantined > 0 || self.least_recent(true).is_some();
             if self.value_bytes + needed > budget && is_shown {
                 if self.pool.must_keep_views() {
                     self.pool.set_crowded();

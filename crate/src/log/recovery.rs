@@ -270,7 +270,7 @@ impl Log {
         let Walk { head, segments, mut chain, .. } = walk;
         chain.close_gaps(self.flushed_frames.max(chain.watermark), 0);
         let (after_end, mut committed) = loop {
-            let after_end = self.scan_beyond(file, &chain, &segments)?;
+            let after_end = self.scan_after_end(file, &chain, &segments)?;
             self.flushed_frames = self.flushed_frames.max(chain.watermark).max(after_end.watermark);
             let committed = self.drop_incomplete_commit(file, &mut chain, mode.below)?;
             // The dropped commit may have contained the record that accounted for a gap.
@@ -516,7 +516,7 @@ impl Log {
 
     /// Looks for valid frames after the end of the chain at every aligned offset. Their watermarks
     /// show whether the missing frames had been flushed.
-    fn scan_beyond(
+    fn scan_after_end(
         &mut self,
         file: &mut impl File,
         chain: &Chain,

@@ -45,8 +45,8 @@ pub(crate) enum AllocPriority {
 impl Log {
     /// Whether the file cannot or should not grow although free slots are missing.
     pub(crate) fn is_out_of_slots(&self) -> bool {
-        let end_slot = self.slots.len() as u32 - self.free_slots;
-        self.free_slots < self.reserve() && self.full || end_slot + RESERVE > self.bound()
+        let used = self.slots.len() as u32 - self.free_slots;
+        self.free_slots < self.reserve() && self.full || used + RESERVE > self.bound()
     }
 
     /// The maximum number of slots that the file should have.

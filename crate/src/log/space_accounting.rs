@@ -332,9 +332,9 @@ impl Log {
     /// together.
     pub(crate) fn is_fresh(&self, slot: u32) -> bool {
         let slot = &self.slots[slot as usize];
-        let belongs_to_file =
+        let is_new =
             slot.from_this_session && slot.written && slot.first_frame >= self.flushed_frames;
-        belongs_to_file
+        is_new
             && !self.full
             && self.dropped_tail == DiscardedTail::Nothing
             && self.is_reclaimed()

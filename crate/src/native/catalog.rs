@@ -210,9 +210,7 @@ pub(super) fn find<F: File>(
 ) -> Result<Option<StoredCollection>, Error> {
     let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key_of(name)?)? else { return Ok(None) };
     let mut stored = StoredCollection::new(name, bytes)?;
-    let named = |records_with_prefix: &str| {
-        stored.json[records_with_prefix].as_array().cloned().unwrap_or_default()
-    };
+    let named = |field: &str| stored.json[field].as_array().cloned().unwrap_or_default();
     let names = [named("indexes"), named("building")].concat();
     for name in names.iter().filter_map(Value::as_str) {
         let key = [KEY_INDEX, &stored.keyspace.to_be_bytes(), name.as_bytes()].concat();

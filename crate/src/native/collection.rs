@@ -111,10 +111,10 @@ impl<'s, T: Record> Collection<'s, T> {
     pub fn set(
         &mut self,
         key: impl Key,
-        create: impl FnOnce(&mut Parts<T>) -> T,
+        make: impl FnOnce(&mut Parts<T>) -> T,
     ) -> Result<u64, Error> {
         let mut parts = Parts::of::<T>();
-        let root = create(&mut parts);
+        let root = make(&mut parts);
         let value = parts.finish(root).map_err(Error::BadArgument)?;
         let key = self.encode(&key)?;
         self.store.begin();
@@ -137,7 +137,7 @@ impl<'s, T: Record> Collection<'s, T> {
     ///
     /// # Errors
     /// As for [`set`](Collection::set), or a collection whose keys are not numbers.
-    pub fn push(&mut self, create: impl FnOnce(&mut Parts<T>) -> T) -> Result<u64, Error> {
+    pub fn push(&mut self, make: impl FnOnce(&mut Parts<T>) -> T) -> Result<u64, Error> {
         let keyspace = self.stored.keyspace;
         let used = self.used_ids()?;
         let last = self.store.engine().keys(keyspace)?.next_back().map(<[u8]>::to_vec);
@@ -153,7 +153,7 @@ impl<'s, T: Record> Collection<'s, T> {
         };
         let next = last.max(used.unwrap_or(0)).checked_add(1);
         let next = next.ok_or_else(|| refused("has used up all there are"))?;
-        self.set(next, create)?;
+        self.set(next, make)?;
         if used.is_none() {
             // From here on every deletion records its key, also those of TypeScript programs.
             self.record_ids(0)?;

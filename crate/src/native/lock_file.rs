@@ -114,18 +114,14 @@ impl Lock {
         shared.send_heartbeat();
         let (stop, stopped) = mpsc::channel();
         let for_thread = Arc::clone(&shared);
-        let send_heartbeat = thread::Builder::new().name("varve lock".into()).spawn(move || {
+        let spawned = thread::Builder::new().name("varve lock".into()).spawn(move || {
             while stopped.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 for_thread.send_heartbeat();
             }
         });
         // If no thread can be started, the lock is checked before writes, and processes on this
         // machine still see that the holder is alive.
-        Ok(Lock {
-            shared,
-            taken_over,
-            heartbeat: send_heartbeat.ok().map(|send_heartbeat| (stop, send_heartbeat)),
-        })
+        Ok(Lock { shared, taken_over, heartbeat: spawned.ok().map(|thread| (stop, thread)) })
     }
 
     /// Records the opened file, so that from now on it is compared with the file at its path.
@@ -168,10 +164,10 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if let Some((stop, send_heartbeat)) = self.heartbeat.take() {
+        if let Some((stop, thread)) = self.heartbeat.take() {
             drop(stop);
             // If the thread panicked, it sends no more heartbeats either.
-            drop(send_heartbeat.join());
+            drop(thread.join());
         }
         let Shared { path, content, .. } = &*self.shared;
         // This also releases the system's lock, before others may open the file.

@@ -245,8 +245,8 @@ impl<F: File> Store<F> {
 
     /// Keeps the clears of the open batch, which was committed; queues their ordered keys for freeing.
     pub(super) fn keep_clears(&mut self) {
-        let superseded_size = self.clears.open.drain(..).map(|cleared| cleared.keys);
-        self.clears.unfreed_keys.extend(superseded_size.filter(|keys| !keys.is_empty()));
+        let cleared_keys = self.clears.open.drain(..).map(|cleared| cleared.keys);
+        self.clears.unfreed_keys.extend(cleared_keys.filter(|keys| !keys.is_empty()));
     }
 
     /// Frees some of the memory of cleared ordered keys; returns whether there is more.
@@ -482,7 +482,7 @@ impl<F: File> Store<F> {
         let Some(mut scan) = job.at.take() else {
             match job.slots.pop() {
                 Some(slot) if self.log.has_live_records(slot) => {
-                    let loaded = self.load_victim(slot, job.spare.take());
+                    let loaded = self.start_scan(slot, job.spare.take());
                     // After a failure the sweep begins again later.
                     self.clears.unswept |= loaded.is_err();
                     job.at = loaded.map_err(WriteError::RolledBack)?;

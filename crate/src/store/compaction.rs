@@ -152,7 +152,7 @@ impl<F: File> Store<F> {
                         return self.retire_victim(victim, job);
                     }
                     job.victim = self
-                        .load_victim(victim, job.spare.take())
+                        .start_scan(victim, job.spare.take())
                         .map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
@@ -282,7 +282,7 @@ impl<F: File> Store<F> {
         self.end_compaction(&job)
     }
 
-    pub(super) fn load_victim(
+    pub(super) fn start_scan(
         &mut self,
         slot: u32,
         spare: Option<AlignedBytes>,
