@@ -88,11 +88,6 @@ impl Log {
         if slot.from_this_session { slot.tombstones.newest(oldest) } else { UNKNOWN }
     }
 
-    /// The sequence of the segment that contains the record at `position`.
-    pub(crate) fn sequence_at(&self, position: Position) -> u32 {
-        self.slots[self.geometry.locate(position).0 as usize].sequence
-    }
-
     /// Records that the record at `position` names an extent.
     pub(crate) fn name_extent(&mut self, position: Position, extent: ExtentName) {
         self.live_total += self.named_bytes(extent);

@@ -194,7 +194,7 @@ impl<F: File> Store<F> {
         let version = self.take_version();
         // The record is never changed in place: it must not come to precede later writes.
         let (position, addr) = self.log.stage(RecordHeader { version, ..header }, &key);
-        let newest = u64::from(self.log.sequence_at(position));
+        let newest = u64::from(self.log.sequence_of(position));
         self.log.value_mut(addr).copy_from_slice(&newest.to_le_bytes());
         self.log.advance(size, false);
 

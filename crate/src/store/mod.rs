@@ -616,7 +616,7 @@ impl<F: File> Store<F> {
         match new {
             Some(new) => self.log.record_added(new, size),
             None => {
-                let newest = old.map_or(UNKNOWN, |old| self.log.sequence_at(old.position));
+                let newest = old.map_or(UNKNOWN, |old| self.log.sequence_of(old.position));
                 self.log.tombstone_added(appended, size, oldest, newest);
             }
         }

@@ -294,7 +294,7 @@ impl<F: File> Store<F> {
         let is_known = previous != 0 && self.index.contains(hash, previous);
         // A clear record takes effect once, and not again where it was moved.
         let clear = record.clear();
-        let sequence = self.log.sequence_at(position);
+        let sequence = self.log.sequence_of(position);
         let was_moved = clear.is_some_and(|(_, clear)| clear.newest < sequence);
         let mut is_new = !(is_known && was_moved);
         let old = match is_known {
