@@ -48,7 +48,7 @@ impl Log {
     /// Writes the open batch to the file as one commit. Returns whether there was anything to
     /// write.
     pub fn commit(&mut self, file: &mut impl File, next_version: u64) -> Result<bool, WriteError> {
-        let live = self.cursor.live > 0 || !self.pending.is_empty();
+        let live = self.cursor.live > 0 || !self.batch.frames.is_empty();
         if !live {
             return Ok(false);
         }
@@ -72,31 +72,31 @@ impl Log {
         file: &mut impl File,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        if self.dropped_tail == DiscardedTail::NeedsZeroing {
+        if self.found.dropped_tail == DiscardedTail::NeedsZeroing {
             self.zero_log_tail(file)?;
-            self.dropped_tail = DiscardedTail::Nothing;
-            (self.marked_open, self.superblock_unflushed) = (false, true);
+            self.found.dropped_tail = DiscardedTail::Nothing;
+            (self.superblock_state.marked_open, self.superblock_state.unflushed) = (false, true);
         }
-        if !self.marked_open {
+        if !self.superblock_state.marked_open {
             // The previous session may have erased its last write without a flush; power loss could
             // bring that back among what is written now. Or the superblock that it wrote last is
             // not flushed. A newly created file has both flushed.
-            if self.superblock_unflushed {
+            if self.superblock_state.unflushed {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
-                self.superblock_unflushed = false;
+                self.superblock_state.unflushed = false;
             }
             self.write_superblock(file, None, next_version).map_err(WriteError::RolledBack)?;
-            self.marked_open = true;
+            self.superblock_state.marked_open = true;
         }
-        let mut frames = self.pending.clone();
+        let mut frames = self.batch.frames.clone();
         let Cursor { slot, start, tail, records, .. } = self.cursor;
         if records > 0 || frames.is_empty() {
             let slot = slot.expect("a batch has a frame");
             frames.push(FrameSpan { slot, start, end: tail, records });
         }
-        let dropped_tail = self.dropped_tail;
+        let dropped_tail = self.found.dropped_tail;
         if let Err(failure) = self.write_frames(file, &frames) {
-            self.dropped_tail = dropped_tail;
+            self.found.dropped_tail = dropped_tail;
             return Err(match (self.erase_batch(file, &frames), failure) {
                 (Ok(()), failure) => failure,
                 (Err(_), failure) => WriteError::Unclear(failure.into_error()),
@@ -111,10 +111,10 @@ impl Log {
         file: &mut impl File,
         frames: &[FrameSpan],
     ) -> Result<(), WriteError> {
-        for i in 0..self.extents.len() {
-            self.write_extent(file, self.extents[i])?;
+        for i in 0..self.batch.extents.len() {
+            self.write_extent(file, self.batch.extents[i])?;
         }
-        if self.batch_start.slot != Some(frames[0].slot) {
+        if self.batch.start.slot != Some(frames[0].slot) {
             self.zero_log_tail(file)?;
         }
         for (i, frame) in frames.iter().enumerate() {
@@ -145,7 +145,7 @@ impl Log {
         let header = FrameHeader {
             length: (span.end - span.start) as u32,
             number,
-            watermark: self.flushed_frames,
+            watermark: self.watermarks.flushed,
             records: span.records,
             flags,
             ..Default::default()
@@ -184,9 +184,9 @@ impl Log {
     /// keep the next one, whose frames would continue where the dropped ones end and complete a
     /// commit that never was one.
     fn cancel_dropped_tail(&mut self, file: &mut impl File) -> Result<(), WriteError> {
-        match self.dropped_tail {
+        match self.found.dropped_tail {
             DiscardedTail::Nothing | DiscardedTail::NeedsZeroing => {}
-            DiscardedTail::Present => self.dropped_tail = DiscardedTail::Superseded,
+            DiscardedTail::Present => self.found.dropped_tail = DiscardedTail::Superseded,
             DiscardedTail::Superseded => {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
                 self.cancelled_tail_is_flushed();
@@ -196,8 +196,8 @@ impl Log {
     }
 
     pub(super) fn cancelled_tail_is_flushed(&mut self) {
-        if self.dropped_tail == DiscardedTail::Superseded {
-            self.dropped_tail = DiscardedTail::Nothing;
+        if self.found.dropped_tail == DiscardedTail::Superseded {
+            self.found.dropped_tail = DiscardedTail::Nothing;
         }
     }
 
@@ -282,7 +282,7 @@ impl Log {
                 self.erase_headers(file, slot)?;
             }
         }
-        for &slot in &self.extents {
+        for &slot in &self.batch.extents {
             self.erase_headers(file, slot)?;
         }
         Ok(file.flush()?)
@@ -296,18 +296,18 @@ impl Log {
             if slot.first_frame == 0 {
                 slot.first_frame = self.next_frame - 1;
             }
-            self.tail_bytes += (span.end - span.start) as u64;
+            self.tail.bytes += (span.end - span.start) as u64;
         }
-        self.witnessed_frames = self.flushed_frames;
-        for dead in self.dead_extents.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {
+        self.watermarks.written = self.watermarks.flushed;
+        for dead in self.extents.dead.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {
             dead.frame = Some(self.next_frame - 1);
         }
-        for slot in frames.iter().map(|span| span.slot).chain(self.extents.drain(..)) {
+        for slot in frames.iter().map(|span| span.slot).chain(self.batch.extents.drain(..)) {
             let slot = &mut self.slots[slot as usize];
             slot.written = true;
-            self.tail_values += if slot.state == SlotState::Extent { slot.length } else { 0 };
+            self.tail.values += if slot.state == SlotState::Extent { slot.length } else { 0 };
         }
-        self.pending.clear();
+        self.batch.frames.clear();
         let slot = self.cursor.slot.expect("a batch has a frame");
         // If the cursor moved to another segment without appending, it keeps its position there.
         let start = if self.cursor.records > 0 || frames.last().is_some_and(|f| f.slot == slot) {
@@ -316,7 +316,7 @@ impl Log {
             self.cursor.start
         };
         self.cursor = Cursor::at(slot, start);
-        self.batch_start = self.cursor;
+        self.batch.start = self.cursor;
         self.floor = self.cursor.tail;
     }
 }

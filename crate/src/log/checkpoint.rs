@@ -104,7 +104,7 @@ impl Log {
         if !self.is_end_segment_valid(file, &head)? {
             return Ok(None);
         }
-        self.checkpoint = Some(first as u32);
+        self.tail.checkpoint = Some(first as u32);
         Ok(Some(LoadedCheckpoint { head, spaces, index }))
     }
 
@@ -184,7 +184,7 @@ impl Log {
             if row.tombstone_bytes > 0 {
                 slot.tombstones.add(at_most(row.tombstone_bytes), row.oldest_tombstone, UNKNOWN);
             }
-            self.live_total += u64::from(slot.live_bytes);
+            self.space.live += u64::from(slot.live_bytes);
             ends_there |= row.sequence == head.end_sequence && row.end == head.end_offset;
         }
         for row in extents {
@@ -211,8 +211,8 @@ impl Log {
     pub(super) fn reset_tables(&mut self) {
         self.recovery =
             RecoveryState { salvages: self.recovery.salvages, ..RecoveryState::default() };
-        self.extent_of.clear();
-        self.live_total = 0;
+        self.extents.by_record.clear();
+        self.space.live = 0;
         for slot in &mut self.slots {
             (slot.end, slot.end_frame, slot.live, slot.live_bytes) = (0, 0, 0, 0);
             slot.tombstones = Tombstones::default();
@@ -221,17 +221,17 @@ impl Log {
 
     /// Bytes that opening would have to replay.
     pub(crate) fn tail_bytes(&self) -> u64 {
-        self.tail_bytes
+        self.tail.bytes
     }
 
     /// Bytes of values in extents that opening would have to verify.
     pub(crate) fn tail_values(&self) -> u64 {
-        self.tail_values
+        self.tail.values
     }
 
     /// Opening is finished and has verified this many bytes.
     pub(crate) fn set_tail_values(&mut self, bytes: u64) {
-        self.tail_values = bytes;
+        self.tail.values = bytes;
     }
 
     /// Starts a checkpoint of an index with `entries` entries, as of the end of the log. There is
@@ -263,7 +263,7 @@ impl Log {
             entries: entries as u64,
             keyspaces: spaces.counts().count() as u32,
             segments: segments as u32,
-            extents: self.extent_of.len() as u32,
+            extents: self.extents.by_record.len() as u32,
             next_sequence: self.next_sequence,
             ..Default::default()
         };
@@ -304,7 +304,7 @@ impl Log {
             };
             put(row.to_bytes());
         }
-        for &(record, ExtentName { slot, sequence }) in self.extent_of.iter() {
+        for &(record, ExtentName { slot, sequence }) in self.extents.by_record.iter() {
             put(ExtentRow { slot, sequence, record, reserved: 0 }.to_bytes());
         }
         let start = self.geometry.slot_start(first) + segment::SIZE as u64;
@@ -396,8 +396,8 @@ impl Log {
         self.switch_checkpoint(file, Some((first, writing.head.frame)), next_version)?;
         self.slots[first as usize].written = true;
         self.slots[first as usize].length = payload;
-        self.tail_bytes = self.bytes_since(&writing.head);
-        self.tail_values = self.values_since(writing.head.next_sequence);
+        self.tail.bytes = self.bytes_since(&writing.head);
+        self.tail.values = self.values_since(writing.head.next_sequence);
         Ok(())
     }
 
@@ -415,8 +415,8 @@ impl Log {
         self.flush(file).map_err(WriteError::Unclear)?;
         self.switch_checkpoint(file, None, next_version)?;
         let logs = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
-        self.tail_bytes = logs.map(|s| u64::from(s.end)).sum();
-        self.tail_values = self.values_since(0);
+        self.tail.bytes = logs.map(|s| u64::from(s.end)).sum();
+        self.tail.values = self.values_since(0);
         Ok(())
     }
 
@@ -449,10 +449,10 @@ impl Log {
         // The second superblock is flushed together with the erasing of what only it refers to: by
         // then the first one is the current one.
         self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
-        self.marked_open = true;
-        self.confirmed_frames = self.flushed_frames;
+        self.superblock_state.marked_open = true;
+        self.watermarks.confirmed = self.watermarks.flushed;
         self.discard_dead_extents();
-        let before = core::mem::replace(&mut self.checkpoint, to.map(|(first, _)| first));
+        let before = core::mem::replace(&mut self.tail.checkpoint, to.map(|(first, _)| first));
         if let Some(before) = before {
             self.discard(before);
         }

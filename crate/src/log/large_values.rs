@@ -116,7 +116,7 @@ impl Log {
         let cached = &mut self.slots[extent.slot as usize].cached;
         cached.touched = self.pool.now();
         if !self.pool.is_crowded() {
-            cached.shown = self.views;
+            cached.shown = self.views.generation;
         }
         let value = cached.value.as_ref().expect("it was loaded");
         // Two malicious records may name the same extent.
@@ -131,9 +131,9 @@ impl Log {
     pub(super) fn allocate_value(&mut self, length: usize) -> Result<AlignedBytes, Error> {
         self.reserve_value_memory(length)?;
         let fits = |spare: &mut AlignedBytes| (length..=2 * length).contains(&spare.len());
-        let spare = self.spare_value.take_if(fits);
+        let spare = self.large.spare.take_if(fits);
         let value = spare.unwrap_or_else(|| AlignedBytes::uninitialized(length));
-        self.value_bytes += value.len();
+        self.large.bytes += value.len();
         Ok(value)
     }
 
@@ -141,8 +141,8 @@ impl Log {
     #[inline(never)]
     pub(super) fn release_value(&mut self, value: Option<AlignedBytes>) {
         let Some(value) = value else { return };
-        self.value_bytes -= value.len();
-        self.spare_value = Some(value);
+        self.large.bytes -= value.len();
+        self.large.spare = Some(value);
     }
 
     /// Makes memory available for a large value. The values that one turn reads, writes or rolls
@@ -152,31 +152,31 @@ impl Log {
     /// # Errors
     /// [`Error::ViewsHeld`] if memory would have to grow and a view must stay valid.
     pub(super) fn reserve_value_memory(&mut self, length: usize) -> Result<(), Error> {
-        let quarantined: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
+        let quarantined: usize = self.large.quarantine.iter().map(|bytes| bytes.len()).sum();
         let (budget, needed) = (self.pool.budget(), quarantined + length);
-        if self.pool.exposes_views && self.value_bytes + needed > budget {
+        if self.pool.exposes_views && self.large.bytes + needed > budget {
             self.trim_unviewed(budget.saturating_sub(needed));
             let is_shown = quarantined > 0 || self.least_recent(true).is_some();
-            if self.value_bytes + needed > budget && is_shown {
+            if self.large.bytes + needed > budget && is_shown {
                 if self.pool.must_keep_views() {
                     self.pool.set_crowded();
                 } else {
                     self.pool.detach_views()?;
-                    self.views += 1;
+                    self.views.generation += 1;
                     // No view shows any more what was rolled back in this turn.
-                    self.quarantine = Vec::new();
+                    self.large.quarantine = Vec::new();
                     self.trim_to(budget / 4);
                 }
             }
         }
-        let spare = self.spare_value.as_ref().map_or(0, |spare| spare.len());
+        let spare = self.large.spare.as_ref().map_or(0, |spare| spare.len());
         let is_spare = (length..=2 * length).contains(&spare);
         if is_spare || self.pool.can_allocate(length) { Ok(()) } else { Err(Error::ViewsHeld) }
     }
 
     /// Evicts large values that no view shows while all of them use more than `allowed` bytes.
     fn trim_unviewed(&mut self, allowed: usize) {
-        while self.value_bytes > allowed
+        while self.large.bytes > allowed
             && let Some(cached) = self.least_recent(false)
         {
             let value = cached.value.take();
@@ -194,12 +194,12 @@ impl Log {
     /// Evicts the least recently used large values while they use more than `allowed` bytes.
     /// Returns whether a view may show any of the evicted ones.
     pub(super) fn trim_to(&mut self, allowed: usize) -> bool {
-        if self.value_bytes <= allowed {
+        if self.large.bytes <= allowed {
             return false;
         }
         self.trim_unviewed(allowed);
         let mut shown = false;
-        while self.value_bytes > allowed
+        while self.large.bytes > allowed
             && let Some(cached) = self.least_recent(true)
         {
             shown = true;
@@ -213,9 +213,9 @@ impl Log {
     /// that views show or among those that none shows.
     #[inline(never)]
     fn least_recent(&mut self, are_shown: bool) -> Option<&mut CachedValue> {
-        let views = self.views;
+        let views = self.views.generation;
         let slots = self.slots.iter_mut().filter(|slot| slot.written).map(|slot| &mut slot.cached);
-        let assembled = self.assembled.iter_mut().map(|value| &mut value.cached);
+        let assembled = self.large.assembled.iter_mut().map(|value| &mut value.cached);
         let may_go = slots.chain(assembled).filter(|cached| {
             cached.pins == 0 && cached.value.is_some() && are_shown == (cached.shown == views)
         });
@@ -225,7 +225,7 @@ impl Log {
     /// Whether a chunked value is in memory. This counts as an access.
     pub(crate) fn has_assembled(&mut self, chunks: &PiecesRef) -> bool {
         let now = self.pool.now();
-        let found = find(&mut self.assembled, chunks);
+        let found = find(&mut self.large.assembled, chunks);
         found.map(|value| value.cached.touched = now).is_some()
     }
 
@@ -237,8 +237,8 @@ impl Log {
         let value = Some(self.allocate_value(HEADER_SPACE + chunks.length as usize)?);
         // It is pinned until it is complete.
         let cached = CachedValue { value, touched: self.pool.now(), shown: 0, pins: 1 };
-        self.assembled.retain(|value| value.cached.value.is_some());
-        self.assembled.push(Assembled { chunks: *chunks, cached });
+        self.large.assembled.retain(|value| value.cached.value.is_some());
+        self.large.assembled.push(Assembled { chunks: *chunks, cached });
         Ok(())
     }
 
@@ -246,8 +246,10 @@ impl Log {
     /// abandoned, and its memory is released at once unless a view shows it.
     #[inline(never)]
     pub(crate) fn end_assembly(&mut self, chunks: &PiecesRef, length: Option<u64>) {
-        let views = self.views;
-        let Some(Assembled { chunks, cached }) = find(&mut self.assembled, chunks) else { return };
+        let views = self.views.generation;
+        let Some(Assembled { chunks, cached }) = find(&mut self.large.assembled, chunks) else {
+            return;
+        };
         cached.pins -= 1;
         if let Some(length) = length {
             chunks.length = length;
@@ -265,7 +267,8 @@ impl Log {
     /// If it is not in memory.
     #[inline(never)]
     pub(crate) fn assembled_mut(&mut self, chunks: &PiecesRef) -> &mut [u8] {
-        let value = find(&mut self.assembled, chunks).and_then(|value| value.cached.value.as_mut());
+        let value =
+            find(&mut self.large.assembled, chunks).and_then(|value| value.cached.value.as_mut());
         &mut value.expect("it is in memory")[HEADER_SPACE..][..chunks.length as usize]
     }
 
@@ -275,23 +278,23 @@ impl Log {
     /// As for [`assembled_mut`](Log::assembled_mut).
     pub(crate) fn show_assembled(&mut self, chunks: &PiecesRef, pinned: bool) -> &[u8] {
         if (pinned || !self.pool.is_crowded())
-            && let Some(value) = find(&mut self.assembled, chunks)
+            && let Some(value) = find(&mut self.large.assembled, chunks)
         {
-            value.cached.shown = self.views;
+            value.cached.shown = self.views.generation;
         }
         self.assembled_mut(chunks)
     }
 
     /// Pins a value that is in memory until [`unpin`](Log::unpin).
     pub(crate) fn pin_assembled(&mut self, chunks: PiecesRef) -> Pin {
-        if let Some(value) = find(&mut self.assembled, &chunks) {
+        if let Some(value) = find(&mut self.large.assembled, &chunks) {
             value.cached.pins += 1;
         }
         Pin::Chunks(chunks)
     }
 
     pub(crate) fn unpin_assembled(&mut self, chunks: &PiecesRef) {
-        if let Some(value) = find(&mut self.assembled, chunks) {
+        if let Some(value) = find(&mut self.large.assembled, chunks) {
             value.cached.pins -= 1;
         }
     }
@@ -307,7 +310,7 @@ impl Log {
         from: usize,
         writes: bool,
     ) -> Option<usize> {
-        let value = find(&mut self.assembled, chunks)?.cached.value.as_mut()?;
+        let value = find(&mut self.large.assembled, chunks)?.cached.value.as_mut()?;
         let rest = value[HEADER_SPACE..][..chunks.length as usize].get_mut(from..)?;
         let record = &mut self.pool.bytes_mut(addr.buffer)[addr.offset as usize..];
         let header = RecordHeader::at_mut(record)?;
@@ -348,7 +351,8 @@ impl Log {
         let (slot, offset) = self.geometry.locate(position);
         let at = self.geometry.slot_start(slot) + offset as u64;
         let salt = self.salt(slot);
-        let value = find(&mut self.assembled, chunks).and_then(|value| value.cached.value.as_mut());
+        let value =
+            find(&mut self.large.assembled, chunks).and_then(|value| value.cached.value.as_mut());
         let to = from + record::size_of_record(PIECE_KEY, align_up(length));
         let Some(bytes) = value.and_then(|value| value.get_mut(from..to)) else { return false };
         let mut before = [0; HEADER_SPACE];

@@ -295,93 +295,150 @@ pub(crate) struct RecoveryState {
     pub uncertain_below: u64,
 }
 
+/// The writes since the last commit.
+#[derive(Debug, Default)]
+struct OpenBatch {
+    /// The cursor at the start of the batch.
+    start: Cursor,
+    /// Frames that are complete except for their checksums.
+    frames: Vec<FrameSpan>,
+    /// First slots of the batch's extents.
+    extents: Vec<u32>,
+}
+
+/// What is known of how much of the log is flushed. Each field is a number of frames: those below it are. A watermark
+/// is a frame's statement of such a number. An empty frame that is written only for its watermark is called a witness.
+#[derive(Debug)]
+struct Watermarks {
+    /// Frames below this number are flushed.
+    flushed: u64,
+    /// The largest watermark in the file.
+    written: u64,
+    /// The largest watermark that is flushed itself: after a crash, frames below it are known to have been flushed.
+    confirmed: u64,
+}
+
+/// How the superblocks in the file differ from the current one.
+#[derive(Debug)]
+struct SuperblockState {
+    /// Whether this session has written a superblock without the clean mark, as it must before appending.
+    marked_open: bool,
+    /// Whether the newest superblock is written but not flushed.
+    unflushed: bool,
+    /// Whether one of the two copies was invalid when the file was opened and has not been written since.
+    lost_copy: bool,
+}
+
+/// Values in memory that have a buffer of their own: those of extents, and assembled chunked values.
+#[derive(Debug, Default)]
+struct LargeValues {
+    /// Chunked values in memory.
+    assembled: Vec<Assembled>,
+    /// Bytes in memory of the values of extents and of assembled chunked values.
+    bytes: usize,
+    /// The buffer of the large value that was released last, for reuse.
+    spare: Option<AlignedBytes>,
+    /// Values of dropped extents that views may still show, kept until the turn ends.
+    quarantine: Vec<AlignedBytes>,
+}
+
+/// The views that JavaScript holds.
+#[derive(Debug)]
+struct ViewState {
+    /// The current generation of views.
+    generation: u32,
+    /// Whether a view may show memory that is about to be reused.
+    stale: bool,
+}
+
+/// The newest checkpoint, and what opening would have to read behind it.
+#[derive(Debug, Default)]
+struct Tail {
+    /// The first slot of the checkpoint that the superblocks name.
+    checkpoint: Option<u32>,
+    /// Bytes of the frames written since that checkpoint.
+    bytes: u64,
+    /// Bytes of the extent values that these frames name: opening would have to read them too.
+    values: u64,
+}
+
+/// What opening found in the file that does not count.
+#[derive(Debug)]
+struct Found {
+    dropped_tail: DiscardedTail,
+    /// Ranges of the file that contain what a recovery dropped.
+    discarded_ranges: Vec<(u64, usize)>,
+    /// Headers and trailers that are missing although their counterparts exist.
+    missing_headers: Vec<MissingHeader>,
+}
+
+/// Extents, and the records that name them.
+#[derive(Debug, Default)]
+struct Extents {
+    /// The extent that each record with a value in an extent names, by the record's position.
+    by_record: SmallMap<ExtentName>,
+    /// Extents that no record names any more but that are still in the file.
+    dead: Vec<DeadExtent>,
+}
+
+/// Space that can be reclaimed.
+#[derive(Debug, Default)]
+pub(crate) struct Garbage {
+    /// Whether there may be some.
+    exists: bool,
+    /// Whether extents were freed since a compaction began, so that others might move to their slots.
+    pub(crate) extents_freed: bool,
+    /// Garbage that opening found may be reclaimed once this many frames are confirmed as flushed.
+    from_frame: u64,
+}
+
+/// How the space of the file is used.
+#[derive(Debug)]
+struct Space {
+    /// Bytes of live records, and of the slots that live extents cover.
+    live: u64,
+    /// Slots that are free or will be after the next checkpoint.
+    spare_slots: u32,
+    /// Slots that are free now.
+    free_slots: u32,
+    /// Slots of log segments.
+    log_slots: u32,
+    /// Slots of checkpoints.
+    checkpoint_slots: u32,
+    /// The largest size of the file, in percent of its live data.
+    factor: u32,
+    /// Whether the file could not grow when this was last tried.
+    full: bool,
+}
+
 /// The log of one database.
 #[derive(Debug)]
 pub struct Log {
     geometry: Geometry,
     superblock: Superblock,
-    /// Whether this session has written a superblock without the clean mark, as it must before
-    /// appending.
-    marked_open: bool,
-    /// Whether the newest superblock is written but not flushed.
-    superblock_unflushed: bool,
-    dropped_tail: DiscardedTail,
+    superblock_state: SuperblockState,
     slots: Vec<Slot>,
+    space: Space,
+    extents: Extents,
+    pub(crate) garbage: Garbage,
+    tail: Tail,
     cursor: Cursor,
-    /// The cursor at the start of the open batch.
-    batch_start: Cursor,
-    /// Frames of the open batch that are complete except for their checksums.
-    pending: Vec<FrameSpan>,
-    /// First slots of the extents of the open batch.
-    extents: Vec<u32>,
-    /// The extent that each record with a value in an extent names, by the record's position.
-    extent_of: SmallMap<ExtentName>,
-    /// Extents that no record names any more but that are still in the file.
-    dead_extents: Vec<DeadExtent>,
+    batch: OpenBatch,
     /// Records at or above this offset of the cursor's slot may be changed in place.
     floor: usize,
     next_frame: u64,
     next_sequence: u32,
     /// Mixed into salts; fresh in each session.
     entropy: u64,
-    /// Frames below this number are flushed.
-    flushed_frames: u64,
-    /// The largest watermark in the file. A watermark is a frame's statement that all frames below
-    /// that number are flushed. An empty frame that is written only for its watermark is called a
-    /// witness.
-    witnessed_frames: u64,
-    /// The largest watermark that is flushed itself: after a crash, frames below it are known to
-    /// have been flushed.
-    confirmed_frames: u64,
+    watermarks: Watermarks,
     /// Memory for segments and for cached cold records.
     pool: Pool,
     record_cache: RecordCache,
     /// Invariant: if set, every segment is in memory.
     all_resident: bool,
-    /// Chunked values in memory.
-    assembled: Vec<Assembled>,
-    /// Bytes in memory of the values of extents and of assembled chunked values.
-    value_bytes: usize,
-    /// The current generation of views.
-    views: u32,
-    /// Memory of the large value that was released last, for reuse.
-    spare_value: Option<AlignedBytes>,
-    /// Values of dropped extents that views may still show, kept until the turn ends.
-    quarantine: Vec<AlignedBytes>,
-    /// Whether a view may show memory that is about to be reused.
-    views_stale: bool,
-    /// The first slot of the checkpoint that the superblocks name.
-    checkpoint: Option<u32>,
-    /// Bytes of the frames written since that checkpoint.
-    tail_bytes: u64,
-    /// Bytes of the extent values that these frames name: opening would have to read them too.
-    tail_values: u64,
-    /// Ranges of the file that contain what a recovery dropped.
-    discarded_ranges: Vec<(u64, usize)>,
-    /// Headers and trailers that opening did not find although their counterparts exist.
-    missing_headers: Vec<MissingHeader>,
-    /// Whether one of the two superblocks was invalid when the file was opened and has not been
-    /// written since.
-    lost_superblock: bool,
-    /// Whether there may be space to reclaim.
-    has_garbage: bool,
-    /// Whether extents were freed since a compaction began, so that others might move to their
-    /// slots.
-    pub(crate) extents_freed: bool,
-    /// Garbage that opening found may be reclaimed once this many frames are confirmed as flushed.
-    garbage_after: u64,
-    /// Bytes of live records, and of the slots that live extents cover.
-    live_total: u64,
-    /// Slots that are free or will be after the next checkpoint, and those that are free now.
-    spare_slots: u32,
-    free_slots: u32,
-    /// Slots of log segments and of checkpoints.
-    log_slots: u32,
-    checkpoint_slots: u32,
-    /// The largest size of the file, in percent of its live data.
-    pub(crate) factor: u32,
-    /// Whether the file could not grow when this was last tried.
-    full: bool,
+    large: LargeValues,
+    views: ViewState,
+    found: Found,
     recovery: RecoveryState,
 }
 
@@ -479,15 +536,15 @@ impl Log {
         clean: Option<(u32, u64)>,
         next_version: u64,
     ) -> Result<(), Error> {
-        if self.superblock_unflushed {
+        if self.superblock_state.unflushed {
             file.flush()?;
         }
-        self.superblock_unflushed = true;
+        self.superblock_state.unflushed = true;
         let mut sb = self.superblock;
         sb.generation += 1;
         sb.flags = if clean.is_some() { FLAG_CLEAN } else { 0 };
         sb.next_version = next_version;
-        sb.next_frame = self.flushed_frames;
+        sb.next_frame = self.watermarks.flushed;
         sb.next_sequence = u64::from(self.next_sequence);
         if let Some((sequence, position)) = clean {
             sb.end_sequence = u64::from(sequence);
@@ -496,7 +553,7 @@ impl Log {
         let slot = (sb.generation - 1) % 2;
         write_all(file, &sb.encode(slot), slot * SLOT_STRIDE)?;
         // Superblocks alternate, so this one replaced the slot that was not current.
-        self.lost_superblock = false;
+        self.superblock_state.lost_copy = false;
         self.superblock = sb;
         Ok(())
     }
@@ -505,9 +562,9 @@ impl Log {
     pub(crate) fn flush(&mut self, file: &mut impl File) -> Result<(), Error> {
         self.rewrite_missing_headers(file);
         file.flush()?;
-        self.superblock_unflushed = false;
-        self.flushed_frames = self.next_frame;
-        self.confirmed_frames = self.witnessed_frames;
+        self.superblock_state.unflushed = false;
+        self.watermarks.flushed = self.next_frame;
+        self.watermarks.confirmed = self.watermarks.written;
         self.discard_dead_extents();
         self.cancelled_tail_is_flushed();
         Ok(())
@@ -516,13 +573,13 @@ impl Log {
     /// Whether no witness has been written for the last flush.
     #[must_use]
     pub fn is_unwitnessed(&self) -> bool {
-        self.witnessed_frames < self.flushed_frames
+        self.watermarks.written < self.watermarks.flushed
     }
 
     /// Writes the superblock with the clean mark. The log has been committed and flushed.
     pub(crate) fn close(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
         // No view shows aborted records any more, so the witness need not include them.
-        self.cursor = self.batch_start;
+        self.cursor = self.batch.start;
         self.floor = self.cursor.tail;
         let sequence = self.cursor.slot.map_or(0, |slot| self.slots[slot as usize].sequence);
         let end = self
@@ -544,7 +601,7 @@ impl Log {
                 // frames, and nothing is lost by that. Nor is it by a torn tail that no segment can
                 // cancel: the next opening finds and drops it again.
                 Err(WriteError::RolledBack(Error::Quota | Error::Full)) => {
-                    clean = clean.filter(|_| self.dropped_tail != DiscardedTail::Present);
+                    clean = clean.filter(|_| self.found.dropped_tail != DiscardedTail::Present);
                 }
                 Err(failure) => return Err(failure.into_error()),
             }
@@ -558,7 +615,7 @@ impl Log {
     /// Whether this session has written anything to the file.
     #[must_use]
     pub fn has_written(&self) -> bool {
-        self.marked_open
+        self.superblock_state.marked_open
     }
 
     /// The number of slots.
@@ -575,9 +632,9 @@ impl Log {
     /// Bytes of memory used for segments, cached cold records, and values of extents.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let held = self.quarantine.iter().chain(&self.spare_value);
+        let held = self.large.quarantine.iter().chain(&self.large.spare);
         let held: usize = held.map(|bytes| bytes.len()).sum();
-        (self.pool.memory() + self.record_cache.bytes() + self.value_bytes + held) as u64
+        (self.pool.memory() + self.record_cache.bytes() + self.large.bytes + held) as u64
     }
 
     /// Whether this many bytes can be allocated in one piece without detaching a view that must
@@ -626,12 +683,12 @@ impl Log {
         }
         match (location, self.cursor.slot) {
             (ValueLocation::Extent(first), _) => {
-                self.slots[first as usize].cached.shown = self.views
+                self.slots[first as usize].cached.shown = self.views.generation
             }
             // The chunked value that was started last.
             (ValueLocation::Chunks, _) => {
-                if let Some(value) = self.assembled.last_mut() {
-                    value.cached.shown = self.views;
+                if let Some(value) = self.large.assembled.last_mut() {
+                    value.cached.shown = self.views.generation;
                 }
             }
             (ValueLocation::Record, Some(slot)) => {
@@ -655,23 +712,23 @@ impl Log {
     /// Ends a turn: frees memory above the budget and what was kept only for views. Returns whether
     /// the caller must detach all views before the next call.
     pub fn end_turn(&mut self) -> bool {
-        let only_voids = self.pending.is_empty() && self.cursor.live == 0;
-        let mut stale = self.views_stale || !self.quarantine.is_empty();
-        if only_voids && self.cursor.records > 0 && self.extents.is_empty() {
+        let only_voids = self.batch.frames.is_empty() && self.cursor.live == 0;
+        let mut stale = self.views.stale || !self.large.quarantine.is_empty();
+        if only_voids && self.cursor.records > 0 && self.batch.extents.is_empty() {
             self.discard_batch();
             stale = true;
         }
         // A quarter is freed at once, so that many turns pass before views must be detached again.
         let budget = self.value_budget();
-        stale |= self.value_bytes > budget && self.trim_to(budget - budget / 4);
+        stale |= self.large.bytes > budget && self.trim_to(budget - budget / 4);
         stale |= self.trim_pool();
-        self.quarantine = Vec::new();
+        self.large.quarantine = Vec::new();
         let quarter = self.pool.budget() / 4;
-        self.spare_value.take_if(|spare| spare.len() > quarter);
-        self.views_stale = false;
+        self.large.spare.take_if(|spare| spare.len() > quarter);
+        self.views.stale = false;
         if stale {
             self.pool.clear_views();
-            self.views += 1;
+            self.views.generation += 1;
         }
         stale
     }

@@ -67,7 +67,7 @@ impl Log {
     /// Acquires a buffer for new content. Addresses that were returned before may become invalid.
     pub(super) fn acquire_buffer(&mut self, content: BufferContent) -> Result<BufferId, Error> {
         let shift = self.geometry.segment_log2 - 3;
-        let batch_slots = [self.cursor.slot, self.batch_start.slot];
+        let batch_slots = [self.cursor.slot, self.batch.start.slot];
         let Log { pool, slots, record_cache, all_resident, .. } = self;
         let mut evictor = Evictor { slots, record_cache, all_resident, batch_slots, shift };
         pool.acquire(content, &mut |id, content, bytes| evictor.evict(id, content, bytes))
@@ -76,7 +76,7 @@ impl Log {
     /// Frees what is above the budget at the end of a turn.
     pub(super) fn trim_pool(&mut self) -> bool {
         let shift = self.geometry.segment_log2 - 3;
-        let batch_slots = [self.cursor.slot, self.batch_start.slot];
+        let batch_slots = [self.cursor.slot, self.batch.start.slot];
         let Log { pool, slots, record_cache, all_resident, .. } = self;
         let mut evictor = Evictor { slots, record_cache, all_resident, batch_slots, shift };
         pool.end_turn(&mut |id, content, bytes| evictor.evict(id, content, bytes))
@@ -366,7 +366,7 @@ impl Log {
             }
             Pin::Extent(slot) => {
                 let slot = &mut self.slots[slot as usize];
-                slot.cached.shown = self.views;
+                slot.cached.shown = self.views.generation;
                 &slot.cached.value.as_ref().expect("a pinned value is resident")
                     [..slot.length as usize]
             }

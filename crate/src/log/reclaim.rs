@@ -40,13 +40,14 @@ fn contains_pair(sorted: &[(u32, u32)], pair: (u32, u32)) -> bool {
 impl Log {
     /// Whether there may be anything to reclaim now.
     pub(crate) fn can_reclaim(&self) -> bool {
-        self.has_garbage && self.confirmed_frames >= self.garbage_after
+        self.garbage.exists && self.watermarks.confirmed >= self.garbage.from_frame
     }
 
     /// Whether everything that a recovery dropped is erased: then the segment that cancels it may
     /// be freed, and a checkpoint need not account for it.
     pub(crate) fn is_reclaimed(&self) -> bool {
-        self.discarded_ranges.is_empty() && self.confirmed_frames >= self.garbage_after
+        self.found.discarded_ranges.is_empty()
+            && self.watermarks.confirmed >= self.garbage.from_frame
     }
 
     /// Does one step of a few hundred microseconds. Returns whether there was anything to do.
@@ -57,13 +58,13 @@ impl Log {
         if !self.can_reclaim() {
             return Ok(false);
         }
-        if let Some((at, length)) = self.discarded_ranges.pop() {
+        if let Some((at, length)) = self.found.discarded_ranges.pop() {
             // Never more than a segment.
             if let Err(error) = write_zeros(file, at, length) {
-                self.discarded_ranges.push((at, length));
+                self.found.discarded_ranges.push((at, length));
                 return Err(error.into());
             }
-            if self.discarded_ranges.is_empty() {
+            if self.found.discarded_ranges.is_empty() {
                 self.flush(file).map_err(WriteError::Unclear)?;
             }
             return Ok(true);
@@ -78,11 +79,11 @@ impl Log {
             let kept = self.slots.len() - at_end + self.trailing_slots_to_keep(at_end);
             file.truncate(self.geometry.slot_start(kept as u32))?;
             self.slots.truncate(kept);
-            self.full = false;
+            self.space.full = false;
             self.count_slots();
             return Ok(true);
         }
-        self.has_garbage = false;
+        self.garbage.exists = false;
         Ok(false)
     }
 
@@ -120,8 +121,8 @@ impl Log {
         self.forget_cached(|slot| slot.pending_free);
         let slot = &mut self.slots[index as usize];
         slot.dirty_tail = true;
-        self.tail_bytes = self.tail_bytes.saturating_sub(u64::from(slot.end));
-        self.has_garbage = true;
+        self.tail.bytes = self.tail.bytes.saturating_sub(u64::from(slot.end));
+        self.garbage.exists = true;
         self.free(index);
         Ok(())
     }
@@ -159,7 +160,7 @@ impl Log {
     /// The same for the segment in which the log ends.
     #[inline(never)]
     pub(super) fn zero_log_tail(&mut self, file: &mut impl File) -> Result<(), Error> {
-        match self.batch_start.slot {
+        match self.batch.start.slot {
             Some(slot) => {
                 self.zero_segment_tail(file, slot, self.slots[slot as usize].end as usize)
             }
@@ -170,9 +171,9 @@ impl Log {
     /// Opening is finished: extents that no record names become garbage. Returns the file position
     /// of an extent that is named but missing.
     pub(crate) fn retire_unnamed_extents(&mut self) -> Option<u64> {
-        self.dead_extents.clear();
+        self.extents.dead.clear();
         let named: Vec<(u32, u32)> =
-            self.extent_of.iter().map(|(_, name)| (name.slot, name.sequence)).collect();
+            self.extents.by_record.iter().map(|(_, name)| (name.slot, name.sequence)).collect();
         let named = radix_sort::by_number(named);
         for (slot, index) in self.slots.iter_mut().zip(0..) {
             let name = (index, slot.sequence);
@@ -190,19 +191,19 @@ impl Log {
 
     /// Whether space may become free without further compaction.
     pub(crate) fn may_gain_space(&self) -> bool {
-        self.has_garbage || self.has_unconfirmed_extents()
+        self.garbage.exists || self.has_unconfirmed_extents()
     }
 
     /// Whether extents that no record names any more wait for a confirmed flush.
     pub(crate) fn has_unconfirmed_extents(&self) -> bool {
-        self.dead_extents.last().is_some_and(|dead| dead.frame >= Some(self.confirmed_frames))
+        self.extents.dead.last().is_some_and(|dead| dead.frame >= Some(self.watermarks.confirmed))
     }
 
     /// Extents that no record names any more become garbage once no crash can make the commit that
     /// dropped them look unflushed. Until then that commit might be undone and the extents needed.
     pub(crate) fn discard_dead_extents(&mut self) {
-        let sure = self.confirmed_frames;
-        let dead = core::mem::take(&mut self.dead_extents);
+        let sure = self.watermarks.confirmed;
+        let dead = core::mem::take(&mut self.extents.dead);
         for dead in dead {
             let index = dead.extent.slot as usize;
             let is_sure = dead.frame.is_some_and(|frame| frame < sure);
@@ -213,9 +214,9 @@ impl Log {
             };
             if is_sure && slot.cached.pins == 0 {
                 slot.state = SlotState::PendingFree;
-                (self.has_garbage, self.extents_freed) = (true, true);
+                (self.garbage.exists, self.garbage.extents_freed) = (true, true);
             } else {
-                self.dead_extents.push(dead);
+                self.extents.dead.push(dead);
             }
         }
     }
@@ -225,6 +226,6 @@ impl Log {
         let slot = &mut self.slots[slot as usize];
         slot.state = SlotState::PendingFree;
         slot.pending_free = false;
-        self.has_garbage = true;
+        self.garbage.exists = true;
     }
 }

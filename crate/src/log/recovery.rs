@@ -16,7 +16,6 @@ use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::system_records::ExtentRef;
 use crate::format::{MAJOR, SEGMENT_LOG2};
 use crate::index::hash_index::Position;
-use crate::index::sorted_vec_map::SmallMap;
 use crate::radix_sort;
 
 use super::buffer_pool::{Pool, Views};
@@ -24,7 +23,10 @@ use super::checkpoint::LoadedCheckpoint;
 use super::frame_chain::{Chain, FrameAt};
 use super::record_cache::RecordCache;
 use super::write_batch::Cursor;
-use super::{DiscardedTail, Geometry, Log, RecoveryState, Slot, SlotState, superblocks};
+use super::{
+    DiscardedTail, Extents, Found, Garbage, Geometry, LargeValues, Log, OpenBatch, RecoveryState,
+    Slot, SlotState, Space, SuperblockState, Tail, ViewState, Watermarks, superblocks,
+};
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -190,7 +192,7 @@ impl Log {
             }
         }
         log.recovery.salvages = salvages;
-        log.lost_superblock = lost_superblock;
+        log.superblock_state.lost_copy = lost_superblock;
         let checkpoint = log.load_checkpoint(file)?;
         if checkpoint.is_none() {
             log.reset_tables();
@@ -204,49 +206,46 @@ impl Log {
         Log {
             geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
-            marked_open: false,
-            // The previous session may have written a superblock without flushing it.
-            superblock_unflushed: superblock.generation > 2,
-            dropped_tail: DiscardedTail::Nothing,
+            superblock_state: SuperblockState {
+                marked_open: false,
+                // The previous session may have written a superblock without flushing it.
+                unflushed: superblock.generation > 2,
+                lost_copy: false,
+            },
             slots: Vec::new(),
+            space: Space {
+                live: 0,
+                spare_slots: 0,
+                free_slots: 0,
+                log_slots: 0,
+                checkpoint_slots: 0,
+                factor: 150,
+                full: false,
+            },
+            extents: Extents::default(),
+            garbage: Garbage::default(),
+            tail: Tail::default(),
             cursor: Cursor::default(),
-            batch_start: Cursor::default(),
-            pending: Vec::new(),
-            extents: Vec::new(),
-            extent_of: SmallMap::default(),
-            dead_extents: Vec::new(),
+            batch: OpenBatch::default(),
             floor: 0,
             next_frame: superblock.first_frame,
             next_sequence: superblock.next_sequence as u32,
             entropy,
-            flushed_frames: superblock.next_frame,
-            witnessed_frames: superblock.next_frame,
-            confirmed_frames: 0,
+            watermarks: Watermarks {
+                flushed: superblock.next_frame,
+                written: superblock.next_frame,
+                confirmed: 0,
+            },
             pool,
             record_cache: RecordCache::new(),
-            assembled: Vec::new(),
-            value_bytes: 0,
-            views: 1,
-            spare_value: None,
-            quarantine: Vec::new(),
-            views_stale: false,
-            checkpoint: None,
-            tail_bytes: 0,
-            tail_values: 0,
-            discarded_ranges: Vec::new(),
-            missing_headers: Vec::new(),
-            lost_superblock: false,
-            has_garbage: false,
             all_resident: false,
-            extents_freed: false,
-            garbage_after: 0,
-            live_total: 0,
-            spare_slots: 0,
-            free_slots: 0,
-            log_slots: 0,
-            checkpoint_slots: 0,
-            factor: 150,
-            full: false,
+            large: LargeValues::default(),
+            views: ViewState { generation: 1, stale: false },
+            found: Found {
+                dropped_tail: DiscardedTail::Nothing,
+                discarded_ranges: Vec::new(),
+                missing_headers: Vec::new(),
+            },
             recovery: RecoveryState::default(),
         }
     }
@@ -268,17 +267,18 @@ impl Log {
         mode: OpenMode,
     ) -> Result<Recovered, Error> {
         let Walk { head, segments, mut chain, .. } = walk;
-        chain.close_gaps(self.flushed_frames.max(chain.watermark), 0);
+        chain.close_gaps(self.watermarks.flushed.max(chain.watermark), 0);
         let (after_end, mut committed) = loop {
             let after_end = self.scan_after_end(file, &chain, &segments)?;
-            self.flushed_frames = self.flushed_frames.max(chain.watermark).max(after_end.watermark);
+            self.watermarks.flushed =
+                self.watermarks.flushed.max(chain.watermark).max(after_end.watermark);
             let committed = self.drop_incomplete_commit(file, &mut chain, mode.below)?;
             // The dropped commit may have contained the record that accounted for a gap.
-            if !chain.close_gaps(self.flushed_frames, 0) {
+            if !chain.close_gaps(self.watermarks.flushed, 0) {
                 break (after_end, committed);
             }
         };
-        let flushed_frames = self.flushed_frames;
+        let flushed_frames = self.watermarks.flushed;
         let is_damaged = committed < flushed_frames || self.recovery.damaged;
         let damage = is_damaged.then(|| Damage {
             position: chain.end_position(self.geometry),
@@ -292,7 +292,7 @@ impl Log {
             ..Damage::default()
         });
         if is_damaged && mode.on_damage == OnDamage::Salvage {
-            self.discarded_ranges.clear();
+            self.found.discarded_ranges.clear();
             let mut walk = Walk::new(head, self.superblock.first_frame, segments.clone());
             walk.salvage_below = flushed_frames;
             while self.walk_segment(file, &mut walk)? {}
@@ -301,7 +301,7 @@ impl Log {
             committed = self.salvage_end(file, &mut chain)?;
         }
         self.next_frame = committed;
-        self.witnessed_frames = flushed_frames;
+        self.watermarks.written = flushed_frames;
         let is_torn = is_damaged || after_end.frames > 0;
         let (left, torn_bytes) = match is_damaged && mode.on_damage != OnDamage::Prefix {
             true => (0, 0),
@@ -321,13 +321,13 @@ impl Log {
             ..Recovery::default()
         };
         self.classify_missing_headers(&chain);
-        self.tail_bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
-        self.garbage_after = match recovery.clean {
+        self.tail.bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
+        self.garbage.from_frame = match recovery.clean {
             // The superblock states that they are flushed, and only a witness follows them.
             true => flushed_frames,
-            false => committed + u64::from(self.dropped_tail == DiscardedTail::Present),
+            false => committed + u64::from(self.found.dropped_tail == DiscardedTail::Present),
         };
-        self.has_garbage = true;
+        self.garbage.exists = true;
         let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
         let (extents, frames) = (extents.collect(), chain.frames);
         Ok(Recovered { frames, extents, recovery, damage })
@@ -337,12 +337,12 @@ impl Log {
     /// frame.
     fn salvage_end(&mut self, file: &mut impl File, chain: &mut Chain) -> Result<u64, Error> {
         // If the end of a flushed commit is missing, the part that exists is kept.
-        let end = match chain.expected < self.flushed_frames && chain.record_error.is_none() {
+        let end = match chain.expected < self.watermarks.flushed && chain.record_error.is_none() {
             true => chain.expected,
             false => self.drop_incomplete_commit(file, chain, u64::MAX)?,
         };
-        chain.close_gaps(self.flushed_frames, self.flushed_frames);
-        self.recovery.uncertain_below = match end < self.flushed_frames {
+        chain.close_gaps(self.watermarks.flushed, self.watermarks.flushed);
+        self.recovery.uncertain_below = match end < self.watermarks.flushed {
             true => u64::MAX,
             false => chain.uncertain_below,
         };
@@ -365,7 +365,7 @@ impl Log {
         // Segments below the first sequence are not part of the log any more, whatever they
         // contain.
         let first = u32::try_from(self.superblock.first_sequence).unwrap_or(u32::MAX);
-        let current = self.checkpoint;
+        let current = self.tail.checkpoint;
         let mut order: Vec<(u32, u32)> = Vec::new();
         for (slot, i) in self.slots.iter_mut().zip(0..) {
             let sequence = slot.sequence;
@@ -506,7 +506,8 @@ impl Log {
         let (offset, end) = (chain.offset, self.geometry.frames_end());
         let left = used_length(self.frame_area_from(slot, offset));
         if chain.expected == limit && left > 0 {
-            self.discarded_ranges
+            self.found
+                .discarded_ranges
                 .push((self.geometry.slot_start(slot) + offset as u64, end - offset));
         }
         let slot = &mut self.slots[slot as usize];
@@ -561,7 +562,7 @@ impl Log {
         let mut refuses =
             record_error.is_some_and(|(_, record_error)| record_error == RecordError::Unknown);
         for named in chain.extents.iter().take_while(|named| named.frame <= end) {
-            let flushed = chain.frames[named.frame].number < self.flushed_frames;
+            let flushed = chain.frames[named.frame].number < self.watermarks.flushed;
             if !flushed && !self.verify_extent(file, &named.extent)? {
                 (end, refuses) = (named.frame, false);
                 break;
@@ -615,7 +616,7 @@ impl Log {
             if i > at || s != slot {
                 self.slots[s as usize].state = SlotState::PendingFree;
             } else if left > 0 {
-                self.discarded_ranges.push((self.geometry.slot_start(s) + from as u64, left));
+                self.found.discarded_ranges.push((self.geometry.slot_start(s) + from as u64, left));
             }
             if s == slot {
                 let end_frame = self.next_frame;
@@ -628,14 +629,14 @@ impl Log {
             self.cursor = Cursor::at(slot, offset);
             if all > 0 {
                 // Zeros are written over it before anything else.
-                self.discarded_ranges.pop();
-                self.dropped_tail = DiscardedTail::NeedsZeroing;
+                self.found.discarded_ranges.pop();
+                self.found.dropped_tail = DiscardedTail::NeedsZeroing;
             }
         } else if all > 0 || fresh {
             // This also cancels what a writer that lost the file may still write there.
-            self.dropped_tail = DiscardedTail::Present;
+            self.found.dropped_tail = DiscardedTail::Present;
         }
-        self.batch_start = self.cursor;
+        self.batch.start = self.cursor;
         self.floor = self.cursor.tail;
         Ok((all, torn))
     }

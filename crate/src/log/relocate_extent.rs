@@ -49,7 +49,7 @@ impl Log {
                 slot.state == SlotState::Extent && slot.sequence == name.sequence
             })
         };
-        let extents = self.extent_of.iter().filter(|(_, name)| exists(name));
+        let extents = self.extents.by_record.iter().filter(|(_, name)| exists(name));
         let order = extents.map(|(record, name)| (name.slot, *record)).collect();
         let (mut at, mut run, mut longest_run) = (0, 0, 0);
         let (mut fits, mut blocks) = (None, None);
@@ -133,7 +133,7 @@ impl Log {
         self.slots[relocation.to as usize].length_check = check;
         self.write_extent_headers(file, relocation.to)?;
         self.slots[relocation.to as usize].written = true;
-        self.tail_values += old.length;
+        self.tail.values += old.length;
         Ok(Some(ExtentRef { check, ..self.extent_ref(relocation.to, old.length as usize) }))
     }
 

@@ -46,9 +46,9 @@ impl Log {
         let mut log = Log::empty(superblock, self.entropy, pool);
         // The old log is not touched, and no superblock is written before the new log is complete.
         log.slots = self.slots.iter().map(|_| Slot::new(SlotState::UnknownKind)).collect();
-        log.factor = self.factor;
+        log.space.factor = self.space.factor;
         log.count_slots();
-        log.marked_open = true;
+        log.superblock_state.marked_open = true;
         Ok(log)
     }
 

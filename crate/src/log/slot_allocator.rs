@@ -45,13 +45,13 @@ pub(crate) enum AllocPriority {
 impl Log {
     /// Whether the file cannot or should not grow although free slots are missing.
     pub(crate) fn is_out_of_slots(&self) -> bool {
-        let used = self.slots.len() as u32 - self.free_slots;
-        self.free_slots < self.reserve() && self.full || used + RESERVE > self.bound()
+        let used = self.slots.len() as u32 - self.space.free_slots;
+        self.space.free_slots < self.reserve() && self.space.full || used + RESERVE > self.bound()
     }
 
     /// The maximum number of slots that the file should have.
     fn bound(&self) -> u32 {
-        (self.allowed(100, 4) >> self.geometry.segment_log2) as u32 + self.checkpoint_slots
+        (self.allowed(100, 4) >> self.geometry.segment_log2) as u32 + self.space.checkpoint_slots
     }
 
     /// Bytes to keep free for the records without which no retired segment can be removed.
@@ -80,7 +80,7 @@ impl Log {
     #[inline(never)]
     pub(super) fn leaves_bookkeeping_space(&self, size: usize) -> bool {
         let end = self.cursor.tail + size + self.bookkeeping_bytes();
-        self.log_slots < RESERVE || self.can_reclaim() || end <= self.geometry.frames_end()
+        self.space.log_slots < RESERVE || self.can_reclaim() || end <= self.geometry.frames_end()
     }
 
     /// Whether the segment in which the log ends is nearly full and less than half of it is needed.
@@ -91,18 +91,22 @@ impl Log {
             let slot = &self.slots[slot as usize];
             slot.written && 2 * slot.needed(&self.sequences()) < self.geometry.segment()
         };
-        self.free_slots >= RESERVE
+        self.space.free_slots >= RESERVE
             && self.cursor.tail > self.geometry.segment() / 4 * 3
             && self.cursor.slot.is_some_and(is_waste)
     }
 
     /// Whether no slot is left on a full disk, and dropping the checkpoint would free some.
     pub(crate) fn needs_checkpoint_slots(&self) -> bool {
-        self.full && self.free_slots == 0 && self.checkpoint.is_some()
+        self.space.full && self.space.free_slots == 0 && self.tail.checkpoint.is_some()
     }
 
     fn reserve(&self) -> u32 {
-        if self.log_slots == 0 { 0 } else { RESERVE + self.log_slots / SEGMENTS_PER_SLOT }
+        if self.space.log_slots == 0 {
+            0
+        } else {
+            RESERVE + self.space.log_slots / SEGMENTS_PER_SLOT
+        }
     }
 
     /// How many of the free slots at the end of the file are worth keeping.
@@ -125,8 +129,8 @@ impl Log {
                 _ => {}
             }
         }
-        (self.free_slots, self.spare_slots) = (free, spare);
-        (self.log_slots, self.checkpoint_slots) = (logs, checkpoints);
+        (self.space.free_slots, self.space.spare_slots) = (free, spare);
+        (self.space.log_slots, self.space.checkpoint_slots) = (logs, checkpoints);
     }
 
     /// Finds `span` free slots in a row, and makes sure that the file has them and the reserve
@@ -161,7 +165,7 @@ impl Log {
         let end = slots.max(end_slot);
         let pending =
             self.slots.iter().filter(|s| s.state == SlotState::PendingFree).count() as u32;
-        let left = self.free_slots + (end - slots) - span;
+        let left = self.space.free_slots + (end - slots) - span;
         let least = if need == AllocPriority::Checkpoint { 0 } else { self.reserve().min(1) };
         let missing = |reserve: u32| end.saturating_add(reserve.saturating_sub(left + pending));
         let wanted = missing(self.reserve()).min(self.bound()).max(missing(least));
@@ -171,10 +175,10 @@ impl Log {
                 return Err(Error::Quota);
             }
             let grown = self.grow(file, wanted);
-            self.full = matches!(grown, Err(Error::Quota | Error::Full));
+            self.space.full = matches!(grown, Err(Error::Quota | Error::Full));
             match need {
                 AllocPriority::Delete | AllocPriority::Bookkeeping | AllocPriority::Move
-                    if self.full =>
+                    if self.space.full =>
                 {
                     self.grow(file, end_slot)?
                 }

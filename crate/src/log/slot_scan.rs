@@ -52,7 +52,7 @@ impl Log {
                 && found[0] != found[1]
             {
                 let is_trailer = found[0];
-                self.missing_headers.push(MissingHeader {
+                self.found.missing_headers.push(MissingHeader {
                     slot,
                     sequence,
                     is_trailer,
@@ -67,10 +67,10 @@ impl Log {
     /// checkpoint, those of the segments that were being removed.
     #[inline(never)]
     pub(super) fn classify_missing_headers(&mut self, chain: &Chain) {
-        let flushed = self.flushed_frames;
+        let flushed = self.watermarks.flushed;
         let Superblock { checkpoint_sequence, checkpoint_frame, .. } = self.superblock;
         let going = if checkpoint_sequence == 0 { checkpoint_frame } else { 0 };
-        for lost in &mut self.missing_headers {
+        for lost in &mut self.found.missing_headers {
             let slot = &self.slots[lost.slot as usize];
             let is_unflushed = |named: &&NamedExtent| {
                 let ExtentRef { slot, sequence, .. } = named.extent;
@@ -89,9 +89,9 @@ impl Log {
     /// flush, because after that a crash does not explain them any more. What cannot be written now
     /// stays missing, which is harmless.
     pub(super) fn rewrite_missing_headers(&mut self, file: &mut impl File) {
-        let mut lost = core::mem::take(&mut self.missing_headers);
+        let mut lost = core::mem::take(&mut self.found.missing_headers);
         lost.retain(|lost| self.rewrite_header(file, *lost).is_err());
-        self.missing_headers = lost;
+        self.found.missing_headers = lost;
     }
 
     #[inline(never)]

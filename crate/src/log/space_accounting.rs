@@ -41,7 +41,7 @@ impl Log {
     /// Accounts for a record of `size` bytes that became the current one of its key.
     #[inline]
     pub(crate) fn record_added(&mut self, position: Position, size: u32) {
-        self.live_total += u64::from(size);
+        self.space.live += u64::from(size);
         let slot = self.slot_mut(position);
         slot.live += 1;
         slot.live_bytes += size;
@@ -56,12 +56,12 @@ impl Log {
         // A malicious file may contain any numbers.
         slot.live_bytes = if slot.live == 0 { 0 } else { before.saturating_sub(size) };
         let removed_extents = before - slot.live_bytes;
-        self.live_total -= u64::from(removed_extents);
+        self.space.live -= u64::from(removed_extents);
     }
 
     /// Whether the record at `position` is current and its value lies in an extent.
     pub(crate) fn names_extent(&self, position: Position) -> bool {
-        self.extent_of.get(position).is_some()
+        self.extents.by_record.get(position).is_some()
     }
 
     /// Accounts for an appended tombstone of `size` bytes that covers segments from `oldest` to
@@ -90,8 +90,8 @@ impl Log {
 
     /// Records that the record at `position` names an extent.
     pub(crate) fn name_extent(&mut self, position: Position, extent: ExtentName) {
-        self.live_total += self.named_bytes(extent);
-        self.extent_of.insert(position, extent);
+        self.space.live += self.named_bytes(extent);
+        self.extents.by_record.insert(position, extent);
     }
 
     /// The bytes that count as live for an extent. One that exceeds the space factor counts with
@@ -107,53 +107,53 @@ impl Log {
     /// Sets the maximum size of the file, in percent of its live data. The extents that a
     /// checkpoint listed were counted by the previous factor.
     pub(crate) fn set_factor(&mut self, factor: u32) {
-        self.live_total -= self.all_named_bytes();
-        self.factor = factor;
-        self.live_total += self.all_named_bytes();
+        self.space.live -= self.all_named_bytes();
+        self.space.factor = factor;
+        self.space.live += self.all_named_bytes();
     }
 
     #[inline(never)]
     fn all_named_bytes(&self) -> u64 {
-        self.extent_of.iter().map(|(_, name)| self.named_bytes(*name)).sum()
+        self.extents.by_record.iter().map(|(_, name)| self.named_bytes(*name)).sum()
     }
 
     /// Whether `span` slots for `length` bytes waste more than half of what the space factor
     /// allows.
     pub(crate) fn exceeds_space_factor(&self, span: u32, length: u64) -> bool {
         let bytes = u64::from(span) << self.geometry.segment_log2;
-        bytes * 200 > length * u64::from(100 + self.factor)
+        bytes * 200 > length * u64::from(100 + self.space.factor)
     }
 
     /// The extent that the record at `position` names.
     pub(crate) fn extent_of(&self, position: Position) -> Option<ExtentName> {
-        self.extent_of.get(position).copied()
+        self.extents.by_record.get(position).copied()
     }
 
     /// The record at `position` is not current any more. The slots of its extent may be reused once
     /// the frame that replaced the record is flushed.
     #[inline]
     pub(crate) fn remove_name(&mut self, position: Position) {
-        if self.extent_of.is_empty() {
+        if self.extents.by_record.is_empty() {
             return;
         }
-        if let Some(extent) = self.extent_of.remove(position) {
-            self.live_total -= self.named_bytes(extent);
-            self.dead_extents.push(DeadExtent { extent, record: position, frame: None });
+        if let Some(extent) = self.extents.by_record.remove(position) {
+            self.space.live -= self.named_bytes(extent);
+            self.extents.dead.push(DeadExtent { extent, record: position, frame: None });
         }
     }
 
     /// The record at `position` was cleared by an earlier commit and is now removed from the index.
     pub(crate) fn drop_cleared_name(&mut self, position: Position) {
-        let before = self.dead_extents.len();
+        let before = self.extents.dead.len();
         self.remove_name(position);
-        for dead in &mut self.dead_extents[before..] {
+        for dead in &mut self.extents.dead[before..] {
             dead.frame = Some(self.next_frame - 1);
         }
     }
 
     /// Positions of the records that name extents.
     pub(crate) fn records_with_extents(&self) -> Vec<Position> {
-        self.extent_of.iter().map(|(position, _)| *position).collect()
+        self.extents.by_record.iter().map(|(position, _)| *position).collect()
     }
 
     /// Whether any record in a slot is live.
@@ -171,23 +171,23 @@ impl Log {
 
     /// Undoes the last [`remove_name`](Log::remove_name) of the record at `position`.
     pub(crate) fn restore_name(&mut self, position: Position) {
-        if let Some(dead) = self.dead_extents.pop_if(|dead| dead.record == position) {
+        if let Some(dead) = self.extents.dead.pop_if(|dead| dead.record == position) {
             self.name_extent(position, dead.extent);
         }
     }
 
     /// The record that names an extent was relocated.
     pub(crate) fn move_name(&mut self, from: Position, to: Position) {
-        if let Some(extent) = self.extent_of.remove(from) {
-            self.extent_of.insert(to, extent);
+        if let Some(extent) = self.extents.by_record.remove(from) {
+            self.extents.by_record.insert(to, extent);
         }
     }
 
     /// Undoes [`name_extent`](Log::name_extent) for the record at `position`, whose extent is
     /// dropped.
     pub(crate) fn forget_name(&mut self, position: Position) {
-        if let Some(extent) = self.extent_of.remove(position) {
-            self.live_total -= self.named_bytes(extent);
+        if let Some(extent) = self.extents.by_record.remove(position) {
+            self.space.live -= self.named_bytes(extent);
         }
     }
 
@@ -196,8 +196,11 @@ impl Log {
     pub fn live_bytes(&self) -> u64 {
         let logs = self.slots.iter().filter(|slot| slot.state == SlotState::Log);
         let records: u64 = logs.map(|slot| u64::from(slot.live_bytes)).sum();
-        let named =
-            self.extent_of.iter().filter_map(|(_, name)| self.slots.get(name.slot as usize));
+        let named = self
+            .extents
+            .by_record
+            .iter()
+            .filter_map(|(_, name)| self.slots.get(name.slot as usize));
         records + named.map(|slot| slot.length).sum::<u64>()
     }
 }
@@ -247,26 +250,27 @@ impl Log {
     /// Bytes of the file except for its checkpoints, including what is being erased.
     #[must_use]
     pub(crate) fn space(&self) -> u64 {
-        let slots = (self.slots.len() as u64).saturating_sub(u64::from(self.checkpoint_slots));
+        let slots =
+            (self.slots.len() as u64).saturating_sub(u64::from(self.space.checkpoint_slots));
         slots << self.geometry.segment_log2
     }
 
     /// The same without free slots and slots that will be free after the next checkpoint.
     pub(crate) fn used_space(&self) -> u64 {
-        self.space().saturating_sub(u64::from(self.spare_slots) << self.geometry.segment_log2)
+        self.space().saturating_sub(u64::from(self.space.spare_slots) << self.geometry.segment_log2)
     }
 
     /// Live bytes, plus `part` percent of the slack that the space factor allows, plus `segments`
     /// segments.
     pub(crate) fn allowed(&self, part: u64, segments: u64) -> u64 {
-        let live = self.live_total;
-        let slack = u64::from(self.factor - 100);
+        let live = self.space.live;
+        let slack = u64::from(self.space.factor - 100);
         live + live / 100 * slack / 100 * part + (segments << self.geometry.segment_log2)
     }
 
     /// Used bytes that are not live.
     pub(crate) fn dead_bytes(&self) -> u64 {
-        self.used_space().saturating_sub(self.live_total)
+        self.used_space().saturating_sub(self.space.live)
     }
 
     /// Bytes of retired segments.
@@ -278,7 +282,7 @@ impl Log {
     /// Bytes of live records, and of slots that live extents cover.
     #[must_use]
     pub(crate) fn live_total(&self) -> u64 {
-        self.live_total
+        self.space.live
     }
 
     /// Bytes of tombstones.
@@ -290,7 +294,7 @@ impl Log {
 
     /// Segments that can be compacted, with their slots.
     fn candidates(&self, below: u32) -> impl Iterator<Item = (u32, &Slot)> {
-        let busy = [self.cursor.slot, self.batch_start.slot];
+        let busy = [self.cursor.slot, self.batch.start.slot];
         (0..).zip(&self.slots).filter(move |(index, slot)| {
             let is_candidate = slot.state == SlotState::Log
                 && slot.written
@@ -328,10 +332,10 @@ impl Log {
     pub(crate) fn is_fresh(&self, slot: u32) -> bool {
         let slot = &self.slots[slot as usize];
         let is_new =
-            slot.from_this_session && slot.written && slot.first_frame >= self.flushed_frames;
+            slot.from_this_session && slot.written && slot.first_frame >= self.watermarks.flushed;
         is_new
-            && !self.full
-            && self.dropped_tail == DiscardedTail::Nothing
+            && !self.space.full
+            && self.found.dropped_tail == DiscardedTail::Nothing
             && self.is_reclaimed()
             && self.by_sequence().first().is_some_and(|&(oldest, _)| oldest < slot.sequence)
     }
@@ -351,7 +355,7 @@ impl Log {
 
     /// Whether the checkpoint lies after all segments and would fit before them.
     pub(crate) fn checkpoint_can_move_forward(&self) -> bool {
-        self.checkpoint.is_some_and(|slot| self.can_move_forward(slot))
+        self.tail.checkpoint.is_some_and(|slot| self.can_move_forward(slot))
     }
 
     /// Whether what begins in `slot` lies after all segments and would fit before itself. Without
@@ -404,9 +408,9 @@ impl Log {
     pub(crate) fn retire(&mut self, slot: u32) {
         let slot = &mut self.slots[slot as usize];
         slot.pending_free = true;
-        self.live_total -= u64::from(slot.live_bytes);
+        self.space.live -= u64::from(slot.live_bytes);
         (slot.live, slot.live_bytes) = (0, 0);
-        self.spare_slots += 1;
+        self.space.spare_slots += 1;
     }
 
     /// Pins a damaged segment: what is needed of it is unknown.
@@ -441,6 +445,6 @@ impl Log {
 
     /// Whether frames were written that are not flushed.
     pub(crate) fn is_unflushed(&self) -> bool {
-        self.flushed_frames < self.next_frame
+        self.watermarks.flushed < self.next_frame
     }
 }

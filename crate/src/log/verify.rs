@@ -146,12 +146,14 @@ impl Log {
         found.bytes = bytes.len() as u64;
         if !matches!(Superblock::decode(&bytes, u64::from(unit)), superblock::Slot::Valid(_)) {
             // If a crash tore this superblock, the next one that is written replaces it.
-            let by_crash = self.lost_superblock
+            let by_crash = self.superblock_state.lost_copy
                 && superblock::may_be_torn(&bytes, unit.into(), &self.superblock);
             if !by_crash {
                 found.report(ProblemKind::Superblock, at, bytes.len());
             }
-        } else if unit == 0 && self.superblock.checkpoint_sequence != 0 && self.checkpoint.is_none()
+        } else if unit == 0
+            && self.superblock.checkpoint_sequence != 0
+            && self.tail.checkpoint.is_none()
         {
             // Opening could not use the checkpoint, and its slots have been garbage since.
             found.report(ProblemKind::Checkpoint, at, bytes.len());
@@ -182,7 +184,7 @@ impl Log {
             let is_match =
                 |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == name;
             let by_crash =
-                self.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
+                self.found.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
             if !by_crash {
                 found.report(ProblemKind::Header, at, bytes.len());
             }
@@ -264,9 +266,12 @@ impl Log {
         let (from, to) =
             if s.state == SlotState::Free { (0, bytes.len()) } else { (end, frames_end) };
         let rest = &bytes[from..to];
-        let is_known =
-            self.discarded_ranges.iter().any(|&(at, _)| (start..start + to as u64).contains(&at))
-                || s.dirty_tail && self.batch_start.slot == Some(slot);
+        let is_known = self
+            .found
+            .discarded_ranges
+            .iter()
+            .any(|&(at, _)| (start..start + to as u64).contains(&at))
+            || s.dirty_tail && self.batch.start.slot == Some(slot);
         if let (Some(first), Some(last), false) =
             (rest.iter().position(|&b| b != 0), rest.iter().rposition(|&b| b != 0), is_known)
         {

@@ -67,11 +67,12 @@ impl Log {
     pub fn batch_bytes(&self) -> usize {
         let open = if self.cursor.live > 0 { self.cursor.tail - self.cursor.start } else { 0 };
         // A fast path, because every write calls this and most batches fit in one frame.
-        if self.pending.is_empty() && self.extents.is_empty() {
+        if self.batch.frames.is_empty() && self.batch.extents.is_empty() {
             return open;
         }
-        let closed: usize = self.pending.iter().map(|f| f.end - f.start).sum();
-        let extents = self.extents.iter().map(|&slot| self.slots[slot as usize].span as usize);
+        let closed: usize = self.batch.frames.iter().map(|f| f.end - f.start).sum();
+        let extents =
+            self.batch.extents.iter().map(|&slot| self.slots[slot as usize].span as usize);
         closed + open + extents.sum::<usize>() * self.geometry.segment()
     }
 
@@ -92,7 +93,7 @@ impl Log {
         let end = self.geometry.frames_end();
         let fits = self.cursor.slot.is_some() && self.cursor.tail + size <= end;
         if fits
-            && (self.free_slots > 0
+            && (self.space.free_slots > 0
                 || need == AllocPriority::Bookkeeping
                 || self.leaves_bookkeeping_space(size))
         {
@@ -113,7 +114,7 @@ impl Log {
         self.zero_log_tail(file)?;
         let slot = self.allocate_segment(file, AllocPriority::Delete)?;
         self.cursor = Cursor::at(slot, segment::SIZE);
-        self.batch_start = self.cursor;
+        self.batch.start = self.cursor;
         self.floor = self.cursor.tail;
         Ok(())
     }
@@ -121,7 +122,7 @@ impl Log {
     fn close_frame(&mut self) {
         let Cursor { slot, start, tail, records, .. } = self.cursor;
         if let (Some(slot), true) = (slot, records > 0) {
-            self.pending.push(FrameSpan { slot, start, end: tail, records });
+            self.batch.frames.push(FrameSpan { slot, start, end: tail, records });
         }
     }
 
@@ -194,13 +195,13 @@ impl Log {
         };
         let slot = &mut self.slots[first as usize];
         (slot.cached.value, slot.cached.touched) = (Some(value), self.pool.now());
-        self.extents.push(first);
+        self.batch.extents.push(first);
         Ok(first)
     }
 
     /// Frees the extent that was allocated last and did not become part of a record.
     pub fn free_last_extent(&mut self) {
-        if let Some(first) = self.extents.pop() {
+        if let Some(first) = self.batch.extents.pop() {
             self.free(first);
         }
     }
@@ -219,12 +220,12 @@ impl Log {
     /// Releases the memory of what starts at a slot. Views may still show it.
     pub(super) fn release_memory(&mut self, first: u32) {
         let slot = &mut self.slots[first as usize];
-        let shown = slot.cached.shown == self.views;
+        let shown = slot.cached.shown == self.views.generation;
         let (value, buffer) =
             (slot.cached.value.take(), core::mem::replace(&mut slot.buffer, NO_BUFFER));
         if shown {
-            self.value_bytes -= value.as_ref().map_or(0, |value| value.len());
-            self.quarantine.extend(value);
+            self.large.bytes -= value.as_ref().map_or(0, |value| value.len());
+            self.large.quarantine.extend(value);
         } else {
             self.release_value(value);
         }
@@ -307,8 +308,8 @@ impl Log {
         let mark = Mark {
             cursor: self.cursor,
             floor: self.floor,
-            pending: self.pending.len(),
-            extents: self.extents.len(),
+            pending: self.batch.frames.len(),
+            extents: self.batch.extents.len(),
         };
         self.floor = self.cursor.tail;
         mark
@@ -329,7 +330,7 @@ impl Log {
             self.close_frame();
             end = mark.cursor.tail;
             let current = self.cursor.slot.filter(|_| self.cursor.records == 0);
-            for frame in self.pending.split_off(mark.pending) {
+            for frame in self.batch.frames.split_off(mark.pending) {
                 if Some(frame.slot) == mark.cursor.slot {
                     end = frame.end;
                 } else {
@@ -340,7 +341,7 @@ impl Log {
                 self.free(slot);
             }
         }
-        for first in self.extents.split_off(mark.extents) {
+        for first in self.batch.extents.split_off(mark.extents) {
             self.free(first);
         }
         self.cursor = mark.cursor;
@@ -367,10 +368,10 @@ impl Log {
     /// next call.
     pub fn discard_batch(&mut self) {
         let mark =
-            Mark { cursor: self.batch_start, floor: self.batch_start.tail, pending: 0, extents: 0 };
+            Mark { cursor: self.batch.start, floor: self.batch.start.tail, pending: 0, extents: 0 };
         self.rollback(&mark);
-        self.cursor = self.batch_start;
-        self.floor = self.batch_start.tail;
-        self.views_stale = true;
+        self.cursor = self.batch.start;
+        self.floor = self.batch.start.tail;
+        self.views.stale = true;
     }
 }

@@ -76,7 +76,8 @@ impl<F: File> Store<F> {
     /// Whether the used space exceeds its target, or the file is longer than needed.
     pub(super) fn wants_compaction(&self) -> bool {
         let is_large = self.is_over_budget() || self.is_shrinkable() || self.log.is_out_of_slots();
-        is_large && self.has_enough_garbage() || self.log.extents_freed && self.can_relocate()
+        is_large && self.has_enough_garbage()
+            || self.log.garbage.extents_freed && self.can_relocate()
     }
 
     /// Whether enough has died since compaction last found nothing to gain.
@@ -116,7 +117,7 @@ impl<F: File> Store<F> {
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
         self.compact_above = 0;
-        self.log.extents_freed = false;
+        self.log.garbage.extents_freed = false;
         let now = self.log.next_sequence();
         // Until there is space again, or something was written, no record moves twice. A second
         // move would gain nothing, and large records, which leave unused space behind them, would
@@ -422,7 +423,7 @@ impl<F: File> Store<F> {
             let may_gain_space = self.log.may_gain_space();
             let may_grow = self.is_shrinkable() && !may_gain_space;
             job.relocation = self.log.begin_relocation(&mut self.file, may_grow)?;
-            self.log.extents_freed |= may_gain_space && job.relocation.is_none();
+            self.log.garbage.extents_freed |= may_gain_space && job.relocation.is_none();
         }
         Ok(job.relocation.is_some())
     }
