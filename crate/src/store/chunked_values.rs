@@ -125,7 +125,7 @@ impl<F: File> Store<F> {
         is_long: bool,
     ) -> Result<(), Error> {
         let _ = self.savepoint();
-        let old = self.new.old;
+        let old = self.staging.new.old;
         let mut chunks = PiecesRef::default();
         let deleted = match old {
             Some(old) if old.is_chunked => self.delete_chunks(hash, keyspace, key),
@@ -134,12 +134,12 @@ impl<F: File> Store<F> {
         let staged =
             match deleted.and_then(|()| self.allocate_location(capacity, is_long, &mut chunks)) {
                 Ok(location) => {
-                    self.new.old = old;
+                    self.staging.new.old = old;
                     self.stage(Some(location), hash, keyspace, key, capacity, viewed)
                 }
                 Err(error) => Err(error),
             };
-        self.staged_chunks_ref = Some(chunks);
+        self.staging.new_chunks = Some(chunks);
         if staged.is_err() {
             self.drop_chunked();
         }
@@ -169,7 +169,7 @@ impl<F: File> Store<F> {
         for index in 0..count {
             let (key, hash) = self.chunk(chunks, index as u32);
             let length = size.min(capacity.saturating_sub(index * size));
-            self.new.old = None;
+            self.staging.new.old = None;
             self.stage(Some(ValueLocation::Record), hash, KEYSPACE_ENGINE, &key, length, false)?;
             self.finish(length)?;
         }
@@ -178,7 +178,7 @@ impl<F: File> Store<F> {
 
     /// The memory of the staged chunked value.
     pub(super) fn staged_chunks(&mut self) -> &mut [u8] {
-        let chunks = self.staged_chunks_ref.as_ref().expect("chunks are staged");
+        let chunks = self.staging.new_chunks.as_ref().expect("chunks are staged");
         self.log.assembled_mut(chunks)
     }
 
@@ -187,7 +187,7 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn end_chunks(&mut self, position: Position, length: usize) {
-        let Some(staged) = self.staged_chunks_ref else { return };
+        let Some(staged) = self.staging.new_chunks else { return };
         let length = length as u64;
         self.log.end_assembly(&staged, Some(length));
         let chunks = PiecesRef { length, ..staged };
@@ -203,7 +203,7 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn end_chunked(&mut self) -> Result<(), Error> {
-        self.staged_chunks_ref = None;
+        self.staging.new_chunks = None;
         self.release_last()
     }
 
@@ -211,7 +211,7 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn drop_chunked(&mut self) {
-        if let Some(chunks) = self.staged_chunks_ref.take() {
+        if let Some(chunks) = self.staging.new_chunks.take() {
             self.undo_last();
             self.log.end_assembly(&chunks, None);
         }

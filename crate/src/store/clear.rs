@@ -448,7 +448,7 @@ impl<F: File> Store<F> {
 
     /// Whether a sweep is in progress or is to begin.
     pub(super) fn is_sweeping(&self) -> bool {
-        self.wants_sweep() || matches!(self.job, Job::Sweeping(_))
+        self.wants_sweep() || matches!(self.maintenance.job, Job::Sweeping(_))
     }
 
     /// Whether a sweep is so short that a commit can wait for it.

@@ -82,7 +82,7 @@ impl<F: File> Store<F> {
 
     /// Whether enough has died since compaction last found nothing to gain.
     fn has_enough_garbage(&self) -> bool {
-        self.log.dead_bytes() >= self.compact_above
+        self.log.dead_bytes() >= self.maintenance.compact_above
     }
 
     /// Whether large values may move. That takes space before it frees any, and frees only space behind
@@ -116,16 +116,16 @@ impl<F: File> Store<F> {
     }
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
-        self.compact_above = 0;
+        self.maintenance.compact_above = 0;
         self.log.garbage.extents_freed = false;
         let now = self.log.next_sequence();
         // Until there is space again, or something was written, no record moves twice. A second
         // move would gain nothing, and large records, which leave unused space behind them, would
         // move forever.
-        let low_space_from = self.low_space_from.take().unwrap_or(now);
-        let goes_on = self.is_low_on_space() || !core::mem::take(&mut self.has_written);
-        self.low_space_from = goes_on.then_some(low_space_from);
-        let below = all.or(self.low_space_from).unwrap_or(now);
+        let low_space_from = self.maintenance.low_space_from.take().unwrap_or(now);
+        let goes_on = self.is_low_on_space() || !core::mem::take(&mut self.maintenance.has_written);
+        self.maintenance.low_space_from = goes_on.then_some(low_space_from);
+        let below = all.or(self.maintenance.low_space_from).unwrap_or(now);
         self.compaction_step(Compacting {
             victim: None,
             spare: None,
@@ -166,7 +166,8 @@ impl<F: File> Store<F> {
                 }
                 None if self.try_begin_relocation(&mut job)? => Ok(Job::Compacting(job)),
                 None if self.wants_shrinking(&job) && self.log.checkpoint_can_move_forward() => {
-                    self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+                    self.maintenance.compact_all_below =
+                        self.maintenance.compact_all_below.or(job.all.then_some(job.below));
                     self.begin_checkpoint()
                 }
                 None => self.end_compaction(&job),
@@ -235,7 +236,8 @@ impl<F: File> Store<F> {
         if let Some(relocation) = &job.relocation {
             self.log.abandon_relocation(relocation);
         }
-        self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+        self.maintenance.compact_all_below =
+            self.maintenance.compact_all_below.or(job.all.then_some(job.below));
     }
 
     fn choose_victim(&self, job: &Compacting) -> Option<u32> {
@@ -515,7 +517,8 @@ impl<F: File> Store<F> {
     /// garbage.
     pub(super) fn update_garbage_stats(&mut self) {
         let step = self.log.geometry().segment() as u64 / 2;
-        self.compact_above = self.compact_above.min(self.log.dead_bytes() + step);
+        self.maintenance.compact_above =
+            self.maintenance.compact_above.min(self.log.dead_bytes() + step);
     }
 
     /// Begins the checkpoint without the retired segments.
@@ -524,17 +527,19 @@ impl<F: File> Store<F> {
         let is_retired = self.log.pending_free_bytes() > 0;
         if is_retired || job.has_relocated {
             // Compaction continues when these are free.
-            self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+            self.maintenance.compact_all_below =
+                self.maintenance.compact_all_below.or(job.all.then_some(job.below));
         }
         if !is_retired && self.log.needs_checkpoint_slots() {
-            self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+            self.maintenance.compact_all_below =
+                self.maintenance.compact_all_below.or(job.all.then_some(job.below));
             self.log.retire_without_checkpoint(&mut self.file, self.next_version)?;
             self.unflushed = false;
             return Ok(Job::Nothing);
         }
         if !is_retired {
-            self.compact_above = u64::MAX;
-            self.low_space_from = None;
+            self.maintenance.compact_above = u64::MAX;
+            self.maintenance.low_space_from = None;
             self.update_garbage_stats();
             return Ok(Job::Nothing);
         }
@@ -546,13 +551,14 @@ impl<F: File> Store<F> {
     /// After a crash between such a commit and the checkpoint the retired segments exist again, without the
     /// records of gaps before them. So the first time in a session all gaps are checked.
     pub(super) fn record_gaps(&mut self) -> Result<(), Error> {
-        debug_assert!(matches!(self.staged, Staged::Nothing));
+        debug_assert!(matches!(self.staging.staged, Staged::Nothing));
         let key = |frame: u64| [KEY_GAP, &frame.to_be_bytes()].concat();
         for gap in self.log.gaps() {
             let key_to = key(gap.to);
             // A record that cannot be read may exist.
             if gap.inside.is_empty()
-                && (self.knows_gaps || self.has(KEYSPACE_ENGINE, &key_to).unwrap_or(true))
+                && (self.maintenance.knows_gaps
+                    || self.has(KEYSPACE_ENGINE, &key_to).unwrap_or(true))
             {
                 continue;
             }
@@ -570,7 +576,7 @@ impl<F: File> Store<F> {
             }
         }
         self.commit_batch()?;
-        self.knows_gaps = true;
+        self.maintenance.knows_gaps = true;
         Ok(())
     }
 }

@@ -123,8 +123,8 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn wants_maintenance(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
-        may && (!matches!(self.job, Job::Nothing)
-            || self.wants_all.is_some()
+        may && (!matches!(self.maintenance.job, Job::Nothing)
+            || self.maintenance.compact_all_below.is_some()
             || self.log.can_reclaim()
             || self.wants_compaction()
             || self.wants_sweep()
@@ -144,7 +144,7 @@ impl<F: File> Store<F> {
     /// Whether replaced large values take so much space that they cannot wait for the next ordinary flush.
     fn wants_confirmed_extents(&self) -> bool {
         self.log.has_unconfirmed_extents()
-            && (self.wants_all.is_some()
+            && (self.maintenance.compact_all_below.is_some()
                 || self.is_over_budget()
                 || self.is_shrinkable()
                 || self.log.is_out_of_slots())
@@ -169,20 +169,20 @@ impl<F: File> Store<F> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        if !matches!(self.staged, Staged::Nothing) || !self.savepoints.is_empty() {
+        if !matches!(self.staging.staged, Staged::Nothing) || !self.savepoints.is_empty() {
             return Err(Error::Reentrancy);
         }
         self.commit_batch()?;
-        self.is_in_maintenance = true;
+        self.maintenance.is_running = true;
         if all {
-            self.wants_all = Some(self.log.next_sequence());
+            self.maintenance.compact_all_below = Some(self.log.next_sequence());
         }
-        let job = core::mem::take(&mut self.job);
+        let job = core::mem::take(&mut self.maintenance.job);
         let done = self.step(job);
-        self.is_in_maintenance = false;
+        self.maintenance.is_running = false;
         match done {
             Ok(job) => {
-                self.job = job;
+                self.maintenance.job = job;
                 Ok(self.wants_maintenance())
             }
             Err(failure) => Err(self.fail(failure)),
@@ -194,11 +194,11 @@ impl<F: File> Store<F> {
     /// the end of the turn, any other by the next call that needs the space.
     pub(super) fn catch_up(&mut self, bytes: usize) {
         self.update_garbage_stats();
-        if self.is_in_maintenance || self.poisoned {
+        if self.maintenance.is_running || self.poisoned {
             return;
         }
         if !self.log.is_out_of_slots() {
-            self.low_space_from = None;
+            self.maintenance.low_space_from = None;
         }
         // Records of cleared keyspaces are dead before the accounting of their segments shows it.
         let may_be_late = bytes > 0 && self.is_sweeping();
@@ -212,7 +212,7 @@ impl<F: File> Store<F> {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    self.deferred_error = self.poisoned.then_some(error);
+                    self.maintenance.deferred_error = self.poisoned.then_some(error);
                     break;
                 }
             }
@@ -223,13 +223,13 @@ impl<F: File> Store<F> {
     /// does.
     #[must_use]
     pub fn has_deferred_error(&self) -> bool {
-        self.deferred_error.is_some()
+        self.maintenance.deferred_error.is_some()
     }
 
     /// The error of a poisoned store: the failure that poisoned it, until it was reported once.
     pub(super) fn refusal(&mut self) -> Error {
         let refused = if self.file.is_lost() { Error::Lost } else { Error::Poisoned };
-        self.deferred_error.take().unwrap_or(refused)
+        self.maintenance.deferred_error.take().unwrap_or(refused)
     }
 
     fn step(&mut self, job: Job) -> Result<Job, WriteError> {
@@ -243,8 +243,10 @@ impl<F: File> Store<F> {
             Job::Checkpointing(checkpointing) => self.checkpoint_step(checkpointing),
             Job::Nothing if self.reclaim_step()? => Ok(Job::Nothing),
             Job::Nothing if self.wants_sweep() => Ok(self.begin_sweep(None)),
-            Job::Nothing if self.wants_all.is_some() || self.wants_compaction() => {
-                let all = core::mem::take(&mut self.wants_all);
+            Job::Nothing
+                if self.maintenance.compact_all_below.is_some() || self.wants_compaction() =>
+            {
+                let all = core::mem::take(&mut self.maintenance.compact_all_below);
                 self.begin_compaction(all)
             }
             Job::Nothing if self.wants_checkpoint() => self.begin_checkpoint(),
@@ -353,7 +355,7 @@ impl<F: File> Store<F> {
     /// Writes a checkpoint before closing if opening would otherwise take long. The close continues
     /// without one if there is no space for it.
     pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
-        self.is_in_maintenance = true;
+        self.maintenance.is_running = true;
         let done = self.write_final_checkpoint().map_err(|failure| self.fail(failure));
         if self.poisoned { done } else { Ok(()) }
     }
@@ -363,7 +365,7 @@ impl<F: File> Store<F> {
         // A checkpoint as large as the log to replay would not make opening faster.
         let segment = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
         let limit = segment.max(2 * self.index.len() as u64);
-        let mut job = core::mem::take(&mut self.job);
+        let mut job = core::mem::take(&mut self.maintenance.job);
         if let Job::Checkpointing(begun) = &job
             && self.log.tail_after(&begun.writing) > limit
         {

@@ -127,6 +127,42 @@ pub struct Stats {
     pub unswept: u64,
 }
 
+/// The record that is being written or changed, until `finish` or `abort`.
+#[derive(Debug, Default)]
+struct Staging {
+    staged: Staged,
+    new: NewRecord,
+    /// The chunks that are staged together with a record, since a savepoint of their own; empty if the value is not
+    /// chunked.
+    new_chunks: Option<PiecesRef>,
+    changing: Changing,
+    /// The former value of a record that is being changed in place.
+    old_value: Vec<u8>,
+    /// The reference to its chunks if it is chunked: the value stays in memory until the change has ended.
+    old_chunks: Option<PiecesRef>,
+}
+
+/// What maintenance is doing and what it waits for.
+#[derive(Debug, Default)]
+struct Maintenance {
+    /// The job in progress.
+    job: Job,
+    is_running: bool,
+    /// Set when a full compaction was requested, of the segments below this sequence.
+    compact_all_below: Option<u32>,
+    /// Compaction is worth trying again above this number of used dead bytes.
+    compact_above: u64,
+    /// Segments from this sequence on were begun since space ran out, or since the last commit other than those of
+    /// maintenance.
+    low_space_from: Option<u32>,
+    /// Whether there was such a commit since compaction began.
+    has_written: bool,
+    /// Whether each gap in the frame numbers has a live record.
+    knows_gaps: bool,
+    /// The failure of maintenance that poisoned the store and that no call has reported yet.
+    deferred_error: Option<Error>,
+}
+
 /// A key-value store in one file.
 ///
 /// Writes since the last [`commit`](Store::commit) form the open write batch, which becomes one atomic
@@ -149,37 +185,12 @@ pub struct Store<F> {
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
-    staged: Staged,
-    new: NewRecord,
-    changing: Changing,
-    /// The chunks that are staged together with a record, since a savepoint of their own; empty if the
-    /// value is not chunked.
-    staged_chunks_ref: Option<PiecesRef>,
-    /// The former value of a record that is being changed in place,
-    saved: Vec<u8>,
-    /// and the reference to its chunks if it is chunked: the value stays in memory until the change has
-    /// ended.
-    changing_chunks_ref: Option<PiecesRef>,
+    staging: Staging,
     pins: Vec<Option<Pin>>,
     recovery: Recovery,
-    /// The maintenance job in progress.
-    job: Job,
-    is_in_maintenance: bool,
-    /// Set when a full compaction was requested, of the segments below this sequence.
-    wants_all: Option<u32>,
-    /// Compaction is worth trying again above this number of used dead bytes.
-    compact_above: u64,
-    /// Segments from this sequence on were begun since space ran out, or since the last commit other than
-    /// those of maintenance.
-    low_space_from: Option<u32>,
-    /// Whether there was such a commit since compaction began.
-    has_written: bool,
-    /// Whether each gap in the frame numbers has a live record.
-    knows_gaps: bool,
+    maintenance: Maintenance,
     read_only: bool,
     poisoned: bool,
-    /// The failure of maintenance that poisoned the store and that no call has reported yet.
-    deferred_error: Option<Error>,
     unflushed: bool,
 }
 
@@ -379,8 +390,11 @@ impl<F: File> Store<F> {
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
-        let need =
-            if self.is_in_maintenance { AllocPriority::Bookkeeping } else { AllocPriority::Delete };
+        let need = if self.maintenance.is_running {
+            AllocPriority::Bookkeeping
+        } else {
+            AllocPriority::Delete
+        };
         // A key of the engine's keyspace is a chunk or other system record, never a chunked value.
         let is_chunked = old.is_chunked && keyspace != KEYSPACE_ENGINE;
         if is_chunked {
@@ -581,7 +595,7 @@ impl<F: File> Store<F> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        if !matches!(self.staged, Staged::Nothing) {
+        if !matches!(self.staging.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);
         }
         match key.len() {
@@ -661,7 +675,7 @@ impl<F: File> Store<F> {
         record: Position,
     ) {
         self.last = new;
-        if let Job::Checkpointing(job) = &mut self.job {
+        if let Job::Checkpointing(job) = &mut self.maintenance.job {
             job.record_change(Change { hash, old, new });
         }
         let is_sorted = |at: Option<Position>| at.is_some_and(|at| at < self.sorted);

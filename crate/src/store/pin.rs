@@ -15,7 +15,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`commit`](Store::commit) and [`get`](Store::get).
     pub fn pin(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<PinId>, Error> {
-        if !matches!(self.staged, Staged::Nothing) {
+        if !matches!(self.staging.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);
         }
         self.commit()?;

@@ -19,7 +19,7 @@ use crate::log::space_accounting::ExtentName;
 use crate::log::tombstones::UNKNOWN;
 use crate::radix_sort;
 
-use super::{Changing, Clears, Job, NewRecord, Options, Staged, Store};
+use super::{Clears, Maintenance, Options, Staging, Store};
 
 /// After an unclean end versions skip this many, so that a version that was seen before the crash is never
 /// reused for other bytes: a lost tail may leave no trace.
@@ -97,24 +97,12 @@ impl<F: File> Store<F> {
             next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
             savepoints: Vec::new(),
-            staged: Staged::Nothing,
-            new: NewRecord::default(),
-            changing: Changing::default(),
-            staged_chunks_ref: None,
-            saved: Vec::new(),
-            changing_chunks_ref: None,
+            staging: Staging::default(),
             pins: Vec::new(),
             recovery: Recovery { created, ..Recovery::default() },
-            job: Job::Nothing,
-            is_in_maintenance: false,
-            wants_all: None,
-            compact_above: 0,
-            low_space_from: None,
-            has_written: false,
-            knows_gaps: false,
+            maintenance: Maintenance::default(),
             read_only: options.read_only,
             poisoned: false,
-            deferred_error: None,
             unflushed: false,
         };
         store.log.set_factor(options.factor.clamp(120, 300));

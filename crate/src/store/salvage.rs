@@ -112,9 +112,9 @@ impl<F: File> Store<F> {
         self.clears = Clears::default();
         self.last = None;
         // No maintenance yet, because it writes superblocks.
-        self.is_in_maintenance = true;
+        self.maintenance.is_running = true;
         let copied = self.copy_all(old, index, entries, &spaces);
-        self.is_in_maintenance = false;
+        self.maintenance.is_running = false;
         if let Err(error) = copied {
             // An unreachable new log at the end of the file is ignored.
             let _ = self.file.truncate(size);

@@ -99,7 +99,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// The file's error; [`Error::Misuse`] inside a savepoint.
     pub fn commit(&mut self) -> Result<(), Error> {
-        if !matches!(self.staged, Staged::Nothing) {
+        if !matches!(self.staging.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);
         }
         if !self.savepoints.is_empty() {
@@ -117,7 +117,7 @@ impl<F: File> Store<F> {
                 self.undo.clear();
                 self.keep_clears();
                 self.unflushed |= wrote;
-                self.has_written |= wrote && !self.is_in_maintenance;
+                self.maintenance.has_written |= wrote && !self.maintenance.is_running;
                 Ok(())
             }
             Err(failure) => Err(self.fail(failure)),
@@ -131,7 +131,7 @@ impl<F: File> Store<F> {
     /// unknown, so reads work and writes are refused.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.commit()?;
-        if !self.unflushed && self.deferred_error.is_none() {
+        if !self.unflushed && self.maintenance.deferred_error.is_none() {
             return Ok(());
         }
         if self.poisoned {
@@ -215,7 +215,9 @@ impl<F: File> Store<F> {
     /// Ends a turn: releases memory that views of the turn may have shown. Returns whether they must be
     /// detached before the next call.
     pub fn end_turn(&mut self) -> bool {
-        self.savepoints.is_empty() && matches!(self.staged, Staged::Nothing) && self.log.end_turn()
+        self.savepoints.is_empty()
+            && matches!(self.staging.staged, Staged::Nothing)
+            && self.log.end_turn()
     }
 
     /// Bytes of the open batch.

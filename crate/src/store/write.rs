@@ -33,9 +33,10 @@ pub struct Set<'a> {
 ///
 /// The data are in the store and not in this enum: copying them between the two calls, field by
 /// field into one location and as a whole out of it, makes the processor wait for its own writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Staged {
     /// Nothing.
+    #[default]
     Nothing,
     /// `new`: a record at the tail that is not part of the batch yet.
     New,
@@ -164,20 +165,20 @@ impl<F: File> Store<F> {
             if may_fail {
                 self.save_value(at)?;
             }
-            self.changing = Changing { at, location: ValueLocation::Record };
-            self.staged = Staged::InPlace;
+            self.staging.changing = Changing { at, location: ValueLocation::Record };
+            self.staging.staged = Staged::InPlace;
             return Ok(());
         }
-        self.new.old = found.map(|at| self.predecessor(at));
+        self.staging.new.old = found.map(|at| self.predecessor(at));
         self.stage(None, hash, keyspace, key, capacity, false)
     }
 
     /// Saves the value of a record, to restore it on abort.
     fn save_value(&mut self, at: Located) -> Result<(), Error> {
-        self.saved.clear();
-        let mut saved = core::mem::take(&mut self.saved);
+        self.staging.old_value.clear();
+        let mut saved = core::mem::take(&mut self.staging.old_value);
         let value = self.value(at.addr).map(|value| saved.extend_from_slice(value));
-        self.saved = saved;
+        self.staging.old_value = saved;
         value
     }
 
@@ -196,23 +197,23 @@ impl<F: File> Store<F> {
         // The callback may read the value, whose chunks are deleted once the new record is staged.
         if let Some(chunks) = chunks {
             let _ = self.log.pin_assembled(chunks);
-            self.changing_chunks_ref = Some(chunks);
+            self.staging.old_chunks = Some(chunks);
         }
         let location;
         if !old.is_chunked && self.log.is_mutable(at.position) {
             let extent = self.log.record_in(at.addr).extent().map(|extent| extent.slot);
             location = extent.map_or(ValueLocation::Record, ValueLocation::Extent);
-            self.changing = Changing { at, location };
-            self.staged = Staged::InPlace;
+            self.staging.changing = Changing { at, location };
+            self.staging.staged = Staged::InPlace;
         } else {
-            self.new.old = Some(old);
+            self.staging.new.old = Some(old);
             let hash = self.hash(keyspace, key);
-            let staged = self.stage(None, hash, keyspace, key, self.saved.len(), true);
+            let staged = self.stage(None, hash, keyspace, key, self.staging.old_value.len(), true);
             if staged.is_err() {
                 self.release_changing_chunks();
             }
             staged?;
-            location = self.new.location;
+            location = self.staging.new.location;
             self.write_saved();
         }
         self.log.expose_staged(location);
@@ -225,22 +226,22 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`set`](Store::set); the update is then aborted.
     pub fn resize_update(&mut self, capacity: usize) -> Result<(), Error> {
-        let position = match self.staged {
+        let position = match self.staging.staged {
             Staged::Nothing => return Err(Error::Misuse),
-            Staged::New => self.new.position,
-            Staged::InPlace => self.changing.at.position,
+            Staged::New => self.staging.new.position,
+            Staged::InPlace => self.staging.changing.at.position,
         };
         let record = self.log.record_at(position);
         let (keyspace, key) = (record.header.space(), record.key.to_vec());
         let hash = self.hash(keyspace, &key);
-        let restores = match self.staged {
+        let restores = match self.staging.staged {
             Staged::InPlace => {
-                self.new.old = Some(self.predecessor(self.changing.at));
+                self.staging.new.old = Some(self.predecessor(self.staging.changing.at));
                 true
             }
             _ => {
                 self.void_new();
-                self.new.restores
+                self.staging.new.restores
             }
         };
         // The callback has returned, and its result is the caller's memory or was copied.
@@ -248,7 +249,7 @@ impl<F: File> Store<F> {
         let next = Self::check_value(capacity)
             .and_then(|()| self.stage(None, hash, keyspace, &key, capacity, true));
         match next {
-            Ok(()) => self.new.restores = restores,
+            Ok(()) => self.staging.new.restores = restores,
             Err(_) if restores => self.restore(),
             Err(_) => {}
         }
@@ -257,8 +258,8 @@ impl<F: File> Store<F> {
 
     /// Sets the expiry of the staged record, if it is new.
     pub(super) fn stage_expiry(&mut self, expiry: u32) {
-        if self.staged == Staged::New {
-            self.log.header_mut(self.new.addr).expiry = expiry;
+        if self.staging.staged == Staged::New {
+            self.log.header_mut(self.staging.new.addr).expiry = expiry;
         }
     }
 
@@ -267,12 +268,16 @@ impl<F: File> Store<F> {
     /// # Panics
     /// When nothing is staged.
     pub fn staged_value(&mut self) -> &mut [u8] {
-        let (at, addr, location) = match self.staged {
+        let (at, addr, location) = match self.staging.staged {
             Staged::Nothing => panic!("nothing is staged"),
-            Staged::New => (self.new.position, self.new.addr, self.new.location),
-            Staged::InPlace => {
-                (self.changing.at.position, self.changing.at.addr, self.changing.location)
+            Staged::New => {
+                (self.staging.new.position, self.staging.new.addr, self.staging.new.location)
             }
+            Staged::InPlace => (
+                self.staging.changing.at.position,
+                self.staging.changing.at.addr,
+                self.staging.changing.location,
+            ),
         };
         match location {
             ValueLocation::Record => self.log.value_mut(addr),
@@ -294,7 +299,7 @@ impl<F: File> Store<F> {
             Staged::Nothing => Err(Error::Misuse),
             Staged::New => {
                 let version = self.finish_new(length);
-                if self.staged_chunks_ref.is_some() {
+                if self.staging.new_chunks.is_some() {
                     self.end_chunked()?;
                 } else {
                     self.commit_large_batch()?;
@@ -308,14 +313,14 @@ impl<F: File> Store<F> {
 
     /// Aborts the staged record; every byte is as it was before.
     pub fn abort(&mut self) {
-        let staged = self.staged;
-        if staged == Staged::New && self.new.restores {
+        let staged = self.staging.staged;
+        if staged == Staged::New && self.staging.new.restores {
             self.restore();
         } else if staged == Staged::InPlace
             // A view that the caller kept must show its record's bytes, not half an update.
             || staged == Staged::New
-                && self.new.viewed
-                && self.staged_value().len() == self.saved.len()
+                && self.staging.new.viewed
+                && self.staged_value().len() == self.staging.old_value.len()
         {
             self.write_saved();
         }
@@ -326,7 +331,7 @@ impl<F: File> Store<F> {
 
     /// Unpins the chunked value that was being changed.
     fn release_changing_chunks(&mut self) {
-        if let Some(chunks) = self.changing_chunks_ref.take() {
+        if let Some(chunks) = self.staging.old_chunks.take() {
             self.log.unpin_assembled(&chunks);
         }
     }
@@ -334,7 +339,7 @@ impl<F: File> Store<F> {
     fn end_staged(&mut self) -> Staged {
         self.release_changing_chunks();
         self.log.unexpose_staged();
-        core::mem::replace(&mut self.staged, Staged::Nothing)
+        core::mem::replace(&mut self.staging.staged, Staged::Nothing)
     }
 
     /// Stages a record that replaces `new.old`. Its value is stored at `location`, or where it fits
@@ -352,7 +357,7 @@ impl<F: File> Store<F> {
         self.check_growth(1)?;
         let is_long = capacity > inline_limit(self.log.geometry().segment_log2)
             || record::size_of_record(key.len(), align_up(capacity)) > self.log.max_record_size();
-        let is_chunked = is_long || self.new.old.is_some_and(|old| old.is_chunked);
+        let is_chunked = is_long || self.staging.new.old.is_some_and(|old| old.is_chunked);
         let location = match location {
             Some(location) => location,
             None if is_chunked => {
@@ -366,7 +371,7 @@ impl<F: File> Store<F> {
             ValueLocation::Chunks => (KIND_PIECES, size_of::<PiecesRef>()),
         };
         let size = record::size_of_record(key.len(), align_up(inline));
-        let need = match self.is_in_maintenance {
+        let need = match self.maintenance.is_running {
             true => AllocPriority::Bookkeeping,
             // It precedes a deletion, which would otherwise find no space on a full disk.
             false if keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_IDS) => {
@@ -381,9 +386,9 @@ impl<F: File> Store<F> {
             keyspace: keyspace as u16,
             value_len: inline as u32,
             capacity: align_up(inline) as u32,
-            oldest: self.new.old.map_or(0, |old| old.oldest),
-            previous: self.new.old.map_or(0, |old| old.position),
-            replaced: record::size_in_words(self.new.old.map_or(0, |old| old.size)),
+            oldest: self.staging.new.old.map_or(0, |old| old.oldest),
+            previous: self.staging.new.old.map_or(0, |old| old.position),
+            replaced: record::size_in_words(self.staging.new.old.map_or(0, |old| old.size)),
             ..Default::default()
         };
         let (position, addr) = self.log.stage(header, key);
@@ -391,44 +396,45 @@ impl<F: File> Store<F> {
             let open_ended = self.log.extent_ref(slot, capacity);
             self.write_descriptor(position, &open_ended);
         }
-        let old = self.new.old;
-        self.new = NewRecord { position, addr, hash, old, location, viewed, restores: false };
-        self.staged = Staged::New;
+        let old = self.staging.new.old;
+        self.staging.new =
+            NewRecord { position, addr, hash, old, location, viewed, restores: false };
+        self.staging.staged = Staged::New;
         Ok(())
     }
 
     /// Replaces the new record by a void record of the same bytes if a view may show it.
     fn void_new(&mut self) {
-        if self.new.viewed {
-            let size = self.log.header_at(self.new.position).size();
+        if self.staging.new.viewed {
+            let size = self.log.header_at(self.staging.new.position).size();
             self.log.append_void(size);
         }
-        if self.staged_chunks_ref.is_some() {
+        if self.staging.new_chunks.is_some() {
             self.drop_chunked();
         }
     }
 
     /// Writes the saved value into the staged record.
     fn write_saved(&mut self) {
-        let saved = core::mem::take(&mut self.saved);
+        let saved = core::mem::take(&mut self.staging.old_value);
         self.staged_value().copy_from_slice(&saved);
-        self.saved = saved;
+        self.staging.old_value = saved;
     }
 
     /// Restores the bytes of the record that was being changed in place, also if another record replaces
     /// it: it is still written, and verified.
     fn restore(&mut self) {
-        let staged = core::mem::replace(&mut self.staged, Staged::InPlace);
+        let staged = core::mem::replace(&mut self.staging.staged, Staged::InPlace);
         self.write_saved();
-        self.staged = staged;
+        self.staging.staged = staged;
     }
 
     fn finish_new(&mut self, length: usize) -> u64 {
-        if self.new.restores {
+        if self.staging.new.restores {
             self.restore();
         }
         let version = self.take_version();
-        let NewRecord { position, addr, hash, old, location, .. } = self.new;
+        let NewRecord { position, addr, hash, old, location, .. } = self.staging.new;
         let size = match location {
             // At the tail, unused capacity is freed.
             ValueLocation::Record => self.log.end_value(addr, length, version, true),
@@ -454,7 +460,7 @@ impl<F: File> Store<F> {
 
     fn finish_in_place(&mut self, length: usize) -> u64 {
         let version = self.take_version();
-        let Changing { at: Located { position, addr }, location } = self.changing;
+        let Changing { at: Located { position, addr }, location } = self.staging.changing;
         if let ValueLocation::Extent(slot) = location {
             let name = self.log.extent_of(position);
             self.log.forget_name(position);
@@ -462,7 +468,7 @@ impl<F: File> Store<F> {
             if let Some(name) = name {
                 self.log.name_extent(position, name);
             }
-        } else if length != self.saved.len() {
+        } else if length != self.staging.old_value.len() {
             self.log.end_value(addr, length, version, false);
         }
         self.log.header_mut(addr).version = version;
