@@ -21,9 +21,8 @@ use std::process::ExitCode;
 use std::{env, fs, io};
 
 use musli_zerocopy::{Ref, ZeroCopy};
-use varve::aligned_buf::AlignedBytes;
-use varve::native::{KeyRange, Reader, Store};
 use varve::schema::Record;
+use varve::{AlignedBytes, KeyRange, Reader, Store};
 
 /// Printed by `Product.toRust()`.
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
@@ -39,8 +38,7 @@ fn main() -> ExitCode {
     match run(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let code =
-                error.downcast_ref::<varve::native::Error>().map_or("", |error| error.code());
+            let code = error.downcast_ref::<varve::Error>().map_or("", |error| error.code());
             eprintln!("shop: {code} {error}");
             ExitCode::FAILURE
         }

@@ -29,7 +29,7 @@ pub trait File {
     /// Makes all writes so far survive power loss.
     fn flush(&mut self) -> Result<(), IoError>;
     /// Whether the file can never be written to again. Refused writes then fail with
-    /// [`Lost`](crate::Error::Lost).
+    /// [`Lost`](crate::error::Error::Lost).
     fn is_lost(&self) -> bool {
         false
     }

@@ -1,12 +1,12 @@
 //! Corrects every checksum of a file, whatever it contains. Otherwise a fuzzer would hardly get
 //! past the first of them, while the authors of malicious files can compute checksums too.
 
-use varve::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, HEAD};
-use varve::format::checksum::{checksum, seed_at};
-use varve::format::record::{self, KIND_EXTENT, RecordHeader};
-use varve::format::superblock::{self, SLOT_STRIDE};
-use varve::format::system_records::ExtentRef;
-use varve::format::{DATA_START, frame, segment};
+use varve::engine::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, HEAD};
+use varve::engine::format::checksum::{checksum, seed_at};
+use varve::engine::format::record::{self, KIND_EXTENT, RecordHeader};
+use varve::engine::format::superblock::{self, SLOT_STRIDE};
+use varve::engine::format::system_records::ExtentRef;
+use varve::engine::format::{DATA_START, frame, segment};
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)

@@ -4,17 +4,17 @@
 use std::ops::Bound;
 
 use musli_zerocopy::ZeroCopy;
-use varve::aligned_buf::AlignedBytes;
-use varve::format::checkpoint::{
+use varve::engine::aligned_buf::AlignedBytes;
+use varve::engine::format::checkpoint::{
     self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow, take_rows,
 };
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::{self, RecordHeader};
-use varve::format::segment::SegmentHeader;
-use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
-use varve::format::system_records::{ExtentRef, PiecesRef, clear_of};
-use varve::format::{DATA_START, MAX_VALUE};
-use varve::{Error, MemoryFile, OnDamage, Options, Store, VerifyCursor};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::{self, RecordHeader};
+use varve::engine::format::segment::SegmentHeader;
+use varve::engine::format::superblock::{SLOT_STRIDE, Slot, Superblock};
+use varve::engine::format::system_records::{ExtentRef, PiecesRef, clear_of};
+use varve::engine::format::{DATA_START, MAX_VALUE};
+use varve::engine::{Error, MemoryFile, OnDamage, Options, Store, VerifyCursor};
 
 use super::allocations::most_held;
 use super::repair;

@@ -21,7 +21,7 @@ pub enum Loss {
 #[non_exhaustive]
 pub enum Error {
     /// An error of the engine.
-    Engine(crate::Error),
+    Engine(crate::error::Error),
     /// The database is already open, in another process or in this one.
     Busy {
         /// The path of the database.
@@ -38,7 +38,7 @@ pub enum Error {
     },
     /// The open file is not at its path any more. What was written since will not be found, and
     /// further writes are refused; reads still work. Calls of collections report
-    /// [`crate::Error::Lost`] instead.
+    /// [`crate::error::Error::Lost`] instead.
     FileLost {
         /// The path of the database.
         path: PathBuf,
@@ -73,7 +73,7 @@ impl Error {
     /// The stable code, the same as in TypeScript.
     #[must_use]
     pub fn code(&self) -> &'static str {
-        use crate::Error as Engine;
+        use crate::error::Error as Engine;
         match self {
             Error::Engine(error) => match error {
                 Engine::EmptyKey
@@ -111,8 +111,8 @@ impl Error {
     }
 }
 
-impl From<crate::Error> for Error {
-    fn from(error: crate::Error) -> Self {
+impl From<crate::error::Error> for Error {
+    fn from(error: crate::error::Error) -> Self {
         Error::Engine(error)
     }
 }

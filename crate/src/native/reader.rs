@@ -11,7 +11,7 @@ use crate::schema::key::Key;
 use crate::schema::{Malformed, Record, View};
 use crate::store::Store as Engine;
 use crate::store::live_records::Value;
-use crate::{OnDamage, Options};
+use crate::store::{OnDamage, Options};
 
 use super::catalog::{self, StoredCollection};
 use super::collection::Entry;
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
     /// Misaligned bytes, damage of any kind, or bytes that are not a database.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Error> {
         if bytes.is_empty() {
-            return Err(crate::Error::NotADatabase.into());
+            return Err(crate::error::Error::NotADatabase.into());
         }
         if !bytes.as_ptr().addr().is_multiple_of(8) {
             let reason = "the bytes of a database must be aligned to 8 bytes";
@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
                 Some((slice(&found.key)?, value))
             });
             let pairs: Option<Vec<_>> = pairs.collect();
-            spaces.insert(keyspace, pairs.ok_or(crate::Error::Io)?);
+            spaces.insert(keyspace, pairs.ok_or(crate::error::Error::Io)?);
             engine.end_turn();
         }
         let mut collections_by_name = HashMap::new();

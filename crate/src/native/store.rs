@@ -8,7 +8,7 @@ use crate::format::{KEYSPACE_RAW, MAX_KEY};
 use crate::schema::Record;
 use crate::schema::key::KeyKind;
 use crate::store::Store as Engine;
-use crate::{OnDamage, Options, Recovery, Stats};
+use crate::store::{OnDamage, Options, Recovery, Stats};
 
 use super::catalog::{self, StoredCollection};
 use super::lock_file::random;
@@ -280,11 +280,11 @@ impl Store {
     /// process, even a crash.
     ///
     /// # Errors
-    /// An error of the file; the batch is rolled back then. [`crate::Error::Reentrancy`] in a
+    /// An error of the file; the batch is rolled back then. [`crate::error::Error::Reentrancy`] in a
     /// transaction.
     pub fn commit(&mut self) -> Result<(), Error> {
         if self.engine.depth() > 0 {
-            return Err(crate::Error::Reentrancy.into());
+            return Err(crate::error::Error::Reentrancy.into());
         }
         let done = self.engine.commit();
         self.with_loss_reason(done)?;
@@ -308,15 +308,15 @@ impl Store {
         let was_flushed = !self.engine.is_unflushed();
         let mut done = self.engine.flush();
         if was_flushed && done.is_ok() {
-            done = self.engine.file().assert_current().map_err(crate::Error::from);
+            done = self.engine.file().assert_current().map_err(crate::error::Error::from);
         }
         self.with_loss_reason(done)
     }
 
     /// Replaces the error of a lost file by one that says how it was lost.
-    fn with_loss_reason<T>(&self, done: Result<T, crate::Error>) -> Result<T, Error> {
+    fn with_loss_reason<T>(&self, done: Result<T, crate::error::Error>) -> Result<T, Error> {
         done.map_err(|error| match (error, self.engine.file().loss()) {
-            (crate::Error::Lost | crate::Error::Poisoned, Some((path, reason))) => {
+            (crate::error::Error::Lost | crate::error::Error::Poisoned, Some((path, reason))) => {
                 Error::FileLost { path: path.to_path_buf(), reason }
             }
             (error, _) => error.into(),
@@ -346,7 +346,7 @@ impl Store {
         self.is_closed = true;
         let mut done = self.engine.shut();
         if done.is_ok() && self.engine.stats().poisoned {
-            done = self.engine.file().assert_current().map_err(crate::Error::from);
+            done = self.engine.file().assert_current().map_err(crate::error::Error::from);
         }
         self.with_loss_reason(done)
     }

@@ -1,6 +1,6 @@
 //! Batched sets: they equal single sets, and cannot fail where the store says so.
 
-use varve::{MemoryFile, Options, Savepoint, Set, Store};
+use varve::engine::{MemoryFile, Options, Savepoint, Set, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of};
@@ -30,7 +30,7 @@ fn as_sets(pairs: &[Pair]) -> Vec<Set<'_>> {
 }
 
 /// Does something other than setting, the same in every store that has the same random numbers.
-fn do_other_operation<F: varve::File>(
+fn do_other_operation<F: varve::engine::File>(
     store: &mut Store<F>,
     savepoints: &mut Vec<Savepoint>,
     rng: &mut Rng,

@@ -1,9 +1,9 @@
 //! Damage: whatever single bit flips, and wherever the file is truncated, no wrong value is
 //! returned.
 
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::system_records::KEY_GAP;
-use varve::{Error, Options, Store};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::KEY_GAP;
+use varve::engine::{Error, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::{State, difference, state_of, try_state_of};

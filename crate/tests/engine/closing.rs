@@ -1,7 +1,7 @@
 //! Closing: the next opening has little to replay, however the session wrote.
 
-use varve::format::superblock::{SIZE, SLOT_STRIDE, Slot, Superblock};
-use varve::{MemoryFile, Options, Recovery, Store};
+use varve::engine::format::superblock::{SIZE, SLOT_STRIDE, Slot, Superblock};
+use varve::engine::{MemoryFile, Options, Recovery, Store};
 
 const SEGMENT: usize = 1 << 14;
 

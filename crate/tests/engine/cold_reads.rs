@@ -2,8 +2,8 @@
 
 use std::cell::Cell;
 
-use varve::store::Views;
-use varve::{Error, IoError, Options, Store};
+use varve::engine::store::Views;
+use varve::engine::{Error, IoError, Options, Store};
 
 use crate::support::fault_file::{FailureMode, Fault, FaultFile};
 use crate::support::oracle::state_of;

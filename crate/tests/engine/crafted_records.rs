@@ -8,11 +8,11 @@
 )]
 mod repair;
 
-use varve::format::checkpoint::{self, HEAD};
-use varve::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, RecordHeader};
-use varve::format::{DATA_START, segment};
-use varve::native::Reader;
-use varve::{Error, Options, Store};
+use varve::Reader;
+use varve::engine::format::checkpoint::{self, HEAD};
+use varve::engine::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, RecordHeader};
+use varve::engine::format::{DATA_START, segment};
+use varve::engine::{Error, Options, Store};
 
 use crate::support::crash_programs::without_checkpoints;
 use crate::support::fault_file::FaultFile;

@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use varve::format::{DATA_START, segment};
-use varve::{Options, Store};
+use varve::engine::format::{DATA_START, segment};
+use varve::engine::{Options, Store};
 
 use crate::support::crash_images::{Limits, event_log, walk};
 use crate::support::crash_programs::{

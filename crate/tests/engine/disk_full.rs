@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::{Error, File, IoError, MemoryFile, Options, Store};
+use varve::engine::{Error, File, IoError, MemoryFile, Options, Store};
 
 use crate::support::rng::{Rng, bytes_of, replayed};
 

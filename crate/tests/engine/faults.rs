@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use varve::{Error, IoError, Options, Store};
+use varve::engine::{Error, IoError, Options, Store};
 
 use crate::support::crash_programs::on_two_threads;
 use crate::support::fault_file::{FailureMode, Fault, FaultFile};

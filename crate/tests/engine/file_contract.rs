@@ -1,6 +1,7 @@
 //! The contract of a file, checked for every file that tests and native programs use.
 
-use varve::{File, MemoryFile, Options, StdFile, Store};
+use varve::StdFile;
+use varve::engine::{File, MemoryFile, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::state_of;

@@ -1,6 +1,6 @@
 //! Gap records: they let the log be replayed without a checkpoint.
 
-use varve::{Options, Store};
+use varve::engine::{Options, Store};
 
 use crate::support::crash_programs::without_checkpoints;
 use crate::support::fault_file::FaultFile;

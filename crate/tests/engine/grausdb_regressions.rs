@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::{Error, File, MemoryFile, Options, Store};
+use varve::engine::{Error, File, MemoryFile, Options, Store};
 
 use crate::support::rng::{Rng, bytes_of};
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use varve::index::hash_index::KeyHash;
-use varve::{Error, MemoryFile, Options, Store};
+use varve::engine::index::hash_index::KeyHash;
+use varve::engine::{Error, MemoryFile, Options, Store};
 
 use crate::support::oracle::KEYSPACES;
 
@@ -100,7 +100,7 @@ fn keys_with_equal_hashes_are_distinct() {
 }
 
 /// The keys of a store, in order.
-fn walk<F: varve::File>(store: &mut Store<F>) -> Result<Vec<Vec<u8>>, Error> {
+fn walk<F: varve::engine::File>(store: &mut Store<F>) -> Result<Vec<Vec<u8>>, Error> {
     let all = (Bound::Unbounded, Bound::Unbounded);
     Ok(store.range_keys(0, all)?.map(|key| key.to_vec()).collect())
 }

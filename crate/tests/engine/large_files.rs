@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use varve::{Error, File, IoError, Options, Store};
+use varve::engine::{Error, File, IoError, Options, Store};
 
 use crate::support::oracle::state_of;
 use crate::support::rng::bytes_of;

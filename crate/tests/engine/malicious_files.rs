@@ -4,11 +4,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::format::checksum::{checksum, seed_at};
-use varve::format::frame::{self, FrameHeader};
-use varve::format::segment::{self, SegmentHeader};
-use varve::format::superblock::{self, SLOT_STRIDE, Superblock};
-use varve::{OnDamage, Options, Store, VerifyCursor};
+use varve::engine::format::checksum::{checksum, seed_at};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::segment::{self, SegmentHeader};
+use varve::engine::format::superblock::{self, SLOT_STRIDE, Superblock};
+use varve::engine::{OnDamage, Options, Store, VerifyCursor};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::KEYSPACES;

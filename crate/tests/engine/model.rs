@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::format::inline_limit;
-use varve::store::PinId;
-use varve::{Error, MemoryFile, Options, Savepoint, Store};
+use varve::engine::format::inline_limit;
+use varve::engine::store::PinId;
+use varve::engine::{Error, MemoryFile, Options, Savepoint, Store};
 
 use crate::support::oracle::{KEYSPACES, chunked_values};
 use crate::support::rng::{Rng, bytes_of, replayed};

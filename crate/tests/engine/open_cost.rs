@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use varve::{File, IoError, Options, Store};
+use varve::engine::{File, IoError, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::bytes_of;

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use varve::format::superblock::SLOT_STRIDE;
-use varve::{Error, OnDamage, Options, Recovery, Store};
+use varve::engine::format::superblock::SLOT_STRIDE;
+use varve::engine::{Error, OnDamage, Options, Recovery, Store};
 
 use crate::support::crash_images::{self, Limits};
 use crate::support::fault_file::FaultFile;
@@ -472,7 +472,7 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
 #[test]
 fn salvage_without_space_leaves_the_file_unchanged() {
     use crate::support::fault_file::{FailureMode, Fault};
-    use varve::IoError;
+    use varve::engine::IoError;
     let sample = sample_database(3, 40, false);
     let image = zeroed(&sample.image, std::slice::from_ref(&(DATA + 500..DATA + 560)));
     for nth in 0.. {

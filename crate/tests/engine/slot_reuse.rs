@@ -1,10 +1,10 @@
 //! Slot reuse: slots are not erased before they are reused, and their remains never count.
 
-use varve::format::frame::FrameHeader;
-use varve::format::segment::{self, KIND_LOG, SegmentHeader};
-use varve::format::superblock::{Slot, Superblock};
-use varve::format::{DATA_START, superblock};
-use varve::{MemoryFile, Options, Store};
+use varve::engine::format::frame::FrameHeader;
+use varve::engine::format::segment::{self, KIND_LOG, SegmentHeader};
+use varve::engine::format::superblock::{Slot, Superblock};
+use varve::engine::format::{DATA_START, superblock};
+use varve::engine::{MemoryFile, Options, Store};
 
 use crate::support::fault_file::{Event, FaultFile};
 use crate::support::rng::{Rng, bytes_of};

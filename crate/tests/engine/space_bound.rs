@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::{File, IoError, MemoryFile, Options, Stats, Store};
+use varve::engine::{File, IoError, MemoryFile, Options, Stats, Store};
 
 use crate::support::rng::Rng;
 

@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use varve::{File, IoError, MemoryFile, Options, Store};
+use varve::engine::{File, IoError, MemoryFile, Options, Store};
 
 /// A file that its writer shares with the test, which records each write.
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::{self, KIND_DELETE};
-use varve::format::segment::{self, KIND_LOG, SegmentHeader};
-use varve::format::superblock::{Slot, Superblock};
-use varve::format::{DATA_START, superblock};
-use varve::{File, IoError, MemoryFile, Options, Store};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::{self, KIND_DELETE};
+use varve::engine::format::segment::{self, KIND_LOG, SegmentHeader};
+use varve::engine::format::superblock::{Slot, Superblock};
+use varve::engine::format::{DATA_START, superblock};
+use varve::engine::{File, IoError, MemoryFile, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of};

@@ -1,11 +1,11 @@
 //! Golden files of databases with a history: checkpoints, removed segments, and the records that
 //! compaction leaves. Also variants that must not open.
 
-use varve::error::{Damage, Error};
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::segment;
-use varve::format::superblock::SLOT_STRIDE;
-use varve::format::system_records::KEY_GAP;
+use varve::engine::error::{Damage, Error};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::segment;
+use varve::engine::format::superblock::SLOT_STRIDE;
+use varve::engine::format::system_records::KEY_GAP;
 
 use crate::golden_file::{Content, Expect, Golden};
 use crate::image::{

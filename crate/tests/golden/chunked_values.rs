@@ -1,11 +1,11 @@
 //! Golden files with chunked values, intact and not.
 
 use musli_zerocopy::ZeroCopy;
-use varve::error::{Damage, Error};
-use varve::format::record::{KIND_EXTENT, KIND_PIECES};
-use varve::format::superblock::INCOMPATIBLE_PIECES;
-use varve::format::system_records::PiecesRef;
-use varve::format::{KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
+use varve::engine::error::{Damage, Error};
+use varve::engine::format::record::{KIND_EXTENT, KIND_PIECES};
+use varve::engine::format::superblock::INCOMPATIBLE_PIECES;
+use varve::engine::format::system_records::PiecesRef;
+use varve::engine::format::{KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
 
 use crate::golden_file::{Content, Expect, Golden};
 use crate::image::{Image, LOG2, Record, Row, commit, delete, pattern, set};

@@ -1,8 +1,8 @@
 //! Golden files of databases with cleared keyspaces.
 
-use varve::error::{Damage, Error};
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::system_records::clear_key;
+use varve::engine::error::{Damage, Error};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::clear_key;
 
 use crate::golden_file::{Content, Expect, Golden};
 use crate::image::{Image, LOG2, Row, clear, commit, extent, pattern, set};
@@ -92,7 +92,7 @@ fn moved_after_cleared_records() -> Golden {
     image.frame(&mut first, commit(1, 1), &[set("a", "gone", 1), set("b", "gone", 2)]);
     // The segment in which the record was first written was removed: frame 2.
     let mut third = image.segment(1, 3, 3);
-    let gap = [varve::format::system_records::KEY_GAP, &3_u64.to_be_bytes()].concat();
+    let gap = [varve::engine::format::system_records::KEY_GAP, &3_u64.to_be_bytes()].concat();
     let records = [
         set("a", "set again", 4).oldest(2),
         clear(0, 3, 2).oldest(2),

@@ -1,12 +1,12 @@
 //! Golden files of undamaged databases with all kinds of records.
 
 use musli_zerocopy::ZeroCopy;
-use varve::format::record::KIND_TRANSACTION;
-use varve::format::system_records::{
+use varve::engine::format::record::KIND_TRANSACTION;
+use varve::engine::format::system_records::{
     ClientResult, ClientResults, CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX,
     IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_INDEX, Transaction,
 };
-use varve::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE};
+use varve::engine::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE};
 
 use crate::golden_file::{Content, Expect, Golden, TransactionRecord};
 use crate::image::{

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use varve::error::{Damage, Error};
+use varve::engine::error::{Damage, Error};
 
 /// A golden file.
 pub struct Golden {

@@ -1,4 +1,4 @@
-//! Builds database files byte by byte from `varve::format` alone, without the engine's log, so that
+//! Builds database files byte by byte from `varve::engine::format` alone, without the engine's log, so that
 //! a mistake there cannot hide in the files that test it. Only the hash of the index is used,
 //! because checkpoints contain hashes.
 
@@ -6,15 +6,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use musli_zerocopy::ZeroCopy;
-use varve::format::checkpoint::{self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow};
-use varve::format::checksum::{checksum, seed_at};
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::{self, RecordHeader};
-use varve::format::segment::{self, SegmentHeader};
-use varve::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
-use varve::format::system_records::{ExtentRef, clear_key, clear_of};
-use varve::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MINOR, align_up};
-use varve::index::hash_index::KeyHash;
+use varve::engine::format::checkpoint::{
+    self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow,
+};
+use varve::engine::format::checksum::{checksum, seed_at};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::{self, RecordHeader};
+use varve::engine::format::segment::{self, SegmentHeader};
+use varve::engine::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
+use varve::engine::format::system_records::{ExtentRef, clear_key, clear_of};
+use varve::engine::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MINOR, align_up};
+use varve::engine::index::hash_index::KeyHash;
 
 /// The identity of every golden file.
 pub const FILE_ID: [u64; 2] = [0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210];

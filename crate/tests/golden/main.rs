@@ -1,7 +1,7 @@
 //! The golden files in `tests/vectors/golden`: the encoder reproduces them byte for byte, and the
 //! engine opens each of them with the described result.
 //!
-//! They are built from `varve::format` and the hash of keys alone. `UPDATE_GOLDEN=1 cargo test
+//! They are built from `varve::engine::format` and the hash of keys alone. `UPDATE_GOLDEN=1 cargo test
 //! --test golden` writes them; a change of a committed file is a change of the format.
 
 mod checkpointed;
@@ -18,9 +18,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use golden_file::{Content, Expect, Golden};
-use varve::format::checksum::checksum;
-use varve::format::superblock::{self, SLOT_STRIDE, Slot};
-use varve::{Damage, Error, MemoryFile, Options, Recovery, Store};
+use varve::engine::format::checksum::checksum;
+use varve::engine::format::superblock::{self, SLOT_STRIDE, Slot};
+use varve::engine::{Damage, Error, MemoryFile, Options, Recovery, Store};
 
 fn all() -> Vec<Golden> {
     let all = [content::all(), chunked_values::all(), cleared::all(), checkpointed::all()];
@@ -232,7 +232,7 @@ fn unknown_superblock_bytes_of_later_minor_versions_survive_a_session() {
             panic!("slot {slot} is not valid");
         };
         assert_eq!(superblock.compatible, 1 << 40);
-        assert_eq!(superblock.minor, varve::format::MINOR + 9);
+        assert_eq!(superblock.minor, varve::engine::format::MINOR + 9);
         assert_eq!(superblock.reserved[11], 7);
     }
 }

@@ -1,11 +1,11 @@
 //! Golden files that open although something is missing: what was never flushed, or what has a
 //! copy.
 
-use varve::format::MINOR;
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::KIND_SKIPPABLE;
-use varve::format::segment;
-use varve::format::superblock::SLOT_STRIDE;
+use varve::engine::format::MINOR;
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::KIND_SKIPPABLE;
+use varve::engine::format::segment;
+use varve::engine::format::superblock::SLOT_STRIDE;
 
 use crate::golden_file::{Content, Expect, Golden};
 use crate::image::{Image, LOG2, Segment, commit, extent, part, pattern, set};

@@ -1,9 +1,9 @@
 //! Golden files that must not open, each with its error. None of them may be written to.
 
-use varve::error::{Damage, Error};
-use varve::format::MAJOR;
-use varve::format::segment;
-use varve::format::superblock::{MODE_KEEP_HISTORY, SLOT_STRIDE};
+use varve::engine::error::{Damage, Error};
+use varve::engine::format::MAJOR;
+use varve::engine::format::segment;
+use varve::engine::format::superblock::{MODE_KEEP_HISTORY, SLOT_STRIDE};
 
 use crate::golden_file::{Expect, Golden};
 use crate::image::{Image, LOG2, Segment, commit, extent, part, pattern, set};

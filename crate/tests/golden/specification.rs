@@ -1,12 +1,12 @@
-//! Checks that the tables of FORMAT.md match the structs of `varve::format`, field by field.
+//! Checks that the tables of FORMAT.md match the structs of `varve::engine::format`, field by field.
 
 use std::mem::{offset_of, size_of};
 
-use varve::format::frame::FrameHeader;
-use varve::format::record::RecordHeader;
-use varve::format::segment::SegmentHeader;
-use varve::format::superblock::Superblock;
-use varve::format::system_records::{
+use varve::engine::format::frame::FrameHeader;
+use varve::engine::format::record::RecordHeader;
+use varve::engine::format::segment::SegmentHeader;
+use varve::engine::format::superblock::Superblock;
+use varve::engine::format::system_records::{
     ClientResult, ClientResults, CollectionDescriptor, ExtentRef, IndexEntry, PiecesRef,
     Transaction,
 };

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use serde_json::json;
-use varve::native::{Error, KeyRange, Store};
 use varve::schema::Record;
 use varve::schema::key::KeyKind;
+use varve::{Error, KeyRange, Store};
 
 use crate::temp_folder::Folder;
 

@@ -5,10 +5,13 @@ use std::path::Path;
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use serde_json::{Value, json};
-use varve::format::system_records::{CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX};
-use varve::native::{Collection, Error, KeyRange, Store};
+use varve::StdFile;
+use varve::engine::Options;
+use varve::engine::format::system_records::{
+    CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX,
+};
 use varve::schema::{Kind, Opt, Record};
-use varve::{Options, StdFile};
+use varve::{Collection, Error, KeyRange, Store};
 
 use crate::temp_folder::Folder;
 
@@ -52,7 +55,7 @@ fn declare(path: &Path, indexes: &[(&str, Value)]) {
 /// The same, with indexes in another state.
 fn declare_with_state(path: &Path, indexes: &[(&str, Value)], under: &str, flags: u32) {
     let file = StdFile::open(path).unwrap();
-    let mut engine = varve::Store::open(file, Options::default()).unwrap();
+    let mut engine = varve::engine::Store::open(file, Options::default()).unwrap();
     let names: Vec<&str> = indexes.iter().map(|(name, _)| *name).collect();
     let value = Kind::from(Item::LAYOUT).to_json();
     let json = json!({ "value": value, "key": "string", under: names });
@@ -175,7 +178,8 @@ fn unfinished_index_is_maintained_and_not_read() {
     assert_eq!(items.indexes().count(), 0);
     assert!(items.entries_by("byStock", KeyRange::all()).is_err());
     drop(store);
-    let engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let engine =
+        varve::engine::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
     assert_eq!(engine.count(COLLECTION + 1), 1);
 }
 
@@ -188,7 +192,8 @@ fn write_reverts_an_interrupted_migration_and_read_does_not() {
         "to": { "fingerprint": "00", "keyspace": 7, "indexes": [["byStock", {}, 8]], "after": "61" },
         "clear": [5],
     });
-    let open = || varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let open =
+        || varve::engine::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
     let mut engine = open();
     engine.set(OWN, b"migration/items", migration.to_string().as_bytes()).unwrap();
     engine.close().map_err(|(_, error)| error).unwrap();

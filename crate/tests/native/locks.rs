@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::symlink;
 
-use varve::native::{Error, Loss, OpenOptions, Store};
+use varve::{Error, Loss, OpenOptions, Store};
 
 use crate::temp_folder::Folder;
 

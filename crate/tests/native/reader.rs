@@ -3,7 +3,7 @@
 use std::fs;
 
 use musli_zerocopy::OwnedBuf;
-use varve::native::{KeyRange, Reader, Store};
+use varve::{KeyRange, Reader, Store};
 
 use crate::collections::Product;
 use crate::temp_folder::Folder;

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::native::{Error, KeyRange, OpenOptions, Store};
+use varve::{Error, KeyRange, OpenOptions, Store};
 
 use crate::temp_folder::Folder;
 

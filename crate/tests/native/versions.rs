@@ -2,10 +2,11 @@
 
 use musli_zerocopy::{OwnedBuf, Ref, ZeroCopy};
 use serde_json::{Value, json};
-use varve::format::system_records::{CollectionDescriptor, DESCRIPTOR_INDEX};
-use varve::native::{KeyRange, Reader, Store};
+use varve::StdFile;
+use varve::engine::Options;
+use varve::engine::format::system_records::{CollectionDescriptor, DESCRIPTOR_INDEX};
 use varve::schema::{Kind, Parts, Record, View};
-use varve::{Options, StdFile};
+use varve::{KeyRange, Reader, Store};
 
 use crate::temp_folder::Folder;
 
@@ -130,7 +131,7 @@ const COLLECTION: u32 = 2;
 const OWN: u32 = 1;
 
 fn write_record(
-    engine: &mut varve::Store<StdFile>,
+    engine: &mut varve::engine::Store<StdFile>,
     key: &[u8],
     keyspace: u32,
     parent: u32,
@@ -147,7 +148,8 @@ fn write_record(
 /// A file whose collection has an index by price, with a record whose entry has this price.
 fn with_index(folder: &Folder, name: &str, price: u16) -> std::path::PathBuf {
     let path = folder.file(name);
-    let mut engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let mut engine =
+        varve::engine::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
     let value = Kind::from(Second::LAYOUT).to_json();
     let json = json!({ "value": value, "key": "string", "indexes": ["byPrice"] });
     write_record(&mut engine, b"collection/things", COLLECTION, 0, &json);
@@ -167,7 +169,7 @@ fn index_of_an_added_field_covers_earlier_records_by_default() {
     let folder = Folder::new();
     let mut store = Store::open(with_index(&folder, "1.varve", 7)).unwrap();
     let mut fields = store.collection::<Second>("things").unwrap();
-    let by = |fields: &mut varve::native::Collection<'_, Second>| {
+    let by = |fields: &mut varve::Collection<'_, Second>| {
         let mut records = fields.entries_by("byPrice", KeyRange::all()).unwrap();
         let mut prices = Vec::new();
         while let Some(entry) = records.next().unwrap() {
@@ -230,12 +232,13 @@ fn upgraded_record_has_the_bytes_of_a_new_one() {
     let (name, note) = (parts.str("größe"), parts.str(""));
     let upgraded = parts.finish(New { root_size: 0, stock: 1, name, price: 5, note }).unwrap();
     assert_eq!(new.get("a").unwrap().expect("it is there").bytes(), upgraded);
-    let descriptor = |store: &mut varve::Store<StdFile>| {
+    let descriptor = |store: &mut varve::engine::Store<StdFile>| {
         let bytes = store.get(OWN, b"collection/products").unwrap().expect("it was written");
         serde_json::from_slice::<Value>(&bytes[24..]).unwrap()["value"]["added"].clone()
     };
     store.close().unwrap();
-    let mut engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let mut engine =
+        varve::engine::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
     // The default 5 in four bytes, and an empty text: its offset and its length.
     assert_eq!(descriptor(&mut engine), json!(["BQAAAA==", "AAAAAAAAAAA="]));
 }

@@ -1,8 +1,8 @@
 //! Missing, damaged and modified chunks.
 
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::system_records::PiecesRef;
-use varve::{Error, OnDamage, Options, Store};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::PiecesRef;
+use varve::engine::{Error, OnDamage, Options, Store};
 
 use super::{Shared, close, open, options, store_with_chunked_value};
 use crate::support::oracle::{check_chunks, chunked_values, state_of};

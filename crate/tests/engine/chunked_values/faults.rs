@@ -1,6 +1,6 @@
 //! Failing calls of the file and full disks: all chunks of a value exist, or none.
 
-use varve::{Error, IoError, Options, Store};
+use varve::engine::{Error, IoError, Options, Store};
 
 use super::options;
 use crate::support::fault_file::{FailureMode, FaultFile};

@@ -1,6 +1,6 @@
 //! Assembled chunked values in memory: they stay while pinned, and count towards the budget.
 
-use varve::{Options, Store};
+use varve::engine::{Options, Store};
 
 use super::{Shared, open, options, run_all_maintenance, store_with_chunked_value};
 use crate::support::rng::bytes_of;

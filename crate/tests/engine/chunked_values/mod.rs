@@ -12,10 +12,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::format::superblock::{INCOMPATIBLE_PIECES, SLOT_STRIDE, Slot, Superblock};
-use varve::format::system_records::KEY_PIECE;
-use varve::format::{KEYSPACE_ENGINE, record};
-use varve::{File, IoError, MemoryFile, OnDamage, Options, ProblemKind, Store, VerifyCursor};
+use varve::engine::format::superblock::{INCOMPATIBLE_PIECES, SLOT_STRIDE, Slot, Superblock};
+use varve::engine::format::system_records::KEY_PIECE;
+use varve::engine::format::{KEYSPACE_ENGINE, record};
+use varve::engine::{
+    File, IoError, MemoryFile, OnDamage, Options, ProblemKind, Store, VerifyCursor,
+};
 
 use crate::support::crash_programs::without_checkpoints;
 use crate::support::fault_file::{Event, FaultFile};

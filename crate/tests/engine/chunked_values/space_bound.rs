@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use varve::format::{KEYSPACE_ENGINE, record};
-use varve::{MemoryFile, Options, Store};
+use varve::engine::format::{KEYSPACE_ENGINE, record};
+use varve::engine::{MemoryFile, Options, Store};
 
 use super::{Storage, options, storage_of};
 use crate::support::rng::Rng;

@@ -1,6 +1,6 @@
 //! Transitions of a key: after each, exactly the chunks of its current value exist.
 
-use varve::{Error, Options, Store};
+use varve::engine::{Error, Options, Store};
 
 use super::{Shared, close, count_chunks, open, options, run_all_maintenance};
 use crate::support::oracle::{check_chunks, chunked_values, state_of};

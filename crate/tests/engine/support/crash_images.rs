@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use varve::format::DATA_START;
+use varve::engine::format::DATA_START;
 
 use super::fault_file::Event;
 use super::oracle::{Bounds, Mark};

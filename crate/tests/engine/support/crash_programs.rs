@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use varve::{Error, IoError, Options, Store};
+use varve::engine::{Error, IoError, Options, Store};
 
 use super::crash_images::{Crash, CrashKind, Limits, event_log, walk};
 use super::fault_file::{Event, FailureMode, Fault, FaultFile};

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use varve::{File, IoError};
+use varve::engine::{File, IoError};
 
 use super::oracle::Mark;
 use super::pages::Pages;

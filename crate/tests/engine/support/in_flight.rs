@@ -1,9 +1,9 @@
 //! What each write of a history contains: crash states that concern only small commits would prove
 //! little.
 
-use varve::aligned_buf::AlignedBytes;
-use varve::format::record::{self, KIND_PIECES};
-use varve::format::{frame, segment};
+use varve::engine::aligned_buf::AlignedBytes;
+use varve::engine::format::record::{self, KIND_PIECES};
+use varve::engine::format::{frame, segment};
 
 use super::fault_file::Event;
 use super::oracle::Mark;

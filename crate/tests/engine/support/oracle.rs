@@ -5,9 +5,9 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
-use varve::{Error, File, ProblemKind, Store, Verified, VerifyCursor};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
+use varve::engine::{Error, File, ProblemKind, Store, Verified, VerifyCursor};
 
 use super::fault_file::FaultFile;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use varve::format::{DATA_START, checkpoint, segment};
+use varve::engine::format::{DATA_START, checkpoint, segment};
 
 /// What the test asked the store to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -105,7 +105,8 @@ fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
     let is_maintenance = matches!(stage, Stage::Maintenance | Stage::Closing);
     let magic = bytes.get(8..12).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
     let kind = bytes.get(12).filter(|_| magic == Some(segment::MAGIC)).copied();
-    let is_frame = magic == Some(varve::format::frame::MAGIC) || kind == Some(segment::KIND_LOG);
+    let is_frame =
+        magic == Some(varve::engine::format::frame::MAGIC) || kind == Some(segment::KIND_LOG);
     if bytes.iter().all(|&byte| byte == 0) && bytes.len() >= segment::SIZE {
         return match (bytes.len(), is_maintenance) {
             (segment::SIZE, _) => Phase::Reservation,

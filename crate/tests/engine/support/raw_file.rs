@@ -2,13 +2,15 @@
 //! at every offset of every segment. It shares the layouts with the engine, but no code that reads
 //! them.
 
-use varve::format::checksum::{checksum, seed_at};
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::{self, KIND_EXTENT};
-use varve::format::segment::{self, KIND_EXTENT as KIND_EXTENT_SEGMENT, KIND_LOG, SegmentHeader};
-use varve::format::superblock::{self, SLOT_STRIDE, Slot, Superblock};
-use varve::format::system_records::ExtentRef;
-use varve::format::{ALIGN, DATA_START};
+use varve::engine::format::checksum::{checksum, seed_at};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::{self, KIND_EXTENT};
+use varve::engine::format::segment::{
+    self, KIND_EXTENT as KIND_EXTENT_SEGMENT, KIND_LOG, SegmentHeader,
+};
+use varve::engine::format::superblock::{self, SLOT_STRIDE, Slot, Superblock};
+use varve::engine::format::system_records::ExtentRef;
+use varve::engine::format::{ALIGN, DATA_START};
 
 /// The raw bytes of a file.
 pub struct RawFile<'a> {

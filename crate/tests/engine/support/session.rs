@@ -7,9 +7,9 @@
 use std::ops::Bound;
 use std::rc::Rc;
 
-use varve::format::inline_limit;
-use varve::store::PinId;
-use varve::{Error, IoError, Options, Store};
+use varve::engine::format::inline_limit;
+use varve::engine::store::PinId;
+use varve::engine::{Error, IoError, Options, Store};
 
 use super::fault_file::{Event, FailureMode, FaultFile};
 use super::oracle::{
@@ -128,7 +128,7 @@ pub struct Session {
     tip: Commit,
     /// The expected content of the store now, and at each open savepoint.
     state: State,
-    saved: Vec<(varve::Savepoint, State)>,
+    saved: Vec<(varve::engine::Savepoint, State)>,
     /// The pinned values.
     pinned: Vec<(PinId, Rc<[u8]>)>,
     /// The length of the history at the first eviction.

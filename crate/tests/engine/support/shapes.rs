@@ -3,7 +3,7 @@
 //! shortened, pins held across maintenance, and sessions with changing options on a disk with
 //! changing free space.
 
-use varve::format::{KEYSPACE_ENGINE, align_up, frame, inline_limit, record, segment};
+use varve::engine::format::{KEYSPACE_ENGINE, align_up, frame, inline_limit, record, segment};
 
 use super::oracle::KEYSPACES;
 use super::rng::{Rng, bytes_of};
