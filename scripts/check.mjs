@@ -22,6 +22,7 @@ const USAGE = `npm run check [-- --fix]
   --fix   let the formatters put right what they can`;
 
 const WASM = ["--target", "wasm32-unknown-unknown"];
+const DOCUMENTATION = ["doc", "-p", "varve", "--no-deps", "--quiet"];
 
 /** Each check gives `true` when all is well, and has said so if not. */
 export const CHECKS = [
@@ -55,6 +56,13 @@ export const CHECKS = [
         "-D",
         "warnings",
       ]),
+  },
+  {
+    name: "rustdoc",
+    // Once as it is published, where links to private items are errors, and once with these.
+    run: async () =>
+      (await passes("cargo", DOCUMENTATION)) &&
+      (await passes("cargo", [...DOCUMENTATION, "--document-private-items"])),
   },
   {
     name: "clippy for the benches",

@@ -24,9 +24,9 @@ const LONG = [
 
 /** Each goes through all of it: writing, reading back, reopening, callbacks that fail. */
 const STORIES = [
-  "graus::failing_callback_changes_nothing",
-  "graus::panicking_callback_changes_nothing",
-  "graus::overwritten_and_deleted_values_never_reappear",
+  "grausdb_regressions::failing_callback_changes_nothing",
+  "grausdb_regressions::panicking_callback_changes_nothing",
+  "grausdb_regressions::overwritten_and_deleted_values_never_reappear",
   "crash::close_flushes_its_writes",
 ];
 

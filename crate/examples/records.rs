@@ -1,5 +1,5 @@
-//! The Rust twin of the README's records: opens the file that the page's program has written, in the
-//! folder where this is run. `cargo run --example records`
+//! The Rust version of the README's records: opens the file that the page's program wrote, in the
+//! current folder. `cargo run --example records`
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use varve::{native::Store, schema::Record};

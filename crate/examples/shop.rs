@@ -21,11 +21,10 @@ use std::process::ExitCode;
 use std::{env, fs, io};
 
 use musli_zerocopy::{Ref, ZeroCopy};
-use varve::aligned_buf::AlignedBytes;
-use varve::native::{KeyRange, Reader, Store};
 use varve::schema::Record;
+use varve::{AlignedBytes, KeyRange, Reader, Store};
 
-/// As `Product.toRust()` prints it.
+/// Printed by `Product.toRust()`.
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
 struct Product {
@@ -39,8 +38,7 @@ fn main() -> ExitCode {
     match run(&words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let code =
-                error.downcast_ref::<varve::native::Error>().map_or("", |error| error.code());
+            let code = error.downcast_ref::<varve::Error>().map_or("", |error| error.code());
             eprintln!("shop: {code} {error}");
             ExitCode::FAILURE
         }
@@ -50,8 +48,8 @@ fn main() -> ExitCode {
 fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
     let [path, command, rest @ ..] = words else { return Err("which file, and what then?".into()) };
     match (*command, rest) {
-        ("look", []) => return look(path),
-        ("hold", []) => return hold(path),
+        ("look", []) => return read_in_memory(path),
+        ("hold", []) => return hold_open(path),
         _ => {}
     }
     let mut store = Store::open(path)?;
@@ -89,8 +87,8 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
     Ok(store.close()?)
 }
 
-/// Reads the file where it lies in memory, and leaves it alone.
-fn look(path: &str) -> Result<(), Box<dyn Error>> {
+/// Reads the file in memory, in place, without changing it.
+fn read_in_memory(path: &str) -> Result<(), Box<dyn Error>> {
     let file = fs::read(path)?;
     let mut bytes = AlignedBytes::zeroed(file.len());
     bytes[..file.len()].copy_from_slice(&file);
@@ -105,7 +103,7 @@ fn look(path: &str) -> Result<(), Box<dyn Error>> {
 }
 
 /// Keeps the file open until its input ends.
-fn hold(path: &str) -> Result<(), Box<dyn Error>> {
+fn hold_open(path: &str) -> Result<(), Box<dyn Error>> {
     let store = Store::open(path)?;
     println!("held");
     io::stdin().read_to_end(&mut Vec::new())?;

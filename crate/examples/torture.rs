@@ -1,12 +1,12 @@
-//! Random programs that die and whose files fail, without end: `npm run torture`.
+//! Endless random programs that crash and whose files fail: `npm run torture`.
 //!
-//! Every seed is another program; the tests of the crate run the first of them. A failure tells its
-//! seed, and keeps the image of the file where `VARVE_KEEP_IMAGE` says. A run that was told when to end
-//! keeps what came of it where `VARVE_KEEP_TOLD` says.
+//! Every seed is another program; the tests of the crate run the first ones. A failure prints its
+//! seed, and writes the image of the file to where `VARVE_KEEP_IMAGE` says. A run with a time limit
+//! writes its results to where `VARVE_KEEP_TOLD` says.
 
 #[expect(
     dead_code,
-    reason = "the tests' room by its path: they alone damage files, replay a seed and name phases"
+    reason = "it includes the support modules of the tests, of which it uses only a part"
 )]
 #[path = "../tests/engine/support/mod.rs"]
 mod support;
@@ -17,21 +17,21 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use support::{crashes, failures};
+use support::{crash_programs, fault_programs};
 
 const USAGE: &str = "npm run torture [-- --seed N] [--seconds N] [--states N] [--threads N]
-  --seed N      this program alone: what a failure told
-  --seconds N   end after so many seconds; otherwise at the first failure, or Ctrl-C
-  --states N    end after so many states of the file
-  --threads N   so many at once: 1";
+  --seed N      run only this program: a failure prints its seed
+  --seconds N   end after N seconds; otherwise at the first failure, or Ctrl-C
+  --states N    end after N states of the file
+  --threads N   run N programs at once: 1";
 
-/// Failures drawn for each program of which calls of the file fail.
+/// Failures selected for each program in which calls of the file fail.
 const SAMPLE: u64 = 200;
 
 #[derive(Default)]
 struct Done {
-    crashes: crashes::Tally,
-    failures: failures::Tally,
+    crashes: crash_programs::Tally,
+    failures: fault_programs::Tally,
     lies: AtomicU64,
     seeds: AtomicU64,
 }
@@ -43,47 +43,48 @@ impl Done {
         self.crashes.total() + counts.iter().sum::<u64>()
     }
 
-    /// Programs that die, programs of which calls fail, and now and then a flush that lies.
+    /// Programs that crash, programs in which calls fail, and sometimes a lying flush.
     fn run(&self, seed: u64) {
         match seed % 8 {
             0 => {
-                let crashes::Lies { whole, shorter, noticed, untold } = crashes::run_lie(seed);
-                let states = whole + shorter + noticed + untold;
+                let crash_programs::Lies { whole, shorter, noticed, unwitnessed } =
+                    crash_programs::run_lie(seed);
+                let states = whole + shorter + noticed + unwitnessed;
                 self.lies.fetch_add(states, Ordering::Relaxed);
             }
-            1..4 => failures::run_seed(seed, Some(SAMPLE), &self.failures),
-            _ => crashes::run_seed(seed, &self.crashes),
+            1..4 => fault_programs::run_seed(seed, Some(SAMPLE), &self.failures),
+            _ => crash_programs::run_seed(seed, &self.crashes),
         }
         self.seeds.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 #[derive(Default)]
-struct Wanted {
+struct Options {
     seed: Option<u64>,
     seconds: Option<u64>,
     states: Option<u64>,
     threads: Option<u64>,
 }
 
-fn arguments() -> Result<Wanted, String> {
-    let mut wanted = Wanted::default();
+fn arguments() -> Result<Options, String> {
+    let mut options = Options::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let number = || words.next().and_then(|word| word.parse().ok());
-        let place = match &*word {
-            "--seed" => &mut wanted.seed,
-            "--seconds" => &mut wanted.seconds,
-            "--states" => &mut wanted.states,
-            "--threads" => &mut wanted.threads,
+        let context = match &*word {
+            "--seed" => &mut options.seed,
+            "--seconds" => &mut options.seconds,
+            "--states" => &mut options.states,
+            "--threads" => &mut options.threads,
             _ => return Err(format!("there is no option {word}.\n{USAGE}")),
         };
-        *place = Some({ number }().ok_or(format!("{word} needs a number.\n{USAGE}"))?);
+        *context = Some({ number }().ok_or(format!("{word} needs a number.\n{USAGE}"))?);
     }
-    Ok(wanted)
+    Ok(options)
 }
 
-fn tell(done: &Done, begin: Instant) {
+fn print_progress(done: &Done, begin: Instant) {
     let (states, seconds) = (done.states(), begin.elapsed().as_secs_f64());
     let line = format!(
         "{:.0} s: {} programs, {states} states, {:.0} a second",
@@ -100,9 +101,9 @@ fn tell(done: &Done, begin: Instant) {
     }
 }
 
-/// Ends a run: says what came of it, and keeps it as JSON.
-fn conclude(done: &Done, begin: Instant, first: u64, failed: bool) {
-    tell(done, begin);
+/// Ends a run: prints its results, and writes them as JSON.
+fn end_run(done: &Done, begin: Instant, first: u64, failed: bool) {
+    print_progress(done, begin);
     println!();
     let Some(path) = std::env::var_os("VARVE_KEEP_TOLD") else { return };
     let Done { crashes, failures, lies, seeds } = done;
@@ -119,28 +120,28 @@ fn conclude(done: &Done, begin: Instant, first: u64, failed: bool) {
         ("afterLies", lies.load(Ordering::Relaxed)),
         ("failures", failed.into()),
     ];
-    let told = counts.map(|(name, count)| format!("\"{name}\":{count}")).join(",");
-    if let Err(error) = std::fs::write(&path, format!("{{{told}}}")) {
+    let reported = counts.map(|(name, count)| format!("\"{name}\":{count}")).join(",");
+    if let Err(error) = std::fs::write(&path, format!("{{{reported}}}")) {
         eprintln!("{} cannot be written: {error}", path.display());
     }
 }
 
 fn main() -> ExitCode {
-    let wanted = match arguments() {
-        Ok(wanted) => wanted,
+    let options = match arguments() {
+        Ok(options) => options,
         Err(what) => {
             eprintln!("{what}");
             return ExitCode::from(2);
         }
     };
     let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    // The first ones are what the tests run.
-    let first = wanted.seed.unwrap_or(1_000_000 + clock.as_micros() as u64 % (1 << 50));
-    let last = wanted.seed.unwrap_or(u64::MAX);
+    // The first ones are those of the tests.
+    let first = options.seed.unwrap_or(1_000_000 + clock.as_micros() as u64 % (1 << 50));
+    let last = options.seed.unwrap_or(u64::MAX);
     let (done, begin) = (Done::default(), Instant::now());
     let (next, ended) = (AtomicU64::new(first), AtomicBool::new(false));
     let failed = AtomicBool::new(false);
-    let running = AtomicU64::new(wanted.threads.unwrap_or(1).max(1));
+    let running = AtomicU64::new(options.threads.unwrap_or(1).max(1));
     let work = || {
         while !ended.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -166,24 +167,24 @@ fn main() -> ExitCode {
         for _ in 0..running.load(Ordering::Relaxed) {
             scope.spawn(work);
         }
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         while running.load(Ordering::Relaxed) > 0 {
             std::thread::sleep(Duration::from_millis(50));
-            if told.elapsed() >= every {
-                tell(&done, begin);
-                told = Instant::now();
+            if reported.elapsed() >= every {
+                print_progress(&done, begin);
+                reported = Instant::now();
             }
-            let enough = wanted.seconds.is_some_and(|n| begin.elapsed().as_secs() >= n)
-                || wanted.states.is_some_and(|n| done.states() >= n);
+            let enough = options.seconds.is_some_and(|n| begin.elapsed().as_secs() >= n)
+                || options.states.is_some_and(|n| done.states() >= n);
             if enough {
-                // Programs that are under way take a while, and have shown nothing.
+                // Programs in progress take a while, and have shown no failure.
                 let failed = failed.load(Ordering::Relaxed);
-                conclude(&done, begin, first, failed);
+                end_run(&done, begin, first, failed);
                 std::process::exit(failed.into());
             }
         }
     });
     let failed = failed.load(Ordering::Relaxed);
-    conclude(&done, begin, first, failed);
+    end_run(&done, begin, first, failed);
     ExitCode::from(u8::from(failed))
 }

@@ -1,4 +1,4 @@
-//! Memory for segments: 8-aligned bytes.
+//! 8-aligned memory for segments.
 #![allow(unsafe_code)]
 
 use alloc::boxed::Box;
@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 #[cfg(target_arch = "wasm32")]
 use core::mem::MaybeUninit;
 
-/// A zeroed, 8-aligned run of bytes, so that headers and typed values can be read where they lie.
+/// An 8-aligned buffer, so that headers and typed values can be read in place.
 #[derive(Debug)]
 pub struct AlignedBytes {
     words: Box<[u64]>,
@@ -17,19 +17,20 @@ impl AlignedBytes {
     #[must_use]
     #[inline(never)]
     pub fn zeroed(len: usize) -> Self {
-        let mut bytes = AlignedBytes::unwritten(len);
+        let mut bytes = AlignedBytes::uninitialized(len);
         if cfg!(target_arch = "wasm32") {
             bytes.words.fill(0);
         }
         bytes
     }
 
-    /// As many bytes, zero only where that costs nothing, for those who write each before it is read:
-    /// in wasm zeroing takes as long as a checksum.
+    /// The same, but zeroed only if that is free, for callers that write each byte before reading
+    /// it: in wasm, zeroing takes as long as a checksum.
     #[must_use]
-    pub fn unwritten(len: usize) -> Self {
+    pub fn uninitialized(len: usize) -> Self {
         #[cfg(target_arch = "wasm32")]
-        // SAFETY: every bit pattern is a u64, in wasm all memory has one, and nobody reads it as it is.
+        // SAFETY: every bit pattern is a valid u64, all memory in wasm is initialized, and callers
+        // write each byte before they read it.
         let words = unsafe {
             let mut words = alloc::vec::Vec::<MaybeUninit<u64>>::with_capacity(len.div_ceil(8));
             words.set_len(words.capacity());
@@ -40,32 +41,32 @@ impl AlignedBytes {
         AlignedBytes { words }
     }
 
-    /// How many bytes there are.
+    /// The length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words.len() * 8
     }
 
-    /// Whether there are none.
+    /// Whether the length is zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 }
 
-/// How many bytes there are up to the last one that is not zero.
+/// The length of `bytes` without trailing zeros.
 #[must_use]
-pub fn used(bytes: &[u8]) -> usize {
-    const PIECE: usize = 64;
+pub fn used_length(bytes: &[u8]) -> usize {
+    const CHUNK: usize = 64;
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);
-    let is_blank = |piece: &&[u8]| piece.chunks_exact(8).fold(0, |all, next| all | word(next)) == 0;
-    let blank = bytes.rchunks_exact(PIECE).take_while(is_blank).count() * PIECE;
+    let is_blank = |chunk: &&[u8]| chunk.chunks_exact(8).fold(0, |all, next| all | word(next)) == 0;
+    let blank = bytes.rchunks_exact(CHUNK).take_while(is_blank).count() * CHUNK;
     let rest = &bytes[..bytes.len() - blank];
     rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)
 }
 
-/// Copies as `copy_from_slice` does. In wasm that is a call out of the module unless the length is
-/// known, which costs more than copying a short key by two overlapping pieces.
+/// Copies like `copy_from_slice`. In wasm that is a call out of the module unless the length is
+/// known, which costs more than copying a short key as two overlapping parts.
 #[inline(always)]
 pub fn copy_short(to: &mut [u8], from: &[u8]) {
     match from.len() {
@@ -76,7 +77,7 @@ pub fn copy_short(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// The same for values.
+/// The same for longer values.
 #[inline(never)]
 pub fn copy_value(to: &mut [u8], from: &[u8]) {
     match from.len() {
@@ -85,7 +86,7 @@ pub fn copy_value(to: &mut [u8], from: &[u8]) {
     }
 }
 
-/// Copies the first and the last `N` bytes of at most twice as many.
+/// Copies the first and the last `N` bytes, which overlap or touch.
 #[inline(always)]
 fn copy_ends<const N: usize>(to: &mut [u8], from: &[u8]) {
     if let (Some(to), Some(from)) = (to.first_chunk_mut::<N>(), from.first_chunk()) {
@@ -101,8 +102,8 @@ impl core::ops::Deref for AlignedBytes {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: every byte of a u64 is initialised and u8 has no alignment; the length is the
-        // same memory counted in bytes, and the borrow is that of `self`.
+        // SAFETY: every byte of a u64 is initialized and u8 has no alignment; the length is that of
+        // the same memory in bytes, and the borrow is that of `self`.
         unsafe { core::slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len() * 8) }
     }
 }
@@ -110,38 +111,39 @@ impl core::ops::Deref for AlignedBytes {
 impl core::ops::DerefMut for AlignedBytes {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; every bit pattern is a u64, and the borrow is exclusive.
+        // SAFETY: as in `deref`; every bit pattern is a valid u64, and the borrow is exclusive.
         unsafe {
             core::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.words.len() * 8)
         }
     }
 }
 
-/// The vector of 16 bytes, by one load: two, which is what safe code comes to, take twice the time.
+/// Loads a vector of 16 bytes by one instruction; safe code compiles to two, which take twice the
+/// time.
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 #[inline(always)]
 #[must_use]
 pub fn vector(bytes: &[u8; 16]) -> core::arch::wasm32::v128 {
-    // SAFETY: 16 bytes are there, and they need not be aligned.
+    // SAFETY: there are 16 bytes, and they need not be aligned.
     unsafe { core::arch::wasm32::v128_load(bytes.as_ptr().cast()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::used;
+    use super::used_length;
 
     #[test]
     fn last_nonzero_byte_is_found_at_any_position() {
         for length in [0, 1, 8, 63, 64, 65, 128, 200] {
             let mut bytes = vec![0; length];
-            assert_eq!(used(&bytes), 0);
+            assert_eq!(used_length(&bytes), 0);
             for at in (0..length).rev() {
                 bytes[at] = 1;
-                assert_eq!(used(&bytes), at + 1);
+                assert_eq!(used_length(&bytes), at + 1);
                 bytes[at] = 0;
             }
             bytes.fill(0x80);
-            assert_eq!(used(&bytes), length);
+            assert_eq!(used_length(&bytes), length);
         }
     }
 }

@@ -1,13 +1,15 @@
-//! The memory allocator of the wasm: segregated fits with boundary tags, after TLSF (Masmano, Ripoll,
-//! Crespo, Real, ECRTS 2004), in an eighth of the code that Rust's own takes there.
+//! The memory allocator of the wasm: segregated fits with boundary tags, after TLSF (Masmano,
+//! Ripoll, Crespo, Real, ECRTS 2004), in an eighth of the code that Rust's default allocator needs
+//! there.
 //!
-//! Memory is blocks, one behind the other. Each begins with its size in four bytes, whose lowest bits
-//! tell whether it is free and whether the one before it is. What is handed out lies behind them and is
-//! 8-aligned. A free block holds its neighbours in the list of its class, and ends with its size, so
-//! that what is freed can be joined with what is free on both sides of it: no two free ones touch.
+//! Memory is a sequence of blocks. Each begins with its size in four bytes, the lowest bits of
+//! which state whether it is free and whether the previous block is free. The allocated bytes
+//! follow these and are 8-aligned. A free block contains its neighbors in the list of its class and
+//! ends with its size, so that a freed block can be coalesced with free blocks on both sides: no
+//! two free blocks are adjacent.
 #![allow(unsafe_code)]
 
-/// An address, or how many bytes: wasm has 32 bits for both.
+/// An address or a number of bytes: wasm uses 32 bits for both.
 type Addr = u32;
 
 const FREE: Addr = 1;
@@ -16,46 +18,49 @@ const FLAGS: Addr = 7;
 
 /// Bytes of a header.
 const TAG: Addr = 4;
-/// Header, two neighbours, size.
-const LEAST: Addr = 16;
-/// Blocks below this size have classes of one size each; above, each doubling has 8.
-const EXACT: Addr = 128;
-/// So many blocks of the class that a size is in are tried. All of the next classes are large enough.
-const TRIES: usize = 8;
-/// Above this nothing can be had: sums of sizes must not overflow.
-const MOST: usize = 1 << 30;
+/// The smallest block: header, two list neighbors, size.
+const MIN_BLOCK: Addr = 16;
+/// Blocks below this size have one class per size; above it, each power of two has 8 classes.
+const EXACT_LIMIT: Addr = 128;
+/// How many blocks of the size's own class are tried. All blocks of higher classes are large
+/// enough.
+const MAX_TRIES: usize = 8;
+/// The maximum size, so that sums of sizes cannot overflow.
+const MAX_SIZE: usize = 1 << 30;
 
-/// Where memory is from.
+/// A source of memory.
 ///
 /// # Safety
-/// What `grow` gave is nobody else's, 8-aligned, stays, and is what `at` points into.
+/// The memory that `grow` returns is not used by anything else, is 8-aligned, stays valid, and is what
+/// `at` points into.
 pub unsafe trait PageSource {
-    /// The byte at an address.
+    /// A pointer to the byte at an address.
     fn at(&self, address: Addr) -> *mut u8;
-    /// At least so many bytes more: where they begin and end.
+    /// Grows by at least `bytes` bytes; returns the start and the end of the new memory.
     fn grow(&mut self, bytes: Addr) -> Option<(Addr, Addr)>;
 }
 
-/// Blocks of memory.
+/// A heap of blocks.
 #[derive(Debug)]
 pub struct Heap<G> {
-    ground: G,
-    /// Where memory ends, and with it the header of a block of no size that is never free.
+    source: G,
+    /// The end of the memory. The last four bytes are the header of an empty block that is never
+    /// free.
     end: Addr,
-    /// Which classes have free blocks, and the first of each.
-    has: [u64; 4],
-    first: [Addr; 256],
+    /// A bitmap of the classes with free blocks, and the first free block of each class.
+    class_bits: [u64; 4],
+    free_lists: [Addr; 256],
 }
 
 impl<G: PageSource> Heap<G> {
-    /// No memory yet.
-    pub const fn new(ground: G) -> Self {
-        Heap { ground, end: 0, has: [0; 4], first: [0; 256] }
+    /// A heap without memory.
+    pub const fn new(source: G) -> Self {
+        Heap { source, end: 0, class_bits: [0; 4], free_lists: [0; 256] }
     }
 
-    /// The address of `bytes` free bytes at a multiple of `align`, a power of two.
+    /// Allocates `bytes` bytes at an address that is a multiple of `align`, a power of two.
     pub fn alloc(&mut self, bytes: usize, align: usize) -> Option<Addr> {
-        if bytes > MOST || align > MOST {
+        if bytes > MAX_SIZE || align > MAX_SIZE {
             return None;
         }
         let size = size_for(bytes);
@@ -63,12 +68,12 @@ impl<G: PageSource> Heap<G> {
         if align <= 8 {
             return Some(self.split_from_free(size)? + TAG);
         }
-        let block = self.split_from_free(size + align + LEAST)?;
+        let block = self.split_from_free(size + align + MIN_BLOCK)?;
         let at = block + TAG;
         let mut aligned = at.next_multiple_of(align);
         if aligned != at {
-            // What is left out before it has to be a block.
-            aligned = (at + LEAST).next_multiple_of(align);
+            // The skipped bytes before it must form a block.
+            aligned = (at + MIN_BLOCK).next_multiple_of(align);
             let whole = self.size(block);
             self.set(aligned - TAG, whole - (aligned - at));
             self.insert_free(block, aligned - at);
@@ -77,55 +82,57 @@ impl<G: PageSource> Heap<G> {
         Some(aligned)
     }
 
-    /// Gives back what was taken at an address.
+    /// Frees the allocation at an address.
     pub fn free(&mut self, at: Addr) {
         self.coalesce(at - TAG);
     }
 
-    /// Whether what was taken at an address has `bytes` bytes now, by what is free behind it.
+    /// Resizes the allocation at an address to `bytes` bytes if the free block after it permits
+    /// that; returns whether it did.
     pub fn grow_in_place(&mut self, at: Addr, bytes: usize) -> bool {
         let block = at - TAG;
         let (tag, next) = (self.get(block), block + self.size(block));
-        let room = if self.get(next) & FREE == 0 { 0 } else { self.size(next) };
-        let size = size_for(bytes.min(MOST));
-        if bytes > MOST || size > (tag & !FLAGS) + room {
+        let free_after = if self.get(next) & FREE == 0 { 0 } else { self.size(next) };
+        let size = size_for(bytes.min(MAX_SIZE));
+        if bytes > MAX_SIZE || size > (tag & !FLAGS) + free_after {
             return false;
         }
-        if room > 0 {
+        if free_after > 0 {
             self.unlink(next);
-            self.set(block, tag + room);
+            self.set(block, tag + free_after);
             self.set_prev_free(block, 0);
         }
         self.trim(block, size);
         true
     }
 
-    /// Whether so many bytes can be had without growing.
-    pub fn has(&self, bytes: usize) -> bool {
-        bytes <= MOST && self.find(size_for(bytes)).is_some()
+    /// Whether `bytes` bytes can be allocated without growing the memory.
+    pub fn can_allocate(&self, bytes: usize) -> bool {
+        bytes <= MAX_SIZE && self.find(size_for(bytes)).is_some()
     }
 
     fn get(&self, at: Addr) -> Addr {
-        // SAFETY: callers name an aligned word of a block, and blocks lie in what `grow` gave.
-        unsafe { self.ground.at(at).cast::<Addr>().read() }
+        // SAFETY: callers pass an aligned address in a block, and blocks lie in memory that `grow`
+        // returned.
+        unsafe { self.source.at(at).cast::<Addr>().read() }
     }
 
     fn set(&mut self, at: Addr, word: Addr) {
-        // SAFETY: as in `get`; the word is a header's, or in a free block.
-        unsafe { self.ground.at(at).cast::<Addr>().write(word) }
+        // SAFETY: as in `get`; the address is that of a header or lies in a free block.
+        unsafe { self.source.at(at).cast::<Addr>().write(word) }
     }
 
     fn size(&self, block: Addr) -> Addr {
         self.get(block) & !FLAGS
     }
 
-    /// Tells the block behind one whether that is free.
+    /// Records in the next block whether this one is free.
     fn set_prev_free(&mut self, block: Addr, flag: Addr) {
         let next = block + self.size(block);
         self.set(next, self.get(next) & !AFTER_FREE | flag);
     }
 
-    /// Takes a block of a size out of the free ones.
+    /// Allocates a block of a size from the free ones.
     fn split_from_free(&mut self, size: Addr) -> Option<Addr> {
         let block = match self.find(size) {
             Some(block) => block,
@@ -140,8 +147,8 @@ impl<G: PageSource> Heap<G> {
 
     fn find(&self, size: Addr) -> Option<Addr> {
         let class = class_of(size);
-        let mut block = self.first[class];
-        for _ in 0..TRIES {
+        let mut block = self.free_lists[class];
+        for _ in 0..MAX_TRIES {
             if block == 0 {
                 break;
             }
@@ -151,23 +158,23 @@ impl<G: PageSource> Heap<G> {
             block = self.get(block + 4);
         }
         let mut ahead = u64::MAX << (class % 64) << 1;
-        for word in class / 64..self.has.len() {
-            let bits = self.has[word] & ahead;
+        for word in class / 64..self.class_bits.len() {
+            let bits = self.class_bits[word] & ahead;
             if bits != 0 {
-                return Some(self.first[word * 64 + bits.trailing_zeros() as usize]);
+                return Some(self.free_lists[word * 64 + bits.trailing_zeros() as usize]);
             }
             ahead = u64::MAX;
         }
         None
     }
 
-    /// Has a free block of at least a size at the end of memory.
+    /// Grows the memory so that a free block of at least `size` bytes is at its end.
     fn grow(&mut self, size: Addr) -> Option<Addr> {
         let last = self.end.wrapping_sub(TAG);
         let is_free = self.end > 0 && self.get(last) & AFTER_FREE != 0;
-        let there = if is_free { self.get(last - TAG) } else { 0 };
-        let (from, end) = self.ground.grow(size + LEAST - there.min(size))?;
-        // The block that ended memory is the first of what is new, unless that is elsewhere.
+        let last_free = if is_free { self.get(last - TAG) } else { 0 };
+        let (from, end) = self.source.grow(size + MIN_BLOCK - last_free.min(size))?;
+        // The empty block at the old end becomes the first of the new memory, if that is adjacent.
         let (block, flag) = match from == self.end {
             true => (last, self.get(last) & AFTER_FREE),
             false => (from + TAG, 0),
@@ -179,18 +186,18 @@ impl<G: PageSource> Heap<G> {
         (self.size(block) >= size).then_some(block)
     }
 
-    /// Frees what a block in use has beyond a size.
+    /// Frees the part of an allocated block beyond a size.
     fn trim(&mut self, block: Addr, size: Addr) {
         let tag = self.get(block);
         let rest = (tag & !FLAGS) - size;
-        if rest >= LEAST {
+        if rest >= MIN_BLOCK {
             self.set(block, tag - rest);
             self.set(block + size, rest);
             self.coalesce(block + size);
         }
     }
 
-    /// Frees a block in use, together with what is free around it.
+    /// Frees an allocated block and coalesces it with free neighbors.
     fn coalesce(&mut self, block: Addr) -> Addr {
         let (mut block, tag) = (block, self.get(block));
         let mut size = tag & !FLAGS;
@@ -209,23 +216,23 @@ impl<G: PageSource> Heap<G> {
         block
     }
 
-    /// Makes a free block, between two that are not.
+    /// Adds a free block between two blocks in use.
     fn insert_free(&mut self, block: Addr, size: Addr) {
         self.set(block, size | FREE);
         self.set(block + size - TAG, size);
         self.set_prev_free(block, AFTER_FREE);
         let class = class_of(size);
-        let second = self.first[class];
+        let second = self.free_lists[class];
         self.set(block + 4, second);
         self.set(block + 8, 0);
         if second != 0 {
             self.set(second + 8, block);
         }
-        self.first[class] = block;
-        self.has[class / 64] |= 1 << (class % 64);
+        self.free_lists[class] = block;
+        self.class_bits[class / 64] |= 1 << (class % 64);
     }
 
-    /// Takes a free block out of the list of its class.
+    /// Removes a free block from the list of its class.
     fn unlink(&mut self, block: Addr) {
         let (next, before) = (self.get(block + 4), self.get(block + 8));
         if next != 0 {
@@ -235,20 +242,20 @@ impl<G: PageSource> Heap<G> {
             return self.set(before + 4, next);
         }
         let class = class_of(self.size(block));
-        self.first[class] = next;
+        self.free_lists[class] = next;
         if next == 0 {
-            self.has[class / 64] &= !(1 << (class % 64));
+            self.class_bits[class / 64] &= !(1 << (class % 64));
         }
     }
 }
 
-/// The block that so many bytes need.
+/// The size of the block for an allocation of `bytes` bytes.
 fn size_for(bytes: usize) -> Addr {
-    (bytes as Addr + TAG).next_multiple_of(8).max(LEAST)
+    (bytes as Addr + TAG).next_multiple_of(8).max(MIN_BLOCK)
 }
 
 fn class_of(size: Addr) -> usize {
-    if size < EXACT {
+    if size < EXACT_LIMIT {
         return size as usize / 8;
     }
     let log = size.ilog2();
@@ -256,7 +263,7 @@ fn class_of(size: Addr) -> usize {
 }
 
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
-pub use global::has_room;
+pub use global::can_allocate;
 
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
 mod global {
@@ -273,7 +280,7 @@ mod global {
     #[derive(Debug)]
     struct Memory;
 
-    // SAFETY: pages that the module asks for are nobody else's.
+    // SAFETY: pages that the module allocates are not used by anything else.
     unsafe impl PageSource for Memory {
         fn at(&self, address: Addr) -> *mut u8 {
             with_exposed_provenance_mut(address as usize)
@@ -282,7 +289,7 @@ mod global {
         fn grow(&mut self, bytes: Addr) -> Option<(Addr, Addr)> {
             let pages = bytes.div_ceil(PAGE);
             let from = memory_grow::<0>(pages as usize) as Addr;
-            // The last page of all is not used, so that no address overflows.
+            // The last page of the address space is not used, so that no address overflows.
             let end = from.checked_add(pages)?.checked_mul(PAGE)?;
             Some((from * PAGE, end))
         }
@@ -290,7 +297,7 @@ mod global {
 
     struct Shared(UnsafeCell<Heap<Memory>>);
 
-    // SAFETY: wasm32 without threads: there is one.
+    // SAFETY: wasm32 without threads has only one thread.
     unsafe impl Sync for Shared {}
 
     #[global_allocator]
@@ -304,16 +311,16 @@ mod global {
         }
     }
 
-    /// Whether so many bytes can be had in one piece without growing the memory.
-    pub fn has_room(bytes: usize) -> bool {
-        HEAP.heap().has(bytes)
+    /// Whether this many bytes can be allocated in one piece without growing the memory.
+    pub fn can_allocate(bytes: usize) -> bool {
+        HEAP.heap().can_allocate(bytes)
     }
 
-    // SAFETY: blocks do not overlap, and are as large and as aligned as is asked for.
+    // SAFETY: blocks do not overlap, and have at least the requested size and alignment.
     unsafe impl GlobalAlloc for Shared {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            let taken = self.heap().alloc(layout.size(), layout.align());
-            taken.map_or(null_mut(), |at| with_exposed_provenance_mut(at as usize))
+            let allocated = self.heap().alloc(layout.size(), layout.align());
+            allocated.map_or(null_mut(), |at| with_exposed_provenance_mut(at as usize))
         }
 
         unsafe fn dealloc(&self, at: *mut u8, _: Layout) {
@@ -324,7 +331,7 @@ mod global {
             if self.heap().grow_in_place(at as usize as Addr, size) {
                 return at;
             }
-            // SAFETY: the caller's promises are those of the three.
+            // SAFETY: the caller's guarantees are those of the three functions.
             unsafe {
                 let to = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
                 if !to.is_null() {
@@ -341,16 +348,16 @@ mod global {
 mod tests {
     use super::*;
 
-    /// Grows by pieces that touch, but for some.
+    /// Grows by adjacent pieces, with an occasional hole.
     #[derive(Debug)]
     struct Arena {
         words: Vec<u64>,
         end: Addr,
-        most: Addr,
+        limit: Addr,
         grown: u32,
     }
 
-    // SAFETY: what was given is not given again, and the words stay where they are.
+    // SAFETY: memory that was returned is not returned again, and the words do not move.
     unsafe impl PageSource for Arena {
         fn at(&self, address: Addr) -> *mut u8 {
             assert!(address < self.end);
@@ -361,22 +368,22 @@ mod tests {
             self.grown += 1;
             let from = self.end + if self.grown.is_multiple_of(8) { 64 } else { 0 };
             let end = from + bytes.next_multiple_of(512);
-            (end <= self.most).then(|| self.end = end)?;
+            (end <= self.limit).then(|| self.end = end)?;
             Some((from, end))
         }
     }
 
-    fn heap(most: Addr) -> Heap<Arena> {
-        Heap::new(Arena { words: vec![0; most as usize / 8], end: 64, most, grown: 0 })
+    fn heap(limit: Addr) -> Heap<Arena> {
+        Heap::new(Arena { words: vec![0; limit as usize / 8], end: 64, limit, grown: 0 })
     }
 
-    /// Bytes in use and free by going from block to block; also whether all is as it should be.
+    /// Checks all blocks in order; returns the bytes in use and the free bytes.
     fn walk(heap: &Heap<Arena>, from: Addr) -> (Addr, Addr) {
         let (mut used, mut free, mut was_free, mut at) = (0, 0, false, from + TAG);
         while at < heap.end - TAG {
             let (tag, size) = (heap.get(at), heap.size(at));
             assert_eq!(tag & AFTER_FREE != 0, was_free, "at {at}");
-            assert!(size >= LEAST && (tag & FREE == 0 || !was_free), "at {at}");
+            assert!(size >= MIN_BLOCK && (tag & FREE == 0 || !was_free), "at {at}");
             was_free = tag & FREE != 0;
             if was_free {
                 assert_eq!(heap.get(at + size - TAG), size);
@@ -398,12 +405,12 @@ mod tests {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (x >> 33) % below
         };
-        let mut held: Vec<(Addr, usize, u8)> = Vec::new();
+        let mut live: Vec<(Addr, usize, u8)> = Vec::new();
         let fill = |heap: &mut Heap<Arena>, at: Addr, from: usize, to: usize, with: u8| {
-            (from..to).for_each(|i| unsafe { heap.ground.at(at + i as Addr).write(with) });
+            (from..to).for_each(|i| unsafe { heap.source.at(at + i as Addr).write(with) });
         };
         let check = |heap: &Heap<Arena>, &(at, bytes, with): &(Addr, usize, u8)| {
-            let same = |i: usize| unsafe { heap.ground.at(at + i as Addr).read() } == with;
+            let same = |i: usize| unsafe { heap.source.at(at + i as Addr).read() } == with;
             assert!((0..bytes).all(same));
         };
         for round in 0..rounds {
@@ -415,43 +422,43 @@ mod tests {
                     let Some(at) = heap.alloc(bytes, align) else { continue };
                     assert_eq!(at as usize % align.max(8), 0);
                     fill(&mut heap, at, 0, bytes, round as u8);
-                    held.push((at, bytes, round as u8));
+                    live.push((at, bytes, round as u8));
                 }
-                2 if !held.is_empty() => {
-                    let i = random(held.len() as u64) as usize;
-                    if heap.grow_in_place(held[i].0, bytes) {
-                        let (at, before, with) = held[i];
+                2 if !live.is_empty() => {
+                    let i = random(live.len() as u64) as usize;
+                    if heap.grow_in_place(live[i].0, bytes) {
+                        let (at, before, with) = live[i];
                         fill(&mut heap, at, before.min(bytes), bytes, with);
-                        held[i].1 = bytes;
+                        live[i].1 = bytes;
                     }
                 }
-                _ if !held.is_empty() => {
-                    let gone = held.swap_remove(random(held.len() as u64) as usize);
-                    check(&heap, &gone);
-                    heap.free(gone.0);
+                _ if !live.is_empty() => {
+                    let freed = live.swap_remove(random(live.len() as u64) as usize);
+                    check(&heap, &freed);
+                    heap.free(freed.0);
                 }
                 _ => {}
             }
         }
-        held.iter().for_each(|one| check(&heap, one));
-        held.iter().for_each(|one| heap.free(one.0));
+        live.iter().for_each(|one| check(&heap, one));
+        live.iter().for_each(|one| heap.free(one.0));
     }
 
     #[test]
     fn freed_blocks_coalesce_and_are_reused() {
         let mut heap = heap(1 << 20);
-        heap.ground.grown = 1 << 20;
-        let whole = heap.alloc(300_000, 8).expect("there is room");
+        heap.source.grown = 1 << 20;
+        let whole = heap.alloc(300_000, 8).expect("enough memory");
         let from = whole - 8;
         heap.free(whole);
         let end = heap.end;
         let steps: &[usize] = if cfg!(miri) { &[3] } else { &[1, 2, 3, 5, 7] };
         for step in steps {
-            let mut taken: Vec<Addr> =
+            let mut allocated: Vec<Addr> =
                 (0..900).filter_map(|i| heap.alloc(i % 300 + 1, 8)).collect();
             walk(&heap, from);
-            while !taken.is_empty() {
-                heap.free(taken.remove(step * 131 % taken.len()));
+            while !allocated.is_empty() {
+                heap.free(allocated.remove(step * 131 % allocated.len()));
             }
             assert_eq!(walk(&heap, from), (0, end - 8 - from));
         }
@@ -461,8 +468,8 @@ mod tests {
     #[test]
     fn oversized_allocation_is_refused_without_loss() {
         let mut heap = heap(1 << 16);
-        let one = heap.alloc(1000, 8).expect("there is room");
-        for bytes in [1 << 16, MOST, MOST + 1, usize::MAX] {
+        let one = heap.alloc(1000, 8).expect("enough memory");
+        for bytes in [1 << 16, MAX_SIZE, MAX_SIZE + 1, usize::MAX] {
             assert_eq!(heap.alloc(bytes, 8), None);
             assert!(!heap.grow_in_place(one, bytes));
         }

@@ -1,75 +1,75 @@
-//! What can go wrong, with the codes that cross into TypeScript.
+//! The errors of the engine, with the codes that are passed to TypeScript.
 
 use alloc::boxed::Box;
 use core::fmt;
 
 use crate::file::IoError;
 
-/// Everything the engine refuses or fails at. The numeric [`code`](Error::code) is stable.
+/// An error of the engine. The numeric [`code`](Error::code) is stable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// A key of no bytes.
+    /// A key without bytes.
     EmptyKey,
-    /// A key above 65,535 bytes, or one that no segment of this file could hold.
+    /// A key above 65,535 bytes, or one that fits in no segment of this file.
     KeyTooLong,
     /// A value above 16 MiB.
     ValueTooLong,
-    /// The platform has no room; everything before the refused call stands.
+    /// The storage is full; the refused call changed nothing.
     Quota,
     /// The file could not be read or written.
     Io,
-    /// The file handle is gone.
+    /// The file handle was lost.
     Lost,
-    /// An earlier flush or rollback failed: reads live, writes are refused.
+    /// An earlier flush or rollback failed: reads work, writes are refused.
     Poisoned,
     /// Flushed data is damaged.
     Corruption(Box<Damage>),
     /// The file is not a varve database.
     NotADatabase,
-    /// A newer format, or a feature that this build does not know.
+    /// A newer format, or a feature that is unknown to this build.
     UnsupportedFormat {
         /// Major version found.
         major: u16,
-        /// Incompatible feature bits that are unknown here.
+        /// Incompatible feature bits that are unknown to this build.
         features: Box<u64>,
     },
     /// A write while a staged record is open.
     Reentrancy,
-    /// A read inside a callback needs memory that views of this turn hold.
+    /// A read inside a callback needs memory that views of this turn use.
     ViewsHeld,
     /// No store is open in this instance.
     NotOpen,
     /// The caller's callback failed; every byte was restored.
     Aborted,
-    /// The store keeps no order, so ranges are not to be had.
+    /// The store was opened without order, so ranges are not available.
     PointsOnly,
-    /// A call out of sequence.
+    /// A call in the wrong order.
     Misuse,
-    /// A write to a store that was opened for reading.
+    /// A write to a store that was opened read-only.
     ReadOnly,
-    /// The file has all the segments that positions can tell apart.
+    /// The file has as many segments as positions can address.
     Full,
 }
 
-/// Where flushed data is damaged and what lies intact beyond it.
+/// The location of damaged flushed data, and what is intact after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// File position of the first bad frame, or 0 when no segment tells.
+    /// File position of the first damaged frame, or 0 if it is unknown.
     pub position: u64,
     /// Number of the frame expected there.
     pub expected_frame: u64,
     /// Frames below this number are known to have been flushed.
     pub flushed_frames: u64,
-    /// Valid frames found beyond the damage.
+    /// Valid frames found after the damage.
     pub intact_frames: u64,
     /// Their bytes.
     pub intact_bytes: u64,
-    /// Whether the commits before the damage can be had as they were: what was compacted may live
-    /// only beyond it.
+    /// Whether the commits before the damage can be kept as they were. Compacted records may exist
+    /// only after the damage.
     pub is_prefix_whole: bool,
-    /// How many keys they leave, and
+    /// The number of keys in the commits before the damage.
     pub keys: u64,
-    /// their last version.
+    /// The last version in the commits before the damage.
     pub version: u64,
 }
 
@@ -100,7 +100,8 @@ impl Error {
     }
 }
 
-// In a box, and so is what else is large: results are handed on everywhere, and hardly ever hold it.
+// Boxed like other large variants, because results are passed everywhere and rarely contain this
+// error.
 impl From<Damage> for Error {
     fn from(damage: Damage) -> Self {
         Error::Corruption(Box::new(damage))
@@ -136,7 +137,7 @@ impl fmt::Display for Error {
                  more can be written to it; reopen the database",
             ),
             Error::Poisoned => f.write_str(
-                "an earlier flush or rollback failed; reads live, writes are refused: reopen the database",
+                "an earlier flush or rollback failed; reads work, writes are refused: reopen the database",
             ),
             Error::Corruption(d) => write!(
                 f,
@@ -144,7 +145,7 @@ impl fmt::Display for Error {
                  were flushed; {} frames ({} bytes) are intact beyond it; nothing was changed",
                 d.position, d.expected_frame, d.flushed_frames, d.intact_frames, d.intact_bytes
             ),
-            Error::NotADatabase => f.write_str("the file is not a varve database; it was left as it is"),
+            Error::NotADatabase => f.write_str("the file is not a varve database; it was not changed"),
             Error::UnsupportedFormat { major, features } => write!(
                 f,
                 "the file has format {major} with unknown features {:#x}; update varve to open it",
@@ -154,7 +155,7 @@ impl fmt::Display for Error {
                 f.write_str("the database was written to from inside an update; write after it returns")
             }
             Error::ViewsHeld => f.write_str(
-                "the views of this turn hold all memory, so nothing can be read inside a callback: \
+                "the views of this turn use all memory, so nothing can be read inside a callback: \
                  read before the update, yield, or open the database with more memory",
             ),
             Error::NotOpen => f.write_str("no database is open in this instance"),
@@ -168,7 +169,7 @@ impl fmt::Display for Error {
             Error::Full => {
                 f.write_str("the file is as large as it can be; nothing of this call was written")
             }
-            Error::Misuse => f.write_str("a call came out of sequence"),
+            Error::Misuse => f.write_str("calls were made in the wrong order"),
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The whole outside world of the engine: a file of five methods.
+//! The file that the engine works on, the only thing outside that it depends on: five methods.
 
 use alloc::vec::Vec;
 
 /// Why a file operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoError {
-    /// No room. Also what a write that took fewer bytes than given means.
+    /// The storage is full. A write that takes fewer bytes than it was given means the same.
     Quota,
     /// The handle was taken away.
     Lost,
@@ -13,12 +13,12 @@ pub enum IoError {
     Other,
 }
 
-/// One database file. The shape is that of the browser's `FileSystemSyncAccessHandle`.
+/// One database file. The interface follows the browser's `FileSystemSyncAccessHandle`.
 ///
-/// Short counts are ordinary results: a short read is continued or means the end of the file, a
-/// short write is a full disk.
+/// Short counts are ordinary results: a short read is continued or means the end of the file, and a
+/// short write means a full disk.
 pub trait File {
-    /// Reads into `buf` from position `at`, returning how many bytes there were.
+    /// Reads into `buf` from position `at`; returns how many bytes were read.
     fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError>;
     /// Writes `bytes` at position `at`, extending the file with zeros where needed.
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError>;
@@ -28,13 +28,14 @@ pub trait File {
     fn size(&mut self) -> Result<u64, IoError>;
     /// Makes all writes so far survive power loss.
     fn flush(&mut self) -> Result<(), IoError>;
-    /// Whether the file can never be written to again: refusals say that then.
+    /// Whether the file can never be written to again. Refused writes then fail with
+    /// [`Lost`](crate::error::Error::Lost).
     fn is_lost(&self) -> bool {
         false
     }
 }
 
-/// Writes all of `bytes`, or fails: a count that is not the full length is a full disk.
+/// Writes all of `bytes`, or fails: a short count means a full disk.
 pub(crate) fn write_all(file: &mut impl File, bytes: &[u8], at: u64) -> Result<(), IoError> {
     match file.write(bytes, at)? {
         n if n == bytes.len() => Ok(()),

@@ -1,37 +1,47 @@
-//! varve: an append-only key-value engine for browsers, edge runtimes and native programs.
+//! varve: an append-only key-value store for browsers, edge runtimes and native programs.
 //!
-//! | module | what it holds |
+//! | name | what it is |
 //! |---|---|
-//! | [`store`] | the operations; owns log, index and memory |
-//! | [`log`] | the append-only log: append, recover |
-//! | [`index`] | hash table for points, ordered keys for ranges |
-//! | [`mod@format`] | the bytes of the file; `FORMAT.md` is its twin |
-//! | [`mod@file`] | the seam to the outside: five methods |
-//! | [`aligned_buf`] | aligned memory for segments |
-//! | [`allocator`] | the allocator of the wasm |
-//! | [`radix_sort`] | sorting by numbers |
-//! | [`error`] | errors and their codes |
-//! | [`schema`] | records that Rust and TypeScript share; not in the wasm |
-//! | [`native`] | what a program uses: files with locks, collections; not in the wasm |
+//! | [`Store`] | a database file that this process has open |
+//! | [`Collection`] | records of one type in it, with their indexes |
+//! | [`Reader`] | a database in memory, read by any number of threads |
+//! | [`KeyRange`] | a range of keys and its order |
+//! | [`Error`] | the errors, with the codes of the TypeScript package |
+//! | [`schema`] | records that Rust and TypeScript share |
 //!
-//! Imports go one way: `error`, `allocator`, `aligned_buf` and `radix_sort` <- `format`, `file` <- `index`, `log` <-
-//! `store` <- `wasm`, and natively `format` <- `schema`, `store` <- `native`.
-//!
-//! On wasm32 it does without the standard library, whose panics bring along the formatting of text: 3 KB
-//! of brotli in 60. The exports, the allocator and what a panic does come with the feature `module`.
+//! `FORMAT.md` specifies the file, and `DESIGN.md` explains the engine, which is in [`engine`] for the crate's own
+//! tests and tools.
 
+// On wasm32 the crate does not use the standard library, whose panics need the code for formatting text: 3 KB of brotli
+// out of 60. The exports, the allocator and the panic handler are part of the feature `module`.
 #![cfg_attr(target_arch = "wasm32", no_std)]
+// The wasm has neither `native` nor `schema`, to which the table above links.
+#![cfg_attr(
+    not(target_arch = "wasm32"),
+    deny(rustdoc::broken_intra_doc_links, rustdoc::private_intra_doc_links)
+)]
 
 extern crate alloc;
 
+#[doc(hidden)]
 pub mod aligned_buf;
+#[doc(hidden)]
 pub mod allocator;
+#[doc(hidden)]
+pub mod engine;
+#[doc(hidden)]
 pub mod error;
+#[doc(hidden)]
 pub mod file;
+#[doc(hidden)]
 pub mod format;
+#[doc(hidden)]
 pub mod index;
+#[doc(hidden)]
 pub mod log;
+#[doc(hidden)]
 pub mod radix_sort;
+#[doc(hidden)]
 pub mod store;
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
 mod wasm;
@@ -46,9 +56,7 @@ pub mod schema;
 #[doc = include_str!("../../docs/records.md")]
 struct Records;
 
-pub use error::{Damage, Error};
-pub use file::{File, IoError, MemoryFile};
 #[cfg(not(target_arch = "wasm32"))]
-pub use native::StdFile;
-pub use store::{OnDamage, Options, Recovery, Savepoint, Set, Stats, Store};
-pub use store::{Part, Spot, Verified};
+pub use aligned_buf::AlignedBytes;
+#[cfg(not(target_arch = "wasm32"))]
+pub use native::*;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use varve::index::ordered_index::OrderedKeys;
+use varve::engine::index::ordered_index::OrderedKeys;
 
 /// Length of every key.
 pub const KEY: usize = 16;

@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use varve::format::checksum::checksum;
+use varve::engine::format::checksum::checksum;
 
 #[derive(Default)]
 struct Ground {

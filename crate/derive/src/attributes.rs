@@ -3,7 +3,7 @@
 use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Error, Expr, Ident, LitStr, Path, Token, parse_quote};
 
-/// How the compiler lays a type out.
+/// The representation of a type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Repr {
     C,
@@ -12,7 +12,7 @@ pub enum Repr {
     U16,
 }
 
-/// The representation, if it is one that says where bytes lie.
+/// The representation, if it is one with a specified layout.
 pub fn repr_of(attributes: &[Attribute]) -> Result<Option<Repr>, Error> {
     let mut found = None;
     for attribute in attributes.iter().filter(|one| one.path().is_ident("repr")) {
@@ -34,7 +34,7 @@ pub fn repr_of(attributes: &[Attribute]) -> Result<Option<Repr>, Error> {
     Ok(found)
 }
 
-/// How names are written in other languages.
+/// The case of names in other languages.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Case {
     #[default]
@@ -42,12 +42,12 @@ enum Case {
     Camel,
 }
 
-/// What stands before a type.
+/// The attributes of a type.
 pub struct OfType {
     rename: Option<String>,
     case: Case,
     pub versioned: bool,
-    /// An enum is a union though no variant carries anything.
+    /// An enum is a union although no variant has data.
     pub union: bool,
     pub krate: Path,
 }
@@ -96,7 +96,7 @@ impl OfType {
     }
 }
 
-/// What stands before a field or a variant.
+/// The attributes of a field or a variant.
 #[derive(Default)]
 pub struct OfField {
     rename: Option<String>,
@@ -106,7 +106,7 @@ pub struct OfField {
     pub added: Added,
 }
 
-/// Whether only later versions of a struct have a field, and what stands for it in records of earlier
+/// Whether only later versions of a struct have a field, and its default in records of earlier
 /// ones.
 #[derive(Default)]
 pub enum Added {
@@ -162,7 +162,7 @@ fn plain(ident: &Ident) -> String {
     name.strip_prefix("r#").map_or(name.clone(), ToString::to_string)
 }
 
-/// `root_size` as `rootSize`.
+/// Converts `root_size` to `rootSize`.
 fn camel(name: &str) -> String {
     let mut out = String::new();
     let mut raise = false;

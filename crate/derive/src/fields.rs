@@ -1,4 +1,4 @@
-//! What a type is made of, as the expression of its layout.
+//! The layout of a type as an expression.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,7 +7,7 @@ use syn::{DataEnum, Error, Field, Fields, Ident, Path, Type};
 
 use crate::attributes::{OfField, OfType, Repr};
 
-/// A type that is another one under a name of its own.
+/// A newtype that has the layout of its field.
 pub fn transparent(krate: &Path, fields: &Fields, ident: &Ident) -> Result<TokenStream, Error> {
     let mut fields = fields.iter();
     let (Some(field), None) = (fields.next(), fields.next()) else {

@@ -1,5 +1,5 @@
-//! `#[derive(Record)]` of varve: gives a type its layout as a constant. It writes no unsafe code:
-//! what makes reading in place sound is musli's `#[derive(ZeroCopy)]` beside it.
+//! `#[derive(Record)]` of varve: gives a type its layout as a constant. It generates no unsafe
+//! code: reading in place is sound because of musli's `#[derive(ZeroCopy)]` beside it.
 
 mod attributes;
 mod fields;

@@ -1,4 +1,5 @@
-//! Versioned structs: which fields a record of an earlier version has, and what stands for the others.
+//! Versioned structs: which fields a record of an earlier version has, and the defaults of the
+//! others.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -59,8 +60,8 @@ fn end(field: &Field) -> TokenStream {
     quote!((::core::mem::offset_of!(Self, #ident) + ::core::mem::size_of::<#of>()))
 }
 
-/// What gives a field its value in a record that does not have it. Where the struct ended in padding,
-/// records say that they have what now lies in it, as zeros.
+/// Sets a field in a record that does not have it. If the struct ended in padding, earlier records
+/// seem to have fields that now lie there, with zeros.
 fn completion(field: &Field, value: &Expr, before: &[&Field]) -> TokenStream {
     let (ident, field_end) = (&field.ident, end(field));
     let last = before.last().map(|field| end(field));
@@ -83,7 +84,7 @@ fn completion(field: &Field, value: &Expr, before: &[&Field]) -> TokenStream {
     }
 }
 
-/// A text lies behind the root, where an earlier record has none.
+/// A text is stored after the root, and an earlier record has none there.
 fn not_text(value: Expr) -> Result<Expr, Error> {
     match &value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {

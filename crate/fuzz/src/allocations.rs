@@ -1,11 +1,11 @@
-//! An allocator that counts: what a file says must not make the engine ask for more memory than the
-//! file has bytes, or a small multiple.
+//! A counting allocator: a file must not make the engine request more memory than a small multiple
+//! of its size.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// No request is granted above this: it would only be the machine that fails.
+/// Larger requests are refused, because otherwise only the machine would fail.
 const LARGEST: usize = 1 << 30;
 
 thread_local! {
@@ -13,30 +13,30 @@ thread_local! {
     static MOST: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what each thread holds, and the most that it held.
+/// Counts the bytes that each thread has allocated, and their maximum.
 pub struct Counting;
 
-fn took(bytes: usize) {
-    // A thread that is ending has nothing to count with any more.
+fn allocated(bytes: usize) {
+    // A thread that is ending has no counters any more.
     let _ = HELD.try_with(|held| {
         held.set(held.get().wrapping_add(bytes));
         MOST.with(|most| most.set(most.get().max(held.get())));
     });
 }
 
-fn gave(bytes: usize) {
-    // What another thread took may be given back by this one.
+fn freed(bytes: usize) {
+    // One thread may free what another one allocated.
     let _ = HELD.try_with(|held| held.set(held.get().saturating_sub(bytes)));
 }
 
-// SAFETY: everything is handed to the system's allocator as it is, or refused.
+// SAFETY: everything is passed to the system's allocator unchanged, or refused.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.size() > LARGEST {
             return std::ptr::null_mut();
         }
-        took(layout.size());
-        // SAFETY: the caller's promises are those that it asks for.
+        allocated(layout.size());
+        // SAFETY: the caller's guarantees are those that `System` requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -44,14 +44,14 @@ unsafe impl GlobalAlloc for Counting {
         if layout.size() > LARGEST {
             return std::ptr::null_mut();
         }
-        took(layout.size());
-        // SAFETY: as above.
+        allocated(layout.size());
+        // SAFETY: as in `alloc`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        gave(layout.size());
-        // SAFETY: as above.
+        freed(layout.size());
+        // SAFETY: as in `alloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 
@@ -59,14 +59,14 @@ unsafe impl GlobalAlloc for Counting {
         if size > LARGEST {
             return std::ptr::null_mut();
         }
-        took(size);
-        gave(layout.size());
-        // SAFETY: as above.
+        allocated(size);
+        freed(layout.size());
+        // SAFETY: as in `alloc`.
         unsafe { System.realloc(memory, layout, size) }
     }
 }
 
-/// Runs something, and tells how many bytes more than before it held at most.
+/// Runs `run`; returns its result, and how many bytes more than before were allocated at most.
 pub fn most_held<T>(run: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.with(Cell::get);
     MOST.with(|most| most.set(before));

@@ -1,5 +1,5 @@
-//! What is fuzzed. `cargo fuzz` runs it for ever and is guided by coverage; `tests/fuzz` of the crate
-//! runs the same for a while, on a stable toolchain and the same way each time.
+//! The fuzz targets. `cargo fuzz` runs them forever, guided by coverage; `tests/fuzz` of the crate
+//! runs them for a limited time, on a stable toolchain and deterministically.
 
 pub mod allocations;
 pub mod repair;

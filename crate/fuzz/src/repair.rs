@@ -1,12 +1,12 @@
-//! Makes every checksum of a file right again, whatever it says: else a fuzzer would hardly get past
-//! the first of them, and those who write hostile files can compute checksums too.
+//! Corrects every checksum of a file, whatever it contains. Otherwise a fuzzer would hardly get
+//! past the first of them, while the authors of malicious files can compute checksums too.
 
-use varve::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, HEAD};
-use varve::format::checksum::{checksum, seed_at};
-use varve::format::record::{self, KIND_EXTENT, RecordHeader};
-use varve::format::superblock::{self, SLOT_STRIDE};
-use varve::format::system_records::ExtentRef;
-use varve::format::{DATA_START, frame, segment};
+use varve::engine::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, HEAD};
+use varve::engine::format::checksum::{checksum, seed_at};
+use varve::engine::format::record::{self, KIND_EXTENT, RecordHeader};
+use varve::engine::format::superblock::{self, SLOT_STRIDE};
+use varve::engine::format::system_records::ExtentRef;
+use varve::engine::format::{DATA_START, frame, segment};
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
@@ -16,7 +16,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
 }
 
-/// Writes the checksum of the bytes behind the first eight into these.
+/// Writes the checksum of the other bytes to the first eight.
 pub fn seal(bytes: &mut [u8], salt: u64, position: u64) {
     if bytes.len() > 8 {
         let check = checksum(&bytes[8..], seed_at(salt, position)).to_le_bytes();
@@ -24,7 +24,7 @@ pub fn seal(bytes: &mut [u8], salt: u64, position: u64) {
     }
 }
 
-/// Makes both superblocks right that have the magic.
+/// Corrects both superblocks if they have the magic.
 pub fn superblocks(image: &mut [u8]) {
     for slot in 0..2 {
         let at = slot * SLOT_STRIDE as usize;
@@ -37,8 +37,8 @@ pub fn superblocks(image: &mut [u8]) {
     }
 }
 
-/// The superblock with the larger generation: segment size and identity.
-fn counting(image: &[u8]) -> Option<(u8, u64)> {
+/// Segment size and identity, from the superblock with the larger generation.
+fn current_superblock(image: &[u8]) -> Option<(u8, u64)> {
     let slots = [0, SLOT_STRIDE as usize].into_iter();
     let valid = slots.filter(|&at| image.get(at..at + 8) == Some(&superblock::MAGIC[..]));
     let newest = valid.max_by_key(|&at| u64_at(image, at + 72))?;
@@ -46,10 +46,10 @@ fn counting(image: &[u8]) -> Option<(u8, u64)> {
     (12..=24).contains(&log2).then(|| (log2, u64_at(image, newest + 40)))
 }
 
-/// Makes all checksums of a file right.
+/// Corrects all checksums of a file.
 pub fn all(image: &mut [u8]) {
     superblocks(image);
-    let Some((log2, file_id)) = counting(image) else { return };
+    let Some((log2, file_id)) = current_superblock(image) else { return };
     let size = 1_usize << log2;
     let mut extents = Vec::new();
     for start in (DATA_START as usize..image.len()).step_by(size) {
@@ -81,7 +81,8 @@ pub fn all(image: &mut [u8]) {
             image.copy_within(start..start + segment::SIZE, trailer);
         }
     }
-    // Descriptors repeat what the headers of extents say; then frames can be sealed over them.
+    // Descriptors repeat the headers of extents; frames can only be sealed after they are
+    // corrected.
     for (at, extent) in extents {
         let start = DATA_START as usize + (extent.slot as usize).saturating_mul(size);
         if start.saturating_add(segment::SIZE) <= image.len() {
@@ -98,7 +99,7 @@ pub fn all(image: &mut [u8]) {
     }
 }
 
-/// Where the frames of a segment lie, as far as their lengths lead.
+/// The offsets and lengths of the frames of a segment, as far as their lengths are plausible.
 fn frames_of(image: &[u8], from: usize, end: usize) -> Vec<(usize, usize)> {
     let (mut at, mut found) = (from, Vec::new());
     while at + frame::SIZE <= end {
@@ -118,7 +119,7 @@ fn key_length(image: &[u8], record: usize) -> usize {
     (u32_at(image, record + 8) & 0xFFFF) as usize
 }
 
-/// Where the records of a frame lie.
+/// The offsets and lengths of the records of a frame.
 fn records_of(image: &[u8], at: usize, length: usize) -> Vec<(usize, usize)> {
     let (mut offset, mut found) = (frame::SIZE, Vec::new());
     while offset + record::SIZE <= length {

@@ -1,28 +1,28 @@
-//! The parsers, and the whole of opening a file and living with it. Whatever the bytes are, nothing
-//! panics, nothing outside them is read, and no more memory is asked for than they are worth.
+//! The parsers, and opening and using a whole file. Whatever the bytes are, nothing panics, nothing
+//! outside them is read, and the allocated memory is proportional to them.
 
 use std::ops::Bound;
 
 use musli_zerocopy::ZeroCopy;
-use varve::aligned_buf::AlignedBytes;
-use varve::format::checkpoint::{
+use varve::engine::aligned_buf::AlignedBytes;
+use varve::engine::format::checkpoint::{
     self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow, take_rows,
 };
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::{self, RecordHeader};
-use varve::format::segment::SegmentHeader;
-use varve::format::superblock::{SLOT_STRIDE, Slot, Superblock};
-use varve::format::system_records::{ExtentRef, PiecesRef, clear_of};
-use varve::format::{DATA_START, MAX_VALUE};
-use varve::{Error, MemoryFile, OnDamage, Options, Spot, Store};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::{self, RecordHeader};
+use varve::engine::format::segment::SegmentHeader;
+use varve::engine::format::superblock::{SLOT_STRIDE, Slot, Superblock};
+use varve::engine::format::system_records::{ExtentRef, PiecesRef, clear_of};
+use varve::engine::format::{DATA_START, MAX_VALUE};
+use varve::engine::{Error, MemoryFile, OnDamage, Options, Store, VerifyCursor};
 
 use super::allocations::most_held;
 use super::repair;
 
-/// One that takes any bytes.
+/// A target for arbitrary bytes.
 pub type Target = fn(&[u8]);
 
-/// All of them, by name.
+/// All targets, by name.
 pub const TARGETS: [(&str, Target); 6] = [
     ("superblock", superblock),
     ("segment", segment),
@@ -41,7 +41,7 @@ fn aligned(data: &[u8]) -> AlignedBytes {
     bytes
 }
 
-/// Superblocks, as they are and with a good checksum.
+/// Superblocks, unchanged and with a correct checksum.
 pub fn superblock(data: &[u8]) {
     for slot in 0..2 {
         let _ = Superblock::decode(data, slot);
@@ -57,7 +57,7 @@ pub fn superblock(data: &[u8]) {
     let _ = Superblock::decode(&image[SLOT_STRIDE as usize..], 1);
 }
 
-/// Headers of segments.
+/// Segment headers.
 pub fn segment(data: &[u8]) {
     let _ = SegmentHeader::decode(data, SALT, POSITION);
     let mut header = data.to_vec();
@@ -68,7 +68,7 @@ pub fn segment(data: &[u8]) {
     }
 }
 
-/// Frames with their records.
+/// Frames and their records.
 pub fn frame(data: &[u8]) {
     let mut bytes = aligned(data);
     let _ = FrameHeader::open(&bytes, SALT, POSITION);
@@ -99,7 +99,7 @@ pub fn record(data: &[u8]) {
     if let Some((header, key, value)) = record::parts(&bytes) {
         assert!(key.len() + value.len() <= bytes.len());
         let _ = ExtentRef::decode(value);
-        let _ = PiecesRef::decode(value).map(|pieces| pieces.key(pieces.count - 1));
+        let _ = PiecesRef::decode(value).map(|chunks| chunks.key(chunks.count - 1));
         let _ = clear_of(header.space(), key, value);
         let (size, fits) = (header.size(), header.fits(bytes.len()));
         assert!(!fits || size <= bytes.len());
@@ -111,7 +111,7 @@ pub fn record(data: &[u8]) {
     }
 }
 
-/// Head and tables of a checkpoint.
+/// The head and the tables of a checkpoint.
 pub fn checkpoint(data: &[u8]) {
     let mut bytes = aligned(data);
     let _ = checkpoint::verify(&bytes, SALT, POSITION);
@@ -137,7 +137,7 @@ fn superblock_at(image: &[u8], slot: usize) -> Option<Slot> {
     Some(Superblock::decode(image.get(at..(at + 256).min(image.len()))?, slot as u64))
 }
 
-/// Bytes of a segment, as far as superblocks say. They are the unit in which memory is taken.
+/// The segment size according to the superblocks; buffers have this size.
 fn segment_of(image: &[u8]) -> usize {
     let says = |slot: usize| match superblock_at(image, slot)? {
         Slot::Valid(superblock) => Some(1 << superblock.segment_log2.min(24)),
@@ -146,16 +146,17 @@ fn segment_of(image: &[u8]) -> usize {
     (0..2).filter_map(says).max().unwrap_or(4096)
 }
 
-/// Bytes behind the end of a file that a large value in it may claim, of which power loss took them: they
-/// are given to nothing else, and what is written goes behind them.
-fn lost_of(image: &[u8]) -> usize {
+/// Bytes after the end of the file that a large value in it may claim because power loss removed
+/// them: they are not given to anything else, and new data is written after them.
+fn lost_bytes(image: &[u8]) -> usize {
     let segment = segment_of(image);
     let ids = (0..2).filter_map(|slot| match superblock_at(image, slot)? {
         Slot::Valid(superblock) => Some(superblock.file_id[0]),
         _ => None,
     });
     let ids: Vec<u64> = ids.collect();
-    // A header counts where its checksum holds for where it stands: at its first slot, or at its end.
+    // A header counts if its checksum is correct for its position: at its first slot, or at its
+    // end.
     let heads = (0..image.len()).step_by(64).filter_map(|at| {
         let head = SegmentHeader::unverified(&image[at..])?;
         let start = DATA_START + u64::from(head.slot) * segment as u64;
@@ -167,20 +168,20 @@ fn lost_of(image: &[u8]) -> usize {
     claimed.saturating_sub(image.len()).min(MAX_VALUE + 2 * segment)
 }
 
-/// What a life with a file may take, besides what is written to it.
-fn worth(image: &[u8]) -> usize {
+/// The maximum memory for using a file, apart from what is written to it.
+fn memory_bound(image: &[u8]) -> usize {
     let segment = segment_of(image);
-    // A slot is 128 bytes. The list of them doubles when it grows, and then is there beside the old one.
-    let slots = 3 * 128 * lost_of(image) / segment;
+    // A slot takes 128 bytes. The list of slots doubles when it grows, and then both copies exist.
+    let slots = 3 * 128 * lost_bytes(image) / segment;
     12 * segment + 8 * image.len() + slots + (256 << 10)
 }
 
-/// The whole: a file of these bytes is opened, read, written, tidied up and closed.
+/// A whole file: it is opened, read, written, compacted and closed.
 pub fn open(data: &[u8]) {
     let salt = data.iter().fold(7_u64, |sum, &byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-    let ways = [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage];
+    let modes = [OnDamage::Refuse, OnDamage::Prefix, OnDamage::Salvage];
     for (read_only, on_damage) in
-        [(true, ways[0]), (false, ways[0]), (false, ways[1 + salt as usize % 2])]
+        [(true, modes[0]), (false, modes[0]), (false, modes[1 + salt as usize % 2])]
     {
         let options = Options {
             segment_log2: 12,
@@ -196,44 +197,47 @@ pub fn open(data: &[u8]) {
 
 fn live(data: &[u8], options: Options) {
     let file = MemoryFile { bytes: data.to_vec() };
-    // The file in memory doubles when it grows, and then is there beside the old one.
-    let grown = 3 * lost_of(data);
+    // The file in memory doubles when it grows, and then both copies exist.
+    let grown = 3 * lost_bytes(data);
     let (opened, most) = most_held(|| Store::open_or_return(file, options));
     let salvages = options.on_damage != OnDamage::Refuse;
     assert!(
-        most <= worth(data) + if salvages { grown } else { 0 },
+        most <= memory_bound(data) + if salvages { grown } else { 0 },
         "opening {} bytes took {most}",
         data.len()
     );
     let mut store = match opened {
         Ok(store) => store,
         Err((file, _)) => {
-            return assert!(salvages || file.bytes == data, "what is refused stays as it is");
+            return assert!(
+                salvages || file.bytes == data,
+                "a refused change leaves the value unchanged"
+            );
         }
     };
-    let ((), most) = most_held(|| look(&mut store));
-    assert!(most <= worth(data), "reading {} bytes took {most}", data.len());
+    let ((), most) = most_held(|| read_some(&mut store));
+    assert!(most <= memory_bound(data), "reading {} bytes took {most}", data.len());
     let segment = segment_of(data);
     if options.read_only {
         drop(store.close());
         return;
     }
-    // What is written is longer than a segment now and then.
+    // Some written values are longer than a segment.
     let large = vec![7; segment.min(1 << 16) + 100];
-    let (closed, most) = most_held(|| use_it(store, &large));
-    let limit = 2 * worth(data) + grown + 64 * large.len() + 24 * segment;
+    let (closed, most) = most_held(|| use_database(store, &large));
+    let limit = 2 * memory_bound(data) + grown + 64 * large.len() + 24 * segment;
     assert!(most <= limit, "using {} bytes took {most} of {limit}", data.len());
     let Ok(file) = closed else { return };
     let written = file.bytes.len();
     let (opened, most) = most_held(|| Store::open(file, options));
     assert!(most <= 12 * segment + 8 * written + (256 << 10), "{most} for {written} bytes");
     if let Ok(mut store) = opened {
-        look(&mut store);
+        read_some(&mut store);
     }
 }
 
-/// Reads some of everything.
-fn look(store: &mut Store<MemoryFile>) {
+/// Reads some records of each kind.
+fn read_some(store: &mut Store<MemoryFile>) {
     let _ = (store.stats(), store.memory_usage(), store.recovery());
     for keyspace in [0, 1, 2, 65_535] {
         let _ = store.count(keyspace);
@@ -250,18 +254,18 @@ fn look(store: &mut Store<MemoryFile>) {
         let _ = store.has(keyspace, b"no such key");
         store.end_turn();
     }
-    let mut spot = Spot::default();
-    // In pieces, of which there are no more than the file has.
-    for piece in 0.. {
-        assert!(piece < 1 << 16, "verifying comes to an end");
-        match store.verify(spot) {
-            Ok(found) if found.next != Spot::default() => spot = found.next,
+    let mut cursor = VerifyCursor::default();
+    // In steps, of which there are no more than the file has parts.
+    for checked in 0.. {
+        assert!(checked < 1 << 16, "verification does not terminate");
+        match store.verify(cursor) {
+            Ok(found) if found.next != VerifyCursor::default() => cursor = found.next,
             _ => break,
         }
     }
 }
 
-fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Error> {
+fn use_database(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Error> {
     let keys = store.keys(0).map(|keys| keys.take(3).map(<[u8]>::to_vec).collect::<Vec<_>>());
     let keys = keys.unwrap_or_default();
     let _ = store.set(0, b"new", b"value");
@@ -283,7 +287,7 @@ fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Erro
     if let Some(key) = keys.first() {
         let _ = store.delete(0, key);
     }
-    // In pieces, and in slots of its own.
+    // A chunked value, and one in an extent.
     let _ = store.set(0, b"large", large);
     let _ = store.set(0, b"apart", &large[..large.len().saturating_sub(300)]);
     let _ = store.flush();
@@ -293,7 +297,7 @@ fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Erro
             break;
         }
     }
-    // A keyspace is emptied, which whatever the file is leaves nothing of it, and is given something again.
+    // Clearing a keyspace leaves none of its keys, whatever the file is; then a key is set again.
     if store.empty(2).is_ok() {
         assert_eq!(store.count(2), 0, "nothing is left of it");
     }
@@ -305,15 +309,15 @@ fn use_it(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Erro
             break;
         }
     }
-    // It may be a key that the file has too, and there may be no room for another value.
+    // The file may have this key too, and there may be no space for another value.
     let before = store.get(0, b"new").map(|value| value.map(<[u8]>::to_vec));
     let _ = store.set(0, b"new", b"another value");
-    look(&mut store);
+    read_some(&mut store);
     if let (Ok(before), Ok(value)) = (before, store.get(0, b"new")) {
         let kept = value == before.as_deref();
         assert!(
             kept || value == Some(b"another value"),
-            "a key has what it was set to, or what it had"
+            "a key has the value it was set to, or the previous one"
         );
     }
     store.close().map_err(|(_, error)| error)

@@ -6,7 +6,7 @@ use varve_fuzz::{allocations::Counting, repair, targets};
 #[global_allocator]
 static ALLOCATIONS: Counting = Counting;
 
-// Seven times in eight all checksums are made right again, so that lies get past them.
+// Seven times in eight all checksums are corrected, so that mutations get past them.
 fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
     let size = fuzzer_mutate(data, size, max_size);
     if seed % 8 != 0 {

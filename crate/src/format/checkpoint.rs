@@ -1,5 +1,5 @@
-//! Checkpoints: the index as of just before one frame, so that opening costs the tail and not the
-//! log. They lie in segments of their own: a head with three tables, then blocks of entries.
+//! Checkpoints: the index as of just before one frame, so that opening replays only the tail of the
+//! log. They are stored in segments of their own: a head with three tables, then blocks of entries.
 
 use musli_zerocopy::ZeroCopy;
 
@@ -7,7 +7,7 @@ use super::checksum::{checksum, seed_at};
 
 /// `b"VCP2"`.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VCP2");
-/// Bytes of a full block of entries: its checksum, and then one entry each 8 bytes.
+/// Bytes of a full block of entries: its checksum, followed by entries of 8 bytes each.
 pub const BLOCK: usize = 64 << 10;
 /// Entries of a full block.
 pub const BLOCK_ENTRIES: usize = BLOCK / 8 - 1;
@@ -42,17 +42,17 @@ pub struct CheckpointHead {
     pub next_sequence: u32,
 }
 
-/// How many keys a keyspace holds.
+/// The number of keys in a keyspace.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct KeyspaceRow {
-    /// Which.
+    /// The keyspace.
     pub keyspace: u16,
     /// Zero.
     pub reserved: u16,
-    /// How many: no more than there are positions.
+    /// Its number of keys, limited by the number of positions.
     pub count: u32,
-    /// Records in it with smaller versions do not count, although there are entries of them; 0 when there are
+    /// Records with smaller versions are dead, although there are entries for them; 0 if there are
     /// none.
     pub cleared: u64,
 }
@@ -61,21 +61,21 @@ pub struct KeyspaceRow {
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct SegmentRow {
-    /// Where it lies.
+    /// Its slot.
     pub slot: u32,
-    /// Which it is.
+    /// Its sequence.
     pub sequence: u32,
-    /// Number behind its last frame.
+    /// Number after its last frame.
     pub end_frame: u64,
-    /// Offset behind its last frame.
+    /// Offset after its last frame.
     pub end: u32,
     /// Its live records,
     pub live: u32,
-    /// and their bytes.
+    /// The bytes of its live records.
     pub live_bytes: u32,
-    /// Bytes of its deletions,
+    /// Bytes of its tombstones.
     pub tombstone_bytes: u32,
-    /// and the oldest segment that one of them covers.
+    /// The oldest segment that any of its tombstones covers.
     pub oldest_tombstone: u32,
     /// Zero.
     pub reserved: u32,
@@ -87,7 +87,7 @@ pub struct SegmentRow {
 pub struct ExtentRow {
     /// Its first slot.
     pub slot: u32,
-    /// Which it is.
+    /// Its sequence.
     pub sequence: u32,
     /// Position of the record, in units of 8 bytes from the first segment.
     pub record: u32,
@@ -104,7 +104,7 @@ const _: () = assert!(size_of::<SegmentRow>() == 40);
 const _: () = assert!(size_of::<ExtentRow>() == 16);
 
 impl CheckpointHead {
-    /// Bytes of the head and its tables; none when that is more than there can be.
+    /// Bytes of the head and its tables; none if that overflows.
     #[must_use]
     pub fn full_length(&self) -> Option<usize> {
         let rows = (self.keyspaces as usize).checked_mul(size_of::<KeyspaceRow>())?;
@@ -113,7 +113,7 @@ impl CheckpointHead {
         HEAD.checked_add(rows)?.checked_add(segments)?.checked_add(extents)
     }
 
-    /// Bytes of the blocks behind the head.
+    /// Bytes of the blocks after the head.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         let blocks = self.entries.div_ceil(BLOCK_ENTRIES as u64);
@@ -121,7 +121,7 @@ impl CheckpointHead {
     }
 }
 
-/// Seals the bytes of a head or a block, whose first eight are its checksum.
+/// Writes the checksum of a head or a block to its first eight bytes.
 pub fn seal(bytes: &mut [u8], salt: u64, position: u64) {
     let check = checksum(&bytes[8..], seed_at(salt, position));
     bytes[..8].copy_from_slice(&check.to_le_bytes());
@@ -133,7 +133,7 @@ pub fn verify(bytes: &[u8], salt: u64, position: u64) -> bool {
     bytes.len() >= 8 && bytes[..8] == checksum(&bytes[8..], seed_at(salt, position)).to_le_bytes()
 }
 
-/// Rows of `T` at the front of `bytes`, which are aligned, and moves past them.
+/// Splits `count` rows of `T` off the front of `bytes`, which are aligned.
 #[must_use]
 pub fn take_rows<'a, T: ZeroCopy + Copy + 'a>(
     bytes: &mut &'a [u8],

@@ -1,8 +1,8 @@
-//! Seeded XXH3-64, the one checksum of the format.
+//! Seeded XXH3-64, the only checksum of the format.
 //!
-//! The seed binds bytes to their place: a frame's is its segment's salt and its position, so that
-//! stale frames of reused segments, misplaced writes, and images of databases stored as values
-//! never pass for frames of this log.
+//! The seed binds bytes to their position: that of a frame consists of the salt of its segment and
+//! its position, so that stale frames of reused segments, misplaced writes, and images of databases
+//! stored as values are never taken for frames of this log.
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -22,7 +22,7 @@ pub use words::Checksum;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 pub use vectors::Checksum;
 
-/// Where there are no vectors the library has a checksum in pieces.
+/// Without vectors, the library computes incremental checksums.
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod words {
     use alloc::boxed::Box;
@@ -30,23 +30,23 @@ mod words {
 
     use xxhash_rust::xxh3::Xxh3;
 
-    /// The checksum of more than 240 bytes, which may come in pieces.
+    /// An incremental checksum of more than 240 bytes.
     pub struct Checksum(Box<Xxh3>);
 
     impl Checksum {
-        /// Of no bytes.
+        /// The checksum of no bytes yet.
         #[must_use]
         pub fn new(seed: u64) -> Self {
             Checksum(Box::new(Xxh3::with_seed(seed)))
         }
 
-        /// Goes on with bytes that are not the last ones, a multiple of 1024.
+        /// Adds bytes that are not the last ones; their number is a multiple of 1024.
         pub fn add(&mut self, bytes: &[u8]) {
             debug_assert!(bytes.len().is_multiple_of(1024));
             self.0.update(bytes);
         }
 
-        /// Ends with the last bytes, which are 64 at least.
+        /// Adds the last bytes, at least 64, and returns the checksum.
         #[must_use]
         pub fn end(&mut self, bytes: &[u8]) -> u64 {
             self.0.update(bytes);
@@ -69,10 +69,10 @@ pub const fn seed_at(salt: u64, position: u64) -> u64 {
 
 /// XXH3-64 of more than 16 bytes.
 ///
-/// Of up to 240, which is what most records have, it multiplies 64 by 64 bits to 128, for which wasm has
-/// nothing; two products at a time in vectors take half the time of the library's one by one. Of more it
-/// goes over stripes of 64 bytes, for each of which the library makes a call. That both agree is tested
-/// through the package, in wasm.
+/// For up to 240 bytes, which most records have, it multiplies 64 by 64 bits to 128, for which wasm
+/// has no instruction. Two products at a time in vectors take half the time of the library's code,
+/// which computes one at a time. For more bytes it processes stripes of 64 bytes, for each of which
+/// the library makes a call. Tests through the package check in wasm that both agree.
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod vectors {
     use core::arch::wasm32::{
@@ -104,10 +104,10 @@ mod vectors {
     ];
 
     const STRIPE: usize = 64;
-    /// Each stripe of a block has the secret from eight bytes further on.
+    /// The secret for each stripe of a block starts eight bytes after that for the previous one.
     const STRIPES: usize = (SECRET.len() - STRIPE) / 8;
 
-    /// `bytes` and the seed, as all steps need them.
+    /// The bytes and the seed in the form that all steps need.
     struct Input<'a> {
         bytes: &'a [u8],
         /// The seed and its negative.
@@ -135,29 +135,30 @@ mod vectors {
         let mixed = (0..4).fold(ZERO, |all, i| i64x2_add(all, pair(32 * i, 32 * i)));
         let start = avalanche(start.wrapping_add(sum(mixed)));
         let last = input.keyed(length - 16, 119);
-        let pieces = length / 16 - 8;
-        let pairs = (0..pieces / 2).map(|i| pair(128 + 32 * i, 32 * i + 3));
+        let parts = length / 16 - 8;
+        let pairs = (0..parts / 2).map(|i| pair(128 + 32 * i, 32 * i + 3));
         let mixed = pairs.fold(ZERO, |all, pair| i64x2_add(all, pair));
-        // The last 16 bytes are the other half of a pair, or of one with nothing.
-        let odd = match pieces % 2 {
+        // The last 16 bytes are the second half of a pair, or the first half of one without a
+        // second.
+        let odd = match parts % 2 {
             0 => ZERO,
-            _ => input.keyed(112 + 16 * pieces, 16 * pieces - 13),
+            _ => input.keyed(112 + 16 * parts, 16 * parts - 13),
         };
         let mixed = i64x2_add(mixed, multiply(odd, last));
         avalanche(start.wrapping_add(sum(mixed)))
     }
 
-    /// The checksum of more than 240 bytes, which may come in pieces.
+    /// An incremental checksum of more than 240 bytes.
     #[derive(Debug)]
     pub struct Checksum {
         lanes: [v128; 4],
-        /// The secret under the seed.
+        /// The secret combined with the seed.
         secret: [u8; SECRET.len()],
         length: u64,
     }
 
     impl Checksum {
-        /// Of no bytes.
+        /// The checksum of no bytes yet.
         #[must_use]
         #[inline(never)]
         pub fn new(seed: u64) -> Self {
@@ -177,7 +178,7 @@ mod vectors {
             Checksum { lanes, secret, length: 0 }
         }
 
-        /// Goes on with bytes that are not the last ones, a multiple of 1024.
+        /// Adds bytes that are not the last ones; their number is a multiple of 1024.
         pub fn add(&mut self, bytes: &[u8]) {
             debug_assert!(bytes.len().is_multiple_of(STRIPE * STRIPES));
             self.add_stripes(bytes);
@@ -202,10 +203,10 @@ mod vectors {
             self.lanes = lanes;
         }
 
-        /// Ends with the last bytes, which are 64 at least.
+        /// Adds the last bytes, at least 64, and returns the checksum.
         #[must_use]
         pub fn end(&mut self, bytes: &[u8]) -> u64 {
-            // What the last stripe begins in is left to it, so that no block is the last.
+            // The bytes of the last stripe are left out here, so that no block is the last.
             self.add_stripes(&bytes[..bytes.len() - 1]);
             let last = &bytes[bytes.len() - STRIPE..];
             let lanes = mix(self.lanes, last, &self.secret[SECRET.len() - STRIPE - 7..]);
@@ -216,8 +217,8 @@ mod vectors {
         }
     }
 
-    /// A stripe of 64 bytes into the lanes, under as many of the secret. No loop: what is not inlined
-    /// here costs more than the products.
+    /// Mixes a stripe of 64 bytes into the lanes, with 64 bytes of the secret. It has no loop:
+    /// anything that is not inlined here costs more than the multiplications.
     #[inline(always)]
     fn mix([a, b, c, d]: [v128; 4], stripe: &[u8], secret: &[u8]) -> [v128; 4] {
         let (a, b) = mix_pair(a, b, &stripe[..32], &secret[..32]);
@@ -242,14 +243,15 @@ mod vectors {
     const ZERO: v128 = u64x2(0, 0);
 
     impl Input<'_> {
-        /// 16 bytes under 16 of the secret.
+        /// Combines 16 bytes with 16 bytes of the secret.
         #[inline(always)]
         fn keyed(&self, at: usize, secret: usize) -> v128 {
             v128_xor(load(self.bytes, at), i64x2_add(load(&SECRET, secret), self.seeds))
         }
     }
 
-    /// 16 bytes. Not by an index, whose panic would cost the loops a third of their speed.
+    /// Loads 16 bytes. Not by an index, whose bounds check would cost the loops a third of their
+    /// speed.
     #[inline(always)]
     fn load(bytes: &[u8], at: usize) -> v128 {
         match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
@@ -258,7 +260,8 @@ mod vectors {
         }
     }
 
-    /// Each vector's two halves multiplied, and the product's two halves combined by exclusive or.
+    /// Multiplies the two halves of each vector, and combines the two halves of each product by
+    /// exclusive or.
     #[inline(always)]
     fn multiply(x: v128, y: v128) -> v128 {
         let low_half = i64x2_splat(0xFFFF_FFFF);
@@ -294,7 +297,7 @@ mod tests {
     fn incremental_checksum_equals_one_shot() {
         let bytes: Vec<u8> =
             (0..9000_u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 23) as u8).collect();
-        // All of them are too many for Miri, which is to see how bytes are read.
+        // All combinations would take too long in Miri, which checks how bytes are accessed.
         let (step, rest, seeds) = if cfg!(miri) { (97, 3072, 2) } else { (1, 1024, 3) };
         for length in
             (241..1500).step_by(step).chain([2047, 2048, 2049, 4096, 4160, 8191, 8192, 9000])
@@ -303,9 +306,9 @@ mod tests {
                 let expected = xxh3_64_with_seed(&bytes[..length], seed);
                 for before in (0..length - 63).step_by(rest) {
                     let mut sum = Checksum::new(seed);
-                    bytes[..before].chunks(2048).for_each(|piece| sum.add(piece));
-                    let got = sum.end(&bytes[before..length]);
-                    assert_eq!(got, expected, "{length} after {before}");
+                    bytes[..before].chunks(2048).for_each(|part| sum.add(part));
+                    let computed = sum.end(&bytes[before..length]);
+                    assert_eq!(computed, expected, "{length} after {before}");
                 }
             }
         }

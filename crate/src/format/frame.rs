@@ -1,5 +1,5 @@
-//! Frames: the unit that is checked and written. A commit is one frame, or several of which the
-//! last carries the mark that makes all of them visible.
+//! Frames: the unit of checksums and of writing. A commit is one frame, or several of which the
+//! last has a flag that makes all of them visible.
 
 use musli_zerocopy::ZeroCopy;
 
@@ -26,7 +26,7 @@ pub struct FrameHeader {
     pub number: u64,
     /// Frames below this number had been flushed when this one was sealed.
     pub watermark: u64,
-    /// How many records follow.
+    /// The number of records that follow.
     pub records: u32,
     /// [`FLAG_COMMIT`].
     pub flags: u32,
@@ -44,8 +44,8 @@ impl FrameHeader {
         frame[..8].copy_from_slice(&check.to_le_bytes());
     }
 
-    /// The header of the frame that starts at `bytes`, which reach to the end of its segment's
-    /// room, if the whole frame is there and its checksum holds.
+    /// The header of the frame at the start of `bytes`, which extend to the end of the segment's
+    /// frame area; none unless the whole frame is there and its checksum is correct.
     #[must_use]
     pub fn open(bytes: &[u8], salt: u64, position: u64) -> Option<FrameHeader> {
         let header = *FrameHeader::from_bytes(bytes.get(..SIZE)?).ok()?;
@@ -53,7 +53,7 @@ impl FrameHeader {
         if header.magic != MAGIC || length < SIZE || !length.is_multiple_of(super::ALIGN) {
             return None;
         }
-        // Numbers that nobody gets to by counting would overflow in who goes on from there.
+        // Numbers this large cannot be reached by counting, and incrementing them would overflow.
         if (header.number | header.watermark) >> 56 != 0 {
             return None;
         }
@@ -61,7 +61,7 @@ impl FrameHeader {
         (header.check == checksum(&frame[8..], seed_at(salt, position))).then_some(header)
     }
 
-    /// Bytes of the frame that starts at `bytes`, which are known to be frames.
+    /// Bytes of the frame at the start of `bytes`, which are known to be frames.
     #[must_use]
     pub fn length_at(bytes: &[u8]) -> Option<usize> {
         let header = FrameHeader::from_bytes(bytes.get(..SIZE)?).ok()?;
@@ -69,7 +69,8 @@ impl FrameHeader {
         (header.magic == MAGIC && (SIZE..=bytes.len()).contains(&length)).then_some(length)
     }
 
-    /// Whether the frame of that number was begun where `bytes` start, whatever became of it.
+    /// Whether writing the frame of that number was started at the start of `bytes`, even if it was
+    /// not completed.
     #[must_use]
     pub fn is_begun(bytes: &[u8], number: u64) -> bool {
         let header = bytes.get(..SIZE).and_then(|bytes| FrameHeader::from_bytes(bytes).ok());

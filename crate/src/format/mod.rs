@@ -1,6 +1,6 @@
 //! The bytes of a database file: encoding, decoding and layout, without I/O.
 //!
-//! `FORMAT.md` beside this crate is the byte-exact twin of this module. Every header is a
+//! `FORMAT.md` next to this crate specifies the same bytes exactly. Every header is a
 //! musli-zerocopy struct, little-endian, without padding, its size asserted at compile time, so
 //! that the bytes on disk are the bytes in memory.
 
@@ -13,7 +13,7 @@ pub mod superblock;
 pub mod system_records;
 
 #[cfg(not(target_endian = "little"))]
-compile_error!("varve reads its file format where it lies, which needs a little-endian target");
+compile_error!("varve reads its file format in place, which needs a little-endian target");
 
 /// Format version written by this build; a file of another major version is refused.
 pub const MAJOR: u16 = 1;
@@ -22,7 +22,7 @@ pub const MINOR: u16 = 0;
 
 /// Everything in the file starts at a multiple of this.
 pub const ALIGN: usize = 8;
-/// Where the segments begin, after two superblock slots.
+/// The start of the segments, after two superblock slots.
 pub const DATA_START: u64 = 2 * superblock::SLOT_STRIDE;
 
 /// Longest key in bytes.
@@ -34,13 +34,13 @@ pub const SEGMENT_LOG2: core::ops::RangeInclusive<u8> = 12..=24;
 /// The segment size of ordinary databases: 1 MiB.
 pub const DEFAULT_SEGMENT_LOG2: u8 = 20;
 
-/// The keyspace of the raw calls.
+/// The keyspace of calls without a collection.
 pub const KEYSPACE_RAW: u32 = 0;
 /// The keyspace of the engine's own records.
 pub const KEYSPACE_ENGINE: u32 = 1;
 /// The first keyspace of collections and indexes.
 pub const KEYSPACE_FIRST_COLLECTION: u32 = 2;
-/// The last one there can be.
+/// The last possible keyspace.
 pub const LAST_KEYSPACE: u32 = u16::MAX as u32;
 
 /// `n` rounded up to the alignment of the file.
@@ -49,22 +49,23 @@ pub const fn align_up(n: usize) -> usize {
     (n + (ALIGN - 1)) & !(ALIGN - 1)
 }
 
-/// The longest value that is kept in one record in a segment of the given size; longer ones take pieces
-/// or an extent.
+/// The longest value that is stored in its record, in a segment of the given size. Longer ones are
+/// stored in chunks or in an extent.
 #[must_use]
 pub const fn inline_limit(segment_log2: u8) -> usize {
     (1 << (segment_log2 - 1)) - 1024
 }
 
-/// The longest piece of a value that lies in pieces: eight of them fill a segment.
+/// The longest chunk of a chunked value: eight of them fill a segment. `FORMAT.md` calls them
+/// pieces.
 #[must_use]
 pub const fn piece_limit(segment_log2: u8) -> usize {
     (1 << (segment_log2 - 3)) - 128
 }
 
-/// Group size at which a commit is handed on without waiting for the end of the turn.
+/// The batch size at which a commit is written without waiting for the end of the turn.
 #[must_use]
-pub const fn group_limit(segment_log2: u8) -> usize {
+pub const fn commit_size_limit(segment_log2: u8) -> usize {
     let quarter = 1 << (segment_log2 - 2);
     if quarter < 256 << 10 { quarter } else { 256 << 10 }
 }

@@ -1,4 +1,4 @@
-//! Records: one key's value, its absence, or something the engine notes in its log.
+//! Records: the value of a key, its deletion, or a record of the engine itself.
 
 use musli_zerocopy::ZeroCopy;
 
@@ -13,18 +13,19 @@ pub const SIZE: usize = 40;
 pub const KIND_SKIPPABLE: u8 = 0x80;
 /// A key and its value.
 pub const KIND_SET: u8 = 1;
-/// A key is gone.
+/// The deletion of a key.
 pub const KIND_DELETE: u8 = 2;
-/// A key whose value lies in an extent; the value here is a [`super::system_records::ExtentRef`].
+/// A key whose value is in an extent; the value here is a [`super::system_records::ExtentRef`].
 pub const KIND_EXTENT: u8 = 3;
-/// A key whose value lies in pieces; the value here is a [`super::system_records::PiecesRef`].
+/// A key whose value is chunked; the value here is a [`super::system_records::PiecesRef`].
 pub const KIND_PIECES: u8 = 4;
-/// A keyspace was emptied: records in it with smaller versions do not count, wherever they stand. The key is
-/// a [`super::system_records::clear_key`], the value a [`super::system_records::ClearRef`].
+/// The clearing of a keyspace: its records with smaller versions are dead, wherever they are. The
+/// key is a [`super::system_records::clear_key`], the value a [`super::system_records::ClearRef`].
 pub const KIND_CLEAR: u8 = 5;
-/// Space that means nothing: what a rolled-back call left.
+/// Unused space that a rolled-back call left.
 pub const KIND_VOID: u8 = 0x81;
-/// Who wrote the records after it, when and why; see [`super::system_records::Transaction`].
+/// The author of the records after it, with time and reason; see
+/// [`super::system_records::Transaction`].
 pub const KIND_TRANSACTION: u8 = 0x82;
 
 /// The header of a record. The key follows, padded with zeros to 8; then `capacity` bytes, of
@@ -32,38 +33,38 @@ pub const KIND_TRANSACTION: u8 = 0x82;
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct RecordHeader {
-    /// Low half of the XXH3-64 of bytes 4 to the end, seeded with salt and position: one cold
-    /// read can be verified alone.
+    /// Low half of the XXH3-64 of bytes 4 to the end, seeded with salt and position, so that a cold
+    /// record can be verified on its own.
     pub check: u32,
     /// One of the kinds.
     pub kind: u8,
-    /// Bytes of the record at `previous`, divided by 8, little-endian: replay keeps account of what
-    /// lives where without reading it.
+    /// Bytes of the record at `previous`, divided by 8, little-endian: replay does the space
+    /// accounting without reading that record.
     pub replaced: [u8; 3],
     /// Bytes of the key.
     pub key_len: u16,
-    /// Which keyspace the key lives in.
+    /// The keyspace of the key.
     pub keyspace: u16,
     /// Bytes of the value.
     pub value_len: u32,
-    /// Bytes kept for the value; a multiple of 8.
+    /// Bytes reserved for the value; a multiple of 8.
     pub capacity: u32,
-    /// Sequence of the oldest segment that may still hold an earlier version of the key.
+    /// Sequence of the oldest segment that may still contain an earlier version of the key.
     pub oldest: u32,
     /// Grows with every change of any record; survives relocation.
     pub version: u64,
     /// Seconds since 1970 after which the record is absent; 0 for never.
     pub expiry: u32,
-    /// Where the record stood that this one takes the place of, in units of 8 bytes from the first
-    /// segment; 0 for none. Replay moves the index by it and need not read the old record's key.
+    /// Position of the record that this one replaces, in units of 8 bytes from the first segment; 0
+    /// for none. Replay updates the index with it and need not read the key of the old record.
     pub previous: u32,
 }
 
 const _: () = assert!(size_of::<RecordHeader>() == SIZE);
 
-/// The size of a record as the header of its successor has it.
+/// The size of a record as stored in the header of its successor.
 #[must_use]
-pub fn in_words(size: u32) -> [u8; 3] {
+pub fn size_in_words(size: u32) -> [u8; 3] {
     let [a, b, c, _] = (size / ALIGN as u32).to_le_bytes();
     [a, b, c]
 }
@@ -82,30 +83,30 @@ impl RecordHeader {
         RecordHeader::from_bytes(bytes.get(..SIZE)?).ok()
     }
 
-    /// The same, to be changed in place.
+    /// The same, for changes in place.
     #[inline]
     pub fn at_mut(bytes: &mut [u8]) -> Option<&mut RecordHeader> {
         RecordHeader::from_bytes_mut(bytes.get_mut(..SIZE)?).ok()
     }
 
-    /// Which keyspace the key lives in.
+    /// The keyspace of the key.
     #[must_use]
     #[inline]
     pub fn space(&self) -> u32 {
         u32::from(self.keyspace)
     }
 
-    /// Bytes of the record that this one takes the place of.
+    /// Bytes of the record that this one replaces.
     #[must_use]
     pub fn replaced_size(&self) -> u32 {
         let [a, b, c] = self.replaced;
         u32::from_le_bytes([a, b, c, 0]) * ALIGN as u32
     }
 
-    /// Whether it is of a kind that a key may be there by.
+    /// Whether a record of this kind can be the current one of a key.
     #[must_use]
     #[inline]
-    pub fn can_live(&self) -> bool {
+    pub fn can_be_current(&self) -> bool {
         matches!(self.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR)
     }
 
@@ -116,33 +117,34 @@ impl RecordHeader {
         size_of_record(self.key_len as usize, self.capacity as usize)
     }
 
-    /// Where the value starts, counted from the record.
+    /// Offset of the value from the start of the record.
     #[must_use]
     #[inline]
     pub fn value_offset(&self) -> usize {
         SIZE + align_up(self.key_len as usize)
     }
 
-    /// Whether lengths fit each other and `room`, the bytes from here to the end of the frame.
+    /// Whether the lengths are consistent and the record fits in `available` bytes, which extend to the
+    /// end of the frame.
     #[must_use]
     #[inline]
-    pub fn fits(&self, room: usize) -> bool {
+    pub fn fits(&self, available: usize) -> bool {
         let capacity = self.capacity as usize;
         capacity.is_multiple_of(ALIGN)
             && self.value_len <= self.capacity
             && SIZE
                 .checked_add(align_up(self.key_len as usize))
                 .and_then(|n| n.checked_add(capacity))
-                .is_some_and(|n| n <= room)
+                .is_some_and(|n| n <= available)
     }
 
-    /// Seals the record in `bytes` (the whole record).
+    /// Writes the checksum of the record in `bytes`, which are the whole record.
     pub fn seal(bytes: &mut [u8], salt: u64, position: u64) {
         let check = checksum(&bytes[4..], seed_at(salt, position));
         bytes[..4].copy_from_slice(&low_half(check).to_le_bytes());
     }
 
-    /// Whether the record in `bytes` (the whole record) is intact.
+    /// Whether the record in `bytes`, which are the whole record, is intact.
     #[must_use]
     pub fn verify(bytes: &[u8], salt: u64, position: u64) -> bool {
         bytes.len() >= SIZE
@@ -154,21 +156,23 @@ fn low_half(check: u64) -> u32 {
     (check & 0xFFFF_FFFF) as u32
 }
 
-/// Why a record has to be refused although its checksum holds: that does not prove that the writer meant well.
+/// Why a record is rejected although its checksum is correct, which does not prove that the writer
+/// was honest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    /// It is no record.
+    /// It is not a valid record.
     Malformed,
-    /// It is of a kind that must be understood and is not.
+    /// Its kind is unknown and must not be skipped.
     Unknown,
 }
 
-/// The record at the start of `bytes`, which end where its frame does, with key and value.
+/// The record at the start of `bytes`, which end with its frame, and its key and value.
 ///
 /// # Errors
-/// When it has to be refused, wherever it stands: in a frame that is replayed, or before a checkpoint.
+/// If it must be rejected wherever it is found: in a frame that is replayed, or before a
+/// checkpoint.
 #[inline(never)]
-pub fn sound(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), RecordError> {
+pub fn validate(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), RecordError> {
     let (header, key, value) = parts(bytes).ok_or(RecordError::Malformed)?;
     let skippable = header.kind & KIND_SKIPPABLE != 0;
     let sane = header.kind != 0 && header.version >> 56 == 0;
@@ -188,7 +192,7 @@ pub fn sound(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), RecordError>
     }
 }
 
-/// Key and value of the record at the start of `bytes`.
+/// Header, key and value of the record at the start of `bytes`.
 #[must_use]
 #[inline]
 pub fn parts(bytes: &[u8]) -> Option<(&RecordHeader, &[u8], &[u8])> {

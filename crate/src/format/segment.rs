@@ -1,4 +1,4 @@
-//! Segment headers, which stand at a segment's start and, identical, at its end.
+//! Segment headers, which are stored at the start of a segment and, identically, at its end.
 
 use musli_zerocopy::ZeroCopy;
 
@@ -16,8 +16,8 @@ pub const KIND_EXTENT: u8 = 2;
 /// Part of a checkpoint.
 pub const KIND_CHECKPOINT: u8 = 3;
 
-/// The slot was not blank when this segment of the log began: what earlier uses left may follow its
-/// last frame, as long as the log ends in it.
+/// The slot was not blank when this log segment was created: remains of earlier uses may follow its
+/// last frame as long as the log ends in it.
 pub const FLAG_REUSED: u8 = 1;
 
 /// The header of a segment, or of the contiguous segments of an extent.
@@ -36,17 +36,17 @@ pub struct SegmentHeader {
     pub reserved: u16,
     /// Order of the segments in time; never reused.
     pub sequence: u32,
-    /// Which slot of the file this is, counted from the first segment.
+    /// The slot of the file, counted from the first segment.
     pub slot: u32,
-    /// Seed of the checksums inside; new at each use of the slot.
+    /// Seed of the checksums in the segment; new for each use of the slot.
     pub salt: u64,
-    /// Log: the number of the first frame in it.
+    /// Log: the number of its first frame.
     pub first_frame: u64,
     /// Extent: length of the value in bytes.
     pub payload: u64,
     /// Extent: XXH3-64 of the value, seeded with the salt and the value's position.
     pub payload_check: u64,
-    /// How many slots it covers: 1 for log segments.
+    /// The number of slots that it covers: 1 for log segments.
     pub span: u32,
     /// Zero.
     pub reserved2: u32,
@@ -59,7 +59,7 @@ impl SegmentHeader {
         seed_at(file_id, position)
     }
 
-    /// The bytes for a segment that starts at file position `position`.
+    /// The bytes of the header for a segment at file position `position`.
     #[must_use]
     pub fn encode(mut self, file_id: u64, position: u64) -> [u8; SIZE] {
         self.magic = MAGIC;
@@ -69,7 +69,7 @@ impl SegmentHeader {
         out
     }
 
-    /// The header in `bytes`, if it is one, of this file, for this place.
+    /// The header in `bytes` if it is a valid one of this file at this position.
     #[must_use]
     pub fn decode(bytes: &[u8], file_id: u64, position: u64) -> Option<SegmentHeader> {
         let header = SegmentHeader::unverified(bytes)?;
@@ -77,7 +77,7 @@ impl SegmentHeader {
         (header.check == check).then_some(header)
     }
 
-    /// What looks like a header, of whatever file.
+    /// A header by its magic, of any file.
     #[must_use]
     pub fn unverified(bytes: &[u8]) -> Option<SegmentHeader> {
         #[repr(C, align(8))]
@@ -85,7 +85,7 @@ impl SegmentHeader {
         let mut aligned = Aligned([0; SIZE]);
         aligned.0.copy_from_slice(bytes.get(..SIZE)?);
         let header = *SegmentHeader::from_bytes(&aligned.0).ok()?;
-        // Nobody gets to larger numbers by counting: they would overflow in who goes on from there.
+        // Numbers this large cannot be reached by counting, and incrementing them would overflow.
         (header.magic == MAGIC && header.first_frame >> 56 == 0).then_some(header)
     }
 }

@@ -1,4 +1,4 @@
-//! The two superblock slots: who the file is, and the last witnessed end of its log.
+//! The two superblock slots: the identity of the file, and the last known end of its log.
 
 use alloc::boxed::Box;
 
@@ -8,24 +8,24 @@ use super::checksum::{checksum, seed_at};
 
 /// The first eight bytes of every database file.
 pub const MAGIC: [u8; 8] = *b"varve\r\n\x1a";
-/// Distance between the two slots.
+/// Distance between the starts of the two slots.
 pub const SLOT_STRIDE: u64 = 4096;
-/// Bytes of a superblock; it lies within one 512-byte sector.
+/// Bytes of a superblock; it fits in one 512-byte sector.
 pub const SIZE: usize = 256;
 
-/// Mode bit, fixed at creation: the log is history, nothing is merged or compacted.
+/// Mode bit, fixed at creation: the log is history, and nothing is merged or compacted.
 pub const MODE_KEEP_HISTORY: u8 = 1;
-/// Flag: the file was closed in order; the log's end is `end_position`.
+/// Flag: the file was closed properly; the log ends at `end_position`.
 pub const FLAG_CLEAN: u16 = 1;
-/// Which of the reserved numbers says that records of versions below it were salvaged from a damaged
-/// file, of which lost frames may have changed or deleted their keys.
+/// The index of a reserved number: records with versions below that number were salvaged from a
+/// damaged file, and lost frames may have changed or deleted their keys.
 pub const UNCERTAIN_BELOW: usize = 0;
-/// Incompatible feature: there may be values in pieces.
+/// Incompatible feature: there may be chunked values.
 pub const INCOMPATIBLE_PIECES: u64 = 1;
 /// Incompatible features that this build understands.
 pub const KNOWN_INCOMPATIBLE: u64 = INCOMPATIBLE_PIECES;
 
-/// A superblock as it lies in its slot.
+/// A superblock as stored in its slot.
 #[derive(ZeroCopy, Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Superblock {
@@ -43,27 +43,27 @@ pub struct Superblock {
     pub mode: u8,
     /// [`FLAG_CLEAN`].
     pub flags: u16,
-    /// Feature bits; an unknown one refuses the file.
+    /// Feature bits; a file with an unknown one is refused.
     pub incompatible: u64,
-    /// Feature bits; an unknown one opens.
+    /// Feature bits; unknown ones are ignored.
     pub compatible: u64,
     /// Random identity of the database.
     pub file_id: [u64; 2],
-    /// Random seed of the hash index; secret, so that nobody can flood the table.
+    /// Random seed of the hash index. It is secret, so that an attacker cannot flood the table.
     pub hash_seed: [u64; 2],
-    /// The valid slot with the larger generation counts.
+    /// The valid superblock with the larger generation is the current one.
     pub generation: u64,
-    /// Creation time in milliseconds since 1970, 0 when not known.
+    /// Creation time in milliseconds since 1970; 0 if unknown.
     pub created_ms: u64,
-    /// No version at or above this has been used up to the witnessed end.
+    /// No version at or above this had been used when this was written.
     pub next_version: u64,
-    /// Frames below this number were flushed when this was written: a watermark witness.
+    /// Frames below this number were flushed when this was written.
     pub next_frame: u64,
-    /// Sequence of the segment in which the witnessed log ends.
+    /// Sequence of the segment in which the log ended.
     pub end_sequence: u64,
     /// File position of that end.
     pub end_position: u64,
-    /// The next segment sequence to give out.
+    /// The next segment sequence to assign.
     pub next_sequence: u64,
     /// The lowest segment sequence that the log still needs.
     pub first_sequence: u64,
@@ -71,25 +71,25 @@ pub struct Superblock {
     pub first_frame: u64,
     /// Sequence of the first checkpoint segment, 0 for none.
     pub checkpoint_sequence: u64,
-    /// The checkpoint holds the index as of just before this frame.
+    /// The checkpoint contains the index as of just before this frame.
     pub checkpoint_frame: u64,
-    /// Zero; kept for compatible additions.
+    /// Zero; reserved for compatible additions.
     pub reserved: [u64; 12],
 }
 
 const _: () = assert!(size_of::<Superblock>() == SIZE);
 const _: () = assert!(SIZE <= 512);
 
-/// What a slot holds.
+/// The content of a superblock slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// A superblock whose checksum holds.
+    /// A superblock with a correct checksum.
     Valid(Box<Superblock>),
-    /// Our magic, and a checksum that fails.
+    /// The magic, but a wrong checksum.
     Damaged,
     /// Only zeros.
     Empty,
-    /// A beginning of our magic and then zeros: a creation that was cut short.
+    /// The beginning of the magic, followed by zeros: an interrupted creation.
     Unfinished,
     /// Something else.
     Foreign,
@@ -100,7 +100,7 @@ fn slot_seed(slot: u64) -> u64 {
 }
 
 impl Superblock {
-    /// The bytes for slot 0 or 1, with their checksum.
+    /// The bytes for slot 0 or 1, including their checksum.
     #[must_use]
     pub fn encode(mut self, slot: u64) -> [u8; SIZE] {
         self.magic = MAGIC;
@@ -122,7 +122,7 @@ impl Superblock {
             let torn = same > 0 && magic[same..].iter().all(|&b| b == 0);
             return if torn { Slot::Unfinished } else { Slot::Foreign };
         }
-        // A copy on the stack, since the caller's bytes may lie at any address.
+        // A copy on the stack, because the caller's bytes may be unaligned.
         let mut aligned = Aligned([0; SIZE]);
         let Some(bytes) = bytes.get(..SIZE) else {
             return Slot::Damaged;
@@ -137,12 +137,14 @@ impl Superblock {
     }
 }
 
-/// Whether the bytes of a slot that is not valid may be what a crash left of a superblock that was being written
-/// beside this one: the beginning of the new one and the end of whatever was there, or anything.
+/// Whether the bytes of an invalid slot may be the result of a crash while a superblock was being
+/// written next to `other`: the beginning of the new one and the end of the old content, or
+/// anything.
 #[must_use]
 pub fn may_be_torn(bytes: &[u8; SIZE], slot: u64, other: &Superblock) -> bool {
     let (generation, other) = (other.generation, other.to_bytes());
-    // A single byte that is wrong in an old one was damaged later; unless it is of a new one's checksum.
+    // A single wrong byte in an old superblock is later damage, unless it belongs to the checksum
+    // of a new one.
     for at in 0..SIZE {
         let mut repaired = *bytes;
         for byte in 0..=u8::MAX {
@@ -152,8 +154,8 @@ pub fn may_be_torn(bytes: &[u8; SIZE], slot: u64, other: &Superblock) -> bool {
             }
         }
     }
-    // Identity and the secret of hashes, which never change: behind one that is missing there is none. The magic
-    // does not count, since a new file's is written behind the rest.
+    // Identity and hash seed never change; where they are missing, there is no superblock. The
+    // magic is ignored because a new file writes it after the rest.
     let words = [40, 48, 56, 64].into_iter().filter(|&at| other[at..at + 8] != [0; 8]);
     let mut missing = words.skip_while(|&at| bytes[at..at + 8] == other[at..at + 8]);
     missing.all(|at| bytes[at..at + 8] != other[at..at + 8])

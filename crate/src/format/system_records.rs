@@ -1,59 +1,61 @@
-//! What the values of the engine's own records hold.
+//! The values of the engine's own records.
 
 use musli_zerocopy::ZeroCopy;
 
 use super::{KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_VALUE};
 
-/// Engine keyspace: a client's results, with its number as 8 bytes, big-endian, behind this.
+/// Engine keyspace: the results of a client. The client's number follows as 8 bytes, big-endian.
 pub const KEY_CLIENT: &[u8] = b"client/";
-/// Engine keyspace: a collection's descriptor, with its name in UTF-8 behind this.
+/// Engine keyspace: the descriptor of a collection. Its name follows in UTF-8.
 pub const KEY_COLLECTION: &[u8] = b"collection/";
-/// Engine keyspace: an index's descriptor, with the keyspace of its collection as 4 bytes,
-/// big-endian, and its name in UTF-8 behind this.
+/// Engine keyspace: the descriptor of an index. The keyspace of its collection follows as 4 bytes,
+/// big-endian, and then the name of the index in UTF-8.
 pub const KEY_INDEX: &[u8] = b"index/";
 
-/// Engine keyspace: what is under way with a collection, with its name in UTF-8 behind this.
+/// Engine keyspace: the state of a migration of a collection. The collection's name follows in
+/// UTF-8.
 pub const KEY_MIGRATION: &[u8] = b"migration/";
 
-/// Engine keyspace: an id up to which a collection gives none out again, as 8 bytes, little-endian; the
-/// collection's name in UTF-8 stands behind this.
+/// Engine keyspace: the largest id that a collection must not assign again, as 8 bytes,
+/// little-endian. The collection's name follows in UTF-8.
 pub const KEY_IDS: &[u8] = b"ids/";
 
-/// Engine keyspace: with the number of a segment's first frame as 8 bytes, big-endian, behind this,
-/// says that the frames before it, from the number in its value on (8 bytes, little-endian), were
-/// relocated or superseded, and their segments given back.
+/// Engine keyspace: a gap record. The number of the first frame of a segment follows as 8 bytes,
+/// big-endian. The frames before it, from the number in the value on (8 bytes, little-endian), were
+/// relocated or superseded, and their segments were freed.
 pub const KEY_GAP: &[u8] = b"gap/";
 
-/// Engine keyspace: a piece of a value, with the number of the value as 8 bytes and that of the piece as
-/// 2, both big-endian, behind this.
+/// Engine keyspace: a chunk of a value. The number of the value follows as 8 bytes and that of the
+/// chunk as 2, both big-endian.
 pub const KEY_PIECE: &[u8] = b"piece/";
-/// Bytes of such a key.
+/// Bytes of the key of a chunk.
 pub const PIECE_KEY: usize = 16;
 
-/// Engine keyspace: a keyspace was emptied, whose number follows as 4 bytes, big-endian. The record is a
-/// [`KIND_CLEAR`](super::record::KIND_CLEAR), and only the last one of each keyspace counts.
+/// Engine keyspace: the clearing of a keyspace, whose number follows as 4 bytes, big-endian. The
+/// record is a [`KIND_CLEAR`](super::record::KIND_CLEAR), and only the last one of each keyspace
+/// counts.
 pub const KEY_CLEAR: &[u8] = b"clear/";
-/// Bytes of such a key.
+/// Bytes of the key of a clear record.
 pub const CLEAR_KEY: usize = 10;
 
 /// Flag of a [`CollectionDescriptor`]: it describes an index.
 pub const DESCRIPTOR_INDEX: u32 = 1;
-/// Flag of a [`CollectionDescriptor`]: it was dropped; its keyspace is never given out again.
+/// Flag of a [`CollectionDescriptor`]: it was dropped; its keyspace is never assigned again.
 pub const DESCRIPTOR_DROPPED: u32 = 2;
-/// Flag of a [`CollectionDescriptor`]: it describes an index that has not all entries yet. Whoever
-/// writes keeps it, and nobody reads it.
+/// Flag of a [`CollectionDescriptor`]: it describes an index that does not have all entries yet.
+/// Writers maintain it, and readers do not use it.
 pub const DESCRIPTOR_BUILDING: u32 = 4;
 
-/// More pieces than these no value has.
+/// The maximum number of chunks of a value.
 pub const MAX_PIECES: u32 = u16::MAX as u32;
 
-/// The value of a [`KIND_EXTENT`](super::record::KIND_EXTENT) record: where the bytes are.
+/// The value of a [`KIND_EXTENT`](super::record::KIND_EXTENT) record: the location of the bytes.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ExtentRef {
     /// First slot of the extent.
     pub slot: u32,
-    /// How many slots it covers.
+    /// The number of slots that it covers.
     pub span: u32,
     /// Bytes of the value.
     pub length: u64,
@@ -65,16 +67,16 @@ pub struct ExtentRef {
     pub reserved: u32,
 }
 
-/// The value of a [`KIND_PIECES`](super::record::KIND_PIECES) record: which records hold the bytes, one
-/// behind the other.
+/// The value of a [`KIND_PIECES`](super::record::KIND_PIECES) record: it identifies the records
+/// that contain the chunks of the value in order.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PiecesRef {
-    /// Number of the value in the keys of its pieces: a version that nothing else has.
+    /// Number of the value in the keys of its chunks: a version that is not used otherwise.
     pub id: u64,
     /// Bytes of the value.
     pub length: u64,
-    /// How many pieces there are.
+    /// The number of chunks.
     pub count: u32,
     /// Zero.
     pub reserved: u32,
@@ -84,57 +86,57 @@ pub struct PiecesRef {
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ClearRef {
-    /// Sequence of the segment in which the record was written first: no later segment holds a record that it
-    /// ended.
+    /// Sequence of the segment in which the record was first written: no later segment contains a
+    /// record that it cleared.
     pub newest: u32,
     /// Zero.
     pub reserved: u32,
 }
 
-/// The start of a [`KIND_TRANSACTION`](super::record::KIND_TRANSACTION) record's value; the
-/// user's note, UTF-8, fills the rest.
+/// The start of the value of a [`KIND_TRANSACTION`](super::record::KIND_TRANSACTION) record; the
+/// user's comment follows in UTF-8.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Transaction {
-    /// Number of the transaction, growing.
+    /// Number of the transaction, increasing.
     pub number: u64,
     /// Milliseconds since 1970.
     pub time_ms: u64,
-    /// The client that asked for it, 0 for none.
+    /// The client that requested it; 0 for none.
     pub client: u64,
-    /// That client's number for the request.
+    /// The client's number of the request.
     pub request: u64,
 }
 
-/// The start of a client's result record (engine keyspace, key by [`KEY_CLIENT`]); `count` entries
-/// of [`ClientResult`] with their bytes follow, by growing request number.
+/// The start of a client's result record (engine keyspace, key by [`KEY_CLIENT`]). `count` entries
+/// of [`ClientResult`] with their bytes follow, by increasing request number.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ClientResults {
-    /// Requests up to here were acknowledged by the client and are forgotten.
+    /// Requests up to this number were acknowledged by the client, and their results removed.
     pub acknowledged: u64,
     /// Milliseconds since 1970 after which the client has expired.
     pub lease_ms: u64,
-    /// How many results follow.
+    /// The number of results that follow.
     pub count: u32,
     /// Zero.
     pub reserved: u32,
 }
 
-/// One kept answer; `length` bytes follow, padded with zeros to 8.
+/// A stored response; `length` bytes follow, padded with zeros to 8.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ClientResult {
-    /// The request that it answers.
+    /// The request that it responds to.
     pub request: u64,
     /// 0 for success, else an error code.
     pub status: u32,
-    /// Bytes of the answer.
+    /// Bytes of the response.
     pub length: u32,
 }
 
 /// The start of the descriptor of a collection or an index (engine keyspace, key by
-/// [`KEY_COLLECTION`] or [`KEY_INDEX`]); the schema as JSON, UTF-8, follows.
+/// [`KEY_COLLECTION`] or [`KEY_INDEX`]). The schema follows as JSON in UTF-8.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct CollectionDescriptor {
@@ -150,11 +152,12 @@ pub struct CollectionDescriptor {
     pub json_len: u32,
 }
 
-/// The value of an index entry: its key is the encoded index tuple and then the record's key.
+/// The value of an index entry. The key of the entry is the encoded index tuple followed by the
+/// record's key.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct IndexEntry {
-    /// Where the record's key starts within the entry's key.
+    /// Offset of the record's key in the entry's key.
     pub key_offset: u32,
     /// Zero.
     pub reserved: u32,
@@ -170,7 +173,7 @@ const _: () = assert!(size_of::<CollectionDescriptor>() == 24);
 const _: () = assert!(size_of::<IndexEntry>() == 8);
 
 impl ExtentRef {
-    /// The descriptor in `value`, at any address, if it can be one.
+    /// The descriptor in `value`, which may be unaligned, if it is valid.
     #[must_use]
     pub fn decode(value: &[u8]) -> Option<ExtentRef> {
         let mut aligned = Aligned([0; 32]);
@@ -181,7 +184,7 @@ impl ExtentRef {
 }
 
 impl PiecesRef {
-    /// The descriptor in `value`, at any address, if it can be one.
+    /// The descriptor in `value`, which may be unaligned, if it is valid.
     #[must_use]
     #[inline(never)]
     pub fn decode(value: &[u8]) -> Option<PiecesRef> {
@@ -193,7 +196,7 @@ impl PiecesRef {
         })
     }
 
-    /// The key of one of the pieces.
+    /// The key of one of the chunks.
     #[must_use]
     #[inline(never)]
     pub fn key(&self, piece: u32) -> [u8; PIECE_KEY] {
@@ -205,7 +208,7 @@ impl PiecesRef {
     }
 }
 
-/// The key of the record that says when a keyspace was emptied.
+/// The key of the record that cleared a keyspace.
 #[must_use]
 pub fn clear_key(keyspace: u32) -> [u8; CLEAR_KEY] {
     let mut key = [0; CLEAR_KEY];
@@ -214,8 +217,8 @@ pub fn clear_key(keyspace: u32) -> [u8; CLEAR_KEY] {
     key
 }
 
-/// The keyspace that a [`KIND_CLEAR`](super::record::KIND_CLEAR) record empties, and what its value says; none
-/// if it is no such record. The engine's own keyspace is never emptied.
+/// The keyspace that a [`KIND_CLEAR`](super::record::KIND_CLEAR) record clears, and its value; none
+/// if it is not a valid one. The engine's own keyspace is never cleared.
 #[must_use]
 pub fn clear_of(keyspace: u32, key: &[u8], value: &[u8]) -> Option<(u32, ClearRef)> {
     let cleared = u32::from_be_bytes(key.strip_prefix(KEY_CLEAR)?.try_into().ok()?);

@@ -1,9 +1,9 @@
 //! A flat hash table from key hash to record position.
 //!
-//! Open addressing with linear probing over 8-byte slots `{hash: u32, position: u32}`; a slot's
-//! home is the upper bits of its hash, so the table doubles without looking at any record.
-//! Removal shifts the run back (Knuth, TAOCP 6.4, algorithm R), so there are no tombstones.
-//! Keys are compared by the caller, who knows where records lie.
+//! Open addressing with linear probing over 8-byte slots `{hash: u32, position: u32}`. The home
+//! slot of an entry is given by the upper bits of its hash, so the table doubles without reading
+//! any record. Removal shifts the run back (Knuth, TAOCP 6.4, algorithm R), so there are no
+//! tombstones. Keys are compared by the caller, which knows where the records are.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -12,18 +12,18 @@ use core::ops::Range;
 
 use crate::format::checksum::checksum;
 
-/// Up to this many bytes a key is hashed by 32-bit multiplications alone.
+/// Keys of up to this many bytes are hashed by 32-bit multiplications alone.
 const SHORT_KEY: usize = 64;
 
-/// The hash of keys: NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO 1999), then the
-/// mixing of MurmurHash's end.
+/// The hash of keys: NH of UMAC (Black, Halevi, Krawczyk, Krovetz, Rogaway, CRYPTO 1999), followed
+/// by the finalizer of MurmurHash.
 ///
 /// For two keys that were chosen without knowing the secret, the chance of equal sums is 2^-32, so
-/// that nobody can flood the table from outside. In wasm it takes less than half the time of XXH3,
-/// which multiplies 64 by 64 bits.
+/// an attacker cannot flood the table. In wasm it takes less than half the time of XXH3, which
+/// multiplies 64 by 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHash {
-    /// For keyspace and length, for all words but the last, for the last.
+    /// For the keyspace and the length, for all words except the last, and for the last.
     secret: [u64; 1 + SHORT_KEY / 8],
 }
 
@@ -46,7 +46,7 @@ impl KeyHash {
         let length = key.len();
         let mut sum = product((length as u64) << 32 | u64::from(keyspace), *first);
         if let Some(end) = key.last_chunk::<8>().filter(|_| length <= SHORT_KEY) {
-            // The last word overlaps the one before it, unless it begins where that ends.
+            // The last word overlaps the previous one unless it begins where that ends.
             for (word, secret) in key[..length - 1].chunks_exact(8).zip(rest) {
                 sum = sum.wrapping_add(halves(half(&word[..4]), half(&word[4..]), *secret));
             }
@@ -64,7 +64,7 @@ impl KeyHash {
     }
 }
 
-/// The halves of a word, each under its half of the secret, multiplied.
+/// Multiplies the two halves of a word, each masked with its half of the secret.
 #[inline(always)]
 const fn product(word: u64, secret: u64) -> u64 {
     halves(word as u32, (word >> 32) as u32, secret)
@@ -77,89 +77,89 @@ const fn halves(low: u32, high: u32, secret: u64) -> u64 {
     (low as u64).wrapping_mul(high as u64)
 }
 
-/// Half of a word. A key was written a moment ago four bytes at a time, and a processor that reads eight
+/// Half of a word. The key was just written four bytes at a time, and a processor that reads eight
 /// of them has to wait until both writes have reached its cache.
 #[inline(always)]
 fn half(bytes: &[u8]) -> u32 {
     bytes.try_into().map_or(0, u32::from_le_bytes)
 }
 
-/// Position of a record in units of 8 bytes from the first segment; 0 is no record's.
+/// The position of a record in units of 8 bytes from the first segment; 0 is not a valid position.
 pub type Position = u32;
 
-/// The table. It holds at most 3/4 of its slots.
+/// The table. At most 3/4 of its slots are used.
 #[derive(Debug)]
 pub struct HashIndex {
     slots: Box<[u64]>,
     /// 32 minus the binary logarithm of the number of slots.
     shift: u32,
     len: usize,
-    /// Which positions it names, if somebody asks for that.
-    named: Positions,
+    /// The set of positions in the table, if it is tracked.
+    position_set: Positions,
 }
 
-/// How far a walk over the positions under one hash has come.
+/// The state of a walk over the positions under one hash.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     hash: u32,
     at: usize,
 }
 
-/// Words of a piece of [`Positions`], which stands for 1 MiB of the file.
-const PIECE: usize = 512;
+/// Words of a chunk of [`Positions`], which covers 1 MiB of the file.
+const CHUNK: usize = 512;
 
-/// A set of positions of records, which are longer than 32 bytes: a bit for as many. Where no record ever
-/// lay it has no piece.
+/// A set of record positions. Records are longer than 32 bytes, so one bit covers 32 bytes. Parts
+/// of the file without records have no chunk.
 #[derive(Debug, Default)]
 struct Positions {
-    /// None at all: nobody asks for it.
-    pieces: Vec<Option<Box<[u64; PIECE]>>>,
-    /// How many of them there are.
-    taken: usize,
+    /// Empty if positions are not tracked.
+    chunks: Vec<Option<Box<[u64; CHUNK]>>>,
+    /// How many chunks are allocated.
+    allocated: usize,
 }
 
 impl Positions {
-    /// Piece, word and bit of a position.
+    /// The chunk, word and bit of a position.
     #[inline(always)]
-    const fn place(position: Position) -> (usize, usize, u64) {
+    const fn locate(position: Position) -> (usize, usize, u64) {
         let word = position as usize >> 8;
-        (word / PIECE, word % PIECE, 1 << (position >> 2 & 63))
+        (word / CHUNK, word % CHUNK, 1 << (position >> 2 & 63))
     }
 
     #[inline(always)]
     fn has(&self, position: Position) -> bool {
-        let (piece, word, bit) = Positions::place(position);
-        matches!(self.pieces.get(piece), Some(Some(piece)) if piece[word] & bit != 0)
+        let (chunk, word, bit) = Positions::locate(position);
+        matches!(self.chunks.get(chunk), Some(Some(chunk)) if chunk[word] & bit != 0)
     }
 
-    /// How many there are among so many words of bits, from this one on.
+    /// How many positions of the set are in a range of words.
     fn count(&self, words: Range<usize>) -> usize {
-        let ones = words.map(|word| match self.pieces.get(word / PIECE) {
-            Some(Some(piece)) => piece[word % PIECE].count_ones() as usize,
+        let ones = words.map(|word| match self.chunks.get(word / CHUNK) {
+            Some(Some(chunk)) => chunk[word % CHUNK].count_ones() as usize,
             _ => 0,
         });
         ones.sum()
     }
 
-    /// Adds a position that is not in it, and takes out one that is.
+    /// Adds a position that is not in the set, and removes one that is.
     #[inline(never)]
     fn flip(&mut self, position: Position) {
-        let (piece, word, bit) = Positions::place(position);
-        if self.pieces.is_empty() {
+        let (chunk, word, bit) = Positions::locate(position);
+        if self.chunks.is_empty() {
             return;
         }
-        while self.pieces.len() <= piece {
-            self.pieces.push(None);
+        while self.chunks.len() <= chunk {
+            self.chunks.push(None);
         }
-        let piece = self.pieces[piece].get_or_insert_with(|| {
-            self.taken += 1;
-            Box::new([0; PIECE])
+        let chunk = self.chunks[chunk].get_or_insert_with(|| {
+            self.allocated += 1;
+            Box::new([0; CHUNK])
         });
-        piece[word] ^= bit;
+        chunk[word] ^= bit;
     }
 }
 
-/// Slots without an empty one between them, which were filled last.
+/// The slots that were appended last, without an empty slot between them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Run {
     start: usize,
@@ -184,7 +184,7 @@ impl Default for HashIndex {
             slots: vec![0; 16].into_boxed_slice(),
             shift: 28,
             len: 0,
-            named: Positions::default(),
+            position_set: Positions::default(),
         }
     }
 }
@@ -196,65 +196,66 @@ impl HashIndex {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Whether the table is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the table, and of what tells which positions are in it.
+    /// Bytes of the table and of the set of positions.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        (self.slots.len() + self.named.taken * PIECE) * 8
+        (self.slots.len() + self.position_set.allocated * CHUNK) * 8
     }
 
-    /// From here on [`contains_position`](HashIndex::contains_position) works.
+    /// Starts to track positions for [`contains_position`](HashIndex::contains_position).
     pub fn track_positions(&mut self) {
-        if self.named.pieces.is_empty() {
-            self.named.pieces.push(None);
+        if self.position_set.chunks.is_empty() {
+            self.position_set.chunks.push(None);
             let slots = self.slots.iter().filter(|&&slot| slot != 0);
-            slots.for_each(|&slot| self.named.flip(position_of(slot)));
+            slots.for_each(|&slot| self.position_set.flip(position_of(slot)));
         }
     }
 
-    /// Whether a position is in the table, under whatever hash, told by one bit. It says no as long as it
-    /// cannot tell.
+    /// Whether a position is in the table, under any hash. It is false as long as positions are not
+    /// tracked.
     #[inline]
     #[must_use]
     pub fn contains_position(&self, position: Position) -> bool {
-        self.named.has(position)
+        self.position_set.has(position)
     }
 
-    /// How many positions from `first` on, of so many, are in the table; both are multiples of 256. None as
-    /// long as it cannot tell.
+    /// How many of the `positions` positions from `first` on are in the table; both numbers are
+    /// multiples of 256. It is 0 as long as positions are not tracked.
     #[must_use]
-    pub fn count_named(&self, first: Position, positions: u32) -> usize {
+    pub fn count_positions(&self, first: Position, positions: u32) -> usize {
         let word = first as usize >> 8;
-        self.named.count(word..word + (positions >> 8) as usize)
+        self.position_set.count(word..word + (positions >> 8) as usize)
     }
 
-    /// Whether an eighth more records may double it.
+    /// Whether adding an eighth more records may double the table.
     #[must_use]
-    pub fn is_filling_up(&self) -> bool {
+    pub fn nears_growth(&self) -> bool {
         self.len * 3 > self.slots.len() * 2
     }
 
-    /// Bytes of the table that so many more records would have it make, if any.
+    /// Bytes of the larger table that adding `records` records would allocate; 0 if the table
+    /// suffices.
     #[inline]
     #[must_use]
-    pub fn doubles_within(&self, records: usize) -> usize {
+    pub fn growth_bytes(&self, records: usize) -> usize {
         let doubles = (self.len + records) * 4 > self.slots.len() * 3;
         if doubles { self.slots.len() * 16 } else { 0 }
     }
 
-    /// Starts a walk over the positions under `hash`, for callers that look at records in between.
+    /// Starts a walk over the positions under `hash`, for callers that read records in between.
     #[inline]
     #[must_use]
     pub fn probe(&self, hash: u32) -> Probe {
         Probe { hash, at: (hash >> self.shift) as usize }
     }
 
-    /// The next position under the probe's hash. The table must not have changed since.
+    /// The next position under the hash of the probe. The table must not have changed in between.
     #[inline]
     pub fn next(&self, probe: &mut Probe) -> Option<Position> {
         let mask = self.slots.len() - 1;
@@ -270,25 +271,25 @@ impl HashIndex {
         }
     }
 
-    /// The position under `hash` for which `is_it` holds.
+    /// The first position under `hash` for which `is_match` returns true.
     #[inline]
-    pub fn find(&self, hash: u32, mut is_it: impl FnMut(Position) -> bool) -> Option<Position> {
+    pub fn find(&self, hash: u32, mut is_match: impl FnMut(Position) -> bool) -> Option<Position> {
         let mut probe = self.probe(hash);
         loop {
             let position = self.next(&mut probe)?;
-            if is_it(position) {
+            if is_match(position) {
                 return Some(position);
             }
         }
     }
 
-    /// Whether the table names `position` under `hash`.
+    /// Whether the table contains `position` under `hash`.
     #[must_use]
     pub fn contains(&self, hash: u32, position: Position) -> bool {
         self.find(hash, |p| p == position).is_some()
     }
 
-    /// Has the processor fetch what stands under these hashes, all at once.
+    /// Prefetches the slots of these hashes, all at once.
     pub fn prefetch(&self, hashes: &[u32]) {
         let slots = hashes.iter().map(|hash| self.slots[(hash >> self.shift) as usize]);
         core::hint::black_box(slots.fold(0, |all, slot| all ^ slot));
@@ -300,24 +301,24 @@ impl HashIndex {
         if (self.len + 1) * 4 > self.slots.len() * 3 {
             self.double();
         }
-        self.place(pack(hash, position));
-        self.named.flip(position);
+        self.insert_slot(pack(hash, position));
+        self.position_set.flip(position);
         self.len += 1;
     }
 
-    /// As [`insert`](HashIndex::insert) into a table with room, for records that come in the order in
-    /// which [`collect`](HashIndex::collect) gives them: they go one behind the other, and none of
-    /// those before them is looked at.
+    /// As [`insert`](HashIndex::insert) into a table with enough capacity, for records in the order
+    /// in which [`collect`](HashIndex::collect) returns them: each goes right after the previous
+    /// one without probing.
     #[inline]
     pub fn append(&mut self, run: &mut Run, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");
         debug_assert!(
-            self.named.pieces.is_empty(),
+            self.position_set.chunks.is_empty(),
             "the table is of a database that is being opened"
         );
         let mask = self.slots.len() - 1;
         let home = (hash >> self.shift) as usize;
-        // No branches: which way they go nobody can guess.
+        // No branches, because they would be unpredictable.
         run.start = if home > run.end { home } else { run.start };
         run.end = run.end.max(home);
         match self.slots.get_mut(run.end & mask) {
@@ -325,30 +326,30 @@ impl HashIndex {
                 *slot = pack(hash, position);
                 run.end += 1;
             }
-            _ => self.place(pack(hash, position)),
+            _ => self.insert_slot(pack(hash, position)),
         }
         self.len += 1;
     }
 
-    /// Moves a record that is in the table.
+    /// Moves a record of the table to another position.
     pub fn replace(&mut self, hash: u32, from: Position, to: Position) {
         let i = self.slot_of(hash, from);
         self.slots[i] = pack(hash, to);
-        self.named.flip(from);
-        self.named.flip(to);
+        self.position_set.flip(from);
+        self.position_set.flip(to);
     }
 
-    /// Moves a record if it is in the table.
+    /// Moves a record to another position if it is in the table.
     #[inline]
-    pub fn move_if_there(&mut self, hash: u32, from: Position, to: Position) -> bool {
+    pub fn replace_if_present(&mut self, hash: u32, from: Position, to: Position) -> bool {
         debug_assert!(
-            self.named.pieces.is_empty(),
+            self.position_set.chunks.is_empty(),
             "the table is of a database that is being opened"
         );
         let mask = self.slots.len() - 1;
         let wanted = pack(hash, from);
         let mut i = (hash >> self.shift) as usize & mask;
-        // Most stand in the first places, and in which of them nobody can guess.
+        // Most entries are in one of the first slots, but which of them is unpredictable.
         for _ in 0..3 {
             i = (i + usize::from(self.slots[i] != wanted)) & mask;
         }
@@ -364,7 +365,7 @@ impl HashIndex {
         }
     }
 
-    /// Takes out a record that is in the table.
+    /// Removes a record from the table.
     pub fn remove(&mut self, hash: u32, position: Position) {
         let mask = self.slots.len() - 1;
         let mut hole = self.slot_of(hash, position);
@@ -376,29 +377,29 @@ impl HashIndex {
                 break;
             }
             let home = (hash_of(slot) >> self.shift) as usize;
-            // The slot may move back to the hole unless its home lies behind the hole.
+            // The slot may move back to the hole unless its home slot is after the hole.
             if (i.wrapping_sub(home) & mask) >= (i.wrapping_sub(hole) & mask) {
                 self.slots[hole] = slot;
                 hole = i;
             }
         }
         self.slots[hole] = 0;
-        self.named.flip(position);
+        self.position_set.flip(position);
         self.len -= 1;
     }
 
-    /// Every position, in no order.
+    /// All positions, in no particular order.
     pub fn positions(&self) -> impl Iterator<Item = Position> + '_ {
         self.slots.iter().filter(|&&slot| slot != 0).map(|&slot| position_of(slot))
     }
 
-    /// Adds the entries whose hash is from `first` to `last` to `out`, as hash and position, nearly
-    /// in the order of their hashes.
+    /// Appends the entries whose hash is from `first` to `last` to `out`, as hash and position,
+    /// nearly in the order of their hashes.
     pub fn collect(&self, first: u32, last: u32, out: &mut Vec<(u32, Position)>) {
         let mask = self.slots.len() - 1;
         let (from, to) = ((first >> self.shift) as usize, (last >> self.shift) as usize);
         let is_inside = |slot: u64| slot != 0 && (first..=last).contains(&hash_of(slot));
-        // Every second slot is empty, as chance will have it: no processor guesses which.
+        // Every second slot is empty at random, so a branch would be unpredictable.
         let mut n = out.len();
         out.resize(n + to - from + 1, (0, 0));
         for &slot in &self.slots[from..to] {
@@ -406,7 +407,7 @@ impl HashIndex {
             n += usize::from(is_inside(slot));
         }
         out.truncate(n);
-        // An entry stands at its home or behind it, with no empty slot between.
+        // An entry is at its home slot or after it, with no empty slot between.
         for at in to..from + self.slots.len() {
             let slot = self.slots[at & mask];
             if is_inside(slot) {
@@ -417,16 +418,16 @@ impl HashIndex {
         }
     }
 
-    /// A table with room for `count` records.
+    /// A table with capacity for `count` records.
     #[must_use]
-    pub fn with_room(count: usize) -> Self {
+    pub fn with_capacity(count: usize) -> Self {
         let slots = (count + 1).saturating_mul(4).div_ceil(3).next_power_of_two().max(16);
         let shift = 32 - slots.trailing_zeros();
         HashIndex {
             slots: vec![0; slots].into_boxed_slice(),
             shift,
             len: 0,
-            named: Positions::default(),
+            position_set: Positions::default(),
         }
     }
 
@@ -435,7 +436,8 @@ impl HashIndex {
         let wanted = pack(hash, position);
         let mut i = (hash >> self.shift) as usize & mask;
         while self.slots[i] != wanted {
-            // Invariant: callers name a record that is in the table, so no run ends before it.
+            // Invariant: callers name a record of the table, so the search ends before an empty
+            // slot.
             assert!(self.slots[i] != 0, "the record is not in the index");
             i = (i + 1) & mask;
         }
@@ -443,7 +445,7 @@ impl HashIndex {
     }
 
     #[inline(never)]
-    fn place(&mut self, slot: u64) {
+    fn insert_slot(&mut self, slot: u64) {
         let mask = self.slots.len() - 1;
         let mut i = (hash_of(slot) >> self.shift) as usize & mask;
         while self.slots[i] != 0 {
@@ -457,7 +459,7 @@ impl HashIndex {
         let old = core::mem::replace(&mut self.slots, larger);
         self.shift -= 1;
         for &slot in old.iter().filter(|&&slot| slot != 0) {
-            self.place(slot);
+            self.insert_slot(slot);
         }
     }
 }
@@ -474,7 +476,7 @@ mod tests {
         let mut x = 1u64;
         for step in 0..200_000u32 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // Few distinct upper bits: long runs, wrapping round the end of the table.
+            // Few distinct upper bits: long runs, wrapping around the end of the table.
             let position = (x >> 33) as u32 % 3000 + 1;
             let hash = position.wrapping_mul(0x9E37_79B9) | 0xF000_0000;
             if let Some(old) = model.remove(&position) {
@@ -497,11 +499,14 @@ mod tests {
     #[test]
     fn table_reports_which_positions_it_contains() {
         let mut table = HashIndex::default();
-        // Records as short as they can be, some of them far away.
+        // Records of the minimum size, some of them far away.
         let position = |n: u32| (n % 1000 + 1) * 6 + ((n % 3) << 22);
         let hash = |n: u32| n.wrapping_mul(0x9E37_79B9);
         (0..500).for_each(|n| table.insert(hash(n), position(n)));
-        assert!((0..500).all(|n| !table.contains_position(position(n))), "nobody has asked for it");
+        assert!(
+            (0..500).all(|n| !table.contains_position(position(n))),
+            "positions are not tracked yet"
+        );
         table.track_positions();
         table.track_positions();
         (500..900).for_each(|n| table.insert(hash(n), position(n)));
@@ -510,19 +515,20 @@ mod tests {
         for n in 0..3000 {
             assert_eq!(table.contains_position(position(n)), matches!(n, 0..50 | 150..900), "{n}");
         }
-        assert_eq!(table.bytes(), (2048 + 3 * PIECE) * 8);
+        assert_eq!(table.bytes(), (2048 + 3 * CHUNK) * 8);
         let mut inside = vec![0; 13 << 10];
         let there = (0..900).map(position).filter(|&at| table.contains_position(at));
         there.for_each(|at| inside[at as usize / 1024] += 1);
         for (first, count) in (0..).step_by(1024).zip(inside) {
-            assert_eq!(table.count_named(first, 1024), count, "from {first}");
+            assert_eq!(table.count_positions(first, 1024), count, "from {first}");
         }
     }
 
     #[test]
     fn bulk_appended_entries_are_found_in_any_order() {
         let mut random = (1..3000_u32).map(|n| n.wrapping_mul(0x9E37_79B9));
-        // Runs at both ends of the table, so that one goes on at its beginning; and many of one hash.
+        // Runs at both ends of the table, one of which wraps around, and many entries with the same
+        // hash.
         let mut entries: Vec<(u32, Position)> =
             (1..3000).zip(&mut random).map(|(p, h)| (h, p)).collect();
         entries.extend((3000..3200).map(|p| (u32::MAX - p % 7, p)));
@@ -543,7 +549,7 @@ mod tests {
         whole.sort_unstable();
         assert_eq!(whole, sorted);
         for order in [collected, sorted, entries.clone(), entries.iter().rev().copied().collect()] {
-            let (mut copy, mut run) = (HashIndex::with_room(order.len()), Run::default());
+            let (mut copy, mut run) = (HashIndex::with_capacity(order.len()), Run::default());
             order.iter().for_each(|&(hash, position)| copy.append(&mut run, hash, position));
             assert_eq!(copy.len(), entries.len());
             for &(hash, position) in &entries {

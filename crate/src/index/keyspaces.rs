@@ -1,4 +1,5 @@
-//! What is kept for each keyspace: how many keys it has and, once asked for, which; and when it was emptied.
+//! The state of each keyspace: its number of keys, its ordered keys if needed, and when it was
+//! cleared.
 
 use alloc::vec::Vec;
 
@@ -8,56 +9,57 @@ use super::ordered_index::OrderedKeys;
 #[derive(Debug)]
 pub struct Space {
     id: u32,
-    /// How many keys it has.
+    /// Its number of keys.
     pub count: u64,
-    /// Its keys, if order is kept.
+    /// Its ordered keys, if order is kept.
     pub keys: OrderedKeys,
-    /// Records with smaller versions do not count, although the index still names some; 0 for none.
+    /// Records with smaller versions are dead, although the index still contains some of them; 0 if
+    /// there are none.
     pub cleared: u64,
 }
 
-/// All keyspaces that ever had a key.
+/// All keyspaces that have ever had a key.
 #[derive(Debug, Default)]
 pub struct Spaces {
-    /// By number.
+    /// Sorted by number.
     spaces: Vec<Space>,
 }
 
 impl Spaces {
-    fn place(&self, id: u32) -> usize {
+    fn index_of(&self, id: u32) -> usize {
         self.spaces.partition_point(|space| space.id < id)
     }
 
-    /// A keyspace; none if it never had a key.
+    /// A keyspace; none if it has never had a key.
     #[must_use]
     pub fn get(&self, id: u32) -> Option<&Space> {
-        self.spaces.get(self.place(id)).filter(|space| space.id == id)
+        self.spaces.get(self.index_of(id)).filter(|space| space.id == id)
     }
 
-    /// A keyspace, new if it never had a key.
+    /// A keyspace, which is added if it has never had a key.
     pub fn entry(&mut self, id: u32) -> &mut Space {
-        let place = self.place(id);
-        if self.spaces.get(place).is_none_or(|space| space.id != id) {
+        let index = self.index_of(id);
+        if self.spaces.get(index).is_none_or(|space| space.id != id) {
             self.spaces
-                .insert(place, Space { id, count: 0, keys: OrderedKeys::default(), cleared: 0 });
+                .insert(index, Space { id, count: 0, keys: OrderedKeys::default(), cleared: 0 });
         }
-        &mut self.spaces[place]
+        &mut self.spaces[index]
     }
 
-    /// Adds the keys that were to be added later, to each.
-    pub fn insert_rest(&mut self) {
+    /// Inserts the deferred keys of each keyspace.
+    pub fn flush_deferred(&mut self) {
         for space in &mut self.spaces {
-            space.keys.insert_rest();
+            space.keys.flush_deferred();
         }
     }
 
-    /// How many keys are in order.
+    /// The number of keys in the ordered indexes.
     #[must_use]
-    pub fn in_order(&self) -> usize {
+    pub fn ordered_len(&self) -> usize {
         self.spaces.iter().map(|space| space.keys.len()).sum()
     }
 
-    /// How many keys each keyspace has.
+    /// The number of keys in each keyspace.
     pub fn counts(&self) -> impl Iterator<Item = (u32, u64)> {
         self.spaces.iter().map(|space| (space.id, space.count))
     }
@@ -67,32 +69,32 @@ impl Spaces {
         self.spaces.iter().map(|space| (space.id, space.count, space.cleared))
     }
 
-    /// Whether a record of this version was in a keyspace when that was emptied.
+    /// Whether a record of this version belonged to a keyspace before it was cleared.
     #[must_use]
     #[inline(never)]
     pub fn has_cleared(&self, id: u32, version: u64) -> bool {
         self.get(id).is_some_and(|space| version < space.cleared)
     }
 
-    /// Whether the index still names records of before a keyspace was emptied.
+    /// Whether the index may still contain records of cleared keyspaces.
     #[must_use]
     pub fn any_cleared(&self) -> bool {
         self.spaces.iter().any(|space| space.cleared > 0)
     }
 
-    /// The index names none any more.
+    /// Records that the index contains no cleared records any more.
     pub fn forget_cleared(&mut self) {
         self.spaces.iter_mut().for_each(|space| space.cleared = 0);
     }
 
-    /// Takes over the counts of keyspaces that were emptied.
+    /// Takes over the key counts of the cleared keyspaces.
     pub fn recount_cleared(&mut self, counts: &Spaces) {
         for space in self.spaces.iter_mut().filter(|space| space.cleared > 0) {
             space.count = counts.get(space.id).map_or(0, |counted| counted.count);
         }
     }
 
-    /// Forgets which keys there are.
+    /// Drops all ordered keys.
     pub fn forget_order(&mut self) {
         self.spaces.iter_mut().for_each(|space| space.keys = OrderedKeys::default());
     }

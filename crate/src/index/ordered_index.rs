@@ -1,8 +1,8 @@
-//! The keys in order. Touched only when a key appears or disappears.
+//! The keys in order. It is accessed only when a key is added or removed.
 //!
-//! A tree of three levels: blocks of keys in order, groups of blocks, and all groups, each with the
-//! keys at which they start. Against the B-tree of the standard library that is a quarter of the
-//! code, fewer bytes a key, and a range is a walk over arrays.
+//! A tree of three levels: blocks of keys, groups of blocks, and the list of groups, each with the
+//! first keys of its parts. Compared to the B-tree of the standard library it needs a quarter of
+//! the code and fewer bytes per key, and a range is a walk over arrays.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -13,16 +13,16 @@ use core::ops::Bound;
 use super::hash_index::Position;
 use crate::radix_sort;
 
-/// Bytes of a key that lie inline: what makes it no larger than its pointer, length and tag would, but on
-/// wasm32, where most keys would not fit then.
+/// The maximum size of an inline key. A key is then no larger than a pointer, a length and a tag,
+/// except on wasm32, where most keys would not fit into those.
 const INLINE: usize = if cfg!(target_pointer_width = "32") { 18 } else { 22 };
 
-/// A key that the engine owns: short ones lie inline and take no allocation, as those of the crate
-/// `byteview` do.
+/// A key that the index owns. Short ones are stored inline without an allocation, as in the crate
+/// `byteview`.
 #[derive(Clone, Debug)]
 pub struct Key {
     bytes: Bytes,
-    /// Where its record lay when somebody looked last: what a walk asks for first.
+    /// The last known position of its record: a scan tries it first.
     pub position: Position,
 }
 
@@ -38,8 +38,8 @@ impl Key {
     pub fn new(bytes: &[u8]) -> Self {
         let mut inline = [0; INLINE];
         let bytes = match inline.get_mut(..bytes.len()) {
-            Some(room) => {
-                room.copy_from_slice(bytes);
+            Some(target) => {
+                target.copy_from_slice(bytes);
                 Bytes::Inline(bytes.len() as u8, inline)
             }
             None => Bytes::Boxed(bytes.into()),
@@ -59,7 +59,7 @@ impl core::ops::Deref for Key {
     }
 }
 
-/// The order of bytes, eight at a time.
+/// Compares bytes lexicographically, eight at a time.
 #[inline(never)]
 fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let shared = a.len().min(b.len());
@@ -78,22 +78,22 @@ fn compare(a: &[u8], b: &[u8]) -> Ordering {
     if shared < 8 {
         return a.cmp(b);
     }
-    // What is left lies within the last eight bytes, and what comes before it is equal.
+    // The rest lies within the last eight bytes, and everything before it is equal.
     words(shared - 8).unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
-/// How many keys a block and how many blocks a group holds at most.
+/// The maximum number of keys in a block and of blocks in a group.
 const BLOCK: usize = 64;
 const GROUP: usize = 128;
 
-/// Keys that are added together.
-const AT_ONCE: usize = 1 << 16;
+/// Keys that are inserted together.
+const BATCH: usize = 1 << 16;
 
-/// How many of some keys in order are below `key`, or with `behind` not above it.
+/// How many of some sorted keys are below `key`, or with `after` not above it.
 ///
-/// Ahead by 64, by eight and by one: the processor guesses how that goes on and has the next keys on
-/// their way, where halving waits for each.
-fn count_below(keys: &[Key], key: &[u8], behind: bool) -> usize {
+/// Steps of 64, of eight and of one: the processor predicts these and prefetches the next keys,
+/// whereas a binary search waits for each of them.
+fn count_below(keys: &[Key], key: &[u8], after: bool) -> usize {
     let (mut at, mut step) = (0, 1);
     while step * 8 < keys.len() {
         step *= 8;
@@ -102,7 +102,7 @@ fn count_below(keys: &[Key], key: &[u8], behind: bool) -> usize {
         while let Some(other) = keys.get(at + step - 1) {
             match compare(other, key) {
                 Ordering::Less => at += step,
-                Ordering::Equal if behind => at += step,
+                Ordering::Equal if after => at += step,
                 _ => break,
             }
         }
@@ -111,8 +111,8 @@ fn count_below(keys: &[Key], key: &[u8], behind: bool) -> usize {
     at
 }
 
-/// Parts in order, and for each a key that is not above those in it, and above all in the parts
-/// before it. The first part's key means nothing.
+/// Parts in order. Each has a start key that is not above its own keys and above all keys of the
+/// parts before it. The start key of the first part is not used.
 #[derive(Debug)]
 struct Tier<T> {
     starts: Vec<Key>,
@@ -126,7 +126,7 @@ impl<T> Default for Tier<T> {
 }
 
 impl<T> Tier<T> {
-    /// The part in which a key is or would be. There must be one.
+    /// The part that contains a key or would contain it. There must be one.
     fn index_of(&self, key: &[u8]) -> usize {
         count_below(&self.starts[1..], key, true)
     }
@@ -144,7 +144,7 @@ impl<T> Tier<T> {
         Tier { starts: self.starts.split_off(at), parts: self.parts.split_off(at) }
     }
 
-    /// Bytes that it takes itself.
+    /// Bytes of its own allocations.
     fn bytes(&self) -> usize {
         self.starts.capacity() * size_of::<Key>() + self.parts.capacity() * size_of::<T>()
     }
@@ -153,9 +153,10 @@ impl<T> Tier<T> {
 type Block = Vec<Key>;
 type Group = Tier<Block>;
 
-/// A place between two keys: group, block, and how many of its keys lie before it. It is less than
-/// the block has, and the block less than the group has, unless nothing comes behind.
-type Place = (usize, usize, usize);
+/// A location between two keys: group, block, and how many keys of the block come before it. That
+/// is less than the number of keys in the block, and the block is an existing one, unless the
+/// location is the end.
+type KeyLocation = (usize, usize, usize);
 
 /// The keys of one keyspace in byte order.
 #[derive(Debug, Default)]
@@ -163,22 +164,22 @@ pub struct OrderedKeys {
     /// No group and no block is empty.
     groups: Tier<Group>,
     len: usize,
-    later: Vec<Key>,
-    /// Right behind the key that was added last.
-    next: Place,
+    deferred: Vec<Key>,
+    /// The location after the key that was added last.
+    next: KeyLocation,
 }
 
-/// So many groups lie in the processor's caches.
-const NEAR: usize = 8;
+/// Up to this many groups stay in the processor's caches.
+const CACHED_GROUPS: usize = 8;
 
 impl OrderedKeys {
-    /// Adds a key that is not there, and whose record lies at a position.
+    /// Adds a key that is not in the index yet, and the position of its record.
     pub fn insert(&mut self, key: &[u8], position: Position) {
-        self.put(Key { position, ..Key::new(key) }, None);
+        self.insert_at(Key { position, ..Key::new(key) }, None);
     }
 
-    /// Notes where the record of a key that is there lies.
-    pub fn note(&mut self, key: &[u8], position: Position) {
+    /// Sets the position of the record of a key in the index.
+    pub fn set_position(&mut self, key: &[u8], position: Position) {
         if self.is_empty() {
             return;
         }
@@ -188,28 +189,29 @@ impl OrderedKeys {
         }
     }
 
-    fn put(&mut self, new: Key, place: Option<Place>) {
+    fn insert_at(&mut self, new: Key, location: Option<KeyLocation>) {
         self.len += 1;
         if self.groups.parts.is_empty() {
             self.groups.insert(0, new.clone(), Group::default());
             self.groups.parts[0].insert(0, new.clone(), vec![new]);
             return;
         }
-        let (in_groups, mut in_group, mut at) =
-            place.or_else(|| self.behind_all(&new)).unwrap_or_else(|| self.find(&new, false));
+        let (in_groups, mut in_group, mut at) = location
+            .or_else(|| self.location_after_all(&new))
+            .unwrap_or_else(|| self.find(&new, false));
         let group = &mut self.groups.parts[in_groups];
         let block = &mut group.parts[in_group];
         if block.len() == BLOCK {
-            // Keys that come in order fill their blocks: at the end of one a new one begins, and what
-            // stands behind them goes there.
-            let cut = if self.next == (in_groups, in_group, at) { at } else { BLOCK / 2 };
-            let (behind, is_in_new) = match at {
+            // Keys that are inserted in order fill their blocks: a new block begins at the
+            // insertion point, and what comes after it moves there.
+            let split = if self.next == (in_groups, in_group, at) { at } else { BLOCK / 2 };
+            let (after, is_in_new) = match at {
                 BLOCK => (Vec::with_capacity(BLOCK), true),
-                _ => (block.split_off(cut), at > cut),
+                _ => (block.split_off(split), at > split),
             };
-            let start = behind.first().unwrap_or(&new).clone();
+            let start = after.first().unwrap_or(&new).clone();
             let left = block.len();
-            group.insert(in_group + 1, start, behind);
+            group.insert(in_group + 1, start, after);
             if is_in_new {
                 (in_group, at) = (in_group + 1, at - left);
             }
@@ -218,24 +220,24 @@ impl OrderedKeys {
         self.next = (in_groups, in_group, at + 1);
         if group.parts.len() > GROUP {
             let is_end = in_group == GROUP;
-            let behind = group.split_off(if is_end { GROUP } else { GROUP / 2 });
-            self.groups.insert(in_groups + 1, behind.starts[0].clone(), behind);
+            let after = group.split_off(if is_end { GROUP } else { GROUP / 2 });
+            self.groups.insert(in_groups + 1, after.starts[0].clone(), after);
         }
     }
 
-    /// As [`insert`](OrderedKeys::insert) for keys of which many come at once. They are there when
-    /// [`insert_rest`](OrderedKeys::insert_rest) has been called.
-    pub fn insert_later(&mut self, key: &[u8], position: Position) {
-        self.later.push(Key { position, ..Key::new(key) });
-        if self.later.len() == AT_ONCE {
-            self.insert_rest();
+    /// As [`insert`](OrderedKeys::insert), for bulk inserts. The keys are in the index after
+    /// [`flush_deferred`](OrderedKeys::flush_deferred).
+    pub fn insert_deferred(&mut self, key: &[u8], position: Position) {
+        self.deferred.push(Key { position, ..Key::new(key) });
+        if self.deferred.len() == BATCH {
+            self.flush_deferred();
         }
     }
 
-    /// Adds what was to be added later, in order but for keys that are alike for long, so that the next key
-    /// mostly goes where the processor has just been.
-    pub fn insert_rest(&mut self) {
-        let keys = core::mem::take(&mut self.later);
+    /// Inserts the deferred keys. They are sorted by the first eight bytes after their common
+    /// prefix, so that the next key mostly goes near the previous one, which is in the cache.
+    pub fn flush_deferred(&mut self) {
+        let keys = core::mem::take(&mut self.deferred);
         let Some(first) = keys.first() else { return };
         let mut shared = first.len();
         for key in &keys {
@@ -252,17 +254,17 @@ impl OrderedKeys {
         order = radix_sort::by_number(order);
         order.iter_mut().for_each(|one| *one = word(one.1, 0));
         for order in radix_sort::by_number(order).chunks(16) {
-            // They are waited for together.
+            // The cache misses of these keys overlap.
             core::hint::black_box(order.iter().map(|&(_, i)| keys[i as usize].position).max());
             for &(_, i) in order {
                 let new = keys[i as usize].clone();
-                let place = self.near(&new);
-                self.put(new, place);
+                let location = self.location_near_last(&new);
+                self.insert_at(new, location);
             }
         }
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub fn remove(&mut self, key: &[u8]) {
         if self.is_empty() {
             return;
@@ -298,8 +300,9 @@ impl OrderedKeys {
         }
     }
 
-    /// Gives back the memory of some keys, which are not there for anybody any more. Says whether there is more.
-    pub fn shed(&mut self) -> bool {
+    /// Frees the memory of some keys of an index that is not used any more. Returns whether there
+    /// is more.
+    pub fn free_some(&mut self) -> bool {
         self.groups.starts.pop();
         self.groups.parts.pop();
         !self.groups.parts.is_empty()
@@ -311,13 +314,13 @@ impl OrderedKeys {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that it takes, but for those of keys that do not lie inline.
+    /// Bytes of memory, except for keys that are not inline.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let groups = &self.groups.parts;
@@ -326,34 +329,34 @@ impl OrderedKeys {
         keys + groups.iter().map(Tier::bytes).sum::<usize>() + self.groups.bytes()
     }
 
-    /// The keys between two bounds, forwards or backwards. Empty when the bounds leave nothing
-    /// between them.
+    /// The keys between two bounds, forwards or backwards. It is empty if no key can be between the
+    /// bounds.
     #[must_use]
     pub fn range(&self, lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Range<'_> {
         let from = match lower {
             Bound::Unbounded => (0, 0, 0),
-            Bound::Included(key) => self.place(key, false),
-            Bound::Excluded(key) => self.place(key, true),
+            Bound::Included(key) => self.locate(key, false),
+            Bound::Excluded(key) => self.locate(key, true),
         };
         let to = match upper {
             Bound::Unbounded => (self.groups.parts.len(), 0, 0),
-            Bound::Included(key) => self.place(key, true),
-            Bound::Excluded(key) => self.place(key, false),
+            Bound::Included(key) => self.locate(key, true),
+            Bound::Excluded(key) => self.locate(key, false),
         };
         Range { groups: &self.groups.parts, from, to }
     }
 
-    /// The place of a key that is above all others, as numbers and times that grow are: nothing is
-    /// looked for then.
-    fn behind_all(&self, key: &[u8]) -> Option<Place> {
+    /// The location of a key that is above all others, as growing numbers and timestamps are. This
+    /// needs no search.
+    fn location_after_all(&self, key: &[u8]) -> Option<KeyLocation> {
         let group = self.groups.parts.last()?;
         let block = group.parts.last()?;
         (compare(block.last()?, key) == Ordering::Less)
             .then(|| (self.groups.parts.len() - 1, group.parts.len() - 1, block.len()))
     }
 
-    /// The place of a key that goes into the block of the one before it, and behind that.
-    fn near(&self, key: &[u8]) -> Option<Place> {
+    /// The location of a key that belongs in the block of the last added key and after it.
+    fn location_near_last(&self, key: &[u8]) -> Option<KeyLocation> {
         let (in_groups, in_group, at) = self.next;
         let block = self.groups.parts.get(in_groups)?.parts.get(in_group)?;
         let is_between = compare(block.get(at.checked_sub(1)?)?, key) == Ordering::Less
@@ -361,30 +364,30 @@ impl OrderedKeys {
         is_between.then(|| (in_groups, in_group, at + count_below(&block[at..], key, false)))
     }
 
-    /// Group and block in which a key is or would be, and how many of the block's keys are below
-    /// it, or with `behind` not above it. There must be a block; its lines are waited for together, where
-    /// there are more than stay near the processor.
-    fn find(&self, key: &[u8], behind: bool) -> Place {
+    /// The group and block that contain a key or would contain it, and how many of the block's keys
+    /// are below it, or with `after` not above it. There must be a block. If there are more groups
+    /// than stay in the caches, the cache misses of the block are made to overlap.
+    fn find(&self, key: &[u8], after: bool) -> KeyLocation {
         let in_groups = self.groups.index_of(key);
         let group = &self.groups.parts[in_groups];
         let in_group = group.index_of(key);
-        if self.groups.parts.len() > NEAR {
+        if self.groups.parts.len() > CACHED_GROUPS {
             let lines = group.parts[in_group].iter().step_by(2);
             core::hint::black_box(lines.map(|key| key.position).max());
         }
-        (in_groups, in_group, count_below(&group.parts[in_group], key, behind))
+        (in_groups, in_group, count_below(&group.parts[in_group], key, after))
     }
 
-    fn place(&self, key: &[u8], behind: bool) -> Place {
+    fn locate(&self, key: &[u8], after: bool) -> KeyLocation {
         if self.is_empty() {
             return (0, 0, 0);
         }
-        normal(&self.groups.parts, self.find(key, behind))
+        normalize(&self.groups.parts, self.find(key, after))
     }
 }
 
-/// The end of a block is the beginning of the next, and that of a group of the next.
-fn normal(groups: &[Group], (in_groups, in_group, at): Place) -> Place {
+/// Replaces the end of a block by the beginning of the next one, and the end of a group likewise.
+fn normalize(groups: &[Group], (in_groups, in_group, at): KeyLocation) -> KeyLocation {
     let blocks = &groups[in_groups].parts;
     if at < blocks[in_group].len() {
         (in_groups, in_group, at)
@@ -398,29 +401,29 @@ fn normal(groups: &[Group], (in_groups, in_group, at): Place) -> Place {
 impl<'a> FromIterator<&'a [u8]> for OrderedKeys {
     fn from_iter<I: IntoIterator<Item = &'a [u8]>>(keys: I) -> Self {
         let mut all = OrderedKeys::default();
-        keys.into_iter().for_each(|key| all.insert_later(key, 0));
-        all.insert_rest();
+        keys.into_iter().for_each(|key| all.insert_deferred(key, 0));
+        all.flush_deferred();
         all
     }
 }
 
-/// Keys of a range.
+/// The keys of a range.
 #[derive(Clone, Debug, Default)]
 pub struct Range<'a> {
     groups: &'a [Group],
-    from: Place,
-    to: Place,
+    from: KeyLocation,
+    to: KeyLocation,
 }
 
 impl Range<'_> {
-    /// How many keys are left, told without a walk over them.
+    /// How many keys are left, without iterating over them.
     #[must_use]
     pub fn remaining(&self) -> usize {
         if self.from >= self.to { 0 } else { self.before(self.to) - self.before(self.from) }
     }
 
-    /// How many keys lie before a place.
-    fn before(&self, (in_groups, in_group, at): Place) -> usize {
+    /// How many keys come before a location.
+    fn before(&self, (in_groups, in_group, at): KeyLocation) -> usize {
         let (groups, rest) = self.groups.split_at(in_groups);
         let len = |blocks: &[Block]| blocks.iter().map(Vec::len).sum::<usize>();
         let whole: usize = groups.iter().map(|group| len(&group.parts)).sum();
@@ -440,7 +443,7 @@ impl<'a> Iterator for Range<'a> {
         let block = &self.groups[in_groups].parts[in_group];
         self.from.2 += 1;
         if self.from.2 == block.len() {
-            self.from = normal(self.groups, self.from);
+            self.from = normalize(self.groups, self.from);
         }
         block.get(at)
     }
@@ -501,12 +504,13 @@ mod tests {
                 x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 Some(x >> 20)
             });
-            // More than go at once; ends of every length, and some with nothing behind the start.
-            let count = if start.is_empty() { 2 * AT_ONCE } else { 3000 };
+            // More keys than one batch; suffixes of every length, and some keys that equal the
+            // prefix.
+            let count = if start.is_empty() { 2 * BATCH } else { 3000 };
             let end = |n: u64| n.to_be_bytes()[8 - (n % 7 + 1) as usize..].to_vec();
             let keys: BTreeSet<Vec<u8>> =
                 numbers.take(count).map(|n| [start, &end(n)].concat()).collect();
-            assert!(!start.is_empty() || keys.len() > AT_ONCE + 5000, "not all at once");
+            assert!(!start.is_empty() || keys.len() > BATCH + 5000, "not all at once");
             let mut shuffled: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
             shuffled.sort_by_key(|key| crate::format::checksum::checksum(key, 1));
             let all: OrderedKeys = shuffled.into_iter().collect();
@@ -531,7 +535,7 @@ mod tests {
         assert_eq!(none(&keys, Bound::Included(k), Bound::Included(k)), (1, 1, 1));
     }
 
-    /// Bounds for a range between two numbers: both kinds, and none.
+    /// Bounds of both kinds, and none.
     fn bound(number: u64, key: &[u8]) -> Bound<&[u8]> {
         match number % 5 {
             0 => Bound::Unbounded,
@@ -547,7 +551,7 @@ mod tests {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             x >> 33
         };
-        // In order, in reverse, appended in the middle, and at random.
+        // Ascending, descending, appended in the middle, and random.
         let orders: [fn(u64, u64) -> u64; 4] =
             [|n, _| n, |n, _| 5000 - n, |n, _| (n % 2) << 20 | n, |_, random| random % 6000];
         for order in orders {
@@ -581,7 +585,8 @@ mod tests {
     #[test]
     fn ascending_inserts_fill_blocks_before_larger_keys() {
         let mut keys = OrderedKeys::default();
-        // Most of the first half come when the second is there, some of it in the block where they go.
+        // Most of the first half is inserted after the second half, some of it into the block where
+        // it belongs.
         let numbers = (0..10).chain(50_000..100_000).chain(10..50_000_u32);
         numbers.for_each(|n| keys.insert(&n.to_be_bytes(), 0));
         assert!(keys.bytes() < 100_000 * (size_of::<Key>() + 2), "{}", keys.bytes());

@@ -1,8 +1,8 @@
-//! A map of few entries, sorted in a vector: a B-tree would add kilobytes of WebAssembly.
+//! A map with few entries in a sorted vector: a B-tree would add kilobytes of WebAssembly.
 
 use alloc::vec::Vec;
 
-/// A map from 32-bit numbers.
+/// A map with 32-bit keys.
 #[derive(Clone, Debug)]
 pub struct SmallMap<V> {
     entries: Vec<(u32, V)>,
@@ -25,7 +25,7 @@ impl<V> SmallMap<V> {
         self.entries.is_empty()
     }
 
-    /// How many there are.
+    /// The number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -45,17 +45,17 @@ impl<V> SmallMap<V> {
         }
     }
 
-    /// Takes a key out.
+    /// Removes a key.
     pub fn remove(&mut self, key: u32) -> Option<V> {
         self.find(key).ok().map(|at| self.entries.remove(at).1)
     }
 
-    /// Takes all out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.entries.clear();
     }
 
-    /// The entries by growing key.
+    /// The entries by ascending key.
     pub fn iter(&self) -> impl Iterator<Item = &(u32, V)> {
         self.entries.iter()
     }

@@ -1,4 +1,5 @@
-//! Writing a group out: seal its frames, write them in order, or leave no trace.
+//! Writing a batch to the file: its frames are sealed and written in order, or nothing of it
+//! remains.
 
 use crate::error::Error;
 use crate::file::{File, read_full, write_all};
@@ -13,20 +14,20 @@ use super::slot_allocator::AllocPriority;
 use super::write_batch::{Cursor, FrameSpan};
 use super::{DiscardedTail, Log, Slot, SlotState};
 
-/// Large values are written in pieces of this many bytes.
+/// Large values are written in chunks of this many bytes.
 const CHUNK: usize = 256 << 10;
 
-/// Why a group did not get to the file.
+/// Why a batch was not written.
 #[derive(Clone, Debug)]
 pub enum WriteError {
-    /// It left no trace: the group can be dropped and life goes on.
+    /// No trace of it is in the file: the batch can be dropped, and writing can continue.
     RolledBack(Error),
     /// Its traces could not be removed: nothing may be written any more.
     Unclear(Error),
 }
 
 impl WriteError {
-    /// What the file said.
+    /// The underlying error of the file.
     #[must_use]
     pub fn into_error(self) -> Error {
         match self {
@@ -35,7 +36,8 @@ impl WriteError {
     }
 }
 
-/// What a call of the file said can be rolled back; where it cannot, the caller says so.
+/// By default a failed call of the file can be rolled back; callers that cannot do so use `Unclear`
+/// explicitly.
 impl<E: Into<Error>> From<E> for WriteError {
     fn from(error: E) -> Self {
         WriteError::RolledBack(error.into())
@@ -43,57 +45,58 @@ impl<E: Into<Error>> From<E> for WriteError {
 }
 
 impl Log {
-    /// Hands the open batch to the file as one commit. Returns whether there was one.
+    /// Writes the open batch to the file as one commit. Returns whether there was anything to
+    /// write.
     pub fn commit(&mut self, file: &mut impl File, next_version: u64) -> Result<bool, WriteError> {
-        let live = self.cursor.live > 0 || !self.pending.is_empty();
+        let live = self.cursor.live > 0 || !self.batch.frames.is_empty();
         if !live {
             return Ok(false);
         }
-        self.write_batch_out(file, next_version)?;
+        self.write_open_batch(file, next_version)?;
         Ok(true)
     }
 
-    /// Writes a frame of no records that carries the watermark of the last flush.
+    /// Writes a frame without records that carries the watermark of the last flush.
     pub(crate) fn write_witness(
         &mut self,
         file: &mut impl File,
         need: AllocPriority,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        self.make_room(file, 0, need).map_err(WriteError::RolledBack)?;
-        self.write_batch_out(file, next_version)
+        self.reserve_record(file, 0, need).map_err(WriteError::RolledBack)?;
+        self.write_open_batch(file, next_version)
     }
 
-    fn write_batch_out(
+    fn write_open_batch(
         &mut self,
         file: &mut impl File,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        if self.dropped_tail == DiscardedTail::NeedsZeroing {
-            self.blank_end(file)?;
-            self.dropped_tail = DiscardedTail::Nothing;
-            (self.marked_open, self.superblock_unflushed) = (false, true);
+        if self.found.dropped_tail == DiscardedTail::NeedsZeroing {
+            self.zero_log_tail(file)?;
+            self.found.dropped_tail = DiscardedTail::Nothing;
+            (self.superblock_state.marked_open, self.superblock_state.unflushed) = (false, true);
         }
-        if !self.marked_open {
-            // Whoever died before may have taken back what he wrote, without a flush: power loss could
-            // bring it back among what is written now. Or the superblock that he wrote last is not
-            // flushed. Creation flushes both.
-            if self.superblock_unflushed {
+        if !self.superblock_state.marked_open {
+            // The previous session may have erased its last write without a flush; power loss could
+            // bring that back among what is written now. Or the superblock that it wrote last is
+            // not flushed. A newly created file has both flushed.
+            if self.superblock_state.unflushed {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
-                self.superblock_unflushed = false;
+                self.superblock_state.unflushed = false;
             }
             self.write_superblock(file, None, next_version).map_err(WriteError::RolledBack)?;
-            self.marked_open = true;
+            self.superblock_state.marked_open = true;
         }
-        let mut frames = self.pending.clone();
+        let mut frames = self.batch.frames.clone();
         let Cursor { slot, start, tail, records, .. } = self.cursor;
         if records > 0 || frames.is_empty() {
-            let slot = slot.expect("a group has a frame");
+            let slot = slot.expect("a batch has a frame");
             frames.push(FrameSpan { slot, start, end: tail, records });
         }
-        let dropped_tail = self.dropped_tail;
+        let dropped_tail = self.found.dropped_tail;
         if let Err(failure) = self.write_frames(file, &frames) {
-            self.dropped_tail = dropped_tail;
+            self.found.dropped_tail = dropped_tail;
             return Err(match (self.erase_batch(file, &frames), failure) {
                 (Ok(()), failure) => failure,
                 (Err(_), failure) => WriteError::Unclear(failure.into_error()),
@@ -108,27 +111,27 @@ impl Log {
         file: &mut impl File,
         frames: &[FrameSpan],
     ) -> Result<(), WriteError> {
-        for i in 0..self.extents.len() {
-            self.write_extent(file, self.extents[i])?;
+        for i in 0..self.batch.extents.len() {
+            self.write_extent(file, self.batch.extents[i])?;
         }
-        if self.group.slot != Some(frames[0].slot) {
-            self.blank_end(file)?;
+        if self.batch.start.slot != Some(frames[0].slot) {
+            self.zero_log_tail(file)?;
         }
         for (i, frame) in frames.iter().enumerate() {
             let number = self.next_frame + i as u64;
             let flags = if i + 1 == frames.len() { frame::FLAG_COMMIT } else { 0 };
             self.seal(frame, number, flags);
             self.write_frame(file, frame, number)?;
-            // The cursor may have moved on to a segment without appending.
+            // The cursor may have moved to another segment without appending.
             let next = frames.get(i + 1).map(|frame| frame.slot).or(self.cursor.slot);
             if next != Some(frame.slot) {
-                self.blank_behind(file, frame.slot, frame.end)?;
+                self.zero_segment_tail(file, frame.slot, frame.end)?;
             }
         }
         Ok(())
     }
 
-    /// Computes the checksums of a frame and its records: once, when nothing changes any more.
+    /// Computes the checksums of a frame and its records, once, after the last change.
     fn seal(&mut self, span: &FrameSpan, number: u64, flags: u32) {
         let start = self.geometry.slot_start(span.slot);
         let Slot { salt, buffer, .. } = self.slots[span.slot as usize];
@@ -142,7 +145,7 @@ impl Log {
         let header = FrameHeader {
             length: (span.end - span.start) as u32,
             number,
-            watermark: self.flushed_frames,
+            watermark: self.watermarks.flushed,
             records: span.records,
             flags,
             ..Default::default()
@@ -150,7 +153,8 @@ impl Log {
         header.seal(&mut bytes[span.start..span.end], salt, start + span.start as u64);
     }
 
-    /// A segment's first frame goes out together with its header, after its trailer.
+    /// The first frame of a segment is written together with the segment's header, and after its
+    /// trailer.
     fn write_frame(
         &mut self,
         file: &mut impl File,
@@ -167,7 +171,7 @@ impl Log {
             let header = SegmentHeader { first_frame: number, flags, ..self.header_of(span.slot) }
                 .encode(self.superblock.file_id[0], start);
             self.slots[span.slot as usize].first_frame = number;
-            write_all(file, &header, start + self.geometry.room_end() as u64)?;
+            write_all(file, &header, start + self.geometry.frames_end() as u64)?;
             self.pool.bytes_mut(buffer)[..segment::SIZE].copy_from_slice(&header);
             from = 0;
         }
@@ -175,13 +179,14 @@ impl Log {
         Ok(())
     }
 
-    /// The first segment behind a dropped tail cancels it by taking its numbers. It is flushed before
-    /// the next one is begun: else power loss could take the one and leave the other, whose frames
-    /// would go on where the dropped ones end, and complete a commit that was none.
+    /// The first segment after a dropped tail cancels that tail by reusing its numbers. It is
+    /// flushed before the next segment begins. Otherwise power loss could remove this segment and
+    /// keep the next one, whose frames would continue where the dropped ones end and complete a
+    /// commit that never was one.
     fn cancel_dropped_tail(&mut self, file: &mut impl File) -> Result<(), WriteError> {
-        match self.dropped_tail {
+        match self.found.dropped_tail {
             DiscardedTail::Nothing | DiscardedTail::NeedsZeroing => {}
-            DiscardedTail::Present => self.dropped_tail = DiscardedTail::Superseded,
+            DiscardedTail::Present => self.found.dropped_tail = DiscardedTail::Superseded,
             DiscardedTail::Superseded => {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
                 self.cancelled_tail_is_flushed();
@@ -191,8 +196,8 @@ impl Log {
     }
 
     pub(super) fn cancelled_tail_is_flushed(&mut self) {
-        if self.dropped_tail == DiscardedTail::Superseded {
-            self.dropped_tail = DiscardedTail::Nothing;
+        if self.found.dropped_tail == DiscardedTail::Superseded {
+            self.found.dropped_tail = DiscardedTail::Nothing;
         }
     }
 
@@ -211,7 +216,7 @@ impl Log {
     fn write_extent(&mut self, file: &mut impl File, first: u32) -> Result<(), Error> {
         let start = self.geometry.slot_start(first);
         let slot = &self.slots[first as usize];
-        let value = slot.held.value.as_ref().expect("a staged extent is resident");
+        let value = slot.cached.value.as_ref().expect("a staged extent is resident");
         let value = &value[..align_up(slot.length as usize)];
         self.write_extent_headers(file, first)?;
         for (i, chunk) in value.chunks(CHUNK).enumerate() {
@@ -252,20 +257,20 @@ impl Log {
         }
     }
 
-    /// Ends the value of a staged extent at `length` and gives its final descriptor.
+    /// Ends the value of a staged extent at `length` and returns its final descriptor.
     pub(crate) fn seal_extent(&mut self, first: u32, length: usize) -> ExtentRef {
         let at = self.geometry.slot_start(first) + segment::SIZE as u64;
         let slot = &mut self.slots[first as usize];
-        let value = slot.held.value.as_mut().expect("a staged extent is resident");
+        let value = slot.cached.value.as_mut().expect("a staged extent is resident");
         value[length..align_up(length)].fill(0);
         let check = checksum(&value[..length], seed_at(slot.salt, at));
         (slot.length, slot.length_check) = (length as u64, check);
         ExtentRef { check, ..self.extent_ref(first, length) }
     }
 
-    /// Overwrites whatever a failed group may have left with zeros, so that no later opening takes
-    /// it for a commit that was acknowledged. The zeros are flushed before anything is written over
-    /// them: else power loss could bring back a frame of the failed group among newer ones.
+    /// Zeros whatever a failed batch may have left in the file, so that no later opening takes it
+    /// for an acknowledged commit. The zeros are flushed before anything is written over them:
+    /// otherwise power loss could bring back a frame of the failed batch among newer ones.
     fn erase_batch(&mut self, file: &mut impl File, frames: &[FrameSpan]) -> Result<(), Error> {
         let geometry = self.geometry;
         for span in frames {
@@ -277,7 +282,7 @@ impl Log {
                 self.erase_headers(file, slot)?;
             }
         }
-        for &slot in &self.extents {
+        for &slot in &self.batch.extents {
             self.erase_headers(file, slot)?;
         }
         Ok(file.flush()?)
@@ -291,44 +296,44 @@ impl Log {
             if slot.first_frame == 0 {
                 slot.first_frame = self.next_frame - 1;
             }
-            self.tail_bytes += (span.end - span.start) as u64;
+            self.tail.bytes += (span.end - span.start) as u64;
         }
-        self.witnessed_frames = self.flushed_frames;
-        for dead in self.dead_extents.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {
+        self.watermarks.written = self.watermarks.flushed;
+        for dead in self.extents.dead.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {
             dead.frame = Some(self.next_frame - 1);
         }
-        for slot in frames.iter().map(|span| span.slot).chain(self.extents.drain(..)) {
+        for slot in frames.iter().map(|span| span.slot).chain(self.batch.extents.drain(..)) {
             let slot = &mut self.slots[slot as usize];
             slot.written = true;
-            self.tail_values += if slot.state == SlotState::Extent { slot.length } else { 0 };
+            self.tail.values += if slot.state == SlotState::Extent { slot.length } else { 0 };
         }
-        self.pending.clear();
-        let slot = self.cursor.slot.expect("a group has a frame");
-        // A cursor that had moved on to a segment without appending keeps its place there.
+        self.batch.frames.clear();
+        let slot = self.cursor.slot.expect("a batch has a frame");
+        // If the cursor moved to another segment without appending, it keeps its position there.
         let start = if self.cursor.records > 0 || frames.last().is_some_and(|f| f.slot == slot) {
             self.cursor.tail
         } else {
             self.cursor.start
         };
         self.cursor = Cursor::at(slot, start);
-        self.group = self.cursor;
+        self.batch.start = self.cursor;
         self.floor = self.cursor.tail;
     }
 }
 
-/// Zeros `len` bytes at `at` where they are not zero already: on a full disk a hole cannot be
-/// written to, and needs not be.
+/// Writes zeros to `len` bytes at `at` where they are not zero already. On a full disk a hole
+/// cannot be written to, and need not be.
 pub(super) fn erase(file: &mut impl File, len: usize, at: u64) -> Result<(), Error> {
-    // No platform has smaller blocks, so that what is not zero has one.
+    // No platform has smaller blocks, so a block with a byte that is not zero is allocated.
     const BLOCK: u64 = 512;
     let (mut at, end) = (at, at + len as u64);
     while at < end {
         let mut bytes = [0; BLOCK as usize];
         let bytes = &mut bytes[..(BLOCK - at % BLOCK).min(end - at) as usize];
-        let there = read_full(file, bytes, at)?;
+        let read_len = read_full(file, bytes, at)?;
         if bytes.iter().any(|&b| b != 0) {
             bytes.fill(0);
-            write_all(file, &bytes[..there], at)?;
+            write_all(file, &bytes[..read_len], at)?;
         }
         at += bytes.len() as u64;
     }

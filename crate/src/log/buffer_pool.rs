@@ -1,21 +1,21 @@
-//! Segment-sized buffers under a budget: which are in use for what, and which may be taken again.
+//! Segment-sized buffers under a budget: their use and their eviction.
 //!
-//! A buffer that a view may show must not be used again before all views are detached, and those that a
-//! turn was given are promised to live until it ends. So when views may show every buffer of the budget,
-//! and the program has some that must live, a few more buffers are taken, and from then on, until the turn
-//! ends, the pool is crowded: whoever reads is given a copy, and no further buffer counts as shown. Those
-//! few are then used again and again, however much the turn reads. What was taken above the budget is
-//! given back when the turn ends. Where not even that is enough, the call fails, and no view ends. If no
-//! view has to live, as between the steps of an iteration, all are detached instead.
-//! Buffers that no view shows, such as segments that were only written, are taken again at any time:
-//! detaching is not free, V8 collects garbage after each of a memory of 64 MiB and more.
+//! A buffer that a view may show must not be reused before all views are detached, and views that
+//! were given to the program in a turn must stay valid until that turn ends. If views may show
+//! every buffer of the budget and some of them must stay valid, a few more buffers are allocated,
+//! and the pool is *crowded* until the turn ends: readers get copies, and no further buffer counts
+//! as shown. The additional buffers are reused over and over, however much the turn reads, and are
+//! freed when it ends. If even they do not suffice, the call fails, and all views stay valid. If no
+//! view must stay valid, as between the steps of an iteration, all are detached instead.
+//! Buffers that no view shows, such as segments that were only written, may be evicted at any time.
+//! Detaching is not free: V8 collects garbage after each detached memory of 64 MiB or more.
 
 use alloc::vec::Vec;
 
 use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 
-/// Which buffer of the pool.
+/// The index of a buffer in the pool.
 pub type BufferId = u32;
 
 /// What a buffer holds.
@@ -23,56 +23,57 @@ pub type BufferId = u32;
 pub enum BufferContent {
     /// Nothing.
     Nothing,
-    /// Nothing that counts, but views may show it until the turn ends.
+    /// Nothing that is needed, but views may show it until the turn ends.
     Zombie,
     /// A segment of the log.
     Segment(u32),
-    /// Copies of cold records.
+    /// Cached cold records.
     RecordCache,
 }
 
 /// What a record is looked up for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
-    /// The engine's own.
+    /// The engine's own use.
     Own,
-    /// A view may be given out.
+    /// A view that is given to the program.
     View,
 }
 
-/// What a store asks of whoever hands out views of its memory.
+/// Callbacks into the embedder, which gives out views of the memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Views {
-    /// Called before memory is used again within a turn that views may show: detaches all of them.
+    /// Detaches all views. Called before memory that they may show is reused within a turn.
     pub detach: fn(),
-    /// Whether views were given in this turn that are promised to live until it ends.
+    /// Whether views were given out in this turn that must stay valid until it ends.
     pub are_held: fn() -> bool,
-    /// Called when, from the call that runs on until the turn ends, values are to be given as copies.
+    /// Called when values must be returned as copies, from the current call until the turn ends.
     pub crowded: fn(),
-    /// Whether so many bytes can be had in one piece without growing the memory, which detaches all views.
-    pub has_room: fn(usize) -> bool,
+    /// Whether this many bytes can be allocated in one piece without growing the memory, which
+    /// would detach all views.
+    pub can_allocate: fn(usize) -> bool,
 }
 
 impl Default for Views {
     fn default() -> Self {
-        Views { detach: || (), are_held: || false, crowded: || (), has_room: |_| true }
+        Views { detach: || (), are_held: || false, crowded: || (), can_allocate: |_| true }
     }
 }
 
-/// Buffers that may be taken above the budget at least.
-const LEAST_ABOVE: usize = 16;
+/// The minimum of buffers that may be allocated above the budget.
+const MIN_EXTRA_BUFFERS: usize = 16;
 
-/// Bytes that a segment full of small records may take of memory elsewhere: in the order of keys, and
-/// what is noted to take it all back.
-pub(super) const BESIDE_SEGMENT: usize = 2 << 20;
+/// Bytes that a segment full of small records may need on the heap: for ordered keys and for the
+/// undo list.
+pub(super) const HEAP_PER_SEGMENT: usize = 2 << 20;
 
-/// Aligned to its size in wasm: a lookup then shifts, and does not multiply.
+/// In wasm it is aligned to its own size, so that a lookup shifts instead of multiplying.
 #[derive(Debug)]
 #[repr(align(32))]
 struct Buffer {
     bytes: AlignedBytes,
-    holds: BufferContent,
-    /// When it was looked at last.
+    content: BufferContent,
+    /// When it was accessed last.
     touched: u32,
     /// Whether a view may show it.
     shown: bool,
@@ -80,38 +81,38 @@ struct Buffer {
     pins: u32,
 }
 
-/// The segment that is read, and the one before it, whose last commit may end in it. Copies of cold
-/// records may take one more.
-const WHILE_OPENING: usize = 2;
+/// While opening: the segment that is read, and the one before it, which may contain the end of the
+/// last commit. The record cache may take one more.
+const OPENING_BUFFERS: usize = 2;
 
-/// Takes the content of a buffer, and says whether it may go.
+/// Drops the content of a buffer, and returns whether that was allowed.
 pub type Evict<'a> = &'a mut dyn FnMut(BufferId, BufferContent, &[u8]) -> bool;
 
-/// The buffers.
+/// The buffer pool.
 #[derive(Debug)]
 pub struct Pool {
     buffers: Vec<Buffer>,
     budget: usize,
     size: usize,
-    /// Counts up with each buffer that is taken or turned to, and each turn.
+    /// Increases with each buffer that is acquired or touched as the newest, and with each turn.
     clock: u32,
-    /// Whether values are given as copies until the turn ends.
+    /// Whether values are returned as copies until the turn ends.
     crowded: bool,
-    /// How many buffers were given up for something else since the database is open.
+    /// How many buffers were evicted since the database was opened.
     evictions: u64,
-    /// Whether a callback runs on a view, which must not die.
+    /// Whether a callback runs on a view, which must stay valid.
     pub callback_open: bool,
     /// Whether there may be views at all: not while the database is being opened.
-    pub lends_views: bool,
-    /// Who hands out views.
+    pub exposes_views: bool,
+    /// The embedder's callbacks.
     views: Views,
 }
 
 impl Pool {
-    /// A pool of buffers of `size` bytes that holds `memory` bytes between turns.
+    /// A pool of buffers of `size` bytes that uses up to `memory` bytes between turns.
     #[must_use]
     pub fn new(size: usize, memory: usize, views: Views) -> Self {
-        // The tail, a segment that is read, copies of cold records, and one to spare.
+        // At least the tail, a segment being read, cached cold records, and one spare.
         let budget = (memory / size).max(4);
         Pool {
             buffers: Vec::new(),
@@ -121,7 +122,7 @@ impl Pool {
             crowded: false,
             evictions: 0,
             callback_open: false,
-            lends_views: false,
+            exposes_views: false,
             views,
         }
     }
@@ -133,24 +134,24 @@ impl Pool {
         &self.buffers[id as usize].bytes
     }
 
-    /// The bytes of a buffer, to be written.
+    /// The bytes of a buffer, for writing.
     pub fn bytes_mut(&mut self, id: BufferId) -> &mut [u8] {
         &mut self.buffers[id as usize].bytes
     }
 
-    /// Notes that a buffer was looked at.
+    /// Records an access to a buffer.
     #[inline]
     pub fn touch(&mut self, id: BufferId) {
         self.buffers[id as usize].touched = self.clock;
     }
 
-    /// Notes that a buffer is looked at from now on, later than all others.
-    pub fn turn_to(&mut self, id: BufferId) {
+    /// Records an access to a buffer that is later than all others.
+    pub fn touch_as_newest(&mut self, id: BufferId) {
         self.clock += 1;
         self.touch(id);
     }
 
-    /// The bytes of a buffer, of which a view may be given out, and whether that counts as looked at.
+    /// The bytes of a buffer, for a view; `counts` says whether this is an access for eviction.
     #[inline]
     pub fn borrow(&mut self, id: BufferId, counts: bool) -> &[u8] {
         let buffer = &mut self.buffers[id as usize];
@@ -167,60 +168,61 @@ impl Pool {
         self.buffers[id as usize].shown
     }
 
-    /// Notes that a buffer was looked at, and for what.
+    /// Records an access to a buffer and its kind.
     #[inline(always)]
-    pub fn touch_for(&mut self, id: BufferId, purpose: AccessKind) {
+    pub fn touch_for(&mut self, id: BufferId, access: AccessKind) {
         let buffer = &mut self.buffers[id as usize];
         buffer.touched = self.clock;
-        if purpose == AccessKind::View && !self.crowded {
+        if access == AccessKind::View && !self.crowded {
             buffer.shown = true;
         }
     }
 
-    /// Notes that a view shows a buffer, also where values are given as copies.
+    /// Records that a view shows a buffer, even in a crowded pool.
     pub fn show(&mut self, id: BufferId) {
         self.touch(id);
         self.buffers[id as usize].shown = true;
     }
 
-    /// Whether values are given as copies, so that no view comes to show a buffer.
+    /// Whether values are returned as copies, so that no new view shows a buffer.
     #[inline(always)]
     #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.crowded
     }
 
-    /// Has values be given as copies until the turn ends.
+    /// Switches to returning values as copies until the turn ends.
     #[cold]
-    pub fn crowd(&mut self) {
+    pub fn set_crowded(&mut self) {
         if !self.crowded {
             self.crowded = true;
             (self.views.crowded)();
         }
     }
 
-    /// Whether so many bytes can be taken in one piece without ending a view that has to live.
+    /// Whether this many bytes can be allocated in one piece without detaching a view that must
+    /// stay valid.
     #[inline(never)]
-    pub fn may_take(&self, bytes: usize) -> bool {
-        !self.lends_views || (self.views.has_room)(bytes) || !self.views_must_live()
+    pub fn can_allocate(&self, bytes: usize) -> bool {
+        !self.exposes_views || (self.views.can_allocate)(bytes) || !self.must_keep_views()
     }
 
-    /// Whether a view has to live: one that the program was promised, or that of a running callback.
-    pub fn views_must_live(&self) -> bool {
+    /// Whether a view must stay valid: one that the program holds, or that of a running callback.
+    pub fn must_keep_views(&self) -> bool {
         self.callback_open || (self.views.are_held)()
     }
 
-    /// Opening is over: from here on there may be views, and what is given up is counted.
+    /// Opening is finished: from here on there may be views, and evictions are counted.
     pub fn expose_views(&mut self) {
-        (self.lends_views, self.evictions) = (true, 0);
+        (self.exposes_views, self.evictions) = (true, 0);
     }
 
-    /// Notes that all views have died.
-    pub fn views_died(&mut self) {
+    /// Records that all views are detached.
+    pub fn clear_views(&mut self) {
         self.buffers.iter_mut().for_each(|buffer| buffer.shown = false);
     }
 
-    /// Keeps a buffer's content until [`unpin`](Pool::unpin).
+    /// Keeps the content of a buffer until [`unpin`](Pool::unpin).
     pub fn pin(&mut self, id: BufferId) {
         self.buffers[id as usize].pins += 1;
     }
@@ -230,19 +232,19 @@ impl Pool {
         self.buffers[id as usize].pins -= 1;
     }
 
-    /// The time, for telling what was looked at least recently.
+    /// The current time of the eviction order.
     #[must_use]
     pub fn now(&self) -> u32 {
         self.clock
     }
 
-    /// Bytes that buffers may hold between turns.
+    /// Bytes that buffers may use between turns.
     #[must_use]
     pub fn budget(&self) -> usize {
         self.budget * self.size
     }
 
-    /// How many buffers with something that counts were given up for something else since opening.
+    /// How many buffers with needed content were evicted since opening.
     #[must_use]
     pub fn evictions(&self) -> u64 {
         self.evictions
@@ -254,107 +256,106 @@ impl Pool {
         self.buffers.len() * self.size
     }
 
-    /// A buffer for something new, its bytes undefined.
-    ///
-    /// What may go and was touched least recently goes first.
+    /// Acquires a buffer for new content; its bytes are undefined. Evicts the buffer that was
+    /// accessed least recently if there is no free one.
     ///
     /// # Errors
-    /// [`Error::ViewsHeld`] when views would have to die and one of them has to live.
-    pub fn take(&mut self, holds: BufferContent, evict: Evict<'_>) -> Result<BufferId, Error> {
+    /// [`Error::ViewsHeld`] if views would have to be detached and one of them must stay valid.
+    pub fn acquire(&mut self, content: BufferContent, evict: Evict<'_>) -> Result<BufferId, Error> {
         self.clock += 1;
-        let id = match self.free() {
+        let id = match self.find_free() {
             Some(id) => id,
-            None if self.buffers.len() < self.allowed(holds) => self.grow(),
-            None => self.take_back(evict)?,
+            None if self.buffers.len() < self.buffer_limit(content) => self.grow(),
+            None => self.evict_or_grow(evict)?,
         };
         let touched = self.clock;
         let buffer = &mut self.buffers[id as usize];
-        (buffer.holds, buffer.touched, buffer.shown) = (holds, touched, false);
+        (buffer.content, buffer.touched, buffer.shown) = (content, touched, false);
         Ok(id)
     }
 
-    /// How many buffers there may be before one is taken back. While the database is being opened what
-    /// is read is looked at once, and memory that is new to the process costs more than the reading.
-    fn allowed(&self, holds: BufferContent) -> usize {
-        let while_opening = WHILE_OPENING + usize::from(holds == BufferContent::RecordCache);
-        if self.lends_views { self.budget } else { while_opening }
+    /// How many buffers may exist before one is evicted. While the database is being opened,
+    /// everything is read once, and memory that is new to the process costs more than reading does.
+    fn buffer_limit(&self, content: BufferContent) -> usize {
+        let while_opening = OPENING_BUFFERS + usize::from(content == BufferContent::RecordCache);
+        if self.exposes_views { self.budget } else { while_opening }
     }
 
-    fn free(&self) -> Option<BufferId> {
-        let free = self.buffers.iter().position(|buffer| buffer.holds == BufferContent::Nothing);
+    fn find_free(&self) -> Option<BufferId> {
+        let free = self.buffers.iter().position(|buffer| buffer.content == BufferContent::Nothing);
         free.map(|id| id as BufferId)
     }
 
-    /// A buffer that held something, or one above the budget.
-    fn take_back(&mut self, evict: Evict<'_>) -> Result<BufferId, Error> {
+    /// Evicts a buffer, or allocates one above the budget.
+    fn evict_or_grow(&mut self, evict: Evict<'_>) -> Result<BufferId, Error> {
         if let (Some(id), _) = self.evict(1, false, evict) {
             return Ok(id);
         }
-        // Views may show all that could go.
-        if self.lends_views && self.views_must_live() {
-            let has_room = self.buffers.len() < self.budget + self.above();
-            if !(has_room && self.may_take(self.size)) {
+        // Views may show all buffers that could be evicted.
+        if self.exposes_views && self.must_keep_views() {
+            let is_below_limit = self.buffers.len() < self.budget + self.extra_limit();
+            if !(is_below_limit && self.can_allocate(self.size)) {
                 return Err(Error::ViewsHeld);
             }
-            self.crowd();
+            self.set_crowded();
             return Ok(self.grow());
         }
-        self.kill_views()?;
-        let free = self.evict(self.spare(), true, evict).0.or_else(|| self.free());
+        self.detach_views()?;
+        let free = self.evict(self.eviction_batch(), true, evict).0.or_else(|| self.find_free());
         Ok(free.unwrap_or_else(|| self.grow()))
     }
 
-    /// So many buffers may be taken above the budget until the turn ends, if there is memory for them. A few
-    /// are enough to read with; a transaction needs all that it writes.
-    fn above(&self) -> usize {
-        self.budget.max(LEAST_ABOVE)
+    /// How many buffers may be allocated above the budget until the turn ends, if there is memory
+    /// for them. A few are enough for reading; a transaction needs as many as it writes.
+    fn extra_limit(&self) -> usize {
+        self.budget.max(MIN_EXTRA_BUFFERS)
     }
 
-    /// A quarter is freed at once, so that views are detached once in many buffers.
-    fn spare(&self) -> usize {
+    /// A quarter is freed at once, so that views are detached rarely.
+    fn eviction_batch(&self) -> usize {
         (self.budget / 4).max(1)
     }
 
-    /// Has all views die within a turn, so that what they show may be let go.
+    /// Detaches all views within a turn, so that the buffers that they show can be reused.
     ///
     /// # Errors
-    /// [`Error::ViewsHeld`] when one of them has to live.
-    pub fn kill_views(&mut self) -> Result<(), Error> {
-        if self.lends_views {
-            if self.views_must_live() {
+    /// [`Error::ViewsHeld`] if one of them must stay valid.
+    pub fn detach_views(&mut self) -> Result<(), Error> {
+        if self.exposes_views {
+            if self.must_keep_views() {
                 return Err(Error::ViewsHeld);
             }
             (self.views.detach)();
         }
-        self.views_died();
+        self.clear_views();
         self.free_zombies();
         Ok(())
     }
 
-    /// Says that nothing counts any more of what a buffer holds. Views may show it until the turn
-    /// ends, and pins until they do.
-    pub fn leave(&mut self, id: BufferId) {
+    /// Releases the content of a buffer. Views may show it until the turn ends, and pins until they
+    /// end.
+    pub fn release(&mut self, id: BufferId) {
         let buffer = &mut self.buffers[id as usize];
         let is_seen = buffer.shown || buffer.pins > 0;
-        buffer.holds = if is_seen { BufferContent::Zombie } else { BufferContent::Nothing };
+        buffer.content = if is_seen { BufferContent::Zombie } else { BufferContent::Nothing };
     }
 
-    /// Ends a turn: gives back what it took above the budget, and frees some buffers for the next
-    /// one. Returns whether views must be detached before the next call.
+    /// Ends a turn: frees what is above the budget, and some buffers for the next turn. Returns
+    /// whether views must be detached before the next call.
     pub fn end_turn(&mut self, evict: Evict<'_>) -> bool {
         self.clock += 1;
         self.crowded = false;
         let mut all = self.buffers.iter();
-        let zombies = all.any(|buffer| buffer.holds == BufferContent::Zombie && buffer.pins == 0);
+        let zombies = all.any(|buffer| buffer.content == BufferContent::Zombie && buffer.pins == 0);
         self.free_zombies();
         let in_use =
-            self.buffers.iter().filter(|buffer| buffer.holds != BufferContent::Nothing).count();
+            self.buffers.iter().filter(|buffer| buffer.content != BufferContent::Nothing).count();
         let mut shown = false;
         if in_use > self.budget - 1 {
-            shown = self.evict(in_use - (self.budget - self.spare()), true, evict).1;
+            shown = self.evict(in_use - (self.budget - self.eviction_batch()), true, evict).1;
         }
         while self.buffers.len() > self.budget
-            && self.buffers.last().is_some_and(|buffer| buffer.holds == BufferContent::Nothing)
+            && self.buffers.last().is_some_and(|buffer| buffer.content == BufferContent::Nothing)
         {
             self.buffers.pop();
         }
@@ -365,7 +366,7 @@ impl Pool {
         let bytes = AlignedBytes::zeroed(self.size);
         self.buffers.push(Buffer {
             bytes,
-            holds: BufferContent::Nothing,
+            content: BufferContent::Nothing,
             touched: 0,
             shown: false,
             pins: 0,
@@ -375,14 +376,14 @@ impl Pool {
 
     fn free_zombies(&mut self) {
         let remains =
-            |buffer: &&mut Buffer| buffer.holds == BufferContent::Zombie && buffer.pins == 0;
+            |buffer: &&mut Buffer| buffer.content == BufferContent::Zombie && buffer.pins == 0;
         for buffer in self.buffers.iter_mut().filter(remains) {
-            buffer.holds = BufferContent::Nothing;
+            buffer.content = BufferContent::Nothing;
         }
     }
 
-    /// Frees up to `count` buffers, the least recently touched first, those that views may show
-    /// only if they `may_be_shown`. Gives one of them, and whether a view may show any.
+    /// Evicts up to `count` buffers, the least recently accessed first; those that views may show
+    /// only if they `may_be_shown`. Returns one of them, and whether a view may show any.
     fn evict(
         &mut self,
         count: usize,
@@ -390,10 +391,10 @@ impl Pool {
         evict: Evict<'_>,
     ) -> (Option<BufferId>, bool) {
         let budget = self.budget;
-        // What is above the budget goes first, so that its memory can be given back.
+        // Buffers above the budget are evicted first, so that their memory can be freed.
         let age = |touched, id| if id as usize >= budget { 0 } else { touched };
         let may_go = |buffer: &Buffer| {
-            buffer.holds != BufferContent::Nothing
+            buffer.content != BufferContent::Nothing
                 && buffer.pins == 0
                 && (may_be_shown || !buffer.shown)
         };
@@ -407,10 +408,10 @@ impl Pool {
             };
             tried = Some((touched, id));
             let buffer = &mut self.buffers[id as usize];
-            if evict(id, buffer.holds, &buffer.bytes) {
+            if evict(id, buffer.content, &buffer.bytes) {
                 shown |= buffer.shown;
-                buffer.holds = BufferContent::Nothing;
-                self.evictions += u64::from(self.lends_views);
+                buffer.content = BufferContent::Nothing;
+                self.evictions += u64::from(self.exposes_views);
                 last = Some(id);
                 left -= 1;
             }
@@ -433,7 +434,7 @@ mod tests {
         detach: || DETACHED.set(DETACHED.get() + 1),
         are_held: || HELD.get(),
         crowded: || (),
-        has_room: |_| true,
+        can_allocate: |_| true,
     };
 
     /// A pool of four buffers that has been filled.
@@ -441,13 +442,13 @@ mod tests {
         DETACHED.set(0);
         HELD.set(false);
         let mut pool = Pool::new(64, 0, VIEWS);
-        pool.lends_views = true;
+        pool.exposes_views = true;
         (0..4).for_each(|slot| assert_eq!(take(&mut pool, slot), Ok(slot)));
         pool
     }
 
     fn take(pool: &mut Pool, slot: u32) -> Result<BufferId, Error> {
-        pool.take(BufferContent::Segment(slot), &mut |_, _, _| true)
+        pool.acquire(BufferContent::Segment(slot), &mut |_, _, _| true)
     }
 
     #[test]
@@ -455,7 +456,7 @@ mod tests {
         let mut pool = full();
         pool.callback_open = true;
         for slot in 4..40 {
-            assert_eq!(take(&mut pool, slot), Ok(slot % 4), "the oldest goes first");
+            assert_eq!(take(&mut pool, slot), Ok(slot % 4), "the oldest is evicted first");
         }
         assert!(!pool.end_turn(&mut |_, _, _| true));
         assert_eq!((pool.memory(), DETACHED.get()), (4 * 64, 0));
@@ -468,23 +469,23 @@ mod tests {
             (0..4).for_each(|id| pool.touch_for(id, AccessKind::View));
             HELD.set(!is_callback);
             pool.callback_open = is_callback;
-            // Four more, of which none comes to be shown, are used for whatever else is read.
+            // Four more buffers, none of which becomes shown, serve all further reads.
             for slot in 4..40 {
-                let id = take(&mut pool, slot).expect("there is one");
+                let id = take(&mut pool, slot).expect("a buffer is available");
                 assert!(id >= 4, "{id} is shown");
                 pool.touch_for(id, AccessKind::View);
                 assert!(pool.is_crowded() && !pool.is_shown(id));
             }
             assert_eq!((pool.memory(), DETACHED.get()), (5 * 64, 0));
-            for slot in 40..40 + LEAST_ABOVE as u32 - 1 {
-                let all = pool.take(BufferContent::Segment(slot), &mut |_, _, _| false);
-                assert!(all.is_ok(), "what cannot go takes the rest");
+            for slot in 40..40 + MIN_EXTRA_BUFFERS as u32 - 1 {
+                let all = pool.acquire(BufferContent::Segment(slot), &mut |_, _, _| false);
+                assert!(all.is_ok(), "buffers that cannot be evicted use up the rest");
             }
-            let beyond = pool.take(BufferContent::Segment(99), &mut |_, _, _| false);
+            let beyond = pool.acquire(BufferContent::Segment(99), &mut |_, _, _| false);
             assert_eq!(beyond, Err(Error::ViewsHeld));
             HELD.set(false);
             pool.callback_open = false;
-            assert!(pool.end_turn(&mut |_, _, _| true), "some were freed that a view shows");
+            assert!(pool.end_turn(&mut |_, _, _| true), "views show some of the freed buffers");
             assert_eq!((pool.memory(), pool.is_crowded()), (4 * 64, false));
         }
     }
@@ -501,12 +502,15 @@ mod tests {
     fn rescanning_turn_detaches_views_once_per_quarter() {
         DETACHED.set(0);
         let mut pool = Pool::new(64, 16 * 64, VIEWS);
-        pool.lends_views = true;
+        pool.exposes_views = true;
         for slot in 0..16 + 12 {
             assert!(take(&mut pool, slot).is_ok());
-            // What it still has it looks at again before it takes the next.
-            let held =
-                pool.buffers.iter().zip(0..).filter(|(one, _)| one.holds != BufferContent::Nothing);
+            // Everything that is still resident is read again before the next segment is loaded.
+            let held = pool
+                .buffers
+                .iter()
+                .zip(0..)
+                .filter(|(one, _)| one.content != BufferContent::Nothing);
             let held: Vec<BufferId> = held.map(|(_, id)| id).collect();
             held.into_iter().for_each(|id| pool.touch_for(id, AccessKind::View));
         }
@@ -517,16 +521,16 @@ mod tests {
     fn eviction_skips_pinned_and_required_buffers() {
         let mut pool = full();
         pool.pin(0);
-        let taken = pool.take(BufferContent::Segment(4), &mut |id, _, _| id != 1);
-        assert_eq!(taken, Ok(2));
+        let acquired = pool.acquire(BufferContent::Segment(4), &mut |id, _, _| id != 1);
+        assert_eq!(acquired, Ok(2));
     }
 
     #[test]
     fn viewed_remains_are_freed_at_end_of_turn() {
         let mut pool = full();
         pool.touch_for(3, AccessKind::View);
-        pool.leave(2);
-        pool.leave(3);
+        pool.release(2);
+        pool.release(3);
         assert_eq!(take(&mut pool, 4), Ok(2));
         assert!(pool.end_turn(&mut |_, _, _| true));
         assert_eq!(take(&mut pool, 5), Ok(3));

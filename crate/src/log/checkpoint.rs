@@ -1,4 +1,4 @@
-//! Checkpoints, read and written: where the log stands, so that opening costs the tail.
+//! Reading and writing checkpoints, which save opening from replaying the whole log.
 
 use musli_zerocopy::ZeroCopy;
 
@@ -20,12 +20,12 @@ use super::space_accounting::ExtentName;
 use super::tombstones::{Tombstones, UNKNOWN};
 use super::{Log, NO_BUFFER, RecoveryState, SlotState};
 
-/// A checkpoint that was read and can be relied on.
+/// A checkpoint that was read and verified.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedCheckpoint {
     /// Its head.
     pub head: CheckpointHead,
-    /// Keyspaces and how many keys they hold.
+    /// The keyspaces and their numbers of keys.
     pub spaces: Spaces,
     /// The index.
     pub index: HashIndex,
@@ -33,10 +33,10 @@ pub struct Loaded {
 
 /// A checkpoint that is being written.
 #[derive(Debug)]
-pub struct Writing {
+pub struct CheckpointWriter {
     first: u32,
     head: CheckpointHead,
-    /// Where the next block goes.
+    /// The file position of the next block.
     at: u64,
     block: AlignedBytes,
     filled: usize,
@@ -44,12 +44,12 @@ pub struct Writing {
 }
 
 impl Log {
-    /// The checkpoint that the superblock names; none when there is none, or when anything about
-    /// it is not as it has to be: the log tells the same, only slower.
+    /// Loads the checkpoint that the superblock names. Returns none if there is none or if anything
+    /// about it is invalid: the log contains the same information, only slower to read.
     pub(super) fn load_checkpoint(
         &mut self,
         file: &mut impl File,
-    ) -> Result<Option<Loaded>, Error> {
+    ) -> Result<Option<LoadedCheckpoint>, Error> {
         let wanted = self.superblock.checkpoint_sequence;
         let named =
             |s: &super::Slot| s.state == SlotState::Checkpoint && u64::from(s.sequence) == wanted;
@@ -77,40 +77,42 @@ impl Log {
         if !checkpoint::verify(&bytes, salt, at) || head.frame != self.superblock.checkpoint_frame {
             return Ok(None);
         }
-        let Some(spaces) = self.enter_tables(&head, &bytes[HEAD..]) else { return Ok(None) };
+        let Some(spaces) = self.load_tables(&head, &bytes[HEAD..]) else { return Ok(None) };
         at += length as u64;
 
-        // As many bytes as the file has, so a lie about the number allocates no more than that.
-        let mut index = HashIndex::with_room(head.entries as usize);
+        // The file limits the number of entries, so a malicious number allocates no more than the
+        // file's size.
+        let mut index = HashIndex::with_capacity(head.entries as usize);
         let mut run = Run::default();
         let mut block = AlignedBytes::zeroed(BLOCK);
         let mut left = head.entries as usize;
         while left > 0 {
             let count = left.min(BLOCK_ENTRIES);
             let bytes = &mut block[..8 * (count + 1)];
-            let there = read_full(file, bytes, at)?;
-            if there < bytes.len() || !checkpoint::verify(bytes, salt, at) {
+            let read_len = read_full(file, bytes, at)?;
+            if read_len < bytes.len() || !checkpoint::verify(bytes, salt, at) {
                 return Ok(None);
             }
-            let strange = self.enter_block(&bytes[8..], &mut index, &mut run);
-            if strange > 0 && !self.recovery.damaged {
+            let invalid = self.load_block(&bytes[8..], &mut index, &mut run);
+            if invalid > 0 && !self.recovery.damaged {
                 return Ok(None);
             }
-            self.recovery.lost_keys += strange;
+            self.recovery.lost_keys += invalid;
             at += bytes.len() as u64;
             left -= count;
         }
-        if !self.is_end_whole(file, &head)? {
+        if !self.is_end_segment_valid(file, &head)? {
             return Ok(None);
         }
-        self.checkpoint = Some(first as u32);
-        Ok(Some(Loaded { head, spaces, index }))
+        self.tail.checkpoint = Some(first as u32);
+        Ok(Some(LoadedCheckpoint { head, spaces, index }))
     }
 
-    /// Enters a block's entries into the index. Answers how many of them stand where no record could.
+    /// Adds the entries of a block to the index. Returns how many have positions where no record
+    /// can be.
     #[inline(never)]
-    fn enter_block(&mut self, entries: &[u8], index: &mut HashIndex, run: &mut Run) -> u64 {
-        let mut strange = 0;
+    fn load_block(&mut self, entries: &[u8], index: &mut HashIndex, run: &mut Run) -> u64 {
+        let mut invalid = 0;
         for entry in entries.chunks_exact(8) {
             let word = entry.try_into().map_or(0, u64::from_le_bytes);
             let (hash, position) = ((word & 0xFFFF_FFFF) as u32, (word >> 32) as Position);
@@ -118,70 +120,76 @@ impl Log {
                 self.count_entry(position);
                 index.append(run, hash, position);
             } else {
-                strange += 1;
+                invalid += 1;
             }
         }
-        strange
+        invalid
     }
 
-    /// Whether all frames before the end of the log are whole in the segment that it goes on in:
-    /// that one stays in memory, where nobody verifies it again.
-    fn is_end_whole(&mut self, file: &mut impl File, head: &CheckpointHead) -> Result<bool, Error> {
+    /// Whether all frames before the end of the log are intact in the segment where it continues.
+    /// That segment stays in memory and is not verified again.
+    fn is_end_segment_valid(
+        &mut self,
+        file: &mut impl File,
+        head: &CheckpointHead,
+    ) -> Result<bool, Error> {
         let is_end = |s: &super::Slot| s.state == SlotState::Log && s.sequence == head.end_sequence;
         let Some(slot) = self.slots.iter().position(is_end) else { return Ok(false) };
-        self.load_whole(file, slot as u32)?;
+        self.load_valid_segment(file, slot as u32)?;
         Ok(!core::mem::take(&mut self.slots[slot].pinned_by_damage))
     }
 
-    /// Of what lives in a segment the entries tell how much, whatever its row says.
+    /// The number of live records in a segment is counted from the entries, whatever its row says.
     #[inline]
     fn count_entry(&mut self, position: Position) {
         let (slot, _) = self.geometry.locate(position);
         self.slots[slot as usize].live += 1;
     }
 
-    /// Whether a record could stand at `position` of a segment that the checkpoint knows.
+    /// Whether a record could be at `position` of a segment that the checkpoint knows.
     fn may_hold_record(&self, position: Position) -> bool {
         let (slot, offset) = self.geometry.locate(position);
         let end = self.slots.get(slot as usize).map_or(0, |s| s.end as usize);
         offset >= segment::SIZE && offset + record::SIZE <= end
     }
 
-    /// Enters what the tables say about segments and extents; none if one of them is not there.
-    fn enter_tables(&mut self, head: &CheckpointHead, tables: &[u8]) -> Option<Spaces> {
+    /// Loads the tables of segments and extents; returns none if one of them does not exist.
+    fn load_tables(&mut self, head: &CheckpointHead, tables: &[u8]) -> Option<Spaces> {
         let mut tables = tables;
-        let room_end = self.geometry.room_end();
+        let frames_end = self.geometry.frames_end();
         let keyspaces = checkpoint::take_rows::<KeyspaceRow>(&mut tables, head.keyspaces)?;
         let segments = checkpoint::take_rows::<SegmentRow>(&mut tables, head.segments)?;
         let extents = checkpoint::take_rows::<ExtentRow>(&mut tables, head.extents)?;
         let mut ends_there = false;
         for row in segments {
-            let is_it = |slot: &&mut super::Slot| {
+            let is_match = |slot: &&mut super::Slot| {
                 slot.state == SlotState::Log && slot.sequence == row.sequence
             };
-            let Some(slot) = self.slots.get_mut(row.slot as usize).filter(is_it) else {
+            let Some(slot) = self.slots.get_mut(row.slot as usize).filter(is_match) else {
                 if !self.recovery.salvages {
                     return None;
                 }
-                // What lived there is lost; what lives elsewhere is not.
+                // The records in that segment are lost; all others are not.
                 self.recovery.damaged = true;
                 continue;
             };
-            if row.end as usize > room_end {
+            if row.end as usize > frames_end {
                 return None;
             }
             (slot.end, slot.end_frame) = (row.end, row.end_frame);
-            // No more than there is room for, whatever it says: sums stay far from overflowing.
+            // Limited to the size of the segment, so that sums of malicious numbers cannot
+            // overflow.
             let at_most = |n: u32| n.min(row.end);
             slot.live_bytes = at_most(row.live_bytes);
             if row.tombstone_bytes > 0 {
                 slot.tombstones.add(at_most(row.tombstone_bytes), row.oldest_tombstone, UNKNOWN);
             }
-            self.live_total += u64::from(slot.live_bytes);
+            self.space.live += u64::from(slot.live_bytes);
             ends_there |= row.sequence == head.end_sequence && row.end == head.end_offset;
         }
         for row in extents {
-            // It may have died and gone since: what is still named after replay has to be there.
+            // The extent may have been dropped since. After replay, those that are still named must
+            // exist.
             let name = ExtentName { slot: row.slot, sequence: row.sequence };
             self.name_extent(row.record, name);
         }
@@ -199,12 +207,12 @@ impl Log {
         sane.then_some(spaces)
     }
 
-    /// Undoes what a checkpoint entered that turned out to be unusable.
-    pub(super) fn forget_tables(&mut self) {
+    /// Undoes what was loaded from a checkpoint that turned out to be unusable.
+    pub(super) fn reset_tables(&mut self) {
         self.recovery =
             RecoveryState { salvages: self.recovery.salvages, ..RecoveryState::default() };
-        self.extent_of.clear();
-        self.live_total = 0;
+        self.extents.by_record.clear();
+        self.space.live = 0;
         for slot in &mut self.slots {
             (slot.end, slot.end_frame, slot.live, slot.live_bytes) = (0, 0, 0, 0);
             slot.tombstones = Tombstones::default();
@@ -213,30 +221,31 @@ impl Log {
 
     /// Bytes that opening would have to replay.
     pub(crate) fn tail_bytes(&self) -> u64 {
-        self.tail_bytes
+        self.tail.bytes
     }
 
     /// Bytes of values in extents that opening would have to verify.
     pub(crate) fn tail_values(&self) -> u64 {
-        self.tail_values
+        self.tail.values
     }
 
-    /// Opening is over, which verified so many.
+    /// Opening is finished and has verified this many bytes.
     pub(crate) fn set_tail_values(&mut self, bytes: u64) {
-        self.tail_values = bytes;
+        self.tail.values = bytes;
     }
 
-    /// Starts a checkpoint of an index of `entries`, as of the log's end. There is no open batch.
+    /// Starts a checkpoint of an index with `entries` entries, as of the end of the log. There is
+    /// no open batch.
     ///
     /// # Errors
-    /// What the file said; nothing has changed then.
+    /// An error of the file; nothing has changed then.
     pub(crate) fn begin_checkpoint(
         &mut self,
         file: &mut impl File,
         entries: usize,
         spaces: &Spaces,
         next_version: u64,
-    ) -> Result<Writing, Error> {
+    ) -> Result<CheckpointWriter, Error> {
         let end_slot = self.cursor.slot.ok_or(Error::Misuse)?;
         let (end_frame, end) = (self.next_frame, self.cursor.start as u32);
         {
@@ -254,7 +263,7 @@ impl Log {
             entries: entries as u64,
             keyspaces: spaces.counts().count() as u32,
             segments: segments as u32,
-            extents: self.extent_of.len() as u32,
+            extents: self.extents.by_record.len() as u32,
             next_sequence: self.next_sequence,
             ..Default::default()
         };
@@ -262,8 +271,9 @@ impl Log {
         head.length = length as u32;
         let total = length + head.block_bytes() as usize;
         let span = self.geometry.extent_span(total);
-        let first = self.take_span(file, SlotState::Checkpoint, span, AllocPriority::Checkpoint)?;
-        // Its own slot is not among those that the head speaks of.
+        let first =
+            self.allocate_span(file, SlotState::Checkpoint, span, AllocPriority::Checkpoint)?;
+        // The checkpoint's own slot is not among those that its head lists.
         let mut bytes = AlignedBytes::zeroed(length);
         bytes[..HEAD].copy_from_slice(head.to_bytes());
         let mut at = HEAD;
@@ -294,7 +304,7 @@ impl Log {
             };
             put(row.to_bytes());
         }
-        for &(record, ExtentName { slot, sequence }) in self.extent_of.iter() {
+        for &(record, ExtentName { slot, sequence }) in self.extents.by_record.iter() {
             put(ExtentRow { slot, sequence, record, reserved: 0 }.to_bytes());
         }
         let start = self.geometry.slot_start(first) + segment::SIZE as u64;
@@ -303,7 +313,7 @@ impl Log {
             self.discard(first);
             return Err(error.into());
         }
-        Ok(Writing {
+        Ok(CheckpointWriter {
             first,
             head,
             at: start + length as u64,
@@ -313,24 +323,24 @@ impl Log {
         })
     }
 
-    /// Adds entries, writing blocks as they fill.
+    /// Adds entries, and writes each block that is full.
     ///
     /// # Errors
-    /// What the file said; or misuse when there are more than was announced. The checkpoint has
-    /// then to be given up.
+    /// An error of the file, or [`Error::Misuse`] if there are more entries than announced. The
+    /// checkpoint must be abandoned then.
     pub(crate) fn add_entries(
         &mut self,
         file: &mut impl File,
-        writing: &mut Writing,
+        writing: &mut CheckpointWriter,
         mut entries: &[(u32, Position)],
     ) -> Result<(), Error> {
         writing.left = writing.left.checked_sub(entries.len() as u64).ok_or(Error::Misuse)?;
         while !entries.is_empty() {
-            let room = &mut writing.block[writing.filled..];
-            let (now, later) = entries.split_at(entries.len().min(room.len() / 8));
-            for (room, (hash, position)) in room.chunks_exact_mut(8).zip(now) {
+            let space = &mut writing.block[writing.filled..];
+            let (now, later) = entries.split_at(entries.len().min(space.len() / 8));
+            for (space, (hash, position)) in space.chunks_exact_mut(8).zip(now) {
                 let word = u64::from(*hash) | u64::from(*position) << 32;
-                room.copy_from_slice(&word.to_le_bytes());
+                space.copy_from_slice(&word.to_le_bytes());
             }
             writing.filled += 8 * now.len();
             if writing.filled == BLOCK {
@@ -341,7 +351,11 @@ impl Log {
         Ok(())
     }
 
-    fn write_block(&mut self, file: &mut impl File, writing: &mut Writing) -> Result<(), Error> {
+    fn write_block(
+        &mut self,
+        file: &mut impl File,
+        writing: &mut CheckpointWriter,
+    ) -> Result<(), Error> {
         let bytes = &mut writing.block[..writing.filled];
         checkpoint::seal(bytes, self.slots[writing.first as usize].salt, writing.at);
         write_all(file, bytes, writing.at)?;
@@ -350,16 +364,16 @@ impl Log {
         Ok(())
     }
 
-    /// Makes a checkpoint to which all entries were added the one that counts: both superblocks
-    /// name it before anything that only the one before it needs is given back.
+    /// Makes a complete checkpoint the current one: both superblocks name it before anything is
+    /// freed that only the previous one needs.
     ///
     /// # Errors
-    /// [`WriteError::RolledBack`]: the one before it still counts, and this one has to be given up.
-    /// [`WriteError::Unclear`]: a flush failed.
+    /// [`WriteError::RolledBack`]: the previous one is still current, and this one must be
+    /// abandoned. [`WriteError::Unclear`]: a flush failed.
     pub(crate) fn end_checkpoint(
         &mut self,
         file: &mut impl File,
-        writing: &mut Writing,
+        writing: &mut CheckpointWriter,
         next_version: u64,
     ) -> Result<(), WriteError> {
         if writing.left > 0 {
@@ -379,37 +393,37 @@ impl Log {
         write_all(file, &header, start)?;
         self.flush(file).map_err(WriteError::Unclear)?;
 
-        self.change_over(file, Some((first, writing.head.frame)), next_version)?;
+        self.switch_checkpoint(file, Some((first, writing.head.frame)), next_version)?;
         self.slots[first as usize].written = true;
         self.slots[first as usize].length = payload;
-        self.tail_bytes = self.bytes_since(&writing.head);
-        self.tail_values = self.values_since(writing.head.next_sequence);
+        self.tail.bytes = self.bytes_since(&writing.head);
+        self.tail.values = self.values_since(writing.head.next_sequence);
         Ok(())
     }
 
-    /// Lets retired segments go without a checkpoint that does without them, together with the one that
-    /// stands: there is no room for another. The gaps that they leave are noted and committed. From
+    /// Frees retired segments without writing a checkpoint, and drops the existing checkpoint,
+    /// because there is no space for another. The gap records of the segments are committed. From
     /// here on opening replays the whole log.
     ///
     /// # Errors
     /// As for [`end_checkpoint`](Log::end_checkpoint).
-    pub(crate) fn go_without_checkpoint(
+    pub(crate) fn retire_without_checkpoint(
         &mut self,
         file: &mut impl File,
         next_version: u64,
     ) -> Result<(), WriteError> {
         self.flush(file).map_err(WriteError::Unclear)?;
-        self.change_over(file, None, next_version)?;
+        self.switch_checkpoint(file, None, next_version)?;
         let logs = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
-        self.tail_bytes = logs.map(|s| u64::from(s.end)).sum();
-        self.tail_values = self.values_since(0);
+        self.tail.bytes = logs.map(|s| u64::from(s.end)).sum();
+        self.tail.values = self.values_since(0);
         Ok(())
     }
 
-    /// Has both superblocks name a checkpoint, by its slot and frame, or none. What only the one
-    /// before leads to is garbage then, and retired segments are.
+    /// Writes both superblocks so that they name a checkpoint, given by its slot and frame, or
+    /// none. What only the previous one refers to becomes garbage, and so do retired segments.
     #[inline(never)]
-    fn change_over(
+    fn switch_checkpoint(
         &mut self,
         file: &mut impl File,
         to: Option<(u32, u64)>,
@@ -425,19 +439,20 @@ impl Log {
         }
         let sequence = to.map_or(0, |(first, _)| self.slots[first as usize].sequence);
         next.checkpoint_sequence = u64::from(sequence);
-        // What was given back lived again before this frame, whether or not there is a checkpoint.
+        // Everything that was removed is live again before this frame, whether or not there is a
+        // checkpoint.
         next.checkpoint_frame = to.map_or(self.next_frame, |(_, frame)| frame);
-        // From here on a failure leaves one superblock with either: nothing may go.
+        // From here on a failure may leave one superblock with each: nothing may be freed.
         self.superblock = next;
         self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
         self.flush(file).map_err(WriteError::Unclear)?;
-        // The other one is flushed together with the erasing of what only it leads to: by then the
-        // first one counts.
+        // The second superblock is flushed together with the erasing of what only it refers to: by
+        // then the first one is the current one.
         self.write_superblock(file, None, next_version).map_err(WriteError::Unclear)?;
-        self.marked_open = true;
-        self.confirmed_frames = self.flushed_frames;
+        self.superblock_state.marked_open = true;
+        self.watermarks.confirmed = self.watermarks.flushed;
         self.discard_dead_extents();
-        let before = core::mem::replace(&mut self.checkpoint, to.map(|(first, _)| first));
+        let before = core::mem::replace(&mut self.tail.checkpoint, to.map(|(first, _)| first));
         if let Some(before) = before {
             self.discard(before);
         }
@@ -449,24 +464,24 @@ impl Log {
         Ok(())
     }
 
-    /// Gives up a checkpoint that was not ended.
-    pub(crate) fn drop_checkpoint(&mut self, writing: &Writing) {
+    /// Abandons a checkpoint that was not completed.
+    pub(crate) fn abandon_checkpoint(&mut self, writing: &CheckpointWriter) {
         self.discard(writing.first);
     }
 
-    /// Bytes since a checkpoint was begun that opening would read: of frames, and of the values that they
-    /// name.
-    pub(crate) fn tail_behind(&self, writing: &Writing) -> u64 {
+    /// Bytes that opening would read from after the start of a checkpoint: of frames, and of the
+    /// values that they name.
+    pub(crate) fn tail_after(&self, writing: &CheckpointWriter) -> u64 {
         self.bytes_since(&writing.head) + self.values_since(writing.head.next_sequence)
     }
 
-    /// Bytes of values in extents of this sequence or later ones: records behind name them.
+    /// Bytes of extent values from this sequence on, which later records name.
     fn values_since(&self, sequence: u32) -> u64 {
         let extents = self.slots.iter().filter(|s| s.state == SlotState::Extent && s.written);
         extents.filter(|s| s.sequence >= sequence).map(|s| s.length).sum()
     }
 
-    /// Bytes of the log behind the place that a checkpoint names.
+    /// Bytes of the log after the position that a checkpoint names.
     fn bytes_since(&self, head: &CheckpointHead) -> u64 {
         let later = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
         let later = later.filter(|s| s.sequence >= head.end_sequence);
@@ -477,10 +492,10 @@ impl Log {
         bytes.sum()
     }
 
-    /// Reads a whole segment, whether or not it is in memory.
+    /// Copies a whole segment, whether or not it is in memory.
     ///
     /// # Errors
-    /// What the file said.
+    /// An error of the file.
     pub(crate) fn copy_segment(
         &mut self,
         file: &mut impl File,
@@ -492,8 +507,8 @@ impl Log {
             into.copy_from_slice(self.pool.bytes(buffer));
             return Ok(());
         }
-        let there = read_full(file, into, self.geometry.slot_start(slot))?;
-        into[there..].fill(0);
+        let read_len = read_full(file, into, self.geometry.slot_start(slot))?;
+        into[read_len..].fill(0);
         Ok(())
     }
 }

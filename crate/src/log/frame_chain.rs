@@ -1,4 +1,4 @@
-//! The frames that follow each other, and what may be missing between them.
+//! The chain of consecutive frames, and the gaps in it.
 
 use alloc::vec::Vec;
 
@@ -31,11 +31,11 @@ impl FrameAt {
         self.number
     }
 
-    /// Whether it holds what stands there.
+    /// Whether it contains an offset of a slot.
     #[must_use]
-    pub fn holds(&self, slot: u32, offset: usize) -> bool {
-        let room = self.offset as usize..(self.offset + self.length) as usize;
-        self.slot == slot && room.contains(&offset)
+    pub fn contains(&self, slot: u32, offset: usize) -> bool {
+        let range = self.offset as usize..(self.offset + self.length) as usize;
+        self.slot == slot && range.contains(&offset)
     }
 }
 
@@ -48,70 +48,71 @@ pub(super) struct NamedExtent {
     pub extent: ExtentRef,
 }
 
-/// Missing frames between two segments, and how far the chain had come before them.
+/// Missing frames between two segments, and the state of the chain before them.
 #[derive(Debug)]
 pub(super) struct Gap {
     /// Index of the segment, its slot, and the offset in it.
-    pub place: (usize, Option<u32>, usize),
+    pub resume_at: (usize, Option<u32>, usize),
     /// Frames before it.
     pub frames: usize,
     pub from: u64,
     pub to: u64,
-    /// Whether anything but zeros lies where it begins: what was given back whole leaves nothing there.
+    /// Whether anything except zeros lies where the gap begins. A segment that was freed as a whole
+    /// leaves nothing there.
     pub is_damage: bool,
-    /// The next version when the first commit behind it ended: keys whose records are older may have
-    /// been changed in it.
+    /// The next version when the first commit after the gap ended: the gap may have contained
+    /// changes of keys whose records are older.
     pub uncertain_below: u64,
 }
 
-/// What a record about a gap says: the frames that were given back, and the one behind them.
-fn claim(key: &[u8], value: &[u8]) -> Option<(u64, u64)> {
+/// Decodes a gap record: the first frame that was removed, and the one after the gap.
+fn decode_gap_record(key: &[u8], value: &[u8]) -> Option<(u64, u64)> {
     let to = key.get(KEY_GAP.len()..)?.try_into().ok().map(u64::from_be_bytes)?;
     let from = value.get(..8)?.try_into().ok().map(u64::from_le_bytes)?;
     Some((from, to))
 }
 
-/// The frames from the first on, as far as they follow each other.
+/// Consecutive frames, starting at the first one.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
     pub gaps: Vec<Gap>,
-    /// Gaps that records speak of, each with the frame of its record.
-    pub claims: Vec<(u64, u64, u64)>,
+    /// Gaps that records account for, each with the frame of its record.
+    pub gap_records: Vec<(u64, u64, u64)>,
     pub frames: Vec<FrameAt>,
-    /// Extents that they name.
+    /// Extents that the frames name.
     pub extents: Vec<NamedExtent>,
-    /// Index of the first frame that does not count although its checksum holds.
-    pub flaw: Option<(usize, RecordError)>,
-    /// Number of the frame that is missing.
+    /// Index of the first frame that is rejected although its checksum is correct.
+    pub record_error: Option<(usize, RecordError)>,
+    /// Number of the missing frame.
     pub expected: u64,
-    /// Whether anything but zeros lies where it should have been.
-    pub is_broken: bool,
+    /// Whether anything except zeros lies where the missing frame should be.
+    pub has_remains: bool,
     pub watermark: u64,
-    /// Index, slot and offset where it should have been.
+    /// Index, slot and offset where the missing frame should be.
     pub segment: usize,
     pub slot: Option<u32>,
     pub offset: usize,
-    /// Valid frames at the end that belong to a commit that is not whole, and where they start.
+    /// Valid frames at the end that belong to an incomplete commit, and where they start.
     pub incomplete: u64,
-    pub cut: Option<(u32, usize)>,
-    /// Frames that are missing within it, and bytes that are none of it.
+    pub incomplete_start: Option<(u32, usize)>,
+    /// Frames that are missing inside the chain, and bytes that do not belong to it.
     pub lost_frames: u64,
     pub lost_bytes: u64,
-    /// As of the last gap within it that no record accounts for.
+    /// As of the last gap inside the chain that no record accounts for.
     pub uncertain_below: u64,
-    /// Above all versions in it.
+    /// Above all versions in the chain.
     pub next_version: u64,
 }
 
 impl Chain {
-    /// Goes on at a frame behind the one that is expected.
-    pub fn miss(&mut self, number: u64) {
-        let is_damage = core::mem::take(&mut self.is_broken);
+    /// Records a gap before the frame `number`, if that is not the expected one.
+    pub fn record_gap(&mut self, number: u64) {
+        let is_damage = core::mem::take(&mut self.has_remains);
         if number == self.expected {
             return;
         }
         self.gaps.push(Gap {
-            place: (self.segment, self.slot, self.offset),
+            resume_at: (self.segment, self.slot, self.offset),
             frames: self.frames.len(),
             from: self.expected,
             to: number,
@@ -121,33 +122,34 @@ impl Chain {
         self.expected = number;
     }
 
-    /// A commit is complete: whatever earlier frames held, keys that are set later are as they were.
-    pub fn commits(&mut self) {
+    /// A commit is complete. Keys that are set in later commits do not depend on earlier gaps.
+    pub fn end_commit(&mut self) {
         let open = self.gaps.iter_mut().rev();
         for gap in open.take_while(|gap| gap.uncertain_below == u64::MAX) {
             gap.uncertain_below = self.next_version;
         }
     }
 
-    /// Goes back to the first gap from `salvage_below` on that no record accounts for: the chain ends
-    /// there. Answers whether there was one. Those before it are losses.
+    /// Goes back to the first gap from `salvage_below` on that no record accounts for; the chain
+    /// ends there. Returns whether there was one. Earlier gaps count as losses.
     ///
-    /// A record is committed before anything is given back, and all that its gap needs before it: so
-    /// it speaks the truth if it is flushed; or if it is itself part of the chain, where all of its gap
-    /// is missing. Else it may speak of frames whose copies were lost with the power, or of which some
-    /// were: a deletion may be gone while the record that it covers stands. So it may where a frame is
-    /// damaged in a segment that still stands.
+    /// A gap record is committed before its segments are removed, and after everything that
+    /// removing them requires. So it can be trusted if it is flushed, or if it is part of the chain
+    /// and its whole gap is missing. Otherwise it may refer to frames whose relocated records were
+    /// lost in a power failure, or of which only some were: a deletion may be gone while the record
+    /// that it covers is still there. The same holds if a frame is damaged in a segment that still
+    /// exists.
     pub fn close_gaps(&mut self, flushed: u64, salvage_below: u64) -> bool {
         let mut went_back = false;
         loop {
             let end = self.frames.last().map_or(0, |frame| frame.number + 1);
-            let claims = &self.claims;
+            let gap_records = &self.gap_records;
             let is_open = |gap: &Gap| {
-                let holds = |&(frame, from, to): &(u64, u64, u64)| {
+                let accounts_for = |&(frame, from, to): &(u64, u64, u64)| {
                     let covers = from <= gap.from && gap.to <= to;
                     covers && frame < flushed || frame < end && (from, to) == (gap.from, gap.to)
                 };
-                gap.is_damage || !claims.iter().any(holds)
+                gap.is_damage || !gap_records.iter().any(accounts_for)
             };
             (self.lost_frames, self.uncertain_below) = (0, 0);
             let mut broken = None;
@@ -161,31 +163,31 @@ impl Chain {
             }
             let Some(open) = broken else { return went_back };
             let gap = &self.gaps[open];
-            (self.segment, self.slot, self.offset) = gap.place;
+            (self.segment, self.slot, self.offset) = gap.resume_at;
             self.expected = gap.from;
-            self.cut = None;
+            self.incomplete_start = None;
             let frames = gap.frames;
             self.gaps.truncate(open);
-            self.keep(frames);
+            self.truncate(frames);
             went_back = true;
         }
     }
 
-    /// Forgets all but so many frames.
-    pub fn keep(&mut self, frames: usize) {
+    /// Drops all except the first `frames` frames.
+    pub fn truncate(&mut self, frames: usize) {
         self.frames.truncate(frames);
         self.extents.retain(|named| named.frame < frames);
         self.gaps.retain(|gap| gap.frames <= frames);
-        self.flaw = self.flaw.filter(|&(frame, _)| frame < frames);
+        self.record_error = self.record_error.filter(|&(frame, _)| frame < frames);
     }
 
-    /// Takes the frame in `bytes`, which lies at position `start`.
-    pub fn take(&mut self, slot: u32, start: Position, header: &FrameHeader, bytes: &[u8]) {
+    /// Appends the frame in `bytes`, which starts at position `start`.
+    pub fn push(&mut self, slot: u32, start: Position, header: &FrameHeader, bytes: &[u8]) {
         let index = self.frames.len();
         let is_void = match self.check_records(start, header, bytes) {
             Ok(is_void) => is_void,
-            Err(flaw) => {
-                self.flaw.get_or_insert((index, flaw));
+            Err(record_error) => {
+                self.record_error.get_or_insert((index, record_error));
                 false
             }
         };
@@ -202,7 +204,8 @@ impl Chain {
         self.expected += 1;
     }
 
-    /// Whether a frame holds nothing, but for what rolled-back calls left. Its extents are noted.
+    /// Whether a frame contains only voids, which rolled-back calls leave. Its extents and gap
+    /// records are collected.
     fn check_records(
         &mut self,
         start: Position,
@@ -212,13 +215,13 @@ impl Chain {
         let (mut at, mut records, mut is_void) = (frame::SIZE, 0, true);
         while at < bytes.len() {
             let rest = &bytes[at..];
-            let (header, key, value) = record::sound(rest)?;
+            let (header, key, value) = record::validate(rest)?;
             self.next_version = self.next_version.max(header.version + 1);
-            // A deletion that was moved has a value too, which is no account.
+            // A deletion that was relocated has a value too, but that is not a gap record.
             let is_set = header.kind == KIND_SET;
             if is_set && header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
-                let told = claim(key, value);
-                self.claims.extend(told.map(|(from, to)| (frame.number, from, to)));
+                let gap = decode_gap_record(key, value);
+                self.gap_records.extend(gap.map(|(from, to)| (frame.number, from, to)));
             }
             if header.kind == KIND_EXTENT {
                 let extent = ExtentRef::decode(value).ok_or(RecordError::Malformed)?;
@@ -233,7 +236,8 @@ impl Chain {
     }
 
     pub fn end_position(&self, geometry: Geometry) -> u64 {
-        let cut = self.cut.or(self.slot.map(|slot| (slot, self.offset)));
-        cut.map_or(DATA_START, |(slot, offset)| geometry.slot_start(slot) + offset as u64)
+        let incomplete_start = self.incomplete_start.or(self.slot.map(|slot| (slot, self.offset)));
+        incomplete_start
+            .map_or(DATA_START, |(slot, offset)| geometry.slot_start(slot) + offset as u64)
     }
 }

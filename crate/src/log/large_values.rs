@@ -1,5 +1,6 @@
-//! Large values in memory, of extents and put together from pieces: read whole, verified, kept as long as
-//! there is room, and let go when they were not looked at lately.
+//! Large values in memory: those of extents, and assembled chunked values. They are read as a
+//! whole, verified, and cached as long as there is memory; the least recently used are evicted
+//! first.
 
 use alloc::vec::Vec;
 
@@ -12,32 +13,33 @@ use crate::format::system_records::{ExtentRef, PIECE_KEY, PiecesRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, segment};
 use crate::index::hash_index::Position;
 
-use super::read::{Pin, Place, damaged};
+use super::read::{BufferAddr, Pin, damaged};
 use super::{Log, SlotState};
 
-/// A large value in memory, if it is there.
+/// A large value, if it is in memory.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct CachedValue {
     pub value: Option<AlignedBytes>,
-    /// When it was looked at last, which generation of views may show it, and how many need it to stay.
+    /// When it was accessed last, the generation of views that may show it, and how many pins need
+    /// it.
     pub touched: u32,
     pub shown: u32,
     pub pins: u32,
 }
 
-/// A value that was put together from its pieces.
+/// A value that was assembled from its chunks.
 #[derive(Debug)]
 pub(super) struct Assembled {
-    pieces: PiecesRef,
-    pub held: Held,
+    chunks: PiecesRef,
+    pub cached: CachedValue,
 }
 
-/// Bytes before a value that is put together, where the header and the key of its first piece go when that is
-/// read.
-const BEFORE: usize = record::SIZE + PIECE_KEY;
+/// Bytes before an assembled value. The header and the key of its first chunk are placed here when
+/// that is read.
+const HEADER_SPACE: usize = record::SIZE + PIECE_KEY;
 
 impl Log {
-    /// Reads an extent's value into memory if it is the one described, and intact.
+    /// Reads the value of an extent into memory if it is the described one and intact.
     pub(crate) fn load_extent(
         &mut self,
         file: &mut impl File,
@@ -46,38 +48,38 @@ impl Log {
         let geometry = self.geometry;
         let now = self.pool.now();
         let Some(slot) = self.slots.get_mut(extent.slot as usize) else { return Ok(false) };
-        let room = u64::from(slot.span) << geometry.segment_log2;
+        let capacity = u64::from(slot.span) << geometry.segment_log2;
         let described = slot.state == SlotState::Extent
             && slot.sequence == extent.sequence
             && slot.length == extent.length
-            && extent.length + 2 * segment::SIZE as u64 <= room;
+            && extent.length + 2 * segment::SIZE as u64 <= capacity;
         if !described {
             return Ok(false);
         }
-        slot.held.touched = now;
-        if slot.held.value.is_some() {
+        slot.cached.touched = now;
+        if slot.cached.value.is_some() {
             return Ok(true);
         }
         let salt = slot.salt;
         let start = geometry.slot_start(extent.slot) + segment::SIZE as u64;
         let length = extent.length as usize;
-        let mut bytes = self.take_value(length)?;
+        let mut bytes = self.allocate_value(length)?;
         let read = read_full(file, &mut bytes[..length], start);
-        let intact = read.is_ok_and(|there| there == length)
+        let intact = read.is_ok_and(|read_len| read_len == length)
             && checksum(&bytes[..length], seed_at(salt, start)) == extent.check;
         let freed = match intact {
-            true => self.slots[extent.slot as usize].held.value.replace(bytes),
+            true => self.slots[extent.slot as usize].cached.value.replace(bytes),
             false => Some(bytes),
         };
-        self.leave_value(freed);
+        self.release_value(freed);
         read?;
         Ok(intact)
     }
 
-    /// Whether the value of an extent is whole; it stays in memory only if there is room.
+    /// Whether the value of an extent is intact. It stays in memory only if the budget allows that.
     ///
     /// # Errors
-    /// What the file said.
+    /// An error of the file.
     pub fn verify_extent(
         &mut self,
         file: &mut impl File,
@@ -88,226 +90,229 @@ impl Log {
         whole
     }
 
-    /// Lets go of values for which there is no room.
+    /// Evicts values above the budget.
     pub(crate) fn trim_values(&mut self) {
-        self.trim_to(self.room_for_values());
+        self.trim_to(self.value_budget());
     }
 
     #[cold]
     pub(super) fn extent_value(
         &mut self,
         file: &mut impl File,
-        place: Place,
+        addr: BufferAddr,
     ) -> Result<&[u8], Error> {
-        // Only a lying checkpoint leads to a record of another shape.
-        let Some(extent) = ExtentRef::decode(self.record_in(place).value) else {
+        // Only a malicious checkpoint leads to a record of another kind.
+        let Some(extent) = ExtentRef::decode(self.record_in(addr).value) else {
             return Err(damaged(0));
         };
-        // An extent of the open batch is not sealed yet, and resident.
+        // An extent of the open batch is resident and not sealed yet.
         let resident = self
             .slots
             .get(extent.slot as usize)
-            .is_some_and(|slot| slot.held.value.is_some() && slot.sequence == extent.sequence);
+            .is_some_and(|slot| slot.cached.value.is_some() && slot.sequence == extent.sequence);
         if !resident && !self.load_extent(file, &extent)? {
             return Err(damaged(self.geometry.slot_start(extent.slot) + segment::SIZE as u64));
         }
-        let held = &mut self.slots[extent.slot as usize].held;
-        held.touched = self.pool.now();
+        let cached = &mut self.slots[extent.slot as usize].cached;
+        cached.touched = self.pool.now();
         if !self.pool.is_crowded() {
-            held.shown = self.views;
+            cached.shown = self.views.generation;
         }
-        let value = held.value.as_ref().expect("it was loaded");
-        // Two records that lie may name one extent.
+        let value = cached.value.as_ref().expect("it was loaded");
+        // Two malicious records may name the same extent.
         value.get(..extent.length as usize).ok_or(damaged(0))
     }
 
-    /// Memory for the value of an extent, its bytes undefined. What was let go last is used again:
-    /// zeroing costs as much as a checksum.
+    /// Allocates memory for a value; its bytes are undefined. Memory that was released last is
+    /// reused, because zeroing costs as much as a checksum.
     ///
     /// # Errors
-    /// As for [`room_for_value`](Log::room_for_value).
-    pub(super) fn take_value(&mut self, length: usize) -> Result<AlignedBytes, Error> {
-        self.room_for_value(length)?;
+    /// As for [`reserve_value_memory`](Log::reserve_value_memory).
+    pub(super) fn allocate_value(&mut self, length: usize) -> Result<AlignedBytes, Error> {
+        self.reserve_value_memory(length)?;
         let fits = |spare: &mut AlignedBytes| (length..=2 * length).contains(&spare.len());
-        let spare = self.spare_value.take_if(fits);
-        let value = spare.unwrap_or_else(|| AlignedBytes::unwritten(length));
-        self.value_bytes += value.len();
+        let spare = self.large.spare.take_if(fits);
+        let value = spare.unwrap_or_else(|| AlignedBytes::uninitialized(length));
+        self.large.bytes += value.len();
         Ok(value)
     }
 
-    /// Lets go of the memory of a value.
+    /// Releases the memory of a value.
     #[inline(never)]
-    pub(super) fn leave_value(&mut self, value: Option<AlignedBytes>) {
+    pub(super) fn release_value(&mut self, value: Option<AlignedBytes>) {
         let Some(value) = value else { return };
-        self.value_bytes -= value.len();
-        self.spare_value = Some(value);
+        self.large.bytes -= value.len();
+        self.large.spare = Some(value);
     }
 
-    /// Makes room for a large value. Those that one turn looks at, writes or takes back may take as much
-    /// as the budget. If views show all of it and have to live, values are given as copies from then on;
-    /// else all views die.
+    /// Makes memory available for a large value. The values that one turn reads, writes or rolls
+    /// back may use as much as the budget. If views show all of it and must stay valid, values are
+    /// returned as copies from then on; otherwise all views are detached.
     ///
     /// # Errors
-    /// [`Error::ViewsHeld`] when memory would have to grow and a view has to live.
-    pub(super) fn room_for_value(&mut self, length: usize) -> Result<(), Error> {
-        let held: usize = self.quarantine.iter().map(|bytes| bytes.len()).sum();
-        let (budget, needed) = (self.pool.budget(), held + length);
-        if self.pool.lends_views && self.value_bytes + needed > budget {
-            self.trim_hidden(budget.saturating_sub(needed));
-            let is_shown = held > 0 || self.stalest(true).is_some();
-            if self.value_bytes + needed > budget && is_shown {
-                if self.pool.views_must_live() {
-                    self.pool.crowd();
+    /// [`Error::ViewsHeld`] if memory would have to grow and a view must stay valid.
+    pub(super) fn reserve_value_memory(&mut self, length: usize) -> Result<(), Error> {
+        let quarantined: usize = self.large.quarantine.iter().map(|bytes| bytes.len()).sum();
+        let (budget, needed) = (self.pool.budget(), quarantined + length);
+        if self.pool.exposes_views && self.large.bytes + needed > budget {
+            self.trim_unviewed(budget.saturating_sub(needed));
+            let is_shown = quarantined > 0 || self.least_recent(true).is_some();
+            if self.large.bytes + needed > budget && is_shown {
+                if self.pool.must_keep_views() {
+                    self.pool.set_crowded();
                 } else {
-                    self.pool.kill_views()?;
-                    self.views += 1;
-                    // Nothing shows any more what was rolled back in this turn.
-                    self.quarantine = Vec::new();
+                    self.pool.detach_views()?;
+                    self.views.generation += 1;
+                    // No view shows any more what was rolled back in this turn.
+                    self.large.quarantine = Vec::new();
                     self.trim_to(budget / 4);
                 }
             }
         }
-        let spare = self.spare_value.as_ref().map_or(0, |spare| spare.len());
+        let spare = self.large.spare.as_ref().map_or(0, |spare| spare.len());
         let is_spare = (length..=2 * length).contains(&spare);
-        if is_spare || self.pool.may_take(length) { Ok(()) } else { Err(Error::ViewsHeld) }
+        if is_spare || self.pool.can_allocate(length) { Ok(()) } else { Err(Error::ViewsHeld) }
     }
 
-    /// Lets go of large values that no view shows, while they all hold more than `allowed` bytes.
-    fn trim_hidden(&mut self, allowed: usize) {
-        while self.value_bytes > allowed
-            && let Some(held) = self.stalest(false)
+    /// Evicts large values that no view shows while all of them use more than `allowed` bytes.
+    fn trim_unviewed(&mut self, allowed: usize) {
+        while self.large.bytes > allowed
+            && let Some(cached) = self.least_recent(false)
         {
-            let value = held.value.take();
-            self.leave_value(value);
+            let value = cached.value.take();
+            self.release_value(value);
         }
     }
 
-    /// Bytes that large values may take between turns: what buffers leave of the budget, and
-    /// at least a quarter of it.
-    pub(super) fn room_for_values(&self) -> usize {
+    /// Bytes that large values may use between turns: what buffers leave of the budget, but at
+    /// least a quarter of it.
+    pub(super) fn value_budget(&self) -> usize {
         let budget = self.pool.budget();
         budget.saturating_sub(self.pool.memory()).max(budget / 4)
     }
 
-    /// Lets go of large values that were not looked at lately, when they hold more than
-    /// `allowed` bytes. Returns whether any went that a view may show.
+    /// Evicts the least recently used large values while they use more than `allowed` bytes.
+    /// Returns whether a view may show any of the evicted ones.
     pub(super) fn trim_to(&mut self, allowed: usize) -> bool {
-        if self.value_bytes <= allowed {
+        if self.large.bytes <= allowed {
             return false;
         }
-        self.trim_hidden(allowed);
+        self.trim_unviewed(allowed);
         let mut shown = false;
-        while self.value_bytes > allowed
-            && let Some(held) = self.stalest(true)
+        while self.large.bytes > allowed
+            && let Some(cached) = self.least_recent(true)
         {
             shown = true;
-            let value = held.value.take();
-            self.leave_value(value);
+            let value = cached.value.take();
+            self.release_value(value);
         }
         shown
     }
 
-    /// The value that was not looked at for longest, of those that could be read again and that nobody needs to
-    /// stay: of those that views show, or of those that none does.
+    /// The least recently used value that can be read again and is not pinned, either among those
+    /// that views show or among those that none shows.
     #[inline(never)]
-    fn stalest(&mut self, are_shown: bool) -> Option<&mut Held> {
-        let views = self.views;
-        let slots = self.slots.iter_mut().filter(|slot| slot.written).map(|slot| &mut slot.held);
-        let assembled = self.assembled.iter_mut().map(|value| &mut value.held);
-        let may_go = slots.chain(assembled).filter(|held| {
-            held.pins == 0 && held.value.is_some() && are_shown == (held.shown == views)
+    fn least_recent(&mut self, are_shown: bool) -> Option<&mut CachedValue> {
+        let views = self.views.generation;
+        let slots = self.slots.iter_mut().filter(|slot| slot.written).map(|slot| &mut slot.cached);
+        let assembled = self.large.assembled.iter_mut().map(|value| &mut value.cached);
+        let may_go = slots.chain(assembled).filter(|cached| {
+            cached.pins == 0 && cached.value.is_some() && are_shown == (cached.shown == views)
         });
-        may_go.min_by_key(|held| held.touched)
+        may_go.min_by_key(|cached| cached.touched)
     }
 
-    /// Whether a value in pieces is in memory, where it is to be looked at now.
-    pub(crate) fn has_assembled(&mut self, pieces: &PiecesRef) -> bool {
+    /// Whether a chunked value is in memory. This counts as an access.
+    pub(crate) fn has_assembled(&mut self, chunks: &PiecesRef) -> bool {
         let now = self.pool.now();
-        let found = find(&mut self.assembled, pieces);
-        found.map(|value| value.held.touched = now).is_some()
+        let found = find(&mut self.large.assembled, chunks);
+        found.map(|value| value.cached.touched = now).is_some()
     }
 
-    /// Takes memory for a value in pieces, its bytes undefined.
+    /// Allocates memory for a chunked value; its bytes are undefined.
     ///
     /// # Errors
-    /// As for [`room_for_value`](Log::room_for_value).
-    pub(crate) fn begin_assembly(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
-        let value = Some(self.take_value(BEFORE + pieces.length as usize)?);
-        // It stays until it is complete.
-        let held = Held { value, touched: self.pool.now(), shown: 0, pins: 1 };
-        self.assembled.retain(|value| value.held.value.is_some());
-        self.assembled.push(Assembled { pieces: *pieces, held });
+    /// As for [`reserve_value_memory`](Log::reserve_value_memory).
+    pub(crate) fn begin_assembly(&mut self, chunks: &PiecesRef) -> Result<(), Error> {
+        let value = Some(self.allocate_value(HEADER_SPACE + chunks.length as usize)?);
+        // It is pinned until it is complete.
+        let cached = CachedValue { value, touched: self.pool.now(), shown: 0, pins: 1 };
+        self.large.assembled.retain(|value| value.cached.value.is_some());
+        self.large.assembled.push(Assembled { chunks: *chunks, cached });
         Ok(())
     }
 
-    /// A value is complete, with so many bytes, and need not stay; or it came to nothing: then it goes, at once
-    /// if no view shows it.
+    /// Ends an assembly. With a length, the value is complete and may be evicted. Without one it is
+    /// abandoned, and its memory is released at once unless a view shows it.
     #[inline(never)]
-    pub(crate) fn end_assembly(&mut self, pieces: &PiecesRef, length: Option<u64>) {
-        let views = self.views;
-        let Some(Assembled { pieces, held }) = find(&mut self.assembled, pieces) else { return };
-        held.pins -= 1;
+    pub(crate) fn end_assembly(&mut self, chunks: &PiecesRef, length: Option<u64>) {
+        let views = self.views.generation;
+        let Some(Assembled { chunks, cached }) = find(&mut self.large.assembled, chunks) else {
+            return;
+        };
+        cached.pins -= 1;
         if let Some(length) = length {
-            pieces.length = length;
+            chunks.length = length;
             return;
         }
-        // No value is as long, so that nobody finds it.
-        (pieces.length, held.touched) = (u64::MAX, 0);
-        let value = if held.shown == views { None } else { held.value.take() };
-        self.leave_value(value);
+        // No value has this length, so it is not found any more.
+        (chunks.length, cached.touched) = (u64::MAX, 0);
+        let value = if cached.shown == views { None } else { cached.value.take() };
+        self.release_value(value);
     }
 
-    /// The memory of a value in pieces.
+    /// The memory of a chunked value.
     ///
     /// # Panics
     /// If it is not in memory.
     #[inline(never)]
-    pub(crate) fn assembled_mut(&mut self, pieces: &PiecesRef) -> &mut [u8] {
-        let value = find(&mut self.assembled, pieces).and_then(|value| value.held.value.as_mut());
-        &mut value.expect("it is in memory")[BEFORE..][..pieces.length as usize]
+    pub(crate) fn assembled_mut(&mut self, chunks: &PiecesRef) -> &mut [u8] {
+        let value =
+            find(&mut self.large.assembled, chunks).and_then(|value| value.cached.value.as_mut());
+        &mut value.expect("it is in memory")[HEADER_SPACE..][..chunks.length as usize]
     }
 
-    /// The same, for a view, or for a copy where values are given so unless it `stays`.
+    /// The same for a view, or for a copy if the pool is crowded and it is not `pinned`.
     ///
     /// # Panics
     /// As for [`assembled_mut`](Log::assembled_mut).
-    pub(crate) fn show_assembled(&mut self, pieces: &PiecesRef, stays: bool) -> &[u8] {
-        if (stays || !self.pool.is_crowded())
-            && let Some(value) = find(&mut self.assembled, pieces)
+    pub(crate) fn show_assembled(&mut self, chunks: &PiecesRef, pinned: bool) -> &[u8] {
+        if (pinned || !self.pool.is_crowded())
+            && let Some(value) = find(&mut self.large.assembled, chunks)
         {
-            value.held.shown = self.views;
+            value.cached.shown = self.views.generation;
         }
-        self.assembled_mut(pieces)
+        self.assembled_mut(chunks)
     }
 
-    /// Keeps a value that is in memory there until [`unpin`](Log::unpin).
-    pub(crate) fn pin_assembled(&mut self, pieces: PiecesRef) -> Pin {
-        if let Some(value) = find(&mut self.assembled, &pieces) {
-            value.held.pins += 1;
+    /// Pins a value that is in memory until [`unpin`](Log::unpin).
+    pub(crate) fn pin_assembled(&mut self, chunks: PiecesRef) -> Pin {
+        if let Some(value) = find(&mut self.large.assembled, &chunks) {
+            value.cached.pins += 1;
         }
-        Pin::Pieces(pieces)
+        Pin::Chunks(chunks)
     }
 
-    pub(crate) fn unpin_assembled(&mut self, pieces: &PiecesRef) {
-        if let Some(value) = find(&mut self.assembled, pieces) {
-            value.held.pins -= 1;
+    pub(crate) fn unpin_assembled(&mut self, chunks: &PiecesRef) {
+        if let Some(value) = find(&mut self.large.assembled, chunks) {
+            value.cached.pins -= 1;
         }
     }
 
-    /// Copies the piece at a place to where it belongs in its value in memory, behind the first `from` bytes,
-    /// or from there if it `writes`: then as much as there is. Gives how many bytes it has; none if they are
-    /// too many.
+    /// Copies between the chunk at an address and its value in memory, where the chunk starts after
+    /// the first `from` bytes: into the value, or from it if it `writes`, and then as much as there
+    /// is. Returns the length of the chunk, or none if it is too long.
     #[inline(never)]
-    pub(crate) fn copy_piece(
+    pub(crate) fn copy_chunk(
         &mut self,
-        place: Place,
-        pieces: &PiecesRef,
+        addr: BufferAddr,
+        chunks: &PiecesRef,
         from: usize,
         writes: bool,
     ) -> Option<usize> {
-        let value = find(&mut self.assembled, pieces)?.held.value.as_mut()?;
-        let rest = value[BEFORE..][..pieces.length as usize].get_mut(from..)?;
-        let record = &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..];
+        let value = find(&mut self.large.assembled, chunks)?.cached.value.as_mut()?;
+        let rest = value[HEADER_SPACE..][..chunks.length as usize].get_mut(from..)?;
+        let record = &mut self.pool.bytes_mut(addr.buffer)[addr.offset as usize..];
         let header = RecordHeader::at_mut(record)?;
         if header.kind != KIND_SET {
             return None;
@@ -316,56 +321,58 @@ impl Log {
             header.value_len = header.value_len.min(rest.len() as u32);
         }
         let (length, at, size) = (header.value_len as usize, header.value_offset(), header.size());
-        let (piece, behind) = record.get_mut(at..size)?.split_at_mut_checked(length)?;
+        let (chunk, behind) = record.get_mut(at..size)?.split_at_mut_checked(length)?;
         let part = rest.get_mut(..length)?;
         if writes {
-            piece.copy_from_slice(part);
+            chunk.copy_from_slice(part);
             behind.fill(0);
         } else {
-            part.copy_from_slice(piece);
+            part.copy_from_slice(chunk);
         }
         Some(length)
     }
 }
 
 impl Log {
-    /// Reads the piece of so many bytes at a position of the file to where it belongs, behind the first `from`
-    /// bytes of its value, by one call and without a copy: its header and its key come to lie over what is before
-    /// it, which is put back. Says whether it is that piece, and intact.
+    /// Reads the chunk of `length` bytes at a position directly to its offset `from` in the value,
+    /// by one call and without a copy. The header and the key of the chunk overwrite the bytes
+    /// before it, which are restored afterwards. Returns whether the expected chunk was there and
+    /// intact.
     #[inline(never)]
-    pub(crate) fn read_piece(
+    pub(crate) fn read_chunk(
         &mut self,
         file: &mut impl File,
         position: Position,
         key: &[u8],
-        pieces: &PiecesRef,
+        chunks: &PiecesRef,
         from: usize,
         length: usize,
     ) -> bool {
         let (slot, offset) = self.geometry.locate(position);
         let at = self.geometry.slot_start(slot) + offset as u64;
         let salt = self.salt(slot);
-        let value = find(&mut self.assembled, pieces).and_then(|value| value.held.value.as_mut());
+        let value =
+            find(&mut self.large.assembled, chunks).and_then(|value| value.cached.value.as_mut());
         let to = from + record::size_of_record(PIECE_KEY, align_up(length));
         let Some(bytes) = value.and_then(|value| value.get_mut(from..to)) else { return false };
-        let mut before = [0; BEFORE];
-        before.copy_from_slice(&bytes[..BEFORE]);
-        let there = read_full(file, bytes, at);
-        let is_it = there.is_ok_and(|there| there == bytes.len())
+        let mut before = [0; HEADER_SPACE];
+        before.copy_from_slice(&bytes[..HEADER_SPACE]);
+        let read_len = read_full(file, bytes, at);
+        let is_match = read_len.is_ok_and(|read_len| read_len == bytes.len())
             && RecordHeader::verify(bytes, salt, at)
             && record::parts(bytes).is_some_and(|(header, its_key, its_value)| {
                 let shape = (header.kind, header.space(), header.size(), its_value.len());
                 shape == (KIND_SET, KEYSPACE_ENGINE, bytes.len(), length) && its_key == key
             });
-        bytes[..BEFORE].copy_from_slice(&before);
-        is_it
+        bytes[..HEADER_SPACE].copy_from_slice(&before);
+        is_match
     }
 }
 
 #[inline(never)]
-fn find<'a>(assembled: &'a mut [Assembled], pieces: &PiecesRef) -> Option<&'a mut Assembled> {
-    let name = (pieces.id, pieces.length);
-    assembled
-        .iter_mut()
-        .find(|value| value.held.value.is_some() && (value.pieces.id, value.pieces.length) == name)
+fn find<'a>(assembled: &'a mut [Assembled], chunks: &PiecesRef) -> Option<&'a mut Assembled> {
+    let name = (chunks.id, chunks.length);
+    assembled.iter_mut().find(|value| {
+        value.cached.value.is_some() && (value.chunks.id, value.chunks.length) == name
+    })
 }

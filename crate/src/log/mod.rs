@@ -39,7 +39,7 @@ use crate::index::sorted_vec_map::SmallMap;
 
 use append::WriteError;
 use buffer_pool::{BufferId, Pool};
-use large_values::{Assembled, Held};
+use large_values::{Assembled, CachedValue};
 use record_cache::RecordCache;
 use slot_allocator::AllocPriority;
 use space_accounting::{DeadExtent, ExtentName};
@@ -70,28 +70,28 @@ enum SlotState {
 /// The buffer of a segment that is not in memory.
 const NO_BUFFER: BufferId = BufferId::MAX;
 
-/// One segment-sized slot of the file. Aligned to its size in wasm: a lookup then shifts, and does
-/// not multiply.
+/// One segment-sized slot of the file. In wasm it is aligned to its own size, so that a lookup
+/// shifts instead of multiplying.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
     state: SlotState,
-    /// Whether the header is in the file.
+    /// Whether the header has been written to the file.
     written: bool,
     sequence: u32,
     salt: u64,
     /// The number of the first frame, once written.
     first_frame: u64,
-    /// Slots covered.
+    /// How many slots it covers.
     span: u32,
     /// Extent: bytes of the value, and their checksum.
     length: u64,
     length_check: u64,
     /// The buffer that holds a log segment, its bytes at their own offsets; [`NO_BUFFER`] when cold.
     buffer: BufferId,
-    /// An extent's value.
-    held: Held,
-    /// Log: where its frames end, and the number behind the last of them.
+    /// The value of an extent.
+    cached: CachedValue,
+    /// Log: where its frames end, and the number after that of the last one.
     end: u32,
     end_frame: u64,
     /// Log: live records and their bytes.
@@ -99,13 +99,14 @@ struct Slot {
     live_bytes: u32,
     /// Log: the accounting of its tombstones.
     tombstones: Tombstones,
-    /// Log: its live records have moved; it is freed with the next checkpoint.
+    /// Log: its live records were moved elsewhere; the next checkpoint frees it.
     pending_free: bool,
     /// Log: damaged, so it is never moved or freed.
     pinned_by_damage: bool,
-    /// Whether this session began it, and so knows its whole content.
+    /// Whether this session created it, and so knows its whole content.
     from_this_session: bool,
-    /// Whether earlier uses may have left bytes in it: in a segment of the log, behind its frames.
+    /// Whether earlier uses of the slot may have left bytes in it. In a log segment these follow
+    /// its frames.
     dirty_tail: bool,
 }
 
@@ -121,7 +122,7 @@ impl Slot {
             length: 0,
             length_check: 0,
             buffer: NO_BUFFER,
-            held: Held::default(),
+            cached: CachedValue::default(),
             end: 0,
             end_frame: 0,
             live: 0,
@@ -135,7 +136,7 @@ impl Slot {
         }
     }
 
-    /// Whether nothing in it is needed, so that it can be taken at once.
+    /// Whether nothing in the slot is needed, so that it can be allocated at once.
     fn is_free(&self) -> bool {
         matches!(self.state, SlotState::Free | SlotState::Unknown)
     }
@@ -155,9 +156,9 @@ impl Geometry {
         1 << self.segment_log2
     }
 
-    /// Offset in a segment at which frames must have ended.
+    /// Offset in a segment that no frame may extend beyond.
     #[must_use]
-    pub fn room_end(self) -> usize {
+    pub fn frames_end(self) -> usize {
         self.segment() - segment::SIZE
     }
 
@@ -167,7 +168,7 @@ impl Geometry {
         DATA_START + (u64::from(slot) << self.segment_log2)
     }
 
-    /// The index's form of an offset in a slot.
+    /// The index's representation of an offset in a slot.
     #[must_use]
     pub fn position(self, slot: u32, offset: usize) -> Position {
         (slot << (self.segment_log2 - 3)) | (offset >> 3) as u32
@@ -193,8 +194,8 @@ impl Geometry {
         u32::MAX >> (self.segment_log2 - 3)
     }
 
-    /// Bytes between header and trailer of what covers so many slots.
-    fn room_of(self, span: u32) -> u64 {
+    /// Bytes between the header and the trailer of something that covers `span` slots.
+    fn payload_capacity(self, span: u32) -> u64 {
         (u64::from(span) << self.segment_log2).saturating_sub(2 * segment::SIZE as u64)
     }
 
@@ -212,7 +213,7 @@ pub struct RecordRef<'a> {
     pub header: &'a RecordHeader,
     /// Its key.
     pub key: &'a [u8],
-    /// Its own value bytes: a descriptor when the value lies elsewhere.
+    /// The value bytes of the record itself: a descriptor if the value is stored elsewhere.
     pub value: &'a [u8],
 }
 
@@ -238,7 +239,7 @@ impl RecordRef<'_> {
         is_clear.then(|| clear_of(self.header.space(), self.key, self.value)).flatten()
     }
 
-    /// Bytes of the record, its extent's value included.
+    /// Bytes of the record, including the value of its extent.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.header.size() as u64 + self.extent().map_or(0, |extent| extent.length)
@@ -248,50 +249,166 @@ impl RecordRef<'_> {
 /// Where the value of a record is stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ValueLocation {
-    /// Into it.
+    /// In the record itself.
     #[default]
     Record,
-    /// Into the extent with this first slot.
+    /// In the extent that starts at this slot.
     Extent(u32),
     /// In chunks.
     Chunks,
 }
 
-/// Frames behind the log's end that opening dropped. A fresh segment takes their numbers.
+/// Frames after the end of the log that opening dropped. A fresh segment reuses their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DiscardedTail {
-    /// There are none, or a segment that cancels them is flushed.
+    /// There are none, or a segment that cancels them has been flushed.
     Nothing,
-    /// There are none, but remains of earlier uses of the slot. They are overwritten with zeros and flushed before
-    /// anything is appended.
+    /// There are none, but earlier uses of the slot left bytes. These are overwritten with zeros
+    /// and flushed before anything is appended.
     NeedsZeroing,
-    /// No segment that cancels them has been written.
+    /// There are some, and no segment that cancels them has been written.
     Present,
-    /// One was, and is not flushed.
+    /// A segment that cancels them was written but is not flushed.
     Superseded,
 }
 
-/// A missing header or trailer whose other copy exists.
+/// A missing header or trailer whose counterpart exists.
 #[derive(Clone, Copy, Debug)]
-struct LostCopy {
+struct MissingHeader {
     slot: u32,
     sequence: u32,
     is_trailer: bool,
-    /// Whether a crash may have taken it: it need not have been flushed, or was being erased.
+    /// Whether a crash may explain it: it had not necessarily been flushed, or was being erased.
     by_crash: bool,
 }
 
 /// The state of salvage of a damaged log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecoveryState {
-    /// Whether all that can be verified is wanted, whatever is damaged.
+    /// Whether to keep everything that can be verified, whatever is damaged.
     pub salvages: bool,
-    /// Whether anything is.
+    /// Whether anything is damaged.
     pub damaged: bool,
-    /// Keys that are only in the checkpoint, and whose records are lost.
+    /// Keys that only the checkpoint lists and whose records are lost.
     pub lost_keys: u64,
     /// Lost frames may have changed or deleted keys whose records have versions below this.
     pub uncertain_below: u64,
+}
+
+/// The writes since the last commit.
+#[derive(Debug, Default)]
+struct OpenBatch {
+    /// The cursor at the start of the batch.
+    start: Cursor,
+    /// Frames that are complete except for their checksums.
+    frames: Vec<FrameSpan>,
+    /// First slots of the batch's extents.
+    extents: Vec<u32>,
+}
+
+/// What is known of how much of the log is flushed. Each field is a number of frames: those below it are. A watermark
+/// is a frame's statement of such a number. An empty frame that is written only for its watermark is called a witness.
+#[derive(Debug)]
+struct Watermarks {
+    /// Frames below this number are flushed.
+    flushed: u64,
+    /// The largest watermark in the file.
+    written: u64,
+    /// The largest watermark that is flushed itself: after a crash, frames below it are known to have been flushed.
+    confirmed: u64,
+}
+
+/// How the superblocks in the file differ from the current one.
+#[derive(Debug)]
+struct SuperblockState {
+    /// Whether this session has written a superblock without the clean mark, as it must before appending.
+    marked_open: bool,
+    /// Whether the newest superblock is written but not flushed.
+    unflushed: bool,
+    /// Whether one of the two copies was invalid when the file was opened and has not been written since.
+    lost_copy: bool,
+}
+
+/// Values in memory that have a buffer of their own: those of extents, and assembled chunked values.
+#[derive(Debug, Default)]
+struct LargeValues {
+    /// Chunked values in memory.
+    assembled: Vec<Assembled>,
+    /// Bytes in memory of the values of extents and of assembled chunked values.
+    bytes: usize,
+    /// The buffer of the large value that was released last, for reuse.
+    spare: Option<AlignedBytes>,
+    /// Values of dropped extents that views may still show, kept until the turn ends.
+    quarantine: Vec<AlignedBytes>,
+}
+
+/// The views that JavaScript holds.
+#[derive(Debug)]
+struct ViewState {
+    /// The current generation of views.
+    generation: u32,
+    /// Whether a view may show memory that is about to be reused.
+    stale: bool,
+}
+
+/// The newest checkpoint, and what opening would have to read behind it.
+#[derive(Debug, Default)]
+struct Tail {
+    /// The first slot of the checkpoint that the superblocks name.
+    checkpoint: Option<u32>,
+    /// Bytes of the frames written since that checkpoint.
+    bytes: u64,
+    /// Bytes of the extent values that these frames name: opening would have to read them too.
+    values: u64,
+}
+
+/// What opening found in the file that does not count.
+#[derive(Debug)]
+struct Found {
+    dropped_tail: DiscardedTail,
+    /// Ranges of the file that contain what a recovery dropped.
+    discarded_ranges: Vec<(u64, usize)>,
+    /// Headers and trailers that are missing although their counterparts exist.
+    missing_headers: Vec<MissingHeader>,
+}
+
+/// Extents, and the records that name them.
+#[derive(Debug, Default)]
+struct Extents {
+    /// The extent that each record with a value in an extent names, by the record's position.
+    by_record: SmallMap<ExtentName>,
+    /// Extents that no record names any more but that are still in the file.
+    dead: Vec<DeadExtent>,
+}
+
+/// Space that can be reclaimed.
+#[derive(Debug, Default)]
+pub(crate) struct Garbage {
+    /// Whether there may be some.
+    exists: bool,
+    /// Whether extents were freed since a compaction began, so that others might move to their slots.
+    pub(crate) extents_freed: bool,
+    /// Garbage that opening found may be reclaimed once this many frames are confirmed as flushed.
+    from_frame: u64,
+}
+
+/// How the space of the file is used.
+#[derive(Debug)]
+struct Space {
+    /// Bytes of live records, and of the slots that live extents cover.
+    live: u64,
+    /// Slots that are free or will be after the next checkpoint.
+    spare_slots: u32,
+    /// Slots that are free now.
+    free_slots: u32,
+    /// Slots of log segments.
+    log_slots: u32,
+    /// Slots of checkpoints.
+    checkpoint_slots: u32,
+    /// The largest size of the file, in percent of its live data.
+    factor: u32,
+    /// Whether the file could not grow when this was last tried.
+    full: bool,
 }
 
 /// The log of one database.
@@ -299,88 +416,34 @@ pub(crate) struct RecoveryState {
 pub struct Log {
     geometry: Geometry,
     superblock: Superblock,
-    /// Whether this session has put a superblock without the clean mark before its appends.
-    marked_open: bool,
-    /// Whether a superblock was written that is not flushed.
-    superblock_unflushed: bool,
-    dropped_tail: DiscardedTail,
+    superblock_state: SuperblockState,
     slots: Vec<Slot>,
+    space: Space,
+    extents: Extents,
+    pub(crate) garbage: Garbage,
+    tail: Tail,
     cursor: Cursor,
-    /// The cursor at the start of the open batch.
-    group: Cursor,
-    /// Frames of the open batch that are complete but for their seal.
-    pending: Vec<FrameSpan>,
-    /// First slots of the extents of the open batch.
-    extents: Vec<u32>,
-    /// Which records name extents, and which.
-    extent_of: SmallMap<ExtentName>,
-    /// Extents that no record names any more, and that are still in the file.
-    dead_extents: Vec<DeadExtent>,
+    batch: OpenBatch,
     /// Records at or above this offset of the cursor's slot may be changed in place.
     floor: usize,
     next_frame: u64,
     next_sequence: u32,
-    /// Mixed into salts: fresh at each opening.
+    /// Mixed into salts; fresh in each session.
     entropy: u64,
-    /// Frames below this number are flushed.
-    flushed_frames: u64,
-    /// The largest watermark in the file: a frame's statement that all frames below a number are flushed.
-    /// An empty frame that is written for its watermark alone is called a witness.
-    witnessed_frames: u64,
-    /// The largest watermark that is flushed: no crash makes these frames look unflushed.
-    confirmed_frames: u64,
-    /// Memory of segments and of cached cold records.
+    watermarks: Watermarks,
+    /// Memory for segments and for cached cold records.
     pool: Pool,
     record_cache: RecordCache,
-    /// Invariant: if so, every segment is in memory.
-    all_at_hand: bool,
-    /// Chunked values in memory.
-    assembled: Vec<Assembled>,
-    /// Bytes of extents' values in memory, and of assembled ones.
-    value_bytes: usize,
-    /// Which generation of views there is.
-    views: u32,
-    /// Memory of the large value that was released last, for reuse.
-    spare_value: Option<AlignedBytes>,
-    /// Values of dropped extents that views may still show, held until the turn ends.
-    quarantine: Vec<AlignedBytes>,
-    /// Whether a view may show memory that is about to be used again.
-    views_stale: bool,
-    /// The first slot of the checkpoint that the superblocks name.
-    checkpoint: Option<u32>,
-    /// Bytes of frames since it was taken,
-    tail_bytes: u64,
-    /// and of values in extents that they name: opening would read these too.
-    tail_values: u64,
-    /// Stretches of the file that hold what a recovery dropped.
-    stale: Vec<(u64, usize)>,
-    /// Headers and trailers that opening did not find, of what has the other one.
-    lost_copies: Vec<LostCopy>,
-    /// Whether one of the two superblocks was not valid when the file was opened, and was not written since.
-    lost_superblock: bool,
-    /// Whether there may be something to give back.
-    has_garbage: bool,
-    /// Whether extents left room since a compaction began: others might move there.
-    pub(crate) holes_came: bool,
-    /// Garbage that opening found is needed by nobody once this many frames are surely flushed.
-    garbage_after: u64,
-    /// Bytes of live records, and of slots that live extents cover.
-    live_total: u64,
-    /// Slots that can be used again, or can after the next checkpoint; of them those that can at once.
-    spare_slots: u32,
-    free_slots: u32,
-    /// Slots of segments, and of checkpoints.
-    log_slots: u32,
-    checkpoint_slots: u32,
-    /// The largest size of the file, in per cent of its live data.
-    pub(crate) factor: u32,
-    /// Whether the file could not grow when it was asked last.
-    full: bool,
+    /// Invariant: if set, every segment is in memory.
+    all_resident: bool,
+    large: LargeValues,
+    views: ViewState,
+    found: Found,
     recovery: RecoveryState,
 }
 
 impl Log {
-    /// Where things lie.
+    /// The layout of the file.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         self.geometry
@@ -392,7 +455,7 @@ impl Log {
         self.superblock.hash_seed
     }
 
-    /// Versions below this may have been used, says the superblock.
+    /// The superblock's bound on versions: those below it may have been used.
     pub(crate) fn known_version(&self) -> u64 {
         self.superblock.next_version
     }
@@ -403,7 +466,7 @@ impl Log {
         self.next_frame
     }
 
-    /// The record at `position`, which is of the open batch or of a loaded segment.
+    /// The record at `position`, which belongs to the open batch or to a loaded segment.
     ///
     /// # Panics
     /// If it is not resident.
@@ -412,11 +475,11 @@ impl Log {
     pub fn record_at(&self, position: Position) -> RecordRef<'_> {
         let (slot, offset) = self.geometry.locate(position);
         let bytes = &self.pool.bytes(self.slots[slot as usize].buffer)[offset..];
-        let (header, key, value) = record::parts(bytes).expect("a resident record is whole");
+        let (header, key, value) = record::parts(bytes).expect("a resident record is valid");
         RecordRef { header, key, value }
     }
 
-    /// The bytes of a segment that is loaded.
+    /// The bytes of a loaded segment.
     pub(crate) fn segment_bytes(&self, slot: u32) -> &[u8] {
         self.pool.bytes(self.slots[slot as usize].buffer)
     }
@@ -442,10 +505,10 @@ impl Log {
 
     /// The memory of an extent's value.
     pub(crate) fn extent_mut(&mut self, slot: u32) -> &mut [u8] {
-        self.slots[slot as usize].held.value.as_mut().expect("a staged extent is resident")
+        self.slots[slot as usize].cached.value.as_mut().expect("a staged extent is resident")
     }
 
-    /// Whether the record at `position` may be changed where it lies.
+    /// Whether the record at `position` may be changed in place.
     #[inline]
     #[must_use]
     pub fn is_mutable(&self, position: Position) -> bool {
@@ -453,7 +516,7 @@ impl Log {
         self.cursor.slot == Some(slot) && offset >= self.floor
     }
 
-    /// Sequence of the segment that a record lies in.
+    /// The sequence of the segment that contains a record.
     #[must_use]
     pub fn sequence_of(&self, position: Position) -> u32 {
         self.slots[self.geometry.locate(position).0 as usize].sequence
@@ -464,24 +527,24 @@ impl Log {
         self.superblock.incompatible |= INCOMPATIBLE_PIECES;
     }
 
-    /// Writes the next superblock; `clean` marks the end of the log as the end of the file's use. The
-    /// one before it is flushed first: power loss may make anything of what is being written, and of the
-    /// two slots one has to be whole.
+    /// Writes the next superblock; `clean` records the end of the log at an orderly close. The
+    /// previous superblock is flushed first: power loss may garble the one being written, and one
+    /// of the two must stay intact.
     fn write_superblock(
         &mut self,
         file: &mut impl File,
         clean: Option<(u32, u64)>,
         next_version: u64,
     ) -> Result<(), Error> {
-        if self.superblock_unflushed {
+        if self.superblock_state.unflushed {
             file.flush()?;
         }
-        self.superblock_unflushed = true;
+        self.superblock_state.unflushed = true;
         let mut sb = self.superblock;
         sb.generation += 1;
         sb.flags = if clean.is_some() { FLAG_CLEAN } else { 0 };
         sb.next_version = next_version;
-        sb.next_frame = self.flushed_frames;
+        sb.next_frame = self.watermarks.flushed;
         sb.next_sequence = u64::from(self.next_sequence);
         if let Some((sequence, position)) = clean {
             sb.end_sequence = u64::from(sequence);
@@ -489,34 +552,34 @@ impl Log {
         }
         let slot = (sb.generation - 1) % 2;
         write_all(file, &sb.encode(slot), slot * SLOT_STRIDE)?;
-        // The next one always goes to the slot that is not the one that counts.
-        self.lost_superblock = false;
+        // Superblocks alternate, so this one replaced the slot that was not current.
+        self.superblock_state.lost_copy = false;
         self.superblock = sb;
         Ok(())
     }
 
-    /// Flushes what was written; everything committed so far is then durable.
+    /// Flushes what was written. Everything committed so far is durable then.
     pub(crate) fn flush(&mut self, file: &mut impl File) -> Result<(), Error> {
-        self.restore_copies(file);
+        self.rewrite_missing_headers(file);
         file.flush()?;
-        self.superblock_unflushed = false;
-        self.flushed_frames = self.next_frame;
-        self.confirmed_frames = self.witnessed_frames;
+        self.superblock_state.unflushed = false;
+        self.watermarks.flushed = self.next_frame;
+        self.watermarks.confirmed = self.watermarks.written;
         self.discard_dead_extents();
         self.cancelled_tail_is_flushed();
         Ok(())
     }
 
-    /// Whether the last flush has no witness yet.
+    /// Whether no witness has been written for the last flush.
     #[must_use]
     pub fn is_unwitnessed(&self) -> bool {
-        self.witnessed_frames < self.flushed_frames
+        self.watermarks.written < self.watermarks.flushed
     }
 
-    /// Records the end of a log that is committed and flushed, with the clean mark.
+    /// Writes the superblock with the clean mark. The log has been committed and flushed.
     pub(crate) fn close(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
-        // Aborted records are not shown any more, so the witness need not include them.
-        self.cursor = self.group;
+        // No view shows aborted records any more, so the witness need not include them.
+        self.cursor = self.batch.start;
         self.floor = self.cursor.tail;
         let sequence = self.cursor.slot.map_or(0, |slot| self.slots[slot as usize].sequence);
         let end = self
@@ -524,23 +587,26 @@ impl Log {
             .slot
             .map_or(DATA_START, |slot| self.geometry.slot_start(slot) + self.cursor.start as u64);
         let mut clean = Some((sequence, end));
-        // Behind a torn tail the witness opens a fresh segment, without which the tail would go on
-        // being reported.
+        // After a torn tail the witness opens a fresh segment. Without one, the tail would be
+        // reported at every opening.
         if self.is_unwitnessed() || self.cursor.slot.is_none() {
-            let need =
-                if self.cursor.slot.is_some() { AllocPriority::Write } else { AllocPriority::Note };
+            let need = if self.cursor.slot.is_some() {
+                AllocPriority::Write
+            } else {
+                AllocPriority::Bookkeeping
+            };
             match self.write_witness(file, need, next_version) {
                 Ok(()) => {}
-                // The superblock tells how many frames are flushed; for a second one to say so there is
-                // no room, and nothing is lost by that. Nor by a torn tail for whose end there is none:
-                // it will be found and dropped again.
+                // There is no space to repeat what the superblock already says about flushed
+                // frames, and nothing is lost by that. Nor is it by a torn tail that no segment can
+                // cancel: the next opening finds and drops it again.
                 Err(WriteError::RolledBack(Error::Quota | Error::Full)) => {
-                    clean = clean.filter(|_| self.dropped_tail != DiscardedTail::Present);
+                    clean = clean.filter(|_| self.found.dropped_tail != DiscardedTail::Present);
                 }
                 Err(failure) => return Err(failure.into_error()),
             }
         }
-        self.blank_end(file)?;
+        self.zero_log_tail(file)?;
         self.write_superblock(file, clean, next_version)?;
         file.flush()?;
         Ok(())
@@ -549,77 +615,80 @@ impl Log {
     /// Whether this session has written anything to the file.
     #[must_use]
     pub fn has_written(&self) -> bool {
-        self.marked_open
+        self.superblock_state.marked_open
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     pub(crate) fn slot_count(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Bytes of the file that slots cover, superblocks included.
+    /// Bytes of the file that slots cover, including the superblocks.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.geometry.slot_start(self.slot_count())
     }
 
-    /// Bytes of memory held for segments, copies of cold records, and values of extents.
+    /// Bytes of memory used for segments, cached cold records, and values of extents.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let held = self.quarantine.iter().chain(&self.spare_value);
+        let held = self.large.quarantine.iter().chain(&self.large.spare);
         let held: usize = held.map(|bytes| bytes.len()).sum();
-        (self.pool.memory() + self.record_cache.bytes() + self.value_bytes + held) as u64
+        (self.pool.memory() + self.record_cache.bytes() + self.large.bytes + held) as u64
     }
 
-    /// Whether this many bytes can be allocated in one piece without detaching a view that must stay.
+    /// Whether this many bytes can be allocated in one piece without detaching a view that must
+    /// stay valid.
     #[inline(never)]
-    pub(crate) fn may_take(&self, bytes: usize) -> bool {
-        self.pool.may_take(bytes)
+    pub(crate) fn can_allocate(&self, bytes: usize) -> bool {
+        self.pool.can_allocate(bytes)
     }
 
-    /// Bytes that buffers may hold between turns.
+    /// Bytes that buffers may use between turns.
     #[must_use]
     pub fn budget(&self) -> usize {
         self.pool.budget()
     }
 
-    /// Bytes that they hold beyond that, as the last turn needed it.
+    /// Bytes that buffers use above the budget because the last turn needed them.
     #[must_use]
     pub fn above_budget(&self) -> usize {
         self.pool.memory().saturating_sub(self.pool.budget())
     }
 
-    /// How many buffers were given up for something else since opening.
+    /// How many buffers were evicted since opening.
     #[must_use]
     pub fn evictions(&self) -> u64 {
         self.pool.evictions()
     }
 
-    /// Opening is over: from here on there may be views.
+    /// Opening is finished: from here on views may be exposed.
     pub(crate) fn expose_views(&mut self) {
         self.pool.expose_views();
-        self.look_for_cold();
+        self.update_all_resident();
     }
 
-    /// Says whether every segment is in memory.
-    fn look_for_cold(&mut self) {
+    /// Records whether every segment is in memory.
+    fn update_all_resident(&mut self) {
         let mut logs = self.slots.iter().filter(|slot| slot.state == SlotState::Log);
-        self.all_at_hand = logs.all(|slot| slot.buffer != NO_BUFFER);
+        self.all_resident = logs.all(|slot| slot.buffer != NO_BUFFER);
     }
 
     /// Protects the view of the staged value while a callback runs on it.
-    pub(crate) fn expose_staged(&mut self, room: ValueLocation) {
+    pub(crate) fn expose_staged(&mut self, location: ValueLocation) {
         self.pool.callback_open = true;
-        // The callback is given a copy then.
+        // The callback gets a copy in that case.
         if self.pool.is_crowded() {
             return;
         }
-        match (room, self.cursor.slot) {
-            (ValueLocation::Extent(first), _) => self.slots[first as usize].held.shown = self.views,
-            // It is the last that was begun.
+        match (location, self.cursor.slot) {
+            (ValueLocation::Extent(first), _) => {
+                self.slots[first as usize].cached.shown = self.views.generation
+            }
+            // The chunked value that was started last.
             (ValueLocation::Chunks, _) => {
-                if let Some(value) = self.assembled.last_mut() {
-                    value.held.shown = self.views;
+                if let Some(value) = self.large.assembled.last_mut() {
+                    value.cached.shown = self.views.generation;
                 }
             }
             (ValueLocation::Record, Some(slot)) => {
@@ -629,37 +698,37 @@ impl Log {
         }
     }
 
-    /// Ends the protection by [`expose_staged`](Log::expose_staged).
-    pub(crate) fn end_loan(&mut self) {
+    /// Ends the protection that [`expose_staged`](Log::expose_staged) began.
+    pub(crate) fn unexpose_staged(&mut self) {
         self.pool.callback_open = false;
     }
 
-    /// Segments and extents that the log uses.
+    /// How many segments and extents the log uses.
     #[must_use]
     pub fn segments(&self) -> usize {
         self.slots.iter().filter(|s| matches!(s.state, SlotState::Log | SlotState::Extent)).count()
     }
 
-    /// Ends a turn: releases memory above the budget, and what was held for views. Returns whether the
-    /// caller must detach all views before the next call.
+    /// Ends a turn: frees memory above the budget and what was kept only for views. Returns whether
+    /// the caller must detach all views before the next call.
     pub fn end_turn(&mut self) -> bool {
-        let only_voids = self.pending.is_empty() && self.cursor.live == 0;
-        let mut stale = self.views_stale || !self.quarantine.is_empty();
-        if only_voids && self.cursor.records > 0 && self.extents.is_empty() {
+        let only_voids = self.batch.frames.is_empty() && self.cursor.live == 0;
+        let mut stale = self.views.stale || !self.large.quarantine.is_empty();
+        if only_voids && self.cursor.records > 0 && self.batch.extents.is_empty() {
             self.discard_batch();
             stale = true;
         }
-        // A quarter is freed at once, so that views are detached once in many turns.
-        let room = self.room_for_values();
-        stale |= self.value_bytes > room && self.trim_to(room - room / 4);
+        // A quarter is freed at once, so that many turns pass before views must be detached again.
+        let budget = self.value_budget();
+        stale |= self.large.bytes > budget && self.trim_to(budget - budget / 4);
         stale |= self.trim_pool();
-        self.quarantine = Vec::new();
+        self.large.quarantine = Vec::new();
         let quarter = self.pool.budget() / 4;
-        self.spare_value.take_if(|spare| spare.len() > quarter);
-        self.views_stale = false;
+        self.large.spare.take_if(|spare| spare.len() > quarter);
+        self.views.stale = false;
         if stale {
-            self.pool.views_died();
-            self.views += 1;
+            self.pool.clear_views();
+            self.views.generation += 1;
         }
         stale
     }

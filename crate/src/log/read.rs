@@ -1,5 +1,4 @@
-//! Reading records wherever they are: in a resident segment, among the copies of cold records, or
-//! in the file.
+//! Reading records wherever they are: in a resident segment, in the record cache, or in the file.
 
 use alloc::vec::Vec;
 
@@ -15,47 +14,48 @@ use super::buffer_pool::{AccessKind, BufferContent, BufferId};
 use super::record_cache::RecordCache;
 use super::{Log, NO_BUFFER, RecordRef, Slot};
 
-/// Where a record lies in memory, until the pool takes a buffer again.
+/// The address of a record in memory. It is valid until the pool hands out another buffer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Place {
+pub struct BufferAddr {
     pub(super) buffer: BufferId,
     pub(super) offset: u32,
 }
 
-/// A value that stays where it is.
+/// A value that stays in memory.
 #[derive(Debug)]
 pub enum Pin {
     /// In its record.
-    Record(Place),
-    /// In the extent that begins at this slot.
+    Record(BufferAddr),
+    /// In the extent that starts at this slot.
     Extent(u32),
-    /// Put together from pieces.
-    Pieces(PiecesRef),
+    /// Assembled from chunks.
+    Chunks(PiecesRef),
 }
 
-/// Which segments must stay, whatever the pool needs.
-struct Busy<'a> {
+/// Decides which buffers may be evicted: segments that are not written yet must stay.
+struct Evictor<'a> {
     slots: &'a mut [Slot],
     record_cache: &'a mut RecordCache,
-    all_at_hand: &'a mut bool,
-    group: [Option<u32>; 2],
+    all_resident: &'a mut bool,
+    batch_slots: [Option<u32>; 2],
     shift: u8,
 }
 
-impl Busy<'_> {
-    /// Lets go of a buffer's content, if it may go.
-    fn let_go(&mut self, id: BufferId, holds: BufferContent, bytes: &[u8]) -> bool {
-        match holds {
+impl Evictor<'_> {
+    /// Drops the content of a buffer if it may be evicted.
+    fn evict(&mut self, id: BufferId, content: BufferContent, bytes: &[u8]) -> bool {
+        match content {
             BufferContent::Segment(slot) => {
-                let may = self.slots[slot as usize].written && !self.group.contains(&Some(slot));
+                let may =
+                    self.slots[slot as usize].written && !self.batch_slots.contains(&Some(slot));
                 if may {
                     self.slots[slot as usize].buffer = NO_BUFFER;
-                    *self.all_at_hand = false;
+                    *self.all_resident = false;
                 }
                 may
             }
             BufferContent::RecordCache => {
-                self.record_cache.forget(id, bytes, self.shift);
+                self.record_cache.evict_buffer(id, bytes, self.shift);
                 true
             }
             BufferContent::Nothing | BufferContent::Zombie => false,
@@ -64,168 +64,172 @@ impl Busy<'_> {
 }
 
 impl Log {
-    /// A buffer for something new. Places that were given before may no longer hold.
-    pub(super) fn take_buffer(&mut self, holds: BufferContent) -> Result<BufferId, Error> {
+    /// Acquires a buffer for new content. Addresses that were returned before may become invalid.
+    pub(super) fn acquire_buffer(&mut self, content: BufferContent) -> Result<BufferId, Error> {
         let shift = self.geometry.segment_log2 - 3;
-        let group = [self.cursor.slot, self.group.slot];
-        let Log { pool, slots, record_cache, all_at_hand, .. } = self;
-        let mut busy = Busy { slots, record_cache, all_at_hand, group, shift };
-        pool.take(holds, &mut |id, holds, bytes| busy.let_go(id, holds, bytes))
+        let batch_slots = [self.cursor.slot, self.batch.start.slot];
+        let Log { pool, slots, record_cache, all_resident, .. } = self;
+        let mut evictor = Evictor { slots, record_cache, all_resident, batch_slots, shift };
+        pool.acquire(content, &mut |id, content, bytes| evictor.evict(id, content, bytes))
     }
 
-    /// Frees what is above the budget, at the end of a turn.
+    /// Frees what is above the budget at the end of a turn.
     pub(super) fn trim_pool(&mut self) -> bool {
         let shift = self.geometry.segment_log2 - 3;
-        let group = [self.cursor.slot, self.group.slot];
-        let Log { pool, slots, record_cache, all_at_hand, .. } = self;
-        let mut busy = Busy { slots, record_cache, all_at_hand, group, shift };
-        pool.end_turn(&mut |id, holds, bytes| busy.let_go(id, holds, bytes))
+        let batch_slots = [self.cursor.slot, self.batch.start.slot];
+        let Log { pool, slots, record_cache, all_resident, .. } = self;
+        let mut evictor = Evictor { slots, record_cache, all_resident, batch_slots, shift };
+        pool.end_turn(&mut |id, content, bytes| evictor.evict(id, content, bytes))
     }
 
-    /// Where the record at `position` lies in memory, after reading it from the file if need be.
+    /// The address of the record at `position`, after reading it from the file if necessary. The
+    /// access is the engine's own.
     ///
     /// # Errors
-    /// What the file said, [`Error::Corruption`] when the record there is not intact, or
-    /// [`Error::ViewsHeld`] when there is no memory for it inside a callback.
+    /// An error of the file, [`Error::Corruption`] if the record is not intact, or
+    /// [`Error::ViewsHeld`] if there is no memory for it inside a callback.
     #[inline(always)]
-    pub fn place(&mut self, file: &mut impl File, position: Position) -> Result<Place, Error> {
+    pub fn fetch(&mut self, file: &mut impl File, position: Position) -> Result<BufferAddr, Error> {
         self.load_record(file, position, AccessKind::Own)
     }
 
-    /// As [`place`](Log::place), for a purpose.
+    /// As [`fetch`](Log::fetch), for a kind of access.
     #[inline(always)]
     pub fn load_record(
         &mut self,
         file: &mut impl File,
         position: Position,
-        purpose: AccessKind,
-    ) -> Result<Place, Error> {
-        match self.resident_for(position, purpose) {
-            Some(place) => Ok(place),
-            None => self.cold(file, position, purpose),
+        access: AccessKind,
+    ) -> Result<BufferAddr, Error> {
+        match self.resident_for(position, access) {
+            Some(addr) => Ok(addr),
+            None => self.load_cold(file, position, access),
         }
     }
 
-    /// Where the record at `position` lies, if its segment is in memory. It does not count as looked at.
+    /// The address of the record at `position` if its segment is in memory. This does not count as
+    /// an access.
     #[inline(always)]
-    pub fn place_of(&self, position: Position) -> Option<Place> {
+    pub fn resident_addr(&self, position: Position) -> Option<BufferAddr> {
         let (slot, offset) = self.geometry.locate(position);
         let buffer = self.slots[slot as usize].buffer;
-        (buffer != NO_BUFFER).then_some(Place { buffer, offset: offset as u32 })
+        (buffer != NO_BUFFER).then_some(BufferAddr { buffer, offset: offset as u32 })
     }
 
-    /// Where the record at `position` lies, if its segment is in memory.
+    /// The address of the record at `position` if its segment is in memory.
     #[inline(always)]
     #[must_use]
-    pub fn resident(&mut self, position: Position) -> Option<Place> {
+    pub fn resident(&mut self, position: Position) -> Option<BufferAddr> {
         self.resident_for(position, AccessKind::Own)
     }
 
-    /// As [`resident`](Log::resident), for a purpose.
+    /// As [`resident`](Log::resident), for a kind of access.
     #[inline(always)]
     #[must_use]
-    pub fn resident_for(&mut self, position: Position, purpose: AccessKind) -> Option<Place> {
-        let place = self.place_of(position)?;
-        self.touch_for(place, purpose);
-        Some(place)
+    pub fn resident_for(&mut self, position: Position, access: AccessKind) -> Option<BufferAddr> {
+        let addr = self.resident_addr(position)?;
+        self.touch_for(addr, access);
+        Some(addr)
     }
 
-    /// Notes that the record at a place was looked at, and for what.
+    /// Records an access to the record at an address.
     #[inline(always)]
-    pub fn touch_for(&mut self, place: Place, purpose: AccessKind) {
-        self.pool.touch_for(place.buffer, purpose);
+    pub fn touch_for(&mut self, addr: BufferAddr, access: AccessKind) {
+        self.pool.touch_for(addr.buffer, access);
     }
 
-    /// The record at a place that the index led to: none if it lied.
+    /// The record at an address that the index led to; none if the index was wrong.
     #[inline]
     #[must_use]
-    pub fn get(&self, place: Place) -> Option<RecordRef<'_>> {
-        let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..)?;
+    pub fn get(&self, addr: BufferAddr) -> Option<RecordRef<'_>> {
+        let bytes = self.pool.bytes(addr.buffer).get(addr.offset as usize..)?;
         let (header, key, value) = record::parts(bytes)?;
         Some(RecordRef { header, key, value })
     }
 
-    /// The record at a place.
+    /// The record at an address.
     ///
     /// # Panics
-    /// If there is none: the place was looked at before.
+    /// If there is none. Callers have checked the address before.
     #[inline]
     #[must_use]
-    pub fn record_in(&self, place: Place) -> RecordRef<'_> {
-        let bytes = &self.pool.bytes(place.buffer)[place.offset as usize..];
-        let (header, key, value) = record::parts(bytes).expect("a placed record is whole");
+    pub fn record_in(&self, addr: BufferAddr) -> RecordRef<'_> {
+        let bytes = &self.pool.bytes(addr.buffer)[addr.offset as usize..];
+        let (header, key, value) = record::parts(bytes).expect("a loaded record is valid");
         RecordRef { header, key, value }
     }
 
-    /// A look at the lines of a record that a reader looks at, for which nobody waits: wherever in a line it begins,
-    /// the value of a short one may end in the fourth.
+    /// Touches the cache lines of a record that a reader needs, without waiting for them. Four
+    /// lines: wherever in a line the record begins, a short value ends in the fourth at the latest.
     #[inline(always)]
     #[must_use]
-    pub fn prefetch(&self, place: Place) -> u8 {
-        let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..);
+    pub fn prefetch(&self, addr: BufferAddr) -> u8 {
+        let bytes = self.pool.bytes(addr.buffer).get(addr.offset as usize..);
         let lines = bytes.and_then(|bytes| bytes.first_chunk::<192>());
         lines.map_or(0, |lines| lines[0] ^ lines[64] ^ lines[128] ^ lines[184])
     }
 
-    /// The record at a place, for a view. Whether that counts as looked at is the caller's to say.
+    /// The record at an address, for a view; `counts` says whether this is an access for eviction.
     #[inline]
-    pub fn get_resident(&mut self, place: Place, counts: bool) -> Option<RecordRef<'_>> {
-        // Where values are given as copies its memory may be used again before it is looked at.
+    pub fn get_resident(&mut self, addr: BufferAddr, counts: bool) -> Option<RecordRef<'_>> {
+        // While values are copied, the memory may be reused before the caller reads it.
         if self.pool.is_crowded() {
             return None;
         }
-        let bytes = self.pool.borrow(place.buffer, counts).get(place.offset as usize..)?;
+        let bytes = self.pool.borrow(addr.buffer, counts).get(addr.offset as usize..)?;
         let (header, key, value) = record::parts(bytes)?;
         Some(RecordRef { header, key, value })
     }
 
-    /// Brings a whole segment into memory, so that [`record_at`](Log::record_at) finds what is in it.
+    /// Reads a whole segment into memory, so that [`record_at`](Log::record_at) finds its records.
     ///
     /// # Errors
-    /// As for [`place`](Log::place).
+    /// As for [`fetch`](Log::fetch).
     pub fn load(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
         let resident = self.slots[slot as usize].buffer;
         if resident != NO_BUFFER {
-            self.pool.turn_to(resident);
+            self.pool.touch_as_newest(resident);
             return Ok(());
         }
-        let id = self.take_buffer(BufferContent::Segment(slot))?;
+        let id = self.acquire_buffer(BufferContent::Segment(slot))?;
         let start = self.geometry.slot_start(slot);
         let bytes = self.pool.bytes_mut(id);
-        let there = match read_full(file, bytes, start) {
-            Ok(there) => there,
+        let read_len = match read_full(file, bytes, start) {
+            Ok(read_len) => read_len,
             Err(error) => {
-                self.pool.leave(id);
+                self.pool.release(id);
                 return Err(error.into());
             }
         };
-        bytes[there..].fill(0);
+        bytes[read_len..].fill(0);
         self.slots[slot as usize].buffer = id;
-        self.look_for_cold();
+        self.update_all_resident();
         Ok(())
     }
 
-    /// Brings a segment into memory if all of its frames are whole, as replay would have them; else its
-    /// records stay cold, to be verified one by one.
+    /// Reads a segment into memory if all of its frames are valid by the rules of replay. Otherwise
+    /// its records stay cold and are verified one by one.
     ///
     /// # Errors
-    /// As for [`place`](Log::place).
-    pub fn load_whole(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
+    /// As for [`fetch`](Log::fetch).
+    pub fn load_valid_segment(&mut self, file: &mut impl File, slot: u32) -> Result<(), Error> {
         let Slot { buffer, salt, end, pinned_by_damage: kept, .. } = self.slots[slot as usize];
         if buffer != NO_BUFFER || kept {
             return Ok(());
         }
         self.load(file, slot)?;
         let start = self.geometry.slot_start(slot);
-        let bytes = &self.pool.bytes(self.slots[slot as usize].buffer)[..self.geometry.room_end()];
+        let bytes =
+            &self.pool.bytes(self.slots[slot as usize].buffer)[..self.geometry.frames_end()];
         let mut at = segment::SIZE;
         while at < end as usize {
             let header = FrameHeader::open(&bytes[at..], salt, start + at as u64);
-            let Some(length) = header.filter(|it| is_sound(it, &bytes[at..])).map(|it| it.length)
+            let Some(length) =
+                header.filter(|it| is_valid_frame(it, &bytes[at..])).map(|it| it.length)
             else {
                 self.slots[slot as usize].pinned_by_damage = true;
-                self.leave_memory(slot);
-                self.all_at_hand = false;
+                self.release_memory(slot);
+                self.all_resident = false;
                 return Ok(());
             };
             at += length as usize;
@@ -233,7 +237,8 @@ impl Log {
         Ok(())
     }
 
-    /// Shows the positions of all records in a segment that is in memory, as far as its frames lead.
+    /// Calls `see` with the positions of all records in a resident segment, as far as its frames
+    /// can be followed.
     pub(crate) fn each_record(&self, slot: u32, mut see: impl FnMut(Position)) {
         let Slot { buffer, end, .. } = self.slots[slot as usize];
         if buffer == NO_BUFFER {
@@ -256,93 +261,94 @@ impl Log {
         }
     }
 
-    /// As [`place`](Log::place), for those who go through the file in order, of records that may not be
-    /// intact or not there.
+    /// As [`fetch`](Log::fetch), for callers that go through the file in order and may meet records
+    /// that are damaged or missing.
     ///
     /// # Errors
-    /// As for [`place`](Log::place).
+    /// As for [`fetch`](Log::fetch).
     #[inline(never)]
-    pub(crate) fn find_intact(
+    pub(crate) fn scan_record(
         &mut self,
         file: &mut impl File,
         position: Position,
-    ) -> Result<(Place, RecordRef<'_>), Error> {
+    ) -> Result<(BufferAddr, RecordRef<'_>), Error> {
         let (slot, _) = self.geometry.locate(position);
-        self.load_whole(file, slot)?;
-        let place = self.place(file, position)?;
-        match self.get(place) {
-            Some(record) => Ok((place, record)),
+        self.load_valid_segment(file, slot)?;
+        let addr = self.fetch(file, position)?;
+        match self.get(addr) {
+            Some(record) => Ok((addr, record)),
             None => Err(damaged(0)),
         }
     }
 
-    /// The memory from a record's header to the end of its segment.
+    /// The memory from the header of a record to the end of its buffer.
     #[inline]
-    pub(crate) fn bytes_at(&mut self, place: Place) -> &mut [u8] {
-        &mut self.pool.bytes_mut(place.buffer)[place.offset as usize..]
+    pub(crate) fn bytes_at(&mut self, addr: BufferAddr) -> &mut [u8] {
+        &mut self.pool.bytes_mut(addr.buffer)[addr.offset as usize..]
     }
 
-    /// A copy of the record at a place that the index led to: none if it lied.
+    /// A copy of the record at an address that the index led to; none if the index was wrong.
     #[inline(never)]
-    pub(crate) fn copy_of(&self, place: Place) -> Option<Vec<u8>> {
-        let size = self.get(place)?.header.size();
-        let bytes = self.pool.bytes(place.buffer).get(place.offset as usize..)?.get(..size)?;
+    pub(crate) fn copy_of(&self, addr: BufferAddr) -> Option<Vec<u8>> {
+        let size = self.get(addr)?.header.size();
+        let bytes = self.pool.bytes(addr.buffer).get(addr.offset as usize..)?.get(..size)?;
         Some(bytes.to_vec())
     }
 
-    /// The value of the record at a place that has no extent, to be changed.
+    /// The value, for changes, of the record at an address. It has no extent.
     #[inline]
-    pub(crate) fn value_mut(&mut self, place: Place) -> &mut [u8] {
-        let bytes = self.bytes_at(place);
-        let header = RecordHeader::at(bytes).expect("a placed record has a header");
+    pub(crate) fn value_mut(&mut self, addr: BufferAddr) -> &mut [u8] {
+        let bytes = self.bytes_at(addr);
+        let header = RecordHeader::at(bytes).expect("a loaded record has a header");
         let (from, length) = (header.value_offset(), header.value_len as usize);
         &mut bytes[from..from + length]
     }
 
-    /// Whether a new value of so many bytes may be written over that of a record of the group: no view
-    /// may show it, and the record stays as long as it is.
+    /// Whether a new value of `length` bytes may overwrite that of a record of the open batch: no
+    /// view may show it, and the length must stay the same.
     #[inline]
-    pub(crate) fn may_write_over(&self, at: Position, place: Place, length: usize) -> bool {
-        if !self.is_mutable(at) || self.pool.is_shown(place.buffer) {
+    pub(crate) fn can_overwrite(&self, at: Position, addr: BufferAddr, length: usize) -> bool {
+        if !self.is_mutable(at) || self.pool.is_shown(addr.buffer) {
             return false;
         }
-        let header = self.record_in(place).header;
+        let header = self.record_in(addr).header;
         header.kind == record::KIND_SET && header.value_len as usize == length
     }
 
-    /// The header of the record at a place, to be changed.
+    /// The header, for changes, of the record at an address.
     #[inline]
-    pub(crate) fn header_mut(&mut self, place: Place) -> &mut RecordHeader {
-        let bytes = self.bytes_at(place);
-        RecordHeader::at_mut(bytes).expect("a placed record has a header")
+    pub(crate) fn header_mut(&mut self, addr: BufferAddr) -> &mut RecordHeader {
+        let bytes = self.bytes_at(addr);
+        RecordHeader::at_mut(bytes).expect("a loaded record has a header")
     }
 
-    /// The value of the record at a place, from its extent where it has one; of one in pieces what says where
-    /// these are.
+    /// The value of the record at an address, read from its extent if it has one. For a chunked
+    /// value this is the descriptor of its chunks.
     ///
     /// # Errors
-    /// As for [`place`](Log::place).
+    /// As for [`fetch`](Log::fetch).
     #[inline(always)]
-    pub fn value(&mut self, file: &mut impl File, place: Place) -> Result<&[u8], Error> {
-        if self.record_in(place).header.kind == record::KIND_EXTENT {
-            return self.extent_value(file, place);
+    pub fn value(&mut self, file: &mut impl File, addr: BufferAddr) -> Result<&[u8], Error> {
+        if self.record_in(addr).header.kind == record::KIND_EXTENT {
+            return self.extent_value(file, addr);
         }
-        Ok(self.record_in(place).value)
+        Ok(self.record_in(addr).value)
     }
 
-    /// Keeps the value of the record at a place, not one in pieces, in memory until [`unpin`](Log::unpin).
+    /// Keeps the value of the record at an address in memory until [`unpin`](Log::unpin). It is not
+    /// a chunked value.
     ///
     /// # Errors
-    /// As for [`place`](Log::place).
-    pub fn pin(&mut self, file: &mut impl File, place: Place) -> Result<Pin, Error> {
-        self.value(file, place)?;
-        let pin = match self.record_in(place).extent() {
+    /// As for [`fetch`](Log::fetch).
+    pub fn pin(&mut self, file: &mut impl File, addr: BufferAddr) -> Result<Pin, Error> {
+        self.value(file, addr)?;
+        let pin = match self.record_in(addr).extent() {
             Some(extent) => Pin::Extent(extent.slot),
-            None => Pin::Record(place),
+            None => Pin::Record(addr),
         };
         match pin {
-            Pin::Extent(slot) => self.slots[slot as usize].held.pins += 1,
-            _ => self.pool.pin(place.buffer),
+            Pin::Extent(slot) => self.slots[slot as usize].cached.pins += 1,
+            _ => self.pool.pin(addr.buffer),
         }
         Ok(pin)
     }
@@ -354,43 +360,43 @@ impl Log {
     #[must_use]
     pub fn pinned(&mut self, pin: &Pin) -> &[u8] {
         match *pin {
-            Pin::Record(place) => {
-                self.pool.show(place.buffer);
-                self.record_in(place).value
+            Pin::Record(addr) => {
+                self.pool.show(addr.buffer);
+                self.record_in(addr).value
             }
             Pin::Extent(slot) => {
                 let slot = &mut self.slots[slot as usize];
-                slot.held.shown = self.views;
-                &slot.held.value.as_ref().expect("a pinned value is resident")
+                slot.cached.shown = self.views.generation;
+                &slot.cached.value.as_ref().expect("a pinned value is resident")
                     [..slot.length as usize]
             }
-            Pin::Pieces(ref pieces) => self.show_assembled(pieces, true),
+            Pin::Chunks(ref chunks) => self.show_assembled(chunks, true),
         }
     }
 
     /// Ends a pin.
     pub fn unpin(&mut self, pin: Pin) {
         match pin {
-            Pin::Record(place) => self.pool.unpin(place.buffer),
-            Pin::Extent(slot) => self.slots[slot as usize].held.pins -= 1,
-            Pin::Pieces(pieces) => self.unpin_assembled(&pieces),
+            Pin::Record(addr) => self.pool.unpin(addr.buffer),
+            Pin::Extent(slot) => self.slots[slot as usize].cached.pins -= 1,
+            Pin::Chunks(chunks) => self.unpin_assembled(&chunks),
         }
     }
 }
 
-/// Whether the records of the frame at the start of `bytes` are as many as it says, and none has to be
-/// refused.
-fn is_sound(frame: &FrameHeader, bytes: &[u8]) -> bool {
+/// Whether the frame at the start of `bytes` has as many records as its header says, all of them
+/// valid.
+fn is_valid_frame(frame: &FrameHeader, bytes: &[u8]) -> bool {
     let Some(bytes) = bytes.get(..frame.length as usize) else { return false };
     let (mut at, mut records) = (frame::SIZE, 0);
-    while let Ok((header, ..)) = record::sound(&bytes[at..]) {
+    while let Ok((header, ..)) = record::validate(&bytes[at..]) {
         at += header.size();
         records += 1;
     }
     at == bytes.len() && records == frame.records
 }
 
-/// One record, or one value, is not what was written there.
+/// The error for one record or one value that does not match its checksum.
 pub(crate) fn damaged(position: u64) -> Error {
     Error::from(Damage { position, ..Damage::default() })
 }

@@ -1,4 +1,4 @@
-//! Copies of cold records: which there are, and the reading of more.
+//! The cache of cold records: finding and reading them.
 
 use alloc::vec::Vec;
 
@@ -9,32 +9,33 @@ use crate::format::record::{self, RecordHeader};
 use crate::index::hash_index::{HashIndex, Position};
 
 use super::buffer_pool::{AccessKind, BufferContent, BufferId};
-use super::read::{Place, damaged};
+use super::read::{BufferAddr, damaged};
 use super::{Log, Slot};
 
-/// A cold record is read with what follows it, between so many bytes: one call for most records.
-const LEAST_GUESS: usize = 512;
-const LARGEST_GUESS: usize = 4096;
-/// After so many cold records of one segment in a row the whole segment is read: chance does not do
-/// that, a walk in the order of writing does.
-const IN_A_ROW: u32 = 8;
+/// Bounds of one read of a cold record, which includes what follows it: one call suffices for most.
+const MIN_READ: usize = 512;
+const MAX_READ: usize = 4096;
+/// After this many cold records in a row from one segment, the whole segment is read. Random access
+/// hardly ever does that; a scan in the order of writing does.
+const RUN_LENGTH: u32 = 8;
 
-/// How a buffer tells what is in it: from its end downwards the position of each copy and where it
-/// lies, then a position of 0. To let go of a buffer takes these alone, and none of the records.
+/// Bytes of an entry. Each buffer ends with a directory that grows downwards: the position of each
+/// cached record and its offset in the buffer, and a position of 0 at the end. Evicting a buffer
+/// reads only this directory.
 const ENTRY: usize = 8;
 
-/// Copies of cold records, one behind the other in buffers of the pool.
+/// Copies of cold records, one after the other in buffers of the pool.
 #[derive(Debug)]
 pub(super) struct RecordCache {
-    /// From a record's position, hashed by a bijection, to where its copy lies.
+    /// From the position of a record, hashed by a bijection, to the address of its copy.
     index: HashIndex,
     current: Option<BufferId>,
-    /// Where the next copy goes in the current buffer, and where its last entry begins.
+    /// The offset of the next copy in the current buffer, and the start of its directory.
     tail: usize,
     entries: usize,
-    /// The size of the largest of late: it grows at once and shrinks by and by.
-    largest: usize,
-    /// The slot of the last one, and how many others of that slot came just before it.
+    /// The size of the largest recent record. It grows at once and shrinks slowly.
+    recent_max: usize,
+    /// The slot of the last cold record, and how many others of that slot were read just before it.
     slot: u32,
     run: u32,
 }
@@ -47,35 +48,35 @@ impl RecordCache {
             current: None,
             tail: 0,
             entries: 0,
-            largest: LARGEST_GUESS,
+            recent_max: MAX_READ,
             slot: 0,
             run: 0,
         }
     }
 
-    /// How many bytes to read for the next: an eighth more than those before it would have needed. A
-    /// second read costs as much as some thousand bytes too many.
-    fn guess(&self) -> usize {
-        align_up(self.largest + self.largest / 8).clamp(LEAST_GUESS, LARGEST_GUESS)
+    /// How many bytes to read next: an eighth more than recent records needed. A second read costs
+    /// as much as some thousand bytes too many.
+    fn read_size(&self) -> usize {
+        align_up(self.recent_max + self.recent_max / 8).clamp(MIN_READ, MAX_READ)
     }
 
-    /// Whether a cold record of this slot is one of many in a row.
+    /// Whether reads of cold records in this slot have become a run.
     fn is_run(&mut self, slot: u32) -> bool {
         self.run = if slot == self.slot { self.run + 1 } else { 0 };
         self.slot = slot;
-        self.run % IN_A_ROW == IN_A_ROW - 1
+        self.run % RUN_LENGTH == RUN_LENGTH - 1
     }
 }
 
 /// Multiplication by an odd number is a bijection: equal hashes are equal positions.
 #[inline]
-const fn spread(position: Position) -> u32 {
+const fn hash_position(position: Position) -> u32 {
     position.wrapping_mul(0x9E37_79B9)
 }
 
-/// The number that undoes [`spread`].
-const UNSPREAD: u32 = 0x144C_BC89;
-const _: () = assert!(UNSPREAD.wrapping_mul(0x9E37_79B9) == 1);
+/// The inverse of [`hash_position`].
+const HASH_INVERSE: u32 = 0x144C_BC89;
+const _: () = assert!(HASH_INVERSE.wrapping_mul(0x9E37_79B9) == 1);
 
 #[inline]
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
@@ -83,16 +84,16 @@ fn read_u32(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl RecordCache {
-    /// Forgets the copies in a buffer. `shift` is that of positions.
-    pub(super) fn forget(&mut self, id: BufferId, bytes: &[u8], shift: u8) {
+    /// Removes the cached records of a buffer. `shift` is that of positions.
+    pub(super) fn evict_buffer(&mut self, id: BufferId, bytes: &[u8], shift: u8) {
         for entry in bytes.rchunks_exact(ENTRY) {
             let position = read_u32(entry, 0);
             if position == 0 {
                 break;
             }
             let copy = id << shift | read_u32(entry, 4);
-            if self.index.contains(spread(position), copy) {
-                self.index.remove(spread(position), copy);
+            if self.index.contains(hash_position(position), copy) {
+                self.index.remove(hash_position(position), copy);
             }
         }
         if self.current == Some(id) {
@@ -100,71 +101,74 @@ impl RecordCache {
         }
     }
 
-    /// Bytes of the table.
+    /// Bytes of the index.
     pub(super) fn bytes(&self) -> usize {
         self.index.bytes()
     }
 }
 
 impl Log {
-    /// Forgets copies of records in slots that are going: others will stand where they did.
+    /// Removes cached records of slots that are being freed: other records will take their
+    /// positions.
     pub(super) fn forget_cached(&mut self, goes: impl Fn(&Slot) -> bool) {
         let mut entries = Vec::new();
         self.record_cache.index.collect(0, u32::MAX, &mut entries);
         for (hash, copy) in entries {
-            let (slot, _) = self.geometry.locate(hash.wrapping_mul(UNSPREAD));
+            let (slot, _) = self.geometry.locate(hash.wrapping_mul(HASH_INVERSE));
             if goes(&self.slots[slot as usize]) {
                 self.record_cache.index.remove(hash, copy);
             }
         }
     }
 
-    /// Where the copy of a cold record lies, after reading it from the file if there is none.
+    /// The address of a cold record in the cache, after reading it from the file if it is not
+    /// there.
     ///
     /// # Errors
-    /// As for [`place`](Log::place).
+    /// As for [`fetch`](Log::fetch).
     #[cold]
-    pub(super) fn cold(
+    pub(super) fn load_cold(
         &mut self,
         file: &mut impl File,
         position: Position,
-        purpose: AccessKind,
-    ) -> Result<Place, Error> {
+        access: AccessKind,
+    ) -> Result<BufferAddr, Error> {
         let shift = self.geometry.segment_log2 - 3;
-        if let Some(copy) = self.record_cache.index.find(spread(position), |_| true) {
+        if let Some(copy) = self.record_cache.index.find(hash_position(position), |_| true) {
             let (buffer, offset) = (copy >> shift, (copy & ((1 << shift) - 1)) << 3);
-            self.pool.touch_for(buffer, purpose);
-            return Ok(Place { buffer, offset });
+            self.pool.touch_for(buffer, access);
+            return Ok(BufferAddr { buffer, offset });
         }
         let (slot, offset) = self.geometry.locate(position);
         if self.record_cache.is_run(slot) && !self.pool.callback_open {
-            self.load_whole(file, slot)?;
-            if let Some(place) = self.resident_for(position, purpose) {
-                return Ok(place);
+            self.load_valid_segment(file, slot)?;
+            if let Some(addr) = self.resident_for(position, access) {
+                return Ok(addr);
             }
         }
-        let room = self.geometry.room_end().saturating_sub(offset);
+        let available = self.geometry.frames_end().saturating_sub(offset);
         let at = self.geometry.slot_start(slot) + offset as u64;
-        let guess = self.record_cache.guess().min(room);
-        let (id, tail) = self.room_for_copy(guess)?;
+        let read_size = self.record_cache.read_size().min(available);
+        let (id, tail) = self.reserve_cache_space(read_size)?;
         let bytes = &mut self.pool.bytes_mut(id)[tail..];
-        let mut there = read_full(file, &mut bytes[..guess], at)?;
-        let size = match RecordHeader::at(&bytes[..there]) {
-            Some(header) if header.fits(room) => header.size(),
+        let mut read_len = read_full(file, &mut bytes[..read_size], at)?;
+        let size = match RecordHeader::at(&bytes[..read_len]) {
+            Some(header) if header.fits(available) => header.size(),
             _ => return Err(damaged(at)),
         };
-        let before = self.record_cache.largest;
-        self.record_cache.largest = size.max(before - before / 256).min(LARGEST_GUESS);
-        let (id, tail) = if size <= guess { (id, tail) } else { self.room_for_copy(size)? };
+        let before = self.record_cache.recent_max;
+        self.record_cache.recent_max = size.max(before - before / 256).min(MAX_READ);
+        let (id, tail) =
+            if size <= read_size { (id, tail) } else { self.reserve_cache_space(size)? };
         let bytes = &mut self.pool.bytes_mut(id)[tail..];
-        if size > guess {
-            there = read_full(file, &mut bytes[..size], at)?;
+        if size > read_size {
+            read_len = read_full(file, &mut bytes[..size], at)?;
         }
         let salt = self.slots[slot as usize].salt;
-        let is_whole = there >= size && RecordHeader::verify(&bytes[..size], salt, at);
-        // A checkpoint that lies may lead to anything.
-        let record = if is_whole { record::sound(&bytes[..size]).ok() } else { None };
-        if !record.is_some_and(|(header, ..)| header.can_live()) {
+        let is_whole = read_len >= size && RecordHeader::verify(&bytes[..size], salt, at);
+        // A malicious checkpoint may lead anywhere.
+        let record = if is_whole { record::validate(&bytes[..size]).ok() } else { None };
+        if !record.is_some_and(|(header, ..)| header.can_be_current()) {
             return Err(damaged(at));
         }
         let offset = tail as u32;
@@ -174,24 +178,24 @@ impl Log {
         entry[..4].copy_from_slice(&position.to_le_bytes());
         entry[4..ENTRY].copy_from_slice(&(offset >> 3).to_le_bytes());
         (self.record_cache.tail, self.record_cache.entries) = (tail + size, entries);
-        self.pool.touch_for(id, purpose);
-        self.record_cache.index.insert(spread(position), id << shift | offset >> 3);
-        Ok(Place { buffer: id, offset })
+        self.pool.touch_for(id, access);
+        self.record_cache.index.insert(hash_position(position), id << shift | offset >> 3);
+        Ok(BufferAddr { buffer: id, offset })
     }
 
-    /// A buffer with room for a copy of `size` bytes, and where it goes.
+    /// A buffer with space for a record of `size` bytes, and the offset for it.
     #[inline(never)]
-    fn room_for_copy(&mut self, size: usize) -> Result<(BufferId, usize), Error> {
+    fn reserve_cache_space(&mut self, size: usize) -> Result<(BufferId, usize), Error> {
         if let Some(id) = self.record_cache.current
             && self.record_cache.tail + size + 2 * ENTRY <= self.record_cache.entries
         {
             self.pool.touch(id);
             return Ok((id, self.record_cache.tail));
         }
-        let id = self.take_buffer(BufferContent::RecordCache)?;
+        let id = self.acquire_buffer(BufferContent::RecordCache)?;
         let end = self.geometry.segment();
         self.pool.bytes_mut(id)[end - ENTRY..].fill(0);
-        // Place 0 of buffer 0 would be no position.
+        // Offset 0 of buffer 0 would be the reserved position 0.
         (self.record_cache.tail, self.record_cache.entries) = (ENTRY, end);
         self.record_cache.current = Some(id);
         Ok((id, ENTRY))

@@ -1,11 +1,11 @@
-//! Opening: which frames count, and whether what is missing was promised.
+//! Opening: which frames count, and whether missing frames had been flushed.
 //!
-//! Reading never repairs: nothing here writes, but for the creation of an empty file.
+//! Reading never repairs: nothing here writes, except to create an empty file.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::aligned_buf::used;
+use crate::aligned_buf::used_length;
 use crate::error::{Damage, Error};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
@@ -16,42 +16,44 @@ use crate::format::superblock::{FLAG_CLEAN, Superblock};
 use crate::format::system_records::ExtentRef;
 use crate::format::{MAJOR, SEGMENT_LOG2};
 use crate::index::hash_index::Position;
-use crate::index::sorted_vec_map::SmallMap;
 use crate::radix_sort;
 
 use super::buffer_pool::{Pool, Views};
-use super::checkpoint::Loaded;
+use super::checkpoint::LoadedCheckpoint;
 use super::frame_chain::{Chain, FrameAt};
 use super::record_cache::RecordCache;
 use super::write_batch::Cursor;
-use super::{DiscardedTail, Geometry, Log, RecoveryState, Slot, SlotState, superblocks};
+use super::{
+    DiscardedTail, Extents, Found, Garbage, Geometry, LargeValues, Log, OpenBatch, RecoveryState,
+    Slot, SlotState, Space, SuperblockState, Tail, ViewState, Watermarks, superblocks,
+};
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Bytes of an unflushed tail that were left behind.
+    /// Bytes of an unflushed tail that were dropped.
     pub torn_bytes: u64,
-    /// Whole frames among them.
+    /// Valid frames in that tail.
     pub dropped_frames: u64,
-    /// Number of the last frame that counts; 0 for none.
+    /// Number of the last frame that counts; 0 if there is none.
     pub last_frame: u64,
-    /// Frames that were replayed: all, or those behind the checkpoint.
+    /// Frames that were replayed: all of them, or those after the checkpoint.
     pub replayed_frames: u64,
     /// Whether the index came from a checkpoint.
     pub checkpoint: bool,
-    /// Whether the file had been closed in order and not been written since.
+    /// Whether the file was closed properly and has not been written since.
     pub clean: bool,
-    /// Whether the database was made by this opening.
+    /// Whether this opening created the database.
     pub created: bool,
-    /// Whether flushed data was damaged, so that the rest tells what [`OnDamage`] left of it.
+    /// Whether flushed data was damaged. The other fields then describe what [`OnDamage`] kept.
     pub damaged: bool,
-    /// Frames that had been flushed and do not count any more.
+    /// Frames that had been flushed and are lost.
     pub lost_frames: u64,
-    /// Bytes in them, as far as they were there to be seen.
+    /// Bytes of these frames that are still in the file.
     pub lost_bytes: u64,
-    /// Keys that are known to have been there and whose values are gone: they are absent.
+    /// Keys that are known to have existed and whose values are lost: they are absent.
     pub lost_keys: u64,
-    /// Keys that are there and that lost frames may have changed or deleted.
+    /// Keys that exist but that lost frames may have changed or deleted.
     pub uncertain_keys: u64,
 }
 
@@ -63,43 +65,43 @@ pub enum OnDamage {
     Refuse,
     /// Keeps the commits before the damage.
     Prefix,
-    /// Keeps all that can be verified.
+    /// Keeps everything that can be verified.
     Salvage,
 }
 
 /// How a log is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenMode {
-    /// Whether nothing is to be written.
+    /// Whether nothing may be written.
     pub read_only: bool,
-    /// What is done about damage.
+    /// What to do about damage.
     pub on_damage: OnDamage,
-    /// Frames from this number on are not to count.
+    /// Frames from this number on do not count.
     pub below: u64,
-    /// Whether the log goes on in a fresh segment in any case.
+    /// Whether the log always continues in a fresh segment.
     pub fresh: bool,
 }
 
-/// A log whose frames were not looked at yet.
+/// A log whose frames have not been read yet.
 #[derive(Debug)]
 pub struct Opened {
     /// The log.
     pub log: Log,
-    /// The index as of before the frames, where a checkpoint tells it.
-    pub checkpoint: Option<Loaded>,
-    /// Whether it was made just now.
+    /// The index as of before the frames, if a checkpoint contains it.
+    pub checkpoint: Option<LoadedCheckpoint>,
+    /// Whether the file was created just now.
     pub created: bool,
 }
 
-/// How far one has come with looking at frames.
+/// The state of reading the frames of a log.
 #[derive(Debug)]
 pub struct Walk {
     head: Option<CheckpointHead>,
     /// See [`log_segments`](Log::log_segments).
     segments: Vec<(u32, u64)>,
-    /// Index of the segment that is next.
+    /// Index of the next segment.
     next: usize,
-    /// Flushed frames from here on must not be missing.
+    /// Flushed frames from this number on must not be missing.
     salvage_below: u64,
     chain: Chain,
 }
@@ -118,37 +120,37 @@ impl Walk {
         &self.chain.frames
     }
 
-    /// How many of them count whatever comes behind them, of which so many did before.
+    /// How many frames are certain to count whatever follows them; `before` of them were already.
     #[must_use]
-    pub fn settled(&self, before: usize, way: OpenMode) -> usize {
-        let Chain { frames, gaps, extents, flaw, .. } = &self.chain;
-        // What comes may close a gap, or tell that an extent need not hold.
-        if way.on_damage == OnDamage::Salvage || !gaps.is_empty() || !extents.is_empty() {
+    pub fn certain_frames(&self, before: usize, mode: OpenMode) -> usize {
+        let Chain { frames, gaps, extents, record_error, .. } = &self.chain;
+        // Later frames may account for a gap, or show that an extent is not needed.
+        if mode.on_damage == OnDamage::Salvage || !gaps.is_empty() || !extents.is_empty() {
             return before;
         }
-        let end = flaw.map_or(frames.len(), |(frame, _)| frame);
-        let counts = |frame: &FrameAt| frame.commits && frame.number < way.below;
+        let end = record_error.map_or(frames.len(), |(frame, _)| frame);
+        let counts = |frame: &FrameAt| frame.commits && frame.number < mode.below;
         let last = frames[before..end.max(before)].iter().rposition(counts);
         last.map_or(before, |last| before + last + 1)
     }
 }
 
-/// What the frames of a log come to.
+/// The result of reading all frames.
 #[derive(Debug)]
 pub struct Recovered {
     /// The frames that count, in order.
     pub frames: Vec<FrameAt>,
     /// The records among them whose values lie in extents.
     pub extents: Vec<(Position, ExtentRef)>,
-    /// What there was to tell.
+    /// The statistics of the recovery.
     pub recovery: Recovery,
-    /// The damage, if flushed data is damaged: then the log is only for reading.
+    /// The damage, if flushed data is damaged: then the log is read-only.
     pub damage: Option<Damage>,
 }
 
 impl Log {
     /// Opens the log in `file`, or creates one with segments of `1 << segment_log2` bytes in an
-    /// empty file. Then its frames have to be walked.
+    /// empty file. Its frames must be walked next.
     pub fn open(
         file: &mut impl File,
         segment_log2: u8,
@@ -178,21 +180,22 @@ impl Log {
         loop {
             let pool = Pool::new(1 << superblock.segment_log2, memory, views);
             log = Log::empty(superblock, entropy[3], pool);
-            log.find_slots(file, size)?;
+            log.scan_slots(file, size)?;
             if superblock.generation > 0 || log.segments() > 0 {
                 break;
             }
-            // Without a superblock the size of segments is told by where they stand.
+            // Without a superblock, the segment size is found by trying: headers are only valid at
+            // the right size.
             superblock.segment_log2 -= 1;
             if !SEGMENT_LOG2.contains(&superblock.segment_log2) {
                 return Err(refusal);
             }
         }
         log.recovery.salvages = salvages;
-        log.lost_superblock = lost_superblock;
+        log.superblock_state.lost_copy = lost_superblock;
         let checkpoint = log.load_checkpoint(file)?;
         if checkpoint.is_none() {
-            log.forget_tables();
+            log.reset_tables();
             log.recovery.damaged = superblock.generation == 0;
         }
         Ok(Opened { log, checkpoint, created })
@@ -203,166 +206,166 @@ impl Log {
         Log {
             geometry: Geometry { segment_log2: superblock.segment_log2 },
             superblock,
-            marked_open: false,
-            // Whoever died may have written one that he did not flush.
-            superblock_unflushed: superblock.generation > 2,
-            dropped_tail: DiscardedTail::Nothing,
+            superblock_state: SuperblockState {
+                marked_open: false,
+                // The previous session may have written a superblock without flushing it.
+                unflushed: superblock.generation > 2,
+                lost_copy: false,
+            },
             slots: Vec::new(),
+            space: Space {
+                live: 0,
+                spare_slots: 0,
+                free_slots: 0,
+                log_slots: 0,
+                checkpoint_slots: 0,
+                factor: 150,
+                full: false,
+            },
+            extents: Extents::default(),
+            garbage: Garbage::default(),
+            tail: Tail::default(),
             cursor: Cursor::default(),
-            group: Cursor::default(),
-            pending: Vec::new(),
-            extents: Vec::new(),
-            extent_of: SmallMap::default(),
-            dead_extents: Vec::new(),
+            batch: OpenBatch::default(),
             floor: 0,
             next_frame: superblock.first_frame,
             next_sequence: superblock.next_sequence as u32,
             entropy,
-            flushed_frames: superblock.next_frame,
-            witnessed_frames: superblock.next_frame,
-            confirmed_frames: 0,
+            watermarks: Watermarks {
+                flushed: superblock.next_frame,
+                written: superblock.next_frame,
+                confirmed: 0,
+            },
             pool,
             record_cache: RecordCache::new(),
-            assembled: Vec::new(),
-            value_bytes: 0,
-            views: 1,
-            spare_value: None,
-            quarantine: Vec::new(),
-            views_stale: false,
-            checkpoint: None,
-            tail_bytes: 0,
-            tail_values: 0,
-            stale: Vec::new(),
-            lost_copies: Vec::new(),
-            lost_superblock: false,
-            has_garbage: false,
-            all_at_hand: false,
-            holes_came: false,
-            garbage_after: 0,
-            live_total: 0,
-            spare_slots: 0,
-            free_slots: 0,
-            log_slots: 0,
-            checkpoint_slots: 0,
-            factor: 150,
-            full: false,
+            all_resident: false,
+            large: LargeValues::default(),
+            views: ViewState { generation: 1, stale: false },
+            found: Found {
+                dropped_tail: DiscardedTail::Nothing,
+                discarded_ranges: Vec::new(),
+                missing_headers: Vec::new(),
+            },
             recovery: RecoveryState::default(),
         }
     }
 
-    /// Starts at the first frame, or at the checkpoint's.
+    /// Starts at the first frame, or at that of the checkpoint.
     pub fn begin_walk(&mut self, head: Option<CheckpointHead>) -> Walk {
         let segments = self.log_segments(head.as_ref());
         Walk::new(head, self.superblock.first_frame, segments)
     }
 
-    /// Ends a walk that has come to its end: which frames count, and whether that is all of them.
+    /// Ends a complete walk: determines which frames count, and whether that is all of them.
     ///
     /// # Errors
-    /// [`Error::UnsupportedFormat`], or what the file said.
+    /// [`Error::UnsupportedFormat`], or an error of the file.
     pub fn end_walk(
         &mut self,
         file: &mut impl File,
         walk: Walk,
-        way: OpenMode,
+        mode: OpenMode,
     ) -> Result<Recovered, Error> {
         let Walk { head, segments, mut chain, .. } = walk;
-        chain.close_gaps(self.flushed_frames.max(chain.watermark), 0);
-        let (beyond, mut committed) = loop {
-            let beyond = self.scan_beyond(file, &chain, &segments)?;
-            self.flushed_frames = self.flushed_frames.max(chain.watermark).max(beyond.watermark);
-            let committed = self.cut(file, &mut chain, way.below)?;
-            // What was cut off may have been what accounted for a gap.
-            if !chain.close_gaps(self.flushed_frames, 0) {
-                break (beyond, committed);
+        chain.close_gaps(self.watermarks.flushed.max(chain.watermark), 0);
+        let (after_end, mut committed) = loop {
+            let after_end = self.scan_after_end(file, &chain, &segments)?;
+            self.watermarks.flushed =
+                self.watermarks.flushed.max(chain.watermark).max(after_end.watermark);
+            let committed = self.drop_incomplete_commit(file, &mut chain, mode.below)?;
+            // The dropped commit may have contained the record that accounted for a gap.
+            if !chain.close_gaps(self.watermarks.flushed, 0) {
+                break (after_end, committed);
             }
         };
-        let flushed_frames = self.flushed_frames;
+        let flushed_frames = self.watermarks.flushed;
         let is_damaged = committed < flushed_frames || self.recovery.damaged;
         let damage = is_damaged.then(|| Damage {
             position: chain.end_position(self.geometry),
             expected_frame: committed,
             flushed_frames,
-            intact_frames: beyond.frames,
-            intact_bytes: beyond.bytes,
-            // Nothing is given back before a checkpoint lets it go, and by then what lived in it
-            // stands before the checkpoint's frame.
+            intact_frames: after_end.frames,
+            intact_bytes: after_end.bytes,
+            // Nothing is freed before a checkpoint permits it, and by then its live records have
+            // been copied before the frame of that checkpoint.
             is_prefix_whole: committed >= self.superblock.checkpoint_frame,
             ..Damage::default()
         });
-        if is_damaged && way.on_damage == OnDamage::Salvage {
-            self.stale.clear();
+        if is_damaged && mode.on_damage == OnDamage::Salvage {
+            self.found.discarded_ranges.clear();
             let mut walk = Walk::new(head, self.superblock.first_frame, segments.clone());
             walk.salvage_below = flushed_frames;
-            while self.walk_on(file, &mut walk)? {}
+            while self.walk_segment(file, &mut walk)? {}
             chain = walk.chain;
             chain.close_gaps(flushed_frames.max(chain.watermark), flushed_frames);
             committed = self.salvage_end(file, &mut chain)?;
         }
         self.next_frame = committed;
-        self.witnessed_frames = flushed_frames;
-        let is_torn = is_damaged || beyond.frames > 0;
-        let (left, torn_bytes) = match is_damaged && way.on_damage != OnDamage::Prefix {
+        self.watermarks.written = flushed_frames;
+        let is_torn = is_damaged || after_end.frames > 0;
+        let (left, torn_bytes) = match is_damaged && mode.on_damage != OnDamage::Prefix {
             true => (0, 0),
-            false => self.settle(file, &chain, &segments, is_torn, way.fresh)?,
+            false => self.set_log_end(file, &chain, &segments, is_torn, mode.fresh)?,
         };
         let torn = torn_bytes > 0 && !is_damaged;
         let recovery = Recovery {
             torn_bytes: if is_damaged { 0 } else { torn_bytes },
-            dropped_frames: chain.incomplete + if torn { beyond.frames } else { 0 },
+            dropped_frames: chain.incomplete + if torn { after_end.frames } else { 0 },
             last_frame: committed.saturating_sub(1),
             replayed_frames: chain.frames.len() as u64,
             checkpoint: head.is_some(),
-            clean: left == 0 && !is_damaged && self.ends_clean(&chain, committed),
+            clean: left == 0 && !is_damaged && self.is_clean_end(&chain, committed),
             damaged: is_damaged,
             lost_frames: chain.lost_frames + flushed_frames.saturating_sub(committed),
             lost_bytes: if is_damaged { torn_bytes + chain.lost_bytes } else { 0 },
             ..Recovery::default()
         };
-        self.classify_lost_copies(&chain);
-        self.tail_bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
-        self.garbage_after = match recovery.clean {
-            // The superblock says that they are flushed, and nothing behind them but a witness.
+        self.classify_missing_headers(&chain);
+        self.tail.bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
+        self.garbage.from_frame = match recovery.clean {
+            // The superblock states that they are flushed, and only a witness follows them.
             true => flushed_frames,
-            false => committed + u64::from(self.dropped_tail == DiscardedTail::Present),
+            false => committed + u64::from(self.found.dropped_tail == DiscardedTail::Present),
         };
-        self.has_garbage = true;
+        self.garbage.exists = true;
         let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
         let (extents, frames) = (extents.collect(), chain.frames);
         Ok(Recovered { frames, extents, recovery, damage })
     }
 
-    /// Ends a chain that goes on behind what is missing, and gives the number behind it.
+    /// Ends a chain that continues after missing frames, and returns the number after its last
+    /// frame.
     fn salvage_end(&mut self, file: &mut impl File, chain: &mut Chain) -> Result<u64, Error> {
-        // Of a commit that had been flushed, what is there is kept although its end is missing.
-        let end = match chain.expected < self.flushed_frames && chain.flaw.is_none() {
+        // If the end of a flushed commit is missing, the part that exists is kept.
+        let end = match chain.expected < self.watermarks.flushed && chain.record_error.is_none() {
             true => chain.expected,
-            false => self.cut(file, chain, u64::MAX)?,
+            false => self.drop_incomplete_commit(file, chain, u64::MAX)?,
         };
-        chain.close_gaps(self.flushed_frames, self.flushed_frames);
-        self.recovery.uncertain_below = match end < self.flushed_frames {
+        chain.close_gaps(self.watermarks.flushed, self.watermarks.flushed);
+        self.recovery.uncertain_below = match end < self.watermarks.flushed {
             true => u64::MAX,
             false => chain.uncertain_below,
         };
         Ok(end)
     }
 
-    /// Whether nothing but the witness frame follows the end that a clean close recorded: the
-    /// superblock that takes the mark back is not flushed, so it may be lost where frames are not.
-    fn ends_clean(&self, chain: &Chain, committed: u64) -> bool {
-        let beyond = committed.saturating_sub(self.superblock.next_frame);
+    /// Whether at most a witness follows the end that a clean close recorded. The superblock that
+    /// removes the clean mark is not flushed, so it may be lost while frames are not.
+    fn is_clean_end(&self, chain: &Chain, committed: u64) -> bool {
+        let after_end = committed.saturating_sub(self.superblock.next_frame);
         let is_witness = chain.frames.last().is_none_or(|frame| frame.is_void);
-        self.superblock.flags & FLAG_CLEAN != 0 && (beyond == 0 || beyond == 1 && is_witness)
+        self.superblock.flags & FLAG_CLEAN != 0 && (after_end == 0 || after_end == 1 && is_witness)
     }
 
-    /// Log segments that have to be walked, in order, each with the frame number at which the next
-    /// one takes over: a fresh segment that starts at a number cancels that number and all above
-    /// it in older segments. With a checkpoint those are the ones from its end on. What nobody
-    /// needs becomes garbage.
+    /// The log segments to walk, in order, each with the frame number at which the next one takes
+    /// over: a fresh segment that starts at a number cancels that number and all above it in older
+    /// segments. With a checkpoint these are the segments from its end on. Segments that are not
+    /// needed become garbage.
     fn log_segments(&mut self, head: Option<&CheckpointHead>) -> Vec<(u32, u64)> {
-        // Segments below the first sequence are no longer needed by the log, whatever they hold.
+        // Segments below the first sequence are not part of the log any more, whatever they
+        // contain.
         let first = u32::try_from(self.superblock.first_sequence).unwrap_or(u32::MAX);
-        let current = self.checkpoint;
+        let current = self.tail.checkpoint;
         let mut order: Vec<(u32, u32)> = Vec::new();
         for (slot, i) in self.slots.iter_mut().zip(0..) {
             let sequence = slot.sequence;
@@ -384,7 +387,7 @@ impl Log {
         }
         let order = radix_sort::by_number(order);
         if self.superblock.generation == 0 {
-            // No superblock tells where the log begins.
+            // Without a superblock, the log begins with its oldest segment.
             let first = order.first().map(|&(_, i)| self.slots[i as usize].first_frame);
             self.superblock.first_frame = first.unwrap_or(1);
         }
@@ -404,31 +407,35 @@ impl Log {
         kept
     }
 
-    /// The bytes of a loaded segment from `offset` to the end of its room.
-    fn room_from(&self, slot: u32, offset: usize) -> &[u8] {
+    /// The bytes of a loaded segment from `offset` to the end of its frame area.
+    fn frame_area_from(&self, slot: u32, offset: usize) -> &[u8] {
         let bytes = self.pool.bytes(self.slots[slot as usize].buffer);
-        bytes.get(offset..self.geometry.room_end()).unwrap_or_default()
+        bytes.get(offset..self.geometry.frames_end()).unwrap_or_default()
     }
 
-    /// The frame at `offset` of a loaded segment, if a valid one is there.
+    /// The frame at `offset` of a loaded segment, if there is a valid one.
     fn frame_at(&self, slot: u32, offset: usize) -> Option<FrameHeader> {
         let position = self.geometry.slot_start(slot) + offset as u64;
-        FrameHeader::open(self.room_from(slot, offset), self.slots[slot as usize].salt, position)
+        FrameHeader::open(
+            self.frame_area_from(slot, offset),
+            self.slots[slot as usize].salt,
+            position,
+        )
     }
 
-    /// Follows the frames of the next segment to the first that is missing; or beyond it, as long as
-    /// what is missing may be. Answers false when there is no segment left.
+    /// Follows the frames of the next segment up to the first missing one, or beyond it as long as
+    /// frames may be missing. Returns false if no segment is left.
     ///
     /// # Errors
-    /// What the file said.
-    pub fn walk_on(&mut self, file: &mut impl File, walk: &mut Walk) -> Result<bool, Error> {
+    /// An error of the file.
+    pub fn walk_segment(&mut self, file: &mut impl File, walk: &mut Walk) -> Result<bool, Error> {
         let Walk { head, segments, next, salvage_below, chain } = walk;
         let Some(&(slot, limit)) = segments.get(*next) else { return Ok(false) };
         let Slot { sequence, first_frame, .. } = self.slots[slot as usize];
         let goes_on = head.filter(|head| head.end_sequence == sequence);
         if goes_on.is_none() && first_frame != chain.expected {
-            // Perhaps what lay between was given back: only what comes later can tell.
-            chain.miss(first_frame);
+            // The segments between may have been removed; only later records can say so.
+            chain.record_gap(first_frame);
         }
         self.load(file, slot)?;
         chain.segment = *next;
@@ -442,28 +449,28 @@ impl Log {
                 number == chain.expected || salvages && (chain.expected..limit).contains(&number)
             };
             if let Some(header) = header.filter(|h| goes_on(h.number)) {
-                chain.is_broken = true;
-                chain.miss(header.number);
-                let bytes = &self.room_from(slot, chain.offset)[..header.length as usize];
-                chain.take(slot, self.geometry.position(slot, chain.offset), &header, bytes);
+                chain.has_remains = true;
+                chain.record_gap(header.number);
+                let bytes = &self.frame_area_from(slot, chain.offset)[..header.length as usize];
+                chain.push(slot, self.geometry.position(slot, chain.offset), &header, bytes);
                 if header.commits() {
-                    chain.commits();
+                    chain.end_commit();
                 }
-            } else if !salvages || !self.step_over(slot, chain) {
+            } else if !salvages || !self.salvage_record(slot, chain) {
                 break;
             }
         }
-        let left = self.note_end(slot, chain, limit);
-        // What a recovery dropped is erased before the segment that cancels it is given back.
-        chain.is_broken = chain.expected < limit && left as u64 + chain.lost_bytes > lost;
+        let left = self.record_segment_end(slot, chain, limit);
+        // What a recovery dropped is erased before the segment that cancels it is freed.
+        chain.has_remains = chain.expected < limit && left as u64 + chain.lost_bytes > lost;
         *next += 1;
         Ok(true)
     }
 
-    /// Takes a record of a damaged frame that is intact by itself, or skips eight bytes. Answers
-    /// false at the end of the segment.
-    fn step_over(&self, slot: u32, chain: &mut Chain) -> bool {
-        let bytes = self.room_from(slot, chain.offset);
+    /// Appends an intact record of a damaged frame, or skips eight bytes. Returns false at the end
+    /// of the segment.
+    fn salvage_record(&self, slot: u32, chain: &mut Chain) -> bool {
+        let bytes = self.frame_area_from(slot, chain.offset);
         let Some(word) = bytes.get(..8) else { return false };
         let is_record = |header: &&RecordHeader| {
             let at = self.geometry.slot_start(slot) + chain.offset as u64;
@@ -474,15 +481,15 @@ impl Log {
         };
         match RecordHeader::at(bytes).filter(is_record).map(RecordHeader::size) {
             Some(size) => {
-                // As if it stood alone in a frame that begins before it.
+                // It is treated as the only record of a frame that begins before it.
                 chain.offset -= frame::SIZE;
                 let length = frame::SIZE + size;
-                let bytes = &self.room_from(slot, chain.offset)[..length];
+                let bytes = &self.frame_area_from(slot, chain.offset)[..length];
                 let position = self.geometry.position(slot, chain.offset);
                 let number = chain.expected;
                 let header =
                     FrameHeader { length: length as u32, number, records: 1, ..Default::default() };
-                chain.take(slot, position, &header, bytes);
+                chain.push(slot, position, &header, bytes);
                 chain.expected = number;
             }
             None => {
@@ -493,60 +500,69 @@ impl Log {
         true
     }
 
-    /// Notes where the frames of a segment end, and what a recovery left behind them. Gives how much is there.
-    fn note_end(&mut self, slot: u32, chain: &Chain, limit: u64) -> usize {
-        let (offset, end) = (chain.offset, self.geometry.room_end());
-        let left = used(self.room_from(slot, offset));
+    /// Records where the frames of a segment end, and what a recovery left after them. Returns how
+    /// many bytes that is.
+    fn record_segment_end(&mut self, slot: u32, chain: &Chain, limit: u64) -> usize {
+        let (offset, end) = (chain.offset, self.geometry.frames_end());
+        let left = used_length(self.frame_area_from(slot, offset));
         if chain.expected == limit && left > 0 {
-            self.stale.push((self.geometry.slot_start(slot) + offset as u64, end - offset));
+            self.found
+                .discarded_ranges
+                .push((self.geometry.slot_start(slot) + offset as u64, end - offset));
         }
         let slot = &mut self.slots[slot as usize];
         (slot.end, slot.end_frame) = (offset as u32, chain.expected);
         left
     }
 
-    /// Looks for valid frames behind the end of the chain, at every aligned place: their
-    /// watermarks tell whether what is missing had been flushed.
-    fn scan_beyond(
+    /// Looks for valid frames after the end of the chain at every aligned offset. Their watermarks
+    /// show whether the missing frames had been flushed.
+    fn scan_after_end(
         &mut self,
         file: &mut impl File,
         chain: &Chain,
         segments: &[(u32, u64)],
-    ) -> Result<Beyond, Error> {
-        let mut beyond = Beyond::default();
+    ) -> Result<FramesAfterEnd, Error> {
+        let mut after_end = FramesAfterEnd::default();
         for (i, &(slot, _)) in segments.iter().enumerate().skip(chain.segment) {
             self.load(file, slot)?;
             let is_end = chain.slot == Some(slot) && i == chain.segment;
             let mut offset = if is_end { chain.offset } else { segment::SIZE };
             // No frame begins among zeros.
-            let end = offset + used(self.room_from(slot, offset));
+            let end = offset + used_length(self.frame_area_from(slot, offset));
             while offset < end {
                 match self.frame_at(slot, offset) {
                     Some(header) => {
-                        beyond.frames += 1;
-                        beyond.bytes += u64::from(header.length);
-                        beyond.watermark = beyond.watermark.max(header.watermark);
+                        after_end.frames += 1;
+                        after_end.bytes += u64::from(header.length);
+                        after_end.watermark = after_end.watermark.max(header.watermark);
                         offset += header.length as usize;
                     }
                     None => offset += 8,
                 }
             }
         }
-        Ok(beyond)
+        Ok(after_end)
     }
 
-    /// Cuts off an incomplete commit, or one whose extents are not whole, and gives the number of
-    /// the first frame that does not count. Extents of flushed commits are verified when they are
-    /// read, since one that was superseded may be gone.
-    fn cut(&mut self, file: &mut impl File, chain: &mut Chain, below: u64) -> Result<u64, Error> {
-        let flaw = chain.flaw.take();
-        let mut end = flaw.map_or(chain.frames.len(), |(frame, _)| frame);
+    /// Drops an incomplete commit, or one with damaged extents, and returns the number of the first
+    /// frame that does not count. Extents of flushed commits are verified when they are read,
+    /// because those of superseded records may be gone.
+    fn drop_incomplete_commit(
+        &mut self,
+        file: &mut impl File,
+        chain: &mut Chain,
+        below: u64,
+    ) -> Result<u64, Error> {
+        let record_error = chain.record_error.take();
+        let mut end = record_error.map_or(chain.frames.len(), |(frame, _)| frame);
         end = end.min(chain.frames.partition_point(|frame| frame.number < below));
-        // In the order of records: what comes first, ends the log or refuses the file. None behind
-        // a flaw was noted in its own frame.
-        let mut refuses = flaw.is_some_and(|(_, flaw)| flaw == RecordError::Unknown);
+        // Extents are checked in the order of records: the first problem ends the log or rejects
+        // the file. The frame with the record error listed no extents after it.
+        let mut refuses =
+            record_error.is_some_and(|(_, record_error)| record_error == RecordError::Unknown);
         for named in chain.extents.iter().take_while(|named| named.frame <= end) {
-            let flushed = chain.frames[named.frame].number < self.flushed_frames;
+            let flushed = chain.frames[named.frame].number < self.watermarks.flushed;
             if !flushed && !self.verify_extent(file, &named.extent)? {
                 (end, refuses) = (named.frame, false);
                 break;
@@ -560,17 +576,17 @@ impl Log {
         let mut committed = chain.expected;
         if let Some(dropped) = chain.frames.get(complete) {
             committed = dropped.number;
-            chain.cut = Some((dropped.slot, dropped.offset as usize));
+            chain.incomplete_start = Some((dropped.slot, dropped.offset as usize));
         }
-        chain.keep(complete);
+        chain.truncate(complete);
         Ok(committed)
     }
 
-    /// Puts the cursor behind the last commit, or nowhere (a fresh segment) if anything but zeros
-    /// lies there, but for what earlier uses of the slot left. Returns the bytes that are there, and
-    /// those among them that were left behind: unless it `is_torn` anyhow, in a slot that was used
-    /// before these are told by a frame that was begun.
-    fn settle(
+    /// Sets the cursor to the end of the last commit. If anything except zeros follows there, other
+    /// than remains of earlier uses of the slot, the log will continue in a fresh segment. Returns
+    /// how many bytes follow, and how many of them were dropped. In a reused slot bytes count as
+    /// dropped only if a frame begins there or if the end `is_torn` for another reason.
+    fn set_log_end(
         &mut self,
         file: &mut impl File,
         chain: &Chain,
@@ -578,7 +594,7 @@ impl Log {
         is_torn: bool,
         fresh: bool,
     ) -> Result<(u64, u64), Error> {
-        let (slot, offset) = match (chain.cut, chain.slot) {
+        let (slot, offset) = match (chain.incomplete_start, chain.slot) {
             (Some(cut), _) => cut,
             (None, Some(slot)) => (slot, chain.offset),
             (None, None) => (u32::MAX, segment::SIZE),
@@ -588,19 +604,19 @@ impl Log {
         for (i, &(s, _)) in segments.iter().enumerate().skip(at) {
             let from = if s == slot { offset } else { segment::SIZE };
             self.load(file, s)?;
-            let rest = self.room_from(s, from);
-            let left = used(rest);
+            let rest = self.frame_area_from(s, from);
+            let left = used_length(rest);
             let Slot { dirty_tail: stale, first_frame, .. } = self.slots[s as usize];
             let number = if s == slot { self.next_frame } else { first_frame };
             all += left as u64;
             if is_torn || !stale || FrameHeader::is_begun(rest, number) {
                 torn += left as u64;
             }
-            // Where nothing counts, neither does the first.
+            // If no frame of the first segment counts, that segment is garbage too.
             if i > at || s != slot {
                 self.slots[s as usize].state = SlotState::PendingFree;
             } else if left > 0 {
-                self.stale.push((self.geometry.slot_start(s) + from as u64, left));
+                self.found.discarded_ranges.push((self.geometry.slot_start(s) + from as u64, left));
             }
             if s == slot {
                 let end_frame = self.next_frame;
@@ -612,23 +628,23 @@ impl Log {
         if torn == 0 && !fresh && slot != u32::MAX && at + 1 == segments.len() {
             self.cursor = Cursor::at(slot, offset);
             if all > 0 {
-                // Zeros go over it before anything else.
-                self.stale.pop();
-                self.dropped_tail = DiscardedTail::NeedsZeroing;
+                // Zeros are written over it before anything else.
+                self.found.discarded_ranges.pop();
+                self.found.dropped_tail = DiscardedTail::NeedsZeroing;
             }
         } else if all > 0 || fresh {
-            // What a writer who lost the file may still write there is cancelled as well.
-            self.dropped_tail = DiscardedTail::Present;
+            // This also cancels what a writer that lost the file may still write there.
+            self.found.dropped_tail = DiscardedTail::Present;
         }
-        self.group = self.cursor;
+        self.batch.start = self.cursor;
         self.floor = self.cursor.tail;
         Ok((all, torn))
     }
 }
 
-/// What lies behind the end of the chain.
+/// What follows the end of the chain.
 #[derive(Debug, Default)]
-struct Beyond {
+struct FramesAfterEnd {
     frames: u64,
     bytes: u64,
     watermark: u64,

@@ -1,9 +1,9 @@
-//! A log that takes the place of a damaged one, in the same file.
+//! A log that replaces a damaged one in the same file.
 //!
-//! It begins behind the file's end and has an identity of its own, to which the headers of its
-//! segments are bound: for whoever reads the file by the old superblocks it is not there, and by the
-//! new one the old log is not. So one write of a superblock changes from the one to the other, and a
-//! crash at any moment leaves either.
+//! It begins after the end of the old log and has a file identity of its own, to which the headers
+//! of its segments are bound. A reader that starts from the old superblocks does not recognize the
+//! new segments, and one that starts from the new superblock does not recognize the old ones. So
+//! writing one superblock switches logs, and a crash at any moment leaves one of the two.
 
 use alloc::boxed::Box;
 
@@ -17,11 +17,11 @@ use super::buffer_pool::Pool;
 use super::{Log, RecoveryState, Slot, SlotState};
 
 impl Log {
-    /// An empty log behind this one.
+    /// An empty log after this one.
     ///
     /// # Errors
-    /// [`Error::UnsupportedFormat`] when there are segments of a kind that this build does not know:
-    /// nobody could tell what is lost with them.
+    /// [`Error::UnsupportedFormat`] if there are segments of a kind that this build does not know,
+    /// because it cannot say what would be lost with them.
     pub(crate) fn successor(&self, pool: Pool, next_version: u64) -> Result<Log, Error> {
         if self.slots.iter().any(|slot| slot.state == SlotState::UnknownKind) {
             let major = self.superblock.major;
@@ -30,7 +30,7 @@ impl Log {
         let old = &self.superblock;
         let identity = |i: usize| checksum(&old.file_id[i].to_le_bytes(), self.entropy);
         let mut reserved = old.reserved;
-        // What comes next is certain.
+        // Everything from the next version on is certain.
         reserved[UNCERTAIN_BELOW] = self.uncertain_below().min(next_version);
         let superblock = Superblock {
             reserved,
@@ -44,19 +44,23 @@ impl Log {
             ..*old
         };
         let mut log = Log::empty(superblock, self.entropy, pool);
-        // Nothing of the old one is touched, and no superblock is written before all is there.
+        // The old log is not touched, and no superblock is written before the new log is complete.
         log.slots = self.slots.iter().map(|_| Slot::new(SlotState::UnknownKind)).collect();
-        log.factor = self.factor;
+        log.space.factor = self.space.factor;
         log.count_slots();
-        log.marked_open = true;
+        log.superblock_state.marked_open = true;
         Ok(log)
     }
 
-    /// Makes a log that is complete and flushed the one that counts. The old one is garbage then.
+    /// Makes this log, which is complete and flushed, the current one. The old log becomes garbage.
     ///
     /// # Errors
-    /// What the file said: either of the two may count.
-    pub(crate) fn succeed(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
+    /// An error of the file: either log may be the current one then.
+    pub(crate) fn activate(
+        &mut self,
+        file: &mut impl File,
+        next_version: u64,
+    ) -> Result<(), Error> {
         for _ in 0..2 {
             self.write_superblock(file, None, next_version)?;
             self.flush(file)?;
@@ -69,7 +73,7 @@ impl Log {
         Ok(())
     }
 
-    /// What is left of what was damaged.
+    /// The recovery state: what was damaged.
     pub(crate) fn recovery_state(&self) -> RecoveryState {
         self.recovery
     }

@@ -1,4 +1,5 @@
-//! Which slots of the file are used for what: told by headers, and by trailers where those are gone.
+//! Finding the use of each slot of a file from its headers, or from its trailers if headers are
+//! missing.
 
 use alloc::vec::Vec;
 
@@ -11,11 +12,11 @@ use crate::format::{DATA_START, MAX_VALUE};
 use crate::radix_sort;
 
 use super::frame_chain::{Chain, NamedExtent};
-use super::{Log, LostCopy, Slot, SlotState};
+use super::{Log, MissingHeader, Slot, SlotState};
 
 impl Log {
-    /// Reads headers, or trailers where headers are gone, of every slot of the file.
-    pub(super) fn find_slots(&mut self, file: &mut impl File, size: u64) -> Result<(), Error> {
+    /// Reads the headers and trailers of all slots of the file.
+    pub(super) fn scan_slots(&mut self, file: &mut impl File, size: u64) -> Result<(), Error> {
         let segment = self.geometry.segment() as u64;
         let count = size.saturating_sub(DATA_START).div_ceil(segment);
         let count = u32::try_from(count).ok().filter(|&n| n <= self.geometry.max_slots());
@@ -25,23 +26,23 @@ impl Log {
         for index in 0..=count {
             self.read_headers(file, index, &mut headers)?;
         }
-        // The newest use of a slot counts: a crash may leave one copy of an older header there.
+        // The newest use of a slot counts: a crash may leave one copy of an older header.
         let order = headers.iter().zip(0..).map(|((header, _), i)| (header.sequence, i)).collect();
         for (_, i) in radix_sort::by_number(order).into_iter().rev() {
             self.occupy(&headers[i as usize].0, count);
         }
-        self.note_lost_copies(&headers);
+        self.record_missing_headers(&headers);
         self.count_slots();
         Ok(())
     }
 
-    /// Notes which headers and trailers were not found of what has the other one.
+    /// Records which headers or trailers are missing although their counterparts exist.
     #[inline(never)]
-    fn note_lost_copies(&mut self, headers: &[(SegmentHeader, bool)]) {
+    fn record_missing_headers(&mut self, headers: &[(SegmentHeader, bool)]) {
         let mut found = alloc::vec![[false; 2]; self.slots.len()];
         for &(SegmentHeader { slot, sequence, .. }, is_trailer) in headers {
-            let is_it = self.slots.get(slot as usize).is_some_and(|it| it.sequence == sequence);
-            if is_it {
+            let is_match = self.slots.get(slot as usize).is_some_and(|it| it.sequence == sequence);
+            if is_match {
                 found[slot as usize][usize::from(is_trailer)] = true;
             }
         }
@@ -51,20 +52,25 @@ impl Log {
                 && found[0] != found[1]
             {
                 let is_trailer = found[0];
-                self.lost_copies.push(LostCopy { slot, sequence, is_trailer, by_crash: false });
+                self.found.missing_headers.push(MissingHeader {
+                    slot,
+                    sequence,
+                    is_trailer,
+                    by_crash: false,
+                });
             }
         }
     }
 
-    /// Finds out which of them a crash may have taken: those of what came with frames of which nothing says
-    /// that they were flushed, since a flush takes headers along; and where nothing but the lack of a
-    /// checkpoint had segments go, of those that were going.
+    /// Decides which of them a crash may have taken: those of segments and extents that no frame
+    /// states as flushed, because a flush includes headers; and, if segments were removed without a
+    /// checkpoint, those of the segments that were being removed.
     #[inline(never)]
-    pub(super) fn classify_lost_copies(&mut self, chain: &Chain) {
-        let flushed = self.flushed_frames;
+    pub(super) fn classify_missing_headers(&mut self, chain: &Chain) {
+        let flushed = self.watermarks.flushed;
         let Superblock { checkpoint_sequence, checkpoint_frame, .. } = self.superblock;
         let going = if checkpoint_sequence == 0 { checkpoint_frame } else { 0 };
-        for lost in &mut self.lost_copies {
+        for lost in &mut self.found.missing_headers {
             let slot = &self.slots[lost.slot as usize];
             let is_unflushed = |named: &&NamedExtent| {
                 let ExtentRef { slot, sequence, .. } = named.extent;
@@ -79,17 +85,17 @@ impl Log {
         }
     }
 
-    /// Writes headers and trailers anew that opening did not find, by the other copy: before the flush from
-    /// which on nothing tells any more that it was a crash that took them. What cannot be written now stays
-    /// as it is, which harms nothing.
-    pub(super) fn restore_copies(&mut self, file: &mut impl File) {
-        let mut lost = core::mem::take(&mut self.lost_copies);
-        lost.retain(|lost| self.restore_copy(file, *lost).is_err());
-        self.lost_copies = lost;
+    /// Rewrites missing headers and trailers from their counterparts. This is done before the next
+    /// flush, because after that a crash does not explain them any more. What cannot be written now
+    /// stays missing, which is harmless.
+    pub(super) fn rewrite_missing_headers(&mut self, file: &mut impl File) {
+        let mut lost = core::mem::take(&mut self.found.missing_headers);
+        lost.retain(|lost| self.rewrite_header(file, *lost).is_err());
+        self.found.missing_headers = lost;
     }
 
     #[inline(never)]
-    fn restore_copy(&self, file: &mut impl File, lost: LostCopy) -> Result<(), Error> {
+    fn rewrite_header(&self, file: &mut impl File, lost: MissingHeader) -> Result<(), Error> {
         let slot = &self.slots.get(lost.slot as usize);
         let is_used = |s: &&&Slot| {
             let used =
@@ -109,8 +115,9 @@ impl Log {
         Ok(())
     }
 
-    /// Adds what stands where slot `index` begins, as far as it is valid, and whether it is a trailer: the trailer
-    /// of the slot before it and its own header. They lie side by side, so that one call reads both.
+    /// Adds the valid headers at the start of slot `index` to `found`, and whether each is a
+    /// trailer: the trailer of the previous slot and the slot's own header. They are adjacent, so
+    /// that one call reads both.
     fn read_headers(
         &self,
         file: &mut impl File,
@@ -122,23 +129,23 @@ impl Log {
         for is_trailer in [true, false] {
             let bytes = &both[if is_trailer { 0 } else { segment::SIZE }..][..segment::SIZE];
             let Some(header) = SegmentHeader::unverified(bytes) else { continue };
-            // A trailer names its first slot, which its checksum is bound to.
+            // A trailer names its first slot, and its checksum is bound to that.
             let SegmentHeader { slot, span, .. } = header;
-            let here = match is_trailer {
+            let is_at_slot = match is_trailer {
                 true => slot < index && slot.checked_add(span) == Some(index),
                 false => slot == index,
             };
-            if here && self.is_ours(file, &header, bytes, is_trailer)? {
+            if is_at_slot && self.belongs_to_file(file, &header, bytes, is_trailer)? {
                 found.push((header, is_trailer));
             }
         }
         Ok(())
     }
 
-    /// Whether a header or trailer is one of this file. Without a superblock the other copy has to
-    /// confirm it, or be gone; where the header of the first slot stands does not even tell how large
-    /// segments are.
-    fn is_ours(
+    /// Whether a header or trailer belongs to this file. Without a superblock, its counterpart must
+    /// be identical, or missing; and the header of the first slot alone is not accepted, because
+    /// its position does not even imply the segment size.
+    fn belongs_to_file(
         &self,
         file: &mut impl File,
         header: &SegmentHeader,
@@ -153,12 +160,13 @@ impl Log {
         let mut other = [0; segment::SIZE];
         read_full(file, &mut other, if is_trailer { start } else { end - segment::SIZE as u64 })?;
         let is_gone = SegmentHeader::unverified(&other).is_none();
-        let tells = is_trailer || header.slot > 0;
-        Ok(other == bytes || is_gone && tells && header.span == 1)
+        let is_conclusive = is_trailer || header.slot > 0;
+        Ok(other == bytes || is_gone && is_conclusive && header.span == 1)
     }
 
-    /// Enters a header's slots, unless a newer header has one of them. Of a file of `count` slots the last
-    /// thing may be longer than what power loss left of the file: what is missing is not given to others.
+    /// Records the slots of a header unless a newer header has one of them. After power loss the
+    /// last item may extend beyond the `count` slots of the file: its missing slots are not given
+    /// to others.
     fn occupy(&mut self, header: &SegmentHeader, count: u32) {
         let most = count.saturating_add(self.geometry.extent_span(MAX_VALUE));
         let most = most.min(self.geometry.max_slots());
@@ -188,8 +196,8 @@ impl Log {
             salt: header.salt,
             first_frame: header.first_frame,
             span: end - header.slot,
-            // More than there is room for it cannot be, whatever the header says.
-            length: header.payload.min(self.geometry.room_of(end - header.slot)),
+            // Limited to what fits, whatever the header says.
+            length: header.payload.min(self.geometry.payload_capacity(end - header.slot)),
             length_check: header.payload_check,
             dirty_tail: header.flags & segment::FLAG_REUSED != 0,
             ..Slot::new(used)

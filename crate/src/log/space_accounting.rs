@@ -1,4 +1,4 @@
-//! What is alive: how much of each segment, and which extents.
+//! Space accounting: how much of each segment is live, and which extents are.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use crate::radix_sort;
 use super::tombstones::UNKNOWN;
 use super::{DiscardedTail, Log, Slot, SlotState};
 
-/// Which extent: a slot may hold another one later.
+/// The identity of an extent: its slot may contain another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ExtentName {
     pub slot: u32,
@@ -28,43 +28,44 @@ pub(super) struct DeadExtent {
     pub extent: ExtentName,
     /// The record that named it.
     pub record: Position,
-    /// The frame that says so, once it has a number.
+    /// The frame that removed the last reference, once it has a number.
     pub frame: Option<u64>,
 }
 
 impl Log {
-    fn slot_of(&mut self, position: Position) -> &mut Slot {
+    fn slot_mut(&mut self, position: Position) -> &mut Slot {
         let slot = self.geometry.locate(position).0;
         &mut self.slots[slot as usize]
     }
 
-    /// A record of `size` bytes is what counts for its key.
+    /// Accounts for a record of `size` bytes that became the current one of its key.
     #[inline]
     pub(crate) fn record_added(&mut self, position: Position, size: u32) {
-        self.live_total += u64::from(size);
-        let slot = self.slot_of(position);
+        self.space.live += u64::from(size);
+        let slot = self.slot_mut(position);
         slot.live += 1;
         slot.live_bytes += size;
     }
 
-    /// It no longer is.
+    /// Accounts for a record that is not current any more.
     #[inline]
     pub(crate) fn record_superseded(&mut self, position: Position, size: u32) {
-        let slot = self.slot_of(position);
+        let slot = self.slot_mut(position);
         let before = slot.live_bytes;
         slot.live = slot.live.saturating_sub(1);
-        // A file that was made by somebody else may say anything.
+        // A malicious file may contain any numbers.
         slot.live_bytes = if slot.live == 0 { 0 } else { before.saturating_sub(size) };
         let removed_extents = before - slot.live_bytes;
-        self.live_total -= u64::from(removed_extents);
+        self.space.live -= u64::from(removed_extents);
     }
 
-    /// Whether the record at `position` counts and its value lies in an extent.
+    /// Whether the record at `position` is current and its value lies in an extent.
     pub(crate) fn names_extent(&self, position: Position) -> bool {
-        self.extent_of.get(position).is_some()
+        self.extents.by_record.get(position).is_some()
     }
 
-    /// A deletion of `size` bytes was appended, covering segments from `oldest` to `newest`.
+    /// Accounts for an appended tombstone of `size` bytes that covers segments from `oldest` to
+    /// `newest`.
     pub(crate) fn tombstone_added(
         &mut self,
         position: Position,
@@ -72,139 +73,139 @@ impl Log {
         oldest: u32,
         newest: u32,
     ) {
-        self.slot_of(position).tombstones.add(size, oldest, newest);
+        self.slot_mut(position).tombstones.add(size, oldest, newest);
     }
 
-    /// It was taken back.
+    /// Undoes [`tombstone_added`](Log::tombstone_added).
     pub(crate) fn tombstone_removed(&mut self, position: Position, size: u32) {
         let oldest = self.record_at(position).header.oldest;
-        self.slot_of(position).tombstones.take_back(size, oldest);
+        self.slot_mut(position).tombstones.subtract(size, oldest);
     }
 
-    /// The last segment that a deletion in `slot` may cover of which `oldest` is the first.
+    /// The newest segment that a tombstone in `slot` may cover, given the `oldest`.
     pub(crate) fn newest_covered(&self, slot: u32, oldest: u32) -> u32 {
         let slot = &self.slots[slot as usize];
         if slot.from_this_session { slot.tombstones.newest(oldest) } else { UNKNOWN }
     }
 
-    /// The sequence of the segment in which the record at `position` stands.
-    pub(crate) fn sequence_at(&self, position: Position) -> u32 {
-        self.slots[self.geometry.locate(position).0 as usize].sequence
-    }
-
-    /// The record at `position` names an extent.
+    /// Records that the record at `position` names an extent.
     pub(crate) fn name_extent(&mut self, position: Position, extent: ExtentName) {
-        self.live_total += self.named_bytes(extent);
-        self.extent_of.insert(position, extent);
+        self.space.live += self.named_bytes(extent);
+        self.extents.by_record.insert(position, extent);
     }
 
-    /// What counts as alive of an extent. One that is wasteful counts with all that it covers, which no
-    /// moving gains.
+    /// The bytes that count as live for an extent. One that exceeds the space factor counts with
+    /// all of its slots, because moving it gains nothing.
     fn named_bytes(&self, extent: ExtentName) -> u64 {
         let Some(slot) = self.slots.get(extent.slot as usize) else { return 0 };
-        match self.is_wasteful(slot.span, slot.length) {
+        match self.exceeds_space_factor(slot.span, slot.length) {
             true => u64::from(slot.span) << self.geometry.segment_log2,
             false => slot.length,
         }
     }
 
-    /// Sets how large the file may become, in per cent of what lives in it. What a checkpoint told of extents was
-    /// counted by another factor.
+    /// Sets the maximum size of the file, in percent of its live data. The extents that a
+    /// checkpoint listed were counted by the previous factor.
     pub(crate) fn set_factor(&mut self, factor: u32) {
-        self.live_total -= self.all_named_bytes();
-        self.factor = factor;
-        self.live_total += self.all_named_bytes();
+        self.space.live -= self.all_named_bytes();
+        self.space.factor = factor;
+        self.space.live += self.all_named_bytes();
     }
 
     #[inline(never)]
     fn all_named_bytes(&self) -> u64 {
-        self.extent_of.iter().map(|(_, name)| self.named_bytes(*name)).sum()
+        self.extents.by_record.iter().map(|(_, name)| self.named_bytes(*name)).sum()
     }
 
-    /// Whether so many slots for so many bytes are more than half of what may be dead allows.
-    pub(crate) fn is_wasteful(&self, span: u32, length: u64) -> bool {
+    /// Whether `span` slots for `length` bytes waste more than half of what the space factor
+    /// allows.
+    pub(crate) fn exceeds_space_factor(&self, span: u32, length: u64) -> bool {
         let bytes = u64::from(span) << self.geometry.segment_log2;
-        bytes * 200 > length * u64::from(100 + self.factor)
+        bytes * 200 > length * u64::from(100 + self.space.factor)
     }
 
     /// The extent that the record at `position` names.
     pub(crate) fn extent_of(&self, position: Position) -> Option<ExtentName> {
-        self.extent_of.get(position).copied()
+        self.extents.by_record.get(position).copied()
     }
 
-    /// The record at `position` no longer counts; its extent may be used again once the frame that
-    /// says so is flushed.
+    /// The record at `position` is not current any more. The slots of its extent may be reused once
+    /// the frame that replaced the record is flushed.
     #[inline]
-    pub(crate) fn drop_name(&mut self, position: Position) {
-        if self.extent_of.is_empty() {
+    pub(crate) fn remove_name(&mut self, position: Position) {
+        if self.extents.by_record.is_empty() {
             return;
         }
-        if let Some(extent) = self.extent_of.remove(position) {
-            self.live_total -= self.named_bytes(extent);
-            self.dead_extents.push(DeadExtent { extent, record: position, frame: None });
+        if let Some(extent) = self.extents.by_record.remove(position) {
+            self.space.live -= self.named_bytes(extent);
+            self.extents.dead.push(DeadExtent { extent, record: position, frame: None });
         }
     }
 
-    /// The record at `position` was ended by a commit that is behind us, and is taken out of the index now.
+    /// The record at `position` was cleared by an earlier commit and is now removed from the index.
     pub(crate) fn drop_cleared_name(&mut self, position: Position) {
-        let before = self.dead_extents.len();
-        self.drop_name(position);
-        for dead in &mut self.dead_extents[before..] {
+        let before = self.extents.dead.len();
+        self.remove_name(position);
+        for dead in &mut self.extents.dead[before..] {
             dead.frame = Some(self.next_frame - 1);
         }
     }
 
     /// Positions of the records that name extents.
-    pub(crate) fn naming_extents(&self) -> Vec<Position> {
-        self.extent_of.iter().map(|(position, _)| *position).collect()
+    pub(crate) fn records_with_extents(&self) -> Vec<Position> {
+        self.extents.by_record.iter().map(|(position, _)| *position).collect()
     }
 
-    /// Whether any record in a slot counts.
+    /// Whether any record in a slot is live.
     pub(crate) fn has_live_records(&self, slot: u32) -> bool {
         let slot = &self.slots[slot as usize];
         slot.state == SlotState::Log && slot.live > 0
     }
 
-    /// The slots of segments in which records count, but for those that are damaged.
+    /// The slots of all segments with live records, except for retired ones.
     pub(crate) fn live_slots(&self) -> Vec<u32> {
-        let is_one =
+        let is_live =
             |slot: &u32| self.has_live_records(*slot) && !self.slots[*slot as usize].pending_free;
-        (0..self.slot_count()).filter(is_one).collect()
+        (0..self.slot_count()).filter(is_live).collect()
     }
 
-    /// Takes back what was said last of the record at `position`.
+    /// Undoes the last [`remove_name`](Log::remove_name) of the record at `position`.
     pub(crate) fn restore_name(&mut self, position: Position) {
-        if let Some(dead) = self.dead_extents.pop_if(|dead| dead.record == position) {
+        if let Some(dead) = self.extents.dead.pop_if(|dead| dead.record == position) {
             self.name_extent(position, dead.extent);
         }
     }
 
-    /// The record that names an extent has moved.
+    /// The record that names an extent was relocated.
     pub(crate) fn move_name(&mut self, from: Position, to: Position) {
-        if let Some(extent) = self.extent_of.remove(from) {
-            self.extent_of.insert(to, extent);
+        if let Some(extent) = self.extents.by_record.remove(from) {
+            self.extents.by_record.insert(to, extent);
         }
     }
 
-    /// Takes back that the record at `position` names an extent, which is going.
+    /// Undoes [`name_extent`](Log::name_extent) for the record at `position`, whose extent is
+    /// dropped.
     pub(crate) fn forget_name(&mut self, position: Position) {
-        if let Some(extent) = self.extent_of.remove(position) {
-            self.live_total -= self.named_bytes(extent);
+        if let Some(extent) = self.extents.by_record.remove(position) {
+            self.space.live -= self.named_bytes(extent);
         }
     }
 
-    /// Bytes of live records with their headers, and of their extents' values.
+    /// Bytes of live records including their headers, and of the values of their extents.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let logs = self.slots.iter().filter(|slot| slot.state == SlotState::Log);
         let records: u64 = logs.map(|slot| u64::from(slot.live_bytes)).sum();
-        let named =
-            self.extent_of.iter().filter_map(|(_, name)| self.slots.get(name.slot as usize));
+        let named = self
+            .extents
+            .by_record
+            .iter()
+            .filter_map(|(_, name)| self.slots.get(name.slot as usize));
         records + named.map(|slot| slot.length).sum::<u64>()
     }
 }
 
-/// A segment, and what compacting it would give.
+/// A segment, and how many bytes compacting it would gain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CompactionVictim {
     pub slot: u32,
@@ -212,61 +213,67 @@ pub(crate) struct CompactionVictim {
 }
 
 impl Slot {
-    /// Bytes of what is needed of a segment, as far as is known; with the sequences of all that stand.
+    /// Bytes of a segment that are needed, as far as is known. `sequences` are those of all
+    /// existing segments.
     pub(super) fn needed(&self, sequences: &[u32]) -> usize {
         (self.live_bytes + self.tombstones.needed(sequences, self.sequence)) as usize
     }
 
-    /// Bytes that emptying it gains. What was left at its end since the next record was too long would be
-    /// left again: a tail counts only if some of its records would fit there.
-    fn gain(&self, room: usize, sequences: &[u32]) -> usize {
+    /// Bytes that compacting it gains. If its tail stayed empty because the next record was too
+    /// long, the same would happen again. So the empty tail counts only if several of its records
+    /// would fit there.
+    fn gain(&self, segment: usize, sequences: &[u32]) -> usize {
         let needed = self.needed(sequences);
         let end = self.end as usize;
-        let is_left = (room - end) * (self.live as usize) < RECORDS_THAT_FIT * needed;
-        (if is_left { end } else { room }).saturating_sub(needed)
+        let tail_stays_empty =
+            (segment - end) * (self.live as usize) < MIN_RECORDS_IN_TAIL * needed;
+        (if tail_stays_empty { end } else { segment }).saturating_sub(needed)
     }
 }
 
-/// So many: beside long records there are short ones, of the engine too, and the average is of all.
-const RECORDS_THAT_FIT: usize = 4;
+/// The average record size includes short records, such as those of the engine, so several must
+/// fit.
+const MIN_RECORDS_IN_TAIL: usize = 4;
 
-/// Frames that are going or have gone, between two segments that stay.
+/// Frames that are being removed, or were removed, between two segments that stay.
 #[derive(Debug)]
 pub(crate) struct Gap {
-    /// Number behind the last frame of the segment before; none when there is no segment before.
+    /// Number after the last frame of the segment before the gap; none if there is no such segment.
     pub from: Option<u64>,
-    /// First frames of the segments that go.
+    /// First frames of the segments that are being removed.
     pub inside: Vec<u64>,
-    /// First frame of the segment behind.
+    /// First frame of the segment after the gap.
     pub to: u64,
 }
 
 impl Log {
-    /// Bytes of the file but for its checkpoints, what is being erased included.
+    /// Bytes of the file except for its checkpoints, including what is being erased.
     #[must_use]
     pub(crate) fn space(&self) -> u64 {
-        let slots = (self.slots.len() as u64).saturating_sub(u64::from(self.checkpoint_slots));
+        let slots =
+            (self.slots.len() as u64).saturating_sub(u64::from(self.space.checkpoint_slots));
         slots << self.geometry.segment_log2
     }
 
-    /// The same without what can be used again, or soon can.
+    /// The same without free slots and slots that will be free after the next checkpoint.
     pub(crate) fn used_space(&self) -> u64 {
-        self.space().saturating_sub(u64::from(self.spare_slots) << self.geometry.segment_log2)
+        self.space().saturating_sub(u64::from(self.space.spare_slots) << self.geometry.segment_log2)
     }
 
-    /// What lives, that part of the slack, and so many segments.
+    /// Live bytes, plus `part` percent of the slack that the space factor allows, plus `segments`
+    /// segments.
     pub(crate) fn allowed(&self, part: u64, segments: u64) -> u64 {
-        let live = self.live_total;
-        let slack = u64::from(self.factor - 100);
+        let live = self.space.live;
+        let slack = u64::from(self.space.factor - 100);
         live + live / 100 * slack / 100 * part + (segments << self.geometry.segment_log2)
     }
 
-    /// Bytes of what is used that nothing lives in.
+    /// Used bytes that are not live.
     pub(crate) fn dead_bytes(&self) -> u64 {
-        self.used_space().saturating_sub(self.live_total)
+        self.used_space().saturating_sub(self.space.live)
     }
 
-    /// Bytes that retired segments take.
+    /// Bytes of retired segments.
     pub(crate) fn pending_free_bytes(&self) -> u64 {
         let retired = self.slots.iter().filter(|slot| slot.pending_free).count();
         (retired as u64) << self.geometry.segment_log2
@@ -275,103 +282,104 @@ impl Log {
     /// Bytes of live records, and of slots that live extents cover.
     #[must_use]
     pub(crate) fn live_total(&self) -> u64 {
-        self.live_total
+        self.space.live
     }
 
-    /// Bytes of deletions.
+    /// Bytes of tombstones.
     pub(crate) fn tombstone_bytes(&self) -> u64 {
         let logs =
             self.slots.iter().filter(|slot| slot.state == SlotState::Log && !slot.pending_free);
         logs.map(|slot| u64::from(slot.tombstones.bytes())).sum()
     }
 
-    /// Segments that can be emptied, with their slots.
+    /// Segments that can be compacted, with their slots.
     fn candidates(&self, below: u32) -> impl Iterator<Item = (u32, &Slot)> {
-        let busy = [self.cursor.slot, self.group.slot];
+        let busy = [self.cursor.slot, self.batch.start.slot];
         (0..).zip(&self.slots).filter(move |(index, slot)| {
-            let is_still = slot.state == SlotState::Log
+            let is_candidate = slot.state == SlotState::Log
                 && slot.written
                 && !slot.pending_free
                 && !slot.pinned_by_damage;
-            is_still && slot.sequence < below && !busy.contains(&Some(*index))
+            is_candidate && slot.sequence < below && !busy.contains(&Some(*index))
         })
     }
 
-    /// The segment of which least is needed, among those below a sequence. A [fresh](Log::is_fresh) one
-    /// comes first if that `helps` and not much of it is needed.
-    pub(crate) fn pick_victim(&self, below: u32, helps: bool) -> Option<CompactionVictim> {
+    /// The segment below a sequence from which compaction gains most. A [fresh](Log::is_fresh) one
+    /// is preferred if `prefer_fresh` and most of it is not needed.
+    pub(crate) fn pick_victim(&self, below: u32, prefer_fresh: bool) -> Option<CompactionVictim> {
         let sequences = self.sequences();
-        let room = self.geometry.segment();
+        let segment = self.geometry.segment();
         let gains = self
             .candidates(below)
-            .map(|(slot, it)| CompactionVictim { slot, gain: it.gain(room, &sequences) });
+            .map(|(slot, it)| CompactionVictim { slot, gain: it.gain(segment, &sequences) });
         gains.max_by_key(|&CompactionVictim { slot, gain }| {
-            (helps && gain >= room - room / 4 && self.is_fresh(slot), gain)
+            (prefer_fresh && gain >= segment - segment / 4 && self.is_fresh(slot), gain)
         })
     }
 
-    /// Bytes that live in a segment, if nothing else in it is needed, and no record need be looked at to know
-    /// that.
+    /// The live bytes of a segment if nothing else in it is needed and that is known without
+    /// reading its records.
     pub(crate) fn live_records_of(&self, slot: u32) -> Option<usize> {
         let slot = &self.slots[slot as usize];
         let live = slot.live_bytes as usize;
         (slot.from_this_session && slot.needed(&self.sequences()) == live).then_some(live)
     }
 
-    /// Whether no promise leans on a segment: it came since the last flush, and so does the checkpoint not
-    /// name it. One stands before it, where its gap can begin. On a full disk none is: there all room that
-    /// can be gained is gained together.
+    /// Whether no durability guarantee depends on a segment: it was written after the last flush,
+    /// so the checkpoint does not name it either. Another segment exists before it, where its gap
+    /// can begin. On a full disk no segment counts as fresh, because there all space is reclaimed
+    /// together.
     pub(crate) fn is_fresh(&self, slot: u32) -> bool {
         let slot = &self.slots[slot as usize];
-        let is_ours =
-            slot.from_this_session && slot.written && slot.first_frame >= self.flushed_frames;
-        is_ours
-            && !self.full
-            && self.dropped_tail == DiscardedTail::Nothing
+        let is_new =
+            slot.from_this_session && slot.written && slot.first_frame >= self.watermarks.flushed;
+        is_new
+            && !self.space.full
+            && self.found.dropped_tail == DiscardedTail::Nothing
             && self.is_reclaimed()
-            && self.in_order().first().is_some_and(|&(oldest, _)| oldest < slot.sequence)
+            && self.by_sequence().first().is_some_and(|&(oldest, _)| oldest < slot.sequence)
     }
 
-    /// The last segment of the file, if it could move to the front.
-    pub(crate) fn last_in_file(&self, below: u32) -> Option<u32> {
+    /// The last segment of the file, if it could move towards the front.
+    pub(crate) fn last_movable_segment(&self, below: u32) -> Option<u32> {
         let last = self.candidates(below).last()?.0;
-        self.could_move(last).then_some(last)
+        self.can_move_forward(last).then_some(last)
     }
 
     /// Whether the segment in which the log ends is the last of the file and could move.
-    pub(crate) fn ends_at_the_end(&self) -> bool {
+    pub(crate) fn log_end_is_last(&self) -> bool {
         self.cursor
             .slot
-            .is_some_and(|slot| self.slots[slot as usize].written && self.could_move(slot))
+            .is_some_and(|slot| self.slots[slot as usize].written && self.can_move_forward(slot))
     }
 
-    /// Whether the checkpoint is behind all segments, and there is room for it before them.
-    pub(crate) fn checkpoint_could_move(&self) -> bool {
-        self.checkpoint.is_some_and(|slot| self.could_move(slot))
+    /// Whether the checkpoint lies after all segments and would fit before them.
+    pub(crate) fn checkpoint_can_move_forward(&self) -> bool {
+        self.tail.checkpoint.is_some_and(|slot| self.can_move_forward(slot))
     }
 
-    /// Whether what begins in `slot` is behind all segments, and room for as much would be found before it:
-    /// elsewhere it might go to and fro without end.
+    /// Whether what begins in `slot` lies after all segments and would fit before itself. Without
+    /// the first condition, things could be moved back and forth forever.
     #[inline(never)]
-    fn could_move(&self, slot: u32) -> bool {
+    fn can_move_forward(&self, slot: u32) -> bool {
         let span = self.slots[slot as usize].span;
         let after = &self.slots[slot as usize + 1..];
-        self.best_row(span, self.slots.len() as u32) < slot
+        self.best_fit(span, self.slots.len() as u32) < slot
             && after.iter().all(|slot| slot.state != SlotState::Log || slot.pending_free)
     }
 
-    /// The oldest segment, if its sequence is below that.
+    /// The oldest segment, if its sequence is below a limit.
     pub(crate) fn oldest_below(&self, below: u32) -> Option<u32> {
         self.candidates(below).min_by_key(|(_, slot)| slot.sequence).map(|(index, _)| index)
     }
 
-    /// Sequences of all segments that stand in the file, in order.
+    /// Sequences of all segments in the file, in order.
     pub(crate) fn sequences(&self) -> Vec<u32> {
-        self.in_order().into_iter().map(|(sequence, _)| sequence).collect()
+        self.by_sequence().into_iter().map(|(sequence, _)| sequence).collect()
     }
 
-    /// Sequences and slots of those segments, in order.
-    fn in_order(&self) -> Vec<(u32, u32)> {
+    /// Sequences and slots of these segments, in order.
+    fn by_sequence(&self) -> Vec<(u32, u32)> {
         let order: Vec<(u32, u32)> = (0..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.state == SlotState::Log && slot.written)
@@ -385,42 +393,43 @@ impl Log {
         self.next_sequence
     }
 
-    /// Seed of the checksums in a slot.
+    /// The seed of the checksums in a slot.
     pub(crate) fn salt(&self, slot: u32) -> u64 {
         self.slots[slot as usize].salt
     }
 
-    /// Sequence of a segment, and the offset behind its last frame.
-    pub(crate) fn extent_of_segment(&self, slot: u32) -> (u32, usize) {
+    /// The sequence of a segment, and the offset after its last frame.
+    pub(crate) fn segment_end(&self, slot: u32) -> (u32, usize) {
         let slot = &self.slots[slot as usize];
         (slot.sequence, slot.end as usize)
     }
 
-    /// Everything that is needed of a segment stands elsewhere.
+    /// Retires a segment: everything that is needed of it has been copied.
     pub(crate) fn retire(&mut self, slot: u32) {
         let slot = &mut self.slots[slot as usize];
         slot.pending_free = true;
-        self.live_total -= u64::from(slot.live_bytes);
+        self.space.live -= u64::from(slot.live_bytes);
         (slot.live, slot.live_bytes) = (0, 0);
-        self.spare_slots += 1;
+        self.space.spare_slots += 1;
     }
 
-    /// A segment stays as it is: nobody knows what is needed of it.
-    pub(crate) fn keep(&mut self, slot: u32) {
+    /// Pins a damaged segment: what is needed of it is unknown.
+    pub(crate) fn pin_damaged(&mut self, slot: u32) {
         self.slots[slot as usize].pinned_by_damage = true;
     }
 
-    /// The gaps in the numbers of frames, those included that retired segments leave.
+    /// The gaps in the frame numbers, including those that removing the retired segments will
+    /// leave.
     pub(crate) fn gaps(&self) -> Vec<Gap> {
         let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
-        for (_, index) in self.in_order() {
+        for (_, index) in self.by_sequence() {
             let slot = &self.slots[index as usize];
             if slot.pending_free {
                 inside.push(slot.first_frame);
                 continue;
             }
-            let has_gone = before.is_some_and(|before| before < slot.first_frame);
-            if has_gone || !inside.is_empty() {
+            let was_removed = before.is_some_and(|before| before < slot.first_frame);
+            if was_removed || !inside.is_empty() {
                 let inside = core::mem::take(&mut inside);
                 gaps.push(Gap { from: before, inside, to: slot.first_frame });
             }
@@ -429,13 +438,13 @@ impl Log {
         gaps
     }
 
-    /// Whether the log's end lies in a segment that stands in the file.
-    pub(crate) fn is_anchored(&self) -> bool {
+    /// Whether the segment in which the log ends has been written to the file.
+    pub(crate) fn end_is_written(&self) -> bool {
         self.cursor.slot.is_some_and(|slot| self.slots[slot as usize].written)
     }
 
     /// Whether frames were written that are not flushed.
     pub(crate) fn is_unflushed(&self) -> bool {
-        self.flushed_frames < self.next_frame
+        self.watermarks.flushed < self.next_frame
     }
 }

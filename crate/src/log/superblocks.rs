@@ -1,4 +1,4 @@
-//! The two superblock slots as a whole: which one counts, what is refused, how a file begins.
+//! The two superblocks: which one is current, what is rejected, and creating a file.
 
 use alloc::vec::Vec;
 
@@ -9,36 +9,37 @@ use crate::format::superblock::{
 };
 use crate::format::{DATA_START, MAJOR, MINOR, SEGMENT_LOG2};
 
-/// The superblock that counts, and whether the other one is not valid; none for a file that is empty or whose
-/// creation was cut short.
+/// The current superblock, and whether the other one is invalid; none for a file that is empty or
+/// whose creation was not completed.
 pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<(Superblock, bool)>, Error> {
     use superblock::Slot as Found;
     let mut start = [0; DATA_START as usize];
-    let there = read_full(file, &mut start, 0)?;
+    let read_len = read_full(file, &mut start, 0)?;
     let mut found = Vec::new();
     let mut valid = Vec::new();
     for slot in 0..2 {
         let at = slot * SLOT_STRIDE as usize;
-        let bytes = start[..there].get(at..).unwrap_or_default();
+        let bytes = start[..read_len].get(at..).unwrap_or_default();
         let bytes = &bytes[..bytes.len().min(superblock::SIZE)];
         match Superblock::decode(bytes, slot as u64) {
             Found::Valid(superblock) => valid.push(check_superblock(*superblock)?),
             other => found.push(other),
         }
     }
-    // Versions and frames that either has seen are used up.
+    // Versions and frames that either superblock has recorded are used up.
     let next_version = valid.iter().map(|sb| sb.next_version).max();
     if let Some(newest) = valid.into_iter().max_by_key(|superblock| superblock.generation) {
-        // Only creation leaves the first generation alone: it was cut short, and is done again so
-        // that the flush at its end precedes all use.
+        // Only creation leaves generation 1 alone. It was interrupted and is repeated, so that its
+        // flush precedes all use.
         if newest.generation == 1 && size <= DATA_START {
             return Ok(None);
         }
-        // Perhaps whoever created it died before its flush, which has to precede all use.
+        // The creator may have crashed before its flush, which must precede all use.
         if newest.generation == 2 && size <= DATA_START {
             file.flush()?;
         }
-        // Both slots are flushed before the database is used, so it cannot end before the second.
+        // Both superblocks are flushed before the database is used, so the file cannot end before
+        // the second.
         if newest.generation > 2 && size < SLOT_STRIDE + superblock::SIZE as u64 {
             return Err(Damage::default().into());
         }
@@ -54,14 +55,14 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<(Superblock
     }
 }
 
-/// In place of the superblock of a file that has lost both. Generation 0 says that its identity is not
-/// known, so that headers cannot be verified by it.
+/// A substitute for the superblock of a file that has lost both. Generation 0 means that the file
+/// identity is unknown, so headers cannot be verified against it.
 pub(super) fn missing(entropy: &[u64; 4]) -> Superblock {
     Superblock { generation: 0, ..first_superblock(*SEGMENT_LOG2.end(), entropy) }
 }
 
-/// Creation writes and flushes both slots before the first segment exists, so a file that ends
-/// with them and holds nothing else never held a key.
+/// Creation writes and flushes both superblocks before the first segment exists. So a file that
+/// ends with them and contains nothing else never had a key.
 fn is_unfinished_creation(start: &[u8], found: &[superblock::Slot]) -> bool {
     let outside = |slot: usize| {
         let at = slot * SLOT_STRIDE as usize;
@@ -73,11 +74,11 @@ fn is_unfinished_creation(start: &[u8], found: &[superblock::Slot]) -> bool {
 
 fn check_superblock(superblock: Superblock) -> Result<Superblock, Error> {
     let unknown = superblock.incompatible & !KNOWN_INCOMPATIBLE;
-    // History is written down in the format and not built yet.
+    // History mode is specified in the format but not implemented yet.
     if superblock.major != MAJOR || unknown != 0 || superblock.mode != 0 {
         return Err(Error::UnsupportedFormat { major: superblock.major, features: unknown.into() });
     }
-    // A checksum proves that the bytes are as written, not that their writer meant well.
+    // A checksum proves that the bytes are as written, not that the writer was honest.
     let Superblock { first_frame, next_frame, next_version, generation, .. } = superblock;
     let counts = [first_frame, next_frame, next_version, generation];
     let sane = counts.iter().all(|n| (1..1 << 56).contains(n));

@@ -1,45 +1,48 @@
-//! Accounts of the deletions in a segment, by the segments that they cover: those in which earlier records of their
-//! keys may lie. A deletion is needed as long as one of these stands, but for its own.
+//! Accounting of the tombstones in a segment by the segments that they cover, which are those that
+//! may contain earlier records of the same keys. A tombstone is needed as long as a segment that it
+//! covers exists, other than its own.
 
 use alloc::vec::Vec;
 
-/// Where nobody knows which segment deletions cover last.
+/// The newest covered segment, if it is not known.
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
-/// So many parts are told apart; what does not fit widens one of them.
-const MOST: usize = 16;
+/// The maximum number of buckets. What does not fit widens one of them.
+const MAX_BUCKETS: usize = 16;
 
-/// Whether a segment from `oldest` to `newest` stands, but for `own`; with the sequences of all that stand.
+/// Whether a segment from `oldest` to `newest` other than `own` exists. `sequences` are those of
+/// all existing segments.
 #[inline(never)]
-pub(crate) fn covers(sequences: &[u32], oldest: u32, newest: u32, own: u32) -> bool {
+pub(crate) fn covers_any(sequences: &[u32], oldest: u32, newest: u32, own: u32) -> bool {
     let from = sequences.partition_point(|&s| s < oldest);
     sequences[from..].iter().take_while(|&&s| s <= newest).any(|&s| s != own)
 }
 
 #[derive(Debug)]
-struct Part {
+struct Bucket {
     oldest: u32,
     newest: u32,
     bytes: u32,
 }
 
-/// The deletions of a segment, in parts by the oldest segment that they cover.
+/// The tombstones of a segment, in buckets by the oldest segment that they cover.
 #[derive(Debug, Default)]
-pub(super) struct Tombstones(Vec<Part>);
+pub(super) struct Tombstones(Vec<Bucket>);
 
 impl Tombstones {
-    /// How many parts there are up to the one of those that cover no segment before `oldest`.
-    fn up_to(&self, oldest: u32) -> usize {
+    /// How many buckets start at or before `oldest`.
+    fn index_of(&self, oldest: u32) -> usize {
         self.0.partition_point(|part| part.oldest <= oldest)
     }
 
-    /// Adds `bytes` of deletions that cover segments from `oldest` to `newest`.
+    /// Adds `bytes` of tombstones that cover segments from `oldest` to `newest`.
     pub(super) fn add(&mut self, bytes: u32, oldest: u32, newest: u32) {
-        let at = self.up_to(oldest);
-        // What is not known of one of them is not known of any.
-        let is_full = self.0.len() == MOST || self.0.first().is_some_and(|it| it.newest == UNKNOWN);
+        let at = self.index_of(oldest);
+        // If the newest covered segment is unknown for one bucket, it is for all.
+        let is_full =
+            self.0.len() == MAX_BUCKETS || self.0.first().is_some_and(|it| it.newest == UNKNOWN);
         if !is_full && (at == 0 || self.0[at - 1].oldest < oldest) {
-            self.0.insert(at, Part { oldest, newest, bytes });
+            self.0.insert(at, Bucket { oldest, newest, bytes });
             return;
         }
         let part = &mut self.0[at.saturating_sub(1)];
@@ -47,21 +50,21 @@ impl Tombstones {
         (part.oldest, part.newest) = (part.oldest.min(oldest), part.newest.max(newest));
     }
 
-    /// Takes back what was added with that `oldest`.
-    pub(super) fn take_back(&mut self, bytes: u32, oldest: u32) {
-        let at = self.up_to(oldest);
+    /// Subtracts `bytes` that were added with this `oldest`.
+    pub(super) fn subtract(&mut self, bytes: u32, oldest: u32) {
+        let at = self.index_of(oldest);
         if let Some(part) = self.0.get_mut(at.saturating_sub(1)) {
             part.bytes = part.bytes.saturating_sub(bytes);
         }
     }
 
-    /// The last segment that any of them covers of which `oldest` is the first.
+    /// The newest segment that any tombstone with this `oldest` may cover.
     pub(super) fn newest(&self, oldest: u32) -> u32 {
-        let part = self.0.get(self.up_to(oldest).wrapping_sub(1));
+        let part = self.0.get(self.index_of(oldest).wrapping_sub(1));
         part.map_or(UNKNOWN, |part| part.newest)
     }
 
-    /// The oldest segment that one of them covers.
+    /// The oldest segment that any of them covers.
     pub(super) fn oldest(&self) -> u32 {
         self.0.first().map_or(u32::MAX, |part| part.oldest)
     }
@@ -70,10 +73,10 @@ impl Tombstones {
         self.0.iter().map(|part| part.bytes).sum()
     }
 
-    /// Bytes of those that are needed in the segment `own`.
+    /// Bytes of the tombstones that are needed in the segment `own`.
     pub(super) fn needed(&self, sequences: &[u32], own: u32) -> u32 {
         let needed =
-            self.0.iter().filter(|it| covers(sequences, it.oldest, it.newest.min(own), own));
+            self.0.iter().filter(|it| covers_any(sequences, it.oldest, it.newest.min(own), own));
         needed.map(|part| part.bytes).sum()
     }
 }
@@ -90,7 +93,7 @@ mod tests {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (x >> 40) as u32 % end
         };
-        // For all of them Miri takes longer than for all else.
+        // Miri would take longer for all rounds than for all other tests.
         for round in 0..if cfg!(miri) { 60 } else { 2_000 } {
             let (mut tombstones, mut added) = (Tombstones::default(), Vec::new());
             let (span, wide) = ([5, 12, OWN][round % 3], round % 2 == 0);
@@ -100,7 +103,7 @@ mod tests {
                 tombstones.add(bytes, oldest, newest);
                 added.push((bytes, oldest, newest));
                 if below(5) == 0 {
-                    tombstones.take_back(bytes, oldest);
+                    tombstones.subtract(bytes, oldest);
                     added.pop();
                 }
             }

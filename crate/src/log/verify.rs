@@ -1,4 +1,4 @@
-//! Verifying what stands in the file, a piece at a time, while the database is in use.
+//! Verification of the file in small steps while the database is in use.
 
 use musli_zerocopy::ZeroCopy;
 
@@ -14,25 +14,25 @@ use crate::format::superblock::{self, SLOT_STRIDE, Superblock};
 use crate::format::system_records::ExtentRef;
 use crate::index::hash_index::Position;
 
-use super::{Log, LostCopy, SlotState};
+use super::{Log, MissingHeader, SlotState};
 
-/// The units of a file: its two superblocks, then its slots.
+/// A file is verified in units: first its two superblocks, then its slots.
 const FIRST_SLOT: u32 = 2;
-/// The parts of a segment: its header, its trailer, and from here on the offsets of what is between.
+/// The parts of a segment: its header, its trailer, and then the offsets between them.
 const TRAILER: u32 = 1;
-const INSIDE: u32 = segment::SIZE as u32;
-/// Blocks of a checkpoint that one step looks at.
-const BLOCKS: usize = 16;
+const FIRST_FRAME: u32 = segment::SIZE as u32;
+/// Blocks of a checkpoint that one step verifies.
+const BLOCKS_PER_STEP: usize = 16;
 
-/// What a problem is about.
+/// What a problem concerns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum ProblemKind {
     /// Nothing is wrong.
     #[default]
     Nothing,
-    /// One of the two superblocks; the other one serves.
+    /// One of the two superblocks; the other one is valid.
     Superblock,
-    /// A header or trailer of a segment; the other one serves.
+    /// The header or the trailer of a segment; the other one is valid.
     Header,
     /// Frames of the log.
     Frame,
@@ -42,92 +42,94 @@ pub enum Part {
     Zeros,
     /// A large value.
     Extent,
-    /// The checkpoint; the log tells the same.
+    /// The checkpoint; the log contains the same information.
     Checkpoint,
-    /// The index names other records of a segment than are in it.
+    /// The index disagrees with the records of a segment.
     Index,
 }
 
-/// Where a verification stands: it begins with both zero, and has ended when it comes back to that.
+/// The progress of a verification. It starts with both fields zero and is finished when they are
+/// zero again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spot {
-    /// Superblock, or slot.
+pub struct VerifyCursor {
+    /// A superblock or a slot.
     pub unit: u32,
-    /// Where in it.
+    /// The part of the unit.
     pub part: u32,
 }
 
-/// What one step found.
+/// The result of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Where to go on.
-    pub next: Spot,
-    /// Bytes that were looked at.
+    /// Where the next step starts.
+    pub next: VerifyCursor,
+    /// Bytes that were verified.
     pub bytes: u64,
-    /// Segments that were begun.
+    /// Segments whose verification was started.
     pub segments: u64,
-    /// Frames that are whole,
+    /// Valid frames.
     pub frames: u64,
-    /// and records in them.
+    /// Records in these frames.
     pub records: u64,
-    /// What is wrong, if anything,
-    pub what: Part,
-    /// from which position on,
+    /// The kind of problem that was found, if any.
+    pub what: ProblemKind,
+    /// The file position of the problem.
     pub at: u64,
-    /// and for how many bytes.
+    /// The length of the problem in bytes.
     pub length: u64,
 }
 
 impl Verified {
-    fn note(&mut self, what: Part, at: u64, length: usize) {
+    fn report(&mut self, what: ProblemKind, at: u64, length: usize) {
         (self.what, self.at, self.length) = (what, at, length as u64);
     }
 }
 
 impl Log {
-    /// Where a verification goes on behind a unit.
-    pub(crate) fn spot_after(&self, unit: u32) -> Spot {
+    /// Where a verification continues after a unit.
+    pub(crate) fn position_after(&self, unit: u32) -> VerifyCursor {
         let is_last = unit + 1 >= self.slots.len() as u32 + FIRST_SLOT;
-        Spot { unit: if is_last { 0 } else { unit + 1 }, part: 0 }
+        VerifyCursor { unit: if is_last { 0 } else { unit + 1 }, part: 0 }
     }
 
-    /// The slot of a unit, if it is none of the superblocks.
+    /// The slot of a unit, if it is not a superblock.
     pub(crate) fn slot_of_unit(unit: u32) -> Option<u32> {
         unit.checked_sub(FIRST_SLOT)
     }
 
-    /// Looks at the next piece of the file. `named` says whether the index names a record and, if
-    /// it does, whether its value has to be there.
+    /// Verifies the next part of the file. `named` returns whether the index names a record and, if
+    /// it does, whether its value must exist.
     ///
     /// # Errors
-    /// What the file said. Damage is no error here.
+    /// An error of the file. Damage is a result, not an error.
     pub(crate) fn verify(
         &mut self,
         file: &mut impl File,
-        spot: Spot,
+        cursor: VerifyCursor,
         named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
     ) -> Result<Verified, Error> {
-        let Spot { unit, part } = spot;
-        let mut found = Verified { next: self.spot_after(unit), ..Verified::default() };
+        let VerifyCursor { unit, part } = cursor;
+        let mut found = Verified { next: self.position_after(unit), ..Verified::default() };
         let Some(slot) = unit.checked_sub(FIRST_SLOT) else {
             self.verify_superblock(file, unit, &mut found)?;
             return Ok(found);
         };
-        // The file may have become shorter since the last step.
+        // The file may have been truncated since the last step.
         let Some(s) = self.slots.get(slot as usize) else { return Ok(found) };
         let has_headers =
             matches!(s.state, SlotState::Log | SlotState::Extent | SlotState::Checkpoint);
-        if has_headers && s.written && part < INSIDE {
-            found.next = Spot { unit, part: if part == TRAILER { INSIDE } else { TRAILER } };
+        if has_headers && s.written && part < FIRST_FRAME {
+            found.next =
+                VerifyCursor { unit, part: if part == TRAILER { FIRST_FRAME } else { TRAILER } };
             self.verify_header(file, slot, part == TRAILER, &mut found)?;
         } else if s.state == SlotState::Free && !s.dirty_tail
             || s.state == SlotState::Log && s.written
         {
-            self.verify_segment(file, spot, named, &mut found)?;
+            self.verify_segment(file, cursor, named, &mut found)?;
         } else if s.state == SlotState::Extent && s.written {
             self.verify_value(file, slot, &mut found)?;
         } else if s.state == SlotState::Checkpoint && s.written {
-            self.verify_blocks(file, spot, &mut found)?;
+            self.verify_blocks(file, cursor, &mut found)?;
         }
         Ok(found)
     }
@@ -143,19 +145,21 @@ impl Log {
         read_full(file, &mut bytes, at)?;
         found.bytes = bytes.len() as u64;
         if !matches!(Superblock::decode(&bytes, u64::from(unit)), superblock::Slot::Valid(_)) {
-            // The next superblock of whoever writes takes the place of one that a crash has torn.
-            let by_crash = self.lost_superblock
+            // If a crash tore this superblock, the next one that is written replaces it.
+            let by_crash = self.superblock_state.lost_copy
                 && superblock::may_be_torn(&bytes, unit.into(), &self.superblock);
             if !by_crash {
-                found.note(Part::Superblock, at, bytes.len());
+                found.report(ProblemKind::Superblock, at, bytes.len());
             }
-        } else if unit == 0 && self.superblock.checkpoint_sequence != 0 && self.checkpoint.is_none()
+        } else if unit == 0
+            && self.superblock.checkpoint_sequence != 0
+            && self.tail.checkpoint.is_none()
         {
-            // Opening could not use it, and its slots count for garbage since.
-            found.note(Part::Checkpoint, at, bytes.len());
+            // Opening could not use the checkpoint, and its slots have been garbage since.
+            found.report(ProblemKind::Checkpoint, at, bytes.len());
         }
         if unit + 1 == FIRST_SLOT && self.slots.is_empty() {
-            found.next = Spot::default();
+            found.next = VerifyCursor::default();
         }
         Ok(())
     }
@@ -175,12 +179,14 @@ impl Log {
         read_full(file, &mut bytes, at)?;
         let header = SegmentHeader::decode(&bytes, self.superblock.file_id[0], start);
         if header.is_none_or(|header| header.sequence != s.sequence) {
-            // What a crash has taken is written anew before the next flush.
+            // A header or trailer that a crash took is rewritten before the next flush.
             let name = (slot, s.sequence, is_trailer);
-            let is_it = |lost: &&LostCopy| (lost.slot, lost.sequence, lost.is_trailer) == name;
-            let by_crash = self.lost_copies.iter().find(is_it).is_some_and(|lost| lost.by_crash);
+            let is_match =
+                |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == name;
+            let by_crash =
+                self.found.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
             if !by_crash {
-                found.note(Part::Header, at, bytes.len());
+                found.report(ProblemKind::Header, at, bytes.len());
             }
         }
         found.bytes = bytes.len() as u64;
@@ -188,11 +194,12 @@ impl Log {
         Ok(())
     }
 
-    /// Verifies frames from an offset on, up to the first problem, and that zeros follow them.
+    /// Verifies the frames from an offset up to the first problem, and that zeros follow the last
+    /// frame.
     fn verify_segment(
         &self,
         file: &mut impl File,
-        Spot { unit, part }: Spot,
+        VerifyCursor { unit, part }: VerifyCursor,
         mut named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
         found: &mut Verified,
     ) -> Result<(), Error> {
@@ -202,16 +209,16 @@ impl Log {
         let mut bytes = AlignedBytes::zeroed(self.geometry.segment());
         read_full(file, &mut bytes, start)?;
         found.bytes = bytes.len() as u64 - u64::from(part);
-        let (room_end, end) = (self.geometry.room_end(), s.end as usize);
+        let (frames_end, end) = (self.geometry.frames_end(), s.end as usize);
         let frame_at =
-            |at: usize| FrameHeader::open(&bytes[at..room_end], s.salt, start + at as u64);
+            |at: usize| FrameHeader::open(&bytes[at..frames_end], s.salt, start + at as u64);
         let (mut at, mut live) = (part as usize, 0);
         while at < end {
             let Some(header) = frame_at(at) else {
                 let next = (at + 8..end).step_by(8).find(|&next| frame_at(next).is_some());
                 let next = next.unwrap_or(end);
-                found.note(Part::Frame, start + at as u64, next - at);
-                found.next = Spot { unit, part: next as u32 };
+                found.report(ProblemKind::Frame, start + at as u64, next - at);
+                found.next = VerifyCursor { unit, part: next as u32 };
                 return Ok(());
             };
             let frame_end = at + header.length as usize;
@@ -225,10 +232,10 @@ impl Log {
                 let is_whole = |header: &RecordHeader| {
                     RecordHeader::verify(&bytes[..header.size()], s.salt, at)
                 };
-                let sound = record::sound(bytes).ok().filter(|(header, ..)| is_whole(header));
+                let sound = record::validate(bytes).ok().filter(|(header, ..)| is_whole(header));
                 let Some((header, key, value)) = sound else {
-                    found.note(Part::Record, at, bytes.len());
-                    found.next = Spot { unit, part: frame_end as u32 };
+                    found.report(ProblemKind::Record, at, bytes.len());
+                    found.next = VerifyCursor { unit, part: frame_end as u32 };
                     return Ok(());
                 };
                 let position = self.geometry.position(slot, record);
@@ -236,40 +243,45 @@ impl Log {
                 live += u32::from(named.is_some());
                 found.records += 1;
                 record += header.size();
-                if named == Some(true) && header.kind == KIND_EXTENT && !self.stands(value) {
-                    found.note(Part::Extent, at, header.size());
+                if named == Some(true) && header.kind == KIND_EXTENT && !self.extent_exists(value) {
+                    found.report(ProblemKind::Extent, at, header.size());
                 }
             }
-            // More or fewer than the frame says, or one that leads to no value: only who wrote them meant harm.
+            // The number of records differs from the frame's header, or a record names no valid
+            // extent. Checksums rule out an accident, so the writer was malicious.
             if found.records != records {
-                found.note(Part::Frame, start + at as u64 - u64::from(header.length), 0);
+                found.report(ProblemKind::Frame, start + at as u64 - u64::from(header.length), 0);
             }
-            if found.what != Part::Nothing {
-                found.next = Spot { unit, part: frame_end as u32 };
+            if found.what != ProblemKind::Nothing {
+                found.next = VerifyCursor { unit, part: frame_end as u32 };
                 return Ok(());
             }
         }
-        // The open batch counts already and is not in the file yet.
-        if part == INSIDE && end > segment::SIZE && live != s.live && self.batch_bytes() == 0 {
-            found.note(Part::Index, start, 0);
-            found.next = Spot { unit, part: end as u32 };
+        // Records of the open batch count as live but are not in the file yet.
+        if part == FIRST_FRAME && end > segment::SIZE && live != s.live && self.batch_bytes() == 0 {
+            found.report(ProblemKind::Index, start, 0);
+            found.next = VerifyCursor { unit, part: end as u32 };
             return Ok(());
         }
         let (from, to) =
-            if s.state == SlotState::Free { (0, bytes.len()) } else { (end, room_end) };
+            if s.state == SlotState::Free { (0, bytes.len()) } else { (end, frames_end) };
         let rest = &bytes[from..to];
-        let is_known = self.stale.iter().any(|&(at, _)| (start..start + to as u64).contains(&at))
-            || s.dirty_tail && self.group.slot == Some(slot);
+        let is_known = self
+            .found
+            .discarded_ranges
+            .iter()
+            .any(|&(at, _)| (start..start + to as u64).contains(&at))
+            || s.dirty_tail && self.batch.start.slot == Some(slot);
         if let (Some(first), Some(last), false) =
             (rest.iter().position(|&b| b != 0), rest.iter().rposition(|&b| b != 0), is_known)
         {
-            found.note(Part::Zeros, start + (from + first) as u64, last + 1 - first);
+            found.report(ProblemKind::Zeros, start + (from + first) as u64, last + 1 - first);
         }
         Ok(())
     }
 
-    /// Whether the extent that a record describes is there, which is verified by itself.
-    fn stands(&self, value: &[u8]) -> bool {
+    /// Whether the extent that a record describes exists. Its content is verified on its own.
+    fn extent_exists(&self, value: &[u8]) -> bool {
         let Some(extent) = ExtentRef::decode(value) else { return false };
         self.slots.get(extent.slot as usize).is_some_and(|slot| {
             let described = (extent.sequence, extent.length, extent.check);
@@ -278,11 +290,11 @@ impl Log {
         })
     }
 
-    /// Bytes between header and trailer, as the header has it: no more than there is room for.
+    /// Bytes between header and trailer according to the header, limited to what fits.
     fn payload_of(&self, slot: u32) -> usize {
         let s = &self.slots[slot as usize];
-        let room = (u64::from(s.span) << self.geometry.segment_log2) - 2 * segment::SIZE as u64;
-        s.length.min(room) as usize
+        let capacity = (u64::from(s.span) << self.geometry.segment_log2) - 2 * segment::SIZE as u64;
+        s.length.min(capacity) as usize
     }
 
     fn verify_value(
@@ -294,24 +306,24 @@ impl Log {
         let s = &self.slots[slot as usize];
         let (salt, check, length) = (s.salt, s.length_check, self.payload_of(slot));
         let at = self.geometry.slot_start(slot) + segment::SIZE as u64;
-        let mut bytes = self.take_value(length)?;
+        let mut bytes = self.allocate_value(length)?;
         let read = read_full(file, &mut bytes[..length], at);
-        let is_whole = read.is_ok_and(|there| there == length)
+        let is_whole = read.is_ok_and(|read_len| read_len == length)
             && checksum(&bytes[..length], seed_at(salt, at)) == check;
-        self.leave_value(Some(bytes));
+        self.release_value(Some(bytes));
         found.bytes = length as u64;
         read?;
         if !is_whole {
-            found.note(Part::Extent, at, length);
+            found.report(ProblemKind::Extent, at, length);
         }
         Ok(())
     }
 
-    /// Verifies the head and tables of a checkpoint, or some of its blocks.
+    /// Verifies the head and the tables of a checkpoint, or some of its blocks.
     fn verify_blocks(
         &self,
         file: &mut impl File,
-        Spot { unit, part }: Spot,
+        VerifyCursor { unit, part }: VerifyCursor,
         found: &mut Verified,
     ) -> Result<(), Error> {
         let s = &self.slots[(unit - FIRST_SLOT) as usize];
@@ -319,7 +331,7 @@ impl Log {
         let end = segment::SIZE + self.payload_of(unit - FIRST_SLOT);
         let mut at = part as usize;
         let mut bytes = AlignedBytes::zeroed(HEAD.max(BLOCK));
-        for _ in 0..BLOCKS {
+        for _ in 0..BLOCKS_PER_STEP {
             if at >= end {
                 return Ok(());
             }
@@ -329,7 +341,7 @@ impl Log {
                 let head = CheckpointHead::from_bytes(&bytes[..HEAD]).ok().copied();
                 let full = head.and_then(|head| head.full_length()).filter(|&n| n <= end - at);
                 let Some(full) = full else {
-                    found.note(Part::Checkpoint, start + at as u64, HEAD);
+                    found.report(ProblemKind::Checkpoint, start + at as u64, HEAD);
                     return Ok(());
                 };
                 length = full;
@@ -340,11 +352,11 @@ impl Log {
             found.bytes += length as u64;
             let is_whole = checkpoint::verify(bytes, s.salt, start + at as u64);
             if !is_whole {
-                found.note(Part::Checkpoint, start + at as u64, length);
+                found.report(ProblemKind::Checkpoint, start + at as u64, length);
             }
-            // A head that is not whole does not tell where blocks begin.
+            // If the head is damaged, the start of the blocks is unknown.
             if is_whole || at > segment::SIZE {
-                found.next = Spot { unit, part: (at + length) as u32 };
+                found.next = VerifyCursor { unit, part: (at + length) as u32 };
             }
             if !is_whole {
                 return Ok(());

@@ -1,4 +1,4 @@
-//! What collections a file has, and where: twin of `js/collection/catalog.ts`.
+//! The collections of a file: see also `js/collection/catalog.ts`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,31 +20,30 @@ use super::Error;
 use super::index::Index;
 use super::schema_diff::difference;
 
-/// Under this key in the engine's keyspace lies the number of the next keyspace that was never given
-/// out.
-const NEXT: &[u8] = b"keyspaces";
+/// The key in the engine's keyspace of the number of the next keyspace that was never assigned.
+const NEXT_KEYSPACE_KEY: &[u8] = b"keyspaces";
 const HEAD: usize = size_of::<CollectionDescriptor>();
-const LONGEST_NAME: usize = 200;
+const MAX_NAME_LENGTH: usize = 200;
 
-/// A collection as its descriptor tells of it.
+/// A collection as described by its stored descriptor.
 #[derive(Debug)]
-pub(super) struct Form {
+pub(super) struct StoredCollection {
     pub name: String,
     pub keyspace: u32,
     fingerprint: u64,
-    /// Its values; none when they are no structs, or of kinds that are not known here.
+    /// The layout of its values; none if they are not structs, or of unknown kinds.
     pub value: Option<Kind>,
-    /// Its keys; none when they are of kinds that are not known here.
+    /// The type of its keys; none if it is unknown.
     key: Option<KeyKind>,
-    told: Value,
+    json: Value,
     pub indexes: Vec<Index>,
-    /// An index that is of no form known here, so that it cannot be kept.
+    /// The name of an index of an unknown kind, which cannot be maintained.
     unknown_index: Option<String>,
-    /// Whether its values may be being converted by another program, which was interrupted.
+    /// Whether another program's conversion of its values may have been interrupted.
     is_converted: AtomicBool,
 }
 
-/// The bytes of a descriptor, taken apart.
+/// The parts of a stored descriptor.
 pub(super) struct Descriptor {
     pub head: CollectionDescriptor,
     pub json: Value,
@@ -75,40 +74,40 @@ impl Descriptor {
     }
 }
 
-impl Form {
-    fn new(name: &str, bytes: &[u8]) -> Result<Form, Error> {
+impl StoredCollection {
+    fn new(name: &str, bytes: &[u8]) -> Result<StoredCollection, Error> {
         let unreadable = || {
             let reason = "its descriptor is unknown to this version; update varve".to_string();
             Error::SchemaMismatch { collection: name.to_string(), reason }
         };
         let Descriptor { head, json } = Descriptor::decode(bytes).ok_or_else(unreadable)?;
-        Ok(Form {
+        Ok(StoredCollection {
             name: name.to_string(),
             keyspace: head.keyspace,
             fingerprint: head.fingerprint,
             value: json.get("value").and_then(Kind::from_json),
             key: json.get("key").and_then(KeyKind::from_json),
-            told: json,
+            json,
             indexes: Vec::new(),
             unknown_index: None,
             is_converted: AtomicBool::new(false),
         })
     }
 
-    /// The kind of its keys.
+    /// The type of its keys.
     pub(super) fn key(&self) -> Result<&KeyKind, Error> {
         self.key.as_ref().ok_or_else(|| {
             self.mismatch(format!(
                 "its keys are {}, which is unknown to this version",
-                self.told["key"]
+                self.json["key"]
             ))
         })
     }
 
-    /// Refuses to read as `T` what is something else, or with other keys.
-    pub(super) fn refuse_other<T: Record>(&self, key: Option<&KeyKind>) -> Result<(), Error> {
+    /// Checks that its values can be read as `T`, and that its keys are of the given type.
+    pub(super) fn check_schema<T: Record>(&self, key: Option<&KeyKind>) -> Result<(), Error> {
         if self.fingerprint != T::FINGERPRINT {
-            self.refuse_other_value(&Kind::from(T::LAYOUT))?;
+            self.check_value_schema(&Kind::from(T::LAYOUT))?;
         }
         let stored = self.key()?;
         match key {
@@ -120,30 +119,31 @@ impl Form {
         }
     }
 
-    fn refuse_other_value(&self, asked: &Kind) -> Result<(), Error> {
+    fn check_value_schema(&self, expected: &Kind) -> Result<(), Error> {
         match &self.value {
-            Some(stored) if is_version(stored, asked) => Ok(()),
-            Some(stored) => Err(self.mismatch(difference(stored, asked).join("; "))),
+            Some(stored) if is_version(stored, expected) => Ok(()),
+            Some(stored) => Err(self.mismatch(difference(stored, expected).join("; "))),
             None => {
-                let told = &self.told["value"];
-                Err(self.mismatch(format!("it holds {told}, not {}", asked.layout())))
+                let json = &self.json["value"];
+                Err(self.mismatch(format!("it holds {json}, not {}", expected.layout())))
             }
         }
     }
 
-    /// Whether `T` is a later version of the struct that its descriptor tells of.
-    pub(super) fn is_grown_by<T: Record>(&self) -> bool {
+    /// Whether `T` is a later version of the stored struct.
+    pub(super) fn is_upgraded_by<T: Record>(&self) -> bool {
         self.fingerprint != T::FINGERPRINT
             && fields_of(&Kind::from(T::LAYOUT)) > self.value.as_ref().map_or(0, fields_of)
     }
 
-    /// Refuses a value that others could not read: a reference that leads out of it, a date that is none.
+    /// Rejects a value that others could not read, such as one with a reference outside it or an
+    /// invalid date.
     pub(super) fn check(&self, value: &[u8]) -> Result<(), Error> {
         self.value.as_ref().map_or(Ok(()), |kind| kind.check(value)).map_err(Error::BadArgument)
     }
 
-    /// Refuses to write what would leave an index behind.
-    pub(super) fn refuse_unkept(&self) -> Result<(), Error> {
+    /// Rejects writes that would leave an index outdated.
+    pub(super) fn check_indexes(&self) -> Result<(), Error> {
         match &self.unknown_index {
             Some(name) => {
                 Err(self.mismatch(format!("its index {name:?} is unknown to this version")))
@@ -152,24 +152,24 @@ impl Form {
         }
     }
 
-    /// Before a write: what was converted of the collection so far is no longer all, so the keyspaces
-    /// that it lies in are named as what is to be emptied.
+    /// Called before a write. A conversion of the collection in progress does not contain this
+    /// write, so its target keyspaces are listed for clearing.
     pub(super) fn interrupt_conversion(&self, engine: &mut Engine<impl File>) -> Result<(), Error> {
         if !self.is_converted.load(Ordering::Relaxed) {
             return Ok(());
         }
         let key = migration_key(&self.name);
-        let noted = engine.get(KEYSPACE_ENGINE, &key)?.map(serde_json::from_slice::<Value>);
-        let Some(mut noted) = noted.transpose().ok().flatten() else { return Ok(()) };
-        let Some(to) = noted.as_object_mut().and_then(|noted| noted.remove("to")) else {
+        let recorded = engine.get(KEYSPACE_ENGINE, &key)?.map(serde_json::from_slice::<Value>);
+        let Some(mut recorded) = recorded.transpose().ok().flatten() else { return Ok(()) };
+        let Some(to) = recorded.as_object_mut().and_then(|recorded| recorded.remove("to")) else {
             return Ok(());
         };
-        let mut clear = noted["clear"].as_array().cloned().unwrap_or_default();
+        let mut clear = recorded["clear"].as_array().cloned().unwrap_or_default();
         clear.push(to["keyspace"].clone());
         let indexes = to["indexes"].as_array().into_iter().flatten();
         clear.extend(indexes.map(|index| index[2].clone()));
-        noted["clear"] = Value::Array(clear);
-        engine.set(KEYSPACE_ENGINE, &key, noted.to_string().as_bytes())?;
+        recorded["clear"] = Value::Array(clear);
+        engine.set(KEYSPACE_ENGINE, &key, recorded.to_string().as_bytes())?;
         Ok(())
     }
 
@@ -182,54 +182,60 @@ fn fields_of(kind: &Kind) -> usize {
     if let Kind::Struct { fields, .. } = kind { fields.len() } else { 0 }
 }
 
-/// Whether both are versions of one struct: it grows at its end, so the shorter one is where the longer
-/// one began.
-fn is_version(stored: &Kind, asked: &Kind) -> bool {
+/// Whether both are versions of one struct. Structs grow at the end, so the shorter version is a
+/// prefix of the longer one.
+fn is_version(stored: &Kind, expected: &Kind) -> bool {
     let (
-        Kind::Struct { fields: there, versioned: true, .. },
-        Kind::Struct { fields: here, versioned: true, .. },
-    ) = (stored, asked)
+        Kind::Struct { fields: old_fields, versioned: true, .. },
+        Kind::Struct { fields: new_fields, versioned: true, .. },
+    ) = (stored, expected)
     else {
         return false;
     };
-    there.iter().zip(here).all(|(old, new)| old.name == new.name && old.kind == new.kind)
+    old_fields.iter().zip(new_fields).all(|(old, new)| old.name == new.name && old.kind == new.kind)
 }
 
 fn key_of(name: &str) -> Result<Vec<u8>, Error> {
-    if name.is_empty() || name.encode_utf16().count() > LONGEST_NAME {
-        let reason = format!("a collection name must have 1 to {LONGEST_NAME} characters");
+    if name.is_empty() || name.encode_utf16().count() > MAX_NAME_LENGTH {
+        let reason = format!("a collection name must have 1 to {MAX_NAME_LENGTH} characters");
         return Err(Error::BadArgument(Malformed::new("", reason)));
     }
     Ok([KEY_COLLECTION, name.as_bytes()].concat())
 }
 
-/// The collection of this name, with its indexes.
-pub(super) fn find<F: File>(engine: &mut Engine<F>, name: &str) -> Result<Option<Form>, Error> {
+/// Loads the collection with this name, including its indexes.
+pub(super) fn find<F: File>(
+    engine: &mut Engine<F>,
+    name: &str,
+) -> Result<Option<StoredCollection>, Error> {
     let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key_of(name)?)? else { return Ok(None) };
-    let mut form = Form::new(name, bytes)?;
-    let named = |under: &str| form.told[under].as_array().cloned().unwrap_or_default();
+    let mut stored = StoredCollection::new(name, bytes)?;
+    let named = |field: &str| stored.json[field].as_array().cloned().unwrap_or_default();
     let names = [named("indexes"), named("building")].concat();
     for name in names.iter().filter_map(Value::as_str) {
-        let key = [KEY_INDEX, &form.keyspace.to_be_bytes(), name.as_bytes()].concat();
+        let key = [KEY_INDEX, &stored.keyspace.to_be_bytes(), name.as_bytes()].concat();
         let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key)? else { continue };
         match Descriptor::decode(bytes) {
             Some(found) if found.head.flags & DESCRIPTOR_DROPPED != 0 => {}
-            found => match found.and_then(|found| Index::new(name, &found, &form)) {
-                Some(index) => form.indexes.push(index),
-                None => form.unknown_index = Some(name.to_string()),
+            found => match found.and_then(|found| Index::new(name, &found, &stored)) {
+                Some(index) => stored.indexes.push(index),
+                None => stored.unknown_index = Some(name.to_string()),
             },
         }
     }
-    form.is_converted = AtomicBool::new(engine.has(KEYSPACE_ENGINE, &migration_key(name))?);
-    Ok(Some(form))
+    stored.is_converted = AtomicBool::new(engine.has(KEYSPACE_ENGINE, &migration_key(name))?);
+    Ok(Some(stored))
 }
 
 fn migration_key(name: &str) -> Vec<u8> {
     [KEY_MIGRATION, name.as_bytes()].concat()
 }
 
-/// What is stored in the engine's keyspace under keys that begin so, by the rest of the key.
-fn under<F: File>(engine: &mut Engine<F>, prefix: &[u8]) -> Result<Vec<(String, Vec<u8>)>, Error> {
+/// The records of the engine's keyspace whose keys have a prefix, by the rest of the key.
+fn records_with_prefix<F: File>(
+    engine: &mut Engine<F>,
+    prefix: &[u8],
+) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let keys: Vec<Vec<u8>> = engine
         .keys(KEYSPACE_ENGINE)?
         .filter(|key| key.starts_with(prefix))
@@ -246,15 +252,15 @@ fn under<F: File>(engine: &mut Engine<F>, prefix: &[u8]) -> Result<Vec<(String, 
 
 /// The names of all collections that were not dropped.
 pub(super) fn names<F: File>(engine: &mut Engine<F>) -> Result<Vec<String>, Error> {
-    let is_there = |bytes: &[u8]| {
-        let gone = DESCRIPTOR_INDEX | DESCRIPTOR_DROPPED;
-        Descriptor::decode(bytes).is_some_and(|found| found.head.flags & gone == 0)
+    let is_collection = |bytes: &[u8]| {
+        let not_collections = DESCRIPTOR_INDEX | DESCRIPTOR_DROPPED;
+        Descriptor::decode(bytes).is_some_and(|found| found.head.flags & not_collections == 0)
     };
-    let all = under(engine, KEY_COLLECTION)?.into_iter();
-    Ok(all.filter(|(_, bytes)| is_there(bytes)).map(|(name, _)| name).collect())
+    let all = records_with_prefix(engine, KEY_COLLECTION)?.into_iter();
+    Ok(all.filter(|(_, bytes)| is_collection(bytes)).map(|(name, _)| name).collect())
 }
 
-/// The descriptor of a collection's values, with what stands for added fields in earlier records.
+/// The descriptor of a collection's values, with the defaults of added fields.
 fn value_of<T: Record>() -> Value {
     let mut value = Kind::from(T::LAYOUT).to_json();
     let added: Vec<String> = defaults::<T>().iter().map(|bytes| base64(bytes)).collect();
@@ -277,27 +283,28 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A keyspace for something new: one that was never given out or, when all were, one that is empty and
-/// that nothing names any more.
-fn free_keyspace(engine: &mut Engine<impl File>, noted: u32) -> Result<u32, Error> {
-    // A damaged file may have lost the note, or its newest form. What is in use shows in the counts.
-    let mut fresh = noted.max(KEYSPACE_FIRST_COLLECTION)..=LAST_KEYSPACE;
+/// A keyspace for a new collection: one that was never assigned or, if there is none left, one that
+/// is empty and not referenced any more.
+fn free_keyspace(engine: &mut Engine<impl File>, recorded: u32) -> Result<u32, Error> {
+    // A damaged file may have lost the stored number or have an outdated one, so key counts are
+    // checked as well.
+    let mut fresh = recorded.max(KEYSPACE_FIRST_COLLECTION)..=LAST_KEYSPACE;
     if let Some(keyspace) = fresh.find(|&keyspace| engine.count(keyspace) == 0) {
         return Ok(keyspace);
     }
     let mut named = BTreeSet::new();
     for prefix in [KEY_COLLECTION, KEY_INDEX] {
-        for (_, bytes) in under(engine, prefix)? {
+        for (_, bytes) in records_with_prefix(engine, prefix)? {
             let bytes = bytes.get(KEYSPACE_AT..).and_then(<[u8]>::first_chunk);
             named.extend(bytes.map(|bytes| u32::from_le_bytes(*bytes)));
         }
     }
-    for (_, bytes) in under(engine, KEY_MIGRATION)? {
-        let noted: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    for (_, bytes) in records_with_prefix(engine, KEY_MIGRATION)? {
+        let recorded: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-        let indexes = list(&noted["to"]["indexes"]).into_iter().map(|index| index[2].clone());
-        let all = list(&noted["clear"]).into_iter().chain(indexes);
-        let numbers = all.chain([noted["to"]["keyspace"].clone()]);
+        let indexes = list(&recorded["to"]["indexes"]).into_iter().map(|index| index[2].clone());
+        let all = list(&recorded["clear"]).into_iter().chain(indexes);
+        let numbers = all.chain([recorded["to"]["keyspace"].clone()]);
         named.extend(numbers.filter_map(|number| u32::try_from(number.as_u64()?).ok()));
     }
     let mut old = KEYSPACE_FIRST_COLLECTION..=LAST_KEYSPACE;
@@ -305,34 +312,39 @@ fn free_keyspace(engine: &mut Engine<impl File>, noted: u32) -> Result<u32, Erro
     free.ok_or(Error::TooManyCollections)
 }
 
-/// Where a descriptor has its keyspace.
+/// Offset of the keyspace in a descriptor.
 const KEYSPACE_AT: usize = 8;
 
-/// Makes a collection of this name.
-pub(super) fn make<T: Record>(
+/// Creates a collection with this name.
+pub(super) fn create<T: Record>(
     engine: &mut Engine<impl File>,
     name: &str,
     key: &KeyKind,
-) -> Result<Form, Error> {
-    let noted = match engine.get(KEYSPACE_ENGINE, NEXT)?.and_then(<[u8]>::first_chunk) {
-        Some(next) => u32::from_le_bytes(*next),
-        None => KEYSPACE_FIRST_COLLECTION,
-    };
-    let keyspace = free_keyspace(engine, noted)?;
+) -> Result<StoredCollection, Error> {
+    let recorded =
+        match engine.get(KEYSPACE_ENGINE, NEXT_KEYSPACE_KEY)?.and_then(<[u8]>::first_chunk) {
+            Some(next) => u32::from_le_bytes(*next),
+            None => KEYSPACE_FIRST_COLLECTION,
+        };
+    let keyspace = free_keyspace(engine, recorded)?;
     let head = CollectionDescriptor { fingerprint: T::FINGERPRINT, keyspace, ..Default::default() };
     let json = json!({ "value": value_of::<T>(), "key": key.to_json() });
     let bytes = Descriptor { head, json }.encode();
-    engine.set(KEYSPACE_ENGINE, NEXT, &noted.max(keyspace + 1).to_le_bytes())?;
+    engine.set(KEYSPACE_ENGINE, NEXT_KEYSPACE_KEY, &recorded.max(keyspace + 1).to_le_bytes())?;
     engine.set(KEYSPACE_ENGINE, &key_of(name)?, &bytes)?;
-    Form::new(name, &bytes)
+    StoredCollection::new(name, &bytes)
 }
 
-/// Has the descriptor of a collection tell of `T`, a later version of its struct.
-pub(super) fn grow<T: Record>(engine: &mut Engine<impl File>, form: &Form) -> Result<(), Error> {
+/// Replaces the stored struct of a collection by `T`, a later version of it.
+pub(super) fn upgrade_descriptor<T: Record>(
+    engine: &mut Engine<impl File>,
+    stored: &StoredCollection,
+) -> Result<(), Error> {
     let fingerprint = T::FINGERPRINT;
-    let head = CollectionDescriptor { fingerprint, keyspace: form.keyspace, ..Default::default() };
-    let mut json = form.told.clone();
+    let head =
+        CollectionDescriptor { fingerprint, keyspace: stored.keyspace, ..Default::default() };
+    let mut json = stored.json.clone();
     json["value"] = value_of::<T>();
-    engine.set(KEYSPACE_ENGINE, &key_of(&form.name)?, &Descriptor { head, json }.encode())?;
+    engine.set(KEYSPACE_ENGINE, &key_of(&stored.name)?, &Descriptor { head, json }.encode())?;
     Ok(())
 }

@@ -9,18 +9,18 @@ use musli_zerocopy::ZeroCopy;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::system_records::KEY_IDS;
 use crate::schema::key::{Key, KeyKind, OwnedKey, Part};
-use crate::schema::upgrade::{put_root, renewed};
+use crate::schema::upgrade::{put_root, upgraded};
 use crate::schema::{Malformed, Parts, Plain, Record, View};
 
-use super::catalog::Form;
+use super::catalog::StoredCollection;
 use super::index::{Index, entry_value, record_key};
 use super::store::Walk;
 use super::{Entries, Error, KeyRange, Store};
 
-/// Records of type `T` under keys of their own, in a store.
+/// Records of type `T` with their own keys, in a store.
 ///
-/// A record is read where it lies. Every write keeps the collection's indexes, which lie in the file
-/// with it, in the same commit.
+/// Records are read in place. Every write updates the collection's indexes, which are stored in the
+/// same file, in the same commit.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,62 +52,62 @@ use super::{Entries, Error, KeyRange, Store};
 #[derive(Debug)]
 pub struct Collection<'s, T> {
     store: &'s mut Store,
-    form: Arc<Form>,
+    stored: Arc<StoredCollection>,
     record: PhantomData<T>,
 }
 
-/// What a write does to an index.
-struct Move<'a> {
+/// The change of an index entry by a write.
+struct EntryChange<'a> {
     index: &'a Index,
     from: Option<Vec<u8>>,
     to: Option<Vec<u8>>,
-    /// Whether an earlier version of the struct wrote what is changed.
+    /// Whether an earlier version of the struct wrote the old record.
     is_earlier: bool,
 }
 
 impl<'s, T: Record> Collection<'s, T> {
-    pub(super) fn new(store: &'s mut Store, form: Arc<Form>) -> Self {
-        Collection { store, form, record: PhantomData }
+    pub(super) fn new(store: &'s mut Store, stored: Arc<StoredCollection>) -> Self {
+        Collection { store, stored, record: PhantomData }
     }
 
-    pub(super) fn into_form(self) -> Arc<Form> {
-        self.form
+    pub(super) fn into_stored(self) -> Arc<StoredCollection> {
+        self.stored
     }
 
-    /// The record under a key.
+    /// Returns the record of a key.
     ///
     /// # Errors
-    /// A key that is none of this collection's, a record that is malformed, or what the file says.
+    /// A key that is not of this collection's type, a malformed record, or an error of the file.
     pub fn get(&mut self, key: impl Key) -> Result<Option<View<'_, T>>, Error> {
         let key = self.encode(&key)?;
         self.store.begin();
-        match self.store.engine().get(self.form.keyspace, &key)? {
+        match self.store.engine().get(self.stored.keyspace, &key)? {
             Some(bytes) => View::new(bytes).map(Some).map_err(Error::MalformedValue),
             None => Ok(None),
         }
     }
 
-    /// Whether a key is there.
+    /// Whether a key exists.
     ///
     /// # Errors
     /// As for [`get`](Collection::get).
     pub fn has(&mut self, key: impl Key) -> Result<bool, Error> {
         let key = self.encode(&key)?;
-        Ok(self.store.engine().has(self.form.keyspace, &key)?)
+        Ok(self.store.engine().has(self.stored.keyspace, &key)?)
     }
 
-    /// How many records there are.
+    /// The number of records.
     #[must_use]
     pub fn count(&mut self) -> u64 {
-        self.store.engine().count(self.form.keyspace)
+        self.store.engine().count(self.stored.keyspace)
     }
 
-    /// Sets the record under a key; gives the new version. `make` gives its root, and adds the texts
-    /// and slices that it refers to, in the order of the fields.
+    /// Sets the record of a key; returns the new version. `create` returns its root, and adds the
+    /// texts and slices that it refers to, in the order of the fields.
     ///
     /// # Errors
-    /// As for [`Store::set`], a value that is not what its types say, such as a reference that leads out of
-    /// it or a date that is none, and [`Error::NotUnique`]; nothing is written then.
+    /// As for [`Store::set`]; a value that does not match its layout, such as one with a reference
+    /// outside it or an invalid date; [`Error::NotUnique`]. Nothing is written then.
     pub fn set(
         &mut self,
         key: impl Key,
@@ -118,104 +118,105 @@ impl<'s, T: Record> Collection<'s, T> {
         let value = parts.finish(root).map_err(Error::BadArgument)?;
         let key = self.encode(&key)?;
         self.store.begin();
-        let form = self.writable()?;
-        form.check(&value)?;
-        if form.indexes.is_empty() {
-            return Ok(self.store.engine().set(form.keyspace, &key, &value)?);
+        let stored = self.writable()?;
+        stored.check(&value)?;
+        if stored.indexes.is_empty() {
+            return Ok(self.store.engine().set(stored.keyspace, &key, &value)?);
         }
         self.store.atomically(|store| {
-            let old = store.engine().get(form.keyspace, &key)?.map(<[u8]>::to_vec);
-            let version = store.engine().set(form.keyspace, &key, &value)?;
-            reindex::<T>(store, &form, &key, old.as_deref(), Some(&value))?;
+            let old = store.engine().get(stored.keyspace, &key)?.map(<[u8]>::to_vec);
+            let version = store.engine().set(stored.keyspace, &key, &value)?;
+            reindex::<T>(store, &stored, &key, old.as_deref(), Some(&value))?;
             Ok(version)
         })
     }
 
-    /// Sets a record under a key above all that are or were there, and gives that: for queues and logs,
-    /// whose keys are numbers, `auto()` in TypeScript. No key is given out twice, also after deletions;
-    /// one that was taken back with its transaction was never given out.
+    /// Sets a record under a new key above all existing and former ones, and returns the key: for
+    /// queues and logs, whose keys are numbers (`auto()` in TypeScript). No key is assigned twice,
+    /// even after deletions, except one whose transaction was rolled back.
     ///
     /// # Errors
-    /// As for [`set`](Collection::set), and a collection whose keys are something else.
+    /// As for [`set`](Collection::set), or a collection whose keys are not numbers.
     pub fn push(&mut self, make: impl FnOnce(&mut Parts<T>) -> T) -> Result<u64, Error> {
-        let keyspace = self.form.keyspace;
+        let keyspace = self.stored.keyspace;
         let used = self.used_ids()?;
         let last = self.store.engine().keys(keyspace)?.next_back().map(<[u8]>::to_vec);
         let refused = |why: &str| {
-            let reason = format!("push needs number keys, and {:?} {why}", self.form.name);
+            let reason = format!("push needs number keys, and {:?} {why}", self.stored.name);
             Error::BadArgument(Malformed::new("", reason))
         };
         let last = match last {
             None => 0,
             Some(last) => {
-                u64::decode(self.form.key()?, &last).ok_or_else(|| refused("has others"))?
+                u64::decode(self.stored.key()?, &last).ok_or_else(|| refused("has others"))?
             }
         };
         let next = last.max(used.unwrap_or(0)).checked_add(1);
         let next = next.ok_or_else(|| refused("has used up all there are"))?;
         self.set(next, make)?;
         if used.is_none() {
-            // From here on every deletion looks, also one of a program in TypeScript.
-            self.note_ids(0)?;
+            // From here on every deletion records its key, also those of TypeScript programs.
+            self.record_ids(0)?;
         }
         Ok(next)
     }
 
-    /// Up to which id none may be given out again, where that is noted.
+    /// The largest id that must not be assigned again, if one is recorded.
     fn used_ids(&mut self) -> Result<Option<u64>, Error> {
-        let key = ids_key(&self.form.name);
-        let noted = self.store.engine().get(KEYSPACE_ENGINE, &key)?;
-        Ok(noted.and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes)))
+        let key = ids_key(&self.stored.name);
+        let recorded = self.store.engine().get(KEYSPACE_ENGINE, &key)?;
+        Ok(recorded.and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes)))
     }
 
-    fn note_ids(&mut self, up_to: u64) -> Result<(), Error> {
-        let key = ids_key(&self.form.name);
+    fn record_ids(&mut self, up_to: u64) -> Result<(), Error> {
+        let key = ids_key(&self.stored.name);
         self.store.engine().set(KEYSPACE_ENGINE, &key, &up_to.to_le_bytes())?;
         Ok(())
     }
 
-    /// Before a key is deleted: notes that it was in use, so that [`push`](Collection::push) never gives
-    /// it out again. In collections of other numbers than `auto()` only if something was ever pushed.
-    fn keep_id(&mut self, key: &[u8]) -> Result<(), Error> {
-        let kind = self.form.key()?;
+    /// Called before a key is deleted: records that it was used, so that [`push`](Collection::push)
+    /// never assigns it again. Number keys other than `auto()` are recorded only if a record was
+    /// ever pushed.
+    fn record_used_id(&mut self, key: &[u8]) -> Result<(), Error> {
+        let kind = self.stored.key()?;
         let Some(id) = u64::decode(kind, key) else { return Ok(()) };
         let is_auto =
             matches!(kind, KeyKind::Tuple(parts) if parts[..] == [Part::Plain(Plain::U53)]);
         let used = self.used_ids()?;
         let counts = is_auto || used.is_some();
-        if !counts || used >= Some(id) || !self.store.engine().has(self.form.keyspace, key)? {
+        if !counts || used >= Some(id) || !self.store.engine().has(self.stored.keyspace, key)? {
             return Ok(());
         }
-        self.note_ids(id)
+        self.record_ids(id)
     }
 
-    /// Removes a record; tells whether it was there.
+    /// Deletes a record; returns whether it existed.
     ///
     /// # Errors
     /// As for [`Store::delete`].
     pub fn delete(&mut self, key: impl Key) -> Result<bool, Error> {
         let key = self.encode(&key)?;
         self.store.begin();
-        let form = self.writable()?;
-        self.keep_id(&key)?;
-        if form.indexes.is_empty() {
-            return Ok(self.store.engine().delete(form.keyspace, &key)?);
+        let stored = self.writable()?;
+        self.record_used_id(&key)?;
+        if stored.indexes.is_empty() {
+            return Ok(self.store.engine().delete(stored.keyspace, &key)?);
         }
         self.store.atomically(|store| {
-            let Some(old) = store.engine().get(form.keyspace, &key)?.map(<[u8]>::to_vec) else {
+            let Some(old) = store.engine().get(stored.keyspace, &key)?.map(<[u8]>::to_vec) else {
                 return Ok(false);
             };
-            reindex::<T>(store, &form, &key, Some(&old), None)?;
-            Ok(store.engine().delete(form.keyspace, &key)?)
+            reindex::<T>(store, &stored, &key, Some(&old), None)?;
+            Ok(store.engine().delete(stored.keyspace, &key)?)
         })
     }
 
-    /// Changes the root of a record in place if `predicate` holds for it; tells whether it did. A key
-    /// that is missing answers `false`. What the root refers to stays as it is: to change a text, set
-    /// the record anew.
+    /// Changes the root of a record in place if `predicate` holds for it; returns whether it did,
+    /// which is `false` for a missing key. The parts of the record do not change: to change a text,
+    /// replace the record.
     ///
     /// # Errors
-    /// As for [`set`](Collection::set); every byte is then as it was.
+    /// As for [`set`](Collection::set); every byte is restored then.
     pub fn update_if(
         &mut self,
         key: impl Key,
@@ -224,27 +225,27 @@ impl<'s, T: Record> Collection<'s, T> {
     ) -> Result<bool, Error> {
         let key = self.encode(&key)?;
         self.store.begin();
-        let form = self.writable()?;
-        let Some(old) = self.store.engine().get(form.keyspace, &key)? else { return Ok(false) };
+        let stored = self.writable()?;
+        let Some(old) = self.store.engine().get(stored.keyspace, &key)? else { return Ok(false) };
         let view = View::<T>::new(old).map_err(Error::MalformedValue)?;
         if !predicate(view) {
             return Ok(false);
         }
         let mut root = *view.root();
-        if let Some((mut new, mut root)) = renewed::<T>(old).map_err(Error::MalformedValue)? {
+        if let Some((mut new, mut root)) = upgraded::<T>(old).map_err(Error::MalformedValue)? {
             let old = old.to_vec();
             return self.store.atomically(|store| {
                 change(&mut root);
                 put_root(&mut new, &mut root);
-                form.check(&new)?;
-                store.engine().set(form.keyspace, &key, &new)?;
-                reindex::<T>(store, &form, &key, Some(&old), Some(&new))?;
+                stored.check(&new)?;
+                store.engine().set(stored.keyspace, &key, &new)?;
+                reindex::<T>(store, &stored, &key, Some(&old), Some(&new))?;
                 Ok(true)
             });
         }
-        if form.indexes.is_empty() {
+        if stored.indexes.is_empty() {
             change(&mut root);
-            write_root(self.store, &form, &key, &mut root)?;
+            write_root(self.store, &stored, &key, &mut root)?;
             return Ok(true);
         }
         let old = old.to_vec();
@@ -252,69 +253,69 @@ impl<'s, T: Record> Collection<'s, T> {
             change(&mut root);
             let mut new = old.clone();
             put_root(&mut new, &mut root);
-            write_root(store, &form, &key, &mut root)?;
-            reindex::<T>(store, &form, &key, Some(&old), Some(&new))?;
+            write_root(store, &stored, &key, &mut root)?;
+            reindex::<T>(store, &stored, &key, Some(&old), Some(&new))?;
             Ok(true)
         })
     }
 
-    /// Goes over the records of these keys, in order.
+    /// Iterates over the records of a range of keys, in order.
     ///
     /// # Errors
-    /// A bound that is none of this collection's keys.
+    /// A bound that is not a key of this collection.
     pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Records<'_, T>, Error> {
-        let bounds = range.encode(Some(self.form.key()?))?;
-        let Entries { store, walk } = self.store.walk(self.form.keyspace, bounds, &range);
-        let form = Arc::clone(&self.form);
-        Ok(Records { store, walk, form, is_index: false, key: Vec::new(), record: PhantomData })
+        let bounds = range.encode(Some(self.stored.key()?))?;
+        let Entries { store, walk } = self.store.walk(self.stored.keyspace, bounds, &range);
+        let stored = Arc::clone(&self.stored);
+        Ok(Records { store, walk, stored, is_index: false, key: Vec::new(), record: PhantomData })
     }
 
-    /// Goes over the records in the order of an index. The range is one of the index's fields: their
-    /// values, or the first of them as a prefix.
+    /// Iterates over the records in the order of an index. The range is one of the index's fields:
+    /// their values, or the first of them as a prefix.
     ///
     /// # Errors
-    /// An index that the collection does not have, or a bound that is none of it.
+    /// An index that the collection does not have, or a bound that does not match it.
     pub fn entries_by(
         &mut self,
         index: &str,
         range: KeyRange<'_>,
     ) -> Result<Records<'_, T>, Error> {
-        let mut built = self.form.indexes.iter().filter(|one| one.built);
+        let mut built = self.stored.indexes.iter().filter(|one| one.built);
         let found = built.find(|one| one.name == index).ok_or_else(|| {
-            let reason = format!("{:?} has no index {index:?}", self.form.name);
+            let reason = format!("{:?} has no index {index:?}", self.stored.name);
             Error::BadArgument(Malformed::new("", reason))
         })?;
         let bounds = range.encode(Some(&found.key()))?;
         let Entries { store, walk } = self.store.walk(found.keyspace, bounds, &range);
-        let form = Arc::clone(&self.form);
-        Ok(Records { store, walk, form, is_index: true, key: Vec::new(), record: PhantomData })
+        let stored = Arc::clone(&self.stored);
+        Ok(Records { store, walk, stored, is_index: true, key: Vec::new(), record: PhantomData })
     }
 
-    /// The names of its indexes, but for those that are being built.
+    /// The names of its indexes, except for those that are being built.
     pub fn indexes(&self) -> impl Iterator<Item = &str> {
-        self.form.indexes.iter().filter(|index| index.built).map(|index| index.name.as_str())
+        self.stored.indexes.iter().filter(|index| index.built).map(|index| index.name.as_str())
     }
 
-    /// What its keys are.
+    /// The type of its keys.
     ///
     /// # Errors
-    /// When they are of a kind that this version does not know.
+    /// If it is unknown to this version.
     pub fn key_kind(&self) -> Result<&KeyKind, Error> {
-        self.form.key()
+        self.stored.key()
     }
 
-    fn writable(&mut self) -> Result<Arc<Form>, Error> {
-        self.form.refuse_unkept()?;
-        self.form.interrupt_conversion(self.store.engine())?;
-        if self.form.is_grown_by::<T>() {
-            self.form = self.store.grow::<T>(&self.form)?;
+    fn writable(&mut self) -> Result<Arc<StoredCollection>, Error> {
+        self.stored.check_indexes()?;
+        self.stored.interrupt_conversion(self.store.engine())?;
+        if self.stored.is_upgraded_by::<T>() {
+            self.stored = self.store.upgrade_descriptor::<T>(&self.stored)?;
         }
-        Ok(Arc::clone(&self.form))
+        Ok(Arc::clone(&self.stored))
     }
 
     fn encode(&self, key: &impl Key) -> Result<Vec<u8>, Error> {
         let mut out = Vec::new();
-        key.encode(self.form.key()?, false, &mut out).map_err(Error::BadArgument)?;
+        key.encode(self.stored.key()?, false, &mut out).map_err(Error::BadArgument)?;
         Ok(out)
     }
 }
@@ -325,18 +326,18 @@ fn ids_key(name: &str) -> Vec<u8> {
 
 fn write_root<T: Record>(
     store: &mut Store,
-    form: &Form,
+    stored: &StoredCollection,
     key: &[u8],
     root: &mut T,
 ) -> Result<(), Error> {
     let mut checked = Ok(());
     let done = store.engine().update_if(
-        form.keyspace,
+        stored.keyspace,
         key,
         |_| true,
         |value| {
             put_root(value, root);
-            checked = form.check(value);
+            checked = stored.check(value);
             checked.as_ref().map(|()| None).map_err(|_| ())
         },
     );
@@ -345,39 +346,39 @@ fn write_root<T: Record>(
     Ok(())
 }
 
-/// Moves the entries of a record from what it was to what it is.
+/// Moves the index entries of a record from its old value to its new one.
 fn reindex<T: Record>(
     store: &mut Store,
-    form: &Form,
+    stored: &StoredCollection,
     key: &[u8],
     old: Option<&[u8]>,
     new: Option<&[u8]>,
 ) -> Result<(), Error> {
-    // Entries are of the values that stand for what an earlier record does not have.
-    let old = old.map(upright::<T>).transpose().map_err(Error::MalformedValue)?;
+    // The entries of a record of an earlier version contain the defaults of the missing fields.
+    let old = old.map(in_current_layout::<T>).transpose().map_err(Error::MalformedValue)?;
     let is_earlier = matches!(old, Some(Cow::Owned(_)));
-    for index in &form.indexes {
+    for index in &stored.indexes {
         let tuple = |record: Option<&[u8]>| record.map(|record| index.tuple(record)).transpose();
         let from = tuple(old.as_deref()).map_err(Error::MalformedValue)?;
         let to = tuple(new).map_err(Error::BadArgument)?;
         if from != to {
-            Move { index, from, to, is_earlier }.perform(store, form, key)?;
+            EntryChange { index, from, to, is_earlier }.apply(store, stored, key)?;
         }
     }
     Ok(())
 }
 
-/// A record as this version of its struct has it.
-fn upright<T: Record>(record: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
-    Ok(renewed::<T>(record)?.map_or(Cow::Borrowed(record), |(bytes, _)| Cow::Owned(bytes)))
+/// A record in the layout of this version of its struct.
+fn in_current_layout<T: Record>(record: &[u8]) -> Result<Cow<'_, [u8]>, Malformed> {
+    Ok(upgraded::<T>(record)?.map_or(Cow::Borrowed(record), |(bytes, _)| Cow::Owned(bytes)))
 }
 
-impl Move<'_> {
-    fn perform(self, store: &mut Store, form: &Form, key: &[u8]) -> Result<(), Error> {
-        let Move { index, from, to, is_earlier } = self;
+impl EntryChange<'_> {
+    fn apply(self, store: &mut Store, stored: &StoredCollection, key: &[u8]) -> Result<(), Error> {
+        let EntryChange { index, from, to, is_earlier } = self;
         if let Some(from) = from {
-            let was_there = store.engine().delete(index.keyspace, &[&from, key].concat())?;
-            if is_earlier && index.built && !was_there {
+            let existed = store.engine().delete(index.keyspace, &[&from, key].concat())?;
+            if is_earlier && index.built && !existed {
                 let reason = format!(
                     "an earlier version of the struct wrote this record, and the index {:?} has other values \
                      for its added fields than those declared here",
@@ -387,8 +388,8 @@ impl Move<'_> {
             }
         }
         let Some(to) = to else { return Ok(()) };
-        if index.unique && is_taken(store, index.keyspace, &to)? {
-            let (collection, index) = (form.name.clone(), index.name.clone());
+        if index.unique && is_in_use(store, index.keyspace, &to)? {
+            let (collection, index) = (stored.name.clone(), index.name.clone());
             return Err(Error::NotUnique { collection, index });
         }
         let value = entry_value(to.len());
@@ -397,21 +398,22 @@ impl Move<'_> {
     }
 }
 
-/// Whether an entry has exactly this tuple: each part says by itself where it ends, so whatever
-/// begins so does.
-fn is_taken(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Error> {
+/// Whether an entry has exactly this tuple. Parts are self-delimiting, so each key with this prefix
+/// does.
+fn is_in_use(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Error> {
     use std::ops::Bound;
     let bounds = (Bound::Included(tuple), Bound::Unbounded);
     let mut keys = store.engine().range_keys(keyspace, bounds)?;
     Ok(keys.next().is_some_and(|key| key.starts_with(tuple)))
 }
 
-/// Goes over records. They lie in the store's memory, so each is good until the next.
+/// Iterates over records. They are read in the store's memory, so each is valid until the next
+/// call.
 #[derive(Debug)]
 pub struct Records<'s, T> {
     store: &'s mut Store,
     walk: Walk,
-    form: Arc<Form>,
+    stored: Arc<StoredCollection>,
     is_index: bool,
     key: Vec<u8>,
     record: PhantomData<T>,
@@ -431,10 +433,10 @@ impl<'a, T: Record> Entry<'a, T> {
         Ok(Entry { key, kind, value: View::new(bytes).map_err(Error::MalformedValue)? })
     }
 
-    /// The key, as a value.
+    /// The decoded key.
     ///
     /// # Errors
-    /// When it is no such key.
+    /// If it is not of that type.
     pub fn key<K: OwnedKey>(&self) -> Result<K, Error> {
         K::decode(self.kind, self.key).ok_or_else(|| {
             let reason = format!("a key is not {}", self.kind.to_json());
@@ -468,12 +470,12 @@ impl<T: Record> Records<'_, T> {
             self.key.extend_from_slice(&self.walk.key);
         }
         let missing = self.dangling();
-        let bytes = self.store.engine().get(self.form.keyspace, &self.key)?.ok_or(missing)?;
-        Entry::new(&self.key, self.form.key()?, bytes).map(Some)
+        let bytes = self.store.engine().get(self.stored.keyspace, &self.key)?.ok_or(missing)?;
+        Entry::new(&self.key, self.stored.key()?, bytes).map(Some)
     }
 
     fn dangling(&self) -> Error {
-        let reason = format!("an entry of an index of {:?} leads to no record", self.form.name);
+        let reason = format!("an entry of an index of {:?} leads to no record", self.stored.name);
         Error::MalformedValue(Malformed::new("", reason))
     }
 }

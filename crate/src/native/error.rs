@@ -1,18 +1,18 @@
-//! What can go wrong for a program, with the codes that the TypeScript package has.
+//! The errors of the native API, with the codes of the TypeScript package.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
 use crate::schema::Malformed;
 
-/// How the file of an open database stopped being the one that the next opening finds.
+/// How an open database lost its file, so that the next opening finds another one or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// It was removed, or moved away.
+    /// The file was removed or moved away.
     Removed,
-    /// Another one was put in its place.
+    /// Another file replaced it.
     Replaced,
-    /// Its lock was removed, or taken over by another process while this one was suspended.
+    /// The lock was removed, or taken over by another process while this one was suspended.
     TakenOver,
 }
 
@@ -20,52 +20,52 @@ pub enum Loss {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the engine says.
-    Engine(crate::Error),
-    /// The database is open elsewhere, in another process or in this one.
+    /// An error of the engine.
+    Engine(crate::error::Error),
+    /// The database is already open, in another process or in this one.
     Busy {
-        /// The database's file.
+        /// The path of the database.
         path: PathBuf,
-        /// The process that has it open, where that is known.
+        /// The process that has it open, if known.
         pid: Option<u32>,
     },
-    /// The file, or the lock beside it, cannot be had.
+    /// The file or its lock cannot be used.
     Unavailable {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         cause: io::Error,
     },
-    /// The file stopped being the one that the next opening finds, while it was open. What was written since is
-    /// in no file that anybody will find, and further writes are refused; reads still work. Calls of
-    /// collections say [`crate::Error::Lost`] for it.
+    /// The open file is not at its path any more. What was written since will not be found, and
+    /// further writes are refused; reads still work. Calls of collections report
+    /// [`crate::error::Error::Lost`] instead.
     FileLost {
-        /// The database's file.
+        /// The path of the database.
         path: PathBuf,
-        /// What happened to it.
+        /// How it was lost.
         reason: Loss,
     },
-    /// There is no such file, and none was to be made.
+    /// The file does not exist and was not to be created.
     NotFound(PathBuf),
-    /// What is stored under this name has another schema than the program's.
+    /// The stored collection has another schema than the program.
     SchemaMismatch {
         /// The collection.
         collection: String,
-        /// What is stored, and what was asked for.
+        /// The stored schema and the expected one.
         reason: String,
     },
-    /// A key or a value is none of the collection's.
+    /// A key or a value does not match the collection.
     BadArgument(Malformed),
-    /// A stored value is not as its schema says.
+    /// A stored value does not match its schema.
     MalformedValue(Malformed),
-    /// Another record has the same entry in an index that wants each only once.
+    /// Another record has the same entry in a unique index.
     NotUnique {
         /// The collection.
         collection: String,
         /// The index.
         index: String,
     },
-    /// The database has as many collections and indexes as there can be. Nothing was written.
+    /// The database has the maximum number of collections and indexes. Nothing was written.
     TooManyCollections,
 }
 
@@ -73,7 +73,7 @@ impl Error {
     /// The stable code, the same as in TypeScript.
     #[must_use]
     pub fn code(&self) -> &'static str {
-        use crate::Error as Engine;
+        use crate::error::Error as Engine;
         match self {
             Error::Engine(error) => match error {
                 Engine::EmptyKey
@@ -111,13 +111,13 @@ impl Error {
     }
 }
 
-impl From<crate::Error> for Error {
-    fn from(error: crate::Error) -> Self {
+impl From<crate::error::Error> for Error {
+    fn from(error: crate::error::Error) -> Self {
         Error::Engine(error)
     }
 }
 
-/// What a record that was read refers to is malformed.
+/// A part of a record that was read is malformed.
 impl From<Malformed> for Error {
     fn from(malformed: Malformed) -> Self {
         Error::MalformedValue(malformed)
@@ -144,7 +144,7 @@ impl fmt::Display for Error {
                 let path = path.display();
                 match reason {
                     Loss::Removed => write!(f, "the file {path} was removed or moved away")?,
-                    Loss::Replaced => write!(f, "another file was put in the place of {path}")?,
+                    Loss::Replaced => write!(f, "another file replaced {path}")?,
                     Loss::TakenOver => write!(
                         f,
                         "the lock of {path} was removed, or taken over by another process"
@@ -159,7 +159,7 @@ impl fmt::Display for Error {
                 write!(f, "there is no database {}", path.display())?;
                 let mut named = path.clone().into_os_string();
                 named.push(".varve");
-                // TypeScript opens it by this name, to which it gives the ending itself.
+                // TypeScript opens it by this name and adds the extension itself.
                 if Path::new(&named).exists() {
                     write!(f, "; did you mean {}?", Path::new(&named).display())?;
                 }

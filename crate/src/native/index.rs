@@ -1,4 +1,4 @@
-//! Secondary indexes, kept as their stored descriptors say, whoever made them.
+//! Secondary indexes, maintained as their stored descriptors say, whichever program created them.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::format::system_records::{DESCRIPTOR_BUILDING, IndexEntry};
 use crate::schema::key::{KeyKind, Part, invert, put_bytes, put_float, put_signed, put_unsigned};
 use crate::schema::{Kind, Malformed, Plain};
 
-use super::catalog::{Descriptor, Form};
+use super::catalog::{Descriptor, StoredCollection};
 
 /// An index of a collection.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Index {
     /// Whether no two records may have the same entry.
     pub unique: bool,
     fields: Vec<IndexField>,
-    /// Whether records tell how much of the struct they have.
+    /// Whether records state the size of their root.
     versioned: bool,
 }
 
@@ -26,17 +26,17 @@ pub(super) struct Index {
 #[derive(Debug)]
 struct IndexField {
     kind: Kind,
-    /// Where it begins in the record.
+    /// Its offset in the record.
     at: usize,
     descending: bool,
 }
 
 impl Index {
-    /// Reads a descriptor; none when it is not known here.
+    /// Reads a descriptor; none if it is unknown.
     pub(super) fn new(
         name: &str,
         Descriptor { head, json }: &Descriptor,
-        of: &Form,
+        of: &StoredCollection,
     ) -> Option<Self> {
         let value = of.value.as_ref()?;
         let field = |field: &Value| {
@@ -57,12 +57,12 @@ impl Index {
         })
     }
 
-    /// What the keys of its entries begin with, for those who look for some.
+    /// The key type of its entries, for searches; the record's key follows in the actual keys.
     pub(super) fn key(&self) -> KeyKind {
         KeyKind::Tuple(self.fields.iter().map(IndexField::part).collect())
     }
 
-    /// What the key of a record's entry begins with.
+    /// The tuple of a record: the prefix of the key of its entry.
     pub(super) fn tuple(&self, record: &[u8]) -> Result<Vec<u8>, Malformed> {
         let mut out = Vec::new();
         for IndexField { kind, at, descending } in &self.fields {
@@ -82,12 +82,12 @@ impl Index {
     }
 }
 
-/// The value of an entry whose tuple has so many bytes.
+/// The value of an entry with a tuple of this length.
 pub(super) fn entry_value(tuple: usize) -> IndexEntry {
     IndexEntry { key_offset: tuple as u32, reserved: 0 }
 }
 
-/// The key of the record that an entry leads to.
+/// The key of the record of an entry.
 pub(super) fn record_key<'a>(key: &'a [u8], value: &[u8]) -> Option<&'a [u8]> {
     let offset = u32::from_le_bytes(*value.first_chunk()?);
     key.get(offset as usize..)
@@ -100,7 +100,7 @@ impl IndexField {
     }
 }
 
-/// The field of this name, or at this path through structs.
+/// The field with this name, or at this path through structs.
 fn find<'a>(value: &'a Kind, path: &str) -> Option<(&'a Kind, usize)> {
     let mut found = None;
     value.each_field(|name, kind, at| {
@@ -147,7 +147,7 @@ fn word(record: &[u8], at: usize, size: usize) -> Result<u64, Malformed> {
     Ok(u64::from_le_bytes(word))
 }
 
-/// Appends what lies at a place of a record, as a part of a key.
+/// Appends the field at an offset of a record as a part of a key.
 fn put(kind: &Kind, record: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), Malformed> {
     match kind {
         Kind::Plain(plain) => put_plain(*plain, word(record, at, plain.size())?, out)?,
@@ -164,17 +164,17 @@ fn put(kind: &Kind, record: &[u8], at: usize, out: &mut Vec<u8>) -> Result<(), M
             put_bytes(out, slice(record, from as usize, length as usize)?);
         }
         Kind::Option(of) => {
-            let is_there = word(record, at, 1)? != 0;
-            out.push(u8::from(is_there));
-            if is_there {
+            let has_value = word(record, at, 1)? != 0;
+            out.push(u8::from(has_value));
+            if has_value {
                 let align = of.size_and_align().1;
                 put(of, record, at + align, out)?;
             }
         }
         Kind::OptNonZero(of) => {
-            let is_there = word(record, at, of.size_and_align().0)? != 0;
-            out.push(u8::from(is_there));
-            if is_there {
+            let has_value = word(record, at, of.size_and_align().0)? != 0;
+            out.push(u8::from(has_value));
+            if has_value {
                 put(of, record, at, out)?;
             }
         }

@@ -1,10 +1,12 @@
-//! The lock beside a database file: one holder at a time, and a dead one does not keep it.
+//! The lock file next to a database file: it has one holder at a time, and a dead holder does not
+//! keep it.
 //!
-//! It is the lock of `js/storage/node/lock-file.ts`, which tells its rules and why they are safe, so that a
-//! program in Rust and one in Node, Deno or Bun refuse each other: a file, or on a full disk a link, that
-//! appears with its whole content at once and says who holds it, whose time stamp its holder changes every two
-//! seconds, and which only a second lock gives the right to break. Where the system locks files as well,
-//! `locked_file.rs` takes that lock first.
+//! This is the lock of `js/storage/node/lock-file.ts`, which explains its rules and why they are
+//! safe, so a program in Rust and one in Node, Deno or Bun exclude each other. The lock is a file,
+//! or on a full disk a symlink, that is created atomically with its whole content and names the
+//! process that holds it. Its holder changes its modification time every two seconds, and only the
+//! holder of a second lock may break it. Where the system locks files as well, `locked_file.rs` takes
+//! that lock first.
 
 use std::collections::HashSet;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -18,62 +20,66 @@ use std::time::{Duration, Instant, SystemTime};
 
 use filetime::{FileTime, set_symlink_file_times};
 
-use super::process_id::{Identity, Life, host_name, life_of, this};
+use super::process_id::{Identity, ProcessState, current, host_name, state_of};
 use super::std_file::is_full;
 use super::{Error, Loss};
 
 /// How often a holder sends a heartbeat.
-const BEAT: Duration = Duration::from_secs(2);
-/// By so much each heartbeat raises the time stamp: as much as the coarsest file system tells apart.
-const BEAT_SECONDS: i64 = 2;
-/// A holder that could not send one for this long sends one before it writes, and before what it wrote counts.
-const STILL: Duration = Duration::from_secs(3);
-/// An unseen holder that has sent none for this long is taken for dead.
-const SILENCE: Duration = Duration::from_secs(8);
-/// A lock that says nothing is being written on a file system without links, or was torn by a power failure.
-const WRITING: Duration = Duration::from_secs(2);
-/// A lock that is not at its place may have been moved by somebody who puts it back: for no longer than this.
-const MOVED: Duration = Duration::from_millis(100);
-/// How long it may take in all to find out about a lock that was left behind.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// What was written and never linked is removed after this long.
-const DRAFT: Duration = Duration::from_secs(60);
-/// A breaker that died leaves a lock of its own, and so on; so many in a row are not believed.
-const DEEPEST: u32 = 3;
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(2);
+/// How much each heartbeat increases the modification time: the resolution of the coarsest file
+/// system.
+const HEARTBEAT_STEP_SECONDS: i64 = 2;
+/// A holder that has sent no heartbeat for this long sends one before it writes, and checks the
+/// lock again before the write counts.
+const FRESH_FOR: Duration = Duration::from_secs(3);
+/// A holder that cannot be checked and has sent no heartbeat for this long is considered dead.
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(8);
+/// A lock without content is still being written on a file system without hard links, or was torn
+/// by a power failure: after this long it is the latter.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A missing lock may have been moved by a process that puts it back, within at most this time.
+const MOVE_TIMEOUT: Duration = Duration::from_millis(100);
+/// How long acquiring a lock may take in all.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(20);
+/// Temporary files that were not linked are removed after this long.
+const TEMPORARY_FILE_AGE: Duration = Duration::from_secs(60);
+/// A breaker that died leaves a lock of its own, and so on; at most this many in a row are broken.
+const MAX_BREAKER_DEPTH: u32 = 3;
 
-/// Random numbers, by the keys that the standard library draws for its hash tables.
+/// A random number from the random keys of the standard library's hash tables.
 pub(super) fn random() -> u64 {
-    RandomState::new().hash_one((this().pid, SystemTime::now()))
+    RandomState::new().hash_one((current().pid, SystemTime::now()))
 }
 
-/// One look at a lock file.
+/// The state of a lock file when it was read.
 #[derive(Clone, Debug)]
-struct Sighting {
+struct LockSnapshot {
     content: String,
     inode: u64,
     touched: SystemTime,
 }
 
-impl Sighting {
-    fn is_same(&self, other: &Sighting) -> bool {
+impl LockSnapshot {
+    fn is_same(&self, other: &LockSnapshot) -> bool {
         self.content == other.content && self.inode == other.inode
     }
 }
 
 /// The contents of the locks that this process holds.
-static OWN: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+static HELD_LOCKS: Mutex<Option<HashSet<String>>> = Mutex::new(None);
 
-fn own() -> MutexGuard<'static, Option<HashSet<String>>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
+fn held_locks() -> MutexGuard<'static, Option<HashSet<String>>> {
+    HELD_LOCKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A lock that is held.
+/// An acquired lock.
 #[derive(Debug)]
 pub(super) struct Lock {
     shared: Arc<Shared>,
-    /// Whether it was taken from a holder that may still live, and finish the write that it was in the middle of.
+    /// Whether it was taken over from a holder that may still be alive and complete an interrupted
+    /// write.
     pub(super) taken_over: bool,
-    beats: Option<(Sender<()>, JoinHandle<()>)>,
+    heartbeat: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 #[derive(Debug)]
@@ -88,69 +94,69 @@ struct Shared {
 struct State {
     /// The guarded file, once it is open.
     file: Option<FileIdentity>,
-    /// The time stamp that the lock was given last, in seconds.
+    /// The modification time that was last written to the lock, in seconds.
     stamp: i64,
-    /// When that was, by both clocks: the monotonic one may stand still while the machine sleeps.
-    beaten: Option<(Instant, SystemTime)>,
+    /// When that was, by both clocks: the monotonic one may stop while the machine sleeps.
+    last_heartbeat: Option<(Instant, SystemTime)>,
     loss: Option<Loss>,
 }
 
 impl Lock {
-    /// Takes the lock beside the file `guarded`.
+    /// Acquires the lock of the file `guarded`.
     pub(super) fn acquire(guarded: &Path) -> Result<Lock, Error> {
-        let path = beside(guarded);
-        let Placed { content, taken_over } = acquire(&path, guarded, 0)?;
-        own().get_or_insert_default().insert(content.clone());
+        let path = lock_path(guarded);
+        let CreatedLock { content, taken_over } = acquire(&path, guarded, 0)?;
+        held_locks().get_or_insert_default().insert(content.clone());
         let now = FileTime::now().unix_seconds();
-        let stamp = now - now % BEAT_SECONDS;
-        let state = Mutex::new(State { file: None, stamp, beaten: None, loss: None });
+        let stamp = now - now % HEARTBEAT_STEP_SECONDS;
+        let state = Mutex::new(State { file: None, stamp, last_heartbeat: None, loss: None });
         let shared = Arc::new(Shared { path, guarded: guarded.to_path_buf(), content, state });
-        shared.beat();
+        shared.send_heartbeat();
         let (stop, stopped) = mpsc::channel();
-        let beating = Arc::clone(&shared);
-        let beat = thread::Builder::new().name("varve lock".into()).spawn(move || {
-            while stopped.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
-                beating.beat();
+        let for_thread = Arc::clone(&shared);
+        let spawned = thread::Builder::new().name("varve lock".into()).spawn(move || {
+            while stopped.recv_timeout(HEARTBEAT_INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                for_thread.send_heartbeat();
             }
         });
-        // Without a thread of its own the lock is looked at before writes, and to those who can see
-        // this process it counts all the same.
-        Ok(Lock { shared, taken_over, beats: beat.ok().map(|beat| (stop, beat)) })
+        // If no thread can be started, the lock is checked before writes, and processes on this
+        // machine still see that the holder is alive.
+        Ok(Lock { shared, taken_over, heartbeat: spawned.ok().map(|thread| (stop, thread)) })
     }
 
-    /// The file that the lock guards was opened: from now on it is looked at whether it is the one at its path.
-    pub(super) fn guard(&self, file: &File) {
+    /// Records the opened file, so that from now on it is compared with the file at its path.
+    pub(super) fn set_file(&self, file: &File) {
         self.shared.state().file = FileIdentity::of(file, &self.shared.guarded);
     }
 
-    /// To be asked before each change of the file, and again before what was written counts. An error without a loss
-    /// is one that may pass.
+    /// Called before each change of the file, and again before a write counts. An error without a
+    /// loss is a temporary one.
     pub(super) fn assert_held(&self) -> Result<(), Option<Loss>> {
         let state = self.shared.state();
-        if state.loss.is_none() && !state.is_fresh() {
+        if state.loss.is_none() && !state.is_recent() {
             drop(state);
-            self.shared.beat();
-            return self.shared.state().verdict();
+            self.shared.send_heartbeat();
+            return self.shared.state().status();
         }
-        state.verdict()
+        state.status()
     }
 
-    /// Whether the lock is still held, and the guarded file still the one at its path.
-    pub(super) fn assert_there(&self) -> Result<(), Option<Loss>> {
-        drop(self.shared.look_at_file());
+    /// Whether the lock is still held, and the open file is still the one at its path.
+    pub(super) fn assert_current(&self) -> Result<(), Option<Loss>> {
+        drop(self.shared.check_file());
         let Shared { path, content, .. } = &*self.shared;
-        if !matches!(read_lock(path), Ok(Some(seen)) if seen.content == *content) {
-            self.shared.beat();
+        if !matches!(read_lock(path), Ok(Some(snapshot)) if snapshot.content == *content) {
+            self.shared.send_heartbeat();
         }
         self.assert_held()
     }
 
-    /// What the file and its lock were lost by, if they were.
+    /// How the file or its lock was lost, if it was.
     pub(super) fn loss(&self) -> Option<Loss> {
         self.shared.state().loss
     }
 
-    /// The file that it guards.
+    /// The path of the file that it protects.
     pub(super) fn guarded(&self) -> &Path {
         &self.shared.guarded
     }
@@ -158,32 +164,33 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if let Some((stop, beat)) = self.beats.take() {
+        if let Some((stop, thread)) = self.heartbeat.take() {
             drop(stop);
-            // A thread that panicked sends no more heartbeats, which is all that is wanted.
-            drop(beat.join());
+            // If the thread panicked, it sends no more heartbeats either.
+            drop(thread.join());
         }
         let Shared { path, content, .. } = &*self.shared;
-        // With it goes the system's lock, before others may open the file.
+        // This also releases the system's lock, before others may open the file.
         self.shared.state().file = None;
-        if matches!(read_lock(path), Ok(Some(seen)) if seen.content == *content) {
+        if matches!(read_lock(path), Ok(Some(snapshot)) if snapshot.content == *content) {
             remove(path);
         }
-        own().get_or_insert_default().remove(content);
+        held_locks().get_or_insert_default().remove(content);
     }
 }
 
 impl State {
-    fn is_fresh(&self) -> bool {
-        self.beaten.is_some_and(|(since, wall)| {
-            // A wall clock that was set either way costs a heartbeat more.
-            since.elapsed() < STILL && wall.elapsed().is_ok_and(|elapsed| elapsed < STILL)
+    fn is_recent(&self) -> bool {
+        self.last_heartbeat.is_some_and(|(since, wall)| {
+            // If the wall clock was changed in either direction, this only costs one more
+            // heartbeat.
+            since.elapsed() < FRESH_FOR && wall.elapsed().is_ok_and(|elapsed| elapsed < FRESH_FOR)
         })
     }
 
-    fn verdict(&self) -> Result<(), Option<Loss>> {
+    fn status(&self) -> Result<(), Option<Loss>> {
         match self.loss {
-            None if self.is_fresh() => Ok(()),
+            None if self.is_recent() => Ok(()),
             loss => Err(loss),
         }
     }
@@ -194,36 +201,37 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks whether the guarded file is still the one at its path.
-    fn look_at_file(&self) -> MutexGuard<'_, State> {
+    /// Checks whether the open file is still the one at its path.
+    fn check_file(&self) -> MutexGuard<'_, State> {
         let mut state = self.state();
         state.loss = state.loss.or_else(|| state.file.as_ref()?.loss(&self.guarded));
         state
     }
 
-    fn beat(&self) {
-        let mut state = self.look_at_file();
+    fn send_heartbeat(&self) {
+        let mut state = self.check_file();
         if state.loss.is_some() {
             return;
         }
-        let beaten = (Instant::now(), SystemTime::now());
-        state.stamp += BEAT_SECONDS;
+        let last_heartbeat = (Instant::now(), SystemTime::now());
+        state.stamp += HEARTBEAT_STEP_SECONDS;
         let time = FileTime::from_unix_time(state.stamp, 0);
         loop {
-            // Touched before it is looked at: whoever moves it away to break it sees that, and puts it back.
+            // The time is changed before the lock is read: a process that moves the lock away to
+            // break it sees the change and puts the lock back.
             let touched = set_symlink_file_times(&self.path, time, time);
             match touched.and_then(|()| read_lock(&self.path)) {
-                Ok(Some(seen)) if seen.content == self.content => {
-                    state.beaten = Some(beaten);
+                Ok(Some(snapshot)) if snapshot.content == self.content => {
+                    state.last_heartbeat = Some(last_heartbeat);
                     return;
                 }
                 Ok(Some(_)) => break,
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                // A file system that hangs, say, is tried again at the next heartbeat.
+                // Other errors, as of a hanging file system: the next heartbeat tries again.
                 Err(_) => return,
             }
-            if beaten.0.elapsed() > MOVED {
+            if last_heartbeat.0.elapsed() > MOVE_TIMEOUT {
                 break;
             }
             thread::sleep(Duration::from_millis(5));
@@ -232,32 +240,33 @@ impl Shared {
     }
 }
 
-/// What tells a file from every other for as long as it is open.
+/// The identity of a file while it is open.
 #[derive(Debug)]
 struct FileIdentity {
     file: File,
-    /// None where numbers mean nothing: the system gives another one by the path than by the open file.
+    /// None where the numbers are meaningless: the system returns different ones for the path and
+    /// for the open file.
     numbers: Option<(u64, u64)>,
 }
 
 impl FileIdentity {
-    /// None where the system has no such things.
+    /// None where the system has no such numbers.
     fn of(file: &File, path: &Path) -> Option<FileIdentity> {
         let file = file.try_clone().ok()?;
         let numbers = file.metadata().ok().and_then(|found| numbers_of(&found));
-        let there = fs::metadata(path).ok().and_then(|found| numbers_of(&found));
+        let at_path = fs::metadata(path).ok().and_then(|found| numbers_of(&found));
         Some(FileIdentity {
             file,
-            numbers: numbers.filter(|_| there.is_none() || there == numbers),
+            numbers: numbers.filter(|_| at_path.is_none() || at_path == numbers),
         })
     }
 
-    /// What has become of the file: none if it is the one at its path, or that cannot be told just now.
+    /// How the file was lost; none if it is the one at its path, or if that cannot be checked now.
     fn loss(&self, path: &Path) -> Option<Loss> {
         match fs::metadata(path) {
-            Ok(there) => {
+            Ok(at_path) => {
                 let replaced = match self.numbers {
-                    Some(_) => numbers_of(&there) != self.numbers,
+                    Some(_) => numbers_of(&at_path) != self.numbers,
                     None => self.file.metadata().is_ok_and(|found| has_no_name(&found)),
                 };
                 replaced.then_some(Loss::Replaced)
@@ -291,108 +300,118 @@ fn has_no_name(_: &Metadata) -> bool {
     false
 }
 
-fn beside(guarded: &Path) -> PathBuf {
+fn lock_path(guarded: &Path) -> PathBuf {
     let mut path = guarded.as_os_str().to_os_string();
     path.push(".lock");
     PathBuf::from(path)
 }
 
-/// Returns when nobody holds the lock beside this file, without taking it.
-pub(super) fn refuse_held(guarded: &Path) -> Result<(), Error> {
-    let path = beside(guarded);
+/// Returns successfully if no process holds the lock of this file, without acquiring it.
+pub(super) fn check_not_held(guarded: &Path) -> Result<(), Error> {
+    let path = lock_path(guarded);
     let mut watch = Watch::default();
     loop {
-        let Some(seen) = looked(&path)? else { return Ok(()) };
-        let holder = parse(&seen.content);
-        match watch.classify_holder(&seen, holder.as_ref()) {
-            Judgement::Dead | Judgement::Silent => return Ok(()),
-            Judgement::Alive => return Err(busy(guarded, holder, 0)),
-            Judgement::Unknown => pause(50),
+        let Some(snapshot) = read_or_unavailable(&path)? else { return Ok(()) };
+        let holder = parse(&snapshot.content);
+        match watch.classify_holder(&snapshot, holder.as_ref()) {
+            HolderState::Dead | HolderState::TimedOut => return Ok(()),
+            HolderState::Alive => return Err(busy(guarded, holder, 0)),
+            HolderState::Unknown => pause(50),
         }
     }
 }
 
-/// The process that holds the lock beside this file, as far as the lock says.
+/// The process that holds the lock of this file, according to the lock.
 pub(super) fn holder_of(guarded: &Path) -> Option<u32> {
-    let seen = read_lock(&beside(guarded)).ok().flatten()?;
-    parse(&seen.content).map(|holder| holder.pid)
+    let snapshot = read_lock(&lock_path(guarded)).ok().flatten()?;
+    parse(&snapshot.content).map(|holder| holder.pid)
 }
 
-/// Whether a holder lives.
+/// The state of a lock's holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Judgement {
+enum HolderState {
     Alive,
-    /// For certain.
+    /// It is certainly dead.
     Dead,
-    /// For all that can be seen from here it may live, but it has sent no heartbeat for long enough.
-    Silent,
-    /// Only time can tell.
+    /// It may be alive as far as can be checked, but it has sent no heartbeat for long enough.
+    TimedOut,
+    /// Undecided: its heartbeats must be observed for longer.
     Unknown,
 }
 
-/// What one starter has seen of a lock that it waits for: its first look at it, and when that was by its own
+/// The observations of a lock while waiting for it: the first one, and its time by this process's
 /// monotonic clock. The wall clock decides nothing.
 #[derive(Debug, Default)]
-struct Watch(Option<(Sighting, Instant)>);
+struct Watch(Option<(LockSnapshot, Instant)>);
 
 impl Watch {
-    fn classify_holder(&mut self, seen: &Sighting, holder: Option<&Identity>) -> Judgement {
-        let known = self.0.take().filter(|(first, _)| first.is_same(seen));
-        let (first, since) = self.0.insert(known.unwrap_or_else(|| (seen.clone(), Instant::now())));
+    fn classify_holder(
+        &mut self,
+        snapshot: &LockSnapshot,
+        holder: Option<&Identity>,
+    ) -> HolderState {
+        let known = self.0.take().filter(|(first, _)| first.is_same(snapshot));
+        let (first, since) =
+            self.0.insert(known.unwrap_or_else(|| (snapshot.clone(), Instant::now())));
         let watched = since.elapsed();
-        // Zeros are what a power failure can leave of a text.
-        if seen.content.chars().all(|c| c == '\0' || c.is_whitespace()) {
-            return if watched > WRITING { Judgement::Dead } else { Judgement::Unknown };
+        // A power failure can leave zeros instead of text.
+        if snapshot.content.chars().all(|c| c == '\0' || c.is_whitespace()) {
+            return if watched > WRITE_TIMEOUT { HolderState::Dead } else { HolderState::Unknown };
         }
-        if own().as_ref().is_some_and(|own| own.contains(&seen.content)) {
-            return Judgement::Alive;
+        if held_locks().as_ref().is_some_and(|held_locks| held_locks.contains(&snapshot.content)) {
+            return HolderState::Alive;
         }
-        // What another build wrote in a way of its own is respected as what cannot be seen.
-        match holder.map_or(Life::Unseen, life_of) {
-            Life::Alive => Judgement::Alive,
-            Life::Dead => Judgement::Dead,
-            Life::Unseen if seen.touched != first.touched => Judgement::Alive,
-            Life::Unseen if watched > SILENCE => Judgement::Silent,
-            Life::Unseen => Judgement::Unknown,
+        // Unknown content of another build is treated like a holder that cannot be checked.
+        match holder.map_or(ProcessState::Unknown, state_of) {
+            ProcessState::Alive => HolderState::Alive,
+            ProcessState::Dead => HolderState::Dead,
+            ProcessState::Unknown if snapshot.touched != first.touched => HolderState::Alive,
+            ProcessState::Unknown if watched > HEARTBEAT_TIMEOUT => HolderState::TimedOut,
+            ProcessState::Unknown => HolderState::Unknown,
         }
     }
 }
 
-/// A lock that was put in place.
-struct Placed {
+/// A created lock.
+struct CreatedLock {
     content: String,
-    /// Whether one was broken for it whose holder may still live.
+    /// Whether a lock was broken for it whose holder may still be alive.
     taken_over: bool,
 }
 
-/// Puts the lock file in place, when nobody has or what is there was left behind.
-fn acquire(path: &Path, guarded: &Path, depth: u32) -> Result<Placed, Error> {
+/// Creates the lock file if there is none, or after breaking one that was left behind.
+fn acquire(path: &Path, guarded: &Path, depth: u32) -> Result<CreatedLock, Error> {
     let token = format!("{:08x}", random() as u32);
     let start = Instant::now();
     let (mut watch, mut taken_over) = (Watch::default(), false);
     loop {
         let created = create(path, &token).map_err(|error| Error::unavailable(guarded, error))?;
         if let Some(content) = created {
-            // Somebody may have moved a living lock away, and is about to put it back over this one.
-            until_none_is_broken(path, guarded, depth)?;
-            if looked(path)?.is_some_and(|seen| seen.content == content) {
-                return Ok(Placed { content, taken_over });
+            // Another process may have moved a valid lock away, and may be about to put it back
+            // over this one.
+            wait_for_breakers(path, guarded, depth)?;
+            if read_or_unavailable(path)?.is_some_and(|snapshot| snapshot.content == content) {
+                return Ok(CreatedLock { content, taken_over });
             }
         }
         let mut holder = None;
-        if let Some(seen) = looked(path)? {
-            holder = parse(&seen.content);
-            match watch.classify_holder(&seen, holder.as_ref()) {
-                Judgement::Dead => drop(break_lock(path, guarded, &seen, depth)?),
-                Judgement::Silent => taken_over |= break_lock(path, guarded, &seen, depth)?,
-                Judgement::Alive => return Err(busy(guarded, holder, depth)),
-                Judgement::Unknown => {}
+        if let Some(snapshot) = read_or_unavailable(path)? {
+            holder = parse(&snapshot.content);
+            match watch.classify_holder(&snapshot, holder.as_ref()) {
+                HolderState::Dead => drop(break_lock(path, guarded, &snapshot, depth)?),
+                HolderState::TimedOut => taken_over |= break_lock(path, guarded, &snapshot, depth)?,
+                HolderState::Alive => return Err(busy(guarded, holder, depth)),
+                HolderState::Unknown => {}
             }
         }
-        if start.elapsed() > PATIENCE {
+        if start.elapsed() > ACQUIRE_TIMEOUT {
             return Err(busy(guarded, holder, depth));
         }
-        pause(if holder.is_some_and(|holder| life_of(&holder) == Life::Unseen) { 100 } else { 2 });
+        pause(if holder.is_some_and(|holder| state_of(&holder) == ProcessState::Unknown) {
+            100
+        } else {
+            2
+        });
     }
 }
 
@@ -403,47 +422,56 @@ fn breaker_of(path: &Path) -> PathBuf {
     PathBuf::from(breaker)
 }
 
-/// Gives a breaker's lock back.
-fn leave(breaker: &Path, content: &str) {
-    if matches!(read_lock(breaker), Ok(Some(seen)) if seen.content == content) {
+/// Releases a breaker's lock.
+fn release_breaker(breaker: &Path, content: &str) {
+    if matches!(read_lock(breaker), Ok(Some(snapshot)) if snapshot.content == content) {
         remove(breaker);
     }
 }
 
-/// Waits for whoever breaks this lock just now, and clears away what one that died in the middle of it has left.
-fn until_none_is_broken(path: &Path, guarded: &Path, depth: u32) -> Result<(), Error> {
+/// Waits until no process is breaking this lock, and removes the lock of a breaker that died.
+fn wait_for_breakers(path: &Path, guarded: &Path, depth: u32) -> Result<(), Error> {
     let (breaker, start) = (breaker_of(path), Instant::now());
-    while looked(&breaker)?.is_some() {
+    while read_or_unavailable(&breaker)?.is_some() {
         match acquire(&breaker, guarded, depth + 1) {
-            Ok(Placed { content, .. }) => leave(&breaker, &content),
-            Err(Error::Busy { .. }) if depth == 0 && start.elapsed() < PATIENCE => pause(2),
+            Ok(CreatedLock { content, .. }) => release_breaker(&breaker, &content),
+            Err(Error::Busy { .. }) if depth == 0 && start.elapsed() < ACQUIRE_TIMEOUT => pause(2),
             Err(error) => return Err(error),
         }
     }
     Ok(())
 }
 
-/// Removes a lock that was left behind, unless somebody else was faster or it was not. Answers whether it did.
-fn break_lock(path: &Path, guarded: &Path, dead: &Sighting, depth: u32) -> Result<bool, Error> {
-    if depth >= DEEPEST {
+/// Removes a lock that was left behind. Returns false if another process was faster or the lock is
+/// valid.
+fn break_lock(
+    path: &Path,
+    guarded: &Path,
+    expected: &LockSnapshot,
+    depth: u32,
+) -> Result<bool, Error> {
+    if depth >= MAX_BREAKER_DEPTH {
         return Err(busy(guarded, None, depth));
     }
     let breaker = breaker_of(path);
-    let Placed { content, .. } = match acquire(&breaker, guarded, depth + 1) {
-        // Somebody else is at it, which is as good.
+    let CreatedLock { content, .. } = match acquire(&breaker, guarded, depth + 1) {
+        // Another process is breaking it.
         Err(Error::Busy { .. }) if depth == 0 => return Ok(false),
-        placed => placed?,
+        created => created?,
     };
-    remove_drafts(path);
-    let moved = move_away(path, dead, &content[..8]);
-    leave(&breaker, &content);
+    remove_temporary_files(path);
+    let moved = move_away(path, expected, &content[..8]);
+    release_breaker(&breaker, &content);
     moved.map_err(|error| Error::unavailable(path, error))
 }
 
-/// Removes a lock if it is what was seen. A heartbeat that comes at the last moment is seen in what was moved.
-fn move_away(path: &Path, dead: &Sighting, token: &str) -> io::Result<bool> {
-    let is = |seen: Option<Sighting>| {
-        seen.is_some_and(|seen| seen.is_same(dead) && seen.touched == dead.touched)
+/// Removes a lock if it is unchanged. A heartbeat at the last moment is detected after the lock was
+/// moved.
+fn move_away(path: &Path, expected: &LockSnapshot, token: &str) -> io::Result<bool> {
+    let is = |snapshot: Option<LockSnapshot>| {
+        snapshot.is_some_and(|snapshot| {
+            snapshot.is_same(expected) && snapshot.touched == expected.touched
+        })
     };
     if !is(read_lock(path)?) {
         return Ok(false);
@@ -463,43 +491,43 @@ fn move_away(path: &Path, dead: &Sighting, token: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// What was written and never linked, by processes that died in between.
-fn remove_drafts(path: &Path) {
+/// Removes temporary files of processes that died before they linked them.
+fn remove_temporary_files(path: &Path) {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return };
     let folder = path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let other = entry.file_name();
         let token = other.to_str().and_then(|other| other.strip_prefix(name)?.strip_prefix('.'));
-        let is_draft = token.is_some_and(|token| {
+        let is_temporary = token.is_some_and(|token| {
             token.len() == 8 && token.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
         });
         let touched = entry.metadata().and_then(|found| found.modified());
         let age = touched.ok().and_then(|touched| touched.elapsed().ok());
-        if is_draft && age.is_some_and(|age| age > DRAFT) {
+        if is_temporary && age.is_some_and(|age| age > TEMPORARY_FILE_AGE) {
             remove(&entry.path());
         }
     }
 }
 
-/// Puts the lock in place with its whole content at once, and gives that; none when there is one already.
+/// Creates the lock atomically and returns its content; none if there is one already.
 fn create(path: &Path, token: &str) -> io::Result<Option<String>> {
-    let told = format!("{token} {}", this().to_text());
-    let content = format!("{told} {}\n", host_name().unwrap_or_default());
+    let identity = format!("{token} {}", current().to_text());
+    let content = format!("{identity} {}\n", host_name().unwrap_or_default());
     let mut draft = path.as_os_str().to_os_string();
     draft.push(".");
     draft.push(token);
     let draft = PathBuf::from(draft);
-    // A file system without links: less than atomic, see WRITING.
-    let placed = write_new(&draft, &content).and_then(|()| match fs::hard_link(&draft, path) {
+    // A file system without hard links: not atomic, see WRITE_TIMEOUT.
+    let created = write_new(&draft, &content).and_then(|()| match fs::hard_link(&draft, path) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => write_new(path, &content),
         linked => linked,
     });
     remove(&draft);
-    match placed {
+    match created {
         Ok(()) => Ok(Some(content)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
-        Err(error) if is_full(&error) => create_as_link(path, told, error),
+        Err(error) if is_full(&error) => create_as_link(path, identity, error),
         Err(error) => Err(error),
     }
 }
@@ -508,11 +536,12 @@ fn write_new(path: &Path, content: &str) -> io::Result<()> {
     OpenOptions::new().write(true).create_new(true).open(path)?.write_all(content.as_bytes())
 }
 
-/// Where there is no room for a file. What keeps a link from being made is no news: that there is no room is.
+/// Used when the disk is too full for a file. If creating the symlink fails, the error to report is
+/// still the full disk.
 #[cfg(unix)]
-fn create_as_link(path: &Path, told: String, full: io::Error) -> io::Result<Option<String>> {
-    match std::os::unix::fs::symlink(&told, path) {
-        Ok(()) => Ok(Some(told)),
+fn create_as_link(path: &Path, identity: String, full: io::Error) -> io::Result<Option<String>> {
+    match std::os::unix::fs::symlink(&identity, path) {
+        Ok(()) => Ok(Some(identity)),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
         Err(_) => Err(full),
     }
@@ -523,31 +552,31 @@ fn create_as_link(_: &Path, _: String, full: io::Error) -> io::Result<Option<Str
     Err(full)
 }
 
-fn read_lock(path: &Path) -> io::Result<Option<Sighting>> {
-    match seen_at(path) {
+fn read_lock(path: &Path) -> io::Result<Option<LockSnapshot>> {
+    match read_snapshot(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        seen => seen.map(Some),
+        snapshot => snapshot.map(Some),
     }
 }
 
-fn seen_at(path: &Path) -> io::Result<Sighting> {
-    let sighting = |content, found: &Metadata| {
-        Ok(Sighting { content, inode: inode_of(found), touched: found.modified()? })
+fn read_snapshot(path: &Path) -> io::Result<LockSnapshot> {
+    let snapshot = |content, found: &Metadata| {
+        Ok(LockSnapshot { content, inode: inode_of(found), touched: found.modified()? })
     };
     match fs::read_link(path) {
-        Ok(target) => sighting(target.to_string_lossy().into_owned(), &path.symlink_metadata()?),
+        Ok(target) => snapshot(target.to_string_lossy().into_owned(), &path.symlink_metadata()?),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(error),
         Err(_) => {
             let mut file = File::open(path)?;
             let found = file.metadata()?;
             let mut content = Vec::new();
             file.read_to_end(&mut content)?;
-            sighting(String::from_utf8_lossy(&content).into_owned(), &found)
+            snapshot(String::from_utf8_lossy(&content).into_owned(), &found)
         }
     }
 }
 
-fn looked(path: &Path) -> Result<Option<Sighting>, Error> {
+fn read_or_unavailable(path: &Path) -> Result<Option<LockSnapshot>, Error> {
     read_lock(path).map_err(|error| Error::unavailable(path, error))
 }
 
@@ -561,22 +590,24 @@ fn inode_of(_: &fs::Metadata) -> u64 {
     0
 }
 
-/// One that is gone already is as good as removed, and one that stays is found dead by the next.
+/// Errors are ignored: the file may be gone already, and a lock that stays is found dead by the
+/// next process.
 fn remove(path: &Path) {
     drop(fs::remove_file(path));
 }
 
-/// None for what no lock of this build says. The name of the host, which ends that of a file, is for people.
+/// Parses a lock; none if it is not one of this build. The host name at the end of a lock file is
+/// only informative.
 fn parse(content: &str) -> Option<Identity> {
-    let (token, told) = content.split_once(' ')?;
+    let (token, identity) = content.split_once(' ')?;
     if token.len() != 8 || !token.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
-    let told = match told.strip_suffix('\n') {
+    let identity = match identity.strip_suffix('\n') {
         Some(line) => line.splitn(7, ' ').take(6).collect::<Vec<_>>().join(" "),
-        None => told.to_string(),
+        None => identity.to_string(),
     };
-    Identity::from_text(&told)
+    Identity::from_text(&identity)
 }
 
 fn busy(guarded: &Path, holder: Option<Identity>, depth: u32) -> Error {
@@ -584,7 +615,8 @@ fn busy(guarded: &Path, holder: Option<Identity>, depth: u32) -> Error {
     Error::Busy { path: guarded.to_path_buf(), pid }
 }
 
-/// That long and a little more, different for each waiter so that they do not meet again.
+/// Waits `ms` milliseconds and a little more, randomly, so that several waiters do not collide
+/// again.
 fn pause(ms: u64) {
     thread::sleep(Duration::from_millis(ms + random() % 10));
 }

@@ -1,13 +1,13 @@
 //! The engine for native programs: files with locks, collections of Rust structs, and databases in
-//! memory. What it writes, a page reads, and the reverse.
+//! memory. Pages read what it writes, and the reverse.
 //!
 //! | name | what it is |
 //! |---|---|
 //! | [`Store`] | a database file that this process has open |
 //! | [`Collection`] | records of one type in it, with their indexes |
 //! | [`Reader`] | a database in memory, read by any number of threads |
-//! | [`KeyRange`] | which keys, in which order |
-//! | [`Error`] | what can go wrong, with the codes that TypeScript has |
+//! | [`KeyRange`] | a range of keys and its order |
+//! | [`Error`] | the errors, with the codes of TypeScript |
 
 mod catalog;
 mod collection;

@@ -8,7 +8,7 @@ use crate::schema::key::{Key, KeyKind};
 
 use super::Error;
 
-/// Which keys are meant, and in which order. What is given holds all at once.
+/// A range of keys and the order of iteration. All given conditions apply together.
 ///
 /// ```
 /// use varve::native::KeyRange;
@@ -47,8 +47,8 @@ impl<'a> KeyRange<'a> {
         KeyRange::default()
     }
 
-    /// Only keys after this one. Of a tuple the first parts do, here and below: whatever begins so is
-    /// on their side.
+    /// Only keys after this one. Here and below, a bound may consist of the first parts of a tuple:
+    /// all keys with this prefix are then on the same side of it.
     #[must_use]
     pub fn gt(self, key: impl Key + 'a) -> Self {
         self.and(Side::Above, key)
@@ -72,7 +72,7 @@ impl<'a> KeyRange<'a> {
         self.and(Side::To, key)
     }
 
-    /// Only keys that begin so: text or bytes, or the first parts of a tuple.
+    /// Only keys with this prefix: text or bytes, or the first parts of a tuple.
     #[must_use]
     pub fn prefix(self, key: impl Key + 'a) -> Self {
         self.and(Side::Prefix, key)
@@ -85,7 +85,7 @@ impl<'a> KeyRange<'a> {
         self
     }
 
-    /// At most so many: the first ones, or in reverse the last ones.
+    /// At most this many keys: the first ones, or in reverse the last ones.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = Some(limit);
@@ -97,9 +97,9 @@ impl<'a> KeyRange<'a> {
         self
     }
 
-    /// The bounds in bytes. With `kind` none the keys are raw: text or bytes. Of tuples the first parts
-    /// are a bound too, and whatever begins so is on their side; so are the fields of an index, whose
-    /// entries go on behind them.
+    /// Encodes the bounds. Without `kind` the keys are raw text or bytes. The first parts of a
+    /// tuple are a bound too, and all keys with this prefix are on the same side of it; likewise
+    /// the fields of an index, whose entries continue after them.
     pub(super) fn encode(&self, kind: Option<&KeyKind>) -> Result<Bounds, Error> {
         let whole = !matches!(kind, Some(KeyKind::Tuple(_)));
         let mut bounds = Bounds::default();
@@ -110,7 +110,7 @@ impl<'a> KeyRange<'a> {
             match side {
                 Side::From => bounds.raise(Bound::Included(bytes)),
                 Side::Above if whole => bounds.raise(Bound::Excluded(bytes)),
-                // Behind all that begins so.
+                // After all keys with this prefix.
                 Side::Above => match successor(&bytes) {
                     Some(next) => bounds.raise(Bound::Included(next)),
                     None => bounds.is_empty = true,
@@ -139,7 +139,7 @@ fn encode(key: &dyn Key, kind: Option<&KeyKind>, is_prefix: bool) -> Result<Vec<
     Ok(out)
 }
 
-/// The first key behind all that begin with these bytes.
+/// The first key after all keys with this prefix.
 fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
     let mut next = prefix[..=last].to_vec();
@@ -147,7 +147,7 @@ fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     Some(next)
 }
 
-/// Keys between two bounds.
+/// The keys between two bounds.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     pub lower: Bound<Vec<u8>>,
@@ -169,7 +169,7 @@ impl Bounds {
         (slice(&self.lower), slice(&self.upper))
     }
 
-    /// Whether no key can lie between.
+    /// Whether no key can be between the bounds.
     pub(super) fn is_empty(&self) -> bool {
         let crossed = match self.slices() {
             (Bound::Included(lower), Bound::Included(upper)) => lower > upper,
@@ -182,8 +182,8 @@ impl Bounds {
         self.is_empty || crossed
     }
 
-    /// Goes on behind the key that a walk came to.
-    pub(super) fn go_behind(&mut self, key: &[u8], reverse: bool) {
+    /// Excludes everything up to a key that an iteration has reached.
+    pub(super) fn continue_after(&mut self, key: &[u8], reverse: bool) {
         let behind = Bound::Excluded(key.to_vec());
         if reverse {
             self.upper = behind;

@@ -1,4 +1,4 @@
-//! A database in memory, read where it lies.
+//! A database in memory that is read in place.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,31 +11,31 @@ use crate::schema::key::Key;
 use crate::schema::{Malformed, Record, View};
 use crate::store::Store as Engine;
 use crate::store::live_records::Value;
-use crate::{OnDamage, Options};
+use crate::store::{OnDamage, Options};
 
-use super::catalog::{self, Form};
+use super::catalog::{self, StoredCollection};
 use super::collection::Entry;
 use super::range::Bounds;
 use super::{Error, KeyRange, Pair};
 
-/// A database in memory, opened to be read: a file that was mapped, downloaded, or embedded.
+/// A read-only database in memory: a file that was mapped, downloaded, or embedded.
 ///
-/// All of it is verified once, and then read where it lies: values are slices of the bytes that were
-/// given, which are not copied, but for those above half a MiB that lie in pieces. Any number of threads may
-/// read.
+/// All of it is verified once, and then read in place: values are slices of the given bytes,
+/// without a copy, except for chunked values, which are larger than half a MiB. Any number of
+/// threads may read.
 #[derive(Debug)]
 pub struct Reader<'a> {
     spaces: HashMap<u32, Vec<Found<'a>>>,
-    forms: HashMap<String, Form>,
+    collections_by_name: HashMap<String, StoredCollection>,
 }
 
 /// A key and its value.
 type Found<'a> = (&'a [u8], Cow<'a, [u8]>);
 
-/// The bytes as the engine wants to see them while it opens them.
-struct Given<'a>(&'a [u8]);
+/// The given bytes as a file for the engine while it opens them.
+struct GivenBytes<'a>(&'a [u8]);
 
-impl File for Given<'_> {
+impl File for GivenBytes<'_> {
     fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
         let from = usize::try_from(at).ok().and_then(|at| self.0.get(at..)).unwrap_or_default();
         let length = from.len().min(buf.len());
@@ -61,24 +61,24 @@ impl File for Given<'_> {
 }
 
 impl<'a> Reader<'a> {
-    /// Opens the database in these bytes, which have to begin at a multiple of 8: records are read
-    /// where they lie.
+    /// Opens the database in these bytes, which must start at a multiple of 8 because records are
+    /// read in place.
     ///
     /// # Errors
-    /// Misaligned bytes, damage of any kind, or bytes that are no database.
+    /// Misaligned bytes, damage of any kind, or bytes that are not a database.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Error> {
         if bytes.is_empty() {
-            return Err(crate::Error::NotADatabase.into());
+            return Err(crate::error::Error::NotADatabase.into());
         }
         if !bytes.as_ptr().addr().is_multiple_of(8) {
             let reason = "the bytes of a database must be aligned to 8 bytes";
             return Err(Error::BadArgument(Malformed::new("", reason)));
         }
-        // The bytes are in memory already, so little more is wanted for them.
+        // The bytes are in memory already, so little more is needed.
         let memory = 2 * MAX_VALUE;
         let options =
             Options { read_only: true, on_damage: OnDamage::Refuse, memory, ..Options::default() };
-        let mut engine = Engine::open(Given(bytes), options)?;
+        let mut engine = Engine::open(GivenBytes(bytes), options)?;
         let mut spaces = HashMap::new();
         for keyspace in engine.keyspaces() {
             let slice = |range: &std::ops::Range<u64>| {
@@ -94,34 +94,34 @@ impl<'a> Reader<'a> {
                 Some((slice(&found.key)?, value))
             });
             let pairs: Option<Vec<_>> = pairs.collect();
-            spaces.insert(keyspace, pairs.ok_or(crate::Error::Io)?);
+            spaces.insert(keyspace, pairs.ok_or(crate::error::Error::Io)?);
             engine.end_turn();
         }
-        let mut forms = HashMap::new();
+        let mut collections_by_name = HashMap::new();
         for name in catalog::names(&mut engine)? {
-            if let Some(form) = catalog::find(&mut engine, &name)? {
-                forms.insert(name, form);
+            if let Some(stored) = catalog::find(&mut engine, &name)? {
+                collections_by_name.insert(name, stored);
             }
         }
-        Ok(Reader { spaces, forms })
+        Ok(Reader { spaces, collections_by_name })
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     #[must_use]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<&[u8]> {
         self.find(KEYSPACE_RAW, key.as_ref())
     }
 
-    /// How many keys there are, those of collections not counted.
+    /// The number of keys, without those of collections.
     #[must_use]
     pub fn count(&self) -> usize {
         self.space(KEYSPACE_RAW).len()
     }
 
-    /// Goes over keys and their values, in order.
+    /// Iterates over keys and their values, in order.
     ///
     /// # Errors
-    /// A bound that is no key.
+    /// A bound that is not a valid key.
     pub fn entries<'s>(
         &'s self,
         range: KeyRange<'_>,
@@ -132,20 +132,20 @@ impl<'a> Reader<'a> {
 
     /// The names of all collections.
     pub fn collections(&self) -> impl Iterator<Item = &str> {
-        self.forms.keys().map(String::as_str)
+        self.collections_by_name.keys().map(String::as_str)
     }
 
-    /// A collection of records of type `T`; none when there is none of this name.
+    /// Opens a collection of records of type `T`; none if there is none with this name.
     ///
     /// # Errors
-    /// [`Error::SchemaMismatch`] when it is something else.
+    /// [`Error::SchemaMismatch`] if it has another schema.
     pub fn collection<T: Record>(
         &self,
         name: &str,
     ) -> Result<Option<ReadCollection<'_, 'a, T>>, Error> {
-        let Some(form) = self.forms.get(name) else { return Ok(None) };
-        form.refuse_other::<T>(None)?;
-        Ok(Some(ReadCollection { reader: self, form, record: PhantomData }))
+        let Some(stored) = self.collections_by_name.get(name) else { return Ok(None) };
+        stored.check_schema::<T>(None)?;
+        Ok(Some(ReadCollection { reader: self, stored, record: PhantomData }))
     }
 
     fn space(&self, keyspace: u32) -> &[Found<'a>] {
@@ -191,39 +191,39 @@ impl<'a> Reader<'a> {
 #[derive(Debug)]
 pub struct ReadCollection<'r, 'a, T> {
     reader: &'r Reader<'a>,
-    form: &'r Form,
+    stored: &'r StoredCollection,
     record: PhantomData<T>,
 }
 
 impl<'r, 'a: 'r, T: Record> ReadCollection<'r, 'a, T> {
-    /// The record under a key.
+    /// Returns the record of a key.
     ///
     /// # Errors
-    /// A key that is none of this collection's, or a record that is malformed.
+    /// A key that is not of this collection's type, or a malformed record.
     pub fn get(&self, key: impl Key) -> Result<Option<View<'r, T>>, Error> {
         let mut encoded = Vec::new();
-        key.encode(self.form.key()?, false, &mut encoded).map_err(Error::BadArgument)?;
-        let found = self.reader.find(self.form.keyspace, &encoded);
+        key.encode(self.stored.key()?, false, &mut encoded).map_err(Error::BadArgument)?;
+        let found = self.reader.find(self.stored.keyspace, &encoded);
         found.map(View::new).transpose().map_err(Error::MalformedValue)
     }
 
-    /// How many records there are.
+    /// The number of records.
     #[must_use]
     pub fn count(&self) -> usize {
-        self.reader.space(self.form.keyspace).len()
+        self.reader.space(self.stored.keyspace).len()
     }
 
-    /// Goes over the records of these keys, in order.
+    /// Iterates over the records of a range of keys, in order.
     ///
     /// # Errors
-    /// A bound that is none of this collection's keys; then each record that is malformed.
+    /// A bound that is not a key of this collection; then each malformed record.
     pub fn entries(
         &self,
         range: KeyRange<'_>,
     ) -> Result<impl Iterator<Item = Result<Entry<'r, T>, Error>> + use<'r, 'a, T>, Error> {
-        let kind = self.form.key()?;
+        let kind = self.stored.key()?;
         let bounds = range.encode(Some(kind))?;
-        let found = self.reader.between(self.form.keyspace, &bounds, &range);
+        let found = self.reader.between(self.stored.keyspace, &bounds, &range);
         Ok(found.map(move |(key, value)| Entry::new(key, kind, value)))
     }
 }

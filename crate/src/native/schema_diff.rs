@@ -1,31 +1,32 @@
-//! What tells one schema from another.
+//! The differences between two schemas.
 
 use crate::schema::{Field, Kind};
 
-/// What differs between what is stored and what was asked for, field by field.
-pub(super) fn difference(stored: &Kind, asked: &Kind) -> Vec<String> {
-    let (Kind::Struct { fields: there, .. }, Kind::Struct { fields: here, .. }) = (stored, asked)
+/// The differences between the stored schema and the expected one, by field.
+pub(super) fn difference(stored: &Kind, expected: &Kind) -> Vec<String> {
+    let (Kind::Struct { fields: stored_fields, .. }, Kind::Struct { fields: expected_fields, .. }) =
+        (stored, expected)
     else {
-        return vec![format!("it holds {}, not {}", stored.layout(), asked.layout())];
+        return vec![format!("it holds {}, not {}", stored.layout(), expected.layout())];
     };
     let find = |fields: &[Field], name: &str| fields.iter().position(|one| one.name == name);
-    let mut told = Vec::new();
-    for field in there {
-        match find(here, &field.name).map(|at| &here[at].kind) {
-            None => told.push(format!("{:?} is unexpected", field.name)),
+    let mut description = Vec::new();
+    for field in stored_fields {
+        match find(expected_fields, &field.name).map(|at| &expected_fields[at].kind) {
+            None => description.push(format!("{:?} is unexpected", field.name)),
             Some(kind) if kind.layout() != field.kind.layout() => {
                 let (was, is) = (field.kind.layout(), kind.layout());
-                told.push(format!("{:?} is {was}, not {is}", field.name));
+                description.push(format!("{:?} is {was}, not {is}", field.name));
             }
             Some(_) => {}
         }
     }
-    let new = here.iter().filter(|field| find(there, &field.name).is_none());
-    told.extend(new.map(|field| format!("{:?} is missing", field.name)));
-    if told.is_empty() {
-        told.push("its fields are in another order".to_string());
+    let new = expected_fields.iter().filter(|field| find(stored_fields, &field.name).is_none());
+    description.extend(new.map(|field| format!("{:?} is missing", field.name)));
+    if description.is_empty() {
+        description.push("its fields are in another order".to_string());
     }
-    told
+    description
 }
 
 #[cfg(test)]
@@ -42,12 +43,12 @@ mod tests {
     #[test]
     fn schema_diff_names_every_differing_field() {
         let stored = schema(&[("a", "u8"), ("b", "u16"), ("c", "str")]);
-        let asked = schema(&[("a", "u8"), ("b", "u32"), ("d", "u53")]);
-        let told = ["\"b\" is u16, not u32", "\"c\" is unexpected", "\"d\" is missing"];
-        assert_eq!(difference(&stored, &asked), told);
+        let expected = schema(&[("a", "u8"), ("b", "u32"), ("d", "u53")]);
+        let description = ["\"b\" is u16, not u32", "\"c\" is unexpected", "\"d\" is missing"];
+        assert_eq!(difference(&stored, &expected), description);
         let turned = schema(&[("b", "u16"), ("a", "u8"), ("c", "str")]);
         assert_eq!(difference(&stored, &turned), ["its fields are in another order"]);
-        let text = difference(&Kind::Str, &asked);
+        let text = difference(&Kind::Str, &expected);
         assert_eq!(text, ["it holds &str, not {a:u8,b:u32,d:u64}"]);
     }
 }

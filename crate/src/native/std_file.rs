@@ -5,25 +5,25 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 
 use crate::file::{File, IoError};
 
-/// What the file grows by is filled with zeros, by so many bytes at a time. A hole would have no room on
-/// the medium yet, and what is kept for deletions on a full disk would not be there when it is needed.
+/// When the file grows it is filled with zeros, in chunks of this size. A hole would have no space
+/// on the disk yet, so the reserve for deletions on a full disk would not exist when it is needed.
 static ZEROS: [u8; 65_536] = [0; 65_536];
-/// A file that is shorter is of one segment, in which nothing is kept for later: it may have holes.
+/// A shorter file has only one segment and no reserve, so it may have holes.
 const SMALL: u64 = 1 << 20;
 
 /// A file of the operating system. It takes no lock.
 #[derive(Debug)]
 pub struct StdFile {
     file: fs::File,
-    /// Where it ends, known since the first write: nobody else writes to it.
+    /// The end of the file, known since the first write: no other process writes to it.
     end: Option<u64>,
 }
 
 impl StdFile {
-    /// Opens the file at `path` for reading and writing, creating it when missing.
+    /// Opens the file at `path` for reading and writing, creating it if it is missing.
     ///
     /// # Errors
-    /// Whatever the operating system says.
+    /// Those of the operating system.
     pub fn open(path: impl AsRef<std::path::Path>) -> std::io::Result<Self> {
         let file = fs::OpenOptions::new()
             .read(true)
@@ -43,7 +43,7 @@ impl From<fs::File> for StdFile {
 
 impl StdFile {
     fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<(), IoError> {
-        // One that fails half way may have made it longer.
+        // A failed write may have extended the file.
         let end = self.end.take();
         self.file.seek(SeekFrom::Start(at)).map_err(io_error)?;
         self.file.write_all(bytes).map_err(io_error)?;
@@ -52,8 +52,8 @@ impl StdFile {
     }
 }
 
-/// A signal that the program handles may interrupt a read, most of all of a file that comes over a network.
-/// `write_all`, `set_len` and `sync_data` go on by themselves then.
+/// Reads at an offset. A signal that the program handles may interrupt a read, most likely of a
+/// network file. `write_all`, `set_len` and `sync_data` retry by themselves.
 fn read_at(file: &mut (impl Read + Seek), buf: &mut [u8], at: u64) -> Result<usize, IoError> {
     file.seek(SeekFrom::Start(at)).map_err(io_error)?;
     loop {
@@ -68,7 +68,7 @@ fn io_error(error: std::io::Error) -> IoError {
     if is_full(&error) { IoError::Quota } else { IoError::Other }
 }
 
-/// Whether there is no room.
+/// Whether the error means that there is no space left.
 pub(super) fn is_full(error: &std::io::Error) -> bool {
     use ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// A file whose reads are interrupted by so many signals first.
+    /// A file whose first reads are interrupted by signals; the number is how many.
     struct Signalled(u32, Cursor<Vec<u8>>);
 
     impl Read for Signalled {

@@ -8,23 +8,23 @@ use crate::format::{KEYSPACE_RAW, MAX_KEY};
 use crate::schema::Record;
 use crate::schema::key::KeyKind;
 use crate::store::Store as Engine;
-use crate::{OnDamage, Options, Recovery, Stats};
+use crate::store::{OnDamage, Options, Recovery, Stats};
 
-use super::catalog::{self, Form};
+use super::catalog::{self, StoredCollection};
 use super::lock_file::random;
-use super::locked_file::HeldFile;
+use super::locked_file::LockedFile;
 use super::range::Bounds;
 use super::{Collection, Error, KeyRange};
 
-/// After so many calls memory that they needed is let go.
+/// Memory that calls needed is freed after this many of them.
 const TURN: u32 = 256;
 
-/// A database file, open in this process and nowhere else.
+/// A database file that is open in this process and nowhere else.
 ///
-/// Writes form a group until [`commit`](Store::commit) hands it to the file as one atomic commit. A
-/// group that becomes large is handed on earlier, so what belongs together goes into a
-/// [`transaction`](Store::transaction). Dropping a store commits and flushes; [`close`](Store::close)
-/// does too and tells whether that succeeded.
+/// Writes are collected until [`commit`](Store::commit) writes them to the file as one atomic
+/// commit. A write batch that becomes large is committed earlier, so writes that belong together
+/// need a [`transaction`](Store::transaction). Dropping a store commits and flushes;
+/// [`close`](Store::close) does too and returns whether that succeeded.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,21 +43,21 @@ const TURN: u32 = 256;
 /// ```
 #[derive(Debug)]
 pub struct Store {
-    engine: Engine<HeldFile>,
-    forms: HashMap<String, Arc<Form>>,
+    engine: Engine<LockedFile>,
+    collections_by_name: HashMap<String, Arc<StoredCollection>>,
     calls: u32,
     is_closed: bool,
 }
 
-/// How a file is opened.
+/// The options of opening a file.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
-    /// Whether it is only read: nothing is written, not even beside the file, and any number of
-    /// processes may do so at once.
+    /// Whether it is read-only: nothing is written, not even a lock file, and any number of
+    /// processes may read at once.
     pub read_only: bool,
-    /// Bytes of memory for what was read or is about to be written; the file may be much larger.
+    /// Bytes of memory for data that was read or will be written; the file may be much larger.
     pub memory: usize,
-    /// What is done when flushed data is damaged.
+    /// The reaction to damage in flushed data.
     pub on_damage: OnDamage,
 }
 
@@ -69,12 +69,12 @@ impl Default for OpenOptions {
 }
 
 impl Store {
-    /// Opens the database in the file at `path`, creating it when missing. While it is open, a lock
-    /// lies beside it that Node, Deno and Bun heed as well.
+    /// Opens the database in the file at `path`, creating it if it is missing. While it is open,
+    /// there is a lock file next to it that Node, Deno and Bun respect as well.
     ///
     /// # Errors
-    /// [`Error::Busy`] when another process, or this one, has it open; what the file system says; and
-    /// the engine's errors for damage and for files that are none of its own.
+    /// [`Error::Busy`] if another process, or this one, has it open; errors of the file system; and
+    /// the engine's errors for damage and for files that are not databases.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         Store::open_with(path, OpenOptions::default())
     }
@@ -82,29 +82,30 @@ impl Store {
     /// As [`open`](Store::open), with options.
     ///
     /// # Errors
-    /// As for [`open`](Store::open), and [`Error::NotFound`] for a missing file that is only read.
+    /// As for [`open`](Store::open), and [`Error::NotFound`] for a missing file that is opened
+    /// read-only.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, Error> {
         let OpenOptions { read_only, memory, on_damage } = options;
         let path = path.as_ref();
-        let file = if read_only { HeldFile::read(path)? } else { HeldFile::open(path)? };
+        let file = if read_only { LockedFile::read(path)? } else { LockedFile::open(path)? };
         let entropy = std::array::from_fn(|_| random());
         let fresh = file.is_taken_over();
         let options =
             Options { read_only, fresh, memory, on_damage, entropy, ..Options::default() };
         let engine = Engine::open(file, options)?;
-        Ok(Store { engine, forms: HashMap::new(), calls: 0, is_closed: false })
+        Ok(Store { engine, collections_by_name: HashMap::new(), calls: 0, is_closed: false })
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     ///
     /// # Errors
-    /// Damage, or what the file says.
+    /// Damage, or an error of the file.
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Error> {
         self.begin();
         Ok(self.engine.get(KEYSPACE_RAW, key.as_ref())?)
     }
 
-    /// Whether a key is there.
+    /// Whether a key exists.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -113,37 +114,37 @@ impl Store {
         Ok(self.engine.has(KEYSPACE_RAW, key.as_ref())?)
     }
 
-    /// How many keys there are, those of collections not counted.
+    /// The number of keys, without those of collections.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.engine.count(KEYSPACE_RAW)
     }
 
-    /// Sets a key; gives the new version.
+    /// Sets a key; returns the new version.
     ///
     /// # Errors
     /// A bad key or value, a full disk (nothing was written), or a store that refuses writes.
     pub fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, Error> {
         self.begin();
         let done = self.engine.set(KEYSPACE_RAW, key.as_ref(), value.as_ref());
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
-    /// Removes a key; tells whether it was there.
+    /// Deletes a key; returns whether it existed.
     ///
     /// # Errors
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.begin();
         let done = self.engine.delete(KEYSPACE_RAW, key.as_ref());
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
-    /// Deletes the keys of a range: all of them or, after an error, none. Tells how many these were. All keys
-    /// together cost as much as one, however many they are.
+    /// Deletes the keys of a range: all of them or, after an error, none. Returns how many.
+    /// Deleting all keys costs as much as deleting one.
     ///
     /// # Errors
-    /// A bound that is no key; as for [`set`](Store::set).
+    /// A bound that is not a valid key; as for [`set`](Store::set).
     pub fn clear(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
         self.begin();
         let bounds = range.encode(None)?;
@@ -155,8 +156,8 @@ impl Store {
         Ok(self.engine.clear(KEYSPACE_RAW, bounds.slices(), reverse, limit)?)
     }
 
-    /// Changes a value in place if `predicate` holds for it; tells whether it did. A key that is
-    /// missing answers `false`, and a panic of `change` leaves every byte as it was.
+    /// Changes a value in place if `predicate` holds for it; returns whether it did, which is
+    /// `false` for a missing key. A panic of `change` restores every byte.
     ///
     /// # Errors
     /// As for [`set`](Store::set).
@@ -172,27 +173,28 @@ impl Store {
             Ok(None)
         };
         let done = self.engine.update_if(KEYSPACE_RAW, key.as_ref(), predicate, change);
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
-    /// Goes over keys and their values, in order.
+    /// Iterates over keys and their values, in order.
     ///
     /// # Errors
-    /// A bound that is no key.
+    /// A bound that is not a valid key.
     pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Entries<'_>, Error> {
         let bounds = range.encode(None)?;
         Ok(self.walk(KEYSPACE_RAW, bounds, &range))
     }
 
-    /// A collection of records of type `T`, made with keys of text when it is missing.
+    /// Opens a collection of records of type `T`, creating it with text keys if it is missing.
     ///
     /// # Errors
-    /// [`Error::SchemaMismatch`] when what is stored under this name is something else.
+    /// [`Error::SchemaMismatch`] if the stored collection with this name has another schema.
     pub fn collection<T: Record>(&mut self, name: &str) -> Result<Collection<'_, T>, Error> {
         self.collection_by(name, None)
     }
 
-    /// A collection whose keys are of this kind: what is stored is compared with it, or made so.
+    /// Opens a collection with keys of this type, creating it if it is missing; the stored type
+    /// must be the same.
     ///
     /// # Errors
     /// As for [`collection`](Store::collection).
@@ -210,30 +212,33 @@ impl Store {
         key: Option<&KeyKind>,
     ) -> Result<Collection<'_, T>, Error> {
         self.begin();
-        let form = match self.forms.get(name) {
-            Some(form) => Arc::clone(form),
+        let stored = match self.collections_by_name.get(name) {
+            Some(stored) => Arc::clone(stored),
             None => {
-                let form = match catalog::find(&mut self.engine, name)? {
-                    Some(form) => form,
+                let stored = match catalog::find(&mut self.engine, name)? {
+                    Some(stored) => stored,
                     None => {
                         let key = key.unwrap_or(&KeyKind::Text);
-                        self.atomically(|store| catalog::make::<T>(&mut store.engine, name, key))?
+                        self.atomically(|store| catalog::create::<T>(&mut store.engine, name, key))?
                     }
                 };
-                let form = Arc::new(form);
-                self.forms.insert(name.to_string(), Arc::clone(&form));
-                form
+                let stored = Arc::new(stored);
+                self.collections_by_name.insert(name.to_string(), Arc::clone(&stored));
+                stored
             }
         };
-        form.refuse_other::<T>(key)?;
-        Ok(Collection::new(self, form))
+        stored.check_schema::<T>(key)?;
+        Ok(Collection::new(self, stored))
     }
 
-    /// The collection as a later version of its struct has it.
-    pub(super) fn grow<T: Record>(&mut self, form: &Form) -> Result<Arc<Form>, Error> {
-        catalog::grow::<T>(&mut self.engine, form)?;
-        self.forms.remove(&form.name);
-        Ok(self.collection_by::<T>(&form.name, None)?.into_form())
+    /// Upgrades the stored descriptor of a collection to a later version of its struct.
+    pub(super) fn upgrade_descriptor<T: Record>(
+        &mut self,
+        stored: &StoredCollection,
+    ) -> Result<Arc<StoredCollection>, Error> {
+        catalog::upgrade_descriptor::<T>(&mut self.engine, stored)?;
+        self.collections_by_name.remove(&stored.name);
+        Ok(self.collection_by::<T>(&stored.name, None)?.into_stored())
     }
 
     /// The names of all collections.
@@ -245,11 +250,11 @@ impl Store {
         catalog::names(&mut self.engine)
     }
 
-    /// Runs `work`, all of whose writes to this store and its collections are one: an error, or a
-    /// panic, takes them all back. Transactions may be nested.
+    /// Runs `work`, all of whose writes to this store and its collections are atomic: an error or a
+    /// panic rolls them all back. Transactions may be nested.
     ///
     /// # Errors
-    /// That of `work`, or what the file says when a group that became large is handed to it.
+    /// The error of `work`, or that of the file if a batch that became large is committed.
     pub fn transaction<R, E: From<Error>>(
         &mut self,
         work: impl FnOnce(&mut Store) -> Result<R, E>,
@@ -271,21 +276,21 @@ impl Store {
         Ok(result)
     }
 
-    /// Hands all writes so far to the file, as one atomic commit: they survive the end of this
-    /// process, however it comes.
+    /// Writes everything so far to the file as one atomic commit, which survives the end of this
+    /// process, even a crash.
     ///
     /// # Errors
-    /// What the file says; the group is then taken back. [`crate::Error::Reentrancy`] in a
+    /// An error of the file; the batch is rolled back then. [`crate::error::Error::Reentrancy`] in a
     /// transaction.
     pub fn commit(&mut self) -> Result<(), Error> {
         if self.engine.depth() > 0 {
-            return Err(crate::Error::Reentrancy.into());
+            return Err(crate::error::Error::Reentrancy.into());
         }
         let done = self.engine.commit();
-        self.explained(done)?;
+        self.with_loss_reason(done)?;
         if self.engine.wants_maintenance() {
-            // The commit has succeeded whatever fails here: after what poisons, writes are refused, and
-            // all else is tried again.
+            // The commit has succeeded, whatever fails here: if it poisons the store, writes are
+            // refused, and anything else is tried again.
             drop(self.engine.maintain(false));
         }
         Ok(())
@@ -294,37 +299,38 @@ impl Store {
     /// Commits, and returns when everything survives power loss.
     ///
     /// # Errors
-    /// As for [`commit`](Store::commit). After a failed flush writes are refused. [`Error::FileLost`] when the file
-    /// was removed or replaced, or its lock taken over, since it was opened.
+    /// As for [`commit`](Store::commit). After a failed flush, writes are refused.
+    /// [`Error::FileLost`] if the file was removed or replaced, or its lock taken over, since it
+    /// was opened.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.commit()?;
-        // What was flushed before may be lost since: whoever asks for a flush is told.
+        // The file may have been lost since the last flush, and then this flush must fail.
         let was_flushed = !self.engine.is_unflushed();
         let mut done = self.engine.flush();
         if was_flushed && done.is_ok() {
-            done = self.engine.file().assert_there().map_err(crate::Error::from);
+            done = self.engine.file().assert_current().map_err(crate::error::Error::from);
         }
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
-    /// What was lost is told by what happened to it.
-    fn explained<T>(&self, done: Result<T, crate::Error>) -> Result<T, Error> {
+    /// Replaces the error of a lost file by one that says how it was lost.
+    fn with_loss_reason<T>(&self, done: Result<T, crate::error::Error>) -> Result<T, Error> {
         done.map_err(|error| match (error, self.engine.file().loss()) {
-            (crate::Error::Lost | crate::Error::Poisoned, Some((path, reason))) => {
+            (crate::error::Error::Lost | crate::error::Error::Poisoned, Some((path, reason))) => {
                 Error::FileLost { path: path.to_path_buf(), reason }
             }
             (error, _) => error.into(),
         })
     }
 
-    /// Makes the file as small as it can be.
+    /// Makes the file as small as possible.
     ///
     /// # Errors
     /// As for [`commit`](Store::commit).
     pub fn compact(&mut self) -> Result<(), Error> {
         let mut more = Ok(true);
         let mut all = true;
-        while self.explained(more)? {
+        while self.with_loss_reason(more)? {
             more = self.engine.maintain(all);
             all = false;
             self.engine.end_turn();
@@ -332,20 +338,20 @@ impl Store {
         Ok(())
     }
 
-    /// Commits, flushes, and gives the lock back.
+    /// Commits, flushes, and releases the lock.
     ///
     /// # Errors
-    /// What the file says. What was committed before stands.
+    /// An error of the file. Everything that was committed before remains.
     pub fn close(mut self) -> Result<(), Error> {
         self.is_closed = true;
         let mut done = self.engine.shut();
         if done.is_ok() && self.engine.stats().poisoned {
-            done = self.engine.file().assert_there().map_err(crate::Error::from);
+            done = self.engine.file().assert_current().map_err(crate::error::Error::from);
         }
-        self.explained(done)
+        self.with_loss_reason(done)
     }
 
-    /// What opening found.
+    /// The result of opening.
     #[must_use]
     pub fn recovery(&self) -> &Recovery {
         self.engine.recovery()
@@ -357,11 +363,11 @@ impl Store {
         self.engine.stats()
     }
 
-    pub(super) fn engine(&mut self) -> &mut Engine<HeldFile> {
+    pub(super) fn engine(&mut self) -> &mut Engine<LockedFile> {
         &mut self.engine
     }
 
-    /// A call begins, so that nothing shows a value any more that was read before.
+    /// Starts a call: no value that was read before is in use any more.
     pub(super) fn begin(&mut self) {
         self.calls += 1;
         if self.calls >= TURN && self.engine.depth() == 0 {
@@ -386,13 +392,13 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         if !self.is_closed {
-            // Who wants to know calls `close`.
+            // Callers that need the result use `close`.
             drop(self.engine.shut());
         }
     }
 }
 
-/// Takes back what came since a savepoint, also when a panic passes by.
+/// Rolls back to a savepoint when dropped, also by a panic.
 struct UndoOnDrop<'a> {
     store: &'a mut Store,
     ended: bool,
@@ -402,25 +408,25 @@ impl Drop for UndoOnDrop<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.store.engine.rollback_last();
-            // A collection that was made since is gone with it.
-            self.store.forms.clear();
+            // A collection that was created since the savepoint is gone too.
+            self.store.collections_by_name.clear();
         }
     }
 }
 
-/// Where a walk over keys has come to.
+/// The state of an iteration over keys.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub keyspace: u32,
     bounds: Bounds,
     reverse: bool,
     left: usize,
-    /// The key that it came to last.
+    /// The last key.
     pub key: Vec<u8>,
 }
 
 impl Walk {
-    /// Goes to the next key; false when there is none.
+    /// Advances to the next key; false if there is none.
     pub(super) fn step(&mut self, store: &mut Store) -> Result<bool, Error> {
         if self.left == 0 || self.bounds.is_empty() {
             return Ok(false);
@@ -433,7 +439,7 @@ impl Walk {
         debug_assert!(key.len() <= MAX_KEY);
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.bounds.go_behind(&self.key, self.reverse);
+        self.bounds.continue_after(&self.key, self.reverse);
         self.left -= 1;
         Ok(true)
     }
@@ -442,7 +448,8 @@ impl Walk {
 /// A key and its value.
 pub type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// Goes over keys and values. Values lie in the store's memory, so each is good until the next.
+/// Iterates over keys and values. Values are in the store's memory, so each is valid until the next
+/// call.
 #[derive(Debug)]
 pub struct Entries<'s> {
     pub(super) store: &'s mut Store,

@@ -1,4 +1,4 @@
-//! Layouts as a file tells them: the descriptor that is stored with a collection.
+//! Layouts as stored in a file: the descriptor of a collection.
 
 use std::fmt;
 
@@ -6,48 +6,48 @@ use serde_json::{Value, json};
 
 use super::layout::{Layout, Shape, is_special};
 
-/// What bytes mean, as a tree that was read from a file, or made from a [`Layout`].
+/// A layout as a tree that was read from a file or made from a [`Layout`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// A number, a date or a truth value, by the name that it has in TypeScript.
+    /// A number, a date or a boolean.
     Plain(Plain),
-    /// One of these names, as a number of 8 bits.
+    /// One of these names, as an 8-bit number.
     Enum8(Vec<String>),
-    /// One of these names, as a number of 16 bits.
+    /// One of these names, as a 16-bit number.
     Enum16(Vec<String>),
-    /// So many bytes.
+    /// A fixed number of bytes.
     Bytes(usize),
-    /// Text in so many bytes, padded with zeros.
+    /// Text in a fixed number of bytes, padded with zeros.
     FixedStr(usize),
-    /// Text behind the root.
+    /// Text stored after the root.
     Str,
-    /// Bytes behind the root.
+    /// Bytes stored after the root.
     Blob,
-    /// So many of the same.
+    /// A fixed number of elements.
     Array(Box<Kind>, usize),
-    /// Any number of the same, behind the root.
+    /// Any number of elements, stored after the root.
     Vec(Box<Kind>),
-    /// Fields one after the other.
+    /// Fields in order.
     Struct {
-        /// Its name, which is no part of its fingerprint.
+        /// Its name, which is not part of its fingerprint.
         name: String,
         /// Its fields, in order.
         fields: Vec<Field>,
-        /// Whether a `u16` with the size of the root stands before them.
+        /// Whether a `u16` with the size of the root precedes them.
         versioned: bool,
     },
-    /// A struct whose fields' names belong to the struct around it.
+    /// A struct whose field names belong to the enclosing struct.
     Flatten(Box<Kind>),
-    /// Something or nothing.
+    /// An optional value.
     Option(Box<Kind>),
-    /// A number for which 0 means nothing.
+    /// A number for which 0 means none.
     OptNonZero(Box<Kind>),
-    /// One of several, by a number of 8 bits.
+    /// One of several variants, selected by an 8-bit number.
     Union {
-        /// Its name, which is no part of its fingerprint.
+        /// Its name, which is not part of its fingerprint.
         name: String,
-        /// Its variants, from 0 on.
+        /// Its variants, numbered from 0.
         variants: Vec<Variant>,
     },
 }
@@ -57,7 +57,7 @@ pub enum Kind {
 pub struct Field {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Its layout.
     pub kind: Kind,
 }
 
@@ -66,11 +66,11 @@ pub struct Field {
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// What it carries, if anything.
+    /// Its data, if it has any.
     pub kind: Option<Kind>,
 }
 
-/// What has a fixed size and no parts.
+/// A type of fixed size without parts.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plain {
@@ -91,7 +91,7 @@ pub enum Plain {
 
 use Plain::{Bool, F32, F64, I8, I16, I32, I64, Timestamp, U8, U16, U32, U53, U64};
 
-/// Each with its name in descriptors, its name in layout strings, and its size.
+/// The name in descriptors, the name in layout strings, and the size of each type.
 const PLAIN: [(Plain, &str, &str, usize); 13] = [
     (U8, "u8", "u8", 1),
     (U16, "u16", "u16", 2),
@@ -109,34 +109,34 @@ const PLAIN: [(Plain, &str, &str, usize); 13] = [
 ];
 
 impl Plain {
-    /// Its name in descriptors, which is that in TypeScript.
+    /// The name in descriptors, which is that in TypeScript.
     #[must_use]
     pub fn name(self) -> &'static str {
         PLAIN[self as usize].1
     }
 
-    /// Its name in layout strings.
+    /// The name in layout strings.
     fn layout(self) -> &'static str {
         PLAIN[self as usize].2
     }
 
-    /// Bytes of it.
+    /// The size in bytes.
     #[must_use]
     pub fn size(self) -> usize {
         PLAIN[self as usize].3
     }
 
-    /// What has this name in descriptors.
+    /// The type with this name in descriptors.
     #[must_use]
     pub fn named(name: &str) -> Option<Plain> {
         PLAIN.iter().find(|plain| plain.1 == name).map(|plain| plain.0)
     }
 }
 
-/// What is wrong with bytes, with a value, or with a descriptor, and where.
+/// What is wrong with bytes, a value, or a descriptor, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Malformed {
-    /// The field, as a path; empty for the whole.
+    /// The field as a path; empty for the whole value.
     pub field: String,
     /// What is wrong with it.
     pub reason: String,
@@ -223,15 +223,15 @@ impl From<&Shape> for Kind {
     }
 }
 
-/// Layouts nest at most so deep.
-const DEEPEST: usize = 64;
+/// The maximum nesting of layouts.
+const MAX_DEPTH: usize = 64;
 
 impl Kind {
-    /// Reads a descriptor. None when it is none, or one of a newer version with kinds that are not
-    /// known here.
+    /// Reads a descriptor. None if it is invalid, or of a newer version with kinds that are unknown
+    /// here.
     #[must_use]
     pub fn from_json(value: &Value) -> Option<Kind> {
-        Kind::parse(value, DEEPEST)
+        Kind::parse(value, MAX_DEPTH)
     }
 
     fn parse(value: &Value, depth: usize) -> Option<Kind> {
@@ -355,7 +355,7 @@ impl Kind {
         }
     }
 
-    /// Bytes of a value's root, and its alignment.
+    /// Size and alignment of a value's root.
     #[must_use]
     pub fn size_and_align(&self) -> (usize, usize) {
         match self {
@@ -385,7 +385,7 @@ impl Kind {
         }
     }
 
-    /// Calls `visit` with each field of a struct, what it holds, and where that begins.
+    /// Calls `visit` with each field of a struct, its kind and its offset.
     pub(crate) fn each_field<'a>(&'a self, mut visit: impl FnMut(&'a str, &'a Kind, usize)) {
         let Kind::Struct { fields, versioned, .. } = self else { return };
         let mut end = if *versioned { 2 } else { 0 };
@@ -397,7 +397,7 @@ impl Kind {
         }
     }
 
-    /// The field of this name, flattened ones included, and where it begins.
+    /// The field with this name, including those of flattened structs, and its offset.
     #[must_use]
     pub fn field(&self, wanted: &str) -> Option<(&Kind, usize)> {
         let mut found = None;
@@ -418,7 +418,8 @@ pub(super) fn aligned(n: usize, align: usize) -> usize {
     n.checked_next_multiple_of(align).unwrap_or(usize::MAX)
 }
 
-/// A tag of one byte, and then one of several, each at its own alignment.
+/// The size and alignment of a one-byte tag followed by one of several payloads, each at its own
+/// alignment.
 fn tagged<'a>(payloads: impl Iterator<Item = Option<&'a Kind>>) -> (usize, usize) {
     let (mut end, mut most) = (1, 1);
     for kind in payloads.flatten() {

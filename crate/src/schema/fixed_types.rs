@@ -1,24 +1,24 @@
-//! What Rust's own types cannot say in a fixed number of bytes: `Opt` and `FixedStr`.
+//! Types of fixed size that Rust's own types cannot represent: `Opt` and `FixedStr`.
 
 use std::fmt;
 
 use musli_zerocopy::ZeroCopy;
 
-/// Something or nothing, with a layout that is fixed: `Option` has none that other programs could
-/// rely on. A tag of 0 or 1, and then the value at its alignment, zeros where there is none.
+/// An optional value with a fixed layout, since the layout of `Option` is not specified. It is a
+/// tag of 0 or 1, followed by the value at its alignment, or zeros if there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, ZeroCopy)]
 #[repr(u8)]
 #[zero_copy(bounds = {T: ZeroCopy})]
 pub enum Opt<T> {
-    /// Nothing.
+    /// None.
     #[default]
     None,
-    /// Something.
+    /// A value.
     Some(T),
 }
 
 impl<T> Opt<T> {
-    /// As an `Option`.
+    /// Converts to an `Option`.
     pub fn get(self) -> Option<T> {
         match self {
             Opt::None => None,
@@ -26,7 +26,7 @@ impl<T> Opt<T> {
         }
     }
 
-    /// As an `Option` of a reference.
+    /// Converts to an `Option` of a reference.
     pub fn as_ref(&self) -> Option<&T> {
         match self {
             Opt::None => None,
@@ -47,19 +47,19 @@ impl<T> From<Opt<T>> for Option<T> {
     }
 }
 
-/// Text in `N` bytes of UTF-8, padded with zeros; it has no NUL of its own.
+/// Text in `N` bytes of UTF-8, padded with zeros. It contains no NUL.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, ZeroCopy)]
 #[repr(transparent)]
 pub struct FixedStr<const N: usize> {
     bytes: [u8; N],
 }
 
-/// Why a text does not fit a [`FixedStr`].
+/// Why a text is not a valid [`FixedStr`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FixedStrError {
-    /// It has more bytes than there is room for.
+    /// It is longer than the field.
     TooLong,
-    /// It has a NUL, which could not be told from padding.
+    /// It contains a NUL, which would be indistinguishable from padding.
     Nul,
 }
 
@@ -75,10 +75,10 @@ impl fmt::Display for FixedStrError {
 impl std::error::Error for FixedStrError {}
 
 impl<const N: usize> FixedStr<N> {
-    /// Text for a field of `N` bytes.
+    /// Creates text for a field of `N` bytes.
     ///
     /// # Errors
-    /// When it is too long or has a NUL.
+    /// If it is too long or contains a NUL.
     pub const fn new(text: &str) -> Result<Self, FixedStrError> {
         let from = text.as_bytes();
         if from.len() > N {
@@ -96,7 +96,7 @@ impl<const N: usize> FixedStr<N> {
         Ok(FixedStr { bytes })
     }
 
-    /// The text; none when the bytes are not UTF-8 or have anything behind the first zero, which no
+    /// The text; none if the bytes are not UTF-8 or have anything after the first zero, which no
     /// varve program writes.
     #[must_use]
     pub fn as_str(&self) -> Option<&str> {
@@ -106,7 +106,7 @@ impl<const N: usize> FixedStr<N> {
         std::str::from_utf8(text).ok().filter(|_| is_padded)
     }
 
-    /// The bytes with their padding.
+    /// The bytes, including the padding.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; N] {
         &self.bytes

@@ -1,7 +1,8 @@
-//! Keys whose bytes lie in the order of their values: twin of `js/struct/key.ts`.
+//! Keys whose byte order is the order of their values, as in `js/struct/key.ts`.
 //!
-//! Text alone is its UTF-8, bytes alone are themselves. All else is a tuple of parts, one number a
-//! tuple of one; each part says by itself where it ends, so that tuples sort part by part.
+//! A key of text alone is its UTF-8, and one of bytes alone is these bytes. All other keys are
+//! tuples of parts; a single number is a tuple of one. The encoding of each part is
+//! self-delimiting, so that tuples sort part by part.
 
 use serde_json::{Value, json};
 
@@ -12,7 +13,7 @@ mod part;
 
 pub use part::{KeyPart, OwnedPart, Rest};
 
-/// What a collection's keys are.
+/// The type of a collection's keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyKind {
@@ -20,32 +21,32 @@ pub enum KeyKind {
     Text,
     /// Bytes.
     Bytes,
-    /// Several parts.
+    /// A tuple of parts.
     Tuple(Vec<Part>),
 }
 
-/// What a part of a key is.
+/// The type of a part of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// A number, a date or a truth value.
+    /// A number, a date or a boolean.
     Plain(Plain),
-    /// One of some names, as a number of 8 bits.
+    /// One of these names, as an 8-bit number.
     Enum8(Vec<String>),
-    /// One of some names, as a number of 16 bits.
+    /// One of these names, as a 16-bit number.
     Enum16(Vec<String>),
     /// Text.
     Str,
     /// Bytes.
     Bytes,
-    /// Something, or nothing, which comes first.
+    /// An optional part; none sorts first.
     Option(Box<Part>),
-    /// The other way round.
+    /// A part in descending order.
     Desc(Box<Part>),
 }
 
 impl KeyKind {
-    /// Reads what is stored with a collection. None when it is not known here.
+    /// Reads the key type that is stored with a collection. None if it is unknown here.
     #[must_use]
     pub fn from_json(value: &Value) -> Option<KeyKind> {
         match value {
@@ -58,7 +59,7 @@ impl KeyKind {
         }
     }
 
-    /// As it is stored with a collection.
+    /// The JSON that is stored with a collection.
     #[must_use]
     pub fn to_json(&self) -> Value {
         match self {
@@ -69,14 +70,14 @@ impl KeyKind {
     }
 }
 
-/// Parts nest at most so deep.
-const DEEPEST: usize = 16;
+/// The maximum nesting of parts.
+const MAX_DEPTH: usize = 16;
 
 impl Part {
-    /// Reads a part as a descriptor has it. None when it is not known here.
+    /// Reads a part of a descriptor. None if it is unknown here.
     #[must_use]
     pub fn from_json(value: &Value) -> Option<Part> {
-        Part::parse(value, DEEPEST)
+        Part::parse(value, MAX_DEPTH)
     }
 
     fn parse(value: &Value, depth: usize) -> Option<Part> {
@@ -102,7 +103,7 @@ impl Part {
         })
     }
 
-    /// As a descriptor has it.
+    /// The JSON for a descriptor.
     #[must_use]
     pub fn to_json(&self) -> Value {
         match self {
@@ -117,20 +118,19 @@ impl Part {
     }
 }
 
-/// Appends an unsigned number of so many bytes.
+/// Appends an unsigned number of `size` bytes.
 pub(crate) fn put_unsigned(out: &mut Vec<u8>, value: u64, size: usize) {
     out.extend_from_slice(&value.to_be_bytes()[8 - size..]);
 }
 
-/// Appends a signed number of so many bytes: negative ones come first.
+/// Appends a signed number of `size` bytes; negative numbers sort first.
 pub(crate) fn put_signed(out: &mut Vec<u8>, value: i64, size: usize) {
     let start = out.len();
     out.extend_from_slice(&value.to_be_bytes()[8 - size..]);
     out[start] ^= 0x80;
 }
 
-/// Appends the bits of a floating-point number that is a number: negative ones come first, the
-/// largest of them last.
+/// Appends a floating-point number other than NaN; negative numbers sort first.
 pub(crate) fn put_float(out: &mut Vec<u8>, value: f64, as_f32: bool) -> Result<(), Malformed> {
     if value.is_nan() {
         return Err(Malformed::new("", "NaN cannot be part of a key"));
@@ -151,7 +151,7 @@ pub(crate) fn put_float(out: &mut Vec<u8>, value: f64, as_f32: bool) -> Result<(
     Ok(())
 }
 
-/// Appends text or bytes with an end of their own.
+/// Appends self-delimiting text or bytes.
 pub(crate) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         out.push(byte);
@@ -170,16 +170,16 @@ pub(crate) fn invert(bytes: &mut [u8]) {
 
 /// A value that can be a key: text, bytes, a number, or a tuple of parts.
 pub trait Key {
-    /// Appends the key, or what all keys that begin with these parts begin with.
+    /// Appends the encoded key, or the common prefix of all keys that begin with these parts.
     ///
     /// # Errors
-    /// When it is not what the collection's keys are.
+    /// If it is not of the collection's key type.
     fn encode(&self, kind: &KeyKind, is_prefix: bool, out: &mut Vec<u8>) -> Result<(), Malformed>;
 }
 
-/// A key that can be read back.
+/// A key that can be decoded.
 pub trait OwnedKey: Key + Sized {
-    /// The key in these bytes; none when they are no key of that kind.
+    /// Decodes a key; none if the bytes are not a key of that type.
     #[must_use]
     fn decode(kind: &KeyKind, bytes: &[u8]) -> Option<Self>;
 }

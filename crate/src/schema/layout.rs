@@ -1,82 +1,83 @@
-//! The shape of a record as a constant, and its fingerprint.
+//! The layout of a record as a constant, and its fingerprint.
 //!
-//! The canonical layout string is that of the TypeScript package: two programs that have the same one
-//! read each other's bytes. It is hashed here as it is written, so that a fingerprint is a constant.
+//! The canonical layout string is that of the TypeScript package: programs with the same one can
+//! read each other's bytes. It is hashed while it is generated, so that a fingerprint is a
+//! constant.
 
-/// What bytes mean, as a tree that the compiler builds.
+/// A layout as a tree of constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// An unsigned number of 8 bits.
+    /// An unsigned 8-bit number.
     U8,
-    /// Of 16 bits.
+    /// An unsigned 16-bit number.
     U16,
-    /// Of 32 bits.
+    /// An unsigned 32-bit number.
     U32,
-    /// Of 64 bits; a `bigint` in TypeScript.
+    /// An unsigned 64-bit number; a `bigint` in TypeScript.
     U64,
-    /// Of 64 bits, at most 2^53 - 1; a number in TypeScript.
+    /// An unsigned 64-bit number of at most 2^53 - 1; a number in TypeScript.
     U53,
-    /// A signed number of 8 bits.
+    /// A signed 8-bit number.
     I8,
-    /// Of 16 bits.
+    /// A signed 16-bit number.
     I16,
-    /// Of 32 bits.
+    /// A signed 32-bit number.
     I32,
-    /// Of 64 bits.
+    /// A signed 64-bit number.
     I64,
-    /// Milliseconds since 1970 as an `i64`; a number in TypeScript, which takes a `Date` as well.
+    /// Milliseconds since 1970 as an `i64`; a number in TypeScript, which also accepts a `Date`.
     Timestamp,
-    /// A floating-point number of 32 bits.
+    /// A 32-bit floating-point number.
     F32,
-    /// Of 64 bits.
+    /// A 64-bit floating-point number.
     F64,
-    /// True or false, in one byte.
+    /// A boolean in one byte.
     Bool,
-    /// One of these names, as a number of 8 bits.
+    /// One of these names, as an 8-bit number.
     Enum8(&'static [&'static str]),
-    /// One of these names, as a number of 16 bits.
+    /// One of these names, as a 16-bit number.
     Enum16(&'static [&'static str]),
-    /// So many bytes.
+    /// A fixed number of bytes.
     Bytes(usize),
-    /// Text in so many bytes, padded with zeros.
+    /// Text in a fixed number of bytes, padded with zeros.
     FixedStr(usize),
-    /// Text behind the root.
+    /// Text stored after the root.
     Str,
-    /// Bytes behind the root.
+    /// Bytes stored after the root.
     Blob,
-    /// So many of the same.
+    /// A fixed number of elements.
     Array(&'static Layout, usize),
-    /// Any number of the same, behind the root.
+    /// Any number of elements, stored after the root.
     Vec(&'static Layout),
-    /// Fields one after the other.
+    /// Fields in order.
     Struct(Shape),
-    /// A struct whose fields' names belong to the struct around it.
+    /// A struct whose field names belong to the enclosing struct.
     Flatten(&'static Layout),
-    /// Something or nothing.
+    /// An optional value.
     Option(&'static Layout),
-    /// A number for which 0 means nothing.
+    /// A number for which 0 means none.
     OptNonZero(&'static Layout),
-    /// One of several, by a number of 8 bits.
+    /// One of several variants, selected by an 8-bit number.
     Union(&'static str, &'static [(&'static str, Option<&'static Layout>)]),
 }
 
-/// What a struct is made of.
+/// The description of a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Its name, which is no part of its fingerprint.
+    /// Its name, which is not part of its fingerprint.
     pub name: &'static str,
-    /// Its fields' names and layouts, in order.
+    /// The names and layouts of its fields, in order.
     pub fields: &'static [(&'static str, &'static Layout)],
-    /// Whether a `u16` with the size of the root stands before all fields.
+    /// Whether a `u16` with the size of the root precedes all fields.
     pub versioned: bool,
 }
 
 impl Shape {
-    /// Itself.
+    /// Returns the shape after checking it.
     ///
     /// # Panics
-    /// When it has no fields, two of one name, those of flattened structs included, or a versioned struct
-    /// in one. Within a constant that is an error of the compiler.
+    /// If it has no fields, two with the same name (including those of flattened structs), or
+    /// contains a versioned struct. In a constant, this is a compile error.
     #[must_use]
     pub const fn checked(self) -> Shape {
         let count = self.leaves();
@@ -96,13 +97,16 @@ impl Shape {
         }
         let mut at = 0;
         while at < self.fields.len() {
-            assert!(!self.fields[at].1.grows(), "a struct cannot contain a versioned one");
+            assert!(
+                !self.fields[at].1.contains_versioned(),
+                "a struct cannot contain a versioned one"
+            );
             at += 1;
         }
         self
     }
 
-    /// How many fields it has, those of flattened structs included.
+    /// How many fields it has, including those of flattened structs.
     const fn leaves(&self) -> usize {
         let (mut at, mut count) = (0, 0);
         while at < self.fields.len() {
@@ -112,7 +116,7 @@ impl Shape {
         count
     }
 
-    /// The name of one of them.
+    /// The name of one of these fields.
     const fn leaf(&self, mut index: usize) -> &'static str {
         let mut at = 0;
         while index >= self.fields[at].1.leaves() {
@@ -156,7 +160,7 @@ impl Fnv {
         self
     }
 
-    /// A name: what separates names elsewhere has a backslash before it.
+    /// Adds a name, with a backslash before each character that separates names elsewhere.
     const fn name(mut self, name: &str) -> Fnv {
         let bytes = name.as_bytes();
         let mut at = 0;
@@ -251,7 +255,7 @@ impl Fnv {
     }
 }
 
-/// Whether a backslash goes before this byte within a name.
+/// Whether a name needs a backslash before this byte.
 pub(super) const fn is_special(byte: u8) -> bool {
     matches!(
         byte,
@@ -260,7 +264,7 @@ pub(super) const fn is_special(byte: u8) -> bool {
 }
 
 impl Layout {
-    /// How many fields this is in the struct around it.
+    /// How many fields this is in the enclosing struct.
     const fn leaves(&self) -> usize {
         match self {
             Layout::Flatten(Layout::Struct(shape)) => shape.leaves(),
@@ -268,18 +272,18 @@ impl Layout {
         }
     }
 
-    /// Whether a versioned struct is in it, which says nothing of its size there.
-    const fn grows(&self) -> bool {
+    /// Whether it contains a versioned struct, whose size is not recorded there.
+    const fn contains_versioned(&self) -> bool {
         match self {
             Layout::Struct(shape) => shape.versioned,
             Layout::Array(of, _) | Layout::Vec(of) | Layout::Flatten(of) | Layout::Option(of) => {
-                of.grows()
+                of.contains_versioned()
             }
             Layout::Union(_, variants) => {
                 let mut at = 0;
                 while at < variants.len() {
                     match variants[at].1 {
-                        Some(of) if of.grows() => return true,
+                        Some(of) if of.contains_versioned() => return true,
                         _ => at += 1,
                     }
                 }
@@ -295,30 +299,30 @@ impl Layout {
         Fnv::NEW.layout(self).0
     }
 
-    /// This layout as that of a flattened field.
+    /// The layout of a flattened field.
     ///
     /// # Panics
-    /// When it is no struct. Within a constant that is an error of the compiler.
+    /// If it is not a struct. In a constant, this is a compile error.
     #[must_use]
     pub const fn flattened(&'static self) -> Layout {
         assert!(matches!(self, Layout::Struct(_)), "only a struct can be flattened");
         Layout::Flatten(self)
     }
 
-    /// A `u64` as a number that TypeScript has without loss.
+    /// The layout of a `u64` that TypeScript represents exactly as a number.
     ///
     /// # Panics
-    /// When it is no `u64`.
+    /// If it is not a `u64`. In a constant, this is a compile error.
     #[must_use]
     pub const fn as_u53(&self) -> Layout {
         assert!(matches!(self, Layout::U64), "only a u64 can be marked as u53");
         Layout::U53
     }
 
-    /// An `i64` as milliseconds since 1970.
+    /// The layout of an `i64` that contains milliseconds since 1970.
     ///
     /// # Panics
-    /// When it is no `i64`.
+    /// If it is not an `i64`. In a constant, this is a compile error.
     #[must_use]
     pub const fn as_timestamp(&self) -> Layout {
         assert!(matches!(self, Layout::I64), "only an i64 can be marked as timestamp");

@@ -1,4 +1,4 @@
-//! Records that Rust and TypeScript share: structs whose bytes are their layout.
+//! Records that Rust and TypeScript share: structs that are stored as their in-memory bytes.
 //!
 //! ```
 //! use musli_zerocopy::{Ref, ZeroCopy};
@@ -18,11 +18,12 @@
 //! # Ok::<_, varve::schema::Malformed>(())
 //! ```
 //!
-//! The same in TypeScript is `struct("Product", { stock: u16, name: str })`: [`Record::FINGERPRINT`]
-//! is the same number there, and `toRust(Product)` of `varve/rust` prints the lines above.
+//! The same in TypeScript is `struct("Product", { stock: u16, name: str })`:
+//! [`Record::FINGERPRINT`] is the same number there, and `toRust(Product)` of `varve/rust` prints
+//! the struct above.
 
 #[cfg(not(target_endian = "little"))]
-compile_error!("varve reads records in place, as little-endian: this target is not");
+compile_error!("varve reads records in place, which needs a little-endian target");
 
 mod descriptor;
 mod fixed_types;
@@ -43,16 +44,16 @@ pub use layout::{Layout, Shape};
 pub use varve_derive::Record;
 pub use view::{Parts, View};
 
-/// A type whose bytes are read where they lie, here and in TypeScript.
+/// A type whose bytes are read in place, here and in TypeScript.
 ///
 /// Derive it, beside musli's `ZeroCopy`, for structs with `#[repr(C)]` and for enums with
-/// `#[repr(u8)]` or (without data) `#[repr(u16)]`. Attributes: `#[varve(rename = "…")]` on the type, a
-/// field or a variant; `#[varve(rename_all = "camelCase")]` on the type; `#[varve(flatten)]`,
-/// `#[varve(timestamp)]` and `#[varve(u53)]` on a field; `#[varve(union)]` on an enum that is a union
-/// though no variant carries data; `#[varve(versioned)]` on a struct whose first
-/// field is `root_size: u16`; `#[varve(added)]` or `#[varve(added = 5)]` on the fields that only its later
-/// versions have: records of earlier ones are read with zero, nothing, an empty text, or with that value
-/// there, and get the field with their next update.
+/// `#[repr(u8)]` or (without data) `#[repr(u16)]`. Attributes: `#[varve(rename = "…")]` on the
+/// type, a field or a variant; `#[varve(rename_all = "camelCase")]` on the type;
+/// `#[varve(flatten)]`, `#[varve(timestamp)]` and `#[varve(u53)]` on a field; `#[varve(union)]` on
+/// an enum that is a union although no variant has data; `#[varve(versioned)]` on a struct whose
+/// first field is `root_size: u16`; `#[varve(added)]` or `#[varve(added = 5)]` on the fields that
+/// only its later versions have: in records of earlier versions they are read as zero, none, an
+/// empty text, or the given value, and are added to the record with its next update.
 ///
 /// ```
 /// use musli_zerocopy::{Ref, ZeroCopy};
@@ -68,7 +69,7 @@ pub use view::{Parts, View};
 /// }
 /// ```
 ///
-/// What has no meaning in a file that other machines read does not compile:
+/// Types without a meaning in a file that other machines read do not compile:
 ///
 /// ```compile_fail
 /// use musli_zerocopy::ZeroCopy;
@@ -141,21 +142,21 @@ pub use view::{Parts, View};
             `Ref<str>` and `Ref<[T]>`, and types with `#[derive(ZeroCopy, Record)]` have one"
 )]
 pub trait Record: ZeroCopy + Copy + 'static {
-    /// What its bytes mean.
+    /// The layout of its bytes.
     const LAYOUT: &'static Layout;
 
-    /// FNV-1a-64 of the canonical layout string: equal for types that read each other's bytes.
+    /// FNV-1a-64 of the canonical layout string: equal for types that can read each other's bytes.
     const FINGERPRINT: u64 = Self::LAYOUT.fingerprint();
 
-    /// Where the last whole field ends that a record has whose root has so many bytes; none when it
-    /// does not have a field that was there from the beginning. Only of versioned structs.
+    /// The end of the last field that is complete in a record with a root of this size; none if a
+    /// field of the first version is missing. Only for versioned structs.
     #[doc(hidden)]
     #[must_use]
     fn whole_fields(_root_size: usize) -> Option<usize> {
         None
     }
 
-    /// Gives the fields that such a record does not have the values that stand for them. They are zero.
+    /// Sets the fields that such a record does not have, which are zero, to their default values.
     #[doc(hidden)]
     fn complete(&mut self, _root_size: usize) {}
 }

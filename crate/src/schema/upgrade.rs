@@ -1,17 +1,17 @@
-//! Records of versioned structs that another version wrote: read with what stands for the fields that
-//! they do not have, and brought to this version when they are changed.
+//! Records of versioned structs that another version wrote: missing fields are read as their
+//! defaults, and the record is converted to this version when it is changed.
 
 use musli_zerocopy::buf::Buf;
 
 use super::descriptor::aligned;
 use super::{Kind, Layout, Malformed, Record};
 
-/// The bytes of the root of a record that an earlier version of its struct wrote; none if this one did,
-/// or a later one.
+/// The root size of a record that an earlier version of its struct wrote; none if this version or a
+/// later one did.
 ///
 /// # Errors
-/// When it does not have a field that all versions have.
-pub(crate) fn earlier<T: Record>(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
+/// If it lacks a field that all versions have.
+pub(crate) fn earlier_root_size<T: Record>(bytes: &[u8]) -> Result<Option<usize>, Malformed> {
     let root_size = length_of(bytes);
     if !is_versioned::<T>() || root_size >= size_of::<T>() {
         return Ok(None);
@@ -27,7 +27,7 @@ pub(crate) fn earlier<T: Record>(bytes: &[u8]) -> Result<Option<usize>, Malforme
     Ok(Some(root_size))
 }
 
-/// What a versioned record says of the size of its root.
+/// The root size that a versioned record states.
 fn length_of(bytes: &[u8]) -> usize {
     bytes.first_chunk().map_or(0, |size| usize::from(u16::from_le_bytes(*size)))
 }
@@ -36,22 +36,25 @@ fn is_versioned<T: Record>() -> bool {
     matches!(T::LAYOUT, Layout::Struct(shape) if shape.versioned)
 }
 
-/// The root of a record of an earlier version, with what stands for what it does not have. What it
-/// refers to lies where it lay.
-pub(crate) fn completed<T: Record>(bytes: &[u8], root_size: usize) -> Result<T, Malformed> {
+/// The root of a record of an earlier version, with defaults for the missing fields. The positions
+/// of its parts do not change.
+pub(crate) fn root_with_defaults<T: Record>(
+    bytes: &[u8],
+    root_size: usize,
+) -> Result<T, Malformed> {
     let whole = T::whole_fields(root_size).unwrap_or(0);
-    let Some(there) = bytes.get(..whole) else {
+    let Some(old) = bytes.get(..whole) else {
         let reason = format!("size: {} bytes, but its root has {root_size}", bytes.len());
         return Err(Malformed::new("", reason));
     };
     let mut padded = vec![0; size_of::<T>()];
-    padded[..whole].copy_from_slice(there);
+    padded[..whole].copy_from_slice(old);
     let mut root = load::<T>(&padded)?;
     root.complete(root_size);
     Ok(root)
 }
 
-/// Loads a root from wherever it lies.
+/// Loads a root, which may be unaligned.
 fn load<T: Record>(bytes: &[u8]) -> Result<T, Malformed> {
     let mut copy = vec![0; size_of::<T>() + align_of::<T>()];
     let skip = copy.as_ptr().align_offset(align_of::<T>());
@@ -59,7 +62,8 @@ fn load<T: Record>(bytes: &[u8]) -> Result<T, Malformed> {
     Ok(*Buf::new(&copy[skip..]).load_at::<T>(0)?)
 }
 
-/// What stands for each added field in records without them: a value that consists of it.
+/// The default of each added field in records without it, as a value that consists of the default
+/// alone.
 pub(crate) fn defaults<T: Record>() -> Vec<Vec<u8>> {
     let kind = Kind::from(T::LAYOUT);
     if !is_versioned::<T>() {
@@ -71,7 +75,7 @@ pub(crate) fn defaults<T: Record>() -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     kind.each_field(|_, field, at| {
         let end = at + field.size_and_align().0;
-        // Records may end before it.
+        // The record may end before this field.
         if T::whole_fields(end - 1).is_some() {
             found.push(bytes[at..end].to_vec());
         }
@@ -79,27 +83,27 @@ pub(crate) fn defaults<T: Record>() -> Vec<Vec<u8>> {
     found
 }
 
-/// A record of an earlier version as this one has it: its root is longer, so that all parts move.
+/// Converts a record of an earlier version to this one: its root becomes longer, so all parts move.
 /// None if it needs no change.
-pub(crate) fn renewed<T: Record>(old: &[u8]) -> Result<Option<(Vec<u8>, T)>, Malformed> {
-    let Some(root_size) = earlier::<T>(old)? else { return Ok(None) };
+pub(crate) fn upgraded<T: Record>(old: &[u8]) -> Result<Option<(Vec<u8>, T)>, Malformed> {
+    let Some(root_size) = earlier_root_size::<T>(old)? else { return Ok(None) };
     let references = Kind::from(T::LAYOUT).references(old)?;
     let most = references.values().copied().max().unwrap_or(1);
     let by = aligned(size_of::<T>() - root_size, most);
     let mut bytes = vec![0; by];
     bytes.extend_from_slice(old);
     bytes[..by + root_size].fill(0);
-    put_root(&mut bytes, &mut completed::<T>(old, root_size)?);
+    put_root(&mut bytes, &mut root_with_defaults::<T>(old, root_size)?);
     for &at in references.keys() {
-        // Those of the root stay with it.
+        // Parts that lie in the root do not move.
         let at = if at < root_size { at } else { at + by };
         let Some(offset) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut) else { continue };
         *offset = u32::from_le_bytes(*offset).wrapping_add(by as u32).to_le_bytes();
     }
-    // Parts may have lain over the root, or over one another: all is looked at again.
+    // Parts may have overlapped the root or each other, so everything is validated again.
     for (at, align) in Kind::from(T::LAYOUT).references(&bytes)? {
         if (root_size..size_of::<T>()).contains(&at) {
-            // Nothing was there before: an empty part behind the others.
+            // A field that did not exist refers to an empty part at the end.
             let end = aligned(bytes.len(), align);
             bytes.resize(end, 0);
             bytes[at..at + 4].copy_from_slice(&(end as u32).to_le_bytes());
@@ -109,18 +113,18 @@ pub(crate) fn renewed<T: Record>(old: &[u8]) -> Result<Option<(Vec<u8>, T)>, Mal
     Ok(Some((bytes, root)))
 }
 
-/// Puts a root before what it refers to. A versioned one says its size, and leaves what a later
-/// version has behind it.
+/// Writes a root to the start of its record. A versioned one states its size, and fields that a
+/// later version added after it are kept.
 ///
 /// # Panics
-/// When the bytes are too short for it.
+/// If the bytes are too short for it.
 pub(crate) fn put_root<T: Record>(bytes: &mut [u8], root: &mut T) {
     let root = root.to_bytes_padded();
     let size = size_of::<T>();
     if !is_versioned::<T>() {
         bytes[..size].copy_from_slice(root);
     } else if length_of(bytes) > size {
-        // Its next field may lie in what is padding here.
+        // The next version may use what is padding here.
         let end = T::whole_fields(size).unwrap_or(size);
         bytes[2..end].copy_from_slice(&root[2..end]);
     } else {

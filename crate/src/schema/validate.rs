@@ -1,34 +1,35 @@
-//! Deep validation: all that can be wrong with a value, of data that came from elsewhere.
+//! Deep validation of values from untrusted sources.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use super::descriptor::{Kind, Malformed, Plain, aligned};
 
-/// The largest number of milliseconds from 1970, either way, that is a date in JavaScript.
-const LAST_TIME: u64 = 8_640_000_000_000_000;
+/// The largest number of milliseconds before or after 1970 that is a date in JavaScript.
+const MAX_TIME: u64 = 8_640_000_000_000_000;
 
-/// However long a value is: overlapping parts have no more bytes than this in all.
-const MOST: usize = 64 << 20;
+/// The maximum number of bytes of parts to validate, however long a value is, because parts may
+/// overlap.
+const MAX_PART_BYTES: usize = 64 << 20;
 
 impl Kind {
-    /// Whether all of a value is as its layout says: lengths, offsets, alignment, UTF-8, truth values,
-    /// variants, dates, safe numbers, and padding of texts.
+    /// Checks that all of a value matches its layout: lengths, offsets, alignment, UTF-8, booleans,
+    /// variants, dates, safe integers, and padding of text.
     ///
     /// # Errors
-    /// Names the field and what is wrong with it.
+    /// The field and what is wrong with it.
     pub fn check(&self, bytes: &[u8]) -> Result<(), Malformed> {
-        self.look(&Checked::new(bytes, None))
+        self.validate(&Checked::new(bytes, None))
     }
 
-    /// Where a value has references, and how what they lead to is aligned.
+    /// The offsets of all references in a value, and the alignments of what they refer to.
     pub(super) fn references(&self, bytes: &[u8]) -> Result<BTreeMap<usize, usize>, Malformed> {
         let value = Checked::new(bytes, Some(RefCell::default()));
-        self.look(&value)?;
+        self.validate(&value)?;
         Ok(value.references.map(RefCell::into_inner).unwrap_or_default())
     }
 
-    fn look(&self, value: &Checked<'_>) -> Result<(), Malformed> {
+    fn validate(&self, value: &Checked<'_>) -> Result<(), Malformed> {
         let (size, _) = self.size_and_align();
         let is_versioned = matches!(self, Kind::Struct { versioned: true, .. });
         let size = if is_versioned { value.root_size(size)? } else { size };
@@ -43,20 +44,21 @@ impl Kind {
 
 struct Checked<'a> {
     bytes: &'a [u8],
-    /// How many more bytes of parts may be looked at, as in TypeScript. Parts may overlap, and lists of
-    /// lists of one list would take forever.
+    /// How many more bytes of parts may be validated, as in TypeScript. Parts may overlap, and
+    /// nested lists of the same list would take forever.
     left: Cell<usize>,
-    /// Where references were found, by those who ask, and how what they lead to is aligned.
+    /// The offsets of the references found, and the alignments of what they refer to, if they are
+    /// collected.
     references: Option<RefCell<BTreeMap<usize, usize>>>,
 }
 
 impl<'a> Checked<'a> {
     fn new(bytes: &'a [u8], references: Option<RefCell<BTreeMap<usize, usize>>>) -> Self {
-        let left = (64 * bytes.len() + 65_536).min(bytes.len().max(MOST));
+        let left = (64 * bytes.len() + 65_536).min(bytes.len().max(MAX_PART_BYTES));
         Checked { bytes, left: Cell::new(left), references }
     }
 
-    /// Bytes of the root of a record of this version or another, which has at most `size` known ones.
+    /// The size of the root of a record of this or another version; `size` is that of this version.
     fn root_size(&self, size: usize) -> Result<usize, Malformed> {
         let root_size = self.bytes.first_chunk().map_or(0, |size| u16::from_le_bytes(*size));
         match usize::from(root_size) {
@@ -65,7 +67,7 @@ impl<'a> Checked<'a> {
         }
     }
 
-    /// The bytes of something that the root, or a part that was looked at, has room for.
+    /// `size` bytes at an offset of the root or of a part, whose bounds are checked.
     fn take(&self, at: usize, size: usize) -> Result<&[u8], Malformed> {
         let end = at.checked_add(size);
         end.and_then(|end| self.bytes.get(at..end)).ok_or_else(|| outside(at, size, self.bytes))
@@ -116,7 +118,7 @@ impl<'a> Checked<'a> {
             Plain::U53 if value >> 53 != 0 => {
                 Err(wrong(format!("number: {value} exceeds 2^53 - 1")))
             }
-            Plain::Timestamp if value.cast_signed().unsigned_abs() > LAST_TIME => {
+            Plain::Timestamp if value.cast_signed().unsigned_abs() > MAX_TIME => {
                 Err(wrong(format!("number: {} is not a date", value.cast_signed())))
             }
             _ => Ok(()),
@@ -136,7 +138,7 @@ impl<'a> Checked<'a> {
         let end = if is_versioned && at == 0 { self.root_size(size)? } else { size };
         let mut result = Ok(());
         kind.each_field(|name, field, offset| {
-            // What a record of an older version does not have is not looked at.
+            // Fields that a record of an older version does not have are not validated.
             if result.is_ok() && offset.saturating_add(field.size_and_align().0) <= end {
                 let is_flat = matches!(field, Kind::Flatten(_));
                 let name = if is_flat { "" } else { name };
@@ -148,7 +150,7 @@ impl<'a> Checked<'a> {
 
     fn each(&self, of: &Kind, at: usize, count: usize) -> Result<(), Malformed> {
         let (size, _) = of.size_and_align();
-        // Of what has no bytes one is like the other.
+        // Elements without bytes are all equal.
         let count = if size == 0 { count.min(1) } else { count };
         for index in 0..count {
             self.at(of, at + index * size).map_err(|error| below(&format!("[{index}]"), error))?;
@@ -156,7 +158,7 @@ impl<'a> Checked<'a> {
         Ok(())
     }
 
-    /// What the reference at `at` leads to.
+    /// The part that the reference at `at` refers to.
     fn part(&self, at: usize, size: usize, align: usize) -> Result<&[u8], Malformed> {
         let offset = self.unsigned(at, 4)? as usize;
         let count = self.unsigned(at + 4, 4)? as usize;

@@ -1,4 +1,4 @@
-//! Values as bytes: making them, and reading them where they lie.
+//! Creating values as bytes, and reading them in place.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -7,11 +7,11 @@ use musli_zerocopy::Ref;
 use musli_zerocopy::buf::{Buf, Load};
 
 use super::descriptor::aligned;
-use super::upgrade::{completed, earlier, put_root};
+use super::upgrade::{earlier_root_size, put_root, root_with_defaults};
 use super::{Kind, Malformed, Record};
 use crate::format::MAX_VALUE;
 
-/// A record where it lies: it is its root, and reads what lies behind it.
+/// A record that is read in place: it dereferences to its root, and loads the parts after that.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a, T> {
     root: Root<'a, T>,
@@ -21,32 +21,32 @@ pub struct View<'a, T> {
 #[derive(Clone, Copy, Debug)]
 enum Root<'a, T> {
     There(&'a T),
-    /// The record is of an earlier version, and does not have all of its root.
+    /// The root with defaults, of a record of an earlier version.
     Completed(T),
 }
 
 impl<'a, T: Record> View<'a, T> {
-    /// The record in these bytes, which have to begin at a multiple of the record's alignment.
-    /// Its root is validated; what lies behind it is when it is read.
+    /// Reads the record in `bytes`, which must start at a multiple of the record's alignment. Its
+    /// root is validated now; its parts are validated when they are loaded.
     ///
     /// # Errors
-    /// When they are too short, misaligned, or no such record.
+    /// If they are too short, misaligned, or not such a record.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        let root = match earlier::<T>(bytes)? {
+        let root = match earlier_root_size::<T>(bytes)? {
             None => Root::There(Buf::new(bytes).load_at::<T>(0)?),
-            Some(root_size) => Root::Completed(completed::<T>(bytes, root_size)?),
+            Some(root_size) => Root::Completed(root_with_defaults::<T>(bytes, root_size)?),
         };
         Ok(View { root, bytes })
     }
 
-    /// Its root: a copy, if an earlier version of a `versioned` struct wrote it.
+    /// The root: a copy if an earlier version of a `versioned` struct wrote it.
     #[must_use]
     pub fn root(&self) -> &T {
         self
     }
 
-    /// Its root where it lies, which lives as long as the bytes do and not only as long as this. None
-    /// if an earlier version of a `versioned` struct wrote it.
+    /// The root in place, valid as long as the bytes and not only as long as this view. None if an
+    /// earlier version of a `versioned` struct wrote it.
     #[must_use]
     pub fn in_place(&self) -> Option<&'a T> {
         match self.root {
@@ -55,25 +55,25 @@ impl<'a, T: Record> View<'a, T> {
         }
     }
 
-    /// All its bytes.
+    /// All bytes of the record.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether all of it is as its layout says: also what it refers to, and what only TypeScript asks for,
-    /// such as dates and texts of fixed length.
+    /// Checks that the whole record matches its layout, including its parts and the constraints
+    /// that only TypeScript has, such as those of dates and fixed-length text.
     ///
     /// # Errors
-    /// Names the field and what is wrong with it.
+    /// The field and what is wrong with it.
     pub fn check(&self) -> Result<(), Malformed> {
         Kind::from(T::LAYOUT).check(self.bytes)
     }
 
-    /// What a reference of the root leads to, as it leads there: text, bytes, or a slice.
+    /// Loads what a reference of the root refers to, in place: text, bytes, or a slice.
     ///
     /// # Errors
-    /// When it leads out of the record, is misaligned, or leads to what is no such thing.
+    /// If it points outside the record, is misaligned, or refers to something invalid.
     pub fn load<R: Load>(&self, reference: R) -> Result<&'a R::Target, Malformed> {
         Ok(Buf::new(self.bytes).load(reference)?)
     }
@@ -90,10 +90,10 @@ impl<T> Deref for View<'_, T> {
     }
 }
 
-/// A value in the making: what its root refers to, one part behind the other.
+/// A value under construction: the parts that its root will refer to.
 ///
-/// Parts are to be added in the order of the fields that refer to them; then the bytes are those that
-/// TypeScript makes.
+/// Add parts in the order of the fields that refer to them; the bytes are then the same as in
+/// TypeScript.
 #[derive(Debug)]
 pub struct Parts<T> {
     bytes: Vec<u8>,
@@ -102,7 +102,7 @@ pub struct Parts<T> {
 }
 
 impl Parts<()> {
-    /// Begins a value of type `T`.
+    /// Starts a value of type `T`.
     #[must_use]
     pub fn of<T: Record>() -> Parts<T> {
         Parts { bytes: vec![0; size_of::<T>()], too_long: false, root: PhantomData }
@@ -123,7 +123,7 @@ impl<T: Record> Parts<T> {
         self.slice(blob)
     }
 
-    /// Adds any number of the same.
+    /// Adds a slice.
     pub fn slice<E: Record>(&mut self, elements: &[E]) -> Ref<[E]> {
         let added = self.add(align_of::<E>(), size_of_val(elements), |bytes| {
             for element in elements {
@@ -137,10 +137,10 @@ impl<T: Record> Parts<T> {
         }
     }
 
-    /// Ends the value with its root.
+    /// Completes the value with its root.
     ///
     /// # Errors
-    /// When it is longer than 16 MiB.
+    /// If it is longer than 16 MiB.
     pub fn finish(mut self, mut root: T) -> Result<Vec<u8>, Malformed> {
         if self.too_long {
             return Err(Malformed::new("", "a value may have at most 16,777,216 bytes"));

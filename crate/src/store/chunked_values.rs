@@ -12,7 +12,7 @@ use crate::format::system_records::{PIECE_KEY, PiecesRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, piece_limit};
 use crate::index::hash_index::Position;
 use crate::log::ValueLocation;
-use crate::log::read::{Place, damaged};
+use crate::log::read::{BufferAddr, damaged};
 
 use super::Store;
 
@@ -28,70 +28,70 @@ enum ChunkOp {
 }
 
 impl<F: File> Store<F> {
-    /// Returns the value of the record at a place, wherever it is stored. The place may be invalid
-    /// afterwards.
+    /// Returns the value of the record at an address, wherever it is stored. The address may be
+    /// invalid afterwards.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
     #[inline(always)]
-    pub(super) fn value(&mut self, place: Place) -> Result<&[u8], Error> {
-        if self.log.record_in(place).header.kind != KIND_SET {
-            return self.chunked_value(place);
+    pub(super) fn value(&mut self, addr: BufferAddr) -> Result<&[u8], Error> {
+        if self.log.record_in(addr).header.kind != KIND_SET {
+            return self.chunked_value(addr);
         }
-        Ok(self.log.record_in(place).value)
+        Ok(self.log.record_in(addr).value)
     }
 
     #[cold]
     #[inline(never)]
-    fn chunked_value(&mut self, place: Place) -> Result<&[u8], Error> {
-        let record = self.log.record_in(place);
+    fn chunked_value(&mut self, addr: BufferAddr) -> Result<&[u8], Error> {
+        let record = self.log.record_in(addr);
         if matches!(record.header.kind, KIND_EXTENT | KIND_CLEAR) {
-            return self.log.value(&mut self.file, place);
+            return self.log.value(&mut self.file, addr);
         }
         // Only a malformed checkpoint leads to a record of a kind without a value.
-        let pieces = record.chunks().ok_or(damaged(0))?;
-        self.assemble(&pieces)?;
-        Ok(self.log.show_assembled(&pieces, false))
+        let chunks = record.chunks().ok_or(damaged(0))?;
+        self.assemble(&chunks)?;
+        Ok(self.log.show_assembled(&chunks, false))
     }
 
-    /// Assembles a value in memory, unless it is there.
+    /// Assembles a value in memory, unless it is there already.
     ///
     /// # Errors
     /// As for [`get`](Store::get); [`Error::Corruption`] when a chunk is damaged.
-    pub(super) fn assemble(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
-        if self.log.has_assembled(pieces) {
+    pub(super) fn assemble(&mut self, chunks: &PiecesRef) -> Result<(), Error> {
+        if self.log.has_assembled(chunks) {
             return Ok(());
         }
         // A malformed length allocates no memory.
-        if pieces.length > self.log.file_bytes() {
+        if chunks.length > self.log.file_bytes() {
             return Err(damaged(0));
         }
-        self.log.begin_assembly(pieces)?;
-        let outcome = self.for_each_chunk(pieces, ChunkOp::Read);
-        self.log.end_assembly(pieces, outcome.is_ok().then_some(pieces.length));
+        self.log.begin_assembly(chunks)?;
+        let outcome = self.for_each_chunk(chunks, ChunkOp::Read);
+        self.log.end_assembly(chunks, outcome.is_ok().then_some(chunks.length));
         outcome
     }
 
     /// The key of a chunk, and its hash.
     #[inline(never)]
-    pub(super) fn chunk(&self, pieces: &PiecesRef, piece: u32) -> ([u8; PIECE_KEY], u32) {
-        let key = pieces.key(piece);
+    pub(super) fn chunk(&self, chunks: &PiecesRef, index: u32) -> ([u8; PIECE_KEY], u32) {
+        let key = chunks.key(index);
         (key, self.hash(KEYSPACE_ENGINE, &key))
     }
 
     #[inline(never)]
-    fn for_each_chunk(&mut self, pieces: &PiecesRef, op: ChunkOp) -> Result<(), Error> {
+    fn for_each_chunk(&mut self, chunks: &PiecesRef, op: ChunkOp) -> Result<(), Error> {
         let mut done = 0;
-        let whole = pieces.length as usize;
-        let size = align_up(whole.div_ceil(pieces.count as usize));
-        for piece in 0..pieces.count {
-            let (key, hash) = self.chunk(pieces, piece);
+        let whole = chunks.length as usize;
+        let size = align_up(whole.div_ceil(chunks.count as usize));
+        for index in 0..chunks.count {
+            let (key, hash) = self.chunk(chunks, index);
             // A chunk that is not in memory is read directly into the value.
             let length = size.min(whole.saturating_sub(done));
             if op == ChunkOp::Read
                 && let Some(position) = self.index.find(hash, |_| true)
-                && self.log.place_of(position).is_none()
-                && self.log.read_piece(&mut self.file, position, &key, pieces, done, length)
+                && self.log.resident_addr(position).is_none()
+                && self.log.read_chunk(&mut self.file, position, &key, chunks, done, length)
             {
                 done += length;
                 continue;
@@ -105,14 +105,14 @@ impl<F: File> Store<F> {
             }
             let found = self.find_shared(hash, KEYSPACE_ENGINE, &key)?;
             let writes = op == ChunkOp::Write;
-            let copied = found.and_then(|at| self.log.copy_piece(at.place, pieces, done, writes));
+            let copied = found.and_then(|at| self.log.copy_chunk(at.addr, chunks, done, writes));
             done += copied.ok_or(damaged(0))?;
         }
-        if op == ChunkOp::Delete || done as u64 == pieces.length { Ok(()) } else { Err(damaged(0)) }
+        if op == ChunkOp::Delete || done as u64 == chunks.length { Ok(()) } else { Err(damaged(0)) }
     }
 
-    /// Stages a record whose value `is_long`, or which replaces one with a chunked value. Everything that
-    /// belongs to it is appended before it, or nothing.
+    /// Stages a record whose value `is_long`, or which replaces one with a chunked value. Either
+    /// everything that belongs to it is appended before it, or nothing is.
     #[cold]
     #[inline(never)]
     pub(super) fn stage_chunked(
@@ -125,28 +125,29 @@ impl<F: File> Store<F> {
         is_long: bool,
     ) -> Result<(), Error> {
         let _ = self.savepoint();
-        let old = self.new.old;
-        let mut pieces = PiecesRef::default();
+        let old = self.staging.new.old;
+        let mut chunks = PiecesRef::default();
         let deleted = match old {
-            Some(old) if old.in_pieces => self.delete_chunks(hash, keyspace, key),
+            Some(old) if old.is_chunked => self.delete_chunks(hash, keyspace, key),
             _ => Ok(()),
         };
-        let staged = match deleted.and_then(|()| self.make_place(capacity, is_long, &mut pieces)) {
-            Ok(room) => {
-                self.new.old = old;
-                self.stage(Some(room), hash, keyspace, key, capacity, viewed)
-            }
-            Err(error) => Err(error),
-        };
-        self.staged_chunks_ref = Some(pieces);
+        let staged =
+            match deleted.and_then(|()| self.allocate_location(capacity, is_long, &mut chunks)) {
+                Ok(location) => {
+                    self.staging.new.old = old;
+                    self.stage(Some(location), hash, keyspace, key, capacity, viewed)
+                }
+                Err(error) => Err(error),
+            };
+        self.staging.new_chunks = Some(chunks);
         if staged.is_err() {
             self.drop_chunked();
         }
         staged
     }
 
-    /// Allocates the place of a value.
-    fn make_place(
+    /// Allocates space for a value.
+    fn allocate_location(
         &mut self,
         capacity: usize,
         is_long: bool,
@@ -156,8 +157,8 @@ impl<F: File> Store<F> {
             return Ok(ValueLocation::Record);
         }
         let geometry = self.log.geometry();
-        if !self.log.is_wasteful(geometry.extent_span(capacity), capacity as u64) {
-            return self.log.take_extent(&mut self.file, capacity).map(ValueLocation::Extent);
+        if !self.log.exceeds_space_factor(geometry.extent_span(capacity), capacity as u64) {
+            return self.log.allocate_extent(&mut self.file, capacity).map(ValueLocation::Extent);
         }
         self.log.mark_chunked_values();
         let count = capacity.div_ceil(piece_limit(geometry.segment_log2)).max(1);
@@ -165,10 +166,10 @@ impl<F: File> Store<F> {
         let (id, length) = (self.take_version(), capacity as u64);
         *chunks = PiecesRef { id, length, count: count as u32, reserved: 0 };
         self.log.begin_assembly(chunks)?;
-        for piece in 0..count {
-            let (key, hash) = self.chunk(chunks, piece as u32);
-            let length = size.min(capacity.saturating_sub(piece * size));
-            self.new.old = None;
+        for index in 0..count {
+            let (key, hash) = self.chunk(chunks, index as u32);
+            let length = size.min(capacity.saturating_sub(index * size));
+            self.staging.new.old = None;
             self.stage(Some(ValueLocation::Record), hash, KEYSPACE_ENGINE, &key, length, false)?;
             self.finish(length)?;
         }
@@ -177,8 +178,8 @@ impl<F: File> Store<F> {
 
     /// The memory of the staged chunked value.
     pub(super) fn staged_chunks(&mut self) -> &mut [u8] {
-        let pieces = self.staged_chunks_ref.as_ref().expect("pieces are staged");
-        self.log.assembled_mut(pieces)
+        let chunks = self.staging.new_chunks.as_ref().expect("chunks are staged");
+        self.log.assembled_mut(chunks)
     }
 
     /// Ends the staged chunked value at `length`: writes its bytes to the chunks, and their reference to
@@ -186,23 +187,23 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn end_chunks(&mut self, position: Position, length: usize) {
-        let Some(staged) = self.staged_chunks_ref else { return };
+        let Some(staged) = self.staging.new_chunks else { return };
         let length = length as u64;
         self.log.end_assembly(&staged, Some(length));
-        let pieces = PiecesRef { length, ..staged };
-        let written = self.for_each_chunk(&pieces, ChunkOp::Write);
+        let chunks = PiecesRef { length, ..staged };
+        let written = self.for_each_chunk(&chunks, ChunkOp::Write);
         debug_assert!(written.is_ok(), "the open batch is in memory: {written:?}");
-        self.write_descriptor(position, &pieces);
+        self.write_descriptor(position, &chunks);
     }
 
-    /// Makes the staged record and its chunks part of the batch.
+    /// Adds the staged record and its chunks to the batch.
     ///
     /// # Errors
     /// As for [`finish`](Store::finish).
     #[cold]
     #[inline(never)]
     pub(super) fn end_chunked(&mut self) -> Result<(), Error> {
-        self.staged_chunks_ref = None;
+        self.staging.new_chunks = None;
         self.release_last()
     }
 
@@ -210,15 +211,15 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     pub(super) fn drop_chunked(&mut self) {
-        if let Some(pieces) = self.staged_chunks_ref.take() {
-            self.take_back_last();
-            self.log.end_assembly(&pieces, None);
+        if let Some(chunks) = self.staging.new_chunks.take() {
+            self.undo_last();
+            self.log.end_assembly(&chunks, None);
         }
     }
 
     /// Deletes the chunks of a value.
-    pub(super) fn delete_chunks_of(&mut self, pieces: &PiecesRef) -> Result<(), Error> {
-        self.for_each_chunk(pieces, ChunkOp::Delete)
+    pub(super) fn delete_chunks_of(&mut self, chunks: &PiecesRef) -> Result<(), Error> {
+        self.for_each_chunk(chunks, ChunkOp::Delete)
     }
 
     /// Deletes the chunks of a key's value.
@@ -231,7 +232,7 @@ impl<F: File> Store<F> {
         key: &[u8],
     ) -> Result<(), Error> {
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(()) };
-        let pieces = self.log.record_in(at.place).chunks();
-        pieces.map_or(Ok(()), |pieces| self.for_each_chunk(&pieces, ChunkOp::Delete))
+        let chunks = self.log.record_in(at.addr).chunks();
+        chunks.map_or(Ok(()), |chunks| self.for_each_chunk(&chunks, ChunkOp::Delete))
     }
 }

@@ -20,28 +20,28 @@ use crate::index::keyspaces::Spaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
-use crate::log::tombstones::covers;
+use crate::log::tombstones::covers_any;
 use crate::radix_sort;
 
-use super::compaction::{Compacting, Moving};
+use super::compaction::{Compacting, SegmentScan};
 use super::maintenance::Job;
-use super::{Store, TOGETHER, replay};
+use super::{LOOKUP_BATCH, Store, replay};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
 /// scans the whole log.
-const FEW: u64 = 1024;
-const PART: u64 = 64;
+const MIN_KEYS: u64 = 1024;
+const MIN_SHARE: u64 = 64;
 
 /// Keys of a range that are deleted together, in the order of the file.
-const AT_ONCE: usize = 1 << 16;
+const BATCH: usize = 1 << 16;
 /// A segment is read as a whole if this many of the keys lie in it.
-const WORTH_LOADING: usize = 512;
+const MIN_KEYS_TO_LOAD: usize = 512;
 
 /// Opening sweeps an index of at most this many entries at once.
-const SMALL: usize = 1 << 14;
+const SMALL_INDEX: usize = 1 << 14;
 
 /// Bytes of a segment that one step of a sweep scans.
-const SLICE: usize = 256 << 10;
+const STEP_BYTES: usize = 256 << 10;
 
 /// The state to restore if the clearing of a keyspace in the open batch is undone.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ pub(super) struct Clears {
     /// Clears of the open batch, in order.
     open: Vec<Cleared>,
     /// Ordered keys of cleared keyspaces whose memory is not freed yet.
-    remains: Vec<OrderedKeys>,
+    unfreed_keys: Vec<OrderedKeys>,
     /// Whether a sweep has to begin,
     unswept: bool,
     /// and whether it waits for space for what it has to delete.
@@ -80,7 +80,7 @@ pub(super) struct Clears {
 pub(super) struct Sweeping {
     /// Segments to scan, the next one last.
     slots: Vec<u32>,
-    at: Option<Moving>,
+    at: Option<SegmentScan>,
     /// The buffer of the previous segment.
     spare: Option<AlignedBytes>,
     /// Whether a segment could not be scanned.
@@ -97,11 +97,11 @@ enum Swept {
 
 /// A dead record of a cleared keyspace.
 #[derive(Clone, Copy, Default)]
-struct Dead {
+struct DeadRecord {
     hash: u32,
     position: Position,
     size: u32,
-    pieces: Option<PiecesRef>,
+    chunks: Option<PiecesRef>,
 }
 
 impl<F: File> Store<F> {
@@ -127,14 +127,14 @@ impl<F: File> Store<F> {
         if count == 0 {
             return Ok(0);
         }
-        if is_whole && self.is_many(keyspace, count) {
+        if is_whole && self.is_worth_one_record(keyspace, count) {
             return self.empty(keyspace);
         }
         let _ = self.savepoint();
         match self.delete_range(keyspace, bounds, reverse, limit) {
             Ok(deleted) => self.release_last().map(|()| deleted),
             Err(error) => {
-                self.take_back_last();
+                self.undo_last();
                 Err(error)
             }
         }
@@ -162,10 +162,11 @@ impl<F: File> Store<F> {
     }
 
     /// Whether a keyspace with this many keys is cleared by one record.
-    fn is_many(&self, keyspace: u32, count: u64) -> bool {
-        let is_part = count > FEW && count.saturating_mul(PART) >= self.index.len() as u64;
+    fn is_worth_one_record(&self, keyspace: u32, count: u64) -> bool {
+        let is_part =
+            count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index.len() as u64;
         // Sorting all keys for a few of them takes longer than a sweep.
-        let needs_order = self.sorted != replay::ALL && self.index.len() > SMALL;
+        let needs_order = self.sorted != replay::ALL && self.index.len() > SMALL_INDEX;
         keyspace != KEYSPACE_ENGINE && (is_part || needs_order || !self.ordered)
     }
 
@@ -185,16 +186,16 @@ impl<F: File> Store<F> {
             capacity: 8,
             oldest: old.map_or(0, |old| old.oldest),
             previous: old.map_or(0, |old| old.position),
-            replaced: record::in_words(old.map_or(0, |old| old.size)),
+            replaced: record::size_in_words(old.map_or(0, |old| old.size)),
             ..Default::default()
         };
         let size = header.size();
-        self.log.make_room(&mut self.file, size, AllocPriority::Relief)?;
+        self.log.reserve_record(&mut self.file, size, AllocPriority::Delete)?;
         let version = self.take_version();
         // The record is never changed in place: it must not come to precede later writes.
-        let (position, place) = self.log.stage(RecordHeader { version, ..header }, &key);
-        let newest = u64::from(self.log.sequence_at(position));
-        self.log.value_mut(place).copy_from_slice(&newest.to_le_bytes());
+        let (position, addr) = self.log.stage(RecordHeader { version, ..header }, &key);
+        let newest = u64::from(self.log.sequence_of(position));
+        self.log.value_mut(addr).copy_from_slice(&newest.to_le_bytes());
         self.log.advance(size, false);
 
         let (changes, sorted) = (self.undo.len(), self.sorted);
@@ -208,7 +209,7 @@ impl<F: File> Store<F> {
             sorted,
         };
         let count = cleared.count;
-        self.note_cleared(count);
+        self.add_dead(count);
         self.clears.open.push(cleared);
         self.reindex(hash, old, position, size as u32, Some(position));
         self.commit_large_batch()?;
@@ -216,7 +217,7 @@ impl<F: File> Store<F> {
     }
 
     /// Counts further dead records in the index and requests a sweep.
-    fn note_cleared(&mut self, count: u64) {
+    fn add_dead(&mut self, count: u64) {
         self.last = None;
         let clears = &mut self.clears;
         clears.dead += count;
@@ -244,17 +245,17 @@ impl<F: File> Store<F> {
 
     /// Keeps the clears of the open batch, which was committed; queues their ordered keys for freeing.
     pub(super) fn keep_clears(&mut self) {
-        let gone = self.clears.open.drain(..).map(|cleared| cleared.keys);
-        self.clears.remains.extend(gone.filter(|keys| !keys.is_empty()));
+        let cleared_keys = self.clears.open.drain(..).map(|cleared| cleared.keys);
+        self.clears.unfreed_keys.extend(cleared_keys.filter(|keys| !keys.is_empty()));
     }
 
     /// Frees some of the memory of cleared ordered keys; returns whether there is more.
     pub(super) fn sweep_cleared(&mut self) -> bool {
-        let remains = &mut self.clears.remains;
-        if remains.last_mut().is_some_and(|keys| !keys.shed()) {
-            remains.pop();
+        let unfreed_keys = &mut self.clears.unfreed_keys;
+        if unfreed_keys.last_mut().is_some_and(|keys| !keys.free_some()) {
+            unfreed_keys.pop();
         }
-        !remains.is_empty()
+        !unfreed_keys.is_empty()
     }
 
     /// Deletes the keys of a range one by one.
@@ -267,7 +268,7 @@ impl<F: File> Store<F> {
     ) -> Result<u64, Error> {
         let mut deleted = 0;
         while deleted < limit {
-            let wanted = (limit - deleted).min(AT_ONCE as u64) as usize;
+            let wanted = (limit - deleted).min(BATCH as u64) as usize;
             let range = self.range_keys(keyspace, bounds)?;
             let keys: Vec<Key> = match reverse {
                 true => range.rev().take(wanted).cloned().collect(),
@@ -285,8 +286,8 @@ impl<F: File> Store<F> {
     /// Deletes existing keys, in the order of their records in the file.
     fn delete_keys(&mut self, keyspace: u32, keys: &[Key]) -> Result<(), Error> {
         let mut order = Vec::with_capacity(keys.len());
-        for (from, some) in (0..).step_by(TOGETHER).zip(keys.chunks(TOGETHER)) {
-            let mut positions = [0; TOGETHER];
+        for (from, some) in (0..).step_by(LOOKUP_BATCH).zip(keys.chunks(LOOKUP_BATCH)) {
+            let mut positions = [0; LOOKUP_BATCH];
             for (hash, key) in positions.iter_mut().zip(some) {
                 *hash = self.hash(keyspace, key);
             }
@@ -297,15 +298,15 @@ impl<F: File> Store<F> {
         let order = radix_sort::by_number(order);
         let geometry = self.log.geometry();
         let slot_of = |one: &(u32, u32)| geometry.locate(one.0).0;
-        let mut places = [None; TOGETHER];
+        let mut addrs = [None; LOOKUP_BATCH];
         for inside in order.chunk_by(|one, next| slot_of(one) == slot_of(next)) {
-            if inside.len() >= WORTH_LOADING && self.log.place_of(inside[0].0).is_none() {
-                self.log.load_whole(&mut self.file, slot_of(&inside[0]))?;
+            if inside.len() >= MIN_KEYS_TO_LOAD && self.log.resident_addr(inside[0].0).is_none() {
+                self.log.load_valid_segment(&mut self.file, slot_of(&inside[0]))?;
             }
-            for some in inside.chunks(TOGETHER) {
-                let mut positions = [0; TOGETHER];
+            for some in inside.chunks(LOOKUP_BATCH) {
+                let mut positions = [0; LOOKUP_BATCH];
                 positions.iter_mut().zip(some).for_each(|(to, one)| *to = one.0);
-                self.prefetch_records(&positions[..some.len()], &mut places);
+                self.prefetch_records(&positions[..some.len()], &mut addrs);
                 for &(_, i) in some {
                     self.append_tombstone(keyspace, &keys[i as usize])?;
                 }
@@ -341,25 +342,25 @@ impl<F: File> Store<F> {
         }
         space.cleared = version;
         if was_moved {
-            self.note_cleared(0);
+            self.add_dead(0);
             self.clears.is_miscounted = true;
         } else {
             let count = core::mem::take(&mut space.count);
-            self.note_cleared(count);
+            self.add_dead(count);
         }
     }
 
     /// Counts the keys of cleared keyspaces if replay could not.
     ///
     /// # Errors
-    /// What the file said.
+    /// An error of the file.
     pub(super) fn recount(&mut self) -> Result<(), Error> {
         if !core::mem::take(&mut self.clears.is_miscounted) {
             return Ok(());
         }
         let (mut counts, mut dead) = (Spaces::default(), 0);
         for (position, _) in self.entries() {
-            match self.log.find_intact(&mut self.file, position) {
+            match self.log.scan_record(&mut self.file, position) {
                 Ok((_, record)) => {
                     let (keyspace, version) = (record.header.space(), record.header.version);
                     match self.spaces.has_cleared(keyspace, version) {
@@ -381,14 +382,14 @@ impl<F: File> Store<F> {
     /// Records of chunked values stay until a sweep deletes their chunks.
     ///
     /// # Errors
-    /// What the file said.
+    /// An error of the file.
     pub(super) fn sweep_small(&mut self) -> Result<(), Error> {
-        if !self.clears.any || self.index.len() > SMALL {
+        if !self.clears.any || self.index.len() > SMALL_INDEX {
             return Ok(());
         }
         let mut left = 0;
         for (position, hash) in self.entries() {
-            let header = match self.log.find_intact(&mut self.file, position) {
+            let header = match self.log.scan_record(&mut self.file, position) {
                 Ok((_, record)) => *record.header,
                 Err(Error::Corruption(_)) => {
                     left += 1;
@@ -405,7 +406,7 @@ impl<F: File> Store<F> {
             }
             self.index.remove(hash, position);
             self.log.record_superseded(position, header.size() as u32);
-            self.log.drop_name(position);
+            self.log.remove_name(position);
             self.clears.dead = self.clears.dead.saturating_sub(1);
         }
         if left == 0 {
@@ -418,17 +419,17 @@ impl<F: File> Store<F> {
     /// Drops the extents of cleared keyspaces, so that opening does not require them.
     ///
     /// # Errors
-    /// What the file said.
+    /// An error of the file.
     pub(super) fn drop_cleared_extents(&mut self) -> Result<(), Error> {
         if !self.clears.any {
             return Ok(());
         }
-        for position in self.log.naming_extents() {
-            match self.log.place(&mut self.file, position) {
-                Ok(place) => {
-                    let header = self.log.get(place).map(|record| *record.header);
+        for position in self.log.records_with_extents() {
+            match self.log.fetch(&mut self.file, position) {
+                Ok(addr) => {
+                    let header = self.log.get(addr).map(|record| *record.header);
                     if header.is_some_and(|header| self.is_cleared(&header)) {
-                        self.log.drop_name(position);
+                        self.log.remove_name(position);
                     }
                 }
                 Err(Error::Corruption(_)) => {}
@@ -447,17 +448,17 @@ impl<F: File> Store<F> {
 
     /// Whether a sweep is in progress or is to begin.
     pub(super) fn is_sweeping(&self) -> bool {
-        self.wants_sweep() || matches!(self.job, Job::Sweeping(_))
+        self.wants_sweep() || matches!(self.maintenance.job, Job::Sweeping(_))
     }
 
     /// Whether a sweep is so short that a commit can wait for it.
-    pub(super) fn is_sweeping_little(&self) -> bool {
-        self.is_sweeping() && self.index.len() <= SMALL && self.log.file_bytes() <= 16 << 20
+    pub(super) fn is_sweeping_small(&self) -> bool {
+        self.is_sweeping() && self.index.len() <= SMALL_INDEX && self.log.file_bytes() <= 16 << 20
     }
 
     /// Whether memory of cleared ordered keys is not freed yet.
     pub(super) fn has_cleared(&self) -> bool {
-        !self.clears.remains.is_empty()
+        !self.clears.unfreed_keys.is_empty()
     }
 
     /// Lets a sweep that ran out of space try again.
@@ -477,14 +478,14 @@ impl<F: File> Store<F> {
     }
 
     /// Continues with a segment, or takes the next.
-    pub(super) fn sweep_slice(&mut self, mut job: Sweeping) -> Result<Job, WriteError> {
-        let Some(mut moving) = job.at.take() else {
+    pub(super) fn sweep_step(&mut self, mut job: Sweeping) -> Result<Job, WriteError> {
+        let Some(mut scan) = job.at.take() else {
             match job.slots.pop() {
                 Some(slot) if self.log.has_live_records(slot) => {
-                    let taken = self.take_up(slot, job.spare.take());
+                    let loaded = self.start_scan(slot, job.spare.take());
                     // After a failure the sweep begins again later.
-                    self.clears.unswept |= taken.is_err();
-                    job.at = taken.map_err(WriteError::RolledBack)?;
+                    self.clears.unswept |= loaded.is_err();
+                    job.at = loaded.map_err(WriteError::RolledBack)?;
                 }
                 Some(_) => {}
                 None => {
@@ -494,14 +495,14 @@ impl<F: File> Store<F> {
             }
             return Ok(Job::Sweeping(job));
         };
-        match self.sweep_some(&mut moving) {
-            Ok(Swept::Some) if self.log.has_live_records(moving.slot) => {
-                job.at = Some(moving);
+        match self.sweep_part(&mut scan) {
+            Ok(Swept::Some) if self.log.has_live_records(scan.slot) => {
+                job.at = Some(scan);
                 return Ok(Job::Sweeping(job));
             }
             Ok(Swept::Some | Swept::All) => {}
             Ok(Swept::Stuck) => {
-                self.log.keep(moving.slot);
+                self.log.pin_damaged(scan.slot);
                 job.is_stuck = true;
             }
             Err(Error::Quota | Error::Full) if !self.poisoned => {
@@ -516,7 +517,7 @@ impl<F: File> Store<F> {
                 return Err(WriteError::RolledBack(error));
             }
         }
-        job.spare = Some(moving.bytes);
+        job.spare = Some(scan.bytes);
         Ok(Job::Sweeping(job))
     }
 
@@ -528,37 +529,37 @@ impl<F: File> Store<F> {
     }
 
     /// Removes the dead records of a part of a segment from the index.
-    fn sweep_some(&mut self, moving: &mut Moving) -> Result<Swept, Error> {
+    fn sweep_part(&mut self, scan: &mut SegmentScan) -> Result<Swept, Error> {
         let geometry = self.log.geometry();
-        let until = moving.at + SLICE;
-        let (mut dead, mut count) = ([Dead::default(); TOGETHER], 0);
+        let until = scan.at + STEP_BYTES;
+        let (mut dead, mut count) = ([DeadRecord::default(); LOOKUP_BATCH], 0);
         loop {
-            if count == TOGETHER || moving.at >= until.min(moving.end) {
-                self.take_out(&dead[..count])?;
+            if count == LOOKUP_BATCH || scan.at >= until.min(scan.end) {
+                self.remove_dead(&dead[..count])?;
                 count = 0;
-                if moving.at >= moving.end {
+                if scan.at >= scan.end {
                     return Ok(Swept::All);
                 }
-                if moving.at >= until {
+                if scan.at >= until {
                     return Ok(Swept::Some);
                 }
             }
-            if moving.at == moving.frame_end {
-                let position = geometry.slot_start(moving.slot) + moving.at as u64;
-                let bytes = &moving.bytes[moving.at..geometry.room_end()];
-                let header = FrameHeader::open(bytes, self.log.salt(moving.slot), position);
+            if scan.at == scan.frame_end {
+                let position = geometry.slot_start(scan.slot) + scan.at as u64;
+                let bytes = &scan.bytes[scan.at..geometry.frames_end()];
+                let header = FrameHeader::open(bytes, self.log.salt(scan.slot), position);
                 let Some(header) = header else {
-                    self.take_out(&dead[..count])?;
+                    self.remove_dead(&dead[..count])?;
                     return Ok(Swept::Stuck);
                 };
-                moving.frame_end = moving.at + header.length as usize;
-                moving.at += frame::SIZE;
+                scan.frame_end = scan.at + header.length as usize;
+                scan.at += frame::SIZE;
                 continue;
             }
-            let bytes = &moving.bytes[moving.at..moving.frame_end];
+            let bytes = &scan.bytes[scan.at..scan.frame_end];
             let parts = record::parts(bytes).filter(|(header, ..)| header.fits(bytes.len()));
             let Some((header, key, value)) = parts else {
-                self.take_out(&dead[..count])?;
+                self.remove_dead(&dead[..count])?;
                 return Ok(Swept::Stuck);
             };
             let size = header.size();
@@ -566,29 +567,29 @@ impl<F: File> Store<F> {
                 && self.is_cleared(header)
             {
                 let is_chunked = header.kind == KIND_PIECES;
-                dead[count] = Dead {
+                dead[count] = DeadRecord {
                     hash: self.hash(header.space(), key),
-                    position: geometry.position(moving.slot, moving.at),
+                    position: geometry.position(scan.slot, scan.at),
                     size: size as u32,
-                    pieces: is_chunked.then(|| PiecesRef::decode(value)).flatten(),
+                    chunks: is_chunked.then(|| PiecesRef::decode(value)).flatten(),
                 };
                 count += 1;
             }
-            moving.at += size;
+            scan.at += size;
         }
     }
 
     /// Removes records from the index if it contains them; deletes the chunks of their values first.
-    fn take_out(&mut self, dead: &[Dead]) -> Result<(), Error> {
-        let mut hashes = [0; TOGETHER];
+    fn remove_dead(&mut self, dead: &[DeadRecord]) -> Result<(), Error> {
+        let mut hashes = [0; LOOKUP_BATCH];
         hashes.iter_mut().zip(dead).for_each(|(hash, one)| *hash = one.hash);
         self.index.prefetch(&hashes[..dead.len()]);
-        for &Dead { hash, position, size, pieces } in dead {
+        for &DeadRecord { hash, position, size, chunks } in dead {
             if !self.index.contains(hash, position) {
                 continue;
             }
-            if let Some(pieces) = pieces {
-                self.delete_chunks_of(&pieces)?;
+            if let Some(chunks) = chunks {
+                self.delete_chunks_of(&chunks)?;
                 self.commit_batch()?;
             }
             self.index.remove(hash, position);
@@ -602,17 +603,17 @@ impl<F: File> Store<F> {
     /// Whether a clear record is still needed when it is moved out of a segment while others still exist.
     pub(super) fn clear_is_needed(
         &self,
-        moving: &Moving,
+        scan: &SegmentScan,
         header: &RecordHeader,
         key: &[u8],
         value: &[u8],
     ) -> bool {
         let Some((keyspace, clear)) = clear_of(header.space(), key, value) else { return true };
         let is_swept = self.spaces.get(keyspace).is_none_or(|space| space.cleared == 0);
-        !is_swept || covers(&moving.segments, 0, clear.newest, moving.sequence)
+        !is_swept || covers_any(&scan.segments, 0, clear.newest, scan.sequence)
     }
 
-    /// Drops a clear record of a keyspace without remaining dead records, which need not move.
+    /// Drops a clear record whose keyspace has no dead records left, instead of moving it.
     pub(super) fn drop_clear(&mut self, hash: u32, position: Position, key: &[u8], size: u32) {
         self.index.remove(hash, position);
         self.log.record_superseded(position, size);

@@ -16,27 +16,27 @@ use crate::log::append::WriteError;
 use crate::log::relocate_extent::Relocation;
 use crate::log::slot_allocator::AllocPriority;
 use crate::log::space_accounting::ExtentName;
-use crate::log::tombstones::covers;
+use crate::log::tombstones::covers_any;
 
 use super::maintenance::Job;
 use super::transaction::Undo;
 use super::{Staged, Store};
 
-/// Bytes of a victim that one step scans.
-const SLICE: usize = 64 << 10;
-/// A victim whose live records are known from the index is moved in one step if they are at most `FEW`
+/// Bytes of a victim that one maintenance step scans.
+const STEP_BYTES: usize = 64 << 10;
+/// A victim whose live records are known from the index is moved in one step if they are at most `MAX_KNOWN_BYTES`
 /// bytes and the index is at most `SMALL_INDEX` bytes: scanning that index is faster than scanning the
 /// victim.
-const FEW: usize = 192 << 10;
+const MAX_KNOWN_BYTES: usize = 192 << 10;
 const SMALL_INDEX: usize = 64 << 10;
 
 /// Records of a victim that are looked up in the index together.
-const AHEAD: usize = 16;
+const PREFETCH: usize = 16;
 
 /// A compaction in progress.
 #[derive(Debug)]
 pub(super) struct Compacting {
-    victim: Option<Moving>,
+    victim: Option<SegmentScan>,
     /// The buffer of the previous victim: fresh pages cost more than reading into them.
     spare: Option<AlignedBytes>,
     /// A large value that is being moved.
@@ -51,7 +51,7 @@ pub(super) struct Compacting {
 
 /// A segment that is being emptied.
 #[derive(Debug)]
-pub(super) struct Moving {
+pub(super) struct SegmentScan {
     pub slot: u32,
     pub sequence: u32,
     pub bytes: AlignedBytes,
@@ -76,12 +76,13 @@ impl<F: File> Store<F> {
     /// Whether the used space exceeds its target, or the file is longer than needed.
     pub(super) fn wants_compaction(&self) -> bool {
         let is_large = self.is_over_budget() || self.is_shrinkable() || self.log.is_out_of_slots();
-        is_large && self.is_worth_it() || self.log.holes_came && self.can_relocate()
+        is_large && self.has_enough_garbage()
+            || self.log.garbage.extents_freed && self.can_relocate()
     }
 
     /// Whether enough has died since compaction last found nothing to gain.
-    fn is_worth_it(&self) -> bool {
-        self.log.dead_bytes() >= self.compact_above
+    fn has_enough_garbage(&self) -> bool {
+        self.log.dead_bytes() >= self.maintenance.compact_above
     }
 
     /// Whether large values may move. That takes space before it frees any, and frees only space behind
@@ -92,7 +93,7 @@ impl<F: File> Store<F> {
 
     /// Whether there is too little space to continue, and some to gain.
     pub(super) fn is_low_on_space(&self) -> bool {
-        self.log.is_out_of_slots() && (self.is_worth_it() || self.is_sweeping())
+        self.log.is_out_of_slots() && (self.has_enough_garbage() || self.is_sweeping())
     }
 
     /// Whether the used space exceeds its target.
@@ -115,16 +116,17 @@ impl<F: File> Store<F> {
     }
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
-        self.compact_above = 0;
-        self.log.holes_came = false;
+        self.maintenance.compact_above = 0;
+        self.log.garbage.extents_freed = false;
         let now = self.log.next_sequence();
-        // Until there is space again, or something was written, nothing moves twice. A second move would
-        // gain nothing, and large records, which leave unused space behind them, would move for ever.
-        let pressed_from = self.pressed_from.take().unwrap_or(now);
-        let goes_on = self.is_low_on_space() || !core::mem::take(&mut self.has_written);
-        self.pressed_from = goes_on.then_some(pressed_from);
-        let below = all.or(self.pressed_from).unwrap_or(now);
-        self.compact_slice(Compacting {
+        // Until there is space again, or something was written, no record moves twice. A second
+        // move would gain nothing, and large records, which leave unused space behind them, would
+        // move forever.
+        let low_space_from = self.maintenance.low_space_from.take().unwrap_or(now);
+        let goes_on = self.is_low_on_space() || !core::mem::take(&mut self.maintenance.has_written);
+        self.maintenance.low_space_from = goes_on.then_some(low_space_from);
+        let below = all.or(self.maintenance.low_space_from).unwrap_or(now);
+        self.compaction_step(Compacting {
             victim: None,
             spare: None,
             relocation: None,
@@ -136,62 +138,64 @@ impl<F: File> Store<F> {
 
     /// Continues with a victim, or picks the next; ends with the checkpoint that frees the retired
     /// segments.
-    pub(super) fn compact_slice(&mut self, mut job: Compacting) -> Result<Job, WriteError> {
+    pub(super) fn compaction_step(&mut self, mut job: Compacting) -> Result<Job, WriteError> {
         if let Some(relocation) = job.relocation.take() {
             return self.relocation_step(job, relocation);
         }
-        let Some(mut moving) = job.victim.take() else {
-            return match self.choose(&job) {
+        let Some(mut scan) = job.victim.take() else {
+            return match self.choose_victim(&job) {
                 Some(victim) => {
-                    if let Err(error) = self.move_few(victim) {
-                        return self.give_up_slice(&job, error);
+                    if let Err(error) = self.move_known_records(victim) {
+                        return self.end_without_space(&job, error);
                     }
                     self.commit_batch().map_err(WriteError::RolledBack)?;
                     if self.log.live_records_of(victim) == Some(0) {
-                        return self.let_go(victim, job);
+                        return self.retire_victim(victim, job);
                     }
-                    job.victim =
-                        self.take_up(victim, job.spare.take()).map_err(WriteError::RolledBack)?;
+                    job.victim = self
+                        .start_scan(victim, job.spare.take())
+                        .map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
                 None if !self.log.is_out_of_slots()
-                    && (self.wants_shrinking(&job) && self.log.ends_at_the_end()
-                        || job.all && self.log.ends_in_waste()) =>
+                    && (self.wants_shrinking(&job) && self.log.log_end_is_last()
+                        || job.all && self.log.end_segment_is_wasteful()) =>
                 {
                     self.log.begin_segment(&mut self.file).map_err(WriteError::RolledBack)?;
                     Ok(Job::Compacting(job))
                 }
-                None if self.begins_relocation(&mut job)? => Ok(Job::Compacting(job)),
-                None if self.wants_shrinking(&job) && self.log.checkpoint_could_move() => {
-                    self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+                None if self.try_begin_relocation(&mut job)? => Ok(Job::Compacting(job)),
+                None if self.wants_shrinking(&job) && self.log.checkpoint_can_move_forward() => {
+                    self.maintenance.compact_all_below =
+                        self.maintenance.compact_all_below.or(job.all.then_some(job.below));
                     self.begin_checkpoint()
                 }
                 None => self.end_compaction(&job),
             };
         };
-        let moved = match self.move_some(&mut moving) {
-            // A tombstone of a key that fills its segment has no space for the range that it covers.
+        let moved = match self.move_step(&mut scan) {
+            // A tombstone whose key fills its segment has no space for the range that it covers.
             Err(Error::KeyTooLong) => Moved::Stuck,
-            Err(error) => return self.give_up_slice(&job, error),
+            Err(error) => return self.end_without_space(&job, error),
             Ok(moved) => moved,
         };
         self.commit_batch().map_err(WriteError::RolledBack)?;
         match moved {
-            Moved::Some => job.victim = Some(moving),
+            Moved::Some => job.victim = Some(scan),
             Moved::All => {
-                job.spare = Some(moving.bytes);
-                return self.let_go(moving.slot, job);
+                job.spare = Some(scan.bytes);
+                return self.retire_victim(scan.slot, job);
             }
-            Moved::Stuck => self.log.keep(moving.slot),
+            Moved::Stuck => self.log.pin_damaged(scan.slot),
         }
         Ok(Job::Compacting(job))
     }
 
-    fn give_up_slice(&mut self, job: &Compacting, error: Error) -> Result<Job, WriteError> {
+    fn end_without_space(&mut self, job: &Compacting, error: Error) -> Result<Job, WriteError> {
         if !matches!(error, Error::Quota | Error::Full) {
             return Err(WriteError::RolledBack(error));
         }
-        // The segments that were emptied before make space for the rest.
+        // Freeing the segments that were emptied before makes space for the rest.
         self.undo_to(0);
         self.log.discard_batch();
         self.end_compaction(job)
@@ -199,10 +203,12 @@ impl<F: File> Store<F> {
 
     /// Moves the live records of a resident segment if they are few, each verified. Stops before a damaged
     /// one.
-    fn move_few(&mut self, slot: u32) -> Result<(), Error> {
-        let is_little =
-            self.log.live_records_of(slot).is_some_and(|bytes| bytes > 0 && bytes <= FEW);
-        if !is_little || self.index.bytes() > SMALL_INDEX {
+    fn move_known_records(&mut self, slot: u32) -> Result<(), Error> {
+        let is_small = self
+            .log
+            .live_records_of(slot)
+            .is_some_and(|bytes| bytes > 0 && bytes <= MAX_KNOWN_BYTES);
+        if !is_small || self.index.bytes() > SMALL_INDEX {
             return Ok(());
         }
         let geometry = self.log.geometry();
@@ -210,14 +216,14 @@ impl<F: File> Store<F> {
         self.index.collect(0, u32::MAX, &mut entries);
         entries.retain(|&(_, position)| geometry.locate(position).0 == slot);
         for (hash, position) in entries {
-            let Some(place) = self.log.place_of(position) else { break };
-            let Some(bytes) = self.log.copy_of(place) else { break };
-            if self.log.get(place).is_none_or(|record| self.is_cleared(record.header)) {
+            let Some(addr) = self.log.resident_addr(position) else { break };
+            let Some(bytes) = self.log.copy_of(addr) else { break };
+            if self.log.get(addr).is_none_or(|record| self.is_cleared(record.header)) {
                 break;
             }
             let at = geometry.slot_start(slot) + geometry.locate(position).1 as u64;
             let is_whole = RecordHeader::verify(&bytes, self.log.salt(slot), at);
-            if !is_whole || record::sound(&bytes).is_err() {
+            if !is_whole || record::validate(&bytes).is_err() {
                 break;
             }
             self.move_record(hash, position, &bytes, None)?;
@@ -230,10 +236,11 @@ impl<F: File> Store<F> {
         if let Some(relocation) = &job.relocation {
             self.log.abandon_relocation(relocation);
         }
-        self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+        self.maintenance.compact_all_below =
+            self.maintenance.compact_all_below.or(job.all.then_some(job.below));
     }
 
-    fn choose(&self, job: &Compacting) -> Option<u32> {
+    fn choose_victim(&self, job: &Compacting) -> Option<u32> {
         // Retired segments are freed together by one checkpoint, but not so many that the file grows by
         // them.
         let segment = self.log.geometry().segment();
@@ -245,79 +252,82 @@ impl<F: File> Store<F> {
         let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
         let least = segment / if thorough { 64 } else { 8 };
         // Segments that were begun since the last flush are freed without flush or checkpoint.
-        let helps = pending_free == 0 && !job.all;
-        let emptiest = self.log.pick_victim(job.below, helps).filter(|victim| victim.gain >= least);
-        if is_large && let Some(victim) = emptiest {
+        let prefer_fresh = pending_free == 0 && !job.all;
+        let best =
+            self.log.pick_victim(job.below, prefer_fresh).filter(|victim| victim.gain >= least);
+        if is_large && let Some(victim) = best {
             return Some(victim.slot);
         }
-        // A tombstone can go only after the segments that it covers, so the oldest segment goes first.
+        // A tombstone can be dropped only after the segments that it covers, so the oldest segment
+        // is compacted first.
         if is_large && !job.all && self.log.tombstone_bytes() * 8 > self.log.space() {
             return self.log.oldest_below(job.below);
         }
         if self.wants_shrinking(job) {
-            return self.log.last_in_file(u32::MAX);
+            return self.log.last_movable_segment(u32::MAX);
         }
         None
     }
 
-    /// Retires a segment of which nothing is needed; it is freed with the next checkpoint. A segment begun
-    /// since the last flush is freed at once, which may do before flushes are needed.
-    fn let_go(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
+    /// Retires a segment of which nothing is needed; it is freed with the next checkpoint. A
+    /// segment begun since the last flush is freed at once, which may suffice until flushes are
+    /// needed.
+    fn retire_victim(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
         // If the file is only too long, what lies behind the segment must move as well.
         let goes = self.is_over_budget() && self.log.pending_free_bytes() == 0 && !job.all;
         self.log.retire(slot);
         if !goes || !self.log.is_fresh(slot) {
             return Ok(Job::Compacting(job));
         }
-        self.anchor()?;
-        self.note_gaps().map_err(WriteError::RolledBack)?;
-        self.log.let_go(&mut self.file, slot)?;
+        self.ensure_end_is_written()?;
+        self.record_gaps().map_err(WriteError::RolledBack)?;
+        self.log.free_fresh_segment(&mut self.file, slot)?;
         self.end_compaction(&job)
     }
 
-    pub(super) fn take_up(
+    pub(super) fn start_scan(
         &mut self,
         slot: u32,
         spare: Option<AlignedBytes>,
-    ) -> Result<Option<Moving>, Error> {
+    ) -> Result<Option<SegmentScan>, Error> {
         let segment = self.log.geometry().segment();
         let mut bytes = spare.unwrap_or_else(|| AlignedBytes::zeroed(segment));
         self.log.copy_segment(&mut self.file, slot, &mut bytes)?;
-        let (sequence, end) = self.log.extent_of_segment(slot);
+        let (sequence, end) = self.log.segment_end(slot);
         let segments = self.log.sequences();
         let at = segment::SIZE;
-        Ok(Some(Moving { slot, sequence, bytes, at, frame_end: at, end, segments }))
+        Ok(Some(SegmentScan { slot, sequence, bytes, at, frame_end: at, end, segments }))
     }
 
     /// Scans some records of a victim and appends those that are needed.
-    fn move_some(&mut self, moving: &mut Moving) -> Result<Moved, Error> {
+    fn move_step(&mut self, scan: &mut SegmentScan) -> Result<Moved, Error> {
         let geometry = self.log.geometry();
-        let until = moving.at + SLICE;
+        let until = scan.at + STEP_BYTES;
         let mut fetched = 0;
-        while moving.at < until {
-            if moving.at >= moving.end {
+        while scan.at < until {
+            if scan.at >= scan.end {
                 return Ok(Moved::All);
             }
-            if moving.at == moving.frame_end {
-                let position = geometry.slot_start(moving.slot) + moving.at as u64;
-                let bytes = &moving.bytes[moving.at..geometry.room_end()];
-                let Some(header) = FrameHeader::open(bytes, self.log.salt(moving.slot), position)
+            if scan.at == scan.frame_end {
+                let position = geometry.slot_start(scan.slot) + scan.at as u64;
+                let bytes = &scan.bytes[scan.at..geometry.frames_end()];
+                let Some(header) = FrameHeader::open(bytes, self.log.salt(scan.slot), position)
                 else {
                     return Ok(Moved::Stuck);
                 };
-                moving.frame_end = moving.at + header.length as usize;
-                moving.at += frame::SIZE;
+                scan.frame_end = scan.at + header.length as usize;
+                scan.at += frame::SIZE;
                 continue;
             }
-            let bytes = &moving.bytes[moving.at..moving.frame_end];
-            if moving.at >= fetched {
-                fetched = moving.at + self.fetch_ahead(bytes);
+            let bytes = &scan.bytes[scan.at..scan.frame_end];
+            if scan.at >= fetched {
+                fetched = scan.at + self.prefetch_entries(bytes);
             }
             // A moved record is replayed one day. A malformed one would then be refused together with
             // everything behind it.
-            let Ok((header, key, value)) = record::sound(bytes) else { return Ok(Moved::Stuck) };
+            let Ok((header, key, value)) = record::validate(bytes) else { return Ok(Moved::Stuck) };
             let size = header.size();
-            let position = geometry.position(moving.slot, moving.at);
+            let position = geometry.position(scan.slot, scan.at);
             match header.kind {
                 KIND_SET | KIND_EXTENT | KIND_PIECES => {
                     let hash = self.hash(header.space(), key);
@@ -332,7 +342,7 @@ impl<F: File> Store<F> {
                 KIND_CLEAR => {
                     let hash = self.hash(header.space(), key);
                     if !self.index.contains(hash, position) {
-                    } else if self.clear_is_needed(moving, header, key, value) {
+                    } else if self.clear_is_needed(scan, header, key, value) {
                         self.move_record(hash, position, &bytes[..size], None)?;
                     } else {
                         self.drop_clear(hash, position, key, size as u32);
@@ -340,24 +350,24 @@ impl<F: File> Store<F> {
                 }
                 KIND_DELETE => {
                     let newest = value.get(..4).and_then(|bytes| bytes.try_into().ok());
-                    let newest = newest.map_or(moving.sequence, u32::from_le_bytes);
-                    let newest = newest.min(self.log.newest_covered(moving.slot, header.oldest));
-                    if covers(&moving.segments, header.oldest, newest, moving.sequence) {
-                        self.move_deletion(*header, key, newest)?;
+                    let newest = newest.map_or(scan.sequence, u32::from_le_bytes);
+                    let newest = newest.min(self.log.newest_covered(scan.slot, header.oldest));
+                    if covers_any(&scan.segments, header.oldest, newest, scan.sequence) {
+                        self.move_tombstone(*header, key, newest)?;
                     }
                 }
                 KIND_VOID | KIND_TRANSACTION => {}
                 _ => return Ok(Moved::Stuck),
             }
-            moving.at += size;
+            scan.at += size;
         }
         Ok(Moved::Some)
     }
 
     /// Prefetches the index entries of the first records in `bytes`; returns how many bytes these records
     /// take.
-    fn fetch_ahead(&self, bytes: &[u8]) -> usize {
-        let (mut hashes, mut at) = ([0; AHEAD], 0);
+    fn prefetch_entries(&self, bytes: &[u8]) -> usize {
+        let (mut hashes, mut at) = ([0; PREFETCH], 0);
         for hash in &mut hashes {
             let Some(bytes) = bytes.get(at..) else { break };
             let Some((header, key, _)) = record::parts(bytes) else { break };
@@ -378,9 +388,9 @@ impl<F: File> Store<F> {
         bytes: &[u8],
         extent: Option<ExtentRef>,
     ) -> Result<(), Error> {
-        // Moving a large value empties no segment, so it does not use the reserve.
+        // Relocating a large value empties no segment, so it does not use the reserve.
         let need = if extent.is_some() { AllocPriority::Write } else { AllocPriority::Move };
-        self.log.make_room(&mut self.file, bytes.len(), need)?;
+        self.log.reserve_record(&mut self.file, bytes.len(), need)?;
         let to = self.log.append_copy(bytes, from);
         let size = bytes.len() as u32;
         self.log.record_superseded(from, size);
@@ -389,24 +399,33 @@ impl<F: File> Store<F> {
             None => self.log.move_name(from, to),
             Some(extent) => {
                 self.write_descriptor(to, &extent);
-                self.log.drop_name(from);
+                self.log.remove_name(from);
                 self.log.name_extent(to, ExtentName::from(&extent));
             }
         }
         let (old, new, moved) = (Some(from), Some(to), extent.is_none());
-        self.undo.push(Undo { hash, old, new, appended: to, come: size, gone: size, moved });
+        self.undo.push(Undo {
+            hash,
+            old,
+            new,
+            appended: to,
+            added_size: size,
+            superseded_size: size,
+            moved,
+        });
         self.move_in_index(hash, old, new, to);
         Ok(())
     }
 
     /// Whether a large value moves next.
-    fn begins_relocation(&mut self, job: &mut Compacting) -> Result<bool, WriteError> {
+    fn try_begin_relocation(&mut self, job: &mut Compacting) -> Result<bool, WriteError> {
         if self.wants_shrinking(job) && !self.log.is_out_of_slots() {
-            // Not before the old places of values that moved are free, or all of them would exist twice.
-            let is_leaving = self.log.is_leaving();
-            let may_grow = self.is_shrinkable() && !is_leaving;
+            // Only after the old extents of relocated values are free; otherwise all values would
+            // exist twice.
+            let may_gain_space = self.log.may_gain_space();
+            let may_grow = self.is_shrinkable() && !may_gain_space;
             job.relocation = self.log.begin_relocation(&mut self.file, may_grow)?;
-            self.log.holes_came |= is_leaving && job.relocation.is_none();
+            self.log.garbage.extents_freed |= may_gain_space && job.relocation.is_none();
         }
         Ok(job.relocation.is_some())
     }
@@ -436,19 +455,19 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Appends the record that names the new place of a large value; returns whether it did. It does not if
-    /// the value is damaged.
+    /// Appends the record that names the new extent of a large value; returns whether it did. It
+    /// does not if the value is damaged.
     fn end_relocation(&mut self, relocation: &Relocation) -> Result<bool, Error> {
-        let place = match self.log.place(&mut self.file, relocation.record) {
+        let addr = match self.log.fetch(&mut self.file, relocation.record) {
             Err(Error::Corruption(_)) => None,
-            place => Some(place?),
+            addr => Some(addr?),
         };
-        let bytes = place.and_then(|place| self.log.copy_of(place));
-        let record = place.and_then(|place| self.log.get(place));
+        let bytes = addr.and_then(|addr| self.log.copy_of(addr));
+        let record = addr.and_then(|addr| self.log.get(addr));
         let record = record.filter(|it| !self.is_cleared(it.header));
         let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
         let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
-            self.log.keep_relocated(relocation);
+            self.log.pin_source(relocation);
             return Ok(false);
         };
         let Some(extent) = self.log.end_relocation(&mut self.file, relocation, old)? else {
@@ -464,14 +483,14 @@ impl<F: File> Store<F> {
     }
 
     /// Appends a copy of a tombstone that states the last segment that it may cover.
-    fn move_deletion(
+    fn move_tombstone(
         &mut self,
         header: RecordHeader,
         key: &[u8],
         newest: u32,
     ) -> Result<(), Error> {
         let size = record::size_of_record(key.len(), 8);
-        self.log.make_room(&mut self.file, size, AllocPriority::Move)?;
+        self.log.reserve_record(&mut self.file, size, AllocPriority::Move)?;
         let moved =
             RecordHeader { value_len: 8, capacity: 8, previous: 0, replaced: [0; 3], ..header };
         let (position, _) = self.log.stage(moved, key);
@@ -480,17 +499,26 @@ impl<F: File> Store<F> {
         value.copy_from_slice(&u64::from(newest).to_le_bytes());
         self.log.advance(size, false);
         self.log.tombstone_added(position, size as u32, header.oldest, newest);
-        let (appended, come) = (position, size as u32);
-        let copy = Undo { hash: 0, old: None, new: None, appended, come, gone: 0, moved: true };
+        let (appended, added_size) = (position, size as u32);
+        let copy = Undo {
+            hash: 0,
+            old: None,
+            new: None,
+            appended,
+            added_size,
+            superseded_size: 0,
+            moved: true,
+        };
         self.undo.push(copy);
         Ok(())
     }
 
-    /// Lowers `compact_above` so that half a segment of further garbage makes compaction worth trying
-    /// again.
+    /// Lowers `compact_above`, so that compaction is tried again after half a segment of further
+    /// garbage.
     pub(super) fn update_garbage_stats(&mut self) {
         let step = self.log.geometry().segment() as u64 / 2;
-        self.compact_above = self.compact_above.min(self.log.dead_bytes() + step);
+        self.maintenance.compact_above =
+            self.maintenance.compact_above.min(self.log.dead_bytes() + step);
     }
 
     /// Begins the checkpoint without the retired segments.
@@ -499,17 +527,19 @@ impl<F: File> Store<F> {
         let is_retired = self.log.pending_free_bytes() > 0;
         if is_retired || job.has_relocated {
             // Compaction continues when these are free.
-            self.wants_all = self.wants_all.or(job.all.then_some(job.below));
+            self.maintenance.compact_all_below =
+                self.maintenance.compact_all_below.or(job.all.then_some(job.below));
         }
-        if !is_retired && self.log.needs_room_of_checkpoint() {
-            self.wants_all = self.wants_all.or(job.all.then_some(job.below));
-            self.log.go_without_checkpoint(&mut self.file, self.next_version)?;
+        if !is_retired && self.log.needs_checkpoint_slots() {
+            self.maintenance.compact_all_below =
+                self.maintenance.compact_all_below.or(job.all.then_some(job.below));
+            self.log.retire_without_checkpoint(&mut self.file, self.next_version)?;
             self.unflushed = false;
             return Ok(Job::Nothing);
         }
         if !is_retired {
-            self.compact_above = u64::MAX;
-            self.pressed_from = None;
+            self.maintenance.compact_above = u64::MAX;
+            self.maintenance.low_space_from = None;
             self.update_garbage_stats();
             return Ok(Job::Nothing);
         }
@@ -520,14 +550,15 @@ impl<F: File> Store<F> {
     ///
     /// After a crash between such a commit and the checkpoint the retired segments exist again, without the
     /// records of gaps before them. So the first time in a session all gaps are checked.
-    pub(super) fn note_gaps(&mut self) -> Result<(), Error> {
-        debug_assert!(matches!(self.staged, Staged::Nothing));
+    pub(super) fn record_gaps(&mut self) -> Result<(), Error> {
+        debug_assert!(matches!(self.staging.staged, Staged::Nothing));
         let key = |frame: u64| [KEY_GAP, &frame.to_be_bytes()].concat();
         for gap in self.log.gaps() {
             let key_to = key(gap.to);
             // A record that cannot be read may exist.
             if gap.inside.is_empty()
-                && (self.knows_gaps || self.has(KEYSPACE_ENGINE, &key_to).unwrap_or(true))
+                && (self.maintenance.knows_gaps
+                    || self.has(KEYSPACE_ENGINE, &key_to).unwrap_or(true))
             {
                 continue;
             }
@@ -545,7 +576,7 @@ impl<F: File> Store<F> {
             }
         }
         self.commit_batch()?;
-        self.knows_gaps = true;
+        self.maintenance.knows_gaps = true;
         Ok(())
     }
 }

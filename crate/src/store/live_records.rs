@@ -1,4 +1,4 @@
-//! The places of live records in the file, for callers that have the whole file in memory.
+//! Locations of live records in the file, for callers that have the whole file in memory.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -12,7 +12,7 @@ use crate::log::read::damaged;
 
 use super::Store;
 
-/// The places of a record's key and value in the file.
+/// The locations of a record's key and value in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct InFile {
     pub key: Range<u64>,
@@ -22,7 +22,7 @@ pub(crate) struct InFile {
 /// A value in the file.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
-    /// Stored in one place of the file.
+    /// Stored as one range of the file.
     At(Range<u64>),
     /// Assembled from chunks.
     Assembled(Vec<u8>),
@@ -34,8 +34,8 @@ impl<F: File> Store<F> {
         self.spaces.counts().filter(|(_, count)| *count > 0).map(|(id, _)| id).collect()
     }
 
-    /// Returns the places of all records of a keyspace, in the order of keys. Each record is verified, and
-    /// the value of an extent too. Nothing may have been written since opening.
+    /// Returns the locations of all records of a keyspace, in the order of keys. Each record is
+    /// verified, and so is the value of an extent. Nothing may have been written since opening.
     ///
     /// # Errors
     /// As for [`get`](Store::get), and [`Error::Corruption`] for a value that is damaged.
@@ -49,13 +49,13 @@ impl<F: File> Store<F> {
         let geometry = self.log.geometry();
         let (slot, offset) = geometry.locate(found.position);
         let at = geometry.slot_start(slot) + offset as u64;
-        let record = self.log.record_in(found.place);
+        let record = self.log.record_in(found.addr);
         let value = match (record.header.kind, record.extent()) {
             (KIND_SET | KIND_CLEAR, _) => {
                 let from = at + record.header.value_offset() as u64;
                 Value::At(from..from + u64::from(record.header.value_len))
             }
-            (_, None) => Value::Assembled(self.value(found.place)?.to_vec()),
+            (_, None) => Value::Assembled(self.value(found.addr)?.to_vec()),
             (_, Some(extent)) => {
                 let from = geometry.slot_start(extent.slot) + segment::SIZE as u64;
                 if !self.log.verify_extent(&mut self.file, &extent)? {

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
-use crate::log::checkpoint::Writing;
+use crate::log::checkpoint::CheckpointWriter;
 use crate::log::slot_allocator::AllocPriority;
 use crate::radix_sort;
 
@@ -25,10 +25,10 @@ use super::{Staged, Store};
 /// written.
 const RANGE: usize = 1024;
 /// A step ends when it has written this many entries.
-const ENTRIES_PER_SLICE: usize = 4 * RANGE;
+const ENTRIES_PER_STEP: usize = 4 * RANGE;
 
 /// For each this many bytes that are committed while the file is too large,
-const SLICE: usize = 128 << 10;
+const CATCH_UP_BYTES: usize = 128 << 10;
 /// this many steps run at once; with no space left, as many as are needed.
 const STEPS_TO_CATCH_UP: usize = 6;
 
@@ -58,7 +58,7 @@ pub(super) enum Job {
 /// written yet are kept.
 #[derive(Debug)]
 pub(super) struct Checkpointing {
-    writing: Writing,
+    writing: CheckpointWriter,
     /// Ranges are distinguished by this many upper bits of the hash.
     bits: u32,
     next: usize,
@@ -74,7 +74,7 @@ pub(super) struct Change {
 }
 
 impl Checkpointing {
-    pub(super) fn note(&mut self, change: Change) {
+    pub(super) fn record_change(&mut self, change: Change) {
         let range = (u64::from(change.hash) >> (32 - self.bits)) as usize;
         if range >= self.next {
             self.changed[range].push(change);
@@ -123,13 +123,13 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn wants_maintenance(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
-        may && (!matches!(self.job, Job::Nothing)
-            || self.wants_all.is_some()
+        may && (!matches!(self.maintenance.job, Job::Nothing)
+            || self.maintenance.compact_all_below.is_some()
             || self.log.can_reclaim()
             || self.wants_compaction()
             || self.wants_sweep()
             || self.has_cleared()
-            || self.wants_sure_extents()
+            || self.wants_confirmed_extents()
             || self.wants_checkpoint())
     }
 
@@ -142,9 +142,9 @@ impl<F: File> Store<F> {
     }
 
     /// Whether replaced large values take so much space that they cannot wait for the next ordinary flush.
-    fn wants_sure_extents(&self) -> bool {
-        self.log.has_unsure_extents()
-            && (self.wants_all.is_some()
+    fn wants_confirmed_extents(&self) -> bool {
+        self.log.has_unconfirmed_extents()
+            && (self.maintenance.compact_all_below.is_some()
                 || self.is_over_budget()
                 || self.is_shrinkable()
                 || self.log.is_out_of_slots())
@@ -169,20 +169,20 @@ impl<F: File> Store<F> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        if !matches!(self.staged, Staged::Nothing) || !self.savepoints.is_empty() {
+        if !matches!(self.staging.staged, Staged::Nothing) || !self.savepoints.is_empty() {
             return Err(Error::Reentrancy);
         }
         self.commit_batch()?;
-        self.is_in_maintenance = true;
+        self.maintenance.is_running = true;
         if all {
-            self.wants_all = Some(self.log.next_sequence());
+            self.maintenance.compact_all_below = Some(self.log.next_sequence());
         }
-        let job = core::mem::take(&mut self.job);
-        let done = self.slice(job);
-        self.is_in_maintenance = false;
+        let job = core::mem::take(&mut self.maintenance.job);
+        let done = self.step(job);
+        self.maintenance.is_running = false;
         match done {
             Ok(job) => {
-                self.job = job;
+                self.maintenance.job = job;
                 Ok(self.wants_maintenance())
             }
             Err(failure) => Err(self.fail(failure)),
@@ -194,25 +194,25 @@ impl<F: File> Store<F> {
     /// the end of the turn, any other by the next call that needs the space.
     pub(super) fn catch_up(&mut self, bytes: usize) {
         self.update_garbage_stats();
-        if self.is_in_maintenance || self.poisoned {
+        if self.maintenance.is_running || self.poisoned {
             return;
         }
         if !self.log.is_out_of_slots() {
-            self.pressed_from = None;
+            self.maintenance.low_space_from = None;
         }
         // Records of cleared keyspaces are dead before the accounting of their segments shows it.
         let may_be_late = bytes > 0 && self.is_sweeping();
         if !may_be_late && !self.is_behind() {
             return;
         }
-        let mut slices = bytes.div_ceil(SLICE).max(1) * STEPS_TO_CATCH_UP;
-        while slices > 0 || self.is_low_on_space() || self.is_sweeping_little() {
-            slices = slices.saturating_sub(1);
+        let mut steps = bytes.div_ceil(CATCH_UP_BYTES).max(1) * STEPS_TO_CATCH_UP;
+        while steps > 0 || self.is_low_on_space() || self.is_sweeping_small() {
+            steps = steps.saturating_sub(1);
             match self.maintain(false) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
-                    self.deferred_error = self.poisoned.then_some(error);
+                    self.maintenance.deferred_error = self.poisoned.then_some(error);
                     break;
                 }
             }
@@ -223,28 +223,30 @@ impl<F: File> Store<F> {
     /// does.
     #[must_use]
     pub fn has_deferred_error(&self) -> bool {
-        self.deferred_error.is_some()
+        self.maintenance.deferred_error.is_some()
     }
 
     /// The error of a poisoned store: the failure that poisoned it, until it was reported once.
     pub(super) fn refusal(&mut self) -> Error {
         let refused = if self.file.is_lost() { Error::Lost } else { Error::Poisoned };
-        self.deferred_error.take().unwrap_or(refused)
+        self.maintenance.deferred_error.take().unwrap_or(refused)
     }
 
-    fn slice(&mut self, job: Job) -> Result<Job, WriteError> {
+    fn step(&mut self, job: Job) -> Result<Job, WriteError> {
         self.sweep_cleared();
         match job {
             Job::Compacting(compacting) if self.wants_sweep() => {
                 Ok(self.begin_sweep(Some(compacting)))
             }
-            Job::Sweeping(sweeping) => self.sweep_slice(sweeping),
-            Job::Compacting(compacting) => self.compact_slice(compacting),
-            Job::Checkpointing(checkpointing) => self.checkpoint_slice(checkpointing),
+            Job::Sweeping(sweeping) => self.sweep_step(sweeping),
+            Job::Compacting(compacting) => self.compaction_step(compacting),
+            Job::Checkpointing(checkpointing) => self.checkpoint_step(checkpointing),
             Job::Nothing if self.reclaim_step()? => Ok(Job::Nothing),
             Job::Nothing if self.wants_sweep() => Ok(self.begin_sweep(None)),
-            Job::Nothing if self.wants_all.is_some() || self.wants_compaction() => {
-                let all = core::mem::take(&mut self.wants_all);
+            Job::Nothing
+                if self.maintenance.compact_all_below.is_some() || self.wants_compaction() =>
+            {
+                let all = core::mem::take(&mut self.maintenance.compact_all_below);
                 self.begin_compaction(all)
             }
             Job::Nothing if self.wants_checkpoint() => self.begin_checkpoint(),
@@ -255,13 +257,17 @@ impl<F: File> Store<F> {
     /// Runs one step of freeing unneeded space; returns whether there was one.
     fn reclaim_step(&mut self) -> Result<bool, WriteError> {
         if !self.log.reclaim(&mut self.file)? {
-            if self.log.is_reclaimed() && !self.wants_sure_extents() {
+            if self.log.is_reclaimed() && !self.wants_confirmed_extents() {
                 return Ok(false);
             }
             // The tail that a recovery dropped, and extents that were deleted, can be erased only once the
             // log behind them is flushed and a flushed frame confirms that.
-            if !self.log.is_anchored() || self.log.is_unwitnessed() {
-                self.log.write_witness(&mut self.file, AllocPriority::Note, self.next_version)?;
+            if !self.log.end_is_written() || self.log.is_unwitnessed() {
+                self.log.write_witness(
+                    &mut self.file,
+                    AllocPriority::Bookkeeping,
+                    self.next_version,
+                )?;
             }
             self.log.flush(&mut self.file).map_err(WriteError::Unclear)?;
         }
@@ -272,16 +278,16 @@ impl<F: File> Store<F> {
     /// Starts a checkpoint of the current index.
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
         // A gap ends where a segment begins, so the last segment must be in the file.
-        self.anchor()?;
+        self.ensure_end_is_written()?;
         if self.log.pending_free_bytes() > 0 {
-            self.note_gaps().map_err(WriteError::RolledBack)?;
+            self.record_gaps().map_err(WriteError::RolledBack)?;
         }
         let entries = self.index.len();
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version) {
             // Free space matters more now than opening fast.
             Err(Error::Quota | Error::Full) if log.pending_free_bytes() > 0 => {
-                log.go_without_checkpoint(file, *next_version)?;
+                log.retire_without_checkpoint(file, *next_version)?;
                 self.unflushed = false;
                 return Ok(Job::Nothing);
             }
@@ -293,15 +299,19 @@ impl<F: File> Store<F> {
     }
 
     /// Ensures that the log ends in a segment that is in the file.
-    pub(super) fn anchor(&mut self) -> Result<(), WriteError> {
-        if !self.log.is_anchored() {
-            self.log.write_witness(&mut self.file, AllocPriority::Note, self.next_version)?;
+    pub(super) fn ensure_end_is_written(&mut self) -> Result<(), WriteError> {
+        if !self.log.end_is_written() {
+            self.log.write_witness(
+                &mut self.file,
+                AllocPriority::Bookkeeping,
+                self.next_version,
+            )?;
             self.unflushed = true;
         }
         Ok(())
     }
 
-    fn checkpoint_slice(&mut self, mut job: Checkpointing) -> Result<Job, WriteError> {
+    fn checkpoint_step(&mut self, mut job: Checkpointing) -> Result<Job, WriteError> {
         match self.write_ranges(&mut job) {
             Ok(false) => Ok(Job::Checkpointing(job)),
             Ok(true) => {
@@ -309,7 +319,7 @@ impl<F: File> Store<F> {
                 Ok(Job::Nothing)
             }
             Err(failure) => {
-                self.log.drop_checkpoint(&job.writing);
+                self.log.abandon_checkpoint(&job.writing);
                 Err(failure)
             }
         }
@@ -320,7 +330,7 @@ impl<F: File> Store<F> {
     fn write_ranges(&mut self, job: &mut Checkpointing) -> Result<bool, WriteError> {
         let width = 1_u64 << (32 - job.bits);
         let mut written = 0;
-        while written < ENTRIES_PER_SLICE {
+        while written < ENTRIES_PER_STEP {
             if job.next == job.changed.len() {
                 let Store { file, log, next_version, .. } = self;
                 log.end_checkpoint(file, &mut job.writing, *next_version)?;
@@ -342,26 +352,26 @@ impl<F: File> Store<F> {
         Ok(false)
     }
 
-    /// Writes a checkpoint before closing if opening would otherwise take long. The close continues without
-    /// one when there is no space for it.
+    /// Writes a checkpoint before closing if opening would otherwise take long. The close continues
+    /// without one if there is no space for it.
     pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
-        self.is_in_maintenance = true;
-        let done = self.last_checkpoint().map_err(|failure| self.fail(failure));
+        self.maintenance.is_running = true;
+        let done = self.write_final_checkpoint().map_err(|failure| self.fail(failure));
         if self.poisoned { done } else { Ok(()) }
     }
 
     #[inline(never)]
-    fn last_checkpoint(&mut self) -> Result<(), WriteError> {
+    fn write_final_checkpoint(&mut self) -> Result<(), WriteError> {
         // A checkpoint as large as the log to replay would not make opening faster.
         let segment = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
         let limit = segment.max(2 * self.index.len() as u64);
-        let mut job = core::mem::take(&mut self.job);
+        let mut job = core::mem::take(&mut self.maintenance.job);
         if let Job::Checkpointing(begun) = &job
-            && self.log.tail_behind(&begun.writing) > limit
+            && self.log.tail_after(&begun.writing) > limit
         {
             // The log has grown much since it began: a new one costs little more and leaves no tail for the
             // next opening.
-            self.log.drop_checkpoint(&begun.writing);
+            self.log.abandon_checkpoint(&begun.writing);
             job = Job::Nothing;
         }
         if !matches!(job, Job::Checkpointing(_)) {
@@ -374,7 +384,7 @@ impl<F: File> Store<F> {
             job = self.begin_checkpoint()?;
         }
         while let Job::Checkpointing(checkpointing) = job {
-            job = self.checkpoint_slice(checkpointing)?;
+            job = self.checkpoint_step(checkpointing)?;
         }
         Ok(())
     }

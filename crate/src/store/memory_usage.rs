@@ -1,4 +1,4 @@
-//! The memory that a store holds, and how much more it may need.
+//! The memory that a store uses, and how much more it may need.
 
 use crate::file::File;
 
@@ -6,22 +6,22 @@ use super::Store;
 use super::maintenance::Job;
 
 impl<F: File> Store<F> {
-    /// Returns the bytes of memory held, without the ordered keys, and roughly the
-    /// [reserve](Store::reserve_needed) that is needed beside them. When any of it changes, memory has to
-    /// be reserved again.
+    /// Returns the bytes of memory in use, without the ordered keys, and roughly the
+    /// [reserve](Store::reserve_needed) that is needed beside them. When any of it changes, memory
+    /// must be reserved again.
     #[must_use]
     pub fn memory_usage(&self) -> [usize; 3] {
         let (larger, order) = self.reserve_needed();
         [self.log.memory_bytes() as usize + self.index.bytes(), larger, order >> 22]
     }
 
-    /// Returns the bytes that a turn may take in one piece, for an index that is close to doubling, and in
-    /// small pieces, for the ordered keys that the first range builds.
+    /// Returns the bytes that a turn may allocate in one piece, for an index that is close to
+    /// doubling, and in small pieces, for the ordered keys that the first range builds.
     #[must_use]
     pub fn reserve_needed(&self) -> (usize, usize) {
-        let larger = if self.index.is_filling_up() { 2 * self.index.bytes() } else { 0 };
+        let larger = if self.index.nears_growth() { 2 * self.index.bytes() } else { 0 };
         let left =
-            self.index.len().saturating_sub(self.spaces.in_order() + self.clears.dead as usize);
+            self.index.len().saturating_sub(self.spaces.ordered_len() + self.clears.dead as usize);
         let order = if self.ordered { 28 * left } else { 0 };
         (larger, order)
     }
@@ -32,11 +32,11 @@ impl<F: File> Store<F> {
         self.log.budget()
     }
 
-    /// Bytes of segment buffers that are held temporarily: of a segment being compacted, and above the
-    /// budget.
+    /// Bytes of segment buffers that are in use temporarily: of a segment being compacted, and
+    /// above the budget.
     #[must_use]
     pub fn transient_bytes(&self) -> usize {
-        let is_emptying = matches!(self.job, Job::Compacting(_) | Job::Sweeping(_));
+        let is_emptying = matches!(self.maintenance.job, Job::Compacting(_) | Job::Sweeping(_));
         (usize::from(is_emptying) << self.log.geometry().segment_log2) + self.log.above_budget()
     }
 }

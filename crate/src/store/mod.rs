@@ -30,13 +30,13 @@ use crate::log::tombstones::UNKNOWN;
 use crate::log::{
     Log,
     buffer_pool::AccessKind,
-    read::{Pin, Place, damaged},
+    read::{BufferAddr, Pin, damaged},
     slot_allocator::AllocPriority,
 };
 
 pub use crate::log::buffer_pool::Views;
 pub use crate::log::recovery::{OnDamage, Recovery};
-pub use crate::log::verify::{Part, Spot, Verified};
+pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
 use maintenance::{Change, Job};
 pub use pin::PinId;
@@ -46,7 +46,7 @@ pub use write::Set;
 use write::{Changing, NewRecord, Staged};
 
 /// The number of keys that are looked up together, so that their cache misses overlap.
-pub const TOGETHER: usize = 16;
+pub const LOOKUP_BATCH: usize = 16;
 
 /// The options of opening a store.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +127,42 @@ pub struct Stats {
     pub unswept: u64,
 }
 
+/// The record that is being written or changed, until `finish` or `abort`.
+#[derive(Debug, Default)]
+struct Staging {
+    staged: Staged,
+    new: NewRecord,
+    /// The chunks that are staged together with a record, since a savepoint of their own; empty if the value is not
+    /// chunked.
+    new_chunks: Option<PiecesRef>,
+    changing: Changing,
+    /// The former value of a record that is being changed in place.
+    old_value: Vec<u8>,
+    /// The reference to its chunks if it is chunked: the value stays in memory until the change has ended.
+    old_chunks: Option<PiecesRef>,
+}
+
+/// What maintenance is doing and what it waits for.
+#[derive(Debug, Default)]
+struct Maintenance {
+    /// The job in progress.
+    job: Job,
+    is_running: bool,
+    /// Set when a full compaction was requested, of the segments below this sequence.
+    compact_all_below: Option<u32>,
+    /// Compaction is worth trying again above this number of used dead bytes.
+    compact_above: u64,
+    /// Segments from this sequence on were begun since space ran out, or since the last commit other than those of
+    /// maintenance.
+    low_space_from: Option<u32>,
+    /// Whether there was such a commit since compaction began.
+    has_written: bool,
+    /// Whether each gap in the frame numbers has a live record.
+    knows_gaps: bool,
+    /// The failure of maintenance that poisoned the store and that no call has reported yet.
+    deferred_error: Option<Error>,
+}
+
 /// A key-value store in one file.
 ///
 /// Writes since the last [`commit`](Store::commit) form the open write batch, which becomes one atomic
@@ -149,37 +185,12 @@ pub struct Store<F> {
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
-    staged: Staged,
-    new: NewRecord,
-    changing: Changing,
-    /// The chunks that are staged together with a record, since a savepoint of their own; empty if the
-    /// value is not chunked.
-    staged_chunks_ref: Option<PiecesRef>,
-    /// The former value of a record that is being changed in place,
-    saved: Vec<u8>,
-    /// and the reference to its chunks if it is chunked: the value stays in memory until the change has
-    /// ended.
-    changing_chunks_ref: Option<PiecesRef>,
+    staging: Staging,
     pins: Vec<Option<Pin>>,
     recovery: Recovery,
-    /// The maintenance job in progress.
-    job: Job,
-    is_in_maintenance: bool,
-    /// Set when a full compaction was requested, of the segments below this sequence.
-    wants_all: Option<u32>,
-    /// Compaction is worth trying again above this number of used dead bytes.
-    compact_above: u64,
-    /// Segments from this sequence on were begun since space ran out, or since the last commit other than
-    /// those of maintenance.
-    pressed_from: Option<u32>,
-    /// Whether there was such a commit since compaction began.
-    has_written: bool,
-    /// Whether each gap in the frame numbers has a live record.
-    knows_gaps: bool,
+    maintenance: Maintenance,
     read_only: bool,
     poisoned: bool,
-    /// The failure of maintenance that poisoned the store and that no call has reported yet.
-    deferred_error: Option<Error>,
     unflushed: bool,
 }
 
@@ -192,7 +203,7 @@ impl<F: File> Store<F> {
     #[inline]
     pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
         match self.find_for(keyspace, key, AccessKind::View)? {
-            Some(found) => self.value(found.place).map(Some),
+            Some(found) => self.value(found.addr).map(Some),
             None => Ok(None),
         }
     }
@@ -214,18 +225,18 @@ impl<F: File> Store<F> {
         self.index.contains_position(position)
     }
 
-    /// Prefetches the records at these positions together. Sets the place of each that is in memory, for
-    /// [`get_resident`](Store::get_resident).
+    /// Prefetches the records at these positions together. Sets the address of each that is in
+    /// memory, for [`get_resident`](Store::get_resident).
     #[inline]
-    pub fn prefetch_records(&self, positions: &[Position], places: &mut [Option<Place>]) {
+    pub fn prefetch_records(&self, positions: &[Position], addrs: &mut [Option<BufferAddr>]) {
         let mut all = 0;
         if self.clears.any {
             // Whether each of them is live is known only from its header.
-            return places.fill(None);
+            return addrs.fill(None);
         }
-        for (place, &position) in places.iter_mut().zip(positions) {
-            *place = if position == 0 { None } else { self.log.place_of(position) };
-            all ^= place.map_or(0, |place| self.log.prefetch(place));
+        for (addr, &position) in addrs.iter_mut().zip(positions) {
+            *addr = if position == 0 { None } else { self.log.resident_addr(position) };
+            all ^= addr.map_or(0, |addr| self.log.prefetch(addr));
         }
         core::hint::black_box(all);
     }
@@ -233,36 +244,37 @@ impl<F: File> Store<F> {
     /// Prefetches what replacing the keys with these hashes touches: their records, the index entries, and
     /// the bits of the set of positions.
     fn prefetch_buckets(&self, hashes: &[u32]) {
-        let (mut positions, mut places) = ([0; TOGETHER], [None; TOGETHER]);
+        let (mut positions, mut addrs) = ([0; LOOKUP_BATCH], [None; LOOKUP_BATCH]);
         let positions = &mut positions[..hashes.len()];
         positions.copy_from_slice(hashes);
         self.positions_of(positions);
-        self.prefetch_records(positions, &mut places);
+        self.prefetch_records(positions, &mut addrs);
         let are_named = positions.iter().filter(|&&position| self.is_current(position));
         core::hint::black_box(are_named.count());
     }
 
     /// Stores the position of a key's record in the ordered keys, for later scans.
     pub fn index_record(&mut self, keyspace: u32, key: &[u8], position: Position) {
-        self.spaces.entry(keyspace).keys.note(key, position);
+        self.spaces.entry(keyspace).keys.set_position(key, position);
     }
 
-    /// Returns the value of a key whose record was [prefetched](Store::prefetch_records) at a place. None
-    /// if the record is another key's with the same hash, or its value lies elsewhere. The value stays in
-    /// place until all views are detached. The access `counts` for eviction unless it is part of a scan.
+    /// Returns the value of a key whose record was [prefetched](Store::prefetch_records) at an
+    /// address. None if the record is another key's with the same hash, or if its value is stored
+    /// elsewhere. The value does not move until all views are detached. The access `counts` for
+    /// eviction unless it is part of a scan.
     #[inline]
     pub fn get_resident(
         &mut self,
-        place: Place,
+        addr: BufferAddr,
         keyspace: u32,
         key: &[u8],
         counts: bool,
     ) -> Option<*const [u8]> {
-        let record = self.log.get_resident(place, counts)?;
-        let is_it = same_bytes(record.key, key)
+        let record = self.log.get_resident(addr, counts)?;
+        let is_match = same_bytes(record.key, key)
             && record.header.space() == keyspace
             && record.header.kind == KIND_SET;
-        is_it.then_some(core::ptr::from_ref(record.value))
+        is_match.then_some(core::ptr::from_ref(record.value))
     }
 
     /// Returns the version of a key's record, which grows with every change.
@@ -285,7 +297,7 @@ impl<F: File> Store<F> {
     ) -> Result<Option<(u64, bool)>, Error> {
         let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
         Ok(found.map(|found| {
-            let header = self.log.record_in(found.place).header;
+            let header = self.log.record_in(found.addr).header;
             (header.version, self.log.is_uncertain(header))
         }))
     }
@@ -378,19 +390,23 @@ impl<F: File> Store<F> {
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
         let size = record::size_of_record(key.len(), 0);
-        let need = if self.is_in_maintenance { AllocPriority::Note } else { AllocPriority::Relief };
+        let need = if self.maintenance.is_running {
+            AllocPriority::Bookkeeping
+        } else {
+            AllocPriority::Delete
+        };
         // A key of the engine's keyspace is a chunk or other system record, never a chunked value.
-        let is_chunked = old.in_pieces && keyspace != KEYSPACE_ENGINE;
+        let is_chunked = old.is_chunked && keyspace != KEYSPACE_ENGINE;
         if is_chunked {
             let _ = self.savepoint();
         }
         let deleted = if is_chunked { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
-        let room = deleted.and_then(|()| self.log.make_room(&mut self.file, size, need));
-        if room.is_err() {
+        let reserved = deleted.and_then(|()| self.log.reserve_record(&mut self.file, size, need));
+        if reserved.is_err() {
             if is_chunked {
-                self.take_back_last();
+                self.undo_last();
             }
-            return room.map(|()| false);
+            return reserved.map(|()| false);
         }
         let header = RecordHeader {
             kind: KIND_DELETE,
@@ -398,7 +414,7 @@ impl<F: File> Store<F> {
             keyspace: keyspace as u16,
             oldest: old.oldest,
             previous: old.position,
-            replaced: record::in_words(old.size),
+            replaced: record::size_in_words(old.size),
             version: self.take_version(),
             ..Default::default()
         };
@@ -483,7 +499,7 @@ impl<F: File> Store<F> {
     /// Looks up a key. Programs read a key and then write it, so the record found last is tried first,
     /// without hash or probe.
     #[inline(always)]
-    fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
+    fn find(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<Located>, Error> {
         self.find_for(keyspace, key, AccessKind::Own)
     }
 
@@ -492,28 +508,33 @@ impl<F: File> Store<F> {
         &mut self,
         keyspace: u32,
         key: &[u8],
-        purpose: AccessKind,
-    ) -> Result<Option<At>, Error> {
+        access: AccessKind,
+    ) -> Result<Option<Located>, Error> {
         // The record is marked as seen by a view only if its key is the requested one: a marked record
         // cannot be changed in place for the rest of the turn.
-        if let Some(place) = self.last.and_then(|last| self.log.place_of(last)) {
-            let record = self.log.record_in(place);
+        if let Some(addr) = self.last.and_then(|last| self.log.resident_addr(last)) {
+            let record = self.log.record_in(addr);
             if same_bytes(record.key, key) && record.header.space() == keyspace {
-                self.log.touch_for(place, purpose);
-                return Ok(self.last.map(|position| At { position, place }));
+                self.log.touch_for(addr, access);
+                return Ok(self.last.map(|position| Located { position, addr }));
             }
         }
-        let found = self.probe(self.hash(keyspace, key), keyspace, key, purpose)?;
+        let found = self.probe(self.hash(keyspace, key), keyspace, key, access)?;
         self.last = found.map(|at| at.position);
         Ok(found)
     }
 
     /// Looks up a key for callers that do not need an inlined copy of the lookup.
     #[inline(never)]
-    fn find_shared(&mut self, hash: u32, keyspace: u32, key: &[u8]) -> Result<Option<At>, Error> {
+    fn find_shared(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<Option<Located>, Error> {
         let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
         // Only a malformed checkpoint leads to a record of a kind that no key can have.
-        let is_dead = |at: &At| !self.log.record_in(at.place).header.can_live();
+        let is_dead = |at: &Located| !self.log.record_in(at.addr).header.can_be_current();
         if found.as_ref().is_some_and(is_dead) { Err(damaged(0)) } else { Ok(found) }
     }
 
@@ -523,13 +544,13 @@ impl<F: File> Store<F> {
         hash: u32,
         keyspace: u32,
         key: &[u8],
-        purpose: AccessKind,
-    ) -> Result<Option<At>, Error> {
+        access: AccessKind,
+    ) -> Result<Option<Located>, Error> {
         let mut probe = self.index.probe(hash);
         let mut failed = Ok(None);
         while let Some(position) = self.index.next(&mut probe) {
-            let place = match self.log.load_record(&mut self.file, position, purpose) {
-                Ok(place) => place,
+            let addr = match self.log.load_record(&mut self.file, position, access) {
+                Ok(addr) => addr,
                 // It may be a dead record of a cleared keyspace in front of the live one.
                 Err(error @ Error::Corruption(_)) if self.clears.any => {
                     failed = Err(error);
@@ -537,16 +558,16 @@ impl<F: File> Store<F> {
                 }
                 Err(error) => return Err(error),
             };
-            if purpose == AccessKind::View {
+            if access == AccessKind::View {
                 // Its value is prefetched together with its header.
-                core::hint::black_box(self.log.prefetch(place));
+                core::hint::black_box(self.log.prefetch(addr));
             }
-            let Some(record) = self.log.get(place) else { return Err(damaged(0)) };
+            let Some(record) = self.log.get(addr) else { return Err(damaged(0)) };
             if same_bytes(record.key, key)
                 && record.header.space() == keyspace
                 && !self.is_cleared(record.header)
             {
-                return Ok(Some(At { position, place }));
+                return Ok(Some(Located { position, addr }));
             }
         }
         failed
@@ -554,11 +575,11 @@ impl<F: File> Store<F> {
 
     /// The fields of a record that its successor needs.
     #[inline]
-    fn predecessor(&self, at: At) -> Predecessor {
-        let record = self.log.record_in(at.place);
+    fn predecessor(&self, at: Located) -> Predecessor {
+        let record = self.log.record_in(at.addr);
         let (oldest, size) = (record.header.oldest, record.header.size() as u32);
-        let in_pieces = record.header.kind == KIND_PIECES;
-        Predecessor { position: at.position, oldest, size, in_pieces }
+        let is_chunked = record.header.kind == KIND_PIECES;
+        Predecessor { position: at.position, oldest, size, is_chunked }
     }
 
     fn take_version(&mut self) -> u64 {
@@ -574,7 +595,7 @@ impl<F: File> Store<F> {
         if self.read_only {
             return Err(Error::ReadOnly);
         }
-        if !matches!(self.staged, Staged::Nothing) {
+        if !matches!(self.staging.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);
         }
         match key.len() {
@@ -600,37 +621,45 @@ impl<F: File> Store<F> {
         size: u32,
         new: Option<Position>,
     ) {
-        let (mut oldest, mut gone) = (0, 0);
+        let (mut oldest, mut superseded_size) = (0, 0);
         if let Some(old) = old {
-            (oldest, gone) = (old.oldest, old.size);
-            self.log.record_superseded(old.position, gone);
-            self.log.drop_name(old.position);
+            (oldest, superseded_size) = (old.oldest, old.size);
+            self.log.record_superseded(old.position, superseded_size);
+            self.log.remove_name(old.position);
         }
         match new {
             Some(new) => self.log.record_added(new, size),
             None => {
-                let newest = old.map_or(UNKNOWN, |old| self.log.sequence_at(old.position));
+                let newest = old.map_or(UNKNOWN, |old| self.log.sequence_of(old.position));
                 self.log.tombstone_added(appended, size, oldest, newest);
             }
         }
         let old = old.map(|old| old.position);
-        self.undo.push(Undo { hash, old, new, appended, come: size, gone, moved: false });
+        self.undo.push(Undo {
+            hash,
+            old,
+            new,
+            appended,
+            added_size: size,
+            superseded_size,
+            moved: false,
+        });
         self.move_in_index(hash, old, new, appended);
     }
 
     /// Reverts the live accounting of one change.
-    fn unaccount(&mut self, undo: &Undo) {
+    fn undo_accounting(&mut self, undo: &Undo) {
         match (undo.new, undo.old) {
             (Some(new), Some(old)) if undo.moved => self.log.move_name(new, old),
             (Some(new), _) => self.log.forget_name(new),
             _ => {}
         }
         match undo.new {
-            Some(new) => self.log.record_superseded(new, undo.come),
-            None => self.log.tombstone_removed(undo.appended, undo.come),
+            Some(new) => self.log.record_superseded(new, undo.added_size),
+            None => self.log.tombstone_removed(undo.appended, undo.added_size),
         }
         if let Some(old) = undo.old {
-            self.log.record_added(old, undo.gone);
+            self.log.record_added(old, undo.superseded_size);
             if !undo.moved {
                 self.log.restore_name(old);
             }
@@ -646,8 +675,8 @@ impl<F: File> Store<F> {
         record: Position,
     ) {
         self.last = new;
-        if let Job::Checkpointing(job) = &mut self.job {
-            job.note(Change { hash, old, new });
+        if let Job::Checkpointing(job) = &mut self.maintenance.job {
+            job.record_change(Change { hash, old, new });
         }
         let is_sorted = |at: Option<Position>| at.is_some_and(|at| at < self.sorted);
         let (was, is) = (is_sorted(old), is_sorted(new));
@@ -680,11 +709,11 @@ impl<F: File> Store<F> {
     }
 }
 
-/// A record that was looked up. Its place is valid until the pool takes a buffer again.
+/// A record that was looked up. Its address is valid until the pool hands out another buffer.
 #[derive(Clone, Copy, Debug, Default)]
-struct At {
+struct Located {
     position: Position,
-    place: Place,
+    addr: BufferAddr,
 }
 
 /// A record that is being replaced, with the fields that its successor needs.
@@ -694,7 +723,7 @@ struct Predecessor {
     oldest: u32,
     /// Bytes of the record.
     size: u32,
-    in_pieces: bool,
+    is_chunked: bool,
 }
 
 /// Compares short keys without a call: `memcmp` costs more than the comparison. Keys are compared from

@@ -15,18 +15,18 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`commit`](Store::commit) and [`get`](Store::get).
     pub fn pin(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<PinId>, Error> {
-        if !matches!(self.staged, Staged::Nothing) {
+        if !matches!(self.staging.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);
         }
         self.commit()?;
         let hash = self.hash(keyspace, key);
         let Some(found) = self.find_shared(hash, keyspace, key)? else { return Ok(None) };
-        let pin = match self.log.record_in(found.place).chunks() {
-            Some(pieces) => {
-                self.assemble(&pieces)?;
-                self.log.pin_assembled(pieces)
+        let pin = match self.log.record_in(found.addr).chunks() {
+            Some(chunks) => {
+                self.assemble(&chunks)?;
+                self.log.pin_assembled(chunks)
             }
-            None => self.log.pin(&mut self.file, found.place)?,
+            None => self.log.pin(&mut self.file, found.addr)?,
         };
         let free = self.pins.iter().position(Option::is_none).unwrap_or(self.pins.len());
         if free == self.pins.len() {

@@ -19,7 +19,7 @@ use crate::log::space_accounting::ExtentName;
 use crate::log::tombstones::UNKNOWN;
 use crate::radix_sort;
 
-use super::{Changing, Clears, Job, NewRecord, Options, Staged, Store};
+use super::{Clears, Maintenance, Options, Staging, Store};
 
 /// After an unclean end versions skip this many, so that a version that was seen before the crash is never
 /// reused for other bytes: a lost tail may leave no trace.
@@ -31,11 +31,11 @@ const MANY_VERSIONS: u64 = 7 << 50;
 const LATE_JUMP: u64 = 1 << 20;
 
 /// Records whose index entries are prefetched together.
-const AT_ONCE: usize = 256;
+const BATCH: usize = 256;
 
 /// The next records of a segment, which stays in memory meanwhile.
 #[derive(Default)]
-struct Ahead {
+struct Batch {
     hashes: Vec<u32>,
     records: Vec<(Position, RecordHeader)>,
 }
@@ -47,8 +47,8 @@ impl<F: File> Store<F> {
     /// Opens the database in `file`, creating it in an empty file.
     ///
     /// # Errors
-    /// [`Error::NotADatabase`], [`Error::UnsupportedFormat`], [`Error::Corruption`] when flushed
-    /// data is damaged (nothing is written then), or what the file said.
+    /// [`Error::NotADatabase`], [`Error::UnsupportedFormat`], [`Error::Corruption`] if flushed data
+    /// is damaged (nothing is written then), or an error of the file.
     pub fn open(file: F, options: Options) -> Result<Self, Error> {
         Store::open_or_return(file, options).map_err(|(_, error)| error)
     }
@@ -72,9 +72,9 @@ impl<F: File> Store<F> {
     /// may succeed.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
         let Options { read_only, on_damage, fresh, .. } = *options;
-        let way = OpenMode { read_only, on_damage, below, fresh };
+        let mode = OpenMode { read_only, on_damage, below, fresh };
         let Options { segment_log2, ref entropy, memory, views, .. } = *options;
-        let opened = Log::open(&mut file, segment_log2, entropy, memory, views, way);
+        let opened = Log::open(&mut file, segment_log2, entropy, memory, views, mode);
         let opened = match opened {
             Ok(opened) => opened,
             Err(error) => return Err((file, error, u64::MAX)),
@@ -97,35 +97,23 @@ impl<F: File> Store<F> {
             next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
             savepoints: Vec::new(),
-            staged: Staged::Nothing,
-            new: NewRecord::default(),
-            changing: Changing::default(),
-            staged_chunks_ref: None,
-            saved: Vec::new(),
-            changing_chunks_ref: None,
+            staging: Staging::default(),
             pins: Vec::new(),
             recovery: Recovery { created, ..Recovery::default() },
-            job: Job::Nothing,
-            is_in_maintenance: false,
-            wants_all: None,
-            compact_above: 0,
-            pressed_from: None,
-            has_written: false,
-            knows_gaps: false,
+            maintenance: Maintenance::default(),
             read_only: options.read_only,
             poisoned: false,
-            deferred_error: None,
             unflushed: false,
         };
         store.log.set_factor(options.factor.clamp(120, 300));
         store.load_clears();
-        match store.recover(head, way, options) {
+        match store.recover(head, mode, options) {
             Ok(None) => {
                 store.log.expose_views();
                 Ok(store)
             }
             Ok(Some((position, end))) => {
-                let error = store.lost(position);
+                let error = store.lost_extent_error(position);
                 Err((store.file, error, end))
             }
             Err(error) => Err((store.file, error, u64::MAX)),
@@ -137,49 +125,49 @@ impl<F: File> Store<F> {
     fn recover(
         &mut self,
         head: Option<CheckpointHead>,
-        way: OpenMode,
+        mode: OpenMode,
         options: &Options,
     ) -> Result<Option<(u64, u64)>, Error> {
         let mut walk = self.log.begin_walk(head);
         let (mut replayed, mut done) = (Ok(()), 0);
-        while self.log.walk_on(&mut self.file, &mut walk)? {
+        while self.log.walk_segment(&mut self.file, &mut walk)? {
             // Replayed while the segment is in memory.
-            let end = walk.settled(done, way);
+            let end = walk.certain_frames(done, mode);
             if replayed.is_ok() {
                 replayed = self.replay(&walk.frames()[done..end]);
             }
             done = end;
         }
-        let recovered = self.log.end_walk(&mut self.file, walk, way)?;
+        let recovered = self.log.end_walk(&mut self.file, walk, mode)?;
         let Recovered { frames, extents, recovery, damage } = recovered;
         self.recovery = Recovery { created: self.recovery.created, ..recovery };
-        self.unflushed = !way.read_only && !recovery.clean;
+        self.unflushed = !mode.read_only && !recovery.clean;
         if replayed.is_ok() {
             replayed = self.replay(&frames[done..]);
         }
-        let lost = self.bring_up(replayed, &extents, damage, options)?;
+        let lost = self.complete(replayed, &extents, damage, options)?;
         Ok(lost.map(|(record, position)| {
             // The log may be complete before the commit that names this extent.
             let (slot, offset) = self.log.geometry().locate(record);
-            let named = frames.iter().find(|frame| frame.holds(slot, offset));
-            let ends = named.filter(|_| way.on_damage == OnDamage::Prefix);
+            let named = frames.iter().find(|frame| frame.contains(slot, offset));
+            let ends = named.filter(|_| mode.on_damage == OnDamage::Prefix);
             (position, ends.map_or(u64::MAX, FrameAt::number))
         }))
     }
 
     /// Completes a store after replay, if possible. Returns the position of a record whose extent is
     /// damaged, and that of the damage.
-    fn bring_up(
+    fn complete(
         &mut self,
         replayed: Result<(), Error>,
         extents: &[(Position, ExtentRef)],
         damage: Option<Damage>,
         options: &Options,
     ) -> Result<Option<(Position, u64)>, Error> {
-        let way = options.on_damage;
+        let mode = options.on_damage;
         if let Some(damage) = damage {
-            let is_whole = way == OnDamage::Prefix && damage.is_prefix_whole;
-            if !is_whole && way != OnDamage::Salvage {
+            let is_whole = mode == OnDamage::Prefix && damage.is_prefix_whole;
+            if !is_whole && mode != OnDamage::Salvage {
                 let (keys, version) = (self.stats().count, self.next_version - 1);
                 return Err(Damage { keys, version, ..damage }.into());
             }
@@ -189,19 +177,19 @@ impl<F: File> Store<F> {
         self.drop_cleared_extents()?;
         self.sweep_small()?;
         self.next_version = self.next_version.max(self.log.known_version());
-        if way == OnDamage::Salvage {
-            self.sweep()?;
+        if mode == OnDamage::Salvage {
+            self.remove_damaged()?;
         }
-        if !self.recovery.damaged || way == OnDamage::Prefix {
+        if !self.recovery.damaged || mode == OnDamage::Prefix {
             if let Some(lost) = self.find_lost_extent(extents)? {
                 return Ok(Some(lost));
             }
-            if let Some(position) = self.log.settle_extents() {
-                return Err(self.lost(position));
+            if let Some(position) = self.log.retire_unnamed_extents() {
+                return Err(self.lost_extent_error(position));
             }
         }
-        if let (Some(damage), OnDamage::Prefix) = (damage, way) {
-            self.sweep()?;
+        if let (Some(damage), OnDamage::Prefix) = (damage, mode) {
+            self.remove_damaged()?;
             if self.recovery.lost_keys > 0 {
                 return Err(Damage { is_prefix_whole: false, ..damage }.into());
             }
@@ -211,51 +199,51 @@ impl<F: File> Store<F> {
             self.next_version += if is_early { VERSION_JUMP } else { LATE_JUMP };
         }
         if self.recovery.damaged && !self.read_only {
-            self.renew(options)?;
+            self.rewrite(options)?;
         }
         Ok(None)
     }
 
     fn replay(&mut self, frames: &[FrameAt]) -> Result<(), Error> {
-        let mut ahead = Ahead::default();
+        let mut batch = Batch::default();
         for frames in frames.chunk_by(|one, next| one.slot == next.slot) {
             for &FrameAt { slot, offset, length, .. } in frames {
                 self.log.load(&mut self.file, slot)?;
                 let (mut offset, end) = (offset as usize + frame::SIZE, (offset + length) as usize);
                 while offset < end {
-                    offset = self.look_ahead(slot, offset..end, &mut ahead);
-                    if ahead.hashes.len() == AT_ONCE {
-                        self.replay_records(&mut ahead)?;
+                    offset = self.collect_records(slot, offset..end, &mut batch);
+                    if batch.hashes.len() == BATCH {
+                        self.replay_records(&mut batch)?;
                     }
                 }
             }
-            self.replay_records(&mut ahead)?;
+            self.replay_records(&mut batch)?;
         }
         Ok(())
     }
 
-    /// Collects the next records of a segment in memory, and returns the offset behind them.
-    fn look_ahead(&self, slot: u32, room: Range<usize>, ahead: &mut Ahead) -> usize {
-        let mut rest = &self.log.segment_bytes(slot)[room.clone()];
+    /// Collects the next records of a segment in memory, and returns the offset after them.
+    fn collect_records(&self, slot: u32, range: Range<usize>, batch: &mut Batch) -> usize {
+        let mut rest = &self.log.segment_bytes(slot)[range.clone()];
         while let Some((header, key, _)) = record::parts(rest)
-            && ahead.hashes.len() < AT_ONCE
+            && batch.hashes.len() < BATCH
         {
-            let position = self.log.geometry().position(slot, room.end - rest.len());
-            ahead.hashes.push(self.hash(header.space(), key));
-            ahead.records.push((position, *header));
+            let position = self.log.geometry().position(slot, range.end - rest.len());
+            batch.hashes.push(self.hash(header.space(), key));
+            batch.records.push((position, *header));
             rest = &rest[header.size()..];
         }
-        room.end - rest.len()
+        range.end - rest.len()
     }
 
     /// Replays collected records, and clears them.
-    fn replay_records(&mut self, ahead: &mut Ahead) -> Result<(), Error> {
-        self.index.prefetch(&ahead.hashes);
-        for (&hash, &(position, ref header)) in ahead.hashes.iter().zip(&ahead.records) {
+    fn replay_records(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        self.index.prefetch(&batch.hashes);
+        for (&hash, &(position, ref header)) in batch.hashes.iter().zip(&batch.records) {
             self.replay_record(position, hash, header)?;
         }
-        ahead.hashes.clear();
-        ahead.records.clear();
+        batch.hashes.clear();
+        batch.records.clear();
         Ok(())
     }
 
@@ -275,10 +263,10 @@ impl<F: File> Store<F> {
         let previous = header.previous;
         if header.kind == KIND_SET
             && previous != 0
-            && self.index.move_if_there(hash, previous, position)
+            && self.index.replace_if_present(hash, previous, position)
         {
             self.log.record_superseded(previous, header.replaced_size());
-            self.log.drop_name(previous);
+            self.log.remove_name(previous);
             self.log.record_added(position, size as u32);
             self.last = Some(position);
             return Ok(());
@@ -294,7 +282,7 @@ impl<F: File> Store<F> {
         let is_known = previous != 0 && self.index.contains(hash, previous);
         // A clear record takes effect once, and not again where it was moved.
         let clear = record.clear();
-        let sequence = self.log.sequence_at(position);
+        let sequence = self.log.sequence_of(position);
         let was_moved = clear.is_some_and(|(_, clear)| clear.newest < sequence);
         let mut is_new = !(is_known && was_moved);
         let old = match is_known {
@@ -312,7 +300,7 @@ impl<F: File> Store<F> {
                     found = Ok(None);
                 }
                 let found = found?;
-                let found = found.map(|at| (at, *self.log.record_in(at.place).header));
+                let found = found.map(|at| (at, *self.log.record_in(at.addr).header));
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 match found {
                     // A moved record keeps its version and may come after a newer one.
@@ -330,7 +318,7 @@ impl<F: File> Store<F> {
             if self.log.extent_of(old) == extent {
                 self.log.forget_name(old);
             } else {
-                self.log.drop_name(old);
+                self.log.remove_name(old);
             }
         }
         let new = (header.kind != KIND_DELETE).then_some(position);
@@ -368,7 +356,7 @@ impl<F: File> Store<F> {
     }
 
     /// The error for a live record whose extent is damaged.
-    fn lost(&self, position: u64) -> Error {
+    fn lost_extent_error(&self, position: u64) -> Error {
         Error::from(Damage {
             position,
             expected_frame: self.log.next_frame(),
@@ -393,7 +381,7 @@ impl<F: File> Store<F> {
         while outcome.is_ok() && self.sorted < end {
             outcome = self.sort_segment();
         }
-        self.spaces.insert_rest();
+        self.spaces.flush_deferred();
         outcome.map(|()| self.sorted == ALL)
     }
 
@@ -406,12 +394,12 @@ impl<F: File> Store<F> {
                 continue;
             }
             self.sorted = position;
-            let (_, record) = self.log.find_intact(&mut self.file, position)?;
+            let (_, record) = self.log.scan_record(&mut self.file, position)?;
             let (keyspace, version) = (record.header.space(), record.header.version);
             if self.clears.any && self.spaces.has_cleared(keyspace, version) {
                 continue;
             }
-            self.spaces.entry(keyspace).keys.insert_later(record.key, position);
+            self.spaces.entry(keyspace).keys.insert_deferred(record.key, position);
         }
         let is_last = slot + 1 >= self.log.slot_count();
         self.sorted = if is_last { ALL } else { geometry.position(slot + 1, 0) };
@@ -422,12 +410,12 @@ impl<F: File> Store<F> {
     fn live_records_in(&mut self, slot: u32) -> Result<Vec<Position>, Error> {
         let geometry = self.log.geometry();
         let (first, all) = (geometry.position(slot, 0), geometry.positions());
-        let count = self.index.count_named(first, all);
+        let count = self.index.count_positions(first, all);
         let mut live = Vec::with_capacity(count);
         if count == 0 {
             return Ok(live);
         }
-        self.log.load_whole(&mut self.file, slot)?;
+        self.log.load_valid_segment(&mut self.file, slot)?;
         self.log.each_record(slot, |position| {
             if self.index.contains_position(position) {
                 live.push(position);

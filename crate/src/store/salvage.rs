@@ -21,10 +21,10 @@ use super::{Options, Store};
 impl<F: File> Store<F> {
     /// Reads all records in the index and removes those that are not intact. Their keys are absent then,
     /// because an older value is not the last one.
-    pub(super) fn sweep(&mut self) -> Result<(), Error> {
-        let repairing = self.log.recovery_state();
-        self.recovery.damaged |= repairing.damaged;
-        self.recovery.lost_keys += repairing.lost_keys;
+    pub(super) fn remove_damaged(&mut self) -> Result<(), Error> {
+        let state = self.log.recovery_state();
+        self.recovery.damaged |= state.damaged;
+        self.recovery.lost_keys += state.lost_keys;
         let (mut counts, mut dead) = (Spaces::default(), 0);
         for (keyspace, _, cleared) in self.spaces.rows() {
             counts.entry(keyspace).cleared = cleared;
@@ -59,7 +59,7 @@ impl<F: File> Store<F> {
         let mut entries = Vec::new();
         self.index.collect(hash, hash, &mut entries);
         for (_, position) in entries {
-            let found = self.log.find_intact(&mut self.file, position);
+            let found = self.log.scan_record(&mut self.file, position);
             if matches!(found, Err(Error::Corruption(_))) {
                 self.index.remove(hash, position);
                 self.recovery.damaged = true;
@@ -81,18 +81,19 @@ impl<F: File> Store<F> {
     /// Returns the keyspace of a record and whether it is uncertain, if it and its value are intact; none
     /// if its keyspace was cleared since.
     fn examine(&mut self, position: Position, hash: u32) -> Result<Option<(u32, bool)>, Error> {
-        let (place, record) = self.log.find_intact(&mut self.file, position)?;
+        let (addr, record) = self.log.scan_record(&mut self.file, position)?;
         let header = *record.header;
-        let is_it = self.key_hash.hash(header.space(), record.key) == hash;
-        let lives = matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR);
-        if is_it && lives && self.is_cleared(&header) {
+        let is_match = self.key_hash.hash(header.space(), record.key) == hash;
+        let can_have_value =
+            matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR);
+        if is_match && can_have_value && self.is_cleared(&header) {
             return Ok(None);
         }
-        self.value(place)?;
+        self.value(addr)?;
         self.log.trim_values();
         // As in replay: a checksum does not prove that the record is well-formed.
         let is_sane = header.version >> 56 == 0;
-        match is_it && lives && is_sane {
+        match is_match && can_have_value && is_sane {
             true => Ok(Some((header.space(), self.log.is_uncertain(&header)))),
             false => Err(damaged(0)),
         }
@@ -100,7 +101,7 @@ impl<F: File> Store<F> {
 
     /// Writes all live records into a log that replaces the damaged one. Until that is complete and flushed
     /// the file is unchanged, except for its size.
-    pub(super) fn renew(&mut self, options: &Options) -> Result<(), Error> {
+    pub(super) fn rewrite(&mut self, options: &Options) -> Result<(), Error> {
         let pool = Pool::new(self.log.geometry().segment(), options.memory, options.views);
         let successor = self.log.successor(pool, self.next_version)?;
         let size = self.file.size()?;
@@ -111,21 +112,21 @@ impl<F: File> Store<F> {
         self.clears = Clears::default();
         self.last = None;
         // No maintenance yet, because it writes superblocks.
-        self.is_in_maintenance = true;
+        self.maintenance.is_running = true;
         let copied = self.copy_all(old, index, entries, &spaces);
-        self.is_in_maintenance = false;
+        self.maintenance.is_running = false;
         if let Err(error) = copied {
             // An unreachable new log at the end of the file is ignored.
             let _ = self.file.truncate(size);
             return Err(error);
         }
         self.unflushed = false;
-        self.log.succeed(&mut self.file, self.next_version)
+        self.log.activate(&mut self.file, self.next_version)
     }
 
     /// Exchanges the log and its index for others.
     #[inline(never)]
-    fn turn_to(&mut self, log: &mut Log, index: &mut HashIndex) {
+    fn swap_log(&mut self, log: &mut Log, index: &mut HashIndex) {
         core::mem::swap(&mut self.log, log);
         core::mem::swap(&mut self.index, index);
     }
@@ -138,25 +139,25 @@ impl<F: File> Store<F> {
         spaces: &Spaces,
     ) -> Result<(), Error> {
         for (position, _) in entries {
-            let (place, record) = old.find_intact(&mut self.file, position)?;
+            let (addr, record) = old.scan_record(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
-            let (is_engine, pieces) = (header.space() == KEYSPACE_ENGINE, record.chunks());
+            let (is_engine, chunks) = (header.space() == KEYSPACE_ENGINE, record.chunks());
             // The new log has other frame numbers and no gaps, chunks are rewritten with their values, and
             // clear records are not needed.
-            let is_left =
+            let is_skipped =
                 [KEY_GAP, KEY_PIECE, KEY_CLEAR].iter().any(|start| key.starts_with(start));
-            if is_engine && is_left || spaces.has_cleared(header.space(), header.version) {
+            if is_engine && is_skipped || spaces.has_cleared(header.space(), header.version) {
                 continue;
             }
-            let value = match pieces {
-                Some(pieces) => {
-                    self.turn_to(&mut old, &mut index);
-                    let assembled = self.assemble(&pieces);
-                    self.turn_to(&mut old, &mut index);
+            let value = match chunks {
+                Some(chunks) => {
+                    self.swap_log(&mut old, &mut index);
+                    let assembled = self.assemble(&chunks);
+                    self.swap_log(&mut old, &mut index);
                     assembled?;
-                    old.show_assembled(&pieces, false)
+                    old.show_assembled(&chunks, false)
                 }
-                None => old.value(&mut self.file, place)?,
+                None => old.value(&mut self.file, addr)?,
             };
             self.begin_set(header.space(), &key, value.len())?;
             self.staged_value().copy_from_slice(value);

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::group_limit;
+use crate::format::commit_size_limit;
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
@@ -19,8 +19,8 @@ pub(super) struct Undo {
     /// The record that made the change. It has the key, and is resident while its batch is open.
     pub appended: Position,
     /// Bytes of the added and of the superseded record.
-    pub come: u32,
-    pub gone: u32,
+    pub added_size: u32,
+    pub superseded_size: u32,
     /// Whether the record was only moved.
     pub moved: bool,
 }
@@ -81,11 +81,11 @@ impl<F: File> Store<F> {
 
     pub(crate) fn rollback_last(&mut self) {
         self.abort();
-        self.take_back_last();
+        self.undo_last();
     }
 
     #[inline(never)]
-    pub(super) fn take_back_last(&mut self) {
+    pub(super) fn undo_last(&mut self) {
         let Some(state) = self.savepoints.pop() else {
             return;
         };
@@ -99,7 +99,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// The file's error; [`Error::Misuse`] inside a savepoint.
     pub fn commit(&mut self) -> Result<(), Error> {
-        if !matches!(self.staged, Staged::Nothing) {
+        if !matches!(self.staging.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);
         }
         if !self.savepoints.is_empty() {
@@ -117,7 +117,7 @@ impl<F: File> Store<F> {
                 self.undo.clear();
                 self.keep_clears();
                 self.unflushed |= wrote;
-                self.has_written |= wrote && !self.is_in_maintenance;
+                self.maintenance.has_written |= wrote && !self.maintenance.is_running;
                 Ok(())
             }
             Err(failure) => Err(self.fail(failure)),
@@ -131,7 +131,7 @@ impl<F: File> Store<F> {
     /// unknown, so reads work and writes are refused.
     pub fn flush(&mut self) -> Result<(), Error> {
         self.commit()?;
-        if !self.unflushed && self.deferred_error.is_none() {
+        if !self.unflushed && self.maintenance.deferred_error.is_none() {
             return Ok(());
         }
         if self.poisoned {
@@ -215,7 +215,9 @@ impl<F: File> Store<F> {
     /// Ends a turn: releases memory that views of the turn may have shown. Returns whether they must be
     /// detached before the next call.
     pub fn end_turn(&mut self) -> bool {
-        self.savepoints.is_empty() && matches!(self.staged, Staged::Nothing) && self.log.end_turn()
+        self.savepoints.is_empty()
+            && matches!(self.staging.staged, Staged::Nothing)
+            && self.log.end_turn()
     }
 
     /// Bytes of the open batch.
@@ -238,7 +240,7 @@ impl<F: File> Store<F> {
 
     /// Commits a batch that has become large, so that memory and single writes stay bounded.
     pub(super) fn commit_large_batch(&mut self) -> Result<(), Error> {
-        let limit = group_limit(self.log.geometry().segment_log2);
+        let limit = commit_size_limit(self.log.geometry().segment_log2);
         if self.savepoints.is_empty() && self.log.batch_bytes() >= limit {
             self.commit()?;
         }
@@ -255,7 +257,7 @@ impl<F: File> Store<F> {
     pub(super) fn undo_to(&mut self, length: usize) {
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };
-            self.unaccount(&undo);
+            self.undo_accounting(&undo);
             self.move_in_index(undo.hash, undo.new, undo.old, undo.appended);
             self.undo_clears();
         }

@@ -8,17 +8,17 @@ use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_PIECES, KIND_SET};
 use crate::format::system_records::PiecesRef;
 use crate::log::Log;
-use crate::log::verify::{Part, Spot, Verified};
+use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 
 use super::Store;
 
 /// Added to an offset in a segment, all of which are multiples of 8: this part verifies the chunked values
 /// whose records lie from there on.
-const PIECES: u32 = 2;
+const CHUNKED_PART: u32 = 2;
 
 impl<F: File> Store<F> {
     /// Verifies the next part of the file, of at most the size of a segment or a value. It begins at
-    /// [`Spot::default`], continues where the last step ended, and is done when that is the beginning
+    /// [`VerifyCursor::default`], continues where the last step ended, and is done when that is the beginning
     /// again. The store may be used in between. Nothing is written.
     ///
     /// A header, trailer or superblock that was lost in a crash before it was flushed is not reported if
@@ -26,15 +26,15 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// The file's error. Damage is reported and is no error here.
-    pub fn verify(&mut self, spot: Spot) -> Result<Verified, Error> {
-        if spot.part % 8 == PIECES {
-            return self.verify_pieces(spot);
+    pub fn verify(&mut self, cursor: VerifyCursor) -> Result<Verified, Error> {
+        if cursor.part % 8 == CHUNKED_PART {
+            return self.verify_chunked_values(cursor);
         }
         let Store { file, log, index, key_hash, spaces, .. } = self;
         let mut first = None;
-        let mut found = log.verify(file, spot, |position, header, key| {
-            let is_named =
-                header.can_live() && index.contains(key_hash.hash(header.space(), key), position);
+        let mut found = log.verify(file, cursor, |position, header, key| {
+            let is_named = header.can_be_current()
+                && index.contains(key_hash.hash(header.space(), key), position);
             // Until the sweep, the index contains records of cleared keyspaces whose values may be gone.
             let counts = !spaces.has_cleared(header.space(), header.version);
             if is_named && counts && header.kind == KIND_PIECES {
@@ -42,33 +42,36 @@ impl<F: File> Store<F> {
             }
             is_named.then_some(counts)
         })?;
-        if let Some(first) = first.filter(|_| found.next.unit != spot.unit) {
+        if let Some(first) = first.filter(|_| found.next.unit != cursor.unit) {
             let (_, offset) = log.geometry().locate(first);
-            found.next = Spot { unit: spot.unit, part: offset as u32 | PIECES };
+            found.next = VerifyCursor { unit: cursor.unit, part: offset as u32 | CHUNKED_PART };
         }
         Ok(found)
     }
 
     /// Verifies that chunked values whose records lie in a segment have all of their chunks: some of the
     /// values at a time.
-    fn verify_pieces(&mut self, Spot { unit, part }: Spot) -> Result<Verified, Error> {
-        let mut found = Verified { next: self.log.spot_after(unit), ..Verified::default() };
+    fn verify_chunked_values(
+        &mut self,
+        VerifyCursor { unit, part }: VerifyCursor,
+    ) -> Result<Verified, Error> {
+        let mut found = Verified { next: self.log.position_after(unit), ..Verified::default() };
         let geometry = self.log.geometry();
         // The file may have shrunk since the last step.
         let slot = Log::slot_of_unit(unit).filter(|&slot| slot < self.log.slot_count());
         let Some(slot) = slot else { return Ok(found) };
         let mut done = 0;
-        for (offset, size, pieces) in self.chunked_values_from(slot, part - PIECES)? {
-            if done > geometry.segment() as u64 || found.what != Part::Nothing {
-                found.next = Spot { unit, part: offset | PIECES };
+        for (offset, size, chunks) in self.chunked_values_from(slot, part - CHUNKED_PART)? {
+            if done > geometry.segment() as u64 || found.what != ProblemKind::Nothing {
+                found.next = VerifyCursor { unit, part: offset | CHUNKED_PART };
                 break;
             }
-            if !self.holds_together(&pieces)? {
-                found.what = Part::Extent;
+            if !self.has_all_chunks(&chunks)? {
+                found.what = ProblemKind::Extent;
                 found.at = geometry.slot_start(slot) + u64::from(offset);
                 found.length = size;
             }
-            done += pieces.length + 64 * u64::from(pieces.count);
+            done += chunks.length + 64 * u64::from(chunks.count);
         }
         Ok(found)
     }
@@ -81,16 +84,16 @@ impl<F: File> Store<F> {
         from: u32,
     ) -> Result<Vec<(u32, u64, PiecesRef)>, Error> {
         let geometry = self.log.geometry();
-        self.log.load_whole(&mut self.file, slot)?;
+        self.log.load_valid_segment(&mut self.file, slot)?;
         let mut all = Vec::new();
         self.log.each_record(slot, |position| {
             let (_, offset) = geometry.locate(position);
             let record = self.log.record_at(position);
-            if let Some(pieces) = record.chunks().filter(|_| offset >= from as usize)
+            if let Some(chunks) = record.chunks().filter(|_| offset >= from as usize)
                 && !self.is_cleared(record.header)
                 && self.index.contains(self.hash(record.header.space(), record.key), position)
             {
-                all.push((offset as u32, record.header.size() as u64, pieces));
+                all.push((offset as u32, record.header.size() as u64, chunks));
             }
         });
         Ok(all)
@@ -98,12 +101,12 @@ impl<F: File> Store<F> {
 
     /// Whether a value is as long as its chunks together. Damaged chunks are reported by their own
     /// segments.
-    fn holds_together(&mut self, pieces: &PiecesRef) -> Result<bool, Error> {
+    fn has_all_chunks(&mut self, chunks: &PiecesRef) -> Result<bool, Error> {
         let mut bytes = 0;
-        for piece in 0..pieces.count {
-            let (key, hash) = self.chunk(pieces, piece);
+        for index in 0..chunks.count {
+            let (key, hash) = self.chunk(chunks, index);
             match self.find_shared(hash, KEYSPACE_ENGINE, &key) {
-                Ok(Some(at)) => match self.log.record_in(at.place).header {
+                Ok(Some(at)) => match self.log.record_in(at.addr).header {
                     header if header.kind == KIND_SET => bytes += u64::from(header.value_len),
                     _ => return Ok(false),
                 },
@@ -112,6 +115,6 @@ impl<F: File> Store<F> {
                 Err(error) => return Err(error),
             }
         }
-        Ok(bytes == pieces.length)
+        Ok(bytes == chunks.length)
     }
 }

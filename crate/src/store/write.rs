@@ -7,18 +7,18 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::record::{self, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
 use crate::format::system_records::{ExtentRef, KEY_IDS, PiecesRef};
-use crate::format::{KEYSPACE_ENGINE, align_up, group_limit, inline_limit};
+use crate::format::{KEYSPACE_ENGINE, align_up, commit_size_limit, inline_limit};
 use crate::index::hash_index::Position;
 use crate::log::ValueLocation;
 use crate::log::slot_allocator::AllocPriority;
 use crate::log::space_accounting::ExtentName;
 
-use super::{At, Place, Predecessor, Store, TOGETHER, Undo};
+use super::{BufferAddr, LOOKUP_BATCH, Located, Predecessor, Store, Undo};
 
-/// More sets than can wait at a time.
-const MOST_WAITING: usize = 256;
+/// More sets than can be queued at a time.
+const MAX_QUEUED: usize = 256;
 
-/// A key, and the value that it gets.
+/// A key and its new value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Set<'a> {
     /// The keyspace of the key.
@@ -31,11 +31,12 @@ pub struct Set<'a> {
 
 /// The record that is staged between a begin and a finish.
 ///
-/// The data are in the store and not in this enum: copying them between the two calls, field by field into
-/// one place and as a whole out of it, makes the processor wait for its own writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The data are in the store and not in this enum: copying them between the two calls, field by
+/// field into one location and as a whole out of it, makes the processor wait for its own writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) enum Staged {
     /// Nothing.
+    #[default]
     Nothing,
     /// `new`: a record at the tail that is not part of the batch yet.
     New,
@@ -46,20 +47,20 @@ pub(super) enum Staged {
 /// A record of the open batch that is being changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changing {
-    at: At,
-    room: ValueLocation,
+    at: Located,
+    location: ValueLocation,
 }
 
 /// A record at the tail.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NewRecord {
     position: Position,
-    /// Its place in memory: the tail's segment stays resident.
-    place: Place,
+    /// Its address in memory: the tail's segment stays resident.
+    addr: BufferAddr,
     hash: u32,
     /// The record that it replaces.
     pub old: Option<Predecessor>,
-    room: ValueLocation,
+    location: ValueLocation,
     /// Whether a caller's view may show it, so that its bytes must stay if it is aborted.
     viewed: bool,
     /// Whether `changing` was being changed in place, and its bytes have to be restored.
@@ -82,8 +83,8 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`set`](Store::set), for the key that failed.
     pub fn set_many(&mut self, sets: &[Set<'_>]) -> Result<(), Error> {
-        let mut hashes = [0; TOGETHER];
-        for sets in sets.chunks(TOGETHER) {
+        let mut hashes = [0; LOOKUP_BATCH];
+        for sets in sets.chunks(LOOKUP_BATCH) {
             let hashes = &mut hashes[..sets.len()];
             for (hash, set) in hashes.iter_mut().zip(sets) {
                 *hash = self.hash(set.keyspace, set.key);
@@ -104,24 +105,24 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn infallible_capacity(&self) -> usize {
         let limit = match self.savepoints.is_empty() {
-            true => group_limit(self.log.geometry().segment_log2),
+            true => commit_size_limit(self.log.geometry().segment_log2),
             false => usize::MAX,
         };
-        let may_fail = self.poisoned || self.check_growth(MOST_WAITING).is_err();
+        let may_fail = self.poisoned || self.check_growth(MAX_QUEUED).is_err();
         if may_fail { 0 } else { self.log.infallible_capacity(limit) }
     }
 
-    /// Refuses further records where growing the index or the undo log would grow memory, and detach views
-    /// that must stay.
+    /// Refuses further records if growing the index or the undo list would grow memory and so
+    /// detach views that must stay valid.
     #[inline]
     fn check_growth(&self, records: usize) -> Result<(), Error> {
-        let index = self.index.doubles_within(records);
+        let index = self.index.growth_bytes(records);
         let is_full = self.undo.len() + records > self.undo.capacity();
         if index == 0 && !is_full {
             return Ok(());
         }
         let undo = if is_full { 2 * size_of::<Undo>() * self.undo.capacity() } else { 0 };
-        if self.log.may_take(index + undo) { Ok(()) } else { Err(Error::ViewsHeld) }
+        if self.log.can_allocate(index + undo) { Ok(()) } else { Err(Error::ViewsHeld) }
     }
 
     /// Stages a record for `key` with its whole value; [`finish`](Store::finish) completes it.
@@ -159,25 +160,25 @@ impl<F: File> Store<F> {
         Self::check_value(capacity)?;
         let found = self.find_shared(hash, keyspace, key)?;
         if let Some(at) = found
-            && self.log.may_write_over(at.position, at.place, capacity)
+            && self.log.can_overwrite(at.position, at.addr, capacity)
         {
             if may_fail {
                 self.save_value(at)?;
             }
-            self.changing = Changing { at, room: ValueLocation::Record };
-            self.staged = Staged::InPlace;
+            self.staging.changing = Changing { at, location: ValueLocation::Record };
+            self.staging.staged = Staged::InPlace;
             return Ok(());
         }
-        self.new.old = found.map(|at| self.predecessor(at));
+        self.staging.new.old = found.map(|at| self.predecessor(at));
         self.stage(None, hash, keyspace, key, capacity, false)
     }
 
     /// Saves the value of a record, to restore it on abort.
-    fn save_value(&mut self, at: At) -> Result<(), Error> {
-        self.saved.clear();
-        let mut saved = core::mem::take(&mut self.saved);
-        let value = self.value(at.place).map(|value| saved.extend_from_slice(value));
-        self.saved = saved;
+    fn save_value(&mut self, at: Located) -> Result<(), Error> {
+        self.staging.old_value.clear();
+        let mut saved = core::mem::take(&mut self.staging.old_value);
+        let value = self.value(at.addr).map(|value| saved.extend_from_slice(value));
+        self.staging.old_value = saved;
         value
     }
 
@@ -190,32 +191,32 @@ impl<F: File> Store<F> {
         self.check_write(keyspace, key)?;
         let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
-        let pieces = self.log.record_in(at.place).chunks();
+        let chunks = self.log.record_in(at.addr).chunks();
         // Saved to restore it, and because the old record may be evicted for the new one.
         self.save_value(at)?;
         // The callback may read the value, whose chunks are deleted once the new record is staged.
-        if let Some(pieces) = pieces {
-            let _ = self.log.pin_assembled(pieces);
-            self.changing_chunks_ref = Some(pieces);
+        if let Some(chunks) = chunks {
+            let _ = self.log.pin_assembled(chunks);
+            self.staging.old_chunks = Some(chunks);
         }
-        let room;
-        if !old.in_pieces && self.log.is_mutable(at.position) {
-            let extent = self.log.record_in(at.place).extent().map(|extent| extent.slot);
-            room = extent.map_or(ValueLocation::Record, ValueLocation::Extent);
-            self.changing = Changing { at, room };
-            self.staged = Staged::InPlace;
+        let location;
+        if !old.is_chunked && self.log.is_mutable(at.position) {
+            let extent = self.log.record_in(at.addr).extent().map(|extent| extent.slot);
+            location = extent.map_or(ValueLocation::Record, ValueLocation::Extent);
+            self.staging.changing = Changing { at, location };
+            self.staging.staged = Staged::InPlace;
         } else {
-            self.new.old = Some(old);
+            self.staging.new.old = Some(old);
             let hash = self.hash(keyspace, key);
-            let staged = self.stage(None, hash, keyspace, key, self.saved.len(), true);
+            let staged = self.stage(None, hash, keyspace, key, self.staging.old_value.len(), true);
             if staged.is_err() {
                 self.release_changing_chunks();
             }
             staged?;
-            room = self.new.room;
+            location = self.staging.new.location;
             self.write_saved();
         }
-        self.log.expose_staged(room);
+        self.log.expose_staged(location);
         Ok(true)
     }
 
@@ -225,22 +226,22 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`set`](Store::set); the update is then aborted.
     pub fn resize_update(&mut self, capacity: usize) -> Result<(), Error> {
-        let position = match self.staged {
+        let position = match self.staging.staged {
             Staged::Nothing => return Err(Error::Misuse),
-            Staged::New => self.new.position,
-            Staged::InPlace => self.changing.at.position,
+            Staged::New => self.staging.new.position,
+            Staged::InPlace => self.staging.changing.at.position,
         };
         let record = self.log.record_at(position);
         let (keyspace, key) = (record.header.space(), record.key.to_vec());
         let hash = self.hash(keyspace, &key);
-        let restores = match self.staged {
+        let restores = match self.staging.staged {
             Staged::InPlace => {
-                self.new.old = Some(self.predecessor(self.changing.at));
+                self.staging.new.old = Some(self.predecessor(self.staging.changing.at));
                 true
             }
             _ => {
                 self.void_new();
-                self.new.restores
+                self.staging.new.restores
             }
         };
         // The callback has returned, and its result is the caller's memory or was copied.
@@ -248,7 +249,7 @@ impl<F: File> Store<F> {
         let next = Self::check_value(capacity)
             .and_then(|()| self.stage(None, hash, keyspace, &key, capacity, true));
         match next {
-            Ok(()) => self.new.restores = restores,
+            Ok(()) => self.staging.new.restores = restores,
             Err(_) if restores => self.restore(),
             Err(_) => {}
         }
@@ -257,8 +258,8 @@ impl<F: File> Store<F> {
 
     /// Sets the expiry of the staged record, if it is new.
     pub(super) fn stage_expiry(&mut self, expiry: u32) {
-        if self.staged == Staged::New {
-            self.log.header_mut(self.new.place).expiry = expiry;
+        if self.staging.staged == Staged::New {
+            self.log.header_mut(self.staging.new.addr).expiry = expiry;
         }
     }
 
@@ -267,15 +268,19 @@ impl<F: File> Store<F> {
     /// # Panics
     /// When nothing is staged.
     pub fn staged_value(&mut self) -> &mut [u8] {
-        let (at, place, room) = match self.staged {
+        let (at, addr, location) = match self.staging.staged {
             Staged::Nothing => panic!("nothing is staged"),
-            Staged::New => (self.new.position, self.new.place, self.new.room),
-            Staged::InPlace => {
-                (self.changing.at.position, self.changing.at.place, self.changing.room)
+            Staged::New => {
+                (self.staging.new.position, self.staging.new.addr, self.staging.new.location)
             }
+            Staged::InPlace => (
+                self.staging.changing.at.position,
+                self.staging.changing.at.addr,
+                self.staging.changing.location,
+            ),
         };
-        match room {
-            ValueLocation::Record => self.log.value_mut(place),
+        match location {
+            ValueLocation::Record => self.log.value_mut(addr),
             ValueLocation::Extent(slot) => {
                 let length = self.extent_length(at);
                 &mut self.log.extent_mut(slot)[..length]
@@ -294,7 +299,7 @@ impl<F: File> Store<F> {
             Staged::Nothing => Err(Error::Misuse),
             Staged::New => {
                 let version = self.finish_new(length);
-                if self.staged_chunks_ref.is_some() {
+                if self.staging.new_chunks.is_some() {
                     self.end_chunked()?;
                 } else {
                     self.commit_large_batch()?;
@@ -308,14 +313,14 @@ impl<F: File> Store<F> {
 
     /// Aborts the staged record; every byte is as it was before.
     pub fn abort(&mut self) {
-        let staged = self.staged;
-        if staged == Staged::New && self.new.restores {
+        let staged = self.staging.staged;
+        if staged == Staged::New && self.staging.new.restores {
             self.restore();
         } else if staged == Staged::InPlace
             // A view that the caller kept must show its record's bytes, not half an update.
             || staged == Staged::New
-                && self.new.viewed
-                && self.staged_value().len() == self.saved.len()
+                && self.staging.new.viewed
+                && self.staged_value().len() == self.staging.old_value.len()
         {
             self.write_saved();
         }
@@ -326,23 +331,23 @@ impl<F: File> Store<F> {
 
     /// Unpins the chunked value that was being changed.
     fn release_changing_chunks(&mut self) {
-        if let Some(pieces) = self.changing_chunks_ref.take() {
-            self.log.unpin_assembled(&pieces);
+        if let Some(chunks) = self.staging.old_chunks.take() {
+            self.log.unpin_assembled(&chunks);
         }
     }
 
     fn end_staged(&mut self) -> Staged {
         self.release_changing_chunks();
-        self.log.end_loan();
-        core::mem::replace(&mut self.staged, Staged::Nothing)
+        self.log.unexpose_staged();
+        core::mem::replace(&mut self.staging.staged, Staged::Nothing)
     }
 
-    /// Stages a record in place of `new.old`. Its value goes to `room`, or to where it fits best if that is
-    /// none.
+    /// Stages a record that replaces `new.old`. Its value is stored at `location`, or where it fits
+    /// best if that is none.
     #[inline(never)]
     pub(super) fn stage(
         &mut self,
-        room: Option<ValueLocation>,
+        location: Option<ValueLocation>,
         hash: u32,
         keyspace: u32,
         key: &[u8],
@@ -351,100 +356,101 @@ impl<F: File> Store<F> {
     ) -> Result<(), Error> {
         self.check_growth(1)?;
         let is_long = capacity > inline_limit(self.log.geometry().segment_log2)
-            || record::size_of_record(key.len(), align_up(capacity)) > self.log.longest_record();
-        let is_chunked = is_long || self.new.old.is_some_and(|old| old.in_pieces);
-        let room = match room {
-            Some(room) => room,
+            || record::size_of_record(key.len(), align_up(capacity)) > self.log.max_record_size();
+        let is_chunked = is_long || self.staging.new.old.is_some_and(|old| old.is_chunked);
+        let location = match location {
+            Some(location) => location,
             None if is_chunked => {
                 return self.stage_chunked(hash, keyspace, key, capacity, viewed, is_long);
             }
             None => ValueLocation::Record,
         };
-        let (kind, inline) = match room {
+        let (kind, inline) = match location {
             ValueLocation::Record => (KIND_SET, capacity),
             ValueLocation::Extent(_) => (KIND_EXTENT, size_of::<ExtentRef>()),
             ValueLocation::Chunks => (KIND_PIECES, size_of::<PiecesRef>()),
         };
         let size = record::size_of_record(key.len(), align_up(inline));
-        let need = match self.is_in_maintenance {
-            true => AllocPriority::Note,
+        let need = match self.maintenance.is_running {
+            true => AllocPriority::Bookkeeping,
             // It precedes a deletion, which would otherwise find no space on a full disk.
             false if keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_IDS) => {
-                AllocPriority::Relief
+                AllocPriority::Delete
             }
             false => AllocPriority::Write,
         };
-        self.log.make_room(&mut self.file, size, need)?;
+        self.log.reserve_record(&mut self.file, size, need)?;
         let header = RecordHeader {
             kind,
             key_len: key.len() as u16,
             keyspace: keyspace as u16,
             value_len: inline as u32,
             capacity: align_up(inline) as u32,
-            oldest: self.new.old.map_or(0, |old| old.oldest),
-            previous: self.new.old.map_or(0, |old| old.position),
-            replaced: record::in_words(self.new.old.map_or(0, |old| old.size)),
+            oldest: self.staging.new.old.map_or(0, |old| old.oldest),
+            previous: self.staging.new.old.map_or(0, |old| old.position),
+            replaced: record::size_in_words(self.staging.new.old.map_or(0, |old| old.size)),
             ..Default::default()
         };
-        let (position, place) = self.log.stage(header, key);
-        if let ValueLocation::Extent(slot) = room {
+        let (position, addr) = self.log.stage(header, key);
+        if let ValueLocation::Extent(slot) = location {
             let open_ended = self.log.extent_ref(slot, capacity);
             self.write_descriptor(position, &open_ended);
         }
-        let old = self.new.old;
-        self.new = NewRecord { position, place, hash, old, room, viewed, restores: false };
-        self.staged = Staged::New;
+        let old = self.staging.new.old;
+        self.staging.new =
+            NewRecord { position, addr, hash, old, location, viewed, restores: false };
+        self.staging.staged = Staged::New;
         Ok(())
     }
 
     /// Replaces the new record by a void record of the same bytes if a view may show it.
     fn void_new(&mut self) {
-        if self.new.viewed {
-            let size = self.log.header_at(self.new.position).size();
+        if self.staging.new.viewed {
+            let size = self.log.header_at(self.staging.new.position).size();
             self.log.append_void(size);
         }
-        if self.staged_chunks_ref.is_some() {
+        if self.staging.new_chunks.is_some() {
             self.drop_chunked();
         }
     }
 
     /// Writes the saved value into the staged record.
     fn write_saved(&mut self) {
-        let saved = core::mem::take(&mut self.saved);
+        let saved = core::mem::take(&mut self.staging.old_value);
         self.staged_value().copy_from_slice(&saved);
-        self.saved = saved;
+        self.staging.old_value = saved;
     }
 
     /// Restores the bytes of the record that was being changed in place, also if another record replaces
     /// it: it is still written, and verified.
     fn restore(&mut self) {
-        let staged = core::mem::replace(&mut self.staged, Staged::InPlace);
+        let staged = core::mem::replace(&mut self.staging.staged, Staged::InPlace);
         self.write_saved();
-        self.staged = staged;
+        self.staging.staged = staged;
     }
 
     fn finish_new(&mut self, length: usize) -> u64 {
-        if self.new.restores {
+        if self.staging.new.restores {
             self.restore();
         }
         let version = self.take_version();
-        let NewRecord { position, place, hash, old, room, .. } = self.new;
-        let size = match room {
-            // At the tail, unused capacity is given back.
-            ValueLocation::Record => self.log.end_value(place, length, version, true),
+        let NewRecord { position, addr, hash, old, location, .. } = self.staging.new;
+        let size = match location {
+            // At the tail, unused capacity is freed.
+            ValueLocation::Record => self.log.end_value(addr, length, version, true),
             _ => {
-                match room {
+                match location {
                     ValueLocation::Extent(slot) => self.end_extent(position, slot, length),
                     _ => self.end_chunks(position, length),
                 }
-                let header = self.log.header_mut(place);
+                let header = self.log.header_mut(addr);
                 header.version = version;
                 header.size()
             }
         };
         self.log.advance(size, false);
         self.reindex(hash, old, position, size as u32, Some(position));
-        if room != ValueLocation::Record
+        if location != ValueLocation::Record
             && let Some(extent) = self.log.descriptor_at(position)
         {
             self.log.name_extent(position, ExtentName::from(&extent));
@@ -454,18 +460,18 @@ impl<F: File> Store<F> {
 
     fn finish_in_place(&mut self, length: usize) -> u64 {
         let version = self.take_version();
-        let Changing { at: At { position, place }, room } = self.changing;
-        if let ValueLocation::Extent(slot) = room {
+        let Changing { at: Located { position, addr }, location } = self.staging.changing;
+        if let ValueLocation::Extent(slot) = location {
             let name = self.log.extent_of(position);
             self.log.forget_name(position);
             self.end_extent(position, slot, length);
             if let Some(name) = name {
                 self.log.name_extent(position, name);
             }
-        } else if length != self.saved.len() {
-            self.log.end_value(place, length, version, false);
+        } else if length != self.staging.old_value.len() {
+            self.log.end_value(addr, length, version, false);
         }
-        self.log.header_mut(place).version = version;
+        self.log.header_mut(addr).version = version;
         version
     }
 

@@ -1,8 +1,8 @@
-//! The host's file, which is all that the engine imports.
+//! The host's file and its other functions, which are everything that the engine imports.
 
 use core::panic::PanicInfo;
 
-use crate::allocator::has_room;
+use crate::allocator::can_allocate;
 use crate::file::{File, IoError};
 use crate::store::Views;
 
@@ -22,7 +22,7 @@ mod host {
     }
 }
 
-/// The file that the host holds.
+/// The file that the host provides.
 #[derive(Debug)]
 pub(super) struct HostFile;
 
@@ -36,7 +36,7 @@ fn host_error(code: i32) -> IoError {
 
 impl File for HostFile {
     fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
-        // SAFETY: the host writes at most `length` bytes at `address`, which are ours.
+        // SAFETY: the host writes at most `length` bytes at `address`, which belong to `buf`.
         let n = unsafe { host::read(buf.as_mut_ptr(), buf.len(), at as f64) };
         let n = usize::try_from(n).map_err(|_| host_error(n))?;
         if n > buf.len() { Err(IoError::Other) } else { Ok(n) }
@@ -71,24 +71,25 @@ impl File for HostFile {
     }
 }
 
-/// What the host is asked about views, and told.
+/// The callbacks of the host about views.
 pub(super) const VIEWS: Views = Views {
-    // SAFETY: no memory is passed; so also below.
+    // SAFETY: no memory is passed.
     detach: || unsafe { host::detach() },
-    // SAFETY: as above.
+    // SAFETY: no memory is passed.
     are_held: || unsafe { host::views_held() } != 0,
-    // SAFETY: as above.
+    // SAFETY: no memory is passed.
     crowded: || unsafe { host::crowded() },
-    has_room,
+    can_allocate,
 };
 
-/// Tells where a panic was. What it says is left out: the text would have to be put together.
+/// Reports the location of a panic. The message is left out, because formatting it needs too much
+/// code.
 #[panic_handler]
 fn panic(info: &PanicInfo) -> ! {
-    if let Some(place) = info.location() {
-        let file = place.file();
+    if let Some(location) = info.location() {
+        let file = location.file();
         // SAFETY: the host reads `length` bytes at `file`.
-        unsafe { host::panicked(file.as_ptr(), file.len(), place.line()) }
+        unsafe { host::panicked(file.as_ptr(), file.len(), location.line()) }
     }
     core::arch::wasm32::unreachable()
 }

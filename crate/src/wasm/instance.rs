@@ -1,4 +1,4 @@
-//! The one instance: its store, the key areas, and the block of answers.
+//! The single instance: its store, the key areas, and the answer block.
 
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
@@ -12,13 +12,13 @@ use crate::store::Store;
 pub(super) const KEY_AREA: usize = MAX_KEY + 1;
 /// Bytes of the queue of sets.
 pub(super) const QUEUE: usize = 8 << 10;
-/// So much memory is kept free for the next turn, beside what the store may come to need, and what
-/// one turn may take beyond the option `memory`: as much again, and not less than this.
+/// Bytes of memory kept free for the next turn, beside what the store may need to grow. One turn
+/// may use as much above the option `memory` as that option is, but at least this much.
 const HEADROOM: usize = 8 << 20;
-/// It is made sure of in pieces: what is free need not lie in one.
-pub(super) const PIECE: usize = 1 << 20;
+/// The memory is reserved in chunks, because free memory need not be contiguous.
+pub(super) const CHUNK: usize = 1 << 20;
 
-/// What calls answer beside their return value.
+/// The results of a call beside its return value.
 #[repr(C, align(8))]
 pub(super) struct Answer {
     pub code: u32,
@@ -30,43 +30,44 @@ pub(super) struct Instance {
     pub store: Option<Store<HostFile>>,
     pub answer: Answer,
     pub error: Option<Error>,
-    /// The store's footprint when room was last reserved.
-    footprint: [usize; 3],
-    /// More room than this is never of use: nothing is written, and there is no more to be read.
-    pub most_room: usize,
-    /// Keys of a range: their lengths and then their bytes.
+    /// The store's memory usage when memory was last reserved.
+    memory_usage: [usize; 3],
+    /// More memory than this is never needed: a read-only store has no more to read.
+    pub max_reserve: usize,
+    /// Keys of a range: their offsets, then their bytes.
     pub page: Vec<u8>,
     pub scratch: Scratch,
 }
 
-/// Two key areas, and the queue of sets. Aligned, so that short texts can be written word by word.
+/// Two key areas and the queue of sets. Aligned, so that short text can be written word by word.
 #[repr(align(8))]
 pub(super) struct Scratch(pub [u8; 2 * KEY_AREA + QUEUE]);
 
 struct Shared(UnsafeCell<Instance>);
 
-// SAFETY: wasm32 without threads: there is one.
+// SAFETY: wasm32 without threads has only one thread.
 unsafe impl Sync for Shared {}
 
 static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     store: None,
     answer: Answer { code: 0, length: 0, numbers: [0.0; 15] },
     error: None,
-    footprint: [0; 3],
-    most_room: usize::MAX,
+    memory_usage: [0; 3],
+    max_reserve: usize::MAX,
     page: Vec::new(),
     scratch: Scratch([0; 2 * KEY_AREA + QUEUE]),
 }));
 
-/// The instance. Invariant: an export takes it once and gives it up before it returns, and the
-/// host's functions call no export (engine.ts refuses to), so no two borrows overlap.
+/// The instance. Invariant: an export borrows it once and releases it before it returns, and the
+/// host's functions call no export (engine.ts prevents that), so no two borrows overlap.
 pub(super) fn instance() -> &'static mut Instance {
     // SAFETY: see the invariant above.
     unsafe { &mut *INSTANCE.0.get() }
 }
 
 impl Instance {
-    /// Runs `call` on the store, with the key areas and the answer. Its error becomes the code.
+    /// Runs `call` on the store with the key areas and the answer block. Its error becomes the
+    /// code.
     #[inline(always)]
     pub fn run<T>(
         &mut self,
@@ -89,7 +90,7 @@ impl Instance {
         }
     }
 
-    /// The same for calls that answer with a status.
+    /// The same for calls that return a status.
     pub fn status(&mut self, call: impl FnOnce(&mut Store<HostFile>) -> Result<(), Error>) -> u32 {
         self.run(|store, _, _| call(store));
         self.answer.code
@@ -102,21 +103,21 @@ impl Instance {
         self.answer.code
     }
 
-    /// Has memory ready for what the next turn may come to need, and so much besides.
+    /// Reserves memory for what the next turn may need, and `extra` bytes more.
     #[inline(never)]
-    pub fn make_room(&mut self, besides: usize, most: usize) {
+    pub fn reserve_memory(&mut self, extra: usize, most: usize) {
         let Some(store) = &self.store else {
             return;
         };
         let now = store.memory_usage();
-        if core::mem::replace(&mut self.footprint, now) != now {
+        if core::mem::replace(&mut self.memory_usage, now) != now {
             let (whole, rest) = store.reserve_needed();
-            // What is held for a while is part of that room: it leaves by itself, and beside it memory
-            // would grow with each rarer coincidence, and never shrink.
-            let turn = besides + store.budget().max(HEADROOM);
-            let room = turn + HEADROOM - store.transient_bytes().min(HEADROOM / 4);
-            let room = room.min(self.most_room);
-            take_and_leave(whole, room + rest, most);
+            // Memory in temporary use counts towards the reserve, because it becomes free by
+            // itself. Otherwise memory would grow with each rare coincidence and never shrink.
+            let turn = extra + store.budget().max(HEADROOM);
+            let reserve = turn + HEADROOM - store.transient_bytes().min(HEADROOM / 4);
+            let reserve = reserve.min(self.max_reserve);
+            reserve_by_allocating(whole, reserve + rest, most);
         }
     }
 
@@ -128,38 +129,39 @@ impl Instance {
 }
 
 impl Answer {
-    /// The address of some bytes; their length goes into the answer.
+    /// Returns the address of some bytes; their length is stored in the answer.
     pub fn bytes(&mut self, bytes: &[u8]) -> *const u8 {
         self.length = bytes.len() as u32;
         bytes.as_ptr()
     }
 }
 
-/// Takes so many bytes in one piece and so many in pieces of at most `most`, and lets them go, so that
-/// later calls need not grow memory: growth detaches every view.
-fn take_and_leave(whole: usize, mut rest: usize, most: usize) {
-    let mut taken: Vec<Vec<u8>> = Vec::new();
+/// Allocates `whole` bytes in one piece and `rest` bytes in pieces of at most `most`, and frees
+/// them all, so that later calls need not grow the memory: growth detaches every view.
+fn reserve_by_allocating(whole: usize, mut rest: usize, most: usize) {
+    let mut allocated: Vec<Vec<u8>> = Vec::new();
     let mut size = whole;
     loop {
-        let mut piece = Vec::new();
-        // No room is no error here: the call that really needs it says so.
-        if piece.try_reserve_exact(size).is_err() || rest == 0 {
+        let mut allocation = Vec::new();
+        // Failing to allocate is not an error here: the call that needs the memory reports it.
+        if allocation.try_reserve_exact(size).is_err() || rest == 0 {
             break;
         }
-        taken.push(piece);
+        allocated.push(allocation);
         size = rest.min(most);
         rest -= size;
     }
-    core::hint::black_box(&mut taken);
+    core::hint::black_box(&mut allocated);
 }
 
-/// The address of the key area; a second one follows it, and the queue of sets.
+/// Returns the address of the first key area; the second one follows it, and then the queue of
+/// sets.
 #[unsafe(no_mangle)]
 extern "C" fn scratch() -> *const u8 {
     instance().scratch.0.as_ptr()
 }
 
-/// The address of the answer block: code, length, and fifteen numbers.
+/// Returns the address of the answer block: code, length, and fifteen numbers.
 #[unsafe(no_mangle)]
 extern "C" fn result() -> *const Answer {
     &instance().answer

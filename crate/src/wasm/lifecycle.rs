@@ -1,13 +1,14 @@
-//! Opening, turns, what goes to the file and when, closing.
+//! Opening, turns, committing and flushing, closing.
 
 use super::imports::{self, HostFile};
-use super::instance::{PIECE, instance};
+use super::instance::{CHUNK, instance};
 use crate::error::Error;
 use crate::store::{OnDamage, Options, Store};
 
-/// Opens the database in the host's file, with `memory` bytes between turns, letting it
-/// grow to `factor` per cent of what lives in it. Flags: 1 points only, 2 read-only; of flushed data
-/// that is damaged, 4 what comes before, 8 all that is intact; 16 new frames to a fresh segment.
+/// Opens the database in the host's file with `memory` bytes between turns. The file may grow to
+/// `factor` percent of its live data. Flags: 1 without order, 2 read-only; if flushed data is
+/// damaged, 4 keeps the commits before the damage and 8 all that is intact; 16 writes new frames to
+/// a fresh segment.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(
@@ -47,21 +48,21 @@ extern "C" fn open(
     match Store::open(HostFile, options) {
         Ok(store) => {
             if flags & 2 != 0 {
-                // All of it resident, all of it copied as well, and some odd buffers.
+                // The whole file resident, a copy of all of it, and some more buffers.
                 let file = store.stats().file_bytes as usize;
-                instance.most_room = file.saturating_mul(2).saturating_add(PIECE / 2);
+                instance.max_reserve = file.saturating_mul(2).saturating_add(CHUNK / 2);
             }
             instance.store = Some(store);
-            // Little of the memory is free yet, so that large pieces cost no more room than small
-            // ones, for which it would have to grow again and again: 3 ms in place of 0.2.
-            instance.make_room(memory, 1 << 30);
+            // Little of the memory is free yet, so large pieces need no more memory than small
+            // ones, for which it would have to grow repeatedly: 3 ms instead of 0.2 ms.
+            instance.reserve_memory(memory, 1 << 30);
             0
         }
         Err(error) => instance.fail(error),
     }
 }
 
-/// Hands the group to the file.
+/// Commits the open batch.
 #[unsafe(no_mangle)]
 extern "C" fn commit() -> u32 {
     instance().status(Store::commit)
@@ -73,13 +74,13 @@ extern "C" fn flush() -> u32 {
     instance().status(Store::flush)
 }
 
-/// Puts a watermark behind the last flush.
+/// Writes a witness of the last flush.
 #[unsafe(no_mangle)]
 extern "C" fn witness() -> u32 {
     instance().status(Store::witness)
 }
 
-/// Commits, flushes, records the clean end, and lets the store go whatever came of it.
+/// Commits, flushes, records the clean end of the log, and drops the store in any case.
 #[unsafe(no_mangle)]
 extern "C" fn close() -> u32 {
     let instance = instance();
@@ -88,9 +89,10 @@ extern "C" fn close() -> u32 {
     status
 }
 
-/// Bit 0: detach views before the next call. Bit 1: there is maintenance to do. Bit 2: it has
-/// failed and poisoned the store, and the next `maintain` reports how. Memory that the
-/// next turn may need is taken here, between turns, since growing detaches all views.
+/// Ends a turn. Bit 0: detach views before the next call. Bit 1: there is maintenance to do. Bit 2:
+/// maintenance failed and poisoned the store, and the next `maintain` reports the error. Memory
+/// that the next turn may need is reserved here, between turns, because growing it detaches all
+/// views.
 #[unsafe(no_mangle)]
 extern "C" fn end_turn() -> u32 {
     let end = |store: &mut Store<HostFile>| {
@@ -100,12 +102,12 @@ extern "C" fn end_turn() -> u32 {
     };
     let instance = instance();
     let answer = instance.store.as_mut().map_or(0, end);
-    instance.make_room(0, PIECE);
+    instance.reserve_memory(0, CHUNK);
     answer
 }
 
-/// Does a step of maintenance; with `all` begins a compaction of all that can be gained. 1: there
-/// is more to do, 0: there is not, -1: it failed.
+/// Runs one maintenance step; with `all` it requests a full compaction. 1: there is more to do, 0:
+/// there is not, -1: it failed.
 #[unsafe(no_mangle)]
 extern "C" fn maintain(all: u32) -> i32 {
     let more = instance().run(|store, _, _| store.maintain(all != 0));
@@ -118,13 +120,13 @@ extern "C" fn pending() -> f64 {
     instance().store.as_ref().map_or(0.0, |store| store.pending() as f64)
 }
 
-/// 1 when something is written and not flushed.
+/// Returns 1 if something is written and not flushed.
 #[unsafe(no_mangle)]
 extern "C" fn unflushed() -> u32 {
     instance().store.as_ref().map_or(0, |store| u32::from(store.is_unflushed()))
 }
 
-/// 1 when the last flush has no watermark behind it.
+/// Returns 1 if the last flush has no witness.
 #[unsafe(no_mangle)]
 extern "C" fn unwitnessed() -> u32 {
     instance().store.as_ref().map_or(0, |store| u32::from(store.is_unwitnessed()))

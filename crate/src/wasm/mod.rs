@@ -1,17 +1,17 @@
-//! The boundary: exports of integers, and the host's file.
+//! The boundary to JavaScript: exports that take and return integers, and the host's file.
 //!
-//! One store per instance. Keys arrive in a fixed scratch area; values are read and written where
-//! they lie, at addresses that the calls return. Plain `extern "C"` and no binding generator:
-//! nothing but integers crosses, so there is no glue to keep state in, and any number of instances
-//! may live side by side. Its twin is `js/engine/engine.ts`.
+//! Each instance has one store. Keys are passed in a fixed scratch area; values are read and
+//! written in place, at addresses that the calls return. It uses plain `extern "C"` and no binding
+//! generator: only integers cross the boundary, so there is no glue code with state, and any number
+//! of instances may exist. The other side is `js/engine/engine.ts`.
 //!
 //! | file | what it exports |
 //! |---|---|
-//! | [`instance`] | where the key areas and the answer are |
-//! | [`point_ops`] | one key: reading, writing, changing in place; going back |
+//! | [`instance`] | the addresses of the key areas and the answer |
+//! | [`point_ops`] | one key: reading, writing, changing in place; savepoints |
 //! | [`range_ops`] | pages of a range, and many keys at once |
-//! | [`lifecycle`] | opening, turns, what goes to the file and when, closing |
-//! | [`stats`] | numbers about the store, the last opening, the last error; verifying |
+//! | [`lifecycle`] | opening, turns, committing and flushing, closing |
+//! | [`stats`] | statistics of the store, the last opening, the last error; verification |
 //!
 //! [`imports`] declares the imports.
 #![allow(unsafe_code)]

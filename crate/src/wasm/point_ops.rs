@@ -1,12 +1,12 @@
-//! One key: reading, writing, changing in place; going back.
+//! Operations on one key: reading, writing, changing in place; savepoints.
 
 use super::instance::{KEY_AREA, QUEUE, instance};
 use crate::format::align_up;
 use crate::format::record;
-use crate::store::{Set, Store, TOGETHER};
+use crate::store::{LOOKUP_BATCH, Set, Store};
 
-/// The address of a key's value, its length in the answer; 0 when absent or, with a code, when a
-/// cold record could not be read.
+/// Finds a key: returns the address of its value, with its length in the answer; 0 if it is absent
+/// or, with a code, if a cold record could not be read.
 #[unsafe(no_mangle)]
 extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
     let found = instance().run(|store, keys, answer| {
@@ -16,8 +16,8 @@ extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
     found.flatten().unwrap_or(core::ptr::null())
 }
 
-/// A key's version in number 0 and 1, or 3 when it is uncertain; 0 when absent; -1 when a cold record
-/// could not be read.
+/// Returns 1 with a key's version in numbers 0 and 1, or 3 if the version is uncertain; 0 if the
+/// key is absent; -1 if a cold record could not be read.
 #[unsafe(no_mangle)]
 extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
     let found = instance().run(|store, keys, answer| {
@@ -31,20 +31,20 @@ extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
     found.unwrap_or(-1)
 }
 
-/// How many keys there are.
+/// Returns the number of keys.
 #[unsafe(no_mangle)]
 extern "C" fn count(keyspace: u32) -> f64 {
     instance().store.as_ref().map_or(0.0, |store| store.count(keyspace) as f64)
 }
 
-/// Pins a key's value: a handle, or 0, with a code unless the key is absent.
+/// Pins a key's value: returns a handle, or 0, with a code unless the key is absent.
 #[unsafe(no_mangle)]
 extern "C" fn pin(keyspace: u32, key_len: usize) -> u32 {
     let pinned = instance().run(|store, keys, _| store.pin(keyspace, &keys[..key_len]));
     pinned.flatten().map_or(0, |id| id + 1)
 }
 
-/// The address of a pinned value, its length in the answer; 0 when the pin has ended.
+/// Returns the address of a pinned value, with its length in the answer; 0 if the pin has ended.
 #[unsafe(no_mangle)]
 extern "C" fn pinned(handle: u32) -> *const u8 {
     let value = instance().run(|store, _, answer| {
@@ -62,8 +62,8 @@ extern "C" fn unpin(handle: u32) {
     }
 }
 
-/// Sets a key to the `length` bytes that lie in the second key area. A failure is negative if nothing
-/// was done, and what [`finish`] answers if that failed.
+/// Sets a key to the `length` bytes in the second key area. The result is negative if nothing was
+/// done, and that of [`finish`] if that failed.
 #[unsafe(no_mangle)]
 extern "C" fn set(keyspace: u32, key_len: usize, length: usize) -> i32 {
     let instance = instance();
@@ -77,25 +77,25 @@ extern "C" fn set(keyspace: u32, key_len: usize, length: usize) -> i32 {
     }
 }
 
-/// How many bytes of sets may wait in the queue for [`set_waiting`], as long as nothing else is called: they
-/// cannot fail then.
+/// Returns how many bytes of sets may be queued for [`set_waiting`] as long as nothing else is
+/// called: these sets cannot fail.
 #[unsafe(no_mangle)]
 extern "C" fn queue_room() -> usize {
     instance().store.as_ref().map_or(0, Store::infallible_capacity).min(QUEUE)
 }
 
-/// Does the sets that wait in the first `length` bytes of the queue. Each takes as much of it as its record
-/// will take of the log: in the place of the header are its keyspace and the lengths of key and value, 4 bytes
-/// each; key and value come then, each padded to 8 bytes.
+/// Executes the sets in the first `length` bytes of the queue. Each takes as much of the queue as
+/// its record will take of the log: instead of the header, its keyspace and the lengths of key and
+/// value, 4 bytes each; then key and value, each padded to 8 bytes.
 #[unsafe(no_mangle)]
 extern "C" fn set_waiting(length: usize) -> u32 {
     let instance = instance();
     instance.run(|store, areas, _| {
         let mut waiting = &areas[2 * KEY_AREA..][..length];
-        let mut sets = [Set::default(); TOGETHER];
+        let mut sets = [Set::default(); LOOKUP_BATCH];
         while !waiting.is_empty() {
             let mut count = 0;
-            while count < TOGETHER && !waiting.is_empty() {
+            while count < LOOKUP_BATCH && !waiting.is_empty() {
                 let (head, rest) = waiting.split_at(record::SIZE);
                 let number = |i: usize| head[i..i + 4].try_into().map_or(0, u32::from_le_bytes);
                 let (key_len, value_len) = (number(4) as usize, number(8) as usize);
@@ -112,7 +112,7 @@ extern "C" fn set_waiting(length: usize) -> u32 {
     instance.answer.code
 }
 
-/// Stages a record; the address of its value's room, or 0.
+/// Stages a record: returns the address for its value, or 0.
 #[unsafe(no_mangle)]
 extern "C" fn set_begin(keyspace: u32, key_len: usize, capacity: usize) -> *const u8 {
     let staged = instance().run(|store, keys, answer| {
@@ -122,14 +122,15 @@ extern "C" fn set_begin(keyspace: u32, key_len: usize, capacity: usize) -> *cons
     staged.unwrap_or(core::ptr::null())
 }
 
-/// 1: was there and is gone; 0: was not; -1: failed.
+/// Deletes a key. 1: it existed; 0: it did not; -1: failed.
 #[unsafe(no_mangle)]
 extern "C" fn remove(keyspace: u32, key_len: usize) -> i32 {
     let removed = instance().run(|store, keys, _| store.delete(keyspace, &keys[..key_len]));
     removed.map_or(-1, i32::from)
 }
 
-/// Stages a record for change in place; the address of its value, or 0 (with code 0: absent).
+/// Stages a record for change in place: returns the address of its value, or 0 (with code 0 if
+/// absent).
 #[unsafe(no_mangle)]
 extern "C" fn update_begin(keyspace: u32, key_len: usize) -> *const u8 {
     let staged = instance().run(|store, keys, answer| {
@@ -139,7 +140,7 @@ extern "C" fn update_begin(keyspace: u32, key_len: usize) -> *const u8 {
     staged.flatten().unwrap_or(core::ptr::null())
 }
 
-/// Room for the bytes that take the staged value's place; its address, or 0.
+/// Reserves memory for bytes that replace the staged value: returns its address, or 0.
 #[unsafe(no_mangle)]
 extern "C" fn update_resize(capacity: usize) -> *const u8 {
     let staged = instance().run(|store, _, answer| {
@@ -149,13 +150,13 @@ extern "C" fn update_resize(capacity: usize) -> *const u8 {
     staged.unwrap_or(core::ptr::null())
 }
 
-/// Ends the staged record, new or changed, with `length` bytes of value.
+/// Finishes the staged record, new or changed, with `length` bytes of value.
 #[unsafe(no_mangle)]
 extern "C" fn finish(length: usize) -> u32 {
     instance().status(|store| store.finish(length).map(drop))
 }
 
-/// Drops the staged record; one that was being changed has every byte as it was.
+/// Aborts the staged record; if it was being changed, every byte is restored.
 #[unsafe(no_mangle)]
 extern "C" fn abort() {
     instance().status(|store| {
@@ -164,7 +165,7 @@ extern "C" fn abort() {
     });
 }
 
-/// Marks a place to go back to; how many are then open.
+/// Makes a savepoint: returns how many are open then.
 #[unsafe(no_mangle)]
 extern "C" fn savepoint() -> u32 {
     let Some(store) = instance().store.as_mut() else {
@@ -174,13 +175,13 @@ extern "C" fn savepoint() -> u32 {
     store.depth() as u32
 }
 
-/// Keeps what came after the innermost savepoint.
+/// Releases the innermost savepoint and keeps the changes since.
 #[unsafe(no_mangle)]
 extern "C" fn release() -> u32 {
     instance().status(Store::release_last)
 }
 
-/// Takes back what came after the innermost savepoint.
+/// Rolls back the changes since the innermost savepoint.
 #[unsafe(no_mangle)]
 extern "C" fn rollback() {
     instance().status(|store| {

@@ -1,26 +1,27 @@
-//! Many keys: pages of a range, and values of keys that are given together.
+//! Operations on many keys: pages of a range, and the values of several keys.
 
 use core::ops::Bound;
 
 use super::imports::HostFile;
 use super::instance::{Instance, KEY_AREA, instance};
 use crate::aligned_buf::copy_short;
-use crate::store::{Store, TOGETHER};
+use crate::store::{LOOKUP_BATCH, Store};
 
 /// Marks an absent bound.
 const NO_BOUND: usize = 0xFFFF_FFFF;
 /// A page of keys ends when it has this many bytes.
 const PAGE_BYTES: usize = 64 << 10;
-/// Keys are sorted by parts of so many positions, which are 1 MiB of the file.
-const PART: u32 = 1 << 17;
-/// Room for so many keys in the second key area, for [`find_many`].
-const MANY: usize = 256;
+/// Keys are sorted in parts of this many positions, which are 1 MiB of the file.
+const PART_POSITIONS: u32 = 1 << 17;
+/// The second key area has space for this many keys of [`find_many`].
+const MAX_KEYS: usize = 256;
 
-/// A page of the keys in a range, see [`bounds`]: its address, or 0 with a code. In the answer how
-/// many keys there are; at the address the places where each begins and the last one ends, 4 bytes
-/// each, in room for `max_keys` and one, and then the keys, from place 0 on. With flag 8 address and
-/// length of each value come between, in room for as many pairs; an address of 0 says that the value is
-/// not at hand. They hold until a write, or until all views die.
+/// Returns the address of a page of the keys in a range, see [`bounds`], or 0 with a code. The
+/// answer contains the number of keys. The page consists of the offsets at which each key begins
+/// and the last one ends, 4 bytes each, with space for `max_keys` + 1 of them, and then the keys,
+/// starting at offset 0. With flag 8, the address and the length of each value come between, with
+/// space for `max_keys` pairs; an address of 0 means that the value is not in memory. They are
+/// valid until a write, or until all views are detached.
 #[unsafe(no_mangle)]
 extern "C" fn scan(
     keyspace: u32,
@@ -32,7 +33,7 @@ extern "C" fn scan(
     let instance = instance();
     let with_values = flags & 8 != 0;
     let keys_at = 4 + if with_values { 12 } else { 4 } * max_keys;
-    // What the page before has left is written over.
+    // The previous page is overwritten.
     let mut page = core::mem::take(&mut instance.page);
     instance.run(|store, scratch, answer| {
         let range = bounds(scratch, lower_len, upper_len, flags);
@@ -64,15 +65,15 @@ extern "C" fn scan(
     if instance.answer.code == 0 { instance.page.as_ptr() } else { core::ptr::null() }
 }
 
-/// Sorts a part of the keys, as the first range does with all: 1 when there are more, 0 when that was
-/// all, -1 when it failed.
+/// Sorts a part of the keys, as the first range does with all of them. 1: there are more, 0: all
+/// are sorted, -1: it failed.
 #[unsafe(no_mangle)]
 extern "C" fn sort_part() -> i32 {
-    let sorted = instance().run(|store, _, _| store.sort(PART));
+    let sorted = instance().run(|store, _, _| store.sort(PART_POSITIONS));
     sorted.map_or(-1, |all| i32::from(!all))
 }
 
-/// How many keys are in a range, see [`bounds`]; -1 when that failed.
+/// Returns how many keys are in a range, see [`bounds`]; -1 if that failed.
 #[unsafe(no_mangle)]
 extern "C" fn count_range(keyspace: u32, lower_len: usize, upper_len: usize, flags: u32) -> f64 {
     let counted = instance().run(|store, keys, _| {
@@ -82,8 +83,8 @@ extern "C" fn count_range(keyspace: u32, lower_len: usize, upper_len: usize, fla
     counted.unwrap_or(-1.0)
 }
 
-/// Deletes the keys in a range, see [`bounds`], at most so many: all of them or none. How many these were; -1
-/// when it failed.
+/// Deletes the keys in a range, see [`bounds`], at most `limit`: all of them or none. Returns how
+/// many; -1 if it failed.
 #[unsafe(no_mangle)]
 extern "C" fn clear(
     keyspace: u32,
@@ -121,19 +122,20 @@ fn bounds(
     (lower, upper)
 }
 
-/// Looks for the values of up to [`MANY`] keys, which lie in the second key area as [`scan`] gives keys
-/// with values, and writes there what it writes. 0 also stands for a key that is absent.
+/// Looks up the values of up to [`MAX_KEYS`] keys, which are stored in the second key area in the
+/// layout of [`scan`] with values, and writes the results there likewise. 0 also means that the key
+/// is absent.
 #[unsafe(no_mangle)]
 extern "C" fn find_many(keyspace: u32, count: usize) {
     let Instance { store, scratch, .. } = instance();
     if let Some(store) = store {
-        let page = scratch.0[KEY_AREA..].split_at_mut(4 + 12 * MANY);
-        find_values(store, keyspace, page, count.min(MANY), false);
+        let page = scratch.0[KEY_AREA..].split_at_mut(4 + 12 * MAX_KEYS);
+        find_values(store, keyspace, page, count.min(MAX_KEYS), false);
     }
 }
 
-/// The keys of a walk stand there with the positions that they had where values come. Looking at those
-/// does not count.
+/// For a scan, the value entries contain the positions of the records when the keys were read.
+/// These reads do not count for eviction.
 fn find_values(
     store: &mut Store<HostFile>,
     keyspace: u32,
@@ -142,25 +144,25 @@ fn find_values(
     is_walk: bool,
 ) {
     let values = numbers.len() / 12 + 1;
-    let (mut positions, mut places) = ([0; TOGETHER], [None; TOGETHER]);
-    for from in (0..count).step_by(TOGETHER) {
-        let together = from..count.min(from + TOGETHER);
+    let (mut positions, mut addrs) = ([0; LOOKUP_BATCH], [None; LOOKUP_BATCH]);
+    for from in (0..count).step_by(LOOKUP_BATCH) {
+        let together = from..count.min(from + LOOKUP_BATCH);
         let positions = &mut positions[..together.len()];
-        let mut are_there = is_walk;
+        let mut have_values = is_walk;
         for (position, i) in positions.iter_mut().zip(together.clone()) {
             *position = get(numbers, values + 2 * i) as u32;
-            are_there &= store.is_current(*position);
+            have_values &= store.is_current(*position);
         }
-        if !are_there {
+        if !have_values {
             for (hash, i) in positions.iter_mut().zip(together.clone()) {
                 *hash = store.hash(keyspace, &keys[get(numbers, i)..get(numbers, i + 1)]);
             }
             store.positions_of(positions);
         }
-        store.prefetch_records(positions, &mut places);
-        for ((&place, &mut position), i) in places.iter().zip(positions).zip(together) {
+        store.prefetch_records(positions, &mut addrs);
+        for ((&addr, &mut position), i) in addrs.iter().zip(positions).zip(together) {
             let key = &keys[get(numbers, i)..get(numbers, i + 1)];
-            let value = place.and_then(|place| store.get_resident(place, keyspace, key, !is_walk));
+            let value = addr.and_then(|addr| store.get_resident(addr, keyspace, key, !is_walk));
             let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
             if is_walk && address != 0 && get(numbers, values + 2 * i) as u32 != position {
                 store.index_record(keyspace, key, position);

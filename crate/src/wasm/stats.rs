@@ -1,11 +1,11 @@
-//! Numbers about the store, the last opening and the last error; verifying.
+//! Statistics of the store, of the last opening and of the last error; verification.
 
 use super::instance::instance;
 use crate::error::Error;
-use crate::store::{Spot, Store};
+use crate::store::{Store, VerifyCursor};
 
-/// Numbers from 1: count, live, file, memory bytes, segments, frame, version, poisoned, pending and
-/// index bytes, evictions, budget.
+/// Numbers from 1: key count, bytes live, in the file and in memory, segments, frame, version,
+/// poisoned, bytes of the batch and of the index, evictions, budget.
 #[unsafe(no_mangle)]
 extern "C" fn stats() {
     let instance = instance();
@@ -53,9 +53,9 @@ extern "C" fn recovery() {
     ]);
 }
 
-/// Numbers from 1, of the last error when it is a format that is not known: major version, unknown
-/// features. When it is damage: position, expected frame, flushed frames,
-/// intact frames and bytes beyond; whether the commits before can be had, their keys and version.
+/// Numbers from 1, of the last error. For an unknown format: major version, unknown features. For
+/// damage: position, expected frame, flushed frames, intact frames and bytes beyond; whether the
+/// commits before can be kept, their number of keys and last version.
 #[unsafe(no_mangle)]
 extern "C" fn error_report() {
     let instance = instance();
@@ -77,13 +77,13 @@ extern "C" fn error_report() {
     }
 }
 
-/// Verifies a piece of the file, from a spot that is given by two numbers; -1 when it could not be
-/// read. Numbers from 1: the next spot, bytes, segments, frames and records that were seen; what is
-/// wrong, from where on, and for how many bytes.
+/// Verifies a part of the file from a position that is given by two numbers; -1 if it could not be
+/// read. Numbers from 1: the next position, bytes, segments, frames and records that were verified;
+/// the kind, position and length of a problem.
 #[unsafe(no_mangle)]
 extern "C" fn verify(unit: u32, part: u32) -> i32 {
     let instance = instance();
-    let Some(v) = instance.run(|store, _, _| store.verify(Spot { unit, part })) else {
+    let Some(v) = instance.run(|store, _, _| store.verify(VerifyCursor { unit, part })) else {
         return -1;
     };
     instance.numbers(&[

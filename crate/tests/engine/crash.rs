@@ -1,29 +1,30 @@
-//! Crashes, enumerated: whatever moment the process or the system dies at, the file opens, shows
-//! exactly the state after some commit, none that was flushed is missing, and it goes on from there.
+//! Enumerated crashes: at whatever moment the process or the system dies, the file opens with
+//! exactly the state after some commit, no flushed commit is missing, and writing can continue.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use varve::format::{DATA_START, segment};
-use varve::{Options, Store};
+use varve::engine::format::{DATA_START, segment};
+use varve::engine::{Options, Store};
 
-use crate::support::crashes::{
-    LIMITS, Lies, SEEDS, Tally, explain, on_two_threads, options_for, run_flips, run_lie, run_seed,
-    verify,
+use crate::support::crash_images::{Limits, event_log, walk};
+use crate::support::crash_programs::{
+    LIMITS, Lies, SEEDS, Tally, on_two_threads, options_for, run_flips, run_lie, run_seed, verify,
+    with_replay_hint,
 };
-use crate::support::fault_file::{Event, Fault, FaultFile, Harm};
-use crate::support::images::{Limits, trail, walk};
+use crate::support::fault_file::{Event, FailureMode, Fault, FaultFile};
 use crate::support::oracle::{Bounds, State, UNKNOWN};
 use crate::support::phases::CHANGING;
 use crate::support::rng::{Rng, bytes_of, replayed};
 use crate::support::session::{Session, Step, Update};
 
-/// Crash states that the ordinary test run has to reach.
+/// The number of crash states that the ordinary test run must reach.
 const REQUIRED: u64 = 1_000_000;
-/// Of them those about extents, values in pieces, commits of several frames, and eviction, each.
+/// How many of them must concern extents, chunked values, commits of several frames, and eviction,
+/// each.
 const REQUIRED_OF_EACH: u64 = 10_000;
-/// And those in which each thing was under way that changes the file.
+/// How many of them must happen during each kind of change of the file.
 const REQUIRED_OF_EACH_PHASE: u64 = 300;
 
 #[test]
@@ -38,16 +39,16 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     });
     let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
     let [process, system, nested] = [&tally.process, &tally.system, &tally.nested].map(read);
-    let [extents, pieces, frames, evicted] =
-        [&tally.extents, &tally.pieces, &tally.frames, &tally.evicted].map(read);
+    let [extents, chunks, frames, evicted] =
+        [&tally.extents, &tally.chunks, &tally.frames, &tally.evicted].map(read);
     let total = tally.total();
     let [from_checkpoint, without] =
         [&tally.from_checkpoint, &tally.without].map(|counter| counter.load(Ordering::Relaxed));
     println!("{from_checkpoint} opened from a checkpoint, {without} of them also without it");
     println!(
         "{total} crash states: {process} of a dying process, {system} of a dying system, \
-         {nested} during and after recovery; {extents} with an extent under way, {pieces} with a value in \
-         pieces, {frames} with a commit of several frames, {evicted} after memory was given up; {:.1?}",
+         {nested} during and after recovery; {extents} with an extent in progress, {chunks} with a chunked \
+         value, {frames} with a commit of several frames, {evicted} after an eviction; {:.1?}",
         begin.elapsed()
     );
     let seconds = begin.elapsed().as_secs_f64();
@@ -59,7 +60,7 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
     assert!(total >= REQUIRED, "only {total} crash states");
     let all = [
         (extents, "extents"),
-        (pieces, "values in pieces"),
+        (chunks, "chunked values"),
         (frames, "several frames"),
         (evicted, "eviction"),
     ];
@@ -70,8 +71,8 @@ fn every_crash_state_opens_as_an_exact_prefix_of_commits() {
 
 #[test]
 fn version_only_update_differs_from_the_previous_commit() {
-    // It dies in its write, of which nothing gets to the file, or all.
-    for (byte, is_there) in [(0, false), (usize::MAX, true)] {
+    // The process dies in its write, of which either nothing or everything reaches the file.
+    for (byte, exists) in [(0, false), (usize::MAX, true)] {
         let mut session = Session::new(FaultFile::default(), options_for(1), State::new());
         session.open(Bounds::only(session.start)).expect("it opens");
         let key = || b"empty".to_vec();
@@ -80,15 +81,15 @@ fn version_only_update_differs_from_the_previous_commit() {
         for step in [&set, &Step::Flush, &update] {
             session.step(step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
         }
-        session.disk.arm(Fault { nth: 0, lasting: false, harm: Harm::Die(byte) });
-        let (_, trying) = session.step(&Step::Commit).expect_err("it died");
-        // Had the update itself written it, nobody would know which version it was to give.
+        session.disk.arm(Fault { nth: 0, lasting: false, failure: FailureMode::Die(byte) });
+        let (_, trying) = session.step(&Step::Commit).expect_err("the process died");
+        // If the update itself had been written, its version would be ambiguous.
         let mut state = session.oracle.state(trying).clone();
         state.values_mut().for_each(|entry| entry.version = UNKNOWN);
         session.oracle.fix(trying, state);
         let before = session.bounds(None).tip;
         session.revive(Some(trying));
-        let found = if is_there { trying } else { before };
+        let found = if exists { trying } else { before };
         assert_eq!(session.bounds(None).tip, found, "of its write {byte} bytes are there");
     }
 }
@@ -113,25 +114,27 @@ fn lying_flush_is_detected_or_leaves_an_exact_prefix() {
         run_lie(seed);
         return;
     }
-    let Lies { whole, shorter, noticed, untold } = after_lies(0..60);
-    println!("after lies: {whole} whole, {shorter} shorter, {noticed} noticed, {untold} untold");
+    let Lies { whole, shorter, noticed, unwitnessed } = after_lies(0..60);
+    println!(
+        "after lies: {whole} whole, {shorter} shorter, {noticed} detected, {unwitnessed} not witnessed"
+    );
     assert!(noticed > 0 && shorter > 0);
 }
 
 #[test]
 fn early_erase_by_a_lying_disk_is_detected_where_detectable() {
-    // In the first program the first segment was erased, and the checkpoint and the superblocks that
-    // let it go came to nothing. The others are about maintenance too.
-    let Lies { noticed, untold, .. } =
+    // In the first program the first segment was erased, and the checkpoint and superblocks that
+    // permitted that were lost. The others concern maintenance too.
+    let Lies { noticed, unwitnessed, .. } =
         after_lies([669_464_169_664_048].into_iter().chain(120..132));
-    println!("erased by disks that lied: {noticed} noticed, {untold} untold");
-    assert!(noticed > untold && untold > 0);
+    println!("erased by disks that lied: {noticed} detected, {unwitnessed} not witnessed");
+    assert!(noticed > unwitnessed && unwitnessed > 0);
 }
 
 #[test]
 fn bit_flip_in_a_reclaimed_segment_is_detected_or_harmless() {
-    // In the first program a deletion is damaged whose segment a flushed record says to be gone, and what it
-    // deletes stands before it.
+    // In the first program the damaged record is a tombstone whose segment was removed according to
+    // a flushed gap record, and the deleted record is before it.
     for (seed, every) in [(669_467_781_869_383, 40), (124, 200), (127, 200), (130, 200)] {
         let (noticed, harmless, shorter) = run_flips(seed, every);
         println!("{seed}: {noticed} noticed, {harmless} harmless, {shorter} shorter");
@@ -144,7 +147,7 @@ fn after_lies(seeds: impl Iterator<Item = u64>) -> Lies {
         whole: a.whole + b.whole,
         shorter: a.shorter + b.shorter,
         noticed: a.noticed + b.noticed,
-        untold: a.untold + b.untold,
+        unwitnessed: a.unwitnessed + b.unwitnessed,
     })
 }
 
@@ -184,13 +187,15 @@ fn one_mebibyte_segments_with_large_values_recover() {
     let mut states = 0;
     walk(&base, start, &events, limits, &mut Rng::new(1), |crash| {
         states += 1;
-        let place = || trail(&events, crash.event);
-        explain(0, place, || verify(&session.oracle, &options, crash, &Tally::default()));
+        let context = || event_log(&events, crash.event);
+        with_replay_hint(0, context, || {
+            verify(&session.oracle, &options, crash, &Tally::default())
+        });
     });
     println!("{states} crash states with segments of a mebibyte");
 }
 
-/// A few keys are overwritten again and again, and hardly anything is flushed.
+/// Overwrites a few keys repeatedly and hardly ever flushes.
 fn hot_program(rng: &mut Rng) -> Vec<Step> {
     let mut program = vec![];
     let keys = rng.within(1..5);
@@ -201,7 +206,7 @@ fn hot_program(rng: &mut Rng) -> Vec<Step> {
             let key = vec![rng.below(keys) as u8];
             program.push(match rng.below(12) {
                 0 if deletes => Step::Delete { keyspace: 0, key },
-                // Once in a while one in an extent, or in pieces.
+                // Sometimes a value in an extent or in chunks.
                 1 if has_large && rng.one_in(6) => {
                     let len = if i % 2 == 0 { 7_000 } else { 5_000 };
                     Step::Set { keyspace: 0, key, len, fill: i as u64 }
@@ -212,7 +217,7 @@ fn hot_program(rng: &mut Rng) -> Vec<Step> {
         program.push(Step::Commit);
         match rng.below(8) {
             0 => program.push(Step::EndTurn),
-            1 => program.push(Step::Tend { slices: rng.within(1..4), all: rng.one_in(20) }),
+            1 => program.push(Step::Maintain { steps: rng.within(1..4), all: rng.one_in(20) }),
             2 if rng.one_in(2) => program.push(Step::Witness),
             _ if i % flushed == 0 => program.push(Step::Flush),
             _ if rng.one_in(100) => program.push(Step::Crash),
@@ -222,7 +227,7 @@ fn hot_program(rng: &mut Rng) -> Vec<Step> {
     program
 }
 
-/// How many segments were begun where another one was begun since the last flush.
+/// How many segments were created in a slot that was already reused since the last flush.
 fn reused_between_flushes(events: &[Event]) -> usize {
     let (mut begun, mut reused) = (HashSet::new(), 0);
     for event in events {
@@ -265,16 +270,18 @@ fn crash_after_reusing_unflushed_segments_leaves_a_prefix() {
         let limits = Limits { exhaustive: 60, drawn: 12, patterns: 6, tear_step: 97, ..LIMITS };
         walk(&base, start, &events, limits, &mut rng, |crash| {
             states += 1;
-            let place = || trail(&events, crash.event);
-            explain(seed, place, || verify(&session.oracle, &options, crash, &Tally::default()));
+            let context = || event_log(&events, crash.event);
+            with_replay_hint(seed, context, || {
+                verify(&session.oracle, &options, crash, &Tally::default())
+            });
         });
     }
-    println!("{states} crash states; {reused} segments in room that came free without a flush");
+    println!("{states} crash states; {reused} segments in slots that were freed without a flush");
     assert!(reused > 100, "only {reused} segments");
 }
 
-/// A commit of two frames of which the second, and its segment, never got to the file.
-fn cut_off_commit(options: &Options) -> Vec<u8> {
+/// A commit of two frames, the second of which never reached the file, nor did its segment.
+fn truncated_commit_image(options: &Options) -> Vec<u8> {
     let disk = FaultFile::default();
     let mut store = Store::open(disk.clone(), *options).expect("open");
     let savepoint = store.savepoint();
@@ -292,11 +299,12 @@ fn cut_off_commit(options: &Options) -> Vec<u8> {
 #[test]
 fn truncated_commit_is_never_completed_by_a_later_one() {
     let options = Options { segment_log2: 12, ..Options::default() };
-    let image = cut_off_commit(&options);
+    let image = truncated_commit_image(&options);
     let mut session = Session::new(FaultFile::new(image), options, State::new());
     session.open(Bounds::only(session.start)).expect("it opens");
-    // The first segment gets one frame, so that the second goes on with the number behind the one
-    // that was dropped; nothing is flushed, so that power loss may take the first and leave it.
+    // The first segment gets one frame, so that the second continues with the number after the
+    // dropped one. Nothing is flushed, so power loss may remove the first segment and keep the
+    // second.
     let set = |key: u8| Step::Set { keyspace: 0, key: vec![9, key], len: 900, fill: key.into() };
     let program = [Step::Savepoint, set(1), set(2), set(3), set(4), Step::Release, set(5)];
     for step in program.iter().chain(&[Step::Commit, set(6), Step::Commit]) {
@@ -308,35 +316,37 @@ fn truncated_commit_is_never_completed_by_a_later_one() {
     let mut states = 0;
     walk(&base, start, &events, limits, &mut rng, |crash| {
         states += 1;
-        explain(
+        with_replay_hint(
             0,
-            || trail(&events, crash.event),
+            || event_log(&events, crash.event),
             || verify(&session.oracle, &options, crash, &Tally::default()),
         );
     });
-    println!("{states} crash states behind a commit that was cut off");
+    println!("{states} crash states after a truncated commit");
 }
 
 #[test]
 fn unflushed_superblock_is_flushed_before_the_other_is_written() {
     let options = Options { segment_log2: 12, ..Options::default() };
-    // One of these slices ends with a superblock behind which nothing is flushed. All is in the checkpoint
-    // that it names, so that who opens that finds nothing else to flush, and closes.
-    for slices in 1..40 {
+    // One of these steps ends with a superblock after which nothing is flushed. Everything is in
+    // the checkpoint that it names, so opening and closing have nothing else to flush.
+    for steps in 1..40 {
         let mut session = Session::new(FaultFile::default(), options, State::new());
         session.open(Bounds::only(session.start)).expect("it opens");
         let set =
             |key: u8| Step::Set { keyspace: 0, key: vec![key % 3], len: 900, fill: key.into() };
-        let tend = Step::Tend { slices, all: true };
-        let program = (0..12).map(set).chain([Step::Flush, tend, Step::Crash, Step::Reopen]);
+        let maintain = Step::Maintain { steps, all: true };
+        let program = (0..12).map(set).chain([Step::Flush, maintain, Step::Crash, Step::Reopen]);
         for step in program {
             session.step(&step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
         }
         let (base, events, start) = session.history();
         let limits = Limits { tear_step: 0, ..LIMITS };
         walk(&base, start, &events, limits, &mut Rng::new(3), |crash| {
-            let place = || trail(&events, crash.event);
-            explain(0, place, || verify(&session.oracle, &options, crash, &Tally::default()));
+            let context = || event_log(&events, crash.event);
+            with_replay_hint(0, context, || {
+                verify(&session.oracle, &options, crash, &Tally::default())
+            });
         });
     }
 }
@@ -348,14 +358,14 @@ fn large_value_keeps_its_slots_in_a_truncated_file() {
     let mut store = Store::open(disk.clone(), options).expect("open");
     store.set(0, b"small", b"value").expect("set");
     store.flush().expect("flush");
-    // Room for three slots, of which the value takes part of the first.
-    store.begin_set(0, b"large", 11_000).expect("there is room");
+    // Space for three slots; the value takes a part of the first.
+    store.begin_set(0, b"large", 11_000).expect("enough space");
     store.staged_value()[..900].fill(7);
     store.finish(900).expect("finish");
     store.commit().expect("commit");
     let image = disk.image();
     let large = image.windows(900).position(|bytes| bytes == [7; 900]).expect("it was written");
-    // All of the commit is on the medium, but not how long the file is.
+    // All of the commit is on the disk, but the size of the file is not.
     let slot = (large - 8192) / 4096 * 4096 + 8192;
     for end in [slot + 4096, slot + 2 * 4096, slot + 3 * 4096 - 64] {
         let mut file = FaultFile::new(image[..end].to_vec());

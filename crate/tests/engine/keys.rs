@@ -1,10 +1,10 @@
-//! What keys and values may be, and how they are told apart and found in order.
+//! Limits of keys and values, and how keys are distinguished and ordered.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use varve::index::hash_index::KeyHash;
-use varve::{Error, MemoryFile, Options, Store};
+use varve::engine::index::hash_index::KeyHash;
+use varve::engine::{Error, MemoryFile, Options, Store};
 
 use crate::support::oracle::KEYSPACES;
 
@@ -12,7 +12,7 @@ fn numbered(n: u32) -> Vec<u8> {
     format!("the key with the number {n}").into_bytes()
 }
 
-/// Pairs of keys that the index cannot tell apart by their hash, found by trying.
+/// Pairs of keys with equal hashes, found by trying.
 fn colliding_pairs(options: &Options, keyspace: u32) -> Vec<[Vec<u8>; 2]> {
     let hash = KeyHash::new([options.entropy[2], options.entropy[3]]);
     let mut hashes: Vec<(u32, u32)> =
@@ -26,36 +26,36 @@ fn colliding_pairs(options: &Options, keyspace: u32) -> Vec<[Vec<u8>; 2]> {
 fn scan_remembers_record_positions_until_they_move() {
     let key = |n: u32| n.to_be_bytes();
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
-    let (mut positions, mut places) = ([store.hash(0, &key(0))], [None]);
+    let (mut positions, mut addrs) = ([store.hash(0, &key(0))], [None]);
     store.positions_of(&mut positions);
-    store.prefetch_records(&positions, &mut places);
-    assert!(matches!((positions, places), ([0], [None])), "what is not there lies nowhere");
+    store.prefetch_records(&positions, &mut addrs);
+    assert!(matches!((positions, addrs), ([0], [None])), "a missing key has no position");
     (0..1000).for_each(|n| assert!(store.set(0, &key(n), &[7; 50]).is_ok()));
     store.commit().expect("commit");
     let all = (Bound::Unbounded, Bound::Unbounded);
-    let there = |store: &mut Store<MemoryFile>| {
+    let positions = |store: &mut Store<MemoryFile>| {
         let keys = store.range_keys(0, all).expect("keys");
         let positions: Vec<_> = keys.map(|key| key.position).collect();
         positions.iter().filter(|&&position| store.is_current(position)).count()
     };
-    assert_eq!(there(&mut store), 1000);
+    assert_eq!(positions(&mut store), 1000);
     (1000..1100).for_each(|n| assert!(store.set(0, &key(n), b"new").is_ok()));
-    assert_eq!(there(&mut store), 1100, "a new key says where it is");
+    assert_eq!(positions(&mut store), 1100, "a new key has a position");
     let savepoint = store.savepoint();
     (0..300).for_each(|n| assert!(store.set(0, &key(n), &[8; 60]).is_ok()));
     (300..400).for_each(|n| assert_eq!(store.delete(0, &key(n)), Ok(true)));
-    assert_eq!(there(&mut store), 700);
+    assert_eq!(positions(&mut store), 700);
     store.rollback(savepoint);
-    assert_eq!(there(&mut store), 1100, "all are where they were");
+    assert_eq!(positions(&mut store), 1100, "all are where they were");
     (0..300).for_each(|n| assert!(store.set(0, &key(n), &[9; 60]).is_ok()));
     store.commit().expect("commit");
-    assert_eq!(there(&mut store), 800);
+    assert_eq!(positions(&mut store), 800);
     for n in 0..300 {
         let mut positions = [store.hash(0, &key(n))];
         store.positions_of(&mut positions);
         store.index_record(0, &key(n), positions[0]);
     }
-    assert_eq!(there(&mut store), 1100, "and these were looked for");
+    assert_eq!(positions(&mut store), 1100, "and these were looked up");
 }
 
 #[test]
@@ -75,13 +75,13 @@ fn keys_with_equal_hashes_are_distinct() {
             assert_eq!(store.get(keyspace, a), Ok(Some(&b"a"[..])));
             store.set(keyspace, a, b"again").expect("set");
             assert_eq!(store.get(keyspace, b), Ok(Some(&b"b"[..])));
-            // One of them is foreseen, and nobody takes its value for the other's.
-            let (mut positions, mut places) = ([store.hash(keyspace, a)], [None]);
+            // One of them is prefetched, and its value is not confused with the other's.
+            let (mut positions, mut addrs) = ([store.hash(keyspace, a)], [None]);
             store.positions_of(&mut positions);
-            store.prefetch_records(&positions, &mut places);
-            let place = places[0].expect("all is in memory");
+            store.prefetch_records(&positions, &mut addrs);
+            let addr = addrs[0].expect("all is in memory");
             let mut length = |key| {
-                let value = store.get_resident(place, keyspace, key, false);
+                let value = store.get_resident(addr, keyspace, key, false);
                 value.map(|value| value.len())
             };
             assert!(matches!((length(a), length(b)), (Some(5), None) | (None, Some(1))));
@@ -99,14 +99,14 @@ fn keys_with_equal_hashes_are_distinct() {
     }
 }
 
-/// Keys of a store, in order.
-fn walk<F: varve::File>(store: &mut Store<F>) -> Result<Vec<Vec<u8>>, Error> {
+/// The keys of a store, in order.
+fn walk<F: varve::engine::File>(store: &mut Store<F>) -> Result<Vec<Vec<u8>>, Error> {
     let all = (Bound::Unbounded, Bound::Unbounded);
     Ok(store.range_keys(0, all)?.map(|key| key.to_vec()).collect())
 }
 
-/// A closed file of some thirty segments, with keys below `below`: records that were replaced, deleted and taken
-/// back among those that live, values in extents and in pieces, and segments of which nothing lives.
+/// A closed file of some thirty segments with keys below `below`: replaced, deleted and rolled back
+/// records among live ones, values in extents and in chunks, and segments without live records.
 fn many_segments(below: u32) -> Vec<u8> {
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("open");
@@ -148,7 +148,7 @@ fn keys_sorted_in_parts_between_writes_are_ordered() {
         assert!(part == 5000 || parts > 20, "{parts} parts of {part} positions");
         assert!(walk(&mut store).expect("walk").iter().eq(&model), "by {part} positions");
     }
-    // Nothing is in a whole frame yet.
+    // No frame is complete yet.
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("open");
     model.iter().for_each(|key| assert!(store.set(0, key, b"value").is_ok()));
     assert!(walk(&mut store).expect("walk").iter().eq(&model));
@@ -160,25 +160,25 @@ fn first_range_reports_a_damaged_record() {
     let options = Options { segment_log2: 12, memory: 0, ..Options::default() };
     let mut store = Store::open(MemoryFile { bytes: bytes.clone() }, options).expect("open");
     let keys = walk(&mut store).expect("walk");
-    let (mut told, mut damaged) = (0, 0);
+    let (mut reported, mut damaged) = (0, 0);
     for key in &keys {
         let mut bytes = bytes.clone();
-        // Each copy of the key, whichever it is that counts.
-        let places: Vec<usize> =
+        // Each copy of the key, whether it is the current one or not.
+        let addrs: Vec<usize> =
             (0..bytes.len() - key.len()).filter(|&at| bytes[at..].starts_with(key)).collect();
-        places.iter().for_each(|&at| bytes[at] ^= 1);
+        addrs.iter().for_each(|&at| bytes[at] ^= 1);
         let file = MemoryFile { bytes };
-        // What lies behind the checkpoint is told by the opening.
+        // Records after the checkpoint are reported by opening.
         let Ok(mut store) = Store::open(file, options) else { continue };
         damaged += 1;
         for _ in 0..2 {
             match walk(&mut store) {
-                Err(Error::Corruption(_)) => told += 1,
+                Err(Error::Corruption(_)) => reported += 1,
                 other => panic!("{other:?}"),
             }
         }
     }
-    assert!(damaged > 20 && told == 2 * damaged, "{told} of {damaged}");
+    assert!(damaged > 20 && reported == 2 * damaged, "{reported} of {damaged} reported");
 }
 
 #[test]

@@ -1,29 +1,30 @@
-//! The engine against crashes, faults, damage, a model, and the defects of its ancestor.
+//! Tests of the engine: crashes, faults, damage, comparison with a model, and the defects of its
+//! ancestor.
 //!
-//! All that is random has a seed, and a failure prints it. `VARVE_CRASH_SEED`, `VARVE_LIE_SEED`,
+//! All random tests use seeds, and a failure prints its seed. `VARVE_CRASH_SEED`, `VARVE_LIE_SEED`,
 //! `VARVE_FAULT_SEED` and `VARVE_MODEL_SEED` run one seed alone; `VARVE_CRASH_SEEDS`,
-//! `VARVE_FAULT_SEEDS` and `VARVE_MODEL_SEEDS` run that many, for as long as one has patience.
+//! `VARVE_FAULT_SEEDS` and `VARVE_MODEL_SEEDS` run that many.
 
-mod bound;
+mod batched_sets;
+mod bit_flips;
+mod chunked_values;
 mod closing;
-mod cold;
-mod crafted;
+mod cold_reads;
+mod crafted_records;
 mod crash;
-mod deletions;
+mod disk_full;
 mod faults;
-mod files;
-mod flips;
-mod gaps;
-mod graus;
-mod hostile;
+mod file_contract;
+mod gap_records;
+mod grausdb_regressions;
 mod keys;
+mod large_files;
+mod malicious_files;
 mod model;
-mod opening;
-mod pieces;
-mod quota;
-mod reused;
+mod open_cost;
 mod salvage;
-mod sparse;
+mod slot_reuse;
+mod space_bound;
 mod support;
-mod taken_over;
-mod together;
+mod takeover;
+mod tombstones;

@@ -1,67 +1,68 @@
-//! Random programs against a `BTreeMap`, with reopens and crashes; a failure is shrunk.
+//! Random programs compared with a `BTreeMap`, with reopens and crashes; failing programs are
+//! shrunk.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::format::inline_limit;
-use varve::store::PinId;
-use varve::{Error, MemoryFile, Options, Savepoint, Store};
+use varve::engine::format::inline_limit;
+use varve::engine::store::PinId;
+use varve::engine::{Error, MemoryFile, Options, Savepoint, Store};
 
 use crate::support::oracle::{KEYSPACES, chunked_values};
 use crate::support::rng::{Rng, bytes_of, replayed};
 
-/// More slices of maintenance than there ever is to do at once.
+/// More maintenance steps than are ever needed at once.
 const ALL: usize = 5_000;
 
 #[derive(Clone, Debug)]
 enum Op {
     Set {
-        at: Place,
+        at: KeyId,
         len: usize,
         fill: u64,
     },
-    /// As the boundary does it: room first, then the bytes, and then how many of them.
+    /// As the wasm boundary does it: first the capacity, then the bytes, then their number.
     Staged {
-        at: Place,
-        room: usize,
+        at: KeyId,
+        capacity: usize,
         len: usize,
         fill: u64,
     },
-    /// A record that is begun and comes to nothing.
-    Abandoned {
-        at: Place,
-        room: usize,
+    /// A staged record that is aborted.
+    AbortedSet {
+        at: KeyId,
+        capacity: usize,
     },
-    /// An update that is begun, perhaps resized, and comes to nothing.
-    Broken {
-        at: Place,
+    /// An update that is begun, perhaps resized, and then aborted.
+    AbortedUpdate {
+        at: KeyId,
         resize: Option<usize>,
     },
-    Delete(Place),
-    /// Empties a keyspace by one record.
+    Delete(KeyId),
+    /// Clears a keyspace by one record.
     Empty(u32),
-    /// Deletes the keys between two, or all.
+    /// Deletes the keys between two bounds, or all.
     Clear {
         keyspace: u32,
         ends: Option<(Vec<u8>, Vec<u8>)>,
         reverse: bool,
         limit: usize,
     },
-    Refuse(Place),
-    Throw(Place),
+    FalsePredicate(KeyId),
+    FailingUpdate(KeyId),
     InPlace {
-        at: Place,
+        at: KeyId,
         fill: u64,
     },
     Resize {
-        at: Place,
+        at: KeyId,
         len: usize,
         fill: u64,
     },
-    Read(Place),
+    Read(KeyId),
     Scan(u32),
-    /// Sorts the keys whose records lie in so many positions more.
+    /// Sorts the keys of the records in this many more positions.
     Sort(u32),
     Range {
         keyspace: u32,
@@ -70,13 +71,13 @@ enum Op {
         reverse: bool,
         limit: usize,
     },
-    /// Holds a value until it is let go, or the store is opened anew.
-    Pin(Place),
-    /// Lets go of the value that was held first.
+    /// Pins a value until it is unpinned or the store is reopened.
+    Pin(KeyId),
+    /// Unpins the value that was pinned first.
     Unpin,
-    /// So many slices of maintenance; everything that can be gained, or what is worth it.
-    Tend {
-        slices: usize,
+    /// This many maintenance steps, either of a full compaction or of what is worth its cost.
+    Maintain {
+        steps: usize,
         all: bool,
     },
     EndTurn,
@@ -89,9 +90,9 @@ enum Op {
     Crash,
 }
 
-/// A keyspace and a key in it.
-type Place = (u32, Vec<u8>);
-type Map = BTreeMap<Place, (Vec<u8>, u64)>;
+/// A keyspace and a key.
+type KeyId = (u32, Vec<u8>);
+type Map = BTreeMap<KeyId, (Vec<u8>, u64)>;
 
 struct Model {
     store: Option<Store<MemoryFile>>,
@@ -99,10 +100,10 @@ struct Model {
     now: Map,
     committed: Map,
     saved: Vec<(Savepoint, Map)>,
-    /// What is pinned, and the value that it has to show.
+    /// The pinned values.
     pinned: Vec<(PinId, Vec<u8>)>,
-    /// The largest version seen since the last opening, and the largest found at one: those that
-    /// were given for what was never committed may be given again.
+    /// The largest version returned since the last opening, and the largest found at an opening.
+    /// Versions of uncommitted changes may be assigned again.
     version: u64,
     committed_version: u64,
 }
@@ -139,25 +140,27 @@ impl Model {
     fn run(&mut self, op: &Op) -> Checked {
         match op {
             Op::Set { at, len, fill } => self.set(at, *len, *fill)?,
-            Op::Staged { at, room, len, fill } => self.staged(at, *room, *len, *fill)?,
-            Op::Abandoned { at, room } => {
-                self.store().begin_set(at.0, &at.1, *room).map_err(failed("begin_set"))?;
+            Op::Staged { at, capacity, len, fill } => {
+                self.staged_set(at, *capacity, *len, *fill)?
+            }
+            Op::AbortedSet { at, capacity } => {
+                self.store().begin_set(at.0, &at.1, *capacity).map_err(failed("begin_set"))?;
                 self.store().staged_value().fill(0xEE);
                 self.store().abort();
                 self.read(at)?;
             }
-            Op::Broken { at, resize } => self.broken(at, *resize)?,
+            Op::AbortedUpdate { at, resize } => self.aborted_update(at, *resize)?,
             Op::Delete(at) => {
-                let was_there = self.now.remove(at).is_some();
+                let existed = self.now.remove(at).is_some();
                 let found = self.store().delete(at.0, &at.1).map_err(failed("delete"))?;
-                check(found == was_there, || format!("delete answers {found}"))?;
+                check(found == existed, || format!("delete returns {found}"))?;
             }
             Op::Empty(keyspace) => self.empty(*keyspace)?,
             Op::Clear { keyspace, ends, reverse, limit } => {
                 self.clear(*keyspace, ends.as_ref(), *reverse, *limit)?;
             }
-            Op::Refuse(at) => self.update(at, false, None, 0)?,
-            Op::Throw(at) => self.throw(at)?,
+            Op::FalsePredicate(at) => self.update(at, false, None, 0)?,
+            Op::FailingUpdate(at) => self.failing_update(at)?,
             Op::InPlace { at, fill } => self.update(at, true, None, *fill)?,
             Op::Resize { at, len, fill } => self.update(at, true, Some(*len), *fill)?,
             Op::Read(at) => self.read(at)?,
@@ -178,12 +181,12 @@ impl Model {
                 let (pin, _) = self.pinned.remove(0);
                 self.store().unpin(pin);
             }
-            Op::Tend { slices, all } if self.saved.is_empty() => {
+            Op::Maintain { steps, all } if self.saved.is_empty() => {
                 let mut more = self.store().maintain(*all).map_err(failed("maintain"))?;
-                for _ in 1..*slices {
+                for _ in 1..*steps {
                     more = more && self.store().maintain(false).map_err(failed("maintain"))?;
                 }
-                check(!more || *slices < ALL, || "maintenance has no end".into())?;
+                check(!more || *steps < ALL, || "maintenance has no end".into())?;
             }
             Op::EndTurn => {
                 self.store().end_turn();
@@ -213,7 +216,7 @@ impl Model {
             Op::Reopen if self.saved.is_empty() => self.reopen()?,
             Op::Crash => self.crash()?,
             Op::Savepoint | Op::Commit | Op::Flush | Op::Reopen => {}
-            Op::Pin(_) | Op::Unpin | Op::Tend { .. } => {}
+            Op::Pin(_) | Op::Unpin | Op::Maintain { .. } => {}
         }
         if self.saved.is_empty() && self.store().stats().pending_bytes == 0 {
             self.committed.clone_from(&self.now);
@@ -221,35 +224,35 @@ impl Model {
         Ok(())
     }
 
-    fn set(&mut self, at: &Place, len: usize, fill: u64) -> Checked {
+    fn set(&mut self, at: &KeyId, len: usize, fill: u64) -> Checked {
         let value = bytes_of(fill, len);
         let version = self.store().set(at.0, &at.1, &value).map_err(failed("set"))?;
-        self.newer(version)?;
+        self.next_version(version)?;
         self.now.insert(at.clone(), (value, version));
         self.read(at)
     }
 
-    fn staged(&mut self, at: &Place, room: usize, len: usize, fill: u64) -> Checked {
+    fn staged_set(&mut self, at: &KeyId, capacity: usize, len: usize, fill: u64) -> Checked {
         let value = bytes_of(fill, len);
         let store = self.store();
-        store.begin_set(at.0, &at.1, room).map_err(failed("begin_set"))?;
+        store.begin_set(at.0, &at.1, capacity).map_err(failed("begin_set"))?;
         store.staged_value().fill(0xCC);
         store.staged_value()[..len].copy_from_slice(&value);
         let version = store.finish(len).map_err(failed("finish"))?;
-        self.newer(version)?;
+        self.next_version(version)?;
         self.now.insert(at.clone(), (value, version));
         self.read(at)
     }
 
-    fn broken(&mut self, at: &Place, resize: Option<usize>) -> Checked {
+    fn aborted_update(&mut self, at: &KeyId, resize: Option<usize>) -> Checked {
         let there = self.now.contains_key(at);
         let store = self.store();
         let begun = store.begin_update(at.0, &at.1).map_err(failed("begin_update"))?;
-        check(begun == there, || format!("begin_update answers {begun}"))?;
+        check(begun == there, || format!("begin_update returns {begun}"))?;
         if begun {
             store.staged_value().fill(0xEE);
-            if let Some(room) = resize {
-                store.resize_update(room).map_err(failed("resize_update"))?;
+            if let Some(capacity) = resize {
+                store.resize_update(capacity).map_err(failed("resize_update"))?;
                 store.staged_value().fill(0xDD);
             }
             store.abort();
@@ -260,9 +263,9 @@ impl Model {
     fn empty(&mut self, keyspace: u32) -> Checked {
         let before = self.now.len();
         self.now.retain(|(other, _), _| *other != keyspace);
-        let gone = (before - self.now.len()) as u64;
-        let told = self.store().empty(keyspace).map_err(failed("empty"))?;
-        check(told == gone, || format!("empty tells of {told} keys, not {gone}"))?;
+        let deleted = (before - self.now.len()) as u64;
+        let returned = self.store().empty(keyspace).map_err(failed("empty"))?;
+        check(returned == deleted, || format!("empty returns {returned} keys, not {deleted}"))?;
         check(self.store().count(keyspace) == 0, || "an emptied keyspace has keys".into())
     }
 
@@ -277,20 +280,22 @@ impl Model {
             Some((from, to)) => (Bound::Excluded(&from[..]), Bound::Included(&to[..])),
             None => (Bound::Unbounded, Bound::Unbounded),
         };
-        let told = self.store().clear(keyspace, bounds, reverse, limit as u64);
-        let told = told.map_err(failed("clear"))?;
+        let returned = self.store().clear(keyspace, bounds, reverse, limit as u64);
+        let returned = returned.map_err(failed("clear"))?;
         let inside = |key: &Vec<u8>| ends.is_none_or(|(from, to)| from < key && key <= to);
         let all = self.now.keys().filter(|(ks, key)| *ks == keyspace && inside(key));
-        let mut gone: Vec<_> = all.cloned().collect();
+        let mut deleted: Vec<_> = all.cloned().collect();
         if reverse {
-            gone.reverse();
+            deleted.reverse();
         }
-        gone.truncate(limit);
-        gone.iter().for_each(|at| drop(self.now.remove(at)));
-        check(told == gone.len() as u64, || format!("clear tells of {told}, not {}", gone.len()))?;
+        deleted.truncate(limit);
+        deleted.iter().for_each(|at| drop(self.now.remove(at)));
+        check(returned == deleted.len() as u64, || {
+            format!("clear returns {returned}, not {}", deleted.len())
+        })?;
         let left = self.now.keys().filter(|(other, _)| *other == keyspace).count();
-        let told = self.store().count(keyspace);
-        check(told == left as u64, || format!("{told} keys are left, not {left}"))
+        let returned = self.store().count(keyspace);
+        check(returned == left as u64, || format!("{returned} keys are left, not {left}"))
     }
 
     fn range(
@@ -320,26 +325,30 @@ impl Model {
         check(keys == expected, || format!("{from:?}..={to:?} gives {keys:?}, not {expected:?}"))
     }
 
-    fn newer(&mut self, version: u64) -> Checked {
+    fn next_version(&mut self, version: u64) -> Checked {
         check(version > self.version, || format!("version {version} after {}", self.version))?;
         self.version = version;
         Ok(())
     }
 
-    fn update(&mut self, at: &Place, accept: bool, resize: Option<usize>, fill: u64) -> Checked {
+    fn update(&mut self, at: &KeyId, accept: bool, resize: Option<usize>, fill: u64) -> Checked {
         let before = self.now.get(at).map(|(value, _)| value.clone());
         let value = bytes_of(fill, resize.or(before.as_ref().map(Vec::len)).unwrap_or(0));
         let answer = self.store().update_if(
             at.0,
             &at.1,
             |seen| {
-                assert_eq!(Some(seen), before.as_deref(), "what the predicate sees");
+                assert_eq!(Some(seen), before.as_deref(), "the value that the predicate receives");
                 accept
             },
             |bytes| {
-                assert_eq!(Some(&*bytes), before.as_deref(), "what the callback sees");
+                assert_eq!(
+                    Some(&*bytes),
+                    before.as_deref(),
+                    "the value that the callback receives"
+                );
                 if resize.is_some() {
-                    // Bytes that others take the place of are nobody's business afterwards.
+                    // The bytes that were replaced must not matter afterwards.
                     bytes.fill(0xDD);
                     return Ok(Some(value.clone()));
                 }
@@ -348,16 +357,16 @@ impl Model {
             },
         );
         let applied = answer.map_err(failed("update"))?;
-        check(applied == (accept && before.is_some()), || format!("update answers {applied}"))?;
+        check(applied == (accept && before.is_some()), || format!("update returns {applied}"))?;
         if applied {
             let version = self.store().version(at.0, &at.1).unwrap().ok_or("no version")?;
-            self.newer(version)?;
+            self.next_version(version)?;
             self.now.insert(at.clone(), (value, version));
         }
         self.read(at)
     }
 
-    fn throw(&mut self, at: &Place) -> Checked {
+    fn failing_update(&mut self, at: &KeyId) -> Checked {
         let answer = self.store().update_if(
             at.0,
             &at.1,
@@ -368,18 +377,18 @@ impl Model {
             },
         );
         let expected = if self.now.contains_key(at) { Err(Error::Aborted) } else { Ok(false) };
-        check(answer == expected, || format!("a throwing update answers {answer:?}"))?;
+        check(answer == expected, || format!("a failing update returns {answer:?}"))?;
         self.read(at)
     }
 
-    fn read(&mut self, at: &Place) -> Checked {
+    fn read(&mut self, at: &KeyId) -> Checked {
         let store = self.store.as_mut().expect("the store is open");
         let version = store.version(at.0, &at.1).unwrap();
         let value = store.get(at.0, &at.1).unwrap();
         let expected = self.now.get(at);
         check(value == expected.map(|(v, _)| v.as_slice()), || {
             let lengths = (value.map(<[u8]>::len), expected.map(|(v, _)| v.len()));
-            format!("{at:?} holds something else; lengths {lengths:?}")
+            format!("{at:?} has another value; lengths {lengths:?}")
         })?;
         check(version == expected.map(|&(_, v)| v), || format!("{at:?} has version {version:?}"))?;
         check(store.has(at.0, &at.1).unwrap() == expected.is_some(), || {
@@ -399,8 +408,8 @@ impl Model {
         self.walk(keyspace)
     }
 
-    /// Values as walks find them: where their records lay when a walk saw them last, as long as the index
-    /// names that place, and else by their hash.
+    /// Reads values as scans do: at the position of the record as of the previous scan if the index
+    /// still contains that, and otherwise by hash.
     fn walk(&mut self, keyspace: u32) -> Checked {
         let store = self.store.as_mut().expect("the store is open");
         let keys = store.range_keys(keyspace, (Bound::Unbounded, Bound::Unbounded)).unwrap();
@@ -411,15 +420,16 @@ impl Model {
                 positions = [store.hash(keyspace, key)];
                 store.positions_of(&mut positions);
             }
-            let mut places = [None];
-            store.prefetch_records(&positions, &mut places);
-            let value = places[0].and_then(|place| store.get_resident(place, keyspace, key, false));
+            let mut key_ids = [None];
+            store.prefetch_records(&positions, &mut key_ids);
+            let value =
+                key_ids[0].and_then(|key_id| store.get_resident(key_id, keyspace, key, false));
             if value.is_none() {
                 return Ok(());
             }
             store.index_record(keyspace, key, positions[0]);
             let found = store.get(keyspace, key).unwrap().map(std::ptr::from_ref);
-            // Looking at a record that does not count any more may have moved it.
+            // Reading a record that is not current any more may have moved it.
             let may_have_moved = store.stats().unswept > 0;
             check(found == value || may_have_moved, || {
                 format!("a walk shows another record of {key:?}")
@@ -437,16 +447,16 @@ impl Model {
 
     fn whole(&mut self) -> Checked {
         self.check_pins()?;
-        // Pieces of what was emptied go with the sweep.
+        // Chunks of cleared keyspaces are removed by the sweep.
         let is_swept = self.store().stats().unswept == 0;
-        let in_pieces = chunked_values(self.store());
+        let chunked = chunked_values(self.store());
         let is_known = |value| self.now.values().any(|(known, _)| known == value);
-        check(!is_swept || in_pieces.values().all(is_known), || "pieces belong to nothing".into())?;
+        check(!is_swept || chunked.values().all(is_known), || "chunks without a value".into())?;
         for keyspace in KEYSPACES {
             self.scan(keyspace)?;
         }
-        let places: Vec<_> = self.now.keys().cloned().collect();
-        places.iter().try_for_each(|at| self.read(at))
+        let key_ids: Vec<_> = self.now.keys().cloned().collect();
+        key_ids.iter().try_for_each(|at| self.read(at))
     }
 
     fn reopen(&mut self) -> Checked {
@@ -481,24 +491,24 @@ impl Model {
     }
 }
 
-/// What a program is made of; some have few keys and many collisions, some grow the index.
-struct Taste {
+/// The parameters of a program: some have few keys and many collisions, some grow the index.
+struct Profile {
     keys: usize,
     alphabet: usize,
     largest: usize,
     rare: usize,
 }
 
-fn taste_for(seed: u64, segment: usize) -> Taste {
+fn profile_for(seed: u64, segment: usize) -> Profile {
     match seed % 4 {
-        0 => Taste { keys: 8, alphabet: 2, largest: segment, rare: 30 },
-        1 => Taste { keys: 300, alphabet: 3, largest: 100, rare: 60 },
-        2 => Taste { keys: 20_000, alphabet: 250, largest: 30, rare: 1500 },
-        _ => Taste { keys: 40, alphabet: 7, largest: segment / 2, rare: 80 },
+        0 => Profile { keys: 8, alphabet: 2, largest: segment, rare: 30 },
+        1 => Profile { keys: 300, alphabet: 3, largest: 100, rare: 60 },
+        2 => Profile { keys: 20_000, alphabet: 250, largest: 30, rare: 1500 },
+        _ => Profile { keys: 40, alphabet: 7, largest: segment / 2, rare: 80 },
     }
 }
 
-/// The key is a function of its number; a small alphabet gives prefixes of each other.
+/// A key is determined by its number; with a small alphabet, keys are prefixes of each other.
 fn key_of(number: usize, alphabet: usize) -> Vec<u8> {
     let mut rest = number + 1;
     let mut key = vec![];
@@ -512,42 +522,42 @@ fn key_of(number: usize, alphabet: usize) -> Vec<u8> {
     key
 }
 
-fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
+fn next_op(rng: &mut Rng, profile: &Profile, segment: usize) -> Op {
     let keyspace = *rng.pick(&KEYSPACES);
-    let at = (keyspace, key_of(rng.below(taste.keys), taste.alphabet));
+    let at = (keyspace, key_of(rng.below(profile.keys), profile.alphabet));
     let fill = rng.next();
-    let len = match rng.below(taste.rare) {
+    let len = match rng.below(profile.rare) {
         0 => rng.below(segment * 3),
         1 => inline_limit(segment.trailing_zeros() as u8) - 4 + rng.below(9),
-        n if n % 5 == 0 => rng.below(taste.largest),
+        n if n % 5 == 0 => rng.below(profile.largest),
         n if n % 5 == 1 => 0,
         _ => rng.below(24),
     };
-    if rng.one_in(taste.rare) {
+    if rng.one_in(profile.rare) {
         return match rng.below(11) {
-            8 | 9 => Op::Tend { slices: rng.within(1..20), all: rng.one_in(3) },
-            10 => Op::Tend { slices: ALL, all: rng.one_in(2) },
+            8 | 9 => Op::Maintain { steps: rng.within(1..20), all: rng.one_in(3) },
+            10 => Op::Maintain { steps: ALL, all: rng.one_in(2) },
             0 | 1 => Op::Reopen,
             2 | 3 => Op::Crash,
             4 => Op::Flush,
             5 => {
-                let to = key_of(rng.below(taste.keys), taste.alphabet);
-                let (reverse, limit) = (rng.one_in(2), rng.below(taste.keys * 2));
+                let to = key_of(rng.below(profile.keys), profile.alphabet);
+                let (reverse, limit) = (rng.one_in(2), rng.below(profile.keys * 2));
                 Op::Range { keyspace, from: at.1, to, reverse, limit }
             }
             _ => Op::Scan(keyspace),
         };
     }
-    if rng.one_in(2 * taste.rare) {
-        let number = rng.below(taste.keys);
+    if rng.one_in(2 * profile.rare) {
+        let number = rng.below(profile.keys);
         return match rng.below(5) {
             0 | 1 => Op::Empty(keyspace),
             2 => Op::Clear { keyspace, ends: None, reverse: false, limit: usize::MAX },
             which => Op::Clear {
                 keyspace,
-                ends: (which == 3).then(|| (at.1, key_of(number, taste.alphabet))),
+                ends: (which == 3).then(|| (at.1, key_of(number, profile.alphabet))),
                 reverse: rng.one_in(2),
-                limit: if rng.one_in(2) { rng.below(taste.keys) } else { usize::MAX },
+                limit: if rng.one_in(2) { rng.below(profile.keys) } else { usize::MAX },
             },
         };
     }
@@ -556,14 +566,14 @@ fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
         53 => Op::Sort(1 << rng.below(12)),
         50 | 51 => Op::Pin(at),
         52 => Op::Unpin,
-        40..43 => Op::Staged { at, room: len + rng.below(60) * rng.below(60), len, fill },
-        43 => Op::Abandoned { at, room: len },
-        44 | 45 => Op::Broken { at, resize },
+        40..43 => Op::Staged { at, capacity: len + rng.below(60) * rng.below(60), len, fill },
+        43 => Op::AbortedSet { at, capacity: len },
+        44 | 45 => Op::AbortedUpdate { at, resize },
         46..48 => Op::EndTurn,
         0..14 => Op::Set { at, len, fill },
         14..18 => Op::Delete(at),
-        18..20 => Op::Refuse(at),
-        20..22 => Op::Throw(at),
+        18..20 => Op::FalsePredicate(at),
+        20..22 => Op::FailingUpdate(at),
         22..27 => Op::InPlace { at, fill },
         27..30 => Op::Resize { at, len, fill },
         30..34 => Op::Read(at),
@@ -574,7 +584,7 @@ fn next_op(rng: &mut Rng, taste: &Taste, segment: usize) -> Op {
     }
 }
 
-/// Runs a program; answers the step at which it went wrong, and how.
+/// Runs a program; returns the step that failed, and how.
 fn run(options: &Options, program: &[Op]) -> Result<(), (usize, String)> {
     let mut model = Model::new(*options);
     for (i, op) in program.iter().enumerate() {
@@ -590,7 +600,7 @@ fn run(options: &Options, program: &[Op]) -> Result<(), (usize, String)> {
     model.whole().and_then(|()| model.crash()).map_err(|e| (end, e))
 }
 
-/// Leaves out parts of a failing program as long as it fails.
+/// Removes parts of a failing program as long as it still fails.
 fn shrink(options: &Options, mut program: Vec<Op>) -> Vec<Op> {
     let mut part = program.len() / 2;
     let mut tries = 4000;
@@ -617,13 +627,14 @@ fn run_seed(seed: u64, steps: usize) {
     let options = Options {
         segment_log2: 12 + (rng.below(5) as u8),
         entropy: [seed, seed, 0, 1],
-        // Four buffers for every other program, so that most records are cold; all for the rest.
+        // Four buffers for every other program, so that most records are cold; all in memory for
+        // the rest.
         memory: if seed.is_multiple_of(2) { 0 } else { 64 << 20 },
         ..Options::default()
     };
     let segment = 1 << options.segment_log2;
-    let taste = taste_for(seed, segment);
-    let program: Vec<_> = (0..steps).map(|_| next_op(&mut rng, &taste, segment)).collect();
+    let profile = profile_for(seed, segment);
+    let program: Vec<_> = (0..steps).map(|_| next_op(&mut rng, &profile, segment)).collect();
     if let Err((step, what)) = run(&options, &program) {
         eprintln!("VARVE_MODEL_SEED={seed}: step {step}: {what}; shrinking");
         let hook = std::panic::take_hook();

@@ -1,9 +1,9 @@
-//! The fuzz targets of `crate/fuzz` on a stable toolchain: every golden file, what fuzzing has found
-//! (`crate/fuzz/found`), and files that a seeded mutator makes of them, most with their checksums made
-//! right again. Each run is the same.
+//! The fuzz targets of `crate/fuzz` on a stable toolchain. The inputs are every golden file, files
+//! that fuzzing has found (`crate/fuzz/found`), and mutations of them by a seeded mutator, most
+//! with corrected checksums. Each run is the same.
 //!
-//! `VARVE_FUZZ_SEED` runs one alone, `VARVE_FUZZ_RUNS` that many. What fails is kept in
-//! `target/tmp`. `npm run fuzz` goes on for ever, guided by coverage.
+//! `VARVE_FUZZ_SEED` runs one seed alone, `VARVE_FUZZ_RUNS` that many. Failing inputs are written
+//! to `target/tmp`. `npm run fuzz` runs forever, guided by coverage.
 
 #[path = "../../fuzz/src/allocations.rs"]
 mod allocations;
@@ -29,26 +29,26 @@ static ALLOCATIONS: allocations::Counting = allocations::Counting;
 const RUNS: u64 = 200_000;
 const PARSERS_RUN: u64 = 5;
 
-fn files_in(folder: &str, wanted: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
+fn files_in(folder: &str, selected: impl Fn(&Path) -> bool) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = std::fs::read_dir(&folder).expect("the files to begin with are there");
     let mut paths: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
     paths.sort();
-    let files = paths.iter().filter(|path| wanted(path));
+    let files = paths.iter().filter(|path| selected(path));
     files.map(|path| std::fs::read(path).expect("it can be read")).collect()
 }
 
-/// Every golden file: all that the format has, in every version of it.
+/// Every golden file: every feature and version of the format.
 fn golden() -> Vec<Vec<u8>> {
     files_in("../tests/vectors/golden", |path| path.extension().is_some_and(|e| e == "varve"))
 }
 
-/// Whole files on which something was wrong once, and others that get where no golden file gets.
+/// Files that once revealed a problem, and others that reach code that no golden file reaches.
 fn found() -> Vec<Vec<u8>> {
     files_in("fuzz/found/open", |_| true)
 }
 
-/// What a target is shown: files, or the places in them that it parses.
+/// The inputs of a target: whole files, or the parts of them that it parses.
 fn seeds(name: &str, files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let magic: &[u8] = match name {
         "superblock" => b"varve\r\n\x1a",
@@ -64,9 +64,9 @@ fn seeds(name: &str, files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let skip = if name == "record" { 40 } else { 0 };
     let mut found = Vec::new();
     for file in files {
-        let places = (before..file.len().saturating_sub(magic.len())).step_by(8);
-        let places = places.filter(|&at| file[at..].starts_with(magic));
-        found.extend(places.map(|at| {
+        let offsets = (before..file.len().saturating_sub(magic.len())).step_by(8);
+        let offsets = offsets.filter(|&at| file[at..].starts_with(magic));
+        found.extend(offsets.map(|at| {
             let from = at - before + skip;
             file[from.min(file.len())..file.len().min(from + 600)].to_vec()
         }));
@@ -83,9 +83,9 @@ fn run(name: &str, target: Target, data: &[u8], what: &str) {
     }
 }
 
-fn fuzz(wanted: &str) {
+fn fuzz(selected: &str) {
     let files = golden();
-    let (name, target) = TARGETS.into_iter().find(|(name, _)| *name == wanted).expect("a target");
+    let (name, target) = TARGETS.into_iter().find(|(name, _)| *name == selected).expect("a target");
     let seeds = seeds(name, &files);
     assert!(seeds.len() > 3, "{name} has {} seeds", seeds.len());
     for (i, data) in seeds.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A seeded mutator that knows what parsers trip over.
+//! A seeded mutator that knows values that parsers may mishandle.
 
 use crate::rng::{Rng, bytes_of};
 
@@ -6,13 +6,13 @@ fn word_at(data: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([data[at], data[at + 1], data[at + 2], data[at + 3]])
 }
 
-/// A place where a number is likely: behind one of the magics, or behind another number.
-fn place(data: &[u8], rng: &mut Rng) -> usize {
+/// An offset that probably contains a number: after a magic, or after another number.
+fn number_offset(data: &[u8], rng: &mut Rng) -> usize {
     let somewhere = rng.below(data.len() / 4) * 4;
     if rng.one_in(6) {
         return somewhere;
     }
-    // The next structure from there on, as far as one is near.
+    // The next structure from there on, if one is near.
     let magics = [*b"VSEG", *b"VFRM", *b"VCP2", *b"varv"];
     let near = (somewhere / 8 * 8..data.len().saturating_sub(8)).step_by(4).take(2048);
     let mut found = near.filter(|&at| magics.iter().any(|magic| &data[at..at + 4] == magic));
@@ -20,7 +20,7 @@ fn place(data: &[u8], rng: &mut Rng) -> usize {
     (at + rng.below(60) * 4).min(data.len() - 4) / 4 * 4
 }
 
-fn lie(old: u32, rng: &mut Rng) -> u32 {
+fn corrupt_number(old: u32, rng: &mut Rng) -> u32 {
     match rng.below(9) {
         0 => 0,
         1 => u32::MAX,
@@ -34,7 +34,7 @@ fn lie(old: u32, rng: &mut Rng) -> u32 {
     }
 }
 
-/// Changes data in one to five ways.
+/// Applies one to five changes to the data.
 pub fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
     for _ in 0..rng.within(1..6) {
         if data.len() < 8 {
@@ -47,7 +47,7 @@ pub fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
                 data.extend(bytes_of(rng.next(), more));
             }
             2..4 => {
-                // A piece of another file, or of this one, in another place.
+                // Copies a part of another file, or of this one, to another offset.
                 let other = rng.pick(others);
                 let unit = *rng.pick(&[8, 40, 64, 256, 512, 4096]);
                 if other.len() >= unit && data.len() >= unit {
@@ -61,20 +61,21 @@ pub fn mutate(data: &mut Vec<u8>, others: &[Vec<u8>], rng: &mut Rng) {
                 data[at] ^= 1 << rng.below(8);
             }
             5 => {
-                // Numbers of eight bytes too: the largest, and a half of that.
-                let at = place(data, rng) / 8 * 8;
+                // Also 8-byte numbers: the largest, and half of it.
+                let at = number_offset(data, rng) / 8 * 8;
                 let new = *rng.pick(&[u64::MAX, 1 << 63, 1 << 56, (1 << 56) - 1, 0, 1]);
                 let end = data.len().min(at + 8);
                 data[at..end].copy_from_slice(&new.to_le_bytes()[..end - at]);
             }
             6 => {
-                // One number where another stands: counts, sizes and positions that do not belong.
-                let (from, to) = (place(data, rng), place(data, rng));
+                // Replaces one number by another: counts, sizes and positions that do not belong
+                // there.
+                let (from, to) = (number_offset(data, rng), number_offset(data, rng));
                 data.copy_within(from..from + 4, to);
             }
             _ => {
-                let at = place(data, rng);
-                let new = lie(word_at(data, at), rng).to_le_bytes();
+                let at = number_offset(data, rng);
+                let new = corrupt_number(word_at(data, at), rng).to_le_bytes();
                 data[at..at + 4].copy_from_slice(&new);
             }
         }

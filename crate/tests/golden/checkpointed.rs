@@ -1,15 +1,15 @@
-//! Golden files of databases that have lived: checkpoints, segments that were given back, and the
-//! records that compaction leaves. Also those of them that must not open.
+//! Golden files of databases with a history: checkpoints, removed segments, and the records that
+//! compaction leaves. Also variants that must not open.
 
-use varve::error::{Damage, Error};
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::segment;
-use varve::format::superblock::SLOT_STRIDE;
-use varve::format::system_records::KEY_GAP;
+use varve::engine::error::{Damage, Error};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::segment;
+use varve::engine::format::superblock::SLOT_STRIDE;
+use varve::engine::format::system_records::KEY_GAP;
 
-use crate::golden::{Content, Expect, Golden};
+use crate::golden_file::{Content, Expect, Golden};
 use crate::image::{
-    Image, LOG2, Record, Row, Segment, commit, delete, extent, fill, moved_deletion, set,
+    Image, LOG2, Record, Row, Segment, commit, delete, extent, pattern, relocated_tombstone, set,
 };
 
 fn opens(name: &'static str, about: &'static str, image: Image, content: Content) -> Golden {
@@ -30,13 +30,13 @@ pub fn all() -> Vec<Golden> {
         checkpoint_before(),
         checkpoint_end_damaged(),
         checkpoint_record_damaged(),
-        given_back(),
-        given_back_without_checkpoint(),
-        given_back_in_part(),
-        given_back_unaccounted(),
-        given_back_deleted_account(),
-        given_back_half_erased(),
-        given_back_shrunk(),
+        removed(),
+        removed_without_checkpoint(),
+        removed_in_part(),
+        removed_without_gap_record(),
+        removed_with_deleted_gap_record(),
+        removed_half_erased(),
+        removed_and_truncated(),
         moved_deletions(),
     ]
 }
@@ -45,7 +45,7 @@ fn row(segment: Segment, end_frame: u64) -> Row {
     Row { segment, end_frame }
 }
 
-/// The record that accounts for the frames from `from` up to the segment that begins with `to`.
+/// The gap record for the frames from `from` up to the segment that begins with `to`.
 fn gap(from: u64, to: u64, version: u64) -> Record {
     let key = [KEY_GAP, &to.to_be_bytes()].concat();
     set(key, from.to_le_bytes(), version).keyspace(KEYSPACE_ENGINE)
@@ -56,96 +56,97 @@ fn with_gap(content: Content, from: u64, to: u64, version: u64) -> Content {
     content.live_in(KEYSPACE_ENGINE, key, from.to_le_bytes(), version)
 }
 
-/// A log in two segments with an extent, a checkpoint behind it, and a tail that changes what the
-/// checkpoint tells; closed at frame 6. Slots: log, extent, log, checkpoint.
-fn lived() -> (Image, Segment, [u64; 4]) {
+/// A log in two segments with an extent, followed by a checkpoint and a tail with changes since;
+/// closed at frame 6. Slots: log, extent, log, checkpoint.
+fn with_history() -> (Image, Segment, [u64; 4]) {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
-    let records = [set("a", "first", 1), set("b", "deleted before", 2), set("c", fill(90, 2), 3)];
+    let records =
+        [set("a", "first", 1), set("b", "deleted before", 2), set("c", pattern(90, 2), 3)];
     let one = image.frame(&mut first, commit(1, 1), &records);
-    let large = image.extent(1, 2, &fill(2000, 4));
+    let large = image.extent(1, 2, &pattern(2000, 4));
     let records = [
-        image.over(delete("b", 4)),
+        image.replacing(delete("b", 4)),
         extent("large", large, 5),
         set("a", "of a collection", 6).keyspace(2),
     ];
     let two = image.frame(&mut first, commit(2, 2), &records);
     let mut second = image.segment(2, 3, 3);
-    let records = [image.over(set("a", "second", 7)), set("d", "deleted behind", 8).oldest(3)];
+    let records = [image.replacing(set("a", "second", 7)), set("d", "deleted behind", 8).oldest(3)];
     let three = image.frame(&mut second, commit(3, 2), &records);
     image.checkpoint(3, 4, 4, &[row(first, 3), row(second, 4)]);
     image.superblock.next_frame = 4;
     image.write_superblocks();
     let records = [
-        image.over(set("a", "third", 9)),
-        image.over(delete("d", 10).oldest(3)),
+        image.replacing(set("a", "third", 9)),
+        image.replacing(delete("d", 10).oldest(3)),
         set("e", "behind", 11).oldest(3),
     ];
     let four = image.frame(&mut second, commit(4, 4), &records);
-    let records = [image.over(set("c", "in place of 90 bytes", 12)), set("b", "again", 13)];
+    let records = [image.replacing(set("c", "in place of 90 bytes", 12)), set("b", "again", 13)];
     image.frame(&mut second, commit(5, 4), &records);
     image.close(&mut second, 6, 14);
     (image, second, [one, two, three, four])
 }
 
-fn content_of_lived(content: Content) -> Content {
+fn content_with_history(content: Content) -> Content {
     content
         .live("a", "third", 9)
         .live_in(2, "a", "of a collection", 6)
         .live("b", "again", 13)
         .live("c", "in place of 90 bytes", 12)
         .live("e", "behind", 11)
-        .live("large", fill(2000, 4), 5)
+        .live("large", pattern(2000, 4), 5)
 }
 
 fn checkpoint() -> Golden {
-    let (image, _, _) = lived();
+    let (image, _, _) = with_history();
     let about = "a checkpoint, and behind it frames that change, delete and add keys";
-    opens("checkpoint", about, image, content_of_lived(Content::closed_at(6).checkpoint(4)))
+    opens("checkpoint", about, image, content_with_history(Content::closed_at(6).checkpoint(4)))
 }
 
 fn checkpoint_at_close() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
-    image.frame(&mut first, commit(1, 1), &[set("a", fill(900, 1), 1), set("b", "here", 2)]);
-    image.frame(&mut first, commit(2, 1), &[image.over(set("a", fill(901, 2), 3))]);
+    image.frame(&mut first, commit(1, 1), &[set("a", pattern(900, 1), 1), set("b", "here", 2)]);
+    image.frame(&mut first, commit(2, 1), &[image.replacing(set("a", pattern(901, 2), 3))]);
     image.checkpoint(1, 2, 3, &[row(first, 3)]);
-    // The frame that the checkpoint expects found no room there.
+    // The frame that the checkpoint expects did not fit in that segment.
     let mut second = image.segment(2, 3, 3);
     image.close(&mut second, 3, 4);
     let about = "a checkpoint at the end of the log, whose next frame begins the next segment";
     let content = Content::closed_at(3).checkpoint(3);
-    let content = content.live("a", fill(901, 2), 3).live("b", "here", 2);
+    let content = content.live("a", pattern(901, 2), 3).live("b", "here", 2);
     opens("checkpoint-at-close", about, image, content)
 }
 
 fn checkpoint_block_damaged() -> Golden {
-    let (mut image, _, _) = lived();
+    let (mut image, _, _) = with_history();
     let end = image.slot_start(4) - segment::SIZE as u64;
     let used = image.used(image.slot_start(3)..end);
     image.flip(image.slot_start(3) + used - 1);
     let about = "a flipped bit in the last entry of the checkpoint: the whole log is replayed";
-    opens("checkpoint-block-damaged", about, image, content_of_lived(Content::closed_at(6)))
+    opens("checkpoint-block-damaged", about, image, content_with_history(Content::closed_at(6)))
 }
 
 fn checkpoint_head_damaged() -> Golden {
-    let (mut image, _, _) = lived();
+    let (mut image, _, _) = with_history();
     image.flip(image.slot_start(3) + segment::SIZE as u64 + 41);
     let about = "the checkpoint's head claims other numbers: the whole log is replayed";
-    opens("checkpoint-head-damaged", about, image, content_of_lived(Content::closed_at(6)))
+    opens("checkpoint-head-damaged", about, image, content_with_history(Content::closed_at(6)))
 }
 
 fn checkpoint_lost() -> Golden {
-    let (mut image, _, _) = lived();
+    let (mut image, _, _) = with_history();
     image.erase(3);
     let about = "the superblock names a checkpoint that is not there: the whole log is replayed";
-    opens("checkpoint-lost", about, image, content_of_lived(Content::closed_at(6)))
+    opens("checkpoint-lost", about, image, content_with_history(Content::closed_at(6)))
 }
 
 fn checkpoint_before() -> Golden {
-    let (mut image, second, _) = lived();
+    let (mut image, second, _) = with_history();
     let first = Segment { start: image.slot_start(0), sequence: 1, salt: 0, at: 0 };
-    // Frames of the first segment end where those of `lived` do.
+    // Frames of the first segment end at the same offset as those of `with_history`.
     let end = image.slot_start(1) - segment::SIZE as u64;
     let used = image.used(first.start..end).next_multiple_of(8);
     let first = Segment { at: first.start + used, ..first };
@@ -154,11 +155,16 @@ fn checkpoint_before() -> Golden {
     image.flip((image.superblock.generation - 1) % 2 * SLOT_STRIDE + 60);
     let about =
         "the only superblock that names the newest checkpoint is damaged: the other's counts";
-    opens("checkpoint-before", about, image, content_of_lived(Content::closed_at(6).checkpoint(4)))
+    opens(
+        "checkpoint-before",
+        about,
+        image,
+        content_with_history(Content::closed_at(6).checkpoint(4)),
+    )
 }
 
 fn checkpoint_end_damaged() -> Golden {
-    let (mut image, second, [_, _, three, four]) = lived();
+    let (mut image, second, [_, _, three, four]) = with_history();
     image.flip(three + 100);
     let about =
         "a damaged frame before the checkpoint's end, in its segment: no checkpoint, and damage";
@@ -174,17 +180,17 @@ fn checkpoint_end_damaged() -> Golden {
 }
 
 fn checkpoint_record_damaged() -> Golden {
-    let (mut image, _, [_, two, _, _]) = lived();
-    // The last record of the frame: the collection's.
+    let (mut image, _, [_, two, _, _]) = with_history();
+    // The last record of the frame: that of the collection.
     let length = 40 + 48 + (40 + 8 + 32) + (40 + 8 + 16);
     image.flip(two + length - 4);
     let about = "a damaged record in a segment before the checkpoint: it is told when it is read";
-    let mut content = content_of_lived(Content::closed_at(6).checkpoint(4));
+    let mut content = content_with_history(Content::closed_at(6).checkpoint(4));
     content.live.retain(|live| live.keyspace != 2);
     opens("checkpoint-record-damaged", about, image, content.unreadable(2, "a"))
 }
 
-/// Three segments of which the middle one was moved to the end and given back. Slots: log, blank,
+/// Three segments, the second of which was compacted to the end and removed. Slots: log, blank,
 /// log, checkpoint. Frames 3 and 4 are gone; closed at frame 8.
 fn compacted(account: Option<Record>) -> (Image, [Segment; 3], u64) {
     let mut image = Image::opened(LOG2);
@@ -193,11 +199,15 @@ fn compacted(account: Option<Record>) -> (Image, [Segment; 3], u64) {
     image.frame(&mut first, commit(2, 1), &[set("c", "stays too", 3)]);
     let behind = first.at;
     let mut second = image.segment(1, 2, 3);
-    image.frame(&mut second, commit(3, 1), &[image.over(set("b", "moves", 4)), set("x", "old", 5)]);
-    image.frame(&mut second, commit(4, 1), &[set("d", fill(200, 5), 6).oldest(2)]);
+    image.frame(
+        &mut second,
+        commit(3, 1),
+        &[image.replacing(set("b", "moves", 4)), set("x", "old", 5)],
+    );
+    image.frame(&mut second, commit(4, 1), &[set("d", pattern(200, 5), 6).oldest(2)]);
     let mut third = image.segment(2, 3, 5);
-    image.frame(&mut third, commit(5, 5), &[image.over(set("x", "new", 7))]);
-    let moved = [image.moved(0, "b"), image.moved(0, "d")];
+    image.frame(&mut third, commit(5, 5), &[image.replacing(set("x", "new", 7))]);
+    let moved = [image.relocated(0, "b"), image.relocated(0, "d")];
     image.frame(&mut third, commit(6, 5), &moved);
     image.frame(&mut third, commit(7, 5), account.as_slice());
     image.erase(1);
@@ -213,18 +223,18 @@ fn content_of_compacted(content: Content) -> Content {
         .live("a", "stays", 1)
         .live("b", "moves", 4)
         .live("c", "stays too", 3)
-        .live("d", fill(200, 5), 6)
+        .live("d", pattern(200, 5), 6)
         .live("x", "new", 7)
 }
 
-fn given_back() -> Golden {
+fn removed() -> Golden {
     let (image, _, _) = compacted(Some(gap(3, 5, 8)));
     let about = "what lived in the second of three segments was moved, and the segment given back";
     let content = content_of_compacted(Content::closed_at(8).checkpoint(8));
     opens("given-back", about, image, with_gap(content, 3, 5, 8))
 }
 
-fn given_back_without_checkpoint() -> Golden {
+fn removed_without_checkpoint() -> Golden {
     let (mut image, _, _) = compacted(Some(gap(3, 5, 8)));
     image.erase(3);
     let about =
@@ -233,17 +243,18 @@ fn given_back_without_checkpoint() -> Golden {
     opens("given-back-without-checkpoint", about, image, with_gap(content, 3, 5, 8))
 }
 
-fn given_back_in_part() -> Golden {
+fn removed_in_part() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "stays", 1), set("b", "goes", 2)]);
     let mut second = image.segment(1, 2, 2);
-    image.frame(&mut second, commit(2, 1), &[image.over(set("b", "goes as well", 3))]);
+    image.frame(&mut second, commit(2, 1), &[image.replacing(set("b", "goes as well", 3))]);
     let mut third = image.segment(2, 3, 3);
-    image.frame(&mut third, commit(3, 1), &[image.over(delete("b", 4))]);
+    image.frame(&mut third, commit(3, 1), &[image.replacing(delete("b", 4))]);
     let mut fourth = image.segment(3, 4, 4);
-    image.frame(&mut fourth, commit(4, 4), &[gap(2, 4, 5), image.over(delete("b", 4))]);
-    // Both are doomed; the power went after one of them was erased, and the checkpoint is damaged.
+    image.frame(&mut fourth, commit(4, 4), &[gap(2, 4, 5), image.replacing(delete("b", 4))]);
+    // Both segments are being removed; power failed after the first was erased, and the checkpoint
+    // is damaged.
     image.erase(1);
     image.checkpoint(4, 5, 5, &[row(first, 2), row(fourth, 5)]);
     image.erase(4);
@@ -254,10 +265,10 @@ fn given_back_in_part() -> Golden {
     opens("given-back-in-part", about, image, with_gap(content, 2, 4, 5))
 }
 
-/// What is said when frames 3 and 4 of [`compacted`] are gone and nothing accounts for them.
-fn missing(place: u64, third: Segment) -> Damage {
+/// The error if frames 3 and 4 of [`compacted`] are gone and no record accounts for them.
+fn missing(position: u64, third: Segment) -> Damage {
     Damage {
-        position: place,
+        position,
         expected_frame: 3,
         flushed_frames: 8,
         intact_frames: 4,
@@ -266,17 +277,17 @@ fn missing(place: u64, third: Segment) -> Damage {
     }
 }
 
-fn given_back_unaccounted() -> Golden {
-    // It accounts for frame 4 only.
+fn removed_without_gap_record() -> Golden {
+    // The record accounts for frame 4 only.
     let (mut image, [_, _, third], behind) = compacted(Some(gap(4, 5, 8)));
     image.erase(3);
     let about = "no checkpoint, and frame 3 is missing where only frame 4 is accounted for";
     refused("given-back-unaccounted", about, image, missing(behind, third))
 }
 
-fn given_back_deleted_account() -> Golden {
-    // The deletion of an account that went with its segment, moved on from segment 2.
-    let mut account = moved_deletion([], 8, 2).keyspace(KEYSPACE_ENGINE);
+fn removed_with_deleted_gap_record() -> Golden {
+    // The deletion of a gap record that was removed with its segment, relocated from segment 2.
+    let mut account = relocated_tombstone([], 8, 2).keyspace(KEYSPACE_ENGINE);
     account.key = [KEY_GAP, &5_u64.to_be_bytes()].concat();
     let (mut image, [_, _, third], behind) = compacted(Some(account));
     image.erase(3);
@@ -285,17 +296,17 @@ fn given_back_deleted_account() -> Golden {
     refused("given-back-deleted-account", about, image, missing(behind, third))
 }
 
-fn given_back_half_erased() -> Golden {
+fn removed_half_erased() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
-    image.frame(&mut first, commit(1, 1), &[set("a", fill(60, 1), 1), set("gone", "1", 2)]);
+    image.frame(&mut first, commit(1, 1), &[set("a", pattern(60, 1), 1), set("gone", "1", 2)]);
     let mut second = image.segment(1, 2, 2);
-    image.frame(&mut second, commit(2, 1), &[image.over(delete("gone", 3)), set("b", "2", 4)]);
+    image.frame(&mut second, commit(2, 1), &[image.replacing(delete("gone", 3)), set("b", "2", 4)]);
     let mut third = image.segment(2, 3, 3);
-    let moved = [image.moved(0, "a"), image.moved(0, "b")];
+    let moved = [image.relocated(0, "a"), image.relocated(0, "b")];
     image.frame(&mut third, commit(3, 3), &moved);
     image.checkpoint(3, 4, 4, &[row(third, 4)]);
-    // An older checkpoint, which nothing names.
+    // An older checkpoint that no superblock names.
     let named = image.superblock;
     image.checkpoint(4, 5, 4, &[row(third, 4)]);
     image.superblock = named;
@@ -303,7 +314,7 @@ fn given_back_half_erased() -> Golden {
     image.superblock.first_frame = 3;
     image.superblock.next_frame = 4;
     image.write_superblocks();
-    // Of the first both headers went, of the second the header, of the checkpoint the trailer.
+    // The first lost both headers, the second its header, and the checkpoint its trailer.
     for at in [image.slot_start(0), image.slot_start(1)] {
         image.zero(at..at + segment::SIZE as u64);
     }
@@ -313,17 +324,21 @@ fn given_back_half_erased() -> Golden {
     image.frame(&mut third, commit(4, 4), &[set("c", "3", 5).oldest(3)]);
     let about = "the power went while two segments and a checkpoint were being erased";
     let content = Content::up_to(4).checkpoint(4);
-    let content = content.live("a", fill(60, 1), 1).live("b", "2", 4).live("c", "3", 5);
+    let content = content.live("a", pattern(60, 1), 1).live("b", "2", 4).live("c", "3", 5);
     opens("given-back-half-erased", about, image, content)
 }
 
-fn given_back_shrunk() -> Golden {
+fn removed_and_truncated() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
-    image.frame(&mut first, commit(1, 1), &[set("a", "moves", 1), set("b", fill(300, 1), 2)]);
+    image.frame(&mut first, commit(1, 1), &[set("a", "moves", 1), set("b", pattern(300, 1), 2)]);
     let mut second = image.segment(3, 2, 2);
-    image.frame(&mut second, commit(2, 1), &[image.over(delete("b", 3)), set("c", "moves too", 4)]);
-    let moved = [image.moved(0, "a"), image.moved(0, "c")];
+    image.frame(
+        &mut second,
+        commit(2, 1),
+        &[image.replacing(delete("b", 3)), set("c", "moves too", 4)],
+    );
+    let moved = [image.relocated(0, "a"), image.relocated(0, "c")];
     image.erase(0);
     let mut third = image.segment(0, 3, 3);
     image.frame(&mut third, commit(3, 3), &moved);
@@ -346,15 +361,16 @@ fn moved_deletions() -> Golden {
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("gone", "1", 1), set("back", "1", 2)]);
     let mut second = image.segment(1, 2, 2);
-    let records = [image.over(delete("gone", 3)), image.over(delete("back", 4)), set("a", "2", 5)];
+    let records =
+        [image.replacing(delete("gone", 3)), image.replacing(delete("back", 4)), set("a", "2", 5)];
     image.frame(&mut second, commit(2, 1), &records);
     image.frame(&mut second, commit(3, 1), &[set("back", "again", 6)]);
     let mut third = image.segment(2, 3, 4);
     let moved = [
-        moved_deletion("gone", 3, 2),
-        moved_deletion("back", 4, 2),
-        image.moved(0, "back"),
-        image.moved(0, "a"),
+        relocated_tombstone("gone", 3, 2),
+        relocated_tombstone("back", 4, 2),
+        image.relocated(0, "back"),
+        image.relocated(0, "a"),
     ];
     image.frame(&mut third, commit(4, 4), &moved[..2]);
     image.frame(&mut third, commit(5, 4), &[&moved[2..], &[gap(2, 4, 7)]].concat());

@@ -1,17 +1,17 @@
-//! Golden files of databases in which keyspaces were emptied.
+//! Golden files of databases with cleared keyspaces.
 
-use varve::error::{Damage, Error};
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::system_records::clear_key;
+use varve::engine::error::{Damage, Error};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::clear_key;
 
-use crate::golden::{Content, Expect, Golden};
-use crate::image::{Image, LOG2, Row, clear, commit, extent, fill, set};
+use crate::golden_file::{Content, Expect, Golden};
+use crate::image::{Image, LOG2, Row, clear, commit, extent, pattern, set};
 
 pub fn all() -> Vec<Golden> {
-    vec![cleared(), before_a_checkpoint(), moved(), moved_behind_what_it_ended(), malformed()]
+    vec![cleared(), before_a_checkpoint(), moved(), moved_after_cleared_records(), malformed()]
 }
 
-/// The record that emptied a keyspace is there, and lives.
+/// Adds the clear record of a keyspace, which is live.
 fn with_clear(content: Content, keyspace: u32, version: u64, newest: u64) -> Content {
     content.live_in(KEYSPACE_ENGINE, clear_key(keyspace), newest.to_le_bytes(), version)
 }
@@ -19,7 +19,7 @@ fn with_clear(content: Content, keyspace: u32, version: u64, newest: u64) -> Con
 fn cleared() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let large = image.extent(1, 2, &fill(2000, 4));
+    let large = image.extent(1, 2, &pattern(2000, 4));
     let records = [
         set("a", "of the raw calls", 1),
         set("a", "of a collection", 2).keyspace(2),
@@ -29,7 +29,7 @@ fn cleared() -> Golden {
     image.frame(&mut segment, commit(1, 1), &records);
     let records = [clear(2, 5, 1), set("b", "set again", 6).keyspace(2)];
     image.frame(&mut segment, commit(2, 2), &records);
-    // The value in an extent is needed by nobody any more, and its slot was given to something else.
+    // The value in the extent is not needed any more, and its slot was reused.
     image.zero(image.slot_start(1)..image.slot_start(2));
     image.frame(&mut segment, commit(3, 3), &[set("d", "later", 7).keyspace(2)]);
     image.close(&mut segment, 4, 8);
@@ -76,7 +76,7 @@ fn moved() -> Golden {
     image.frame(&mut second, commit(2, 1), &[clear(0, 3, 2).oldest(2)]);
     image.frame(&mut second, commit(3, 1), &[set("a", "set again", 4).oldest(2)]);
     let mut third = image.segment(2, 3, 4);
-    let moved = [image.over(clear(0, 3, 2).oldest(2)), set("c", "new", 5).oldest(3)];
+    let moved = [image.replacing(clear(0, 3, 2).oldest(2)), set("c", "new", 5).oldest(3)];
     image.frame(&mut third, commit(4, 4), &moved);
     image.close(&mut third, 5, 6);
     let about = "the record that emptied a keyspace was moved behind what was set since";
@@ -86,13 +86,13 @@ fn moved() -> Golden {
     Golden { name, about, bytes, expect: Expect::Opens(content) }
 }
 
-fn moved_behind_what_it_ended() -> Golden {
+fn moved_after_cleared_records() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "gone", 1), set("b", "gone", 2)]);
-    // The segment in which the record stood first was given back: frame 2.
+    // The segment in which the record was first written was removed: frame 2.
     let mut third = image.segment(1, 3, 3);
-    let gap = [varve::format::system_records::KEY_GAP, &3_u64.to_be_bytes()].concat();
+    let gap = [varve::engine::format::system_records::KEY_GAP, &3_u64.to_be_bytes()].concat();
     let records = [
         set("a", "set again", 4).oldest(2),
         clear(0, 3, 2).oldest(2),

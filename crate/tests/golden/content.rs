@@ -1,16 +1,16 @@
-//! Golden files of undamaged databases: everything that a record can be.
+//! Golden files of undamaged databases with all kinds of records.
 
 use musli_zerocopy::ZeroCopy;
-use varve::format::record::KIND_TRANSACTION;
-use varve::format::system_records::{
+use varve::engine::format::record::KIND_TRANSACTION;
+use varve::engine::format::system_records::{
     ClientResult, ClientResults, CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX,
     IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_INDEX, Transaction,
 };
-use varve::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE};
+use varve::engine::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE};
 
-use crate::golden::{Content, Expect, Golden, Noted};
+use crate::golden_file::{Content, Expect, Golden, TransactionRecord};
 use crate::image::{
-    CREATED_MS, Image, LOG2, Record, commit, delete, extent, fill, part, set, void,
+    CREATED_MS, Image, LOG2, Record, commit, delete, extent, part, pattern, set, void,
 };
 
 fn opens(name: &'static str, about: &'static str, image: Image, content: Content) -> Golden {
@@ -113,7 +113,7 @@ fn capacity_and_void() -> Golden {
     let mut segment = image.segment(0, 1, 1);
     let records = [
         set("roomy", "ten bytes.", 1).capacity(64),
-        void(&fill(21, 3)),
+        void(&pattern(21, 3)),
         set("after", "the void", 2),
     ];
     image.frame(&mut segment, commit(1, 1), &records);
@@ -125,7 +125,7 @@ fn capacity_and_void() -> Golden {
 
 fn commit_across_segments() -> Golden {
     let mut image = Image::opened(LOG2);
-    let value = |seed| fill(900, seed);
+    let value = |seed| pattern(900, seed);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "before", 1), set("b", "before", 2)]);
     let records = [set("a", value(3), 3), set("c", value(4), 4), set("d", value(5), 5)];
@@ -153,10 +153,10 @@ fn commit_across_segments() -> Golden {
 
 fn extents() -> Golden {
     let mut image = Image::opened(LOG2);
-    let (big, odd) = (fill(5000, 1), fill(1025, 9));
+    let (big, odd) = (pattern(5000, 1), pattern(1025, 9));
     let mut segment = image.segment(0, 1, 1);
     let big_at = image.extent(1, 2, &big);
-    let gone_at = image.extent(3, 3, &fill(2000, 2));
+    let gone_at = image.extent(3, 3, &pattern(2000, 2));
     let odd_at = image.extent(4, 4, &odd);
     let records = [extent("big", big_at, 1), extent("gone", gone_at, 2), extent("odd", odd_at, 3)];
     image.frame(&mut segment, commit(1, 1), &records);
@@ -191,15 +191,15 @@ fn expiry() -> Golden {
     opens("expiry", about, image, content)
 }
 
-fn transaction(noted: &Noted) -> Record {
+fn transaction(transaction_record: &TransactionRecord) -> Record {
     let fixed = Transaction {
-        number: noted.number,
-        time_ms: noted.time_ms,
-        client: noted.client,
-        request: noted.request,
+        number: transaction_record.number,
+        time_ms: transaction_record.time_ms,
+        client: transaction_record.client,
+        request: transaction_record.request,
     };
     let mut value = fixed.to_bytes().to_vec();
-    value.extend(noted.note.bytes());
+    value.extend(transaction_record.note.bytes());
     Record { value, ..Record::default() }.kind(KIND_TRANSACTION).keyspace(KEYSPACE_ENGINE)
 }
 
@@ -207,9 +207,27 @@ fn transactions() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let notes = [
-        Noted { number: 1, time_ms: CREATED_MS, client: 0, request: 0, note: "first stock" },
-        Noted { number: 2, time_ms: CREATED_MS + 1500, client: 77, request: 5, note: "" },
-        Noted { number: 3, time_ms: CREATED_MS + 1500, client: 77, request: 6, note: "größer" },
+        TransactionRecord {
+            number: 1,
+            time_ms: CREATED_MS,
+            client: 0,
+            request: 0,
+            note: "first stock",
+        },
+        TransactionRecord {
+            number: 2,
+            time_ms: CREATED_MS + 1500,
+            client: 77,
+            request: 5,
+            note: "",
+        },
+        TransactionRecord {
+            number: 3,
+            time_ms: CREATED_MS + 1500,
+            client: 77,
+            request: 6,
+            note: "größer",
+        },
     ];
     let records = [transaction(&notes[0]), set("stock", "3", 1)];
     image.frame(&mut segment, commit(1, 1), &records);
@@ -224,7 +242,12 @@ fn transactions() -> Golden {
     image.close(&mut segment, 3, 5);
     let about = "transactions with number, time, note, and the request of a client";
     let content = Content::closed_at(3).live("stock", "9", 3).live("order", "7", 4);
-    opens("transactions", about, image, notes.into_iter().fold(content, Content::noted))
+    opens(
+        "transactions",
+        about,
+        image,
+        notes.into_iter().fold(content, Content::transaction_record),
+    )
 }
 
 fn results(acknowledged: u64, answers: &[(u64, u32, &[u8])]) -> Vec<u8> {
@@ -272,7 +295,8 @@ fn collection_and_index() -> Golden {
     let products_key = [KEY_COLLECTION, b"products"].concat();
     let index_key = [KEY_INDEX, &2_u32.to_be_bytes(), b"byStock"].concat();
     let old_key = [KEY_COLLECTION, b"old"].concat();
-    // As musli-zerocopy lays out { stock: u16, name: Ref<str> }: 20,001 and the name behind it.
+    // In the layout of musli-zerocopy for { stock: u16, name: Ref<str> }: 20,001 and the name after
+    // it.
     let value = [&[0x21, 0x4E, 0, 0, 12, 0, 0, 0, 5, 0, 0, 0], &b"Yeezy"[..]].concat();
     let entry_key = [&20_001_u16.to_be_bytes()[..], b"yeezy"].concat();
     let entry = IndexEntry { key_offset: 2, reserved: 0 };

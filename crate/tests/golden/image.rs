@@ -1,29 +1,31 @@
-//! Builds database files byte by byte from `varve::format` alone: the engine's log is not asked, so
-//! that a mistake in it cannot hide in the files that it is tested with. Of the index only the hash
-//! is used, which checkpoints hold.
+//! Builds database files byte by byte from `varve::engine::format` alone, without the engine's log, so that
+//! a mistake there cannot hide in the files that test it. Only the hash of the index is used,
+//! because checkpoints contain hashes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use musli_zerocopy::ZeroCopy;
-use varve::format::checkpoint::{self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow};
-use varve::format::checksum::{checksum, seed_at};
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::{self, RecordHeader};
-use varve::format::segment::{self, SegmentHeader};
-use varve::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
-use varve::format::system_records::{ExtentRef, clear_key, clear_of};
-use varve::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MINOR, align_up};
-use varve::index::hash_index::KeyHash;
+use varve::engine::format::checkpoint::{
+    self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow,
+};
+use varve::engine::format::checksum::{checksum, seed_at};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::{self, RecordHeader};
+use varve::engine::format::segment::{self, SegmentHeader};
+use varve::engine::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
+use varve::engine::format::system_records::{ExtentRef, clear_key, clear_of};
+use varve::engine::format::{DATA_START, KEYSPACE_ENGINE, MAJOR, MINOR, align_up};
+use varve::engine::index::hash_index::KeyHash;
 
-/// Identity of every golden file.
+/// The identity of every golden file.
 pub const FILE_ID: [u64; 2] = [0x0123_4567_89AB_CDEF, 0xFEDC_BA98_7654_3210];
 /// 2026-01-01T00:00:00Z.
 pub const CREATED_MS: u64 = 1_767_225_600_000;
 /// Segments of 4 KiB keep the files small.
 pub const LOG2: u8 = 12;
 
-/// A record to be put into a frame.
+/// A record for a frame.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     pub header: RecordHeader,
@@ -40,23 +42,23 @@ pub fn set(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, version: u64) -> Reco
     }
 }
 
-/// Space that a rolled-back call left, with what it had written there.
+/// Unused space that a rolled-back call left, with its remaining bytes.
 pub fn void(left: &[u8]) -> Record {
     Record { value: left.to_vec(), ..Record::default() }.kind(record::KIND_VOID)
 }
 
-/// A key is gone.
+/// The deletion of a key.
 pub fn delete(key: impl AsRef<[u8]>, version: u64) -> Record {
     set(key, [], version).kind(record::KIND_DELETE)
 }
 
-/// A keyspace is emptied; the record was written first in the segment with that sequence.
+/// The clearing of a keyspace, first written in the segment with the sequence `newest`.
 pub fn clear(keyspace: u32, version: u64, newest: u32) -> Record {
     let record = set(clear_key(keyspace), u64::from(newest).to_le_bytes(), version);
     record.kind(record::KIND_CLEAR).keyspace(KEYSPACE_ENGINE)
 }
 
-/// A key whose value lies in an extent.
+/// A key with its value in an extent.
 pub fn extent(key: impl AsRef<[u8]>, descriptor: ExtentRef, version: u64) -> Record {
     set(key, descriptor.to_bytes(), version).kind(record::KIND_EXTENT)
 }
@@ -72,7 +74,7 @@ impl Record {
         self
     }
 
-    /// Room for `capacity` bytes of value.
+    /// Sets the capacity for the value.
     pub fn capacity(mut self, capacity: u32) -> Self {
         self.header.capacity = capacity;
         self
@@ -88,7 +90,7 @@ impl Record {
         self
     }
 
-    /// The record's bytes, unsealed.
+    /// The bytes of the record without checksums.
     fn encode(&self) -> Vec<u8> {
         let mut header = self.header;
         header.key_len = self.key.len() as u16;
@@ -105,17 +107,17 @@ impl Record {
     }
 }
 
-/// A deletion that was moved tells the last segment that may hold what it deletes.
-pub fn moved_deletion(key: impl AsRef<[u8]>, version: u64, newest: u32) -> Record {
+/// A relocated deletion states the last segment that may contain what it deletes.
+pub fn relocated_tombstone(key: impl AsRef<[u8]>, version: u64, newest: u32) -> Record {
     set(key, u64::from(newest).to_le_bytes(), version).kind(record::KIND_DELETE)
 }
 
-/// `len` bytes in which no two neighbours are alike and the last is not zero.
-pub fn fill(len: usize, seed: u8) -> Vec<u8> {
+/// `len` bytes in which no two neighbors are equal and the last is not zero.
+pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i as u8).wrapping_mul(37).wrapping_add(seed) | 1 << (i % 8)).collect()
 }
 
-/// A segment of the log that is being filled.
+/// A log segment under construction.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
     pub start: u64,
@@ -132,27 +134,27 @@ pub struct Image {
     pub log2: u8,
     pub superblock: Superblock,
     salts: u64,
-    /// Every record that was put into a frame, in order.
-    placed: Vec<Placed>,
+    /// All records in frames, in order.
+    placed: Vec<PlacedRecord>,
 }
 
 #[derive(Clone, Debug)]
-struct Placed {
+struct PlacedRecord {
     sequence: u32,
     /// In units of 8 bytes from the first segment.
     position: u32,
     record: Record,
 }
 
-/// A segment that a checkpoint names.
+/// A segment that a checkpoint lists.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub segment: Segment,
-    /// Number behind its last frame.
+    /// Number after its last frame.
     pub end_frame: u64,
 }
 
-/// What a frame says beside its records.
+/// The fields of a frame header.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     pub number: u64,
@@ -165,13 +167,13 @@ pub fn commit(number: u64, watermark: u64) -> Mark {
     Mark { number, watermark, commit: true }
 }
 
-/// A frame whose commit goes on in the next one.
+/// A frame whose commit continues in the next one.
 pub fn part(number: u64, watermark: u64) -> Mark {
     Mark { number, watermark, commit: false }
 }
 
 impl Image {
-    /// A file as creation leaves it: generation 1 in slot 0 and generation 2 in slot 1.
+    /// A newly created file: generation 1 in slot 0 and generation 2 in slot 1.
     pub fn created(log2: u8) -> Self {
         let superblock = Superblock {
             magic: [0; 8],
@@ -204,7 +206,7 @@ impl Image {
         image
     }
 
-    /// The same after the mark that a session makes before its first append.
+    /// The same after the superblock that a session writes before its first append.
     pub fn opened(log2: u8) -> Self {
         let mut image = Image::created(log2);
         image.superblock.flags = 0;
@@ -212,7 +214,7 @@ impl Image {
         image
     }
 
-    /// Writes the next generation of the superblock into the slot whose turn it is.
+    /// Writes the superblock of the next generation to the other slot.
     pub fn write_superblock(&mut self) {
         self.superblock.generation += 1;
         let slot = (self.superblock.generation - 1) % 2;
@@ -220,7 +222,7 @@ impl Image {
         self.put(slot * SLOT_STRIDE, &bytes);
     }
 
-    /// Writes both superblocks as they are now, as a change that both must carry.
+    /// Writes both superblocks, for a change that both must contain.
     pub fn write_superblocks(&mut self) {
         self.write_superblock();
         self.write_superblock();
@@ -234,12 +236,12 @@ impl Image {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Makes bytes zero, as a write that never reached the medium leaves them.
+    /// Zeros bytes, as if their write never reached the disk.
     pub fn zero(&mut self, range: Range<u64>) {
         self.bytes[range.start as usize..range.end as usize].fill(0);
     }
 
-    /// How many bytes of a range there are up to its last one that is not zero.
+    /// The length of a range without trailing zeros.
     pub fn used(&self, range: Range<u64>) -> u64 {
         let bytes = &self.bytes[range.start as usize..range.end as usize];
         bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1)
@@ -267,13 +269,13 @@ impl Image {
         self.put(start, &bytes);
     }
 
-    /// Puts header and trailer of a log segment into `slot`.
+    /// Writes the header and the trailer of a log segment to `slot`.
     pub fn segment(&mut self, slot: u32, sequence: u32, first_frame: u64) -> Segment {
         self.segment_with(slot, sequence, first_frame, 0)
     }
 
-    /// The same in a slot that was not blank.
-    pub fn segment_in_a_used_slot(
+    /// The same in a slot that is not blank.
+    pub fn segment_in_reused_slot(
         &mut self,
         slot: u32,
         sequence: u32,
@@ -298,7 +300,7 @@ impl Image {
         Segment { start, sequence, salt, at: start + segment::SIZE as u64 }
     }
 
-    /// Puts only the trailer of a log segment into `slot`, as before its first frame.
+    /// Writes only the trailer of a log segment to `slot`, as before its first frame.
     pub fn trailer(&mut self, slot: u32, sequence: u32, first_frame: u64) {
         let start = self.slot_start(slot);
         let before = self.bytes.get(start as usize..start as usize + segment::SIZE);
@@ -307,7 +309,7 @@ impl Image {
         self.put(start, &before);
     }
 
-    /// Puts a value into an extent that starts at `slot`.
+    /// Writes a value to an extent that starts at `slot`.
     pub fn extent(&mut self, slot: u32, sequence: u32, value: &[u8]) -> ExtentRef {
         let salt = self.salt();
         let at = self.slot_start(slot) + segment::SIZE as u64;
@@ -327,13 +329,13 @@ impl Image {
         ExtentRef { slot, span, length: value.len() as u64, check, sequence, reserved: 0 }
     }
 
-    /// Appends a frame and gives its file position.
+    /// Appends a frame and returns its file position.
     pub fn frame(&mut self, segment: &mut Segment, mark: Mark, records: &[Record]) -> u64 {
-        self.frame_that_counts(segment, mark, records, records.len() as u32)
+        self.frame_with_count(segment, mark, records, records.len() as u32)
     }
 
-    /// Appends a frame that says that it holds `count` records.
-    pub fn frame_that_counts(
+    /// Appends a frame whose header states `count` records.
+    pub fn frame_with_count(
         &mut self,
         segment: &mut Segment,
         mark: Mark,
@@ -346,7 +348,7 @@ impl Image {
             let from = bytes.len();
             bytes.extend(record.encode());
             RecordHeader::seal(&mut bytes[from..], segment.salt, at + from as u64);
-            self.placed.push(Placed {
+            self.placed.push(PlacedRecord {
                 sequence: segment.sequence,
                 position: ((at + from as u64 - DATA_START) / 8) as u32,
                 record: record.clone(),
@@ -361,16 +363,16 @@ impl Image {
             ..Default::default()
         };
         header.seal(&mut bytes, segment.salt, at);
-        let room = segment.start + (1 << self.log2) - segment::SIZE as u64;
-        assert!(at + bytes.len() as u64 <= room, "the frame does not fit its segment");
+        let span = segment.start + (1 << self.log2) - segment::SIZE as u64;
+        assert!(at + bytes.len() as u64 <= span, "the frame does not fit its segment");
         self.put(at, &bytes);
         segment.at += bytes.len() as u64;
         at
     }
 
-    /// The records that count, by keyspace and key, deletions among them.
-    fn newest(&self) -> BTreeMap<(u32, &[u8]), &Placed> {
-        let mut newest: BTreeMap<(u32, &[u8]), &Placed> = BTreeMap::new();
+    /// The current records by keyspace and key, including deletions.
+    fn newest(&self) -> BTreeMap<(u32, &[u8]), &PlacedRecord> {
+        let mut newest: BTreeMap<(u32, &[u8]), &PlacedRecord> = BTreeMap::new();
         for placed in &self.placed {
             let header = placed.record.header;
             if header.kind & record::KIND_SKIPPABLE != 0 {
@@ -384,10 +386,10 @@ impl Image {
         newest
     }
 
-    /// The versions at which keyspaces were emptied.
+    /// The versions at which keyspaces were cleared.
     fn cleared(&self) -> BTreeMap<u32, u64> {
         let mut cleared = BTreeMap::new();
-        for Placed { record: Record { header, key, value }, .. } in &self.placed {
+        for PlacedRecord { record: Record { header, key, value }, .. } in &self.placed {
             if let Some((keyspace, _)) =
                 clear_of(header.space(), key, value).filter(|_| header.kind == record::KIND_CLEAR)
             {
@@ -398,30 +400,30 @@ impl Image {
         cleared
     }
 
-    /// The record as one that takes the place of the one that counts for its key.
-    pub fn over(&self, mut record: Record) -> Record {
+    /// Makes a record the successor of the current record of its key.
+    pub fn replacing(&self, mut record: Record) -> Record {
         let before = self.newest();
         let placed = before[&(record.header.space(), &record.key[..])];
         record.header.previous = placed.position;
-        record.header.replaced = record::in_words(placed.record.encode().len() as u32);
+        record.header.replaced = record::size_in_words(placed.record.encode().len() as u32);
         record
     }
 
-    /// A copy of the record that counts for a key, as compaction makes it.
-    pub fn moved(&self, keyspace: u32, key: &str) -> Record {
+    /// A copy of the current record of a key, as compaction makes it.
+    pub fn relocated(&self, keyspace: u32, key: &str) -> Record {
         let found = self.newest()[&(keyspace, key.as_bytes())].record.clone();
-        self.over(found)
+        self.replacing(found)
     }
 
-    /// Puts a checkpoint of what was written so far into `slot`, as of just before `frame`, and
-    /// names it in the superblock that is written next. The log ends in the last of `rows`.
+    /// Writes a checkpoint of everything so far to `slot`, as of just before `frame`; the next
+    /// superblock will name it. The log ends in the last of `rows`.
     pub fn checkpoint(&mut self, slot: u32, sequence: u32, frame: u64, rows: &[Row]) {
         let salt = self.salt();
         let start = self.slot_start(slot) + segment::SIZE as u64;
         let hashes = KeyHash::new(self.superblock.hash_seed);
         let newest = self.newest();
-        let is_live = |placed: &&&Placed| placed.record.header.kind != record::KIND_DELETE;
-        let live: Vec<&Placed> = newest.values().filter(is_live).copied().collect();
+        let is_live = |placed: &&&PlacedRecord| placed.record.header.kind != record::KIND_DELETE;
+        let live: Vec<&PlacedRecord> = newest.values().filter(is_live).copied().collect();
         let cleared = self.cleared();
         let is_cleared = |header: &RecordHeader| {
             cleared.get(&header.space()).is_some_and(|v| header.version < *v)
@@ -434,7 +436,7 @@ impl Image {
         }
         let mut tables = Vec::new();
         for (&keyspace, &count) in &counts {
-            // It need not be told once nothing is left that it ended.
+            // A clear need not be recorded once no cleared record is left.
             let is_swept = !live.iter().any(|p| {
                 let header = p.record.header;
                 header.space() == keyspace && is_cleared(&header)
@@ -524,13 +526,13 @@ impl Image {
         self.superblock.next_sequence = u64::from(sequence) + 1;
     }
 
-    /// Zeroes a slot, as giving back a segment does.
+    /// Zeros the headers of a slot, as removing a segment does.
     pub fn erase(&mut self, slot: u32) {
         self.zero(self.slot_start(slot)..self.slot_start(slot + 1));
     }
 
-    /// Ends the file as `close` does: frames below `next` were flushed, then a witness frame, then
-    /// the clean mark.
+    /// Ends the file like a close: frames below `next` were flushed, then a witness and a
+    /// superblock with the clean mark follow.
     pub fn close(&mut self, segment: &mut Segment, next: u64, next_version: u64) {
         let end = segment.at;
         self.frame(segment, commit(next, next), &[]);

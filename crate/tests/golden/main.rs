@@ -1,29 +1,29 @@
-//! The golden files under `tests/vectors/golden`: the encoder makes them again byte for byte, and
-//! the engine opens each of them as its description says.
+//! The golden files in `tests/vectors/golden`: the encoder reproduces them byte for byte, and the
+//! engine opens each of them with the described result.
 //!
-//! They are built from `varve::format` and the hash of keys alone. `UPDATE_GOLDEN=1 cargo test --test golden` writes
-//! them; a change to a committed file is a change of the format.
+//! They are built from `varve::engine::format` and the hash of keys alone. `UPDATE_GOLDEN=1 cargo test
+//! --test golden` writes them; a change of a committed file is a change of the format.
 
 mod checkpointed;
+mod chunked_values;
 mod cleared;
 mod content;
-mod golden;
+mod golden_file;
 mod image;
-mod pieces;
 mod recovered;
 mod refused;
-mod twin;
+mod specification;
 
 use std::fs;
 use std::path::PathBuf;
 
-use golden::{Content, Expect, Golden};
-use varve::format::checksum::checksum;
-use varve::format::superblock::{self, SLOT_STRIDE, Slot};
-use varve::{Damage, Error, MemoryFile, Options, Recovery, Store};
+use golden_file::{Content, Expect, Golden};
+use varve::engine::format::checksum::checksum;
+use varve::engine::format::superblock::{self, SLOT_STRIDE, Slot};
+use varve::engine::{Damage, Error, MemoryFile, Options, Recovery, Store};
 
 fn all() -> Vec<Golden> {
-    let all = [content::all(), pieces::all(), cleared::all(), checkpointed::all()];
+    let all = [content::all(), chunked_values::all(), cleared::all(), checkpointed::all()];
     all.into_iter().chain([recovered::all(), refused::all()]).flatten().collect()
 }
 
@@ -31,8 +31,8 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors/golden")
 }
 
-/// Compares with the committed file, or writes it when that was asked for.
-fn agree(name: &str, bytes: &[u8]) {
+/// Compares the bytes with the committed file, or writes it if that was requested.
+fn compare_or_update(name: &str, bytes: &[u8]) {
     let path = folder().join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::create_dir_all(folder()).expect("the folder can be made");
@@ -47,8 +47,8 @@ fn agree(name: &str, bytes: &[u8]) {
 #[test]
 fn encoder_reproduces_golden_files_byte_for_byte() {
     for golden in all() {
-        agree(&format!("{}.varve", golden.name), &golden.bytes);
-        agree(&format!("{}.json", golden.name), golden.json().as_bytes());
+        compare_or_update(&format!("{}.varve", golden.name), &golden.bytes);
+        compare_or_update(&format!("{}.json", golden.name), golden.json().as_bytes());
     }
 }
 
@@ -62,7 +62,7 @@ fn every_committed_golden_file_is_generated() {
     }
 }
 
-/// XXH3-64 at the lengths where its algorithm changes, for readers that bring their own.
+/// XXH3-64 at the lengths where its algorithm changes, for readers with their own implementation.
 #[test]
 fn checksum_vectors_match_this_implementation() {
     let data: Vec<u8> = (0..5000_u32).map(|i| (i * 131 + 7) as u8).collect();
@@ -75,7 +75,7 @@ fn checksum_vectors_match_this_implementation() {
             format!("  {{ \"length\": {length}, \"seed\": \"{seed:016x}\", \"check\": \"{check:016x}\" }}")
         })
         .collect();
-    agree("checksums.json", format!("[\n{}\n]\n", lines.join(",\n")).as_bytes());
+    compare_or_update("checksums.json", format!("[\n{}\n]\n", lines.join(",\n")).as_bytes());
 }
 
 fn open(bytes: &[u8]) -> Result<Store<MemoryFile>, (MemoryFile, Error)> {
@@ -85,14 +85,14 @@ fn open(bytes: &[u8]) -> Result<Store<MemoryFile>, (MemoryFile, Error)> {
     Store::open_or_return(file, options)
 }
 
-/// How many keys there are, but for the engine's own.
-fn keys_of_users(content: &Content) -> u64 {
+/// The number of keys other than the engine's own.
+fn user_keys(content: &Content) -> u64 {
     let live = content.live.iter().map(|live| live.keyspace);
     let unreadable = content.unreadable.iter().map(|&(keyspace, _)| keyspace);
     live.chain(unreadable).filter(|&keyspace| keyspace != 1).count() as u64
 }
 
-/// Every way in which a store differs from what was expected of it.
+/// All differences between a store and its expected content.
 fn differences(store: &mut Store<MemoryFile>, content: &Content) -> Vec<String> {
     let mut wrong = Vec::new();
     for live in &content.live {
@@ -133,7 +133,7 @@ fn check_content(store: &mut Store<MemoryFile>, content: &Content) -> Vec<String
     if found != expected {
         wrong.push(format!("recovery {found:?}, expected {expected:?}"));
     }
-    if store.stats().count != keys_of_users(content) {
+    if store.stats().count != user_keys(content) {
         wrong.push(format!("there are {} keys", store.stats().count));
     }
     wrong
@@ -150,15 +150,15 @@ fn check(golden: &Golden) -> Vec<String> {
         }
         (Err((file, error)), Expect::Refused(expected)) => {
             let mut wrong = Vec::new();
-            // What the commits before the damage leave is not part of the format.
-            let told = match error {
+            // The keys of the commits before the damage are not part of the format.
+            let described = match error {
                 Error::Corruption(damage) => {
                     Error::from(Damage { is_prefix_whole: false, keys: 0, version: 0, ..*damage })
                 }
                 other => other,
             };
-            if told != *expected {
-                let error = told;
+            if described != *expected {
+                let error = described;
                 wrong.push(format!("{error:?}, expected {expected:?}"));
             }
             if file.bytes != golden.bytes {
@@ -181,21 +181,21 @@ fn golden_files_open_with_their_content_or_error() {
 }
 
 /// Writes a key to an opened golden file, closes it, and opens it again.
-fn go_on(golden: &Golden, content: &Content) -> Result<Vec<String>, Error> {
+fn write_and_reopen(golden: &Golden, content: &Content) -> Result<Vec<String>, Error> {
     let mut store = open(&golden.bytes).map_err(|(_, error)| error)?;
     let version = store.set(0, b"written later", b"yes")?;
     let file = store.close().map_err(|(_, error)| error)?;
     let mut store = open(&file.bytes).map_err(|(_, error)| error)?;
     let mut wrong = differences(&mut store, content);
-    // Maintenance may have given more back, and accounts for that.
+    // Maintenance may have removed more segments and accounted for them.
     wrong.retain(|what| !what.contains("gap/"));
     if content.live.iter().any(|live| live.version >= version) {
         wrong.push(format!("version {version} was given out before"));
     }
     if store.version(0, b"written later").unwrap() != Some(version) {
-        wrong.push("what was written later is not there".into());
+        wrong.push("the new key is missing".into());
     }
-    if store.stats().count != keys_of_users(content) + 1 {
+    if store.stats().count != user_keys(content) + 1 {
         wrong.push(format!("there are {} keys", store.stats().count));
     }
     if !store.recovery().clean {
@@ -209,7 +209,8 @@ fn golden_files_can_be_written_and_reopened() {
     let mut wrong = Vec::new();
     for golden in all() {
         if let Expect::Opens(content) = &golden.expect {
-            let found = go_on(&golden, content).unwrap_or_else(|error| vec![format!("{error:?}")]);
+            let found = write_and_reopen(&golden, content)
+                .unwrap_or_else(|error| vec![format!("{error:?}")]);
             wrong.extend(found.into_iter().map(|what| format!("{}: {what}", golden.name)));
         }
     }
@@ -219,7 +220,8 @@ fn golden_files_can_be_written_and_reopened() {
 #[test]
 fn unknown_superblock_bytes_of_later_minor_versions_survive_a_session() {
     let all = all();
-    let golden = all.iter().find(|golden| golden.name == "compatible-bit").expect("there is one");
+    let golden =
+        all.iter().find(|golden| golden.name == "compatible-bit").expect("the golden file exists");
     let mut store = open(&golden.bytes).map_err(|(_, error)| error).expect("it opens");
     store.set(0, b"written", b"by an older version").expect("it can be written");
     let bytes = store.close().map_err(|(_, error)| error).expect("it closes").bytes;
@@ -230,7 +232,7 @@ fn unknown_superblock_bytes_of_later_minor_versions_survive_a_session() {
             panic!("slot {slot} is not valid");
         };
         assert_eq!(superblock.compatible, 1 << 40);
-        assert_eq!(superblock.minor, varve::format::MINOR + 9);
+        assert_eq!(superblock.minor, varve::engine::format::MINOR + 9);
         assert_eq!(superblock.reserved[11], 7);
     }
 }

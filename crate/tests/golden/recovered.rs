@@ -1,14 +1,14 @@
-//! Golden files that open although something is missing: what was never promised, or what has a
-//! second copy.
+//! Golden files that open although something is missing: what was never flushed, or what has a
+//! copy.
 
-use varve::format::MINOR;
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::KIND_SKIPPABLE;
-use varve::format::segment;
-use varve::format::superblock::SLOT_STRIDE;
+use varve::engine::format::MINOR;
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::KIND_SKIPPABLE;
+use varve::engine::format::segment;
+use varve::engine::format::superblock::SLOT_STRIDE;
 
-use crate::golden::{Content, Expect, Golden};
-use crate::image::{Image, LOG2, Segment, commit, extent, fill, part, set};
+use crate::golden_file::{Content, Expect, Golden};
+use crate::image::{Image, LOG2, Segment, commit, extent, part, pattern, set};
 
 fn opens(name: &'static str, about: &'static str, image: Image, content: Content) -> Golden {
     Golden { name, about, bytes: image.bytes, expect: Expect::Opens(content) }
@@ -50,8 +50,8 @@ fn flushed() -> (Image, Segment) {
     (image, segment)
 }
 
-/// What of that is there after anything behind it was dropped.
-fn kept() -> Content {
+/// The content of that, after anything behind it was dropped.
+fn kept_content() -> Content {
     Content::up_to(2).live("kept", "flushed", 1)
 }
 
@@ -65,50 +65,50 @@ fn watermark_witness() -> Golden {
 
 fn torn_frame() -> Golden {
     let (mut image, mut segment) = flushed();
-    let at = image.frame(&mut segment, commit(3, 2), &[set("torn", fill(300, 1), 2)]);
+    let at = image.frame(&mut segment, commit(3, 2), &[set("torn", pattern(300, 1), 2)]);
     image.zero(at + 200..segment.at);
     let about = "the last frame was written but for its end";
-    opens("torn-frame", about, image, kept().torn(200, 0))
+    opens("torn-frame", about, image, kept_content().torn(200, 0))
 }
 
 fn torn_commit() -> Golden {
     let (mut image, mut segment) = flushed();
-    let at = image.frame(&mut segment, part(3, 2), &[set("kept", fill(600, 7), 2)]);
+    let at = image.frame(&mut segment, part(3, 2), &[set("kept", pattern(600, 7), 2)]);
     let first = image.used(at..segment.at);
     let mut next = image.segment(1, 2, 4);
-    let at = image.frame(&mut next, part(4, 2), &[set("other", fill(700, 9), 3)]);
+    let at = image.frame(&mut next, part(4, 2), &[set("other", pattern(700, 9), 3)]);
     let second = image.used(at..next.at);
     let about = "two frames of a commit whose last frame never came";
-    opens("torn-commit", about, image, kept().torn(first + second, 2))
+    opens("torn-commit", about, image, kept_content().torn(first + second, 2))
 }
 
 fn torn_extent() -> Golden {
     let (mut image, mut segment) = flushed();
-    let descriptor = image.extent(1, 2, &fill(2000, 5));
+    let descriptor = image.extent(1, 2, &pattern(2000, 5));
     image.zero(image.slot_start(1) + 1000..image.slot_start(1) + 1512);
     let at = image.frame(&mut segment, commit(3, 2), &[extent("kept", descriptor, 2)]);
     let about = "an unflushed commit whose extent lacks a sector";
     let torn = image.used(at..segment.at);
-    opens("torn-extent", about, image, kept().torn(torn, 1))
+    opens("torn-extent", about, image, kept_content().torn(torn, 1))
 }
 
 fn lost_frame() -> Golden {
     let (mut image, mut segment) = flushed();
-    let at = image.frame(&mut segment, commit(3, 2), &[set("lost", fill(100, 1), 2)]);
+    let at = image.frame(&mut segment, commit(3, 2), &[set("lost", pattern(100, 1), 2)]);
     let end = segment.at;
     image.frame(&mut segment, commit(4, 2), &[set("later", "also dropped", 3)]);
     image.zero(at..end);
     let about = "frame 3 never reached the medium and frame 4 did; neither was flushed";
     let torn = image.used(at..segment.at);
-    opens("lost-frame", about, image, kept().torn(torn, 1))
+    opens("lost-frame", about, image, kept_content().torn(torn, 1))
 }
 
 fn image_in_a_value() -> Golden {
     let (mut image, mut segment) = flushed();
     // A frame of this very segment with a watermark that would make the tail a loss, sealed for a
-    // place 8 bytes further on than where the value will lie.
+    // position 8 bytes after that of the value.
     let mut copy = vec![0; frame::SIZE];
-    let place = segment.at + 40 + 40 + 8;
+    let position = segment.at + 40 + 40 + 8;
     let header = FrameHeader {
         length: frame::SIZE as u32,
         number: 3,
@@ -116,13 +116,13 @@ fn image_in_a_value() -> Golden {
         flags: frame::FLAG_COMMIT,
         ..Default::default()
     };
-    header.seal(&mut copy, segment.salt, place + 8);
+    header.seal(&mut copy, segment.salt, position + 8);
     let at = image.frame(&mut segment, commit(3, 2), &[set("copy", &copy, 2)]);
     image.flip(at + 20);
     let about =
         "a damaged unflushed frame whose value is a frame of this log, but of another place";
     let torn = image.used(at..segment.at);
-    opens("image-in-a-value", about, image, kept().torn(torn, 0))
+    opens("image-in-a-value", about, image, kept_content().torn(torn, 0))
 }
 
 fn stale_frame() -> Golden {
@@ -131,10 +131,11 @@ fn stale_frame() -> Golden {
     image.frame(&mut stale, commit(3, 3), &[set("kept", "from an earlier life", 9)]);
     let about = "behind the end lies the right frame number under the salt of an earlier use";
     let torn = image.used(segment.at..stale.at);
-    opens("stale-frame", about, image, kept().torn(torn, 0))
+    opens("stale-frame", about, image, kept_content().torn(torn, 0))
 }
 
-/// As [`flushed`], in a slot that held four frames before, of which the last two follow; and where those end.
+/// As [`flushed`], in a slot that contained four frames before, of which the last two follow; and
+/// where those end.
 fn flushed_in_a_reused_slot() -> (Image, Segment, u64) {
     let mut image = Image::opened(LOG2);
     let mut earlier = image.segment(0, 1, 1);
@@ -142,8 +143,8 @@ fn flushed_in_a_reused_slot() -> (Image, Segment, u64) {
     image.frame(&mut earlier, commit(1, 1), &[set("kept", "earlier", 1)]);
     image.frame(&mut earlier, commit(2, 2), &[]);
     image.frame(&mut earlier, commit(3, 2), &[set("kept", "in the earlier life", 8)]);
-    image.frame(&mut earlier, commit(4, 4), &[set("other", fill(300, 3), 9)]);
-    let mut segment = image.segment_in_a_used_slot(0, 2, 1);
+    image.frame(&mut earlier, commit(4, 4), &[set("other", pattern(300, 3), 9)]);
+    let mut segment = image.segment_in_reused_slot(0, 2, 1);
     assert_eq!(segment.at, first);
     image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
     image.frame(&mut segment, commit(2, 2), &[]);
@@ -152,28 +153,28 @@ fn flushed_in_a_reused_slot() -> (Image, Segment, u64) {
 
 fn reused_slot() -> Golden {
     let (mut image, segment, end) = flushed_in_a_reused_slot();
-    // The number that comes next is not the one of the frame that was there.
+    // The number that comes next is not that of the frame that was there.
     image.put(segment.at + 16, &7_u64.to_le_bytes());
     assert!(image.used(segment.at..end) > 300);
     let about = "the log ends in a slot that was used before, whose old frames follow";
-    opens("reused-slot", about, image, kept())
+    opens("reused-slot", about, image, kept_content())
 }
 
 fn reused_slot_of_the_same_numbers() -> Golden {
     let (image, segment, end) = flushed_in_a_reused_slot();
     let torn = image.used(segment.at..end);
     let about = "the same, and the old frames have the very numbers that come next";
-    opens("reused-slot-of-the-same-numbers", about, image, kept().torn(torn, 0))
+    opens("reused-slot-of-the-same-numbers", about, image, kept_content().torn(torn, 0))
 }
 
 fn torn_in_a_reused_slot() -> Golden {
     let (mut image, segment, end) = flushed_in_a_reused_slot();
     let mut torn = Segment { ..segment };
-    let at = image.frame(&mut torn, commit(3, 2), &[set("torn", fill(100, 1), 2)]);
+    let at = image.frame(&mut torn, commit(3, 2), &[set("torn", pattern(100, 1), 2)]);
     image.flip(at + 90);
     let about = "the same, and a frame was begun there that is not whole";
     let bytes = image.used(segment.at..end.max(torn.at));
-    opens("torn-in-a-reused-slot", about, image, kept().torn(bytes, 0))
+    opens("torn-in-a-reused-slot", about, image, kept_content().torn(bytes, 0))
 }
 
 fn abandoned_frames() -> Golden {
@@ -213,14 +214,14 @@ fn torn_segment_start() -> Golden {
     image.segment(1, 2, 3);
     image.zero(image.slot_start(1)..image.slot_start(1) + segment::SIZE as u64);
     let about = "of a new segment only the trailer was written";
-    opens("torn-segment-start", about, image, kept())
+    opens("torn-segment-start", about, image, kept_content())
 }
 
 fn reserved_segment() -> Golden {
     let (mut image, _) = flushed();
     image.put(image.slot_start(2) - segment::SIZE as u64, &[0; segment::SIZE]);
     let about = "a slot was reserved at the end of the file and not used";
-    opens("reserved-segment", about, image, kept())
+    opens("reserved-segment", about, image, kept_content())
 }
 
 fn frames_after_clean() -> Golden {
@@ -236,7 +237,7 @@ fn frames_after_clean() -> Golden {
 
 fn one_header_lost() -> Golden {
     let mut image = Image::opened(LOG2);
-    let big = fill(5000, 3);
+    let big = pattern(5000, 3);
     let mut first = image.segment(0, 1, 1);
     let descriptor = image.extent(1, 2, &big);
     image.frame(&mut first, commit(1, 1), &[extent("big", descriptor, 1)]);
@@ -256,10 +257,10 @@ fn superblock_lost() -> Golden {
     let mut segment = image.segment(0, 1, 1);
     image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
     image.close(&mut segment, 2, 2);
-    // Generation 4, the clean close, stands in slot 1.
+    // Generation 4, the clean close, is in slot 1.
     image.flip(SLOT_STRIDE + 100);
     let about = "the superblock of the clean close is damaged; the one before it opens the file";
-    opens("superblock-lost", about, image, kept())
+    opens("superblock-lost", about, image, kept_content())
 }
 
 fn half_created() -> Golden {
@@ -269,7 +270,7 @@ fn half_created() -> Golden {
     opens("half-created", about, image, created())
 }
 
-/// What there is when a creation that was cut short is done again.
+/// The content after an interrupted creation is repeated.
 fn created() -> Content {
     Content { clean: true, created: true, ..Content::default() }
 }

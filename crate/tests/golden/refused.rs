@@ -1,12 +1,12 @@
 //! Golden files that must not open, each with its error. None of them may be written to.
 
-use varve::error::{Damage, Error};
-use varve::format::MAJOR;
-use varve::format::segment;
-use varve::format::superblock::{MODE_KEEP_HISTORY, SLOT_STRIDE};
+use varve::engine::error::{Damage, Error};
+use varve::engine::format::MAJOR;
+use varve::engine::format::segment;
+use varve::engine::format::superblock::{MODE_KEEP_HISTORY, SLOT_STRIDE};
 
-use crate::golden::{Expect, Golden};
-use crate::image::{Image, LOG2, Segment, commit, extent, fill, part, set};
+use crate::golden_file::{Expect, Golden};
+use crate::image::{Image, LOG2, Segment, commit, extent, part, pattern, set};
 
 fn refused(name: &'static str, about: &'static str, image: Image, error: Error) -> Golden {
     Golden { name, about, bytes: image.bytes, expect: Expect::Refused(error) }
@@ -36,15 +36,15 @@ pub fn all() -> Vec<Golden> {
     ]
 }
 
-/// Three flushed frames, closed; with the places of the frames.
+/// Three flushed frames, closed; with the positions of the frames.
 fn three_frames() -> (Image, Segment, [u64; 3]) {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let places = [1, 2, 3].map(|n| {
-        image.frame(&mut segment, commit(n, 1), &[set(format!("key {n}"), fill(50, 1), n)])
+    let positions = [1, 2, 3].map(|n| {
+        image.frame(&mut segment, commit(n, 1), &[set(format!("key {n}"), pattern(50, 1), n)])
     });
     image.close(&mut segment, 4, 4);
-    (image, segment, places)
+    (image, segment, positions)
 }
 
 fn damaged_frame() -> Golden {
@@ -99,9 +99,9 @@ fn damaged_commit() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     image.frame(&mut first, commit(1, 1), &[set("a", "before", 1)]);
-    let start = image.frame(&mut first, part(2, 1), &[set("a", fill(800, 1), 2)]);
+    let start = image.frame(&mut first, part(2, 1), &[set("a", pattern(800, 1), 2)]);
     let mut second = image.segment(1, 2, 3);
-    let last = image.frame(&mut second, commit(3, 1), &[set("b", fill(800, 2), 3)]);
+    let last = image.frame(&mut second, commit(3, 1), &[set("b", pattern(800, 2), 3)]);
     let witness = second.at;
     image.close(&mut second, 4, 4);
     image.flip(last + 500);
@@ -120,7 +120,7 @@ fn damaged_commit() -> Golden {
 fn damaged_extent() -> Golden {
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let descriptor = image.extent(1, 2, &fill(3000, 4));
+    let descriptor = image.extent(1, 2, &pattern(3000, 4));
     image.frame(&mut segment, commit(1, 1), &[extent("big", descriptor, 1)]);
     image.close(&mut segment, 2, 2);
     image.flip(image.slot_start(1) + 1000);
@@ -214,8 +214,8 @@ fn unknown_kind() -> Golden {
     refused("unknown-kind", about, image, error)
 }
 
-/// A flushed, closed file whose second frame is valid and not whole.
-fn not_whole(
+/// A flushed, closed file with a correct checksum but an invalid second frame.
+fn invalid_frame(
     name: &'static str,
     about: &'static str,
     put: impl FnOnce(&mut Image, &mut Segment) -> u64,
@@ -238,15 +238,15 @@ fn not_whole(
 
 fn malformed_record() -> Golden {
     let about = "a valid, flushed frame with a record of kind 0, which does not exist";
-    not_whole("malformed-record", about, |image, segment| {
+    invalid_frame("malformed-record", about, |image, segment| {
         image.frame(segment, commit(2, 1), &[set("bad", "kind", 2).kind(0)])
     })
 }
 
 fn miscounted_records() -> Golden {
     let about = "a valid, flushed frame that holds one record and says two";
-    not_whole("miscounted-records", about, |image, segment| {
-        image.frame_that_counts(segment, commit(2, 1), &[set("bad", "count", 2)], 2)
+    invalid_frame("miscounted-records", about, |image, segment| {
+        image.frame_with_count(segment, commit(2, 1), &[set("bad", "count", 2)], 2)
     })
 }
 

@@ -4,11 +4,11 @@ use std::cmp::Reverse;
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use serde_json::json;
-use varve::native::{Error, KeyRange, Store};
 use varve::schema::Record;
 use varve::schema::key::KeyKind;
+use varve::{Error, KeyRange, Store};
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
@@ -92,7 +92,7 @@ fn leaderboard_iterates_in_key_order() {
     assert_eq!(names, ["a", "b", "d"]);
     let range = KeyRange::all().gt((1_u32, Reverse(7.5), "b")).limit(1);
     let mut entries = scores.entries(range).unwrap();
-    let next = entries.next().unwrap().expect("there is one more");
+    let next = entries.next().unwrap().expect("there is a next record");
     assert_eq!(next.key::<Key>().unwrap().2, "d");
     assert!(entries.next().unwrap().is_none());
     for (range, count) in [
@@ -181,7 +181,7 @@ fn pushed_keys_are_never_reused() {
         for id in [3_u64, 1, 2] {
             assert!(log.delete(id).unwrap());
         }
-        assert!(!log.delete(9_000_u64).unwrap(), "nobody had it");
+        assert!(!log.delete(9_000_u64).unwrap(), "the id was never used");
         assert_eq!(log.push(|_| score).unwrap(), 4);
         assert!(log.delete(4_u64).unwrap());
         store.close().unwrap();
@@ -197,7 +197,7 @@ fn pushed_keys_are_never_reused() {
         assert!(undone.is_err());
         let mut log = store.keyed_collection::<Score>("log", &keys).unwrap();
         assert_eq!(log.push(|_| score).unwrap(), 6);
-        // Where nothing was ever pushed, only `auto()` keys count.
+        // If no record was ever pushed, only `auto()` keys are recorded.
         let mut set = store.keyed_collection::<Score>("set", &keys).unwrap();
         set.set(1_u64, |_| score).unwrap();
         assert!(set.delete(1_u64).unwrap());
@@ -216,7 +216,7 @@ fn exceeding_the_collection_limit_is_a_harmless_error() {
         store.collection::<Score>(&format!("{i}")).unwrap();
     }
     for _ in 0..2 {
-        let error = store.collection::<Score>("one too many").expect_err("there is no room");
+        let error = store.collection::<Score>("one too many").expect_err("no keyspace is left");
         assert_eq!(error.code(), "VARVE_QUOTA_EXCEEDED");
         assert!(error.to_string().contains("65,534 collections"), "{error}");
     }
@@ -247,14 +247,14 @@ fn unreadable_record_is_not_written() {
     let mut events = store.collection::<Event>("events").unwrap();
     events.set("a", |parts| Event { at: 1, count: 2, name: parts.str("A") }).unwrap();
     let beyond = Ref::with_metadata(1_000_u32, 5);
-    type Spoil = (&'static str, fn(&mut Event));
-    let wrong: [Spoil; 3] = [
+    type Damage = (&'static str, fn(&mut Event));
+    let wrong: [Damage; 3] = [
         ("at", |event| event.at = i64::MAX),
         ("count", |event| event.count = 1 << 53),
         ("name", |event| event.name = Ref::with_metadata(1_000_u32, 5)),
     ];
-    for (field, spoil) in wrong {
-        let error = events.update_if("a", |_| true, spoil).expect_err(field);
+    for (field, damage) in wrong {
+        let error = events.update_if("a", |_| true, damage).expect_err(field);
         assert_eq!(error.code(), "VARVE_BAD_ARGUMENT");
         assert!(error.to_string().starts_with(field), "{error}");
         let a = events.get("a").unwrap().expect("it is there");

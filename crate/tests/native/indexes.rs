@@ -1,16 +1,19 @@
-//! Indexes that a stored descriptor declares, as TypeScript stores it.
+//! Indexes that a stored descriptor declares, as TypeScript stores them.
 
 use std::cmp::Reverse;
 use std::path::Path;
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use serde_json::{Value, json};
-use varve::format::system_records::{CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX};
-use varve::native::{Collection, Error, KeyRange, Store};
+use varve::StdFile;
+use varve::engine::Options;
+use varve::engine::format::system_records::{
+    CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX,
+};
 use varve::schema::{Kind, Opt, Record};
-use varve::{Options, StdFile};
+use varve::{Collection, Error, KeyRange, Store};
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
 #[repr(C)]
@@ -44,15 +47,15 @@ fn descriptor(keyspace: u32, parent: u32, json: &Value) -> Vec<u8> {
     [head.to_bytes(), text.as_bytes()].concat()
 }
 
-/// Makes the collection "items" with these indexes, by the engine's own calls.
+/// Creates the collection "items" with these indexes, by calls of the engine.
 fn declare(path: &Path, indexes: &[(&str, Value)]) {
-    declare_as(path, indexes, "indexes", 0);
+    declare_with_state(path, indexes, "indexes", 0);
 }
 
-/// The same with indexes in another state.
-fn declare_as(path: &Path, indexes: &[(&str, Value)], under: &str, flags: u32) {
+/// The same, with indexes in another state.
+fn declare_with_state(path: &Path, indexes: &[(&str, Value)], under: &str, flags: u32) {
     let file = StdFile::open(path).unwrap();
-    let mut engine = varve::Store::open(file, Options::default()).unwrap();
+    let mut engine = varve::engine::Store::open(file, Options::default()).unwrap();
     let names: Vec<&str> = indexes.iter().map(|(name, _)| *name).collect();
     let value = Kind::from(Item::LAYOUT).to_json();
     let json = json!({ "value": value, "key": "string", under: names });
@@ -136,9 +139,9 @@ fn unique_index_violation_is_refused_without_change() {
     let mut items = store.collection::<Item>("items").unwrap();
     set(&mut items, "a", "one", None, 1);
     set(&mut items, "b", "one\0two", None, 2);
-    let error = try_set(&mut items, "c", "one", None, 3).expect_err("it is taken");
+    let error = try_set(&mut items, "c", "one", None, 3).expect_err("the entry exists");
     assert_eq!(error.code(), "VARVE_UNIQUE_VIOLATION");
-    let error = try_set(&mut items, "b", "one", None, 3).expect_err("it is taken");
+    let error = try_set(&mut items, "b", "one", None, 3).expect_err("the entry exists");
     assert!(matches!(error, Error::NotUnique { index, .. } if index == "byCode"));
     assert_eq!(items.get("b").unwrap().unwrap().stock, 2);
     assert_eq!(items.count(), 2);
@@ -157,7 +160,7 @@ fn collection_with_an_unknown_index_is_read_only() {
     let mut store = Store::open(&path).unwrap();
     let mut items = store.collection::<Item>("items").unwrap();
     assert!(items.get("a").unwrap().is_none());
-    let error = try_set(&mut items, "a", "A", None, 1).expect_err("the index would be left behind");
+    let error = try_set(&mut items, "a", "A", None, 1).expect_err("the index would become stale");
     assert_eq!(error.code(), "VARVE_SCHEMA_MISMATCH");
     assert_eq!(items.delete("a").expect_err("the same").code(), "VARVE_SCHEMA_MISMATCH");
 }
@@ -167,7 +170,7 @@ fn unfinished_index_is_maintained_and_not_read() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     let indexes = [("byStock", json!({ "fields": ["stock"] }))];
-    declare_as(&path, &indexes, "building", DESCRIPTOR_BUILDING);
+    declare_with_state(&path, &indexes, "building", DESCRIPTOR_BUILDING);
     let mut store = Store::open(&path).unwrap();
     let mut items = store.collection::<Item>("items").unwrap();
     set(&mut items, "a", "A", None, 1);
@@ -175,7 +178,8 @@ fn unfinished_index_is_maintained_and_not_read() {
     assert_eq!(items.indexes().count(), 0);
     assert!(items.entries_by("byStock", KeyRange::all()).is_err());
     drop(store);
-    let engine = varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let engine =
+        varve::engine::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
     assert_eq!(engine.count(COLLECTION + 1), 1);
 }
 
@@ -184,25 +188,27 @@ fn write_reverts_an_interrupted_migration_and_read_does_not() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     declare(&path, &[]);
-    let noted = json!({
+    let migration = json!({
         "to": { "fingerprint": "00", "keyspace": 7, "indexes": [["byStock", {}, 8]], "after": "61" },
         "clear": [5],
     });
-    let open = || varve::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let open =
+        || varve::engine::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
     let mut engine = open();
-    engine.set(OWN, b"migration/items", noted.to_string().as_bytes()).unwrap();
+    engine.set(OWN, b"migration/items", migration.to_string().as_bytes()).unwrap();
     engine.close().map_err(|(_, error)| error).unwrap();
-    let told = || {
+    let migration_now = || {
         let mut engine = open();
-        let bytes = engine.get(OWN, b"migration/items").unwrap().expect("it is noted");
+        let bytes =
+            engine.get(OWN, b"migration/items").unwrap().expect("the migration is recorded");
         serde_json::from_slice::<Value>(bytes).expect("it is JSON")
     };
     let mut store = Store::open(&path).unwrap();
     assert!(store.collection::<Item>("items").unwrap().get("a").unwrap().is_none());
     drop(store);
-    assert_eq!(told(), noted);
+    assert_eq!(migration_now(), migration);
     let mut store = Store::open(&path).unwrap();
     set(&mut store.collection::<Item>("items").unwrap(), "a", "A", None, 1);
     drop(store);
-    assert_eq!(told(), json!({ "clear": [5, 7, 8] }));
+    assert_eq!(migration_now(), json!({ "clear": [5, 7, 8] }));
 }

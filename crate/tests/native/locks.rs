@@ -1,4 +1,4 @@
-//! The lock beside the file, which Node heeds too.
+//! The lock file, which Node respects too.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 #[cfg(target_os = "linux")]
 use std::os::unix::fs::symlink;
 
-use varve::native::{Error, Loss, OpenOptions, Store};
+use varve::{Error, Loss, OpenOptions, Store};
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 #[test]
 fn second_open_is_refused_naming_the_holder() {
@@ -30,15 +30,15 @@ fn lock_content_matches_the_one_of_node() {
     let path = folder.file("shop.varve");
     let store = Store::open(&path).unwrap();
     let lock = fs::read_to_string(folder.file("shop.varve.lock")).unwrap();
-    let said: Vec<&str> = lock.strip_suffix('\n').expect("it is a line").split(' ').collect();
-    // Token, process, when that started, thread, start of the machine, space, host, and its name.
-    assert_eq!((said.len(), said[0].len(), said[3]), (8, 8, "-"));
-    assert_eq!(said[1], std::process::id().to_string());
-    assert_eq!(said[6], fingerprint(said[7]));
+    let fields: Vec<&str> = lock.strip_suffix('\n').expect("it is a line").split(' ').collect();
+    // Token, process, its start, thread, boot, pid namespace, host fingerprint, and host name.
+    assert_eq!((fields.len(), fields[0].len(), fields[3]), (8, 8, "-"));
+    assert_eq!(fields[1], std::process::id().to_string());
+    assert_eq!(fields[6], fingerprint(fields[7]));
     drop(store);
 }
 
-/// FNV-1a of 32 bits, in six letters.
+/// 32-bit FNV-1a in six letters.
 fn fingerprint(text: &str) -> String {
     let hash = text
         .bytes()
@@ -48,8 +48,8 @@ fn fingerprint(text: &str) -> String {
     letters.collect::<String>().trim_start_matches('0').to_string()
 }
 
-/// A lock as a process of this kind would have left it.
-fn left_by(pid: u32, started: &str) -> String {
+/// The lock that such a process would have left.
+fn lock_left_by(pid: u32, started: &str) -> String {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_string();
     let space = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let [started, boot, space, host] = [
@@ -71,14 +71,14 @@ fn only_the_lock_of_a_dead_process_is_broken() {
     let mut other = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
     let stat = fs::read_to_string(format!("/proc/{}/stat", other.id())).unwrap();
     let started = stat.rsplit(')').next().unwrap().split(' ').nth(20).unwrap();
-    fs::write(&lock, left_by(other.id(), started) + " here\n").unwrap();
-    let busy = Store::open(&path).expect_err("it lives");
+    fs::write(&lock, lock_left_by(other.id(), started) + " here\n").unwrap();
+    let busy = Store::open(&path).expect_err("the process is alive");
     assert!(matches!(busy, Error::Busy { pid: Some(pid), .. } if pid == other.id()));
-    fs::write(&lock, left_by(other.id(), "1")).unwrap();
+    fs::write(&lock, lock_left_by(other.id(), "1")).unwrap();
     Store::open(&path).expect("it is another one under the same number").close().unwrap();
-    // On a full disk it is a link that says the same.
-    symlink(left_by(other.id(), started), &lock).unwrap();
-    let busy = Store::open(&path).expect_err("it lives still");
+    // On a full disk it is a symlink with the same content.
+    symlink(lock_left_by(other.id(), started), &lock).unwrap();
+    let busy = Store::open(&path).expect_err("the process is still alive");
     assert!(matches!(busy, Error::Busy { pid: Some(pid), .. } if pid == other.id()));
     other.kill().unwrap();
     other.wait().unwrap();
@@ -96,23 +96,23 @@ fn malformed_lock_is_broken_after_a_timeout() {
         Store::open(folder.file("shop.varve")).expect("it is none").close().unwrap();
         assert!(
             start.elapsed() >= Duration::from_millis(least),
-            "somebody might be behind {ruin:?}"
+            "{ruin:?} might belong to a process"
         );
     }
 }
 
-/// A program that may write no file holds a database that is there, as on a full disk: it is this test, started
-/// once more.
+/// A program that cannot write files opens an existing database, as on a full disk. The program is
+/// this test, started again.
 #[test]
 #[cfg(target_os = "linux")]
 fn symlink_lock_is_used_and_touched_on_a_full_disk() {
     const HERE: &str = "VARVE_TEST_FULL";
     const NAME: &str = "locks::symlink_lock_is_used_and_touched_on_a_full_disk";
     if let Ok(path) = std::env::var(HERE) {
-        let mut store = Store::open(path).expect("it needs no room for its lock");
+        let mut store = Store::open(path).expect("its lock needs no space");
         assert_eq!(store.get("a").unwrap(), Some(&b"1"[..]));
         store.set("a", "2").ok();
-        assert_eq!(store.flush().expect_err("no room").code(), "VARVE_QUOTA_EXCEEDED");
+        assert_eq!(store.flush().expect_err("no space").code(), "VARVE_QUOTA_EXCEEDED");
         std::thread::sleep(Duration::from_secs(600));
     }
     let folder = Folder::new();
@@ -142,7 +142,7 @@ fn symlink_lock_is_used_and_touched_on_a_full_disk() {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let busy = Store::open(&path).expect_err("it lives");
+    let busy = Store::open(&path).expect_err("the process is alive");
     assert!(matches!(busy, Error::Busy { pid: Some(pid), .. } if pid == other.id()));
     other.kill().unwrap();
     other.wait().unwrap();
@@ -172,13 +172,13 @@ fn writer_that_lost_its_lock_stops_writing() {
     assert!(matches!(lost, Error::FileLost { reason: Loss::TakenOver, .. }));
 }
 
-/// A way in which a file is lost.
+/// A way to lose a file.
 type LossCase = (fn(&Folder), Loss);
 
 #[test]
 #[cfg(unix)]
 fn lost_file_fails_the_next_flush_and_stays_readable() {
-    let ways: [LossCase; 5] = [
+    let cases: [LossCase; 5] = [
         (|folder| fs::remove_file(folder.file("data/shop.varve")).unwrap(), Loss::Removed),
         (|folder| fs::remove_dir_all(folder.file("data")).unwrap(), Loss::Removed),
         (|folder| fs::rename(folder.file("data"), folder.file("moved")).unwrap(), Loss::Removed),
@@ -191,41 +191,41 @@ fn lost_file_fails_the_next_flush_and_stays_readable() {
         ),
         (|folder| fs::remove_file(folder.file("data/shop.varve.lock")).unwrap(), Loss::TakenOver),
     ];
-    for (lose, expected) in ways {
+    for (lose, expected) in cases {
         let folder = Folder::new();
         let path = folder.file("data/shop.varve");
         let mut store = Store::open(&path).unwrap();
         store.set("a", "1").unwrap();
         store.flush().unwrap();
         lose(&folder);
-        let is_told = |error: Error| {
+        let is_named = |error: Error| {
             assert_eq!(error.code(), "VARVE_FILE_LOST");
             assert!(
-                matches!(&error, Error::FileLost { path: told, reason } if *told == path && *reason == expected),
+                matches!(&error, Error::FileLost { path: message, reason } if *message == path && *reason == expected),
                 "{error} for {expected:?}"
             );
         };
-        is_told(store.flush().expect_err("what was flushed is lost"));
+        is_named(store.flush().expect_err("the flushed data is lost"));
         store.set("b", "2").ok();
-        is_told(store.flush().expect_err("it is lost"));
-        is_told(store.set("b", "2").expect_err("nothing more is written"));
-        is_told(store.delete("a").expect_err("nothing more is written"));
+        is_named(store.flush().expect_err("it is lost"));
+        is_named(store.set("b", "2").expect_err("nothing more is written"));
+        is_named(store.delete("a").expect_err("nothing more is written"));
         let records = store.collection::<u32>("records").err().map(|error| error.code());
         assert_eq!(records, Some("VARVE_FILE_LOST"));
         assert_eq!(store.get("a").unwrap(), Some(&b"1"[..]));
-        is_told(store.close().expect_err("it is lost"));
-        let mut again = Store::open(&path).expect("it was given back");
+        is_named(store.close().expect_err("it is lost"));
+        let mut again = Store::open(&path).expect("the lock was released");
         assert_eq!(again.get("a").unwrap().is_some(), expected != Loss::Removed);
     }
 }
 
-/// Has a lock look alive, by time stamps that mean nothing, for as long as something is done.
+/// Makes a lock look held, by changing its modification time while `work` runs.
 fn with_heartbeats<T>(lock: &std::path::Path, work: impl FnOnce() -> T) -> T {
     let (stop, stopped) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            for beat in 1.. {
-                let time = filetime::FileTime::from_unix_time(beat, 0);
+            for heartbeats in 1.. {
+                let time = filetime::FileTime::from_unix_time(heartbeats, 0);
                 filetime::set_file_mtime(lock, time).unwrap();
                 if stopped.recv_timeout(Duration::from_secs(2)).is_ok() {
                     break;
@@ -240,20 +240,20 @@ fn with_heartbeats<T>(lock: &std::path::Path, work: impl FnOnce() -> T) -> T {
 
 #[test]
 fn unverifiable_holder_is_respected_while_its_lock_changes() {
-    let here = left_by(999_999, "1");
-    let fields: Vec<&str> = here.split(' ').collect();
+    let own = lock_left_by(999_999, "1");
+    let fields: Vec<&str> = own.split(' ').collect();
     let [boot, space] = [fields[4], fields[5]];
     for lock in [
-        here.replace(boot, "0"),
-        here.replace(space, "0"),
-        here.replace(space, "-"),
-        here.replace(boot, "-").replace(space, "-"),
+        own.replace(boot, "0"),
+        own.replace(space, "0"),
+        own.replace(space, "-"),
+        own.replace(boot, "-").replace(space, "-"),
     ] {
         let folder = Folder::new();
         let path = folder.file("shop.varve.lock");
         fs::write(&path, lock + " here\n").unwrap();
         let busy = with_heartbeats(&path, || Store::open(folder.file("shop.varve")));
-        assert_eq!(busy.expect_err("it may live").code(), "VARVE_DATABASE_BUSY");
+        assert_eq!(busy.expect_err("it may be alive").code(), "VARVE_DATABASE_BUSY");
     }
 }
 
@@ -267,13 +267,13 @@ fn lock_held_through_the_system_is_never_broken() {
     store.flush().unwrap();
     let lock = folder.file("shop.varve.lock");
     let held = fs::read_to_string(&lock).unwrap();
-    for left in [left_by(999_999, "1"), String::new(), held] {
+    for left in [lock_left_by(999_999, "1"), String::new(), held] {
         fs::write(&lock, &left).unwrap();
         assert!(matches!(Store::open(&path), Err(Error::Busy { .. })));
         assert_eq!(fs::read_to_string(&lock).unwrap(), left);
     }
     store.close().expect("it was its own all along");
-    Store::open(&path).expect("it was given back").close().unwrap();
+    Store::open(&path).expect("the lock was released").close().unwrap();
 }
 
 #[test]

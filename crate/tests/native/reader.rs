@@ -3,10 +3,10 @@
 use std::fs;
 
 use musli_zerocopy::OwnedBuf;
-use varve::native::{KeyRange, Reader, Store};
+use varve::{KeyRange, Reader, Store};
 
 use crate::collections::Product;
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 fn shop() -> OwnedBuf {
     let folder = Folder::new();
@@ -15,8 +15,8 @@ fn shop() -> OwnedBuf {
     for number in 0..100_u8 {
         store.set([number], vec![number; usize::from(number)]).unwrap();
     }
-    store.set([200], vec![9; 900_001]).expect("in an extent of its own");
-    store.set([201], vec![8; 600_001]).expect("in pieces");
+    store.set([200], vec![9; 900_001]).expect("a value in an extent");
+    store.set([201], vec![8; 600_001]).expect("a chunked value");
     store.delete([50]).unwrap();
     let mut products = store.collection::<Product>("products").unwrap();
     for stock in 0..50 {
@@ -39,8 +39,8 @@ fn reader_reads_in_place_from_many_threads() {
     let large = reader.get([200]).expect("it was set");
     assert!(bytes.as_ptr_range().contains(&large.as_ptr()), "nothing was copied");
     assert!(large.len() == 900_001 && large.iter().all(|&byte| byte == 9));
-    let in_pieces = reader.get([201]).expect("it was set");
-    assert!(in_pieces.len() == 600_001 && in_pieces.iter().all(|&byte| byte == 8));
+    let chunked = reader.get([201]).expect("it was set");
+    assert!(chunked.len() == 600_001 && chunked.iter().all(|&byte| byte == 8));
     assert_eq!(reader.get([50]), None);
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -1,10 +1,10 @@
-//! Stores by bytes.
+//! Stores with byte keys and values.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::native::{Error, KeyRange, OpenOptions, Store};
+use varve::{Error, KeyRange, OpenOptions, Store};
 
-use crate::folder::Folder;
+use crate::temp_folder::Folder;
 
 fn keys(store: &mut Store, range: KeyRange<'_>) -> Vec<String> {
     let mut entries = store.entries(range).expect("the range is one");
@@ -21,11 +21,11 @@ fn writes_survive_reopening() {
     let folder = Folder::new();
     let path = folder.file("deep/er/shop.varve");
     let mut store = Store::open(&path).expect("its folders are made");
-    store.set("a", "1").expect("there is room");
-    store.set("b", vec![7; 1 << 20]).expect("there is room");
-    assert!(store.delete("a").expect("there is room"));
-    assert!(!store.delete("a").expect("there is room"));
-    store.set("c", b"dropped").expect("there is room");
+    store.set("a", "1").expect("enough space");
+    store.set("b", vec![7; 1 << 20]).expect("enough space");
+    assert!(store.delete("a").expect("enough space"));
+    assert!(!store.delete("a").expect("enough space"));
+    store.set("c", b"dropped").expect("enough space");
     drop(store);
     let mut store = Store::open(&path).expect("it was closed");
     assert!(store.recovery().clean);
@@ -72,7 +72,7 @@ fn failing_or_panicking_transaction_is_rolled_back() {
     assert_eq!(committed.code(), "VARVE_REENTRANCY");
     store.transaction(|store| store.set("e", "e")).expect("it is well");
     assert_eq!(keys(&mut store, KeyRange::all()), ["a", "e"]);
-    store.flush().expect("there is room");
+    store.flush().expect("enough space");
 }
 
 #[test]
@@ -149,14 +149,14 @@ fn foreign_file_is_refused_and_unchanged() {
     let error = Store::open(&path).expect_err("it is none");
     assert_eq!(error.code(), "VARVE_UNSUPPORTED_FORMAT");
     assert_eq!(std::fs::read(&path).unwrap(), b"no database");
-    assert_eq!(folder.names(), ["a.varve"], "the lock is given back");
+    assert_eq!(folder.names(), ["a.varve"], "the lock is released");
 }
 
 #[test]
 fn compact_shrinks_the_file() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("a.varve")).expect("it opens");
-    // So much that maintenance leaves some of it for later: of a little it gives all room back by itself.
+    // So much that maintenance leaves some of it for later; little garbage is freed at once.
     for round in 0..10_u8 {
         for key in 0..64_u8 {
             store.set([key], vec![round; 128 << 10]).unwrap();
@@ -165,12 +165,12 @@ fn compact_shrinks_the_file() {
     }
     store.flush().unwrap();
     let before = store.stats().file_bytes;
-    store.compact().expect("there is room");
+    store.compact().expect("enough space");
     assert!(store.stats().file_bytes < before, "{before} to {}", store.stats().file_bytes);
     assert_eq!(store.get([63]).unwrap(), Some(&[9; 128 << 10][..]));
 }
 
-/// On a full disk, which is this test started once more with a bound for the length of files.
+/// On a full disk, simulated by starting this test again with a limit on file sizes.
 #[test]
 #[cfg(target_os = "linux")]
 fn commit_succeeds_when_only_maintenance_lacks_space() {
@@ -188,7 +188,7 @@ fn commit_succeeds_when_only_maintenance_lacks_space() {
         assert!(status.unwrap().success());
         return;
     };
-    let mut store = Store::open(path).expect("there is room");
+    let mut store = Store::open(path).expect("enough space");
     let filled = (0..).find(|i| store.set(format!("filler {i}"), [7; 100_000]).is_err());
     assert!(filled.is_some_and(|filled| filled > 80), "{filled:?}");
     let mut count = 0_u32;

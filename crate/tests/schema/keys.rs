@@ -1,4 +1,4 @@
-//! Keys against the committed vectors, and their order against that of the values.
+//! Keys compared with the committed vectors, and their order with that of the values.
 
 use std::cmp::Reverse;
 
@@ -17,7 +17,7 @@ fn kind(parts: &serde_json::Value) -> KeyKind {
     KeyKind::from_json(parts).expect("it is known")
 }
 
-/// Whether a key has the bytes of the vector called so, and is read back from them.
+/// Checks that a key has the bytes of the vector with this name, and is decoded from them.
 fn is_vector<K: OwnedKey + PartialEq + std::fmt::Debug>(name: &str, key: &K) {
     let vectors = committed("keys.json");
     let vector = vectors.iter().find(|one| one["name"] == name).expect(name);

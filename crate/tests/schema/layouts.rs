@@ -1,4 +1,4 @@
-//! Descriptors against the committed vectors, and derived types against descriptors.
+//! Descriptors compared with the committed vectors, and derived types with descriptors.
 
 use std::fs;
 use std::num::{NonZeroI64, NonZeroU8};
@@ -62,7 +62,7 @@ fn validation_names_field_and_reason_of_malformed_values() {
         for bad in vector["malformed"].as_array().unwrap() {
             let about = format!("{name}: {}", bad["about"]);
             let error = kind.check(&bytes_of(&bad["bytes"])).expect_err(&about);
-            // Within a variant more may be told than the name of its field.
+            // In a variant, more than the name of the field may be given.
             assert!(error.field.starts_with(bad["at"].as_str().unwrap()), "{about}: {error}");
             assert!(error.reason.starts_with(bad["why"].as_str().unwrap()), "{about}: {error}");
         }
@@ -74,7 +74,7 @@ fn validation_of_overlapping_lists_terminates() {
     let byte = serde_json::json!({ "kind": "u8" });
     let list = (0..4).fold(byte, |of, _| serde_json::json!({ "kind": "vec", "of": of }));
     let deep = serde_json::json!({ "kind": "struct", "name": "Deep", "fields": [["lists", list]] });
-    // Each of 8,192 lists says that it is of all of them.
+    // Each of 8,192 lists claims to contain all of them.
     let reference = [0, 8_192_u32].map(u32::to_le_bytes).concat();
     let error = Kind::from_json(&deep).unwrap().check(&reference.repeat(8_192)).unwrap_err();
     assert_eq!(error.reason, "range: parts overlap too often");
@@ -103,12 +103,12 @@ fn validation_time_is_bounded_for_overlapping_parts() {
     for of in [vec(&bytes), vec(&text), vec(&json!({ "kind": "blob" })), vec(&row), vec(&array)] {
         refused(&deep(&of), &reference);
     }
-    // Behind the root, items with a tag of 1 and a reference to all of them.
+    // After the root, items with a tag of 1 and a reference to all of them.
     let mut tagged = [24, 300, 0, 0, 0, 0_u32].map(u32::to_le_bytes).concat();
     tagged.extend([1, 24, 300_u32].map(u32::to_le_bytes).concat().repeat(680));
     refused(&deep(&option), &tagged);
     refused(&deep(&union), &tagged);
-    // 64 times the bytes would be a gigabyte.
+    // 64 times these bytes would be a gigabyte.
     let long = [0, 65_536_u32].map(u32::to_le_bytes).concat().repeat(2 << 20);
     refused(&deep(&bytes), &long);
     // A text that a thousand items share.
@@ -261,7 +261,7 @@ fn random_bytes_are_validated_within_bounds() {
                 bytes[at] = [0, 1, 0x7F, 0x80, 0xFF, next() as u8][next() as usize % 6];
             }
             bytes.truncate(next() as usize % (bytes.len() + 1));
-            // A panic, in a build that checks every place, is what must not be.
+            // Any result is acceptable except a panic, which out-of-bounds accesses would cause.
             drop(kind.check(&bytes));
         }
         assert_eq!(kind.check(&good), Ok(()));

@@ -1,9 +1,10 @@
-//! Schemas in Rust against those of TypeScript: the same layouts, fingerprints, bytes and keys.
+//! Schemas in Rust compared with those of TypeScript: the same layouts, fingerprints, bytes and
+//! keys.
 
 mod keys;
 mod layouts;
 mod parts;
 mod print;
-// As toRust printed it.
+// Printed by toRust.
 #[rustfmt::skip]
 mod printed;

@@ -1,4 +1,4 @@
-//! Values made in Rust: the bytes that TypeScript makes, and reading them where they lie.
+//! Values created in Rust: they have the bytes that TypeScript creates, and are read in place.
 
 use musli_zerocopy::{OwnedBuf, Ref, ZeroCopy};
 use varve::schema::{FixedStr, FixedStrError, Kind, Opt, Parts, Record, View};
@@ -14,8 +14,8 @@ struct Product {
 
 fn aligned(bytes: &[u8]) -> OwnedBuf {
     let mut buf = OwnedBuf::with_alignment::<u64>();
-    buf.extend_from_slice(bytes).expect("there is room");
-    buf.align_in_place().expect("there is room");
+    buf.extend_from_slice(bytes).expect("enough space");
+    buf.align_in_place().expect("enough space");
     buf
 }
 
@@ -61,7 +61,8 @@ fn padding_is_always_zero() {
         let root = Holes { a: 1, maybe: Opt::None, shape, all, tail: 9, list, text };
         let value = parts.finish(root).expect("it is short");
         let sum: u32 = value[..size_of::<Holes>()].iter().map(|byte| u32::from(*byte)).sum();
-        // What is not zero: a, the shape, all[1] with its tag, tail, and both references.
+        // Everything that is not zero: a, the shape, all[1] with its tag, tail, and both
+        // references.
         let shape = match shape {
             Shape::Empty => 0,
             Shape::Small(_) => 1 + 7,
@@ -140,7 +141,8 @@ fn versioned_record_shorter_than_its_first_version_is_refused() {
     let old = View::<Old>::new(bytes.as_slice()).expect("it is one");
     assert_eq!((old.root_size, old.stock), (12, 20_001));
     assert_eq!(old.load(old.name), Ok("Yeezy Boost 350 V2"));
-    let error = View::<New>::new(bytes.as_slice()).expect_err("its name lies where the price is");
+    let error =
+        View::<New>::new(bytes.as_slice()).expect_err("its name is stored where the price is");
     assert!(error.reason.starts_with("size: an earlier version"), "{error}");
     let new = New { root_size: 24, stock: 1, name: old.name, price: 2, note: old.name };
     assert_eq!((new.root_size, new.stock, new.price), (24, 1, 2));
@@ -176,15 +178,15 @@ fn earlier_record_is_read_with_defaults_for_added_fields() {
         assert_eq!(usize::from(view.root_size), size_of::<Grown>());
         assert!(view.in_place().is_none(), "its root is no such one");
         view.check().expect("it is well");
-        for told in [0_u8, 1, 2, 11] {
+        for reported in [0_u8, 1, 2, 11] {
             let mut bytes = bytes_of(&value["bytes"]);
-            bytes[0] = told;
+            bytes[0] = reported;
             let bytes = aligned(&bytes);
             let error = View::<Grown>::new(bytes.as_slice()).expect_err("it has no name");
             assert!(error.reason.starts_with("size: "), "{error}");
         }
     }
-    // A root that ends within a field has none of it.
+    // A root that ends inside a field does not contain that field.
     let mut half = vec![0xEE; 16];
     half[..12].copy_from_slice(&[14, 0, 1, 0, 16, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(View::<Grown>::new(aligned(&half).as_slice()).expect("it is one").price, 5);

@@ -1,4 +1,4 @@
-//! What the TypeScript package prints as Rust: it compiles, and means the same.
+//! Structs that the TypeScript package prints as Rust compile, and mean the same.
 
 use varve::schema::Kind;
 

@@ -5,7 +5,7 @@ use std::num::{
 };
 
 use crate::kinds::{Array, Blob, Flat, Opt, Timestamp, U53};
-use crate::parts::{Parts, nowhere};
+use crate::parts::{Parts, null_ref};
 use crate::types::*;
 use crate::vector::Vector;
 
@@ -217,10 +217,10 @@ fn deep() -> Vector {
     Vector::of::<Deep>("vectors of what refers to parts itself: items first, then their parts")
         .value(move |parts| Deep {
             n: 1,
-            names: parts.items(&["one", "", "drei"], nowhere, text),
+            names: parts.items(&["one", "", "drei"], null_ref, text),
             words: parts.items(
                 &[("five", 5), ("", 0)],
-                || Word { text: nowhere(), n: 0 },
+                || Word { text: null_ref(), n: 0 },
                 |parts, (text, n)| Word { text: parts.str(text), n },
             ),
             lists: parts.items(

@@ -1,6 +1,7 @@
-//! Macros that define a Rust type and tell of it as a schema would.
+//! Macros that define a Rust type and describe it like a schema.
 
-/// Defines a `#[repr(C)]` struct and tells of it. `hidden` fields are Rust's and not the schema's.
+/// Defines a `#[repr(C)]` struct and describes it. `hidden` fields exist in Rust and not in the
+/// schema.
 #[macro_export]
 macro_rules! structure {
     ($name:ident { $($field:ident: $type:ty),* $(,)? }) => {
@@ -54,8 +55,8 @@ macro_rules! structure {
                 $($crate::kinds::Type::members(&self.$field, stringify!($field), buf, out)?;)*
                 Ok(())
             }
-            fn all_places(base: usize, out: &mut Vec<String>) {
-                $(<$type as $crate::kinds::Type>::places(
+            fn all_offsets(base: usize, out: &mut Vec<String>) {
+                $(<$type as $crate::kinds::Type>::offsets(
                     stringify!($field),
                     base + std::mem::offset_of!($name, $field),
                     out,
@@ -90,7 +91,7 @@ macro_rules! enumeration {
     };
 }
 
-/// Defines an enum whose variants have a payload or none: a union.
+/// Defines an enum whose variants may have data: a union.
 #[macro_export]
 macro_rules! variants {
     ($name:ident { $($variant:ident $(($type:ty))?),* $(,)? }) => {

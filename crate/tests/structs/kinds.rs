@@ -1,5 +1,5 @@
-//! What a Rust type is to a schema: its descriptor, its place in the layout string, and a loaded
-//! value of it as JSON. Written out here by hand, so that it can differ from what the crate derives.
+//! The schema of a Rust type: its descriptor, its layout string, and its loaded values as JSON.
+//! Written by hand, independently of what the crate derives.
 
 use std::mem::size_of;
 use std::num::{
@@ -8,7 +8,7 @@ use std::num::{
 
 use musli_zerocopy::{Buf, Ref, ZeroCopy};
 
-/// Why a value cannot be read: where, and in a word what is wrong there.
+/// Why a value is invalid: the field, and a word for the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     pub at: String,
@@ -16,7 +16,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// What musli says, which knows no fields.
+    /// The error of musli, which does not know fields.
     fn musli(error: musli_zerocopy::Error) -> Wrong {
         let text = error.to_string();
         let why = [
@@ -50,23 +50,23 @@ pub trait Type: ZeroCopy {
 
     fn json(&self, buf: &Buf) -> Json;
 
-    /// What a field of this type puts before its name in the layout string.
+    /// The prefix of a field's name in the layout string if it has this type.
     const PREFIX: &'static str = "";
 
-    /// What a field of this type adds to its struct's JSON.
+    /// Adds a field of this type to the JSON of its struct.
     fn members(&self, name: &str, buf: &Buf, out: &mut Vec<String>) -> Result<(), Wrong> {
         let json = self.json(buf).map_err(|wrong| wrong.below(name))?;
         out.push(format!("{}:{json}", quoted(name)));
         Ok(())
     }
 
-    /// Names, offsets and sizes that a field of this type adds to those of its struct.
-    fn places(name: &str, offset: usize, out: &mut Vec<String>) {
+    /// Adds the names, offsets and sizes of a field of this type to those of its struct.
+    fn offsets(name: &str, offset: usize, out: &mut Vec<String>) {
         out.push(format!("[{},{offset},{}]", quoted(name), size_of::<Self>()));
     }
 }
 
-/// What lies where a struct begins: loaded as musli loads it, with all its checks.
+/// Loads a struct with all checks of musli.
 pub fn load<T: Type>(buf: &Buf) -> Json {
     buf.load_at::<T>(0).map_err(Wrong::musli)?.json(buf)
 }
@@ -85,7 +85,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// Standard, with padding.
+/// Standard base64, with padding.
 pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
@@ -101,7 +101,7 @@ pub fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// Names keep what the layout string uses for itself behind a backslash.
+/// Escapes characters that are special in layout strings with a backslash.
 pub fn escaped(name: &str) -> String {
     let special = "\\,:;()[]{}|&.";
     name.chars()
@@ -109,7 +109,7 @@ pub fn escaped(name: &str) -> String {
         .collect()
 }
 
-/// FNV-1a of 64 bits, in 16 digits.
+/// 64-bit FNV-1a in 16 digits.
 pub fn fingerprint(layout: &str) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in layout.bytes() {
@@ -139,7 +139,7 @@ macro_rules! plain {
 }
 plain!(u8 u16 u32 i8 i16 i32 bool);
 
-/// Those of 64 bits are written as strings, since readers of JSON round what is above 2^53.
+/// 64-bit numbers are written as strings, because JSON readers round numbers above 2^53.
 macro_rules! long {
     ($($type:ident)*) => {$(
         impl Type for $type {
@@ -157,7 +157,7 @@ macro_rules! long {
 }
 long!(u64 i64);
 
-/// What is not finite has no number in JSON, and its name in a string.
+/// Numbers that are not finite are written as strings with their names.
 macro_rules! float {
     ($($type:ident)*) => {$(
         impl Type for $type {
@@ -181,7 +181,7 @@ macro_rules! float {
 }
 float!(f32 f64);
 
-/// A number under a name of its own that keeps to what JavaScript's numbers hold.
+/// A newtype for numbers that JavaScript represents exactly.
 macro_rules! safe {
     ($name:ident($of:ident), $kind:literal, $why:literal, $range:expr) => {
         #[derive(ZeroCopy, Clone, Copy)]
@@ -217,7 +217,7 @@ impl<const N: usize> Type for [u8; N] {
     }
 }
 
-/// `[T; N]`; a newtype, since `[u8; N]` is `bytes`.
+/// `[T; N]` as a newtype, because `[u8; N]` is `bytes`.
 #[derive(ZeroCopy, Clone, Copy)]
 #[repr(transparent)]
 #[zero_copy(bounds = {T: ZeroCopy})]
@@ -244,7 +244,7 @@ fn list<T: Type>(items: &[T], buf: &Buf) -> Json {
     Ok(format!("[{}]", shown?.join(",")))
 }
 
-/// UTF-8, padded with zeros.
+/// Text in UTF-8, padded with zeros.
 #[derive(ZeroCopy, Clone, Copy)]
 #[repr(transparent)]
 pub struct FixedStr<const N: usize>(pub [u8; N]);
@@ -312,7 +312,7 @@ impl<T: Type> Type for Ref<[T]> {
     }
 }
 
-/// What stands for `Option`, whose layout Rust leaves open.
+/// A substitute for `Option`, whose layout Rust does not specify.
 #[derive(ZeroCopy, Clone, Copy)]
 #[repr(u8)]
 #[zero_copy(bounds = {T: ZeroCopy})]
@@ -354,17 +354,17 @@ macro_rules! non_zero {
 non_zero!(NonZeroU8(u8) NonZeroU16(u16) NonZeroU32(u32) NonZeroU64(u64));
 non_zero!(NonZeroI8(i8) NonZeroI16(i16) NonZeroI32(i32) NonZeroI64(i64));
 
-/// A struct whose fields its parent shows as its own.
+/// A struct whose fields belong to its parent.
 #[derive(ZeroCopy, Clone, Copy)]
 #[repr(transparent)]
 #[zero_copy(bounds = {T: ZeroCopy})]
 pub struct Flat<T>(pub T);
 
-/// The fields of a struct, for those that hoist them.
+/// The fields of a struct, for flattening.
 pub trait Fields: Type {
     const NAME: &'static str;
     fn all_members(&self, buf: &Buf, out: &mut Vec<String>) -> Result<(), Wrong>;
-    fn all_places(base: usize, out: &mut Vec<String>);
+    fn all_offsets(base: usize, out: &mut Vec<String>);
 }
 
 impl<T: Fields> Type for Flat<T> {
@@ -381,12 +381,12 @@ impl<T: Fields> Type for Flat<T> {
     fn members(&self, _: &str, buf: &Buf, out: &mut Vec<String>) -> Result<(), Wrong> {
         self.0.all_members(buf, out)
     }
-    fn places(_: &str, offset: usize, out: &mut Vec<String>) {
-        T::all_places(offset, out);
+    fn offsets(_: &str, offset: usize, out: &mut Vec<String>) {
+        T::all_offsets(offset, out);
     }
 }
 
-/// The end of a struct's descriptor, and what opens its layout string.
+/// The end of a struct's descriptor, and the start of its layout string.
 pub struct Shape(pub &'static str, pub &'static str);
 pub const PLAIN: Shape = Shape("", "{");
 pub const VERSIONED: Shape = Shape(",\"versioned\":true", "v{");

@@ -1,8 +1,8 @@
-//! The vectors of structs in `tests/vectors/structs.json`: values that musli-zerocopy encodes, where
-//! their fields lie, and bytes that are no values. TypeScript reads and writes the same ones.
+//! The struct vectors in `tests/vectors/structs.json`: values that musli-zerocopy encodes, the
+//! offsets of their fields, and invalid bytes. TypeScript reads and writes the same values.
 //!
-//! `UPDATE_VECTORS=1 cargo test --test structs` writes the file; a change to what is committed is a
-//! change of the format.
+//! `UPDATE_VECTORS=1 cargo test --test structs` writes the file; a change of the committed file is
+//! a change of the format.
 
 #![cfg(target_endian = "little")]
 
@@ -21,7 +21,7 @@ use vector::Vector;
 
 fn all() -> Vec<Vector> {
     let mut vectors = cases::all();
-    malformed::spoil(&mut vectors);
+    malformed::add_malformed(&mut vectors);
     vectors
 }
 
@@ -50,22 +50,23 @@ fn first_product_keeps_its_thirty_bytes() {
     assert_eq!(vector::hex(&first.bytes), format!("214e00000c00000012000000{name}"));
 }
 
-/// musli checks a root as a whole and knows no fields; what it refers to is loaded field by field.
+/// musli checks a root as a whole and does not know fields; its parts are loaded field by field.
 #[test]
 fn malformed_values_are_refused_with_their_reason() {
     for vector in all() {
         for one in &vector.malformed {
-            let place = format!("{}, {}", vector.name, one.about);
-            let wrong = (vector.load)(&one.bytes).expect_err(&place);
+            let offset = format!("{}, {}", vector.name, one.about);
+            let wrong = (vector.load)(&one.bytes).expect_err(&offset);
             let why = if one.wrong.why == "size" { "range" } else { &one.wrong.why };
-            assert_eq!(wrong.why, why, "{place}");
-            let (made, told) = (&one.wrong.at, &wrong.at);
-            assert!(made.starts_with(told) || told.starts_with(made), "{place}: at {told}");
+            assert_eq!(wrong.why, why, "{offset}");
+            let (made, found) = (&one.wrong.at, &wrong.at);
+            assert!(made.starts_with(found) || found.starts_with(made), "{offset}: at {found}");
         }
     }
 }
 
-/// TypeScript made them of JSON whose fields came the other way round: their parts lie in that order.
+/// TypeScript created them from JSON with its fields in reverse order, so their parts are in that
+/// order.
 #[test]
 fn values_with_reordered_parts_load_alike() {
     let text = include_str!("../../../tests/vectors/structs-reversed.json");

@@ -1,16 +1,16 @@
-//! Bytes that are no values: each a good one with one thing wrong, and where and what that is.
+//! Invalid bytes: each is a valid value with one change, and the expected field and reason.
 
 use crate::kinds::Wrong;
 use crate::vector::{Malformed, Vector};
 
-/// What is done to the bytes of a value.
+/// A change of the bytes of a value.
 enum Edit {
     Put(usize, &'static [u8]),
     Cut(usize),
 }
 use Edit::{Cut, Put};
 
-/// The type, which of its values, what is done to it; where it is wrong, and why.
+/// The type, the index of the value, the change, the field, the reason, and a description.
 type Line = (&'static str, usize, Edit, &'static str, &'static str, &'static str);
 
 const HUGE: &[u8] = &[255; 4];
@@ -86,8 +86,8 @@ const LINES: &[Line] = &[
     ("Hard", 0, Put(12, &[2]), "hasOwnProperty", "bool", "a bool with a name of JavaScript"),
 ];
 
-/// Adds to each vector what may go wrong with it.
-pub fn spoil(vectors: &mut [Vector]) {
+/// Adds the invalid bytes to each vector.
+pub fn add_malformed(vectors: &mut [Vector]) {
     for (name, value, edit, at, why, about) in LINES {
         let vector = vectors.iter_mut().find(|one| one.name == *name).expect("it is one of these");
         let mut bytes = vector.values[*value].bytes.clone();

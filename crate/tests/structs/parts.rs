@@ -1,14 +1,14 @@
-//! Builds a value as encoders do: the root first, and what it refers to behind it, in order.
+//! Builds a value like encoders do: the root first, followed by its parts in order.
 
 use std::mem::size_of;
 
 use musli_zerocopy::{Buf, OwnedBuf, Ref, ZeroCopy};
 
-/// The bytes of one value, while its parts are stored behind its root.
+/// The bytes of one value while its parts are added after its root.
 pub struct Parts(OwnedBuf);
 
 impl Parts {
-    /// Encodes a root that `make` puts together while it stores what the root refers to.
+    /// Encodes the root that `make` returns after adding its parts.
     pub fn encode<T: ZeroCopy>(make: impl FnOnce(&mut Parts) -> T) -> Vec<u8> {
         let mut parts = Parts(OwnedBuf::with_alignment::<u64>());
         parts.0.store_uninit::<T>().expect("there is room for the root");
@@ -25,7 +25,7 @@ impl Parts {
         self.0.store_slice(items).expect("there is room for a slice")
     }
 
-    /// A slice whose items refer to parts themselves, which lie behind it, item by item.
+    /// A slice whose items refer to parts that follow it, item by item.
     pub fn items<T: ZeroCopy, U: Copy>(
         &mut self,
         sources: &[U],
@@ -41,7 +41,7 @@ impl Parts {
         slice
     }
 
-    /// Over what was only room until now.
+    /// Overwrites reserved space.
     fn put<T: ZeroCopy>(&mut self, at: usize, value: &T) {
         let mut alone = OwnedBuf::with_alignment::<u64>();
         alone.store(value).expect("there is room for a value");
@@ -50,12 +50,12 @@ impl Parts {
     }
 }
 
-/// A reference to nothing, until there is something.
-pub fn nowhere() -> Ref<str> {
+/// A reference to nothing, as a placeholder.
+pub fn null_ref() -> Ref<str> {
     Ref::with_metadata(0_u32, 0)
 }
 
-/// Bytes at an address that suits every type.
+/// A copy of the bytes, aligned for every type.
 pub fn aligned(bytes: &[u8]) -> OwnedBuf {
     let mut buf = OwnedBuf::with_alignment::<u64>();
     buf.extend_from_slice(bytes).expect("there is room for the bytes");
@@ -63,7 +63,7 @@ pub fn aligned(bytes: &[u8]) -> OwnedBuf {
     buf
 }
 
-/// As `Buf`, which is what musli loads from.
+/// As a `Buf`, from which musli loads.
 pub fn as_buf(owned: &OwnedBuf) -> &Buf {
     owned
 }

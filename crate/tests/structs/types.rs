@@ -1,6 +1,6 @@
-//! The structs of the vectors: every type of a schema at least once, alone and within others.
+//! The structs of the vectors: every type of a schema at least once, alone and nested.
 
-// Names that mean something to JavaScript, and variants as TypeScript writes them.
+// Names that are special in JavaScript, and variants as TypeScript writes them.
 #![allow(non_snake_case, dead_code)]
 
 use std::num::{
@@ -14,7 +14,7 @@ use crate::{enumeration, structure, variants};
 
 structure!(Product { stock: u32, name: Ref<str> });
 
-// In an order that leaves holes everywhere.
+// In an order that requires padding everywhere.
 structure!(Numbers {
     a: u8,
     b: u16,
@@ -136,7 +136,7 @@ structure!(Unions { n: u8, shape: Shape, bare: Bare, other: Shape, m: u8 });
 structure!(versioned Old { stock: u16, name: Ref<str> });
 structure!(versioned New { stock: u16, name: Ref<str>, price: u32, note: Ref<str> });
 structure!(versioned Wide { n: u64 });
-// Its fields end at 9; its size, filling included, is what it says of itself.
+// Its fields end at 9; it states its size including the padding.
 structure!(versioned Ragged { n: u32, last: u8 });
 
 enumeration!(Words: u8, "enum8", "e8" { __proto__, constructor, toString });
@@ -154,5 +154,5 @@ structure!(Hard {
     prototype: Point,
 });
 
-// A row of 291 bytes in VeryLightSQL, which has no alignment.
+// A row of 291 bytes of VeryLightSQL, which has no alignment.
 structure!(Row { id: u32, username: FixedStr<32>, email: FixedStr<255> });

@@ -1,4 +1,4 @@
-//! A vector: a type, values of it with their bytes, and bytes that are none.
+//! A vector: a type, values of it with their bytes, and invalid bytes.
 
 use std::fmt::Write as _;
 use std::mem::{align_of, size_of};
@@ -11,7 +11,7 @@ pub struct Value {
     pub json: String,
 }
 
-/// Bytes that no reader may take for a value.
+/// Bytes that every reader must reject.
 pub struct Malformed {
     pub about: &'static str,
     pub bytes: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Vector {
     layout: String,
     size: usize,
     align: usize,
-    places: Vec<String>,
+    offsets: Vec<String>,
     pub load: fn(&[u8]) -> Json,
     pub values: Vec<Value>,
     pub malformed: Vec<Malformed>,
@@ -33,15 +33,15 @@ pub struct Vector {
 
 impl Vector {
     pub fn of<T: Fields>(about: &'static str) -> Vector {
-        let mut places = Vec::new();
-        T::all_places(0, &mut places);
+        let mut offsets = Vec::new();
+        T::all_offsets(0, &mut offsets);
         Vector {
             about,
             kind: T::kind(),
             layout: T::layout(),
             size: size_of::<T>(),
             align: align_of::<T>(),
-            places,
+            offsets,
             load: |bytes| load::<T>(as_buf(&aligned(bytes))),
             values: Vec::new(),
             malformed: Vec::new(),
@@ -78,7 +78,7 @@ impl Vector {
             self.about,
             self.size,
             self.align,
-            self.places.join(", "),
+            self.offsets.join(", "),
             quoted(&self.layout),
             fingerprint(&self.layout),
             self.kind,

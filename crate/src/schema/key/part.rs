@@ -1,4 +1,4 @@
-//! Values that can be parts of keys: written so that order is the order of bytes, and read back.
+//! Values that can be parts of keys: encoded so that their byte order is their order, and decoded.
 
 use std::cmp::Reverse;
 
@@ -6,10 +6,10 @@ use super::{Part, invert, put_bytes, put_float, put_signed, put_unsigned};
 use crate::schema::descriptor::Plain;
 use crate::schema::{Malformed, Opt};
 
-/// The smallest number that a double does not have exactly, with all below it.
+/// 2^53: a double represents all smaller integers exactly.
 const SAFE: u64 = 1 << 53;
 
-/// What is left of a key that is being read, and whether its bytes are inverted.
+/// The rest of a key that is being decoded, and whether its bytes are inverted.
 #[derive(Clone, Copy, Debug)]
 pub struct Rest<'a> {
     bytes: &'a [u8],
@@ -52,22 +52,22 @@ impl<'a> Rest<'a> {
 
 /// A value that can be a part of a key.
 ///
-/// Numbers, `bool`, text, bytes, `Option`, and [`Reverse`] for what is stored the other way round. An
-/// enum is given as its number, a date as milliseconds since 1970 in an `i64`.
+/// Numbers, `bool`, text, bytes, `Option`, and [`Reverse`] for descending order. An enum is passed
+/// as its number, a date as milliseconds since 1970 in an `i64`.
 pub trait KeyPart {
-    /// Whether it is what a part wants.
+    /// Whether the type matches a part.
     fn fits(part: &Part) -> bool;
 
-    /// Appends it.
+    /// Appends the encoded value.
     ///
     /// # Errors
-    /// When this one value has no place in the order, or is out of range.
+    /// If this value has no order, or is out of range.
     fn put(&self, part: &Part, out: &mut Vec<u8>) -> Result<(), Malformed>;
 }
 
-/// A part of a key that can be read back.
+/// A part of a key that can be decoded.
 pub trait OwnedPart: KeyPart + Sized {
-    /// Takes it from the front of a key.
+    /// Decodes it from the front of a key.
     fn take(rest: &mut Rest<'_>) -> Option<Self>;
 }
 

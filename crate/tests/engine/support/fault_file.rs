@@ -1,13 +1,13 @@
-//! A file that fails on purpose and remembers everything that was done to it.
+//! A file that fails on purpose and records everything that was done to it.
 //!
 //! [`FaultFile`] is a handle: clones share one disk, so a test keeps one while the store owns
-//! another. The disk keeps the image it began with and every write, truncate and flush since, from
-//! which [`images`](super::images) rebuilds what any crash at any moment could have left.
+//! another. The disk keeps its initial image and every write, truncate and flush since, from which
+//! [`images`](super::images) reconstructs what a crash at any moment could have left.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use varve::{File, IoError};
+use varve::engine::{File, IoError};
 
 use super::oracle::Mark;
 use super::pages::Pages;
@@ -23,43 +23,45 @@ pub enum Event {
     },
     Truncate(u64),
     Flush,
-    /// Said by the test: what was acknowledged so far.
+    /// Added by the test: what was acknowledged so far.
     Mark(Mark),
 }
 
-/// What goes wrong when a fault strikes.
+/// How a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum FailureMode {
     /// The operation does nothing and fails. `IoError::Quota` on a write is Chromium's full disk.
     Fail(IoError),
-    /// A write takes nothing and says so without an error: Firefox's full disk.
+    /// A write writes nothing and returns that count without an error: Firefox's full disk.
     TakeNothing,
-    /// A write takes this many 256ths of its bytes and says so.
+    /// A write writes this many 256ths of its bytes and returns that count.
     TakePart(u8),
-    /// A write takes this many 256ths of its bytes and then fails.
+    /// A write writes this many 256ths of its bytes and then fails.
     TearAndFail(u8, IoError),
-    /// A write takes this many bytes and the process is gone: every later call fails.
+    /// A write writes this many bytes and the process dies: every later call fails.
     Die(usize),
 }
 
-impl Harm {
-    /// Whether it is done to a call after the first blow: a full disk can still be read.
+impl FailureMode {
+    /// Whether calls after the first failed one fail too: a full disk can still be read.
     fn lasts_for(self, op: Op<'_>) -> bool {
         let is_full = match self {
-            Harm::Fail(error) | Harm::TearAndFail(_, error) => error == IoError::Quota,
-            Harm::TakeNothing | Harm::TakePart(_) => true,
-            Harm::Die(_) => false,
+            FailureMode::Fail(error) | FailureMode::TearAndFail(_, error) => {
+                error == IoError::Quota
+            }
+            FailureMode::TakeNothing | FailureMode::TakePart(_) => true,
+            FailureMode::Die(_) => false,
         };
         !is_full || matches!(op, Op::Write(..))
     }
 }
 
-/// From which call on (counted from 0, all five methods alike) the harm is done.
+/// From which call on (counted from 0 over all five methods) calls fail.
 #[derive(Clone, Copy, Debug)]
 pub struct Fault {
     pub nth: u64,
     pub lasting: bool,
-    pub harm: Harm,
+    pub failure: FailureMode,
 }
 
 #[derive(Default)]
@@ -67,9 +69,9 @@ struct Disk {
     base: Pages,
     now: Pages,
     events: Vec<Event>,
-    /// What each event belongs to, and what each blow of a fault met.
+    /// The phase of each event, and the phase of each failed call.
     phases: Vec<Phase>,
-    blows: Vec<Phase>,
+    failed_calls: Vec<Phase>,
     stage: Stage,
     fault: Option<Fault>,
     struck: bool,
@@ -77,13 +79,13 @@ struct Disk {
     paused: bool,
     calls: u64,
     short_reads: Option<Rng>,
-    /// How long the file may become, and what a write is told that would make it longer.
-    limit: Option<(u64, Harm)>,
+    /// The size limit of the file, and how writes beyond it fail.
+    limit: Option<(u64, FailureMode)>,
 }
 
 enum Call {
     Proceed,
-    Harm(Harm),
+    FailureMode(FailureMode),
 }
 
 impl Disk {
@@ -97,22 +99,26 @@ impl Disk {
         let call = self.calls;
         self.calls += 1;
         match self.fault {
-            Some(f) if call == f.nth || (f.lasting && call > f.nth && f.harm.lasts_for(op)) => {
+            Some(f) if call == f.nth || (f.lasting && call > f.nth && f.failure.lasts_for(op)) => {
                 self.struck = true;
-                self.blows.push(phase_of(self.stage, op));
-                Ok(Call::Harm(f.harm))
+                self.failed_calls.push(phase_of(self.stage, op));
+                Ok(Call::FailureMode(f.failure))
             }
             _ => Ok(Call::Proceed),
         }
     }
 
-    /// For the four calls that write no bytes: harms that tear mean a plain failure there.
+    /// For the four methods that write no bytes: torn writes become plain failures.
     fn enter_plain(&mut self, op: Op<'_>) -> Result<(), IoError> {
         match self.enter(op)? {
             Call::Proceed => Ok(()),
-            Call::Harm(Harm::Fail(error) | Harm::TearAndFail(_, error)) => Err(error),
-            Call::Harm(Harm::TakeNothing | Harm::TakePart(_)) => Err(IoError::Other),
-            Call::Harm(Harm::Die(_)) => {
+            Call::FailureMode(FailureMode::Fail(error) | FailureMode::TearAndFail(_, error)) => {
+                Err(error)
+            }
+            Call::FailureMode(FailureMode::TakeNothing | FailureMode::TakePart(_)) => {
+                Err(IoError::Other)
+            }
+            Call::FailureMode(FailureMode::Die(_)) => {
                 self.dead = true;
                 Err(IoError::Lost)
             }
@@ -123,62 +129,62 @@ impl Disk {
         if !bytes.is_empty() {
             self.now.write(bytes, at);
             let phase = phase_of(self.stage, Op::Write(at, bytes));
-            self.note(Event::Write { at, bytes: bytes.to_vec() }, phase);
+            self.record(Event::Write { at, bytes: bytes.to_vec() }, phase);
         }
     }
 
-    fn note(&mut self, event: Event, phase: Phase) {
+    fn record(&mut self, event: Event, phase: Phase) {
         self.events.push(event);
         self.phases.push(phase);
     }
 }
 
-/// The handle. See the module's comment.
+/// The handle. See the module documentation.
 #[derive(Clone, Default)]
 pub struct FaultFile(Rc<RefCell<Disk>>);
 
 impl FaultFile {
-    /// A disk whose durable content is `image`.
+    /// A disk with the durable content `image`.
     pub fn new(image: impl Into<Pages>) -> Self {
         let image = image.into();
         let disk = Disk { base: image.clone(), now: image, ..Disk::default() };
         FaultFile(Rc::new(RefCell::new(disk)))
     }
 
-    /// Answers most reads with fewer bytes than asked for, which is legal.
+    /// Returns fewer bytes than requested for most reads, which is legal.
     pub fn with_short_reads(self, seed: u64) -> Self {
         self.0.borrow_mut().short_reads = Some(Rng::new(seed));
         self
     }
 
-    /// Sets the fault to come and counts calls from 0 again.
+    /// Sets the fault and restarts the count of calls at 0.
     pub fn arm(&self, fault: Fault) {
         let mut disk = self.0.borrow_mut();
         (disk.fault, disk.struck, disk.calls) = (Some(fault), false, 0);
     }
 
-    /// The disk works again, also after its death.
+    /// Makes the disk work again, even after its death.
     pub fn heal(&self) {
         let mut disk = self.0.borrow_mut();
         (disk.fault, disk.dead) = (None, false);
     }
 
-    /// While `look` runs, calls are not counted and nothing fails: the test itself wants to know.
-    pub fn paused<T>(&self, look: impl FnOnce() -> T) -> T {
+    /// Runs `check` without counting calls or failures, for checks by the test itself.
+    pub fn paused<T>(&self, check: impl FnOnce() -> T) -> T {
         self.0.borrow_mut().paused = true;
-        let seen = look();
+        let seen = check();
         self.0.borrow_mut().paused = false;
         seen
     }
 
-    /// Flips bits of the image behind the back of whoever has it open.
+    /// Flips bits of the image while it may be open.
     pub fn damage(&self, at: usize, flips: u8) {
         self.0.borrow_mut().now.flip(at, flips);
     }
 
-    /// From now on there is room for so many bytes, and a write beyond them meets the harm; or there is
-    /// room without end.
-    pub fn limit(&self, limit: Option<(u64, Harm)>) {
+    /// Limits the size of the file, so that writes beyond it fail in this way; or removes the
+    /// limit.
+    pub fn limit(&self, limit: Option<(u64, FailureMode)>) {
         self.0.borrow_mut().limit = limit;
     }
 
@@ -186,7 +192,7 @@ impl FaultFile {
         self.0.borrow().limit.is_some()
     }
 
-    /// Whether the armed fault has been met.
+    /// Whether the fault has occurred.
     pub fn struck(&self) -> bool {
         self.0.borrow().struck
     }
@@ -195,7 +201,7 @@ impl FaultFile {
         self.0.borrow().dead
     }
 
-    /// Calls so far.
+    /// The number of calls so far.
     pub fn calls(&self) -> u64 {
         self.0.borrow().calls
     }
@@ -210,24 +216,24 @@ impl FaultFile {
         self.0.borrow().now.clone()
     }
 
-    /// Writes a remark of the test between the events.
+    /// Adds a mark of the test to the events.
     pub fn mark(&self, mark: Mark) {
-        self.0.borrow_mut().note(Event::Mark(mark), Phase::Between);
+        self.0.borrow_mut().record(Event::Mark(mark), Phase::Between);
     }
 
-    /// What the test is about to have done.
+    /// Sets the stage that the following calls belong to.
     pub fn enter(&self, stage: Stage) {
         self.0.borrow_mut().stage = stage;
     }
 
-    /// What each event of the history belongs to.
+    /// The phase of each event.
     pub fn phases(&self) -> Vec<Phase> {
         self.0.borrow().phases.clone()
     }
 
-    /// What was under way at each blow of a fault.
-    pub fn blows(&self) -> Vec<Phase> {
-        self.0.borrow().blows.clone()
+    /// The phase of each failed call.
+    pub fn failed_calls(&self) -> Vec<Phase> {
+        self.0.borrow().failed_calls.clone()
     }
 
     /// The number of events so far.
@@ -235,7 +241,7 @@ impl FaultFile {
         self.0.borrow().events.len()
     }
 
-    /// The image that the disk began with, and all that happened since.
+    /// The initial image of the disk, and all events since.
     pub fn history(&self) -> (Pages, Vec<Event>) {
         let disk = self.0.borrow();
         (disk.base.clone(), disk.events.clone())
@@ -260,27 +266,28 @@ impl File for FaultFile {
         let call = disk.enter(Op::Write(at, bytes))?;
         let end = disk.now.len() as u64;
         let is_beyond = |limit: u64| at + bytes.len() as u64 > limit.max(end);
-        let taken = match disk.limit.filter(|&(limit, _)| is_beyond(limit)).map(|(_, harm)| harm) {
-            Some(harm) if matches!(call, Call::Proceed) => Call::Harm(harm),
-            _ => call,
-        };
-        let taken = match taken {
+        let written =
+            match disk.limit.filter(|&(limit, _)| is_beyond(limit)).map(|(_, failure)| failure) {
+                Some(failure) if matches!(call, Call::Proceed) => Call::FailureMode(failure),
+                _ => call,
+            };
+        let written = match written {
             Call::Proceed => bytes.len(),
-            Call::Harm(Harm::Fail(error)) => return Err(error),
-            Call::Harm(Harm::TakeNothing) => 0,
-            Call::Harm(Harm::TakePart(of256)) => part(of256),
-            Call::Harm(Harm::TearAndFail(of256, error)) => {
+            Call::FailureMode(FailureMode::Fail(error)) => return Err(error),
+            Call::FailureMode(FailureMode::TakeNothing) => 0,
+            Call::FailureMode(FailureMode::TakePart(of256)) => part(of256),
+            Call::FailureMode(FailureMode::TearAndFail(of256, error)) => {
                 disk.put(&bytes[..part(of256)], at);
                 return Err(error);
             }
-            Call::Harm(Harm::Die(n)) => {
+            Call::FailureMode(FailureMode::Die(n)) => {
                 disk.put(&bytes[..n.min(bytes.len())], at);
                 disk.dead = true;
                 return Err(IoError::Lost);
             }
         };
-        disk.put(&bytes[..taken], at);
-        Ok(taken)
+        disk.put(&bytes[..written], at);
+        Ok(written)
     }
 
     fn truncate(&mut self, size: u64) -> Result<(), IoError> {
@@ -288,7 +295,7 @@ impl File for FaultFile {
         disk.enter_plain(Op::Truncate)?;
         disk.now.resize(usize::try_from(size).map_err(|_| IoError::Quota)?);
         let phase = phase_of(disk.stage, Op::Truncate);
-        disk.note(Event::Truncate(size), phase);
+        disk.record(Event::Truncate(size), phase);
         Ok(())
     }
 
@@ -302,7 +309,7 @@ impl File for FaultFile {
         let mut disk = self.0.borrow_mut();
         disk.enter_plain(Op::Flush)?;
         let phase = phase_of(disk.stage, Op::Flush);
-        disk.note(Event::Flush, phase);
+        disk.record(Event::Flush, phase);
         Ok(())
     }
 }

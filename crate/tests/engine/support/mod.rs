@@ -1,14 +1,14 @@
-//! What the tests share: seeded randomness, the fault-injecting file, crash images, the oracle.
+//! Shared by the tests: seeded randomness, the fault-injecting file, crash images, the oracle.
 
-pub mod census;
-pub mod crashes;
-pub mod failures;
+pub mod crash_images;
+pub mod crash_programs;
 pub mod fault_file;
-pub mod images;
+pub mod fault_programs;
+pub mod in_flight;
 pub mod oracle;
 pub mod pages;
 pub mod phases;
+pub mod raw_file;
 pub mod rng;
 pub mod session;
 pub mod shapes;
-pub mod witness;

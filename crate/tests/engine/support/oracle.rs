@@ -1,42 +1,42 @@
-//! What the store ought to hold: every state that a commit led to, and which of them may be found.
+//! The expected content of a store: the state of every commit, and which of them may be found.
 
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
-use varve::{Error, File, Part, Spot, Store, Verified};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
+use varve::engine::{Error, File, ProblemKind, Store, Verified, VerifyCursor};
 
 use super::fault_file::FaultFile;
 
-/// The keyspaces that the tests write to, beside the engine's own.
+/// The keyspaces that the tests write to, besides the engine's own.
 pub const KEYSPACES: [u32; 3] = [0, 2, 65_535];
 
 /// The value of a key and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub value: Rc<[u8]>,
-    /// `UNKNOWN` for as long as the call that gives it has not returned.
+    /// `UNKNOWN` until the call that assigns it has returned.
     pub version: u64,
 }
 
 /// No version: the first one is 1.
 pub const UNKNOWN: u64 = 0;
 
-/// Everything the store holds, by keyspace and key.
+/// The whole content of a store, by keyspace and key.
 pub type State = BTreeMap<(u32, Vec<u8>), Entry>;
 
-/// A commit, by the order in which it was tried.
+/// A commit, numbered in the order of attempts.
 pub type Commit = usize;
 
-/// What the test says between the events of a disk.
+/// The marks that the test adds to the events of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     /// A call begins that may make this commit visible.
     Trying(Commit),
-    /// The call ended and the commit stands.
+    /// The call ended and the commit succeeded.
     Committed(Commit),
     /// The call ended and nothing was committed.
     Settled,
@@ -46,17 +46,17 @@ pub enum Mark {
     Recovered(Commit),
 }
 
-/// The commits that a crash at some moment may leave visible.
+/// The commits that may be visible after a crash at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// The last commit that was flushed.
     pub floor: Commit,
     /// The last commit that was acknowledged.
     pub tip: Commit,
-    /// The commit that was under way.
+    /// The commit in progress.
     pub trying: Option<Commit>,
-    /// A commit that was under way when the process died, and was not there when it opened again:
-    /// until a flush the power may fail what took it back.
+    /// A commit that was in progress when the process died, and was absent when the store opened
+    /// again: until a flush, power loss may undo its removal.
     pub unclear: Option<Commit>,
 }
 
@@ -65,12 +65,12 @@ impl Bounds {
         Bounds { floor: commit, tip: commit, trying: None, unclear: None }
     }
 
-    /// What remains possible when everything that was written is there.
+    /// The bounds if everything that was written is there.
     pub fn all_written(self) -> Self {
         Bounds { floor: self.tip, unclear: None, ..self }
     }
 
-    pub fn note(&mut self, mark: Mark) {
+    pub fn record(&mut self, mark: Mark) {
         match mark {
             Mark::Trying(commit) => self.trying = Some(commit),
             Mark::Settled => self.trying = None,
@@ -87,9 +87,9 @@ impl Bounds {
 struct Node {
     before: Option<Commit>,
     state: State,
-    /// Of keys and values.
+    /// A digest of keys and values.
     content: u64,
-    /// Of keys, values and versions; none if one of them is unknown.
+    /// A digest of keys, values and versions; none if one of them is unknown.
     full: Option<u64>,
 }
 
@@ -101,20 +101,20 @@ impl Node {
     }
 }
 
-/// All commits that were ever tried, each knowing the one before it.
+/// All commits that were ever attempted, each with the one before it.
 #[derive(Default)]
 pub struct Oracle {
     nodes: Vec<Node>,
 }
 
 impl Oracle {
-    /// Notes a commit on top of `before`.
+    /// Adds a commit after `before`.
     pub fn add(&mut self, before: Option<Commit>, state: State) -> Commit {
         self.nodes.push(Node::new(before, state));
         self.nodes.len() - 1
     }
 
-    /// The call that made `commit` has returned, with this outcome.
+    /// Sets the state of `commit` after the call that made it has returned.
     pub fn fix(&mut self, commit: Commit, state: State) {
         self.nodes[commit] = Node::new(self.nodes[commit].before, state);
     }
@@ -123,7 +123,7 @@ impl Oracle {
         &self.nodes[commit].state
     }
 
-    /// Which of the allowed commits the store shows, or what it shows instead.
+    /// Determines which of the permitted commits the store shows, or describes the difference.
     pub fn identify(&self, seen: &State, bounds: Bounds) -> Result<Commit, String> {
         let (content, full) = digest_of(seen);
         let matches = |&c: &Commit| {
@@ -150,12 +150,13 @@ impl Oracle {
         ))
     }
 
-    /// Whether what is seen has the versions of `node`, all of whose keys and values it has: those that
-    /// are unknown are new, which alone tells an update of an empty value from the commit before it.
+    /// Whether `seen` has the versions of `node`, whose keys and values it has. Unknown versions
+    /// must be new ones: only that distinguishes an update of an empty value from the commit before
+    /// it.
     fn has_grown(&self, node: &Node, seen: &State) -> bool {
         let before = node.before.map(|commit| &self.nodes[commit].state);
         let given = before.and_then(|state| state.values().map(|e| e.version).max());
-        node.state.values().zip(seen.values()).all(|(noted, seen)| match noted.version {
+        node.state.values().zip(seen.values()).all(|(ids, seen)| match ids.version {
             UNKNOWN => Some(seen.version) > given,
             version => seen.version == version,
         })
@@ -204,12 +205,12 @@ fn entry_of<F: File>(store: &mut Store<F>, keyspace: u32, key: &[u8]) -> Result<
     Ok(Entry { value, version })
 }
 
-/// Everything that the store shows, read by its ordered keys and checked against its counts.
+/// The whole content of the store, read by its ordered keys and checked against its counts.
 pub fn state_of<F: File>(store: &mut Store<F>) -> State {
     try_state_of(store).unwrap()
 }
 
-/// The same where a record may turn out to be damaged when it is read.
+/// The same, where a record may turn out to be damaged when it is read.
 pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
     let mut state = State::new();
     for keyspace in KEYSPACES {
@@ -222,32 +223,32 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         }
     }
     assert_eq!(store.stats().count, state.len() as u64, "the count of all keys but the engine's");
-    // What it notes of gaps is its own affair, of keyspaces that were emptied, and of what pieces values consist.
+    // Gap records, clear records and chunks are the engine's own business.
     let own: Vec<Vec<u8>> = store.keys(KEYSPACE_ENGINE)?.map(<[u8]>::to_vec).collect();
     assert_eq!(
         own.len() as u64,
         store.count(KEYSPACE_ENGINE),
         "the count of the engine's own keys"
     );
-    let is_noted =
+    let is_system_record =
         |key: &Vec<u8>| [KEY_CLEAR, KEY_GAP, KEY_PIECE].iter().any(|start| key.starts_with(start));
-    for key in own.into_iter().filter(|key| !is_noted(key)) {
+    for key in own.into_iter().filter(|key| !is_system_record(key)) {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;
         state.insert((KEYSPACE_ENGINE, key), entry);
     }
     Ok(state)
 }
 
-/// The values that pieces make up, by their numbers: none of them lacks one.
+/// The chunked values by their ids; checks that no chunk is missing.
 pub fn chunked_values<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
     let own = store.keys(KEYSPACE_ENGINE).expect("readable");
-    let pieces = own.filter(|key| key.starts_with(KEY_PIECE)).map(<[u8]>::to_vec);
+    let chunks = own.filter(|key| key.starts_with(KEY_PIECE)).map(<[u8]>::to_vec);
     let (mut values, mut next) = (BTreeMap::<u64, Vec<u8>>::new(), (0, 0));
-    for key in pieces.collect::<Vec<_>>() {
-        let [id, piece] =
+    for key in chunks.collect::<Vec<_>>() {
+        let [id, chunk] =
             [&key[6..14], &key[14..]].map(|n| n.iter().fold(0, |n, b| n << 8 | *b as u64));
         next = if next.0 == id { next } else { (id, 0) };
-        assert_eq!((id, piece), next, "a piece is missing before this one");
+        assert_eq!((id, chunk), next, "a chunk is missing before this one");
         next.1 += 1;
         let bytes = store.get(KEYSPACE_ENGINE, &key).expect("readable").expect("it is there");
         values.entry(id).or_default().extend(bytes);
@@ -255,9 +256,9 @@ pub fn chunked_values<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
     values
 }
 
-/// Whether each piece belongs to a value that the store shows, which is `state`. Those of keyspaces that were
-/// emptied go with the sweep.
-pub fn check_pieces<F: File>(store: &mut Store<F>, state: &State) {
+/// Checks that each chunk belongs to a value of `state`. Chunks of cleared keyspaces are removed by
+/// the sweep.
+pub fn check_chunks<F: File>(store: &mut Store<F>, state: &State) {
     let mut values: Vec<Rc<[u8]>> = vec![];
     if store.stats().unswept > 0 {
         return;
@@ -267,21 +268,21 @@ pub fn check_pieces<F: File>(store: &mut Store<F>, state: &State) {
             values = state.values().map(|entry| entry.value.clone()).collect();
         }
         let found = values.iter().position(|known| **known == *value);
-        let found = found.unwrap_or_else(|| panic!("pieces of {id} belong to nothing"));
+        let found = found.unwrap_or_else(|| panic!("chunks of {id} without a value"));
         values.swap_remove(found);
     }
 }
 
-/// What verification finds wrong.
+/// The problems that verification finds.
 pub fn problems_of(store: &mut Store<FaultFile>) -> Vec<Verified> {
-    let (mut spot, mut problems) = (Spot::default(), Vec::new());
+    let (mut cursor, mut problems) = (VerifyCursor::default(), Vec::new());
     loop {
-        let found = store.verify(spot).expect("readable");
-        spot = found.next;
-        if found.what != Part::Nothing {
+        let found = store.verify(cursor).expect("readable");
+        cursor = found.next;
+        if found.what != ProblemKind::Nothing {
             problems.push(found);
         }
-        if spot == Spot::default() {
+        if cursor == VerifyCursor::default() {
             return problems;
         }
     }

@@ -1,14 +1,14 @@
-//! The bytes of a simulated disk, in pages that copies share until one of them writes there: most of
-//! what the tests do is to copy disks of which next to nothing changes.
+//! The bytes of a simulated disk, in copy-on-write pages: the tests mostly copy disks with few
+//! changes.
 
 use std::rc::Rc;
 
 const PAGE: usize = 4096;
 
-/// A disk's bytes. A clone costs next to nothing.
+/// The bytes of a disk. Clones are cheap.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
-    /// Invariant: as many as `len` takes, and behind `len` there are zeros.
+    /// Invariant: as many pages as `len` needs, with zeros after `len`.
     pages: Vec<Rc<[u8; PAGE]>>,
     len: usize,
 }
@@ -18,12 +18,12 @@ impl Pages {
         self.len
     }
 
-    /// The byte there, if there is one.
+    /// The byte at an offset, if it exists.
     pub fn get(&self, at: usize) -> Option<u8> {
         (at < self.len).then(|| self.pages[at / PAGE][at % PAGE])
     }
 
-    /// Copies what there is from `at` on; tells how many bytes.
+    /// Copies the bytes from `at` on; returns how many there were.
     pub fn read(&self, to: &mut [u8], at: usize) -> usize {
         let count = self.len.saturating_sub(at).min(to.len());
         let mut done = 0;
@@ -36,7 +36,7 @@ impl Pages {
         count
     }
 
-    /// Writes as a file does: what lies between its end and `at` becomes zeros.
+    /// Writes like a file: bytes between its end and `at` become zeros.
     pub fn write(&mut self, bytes: &[u8], at: u64) {
         let at = usize::try_from(at).expect("test files are small");
         if self.len < at + bytes.len() {
@@ -54,11 +54,11 @@ impl Pages {
 
     /// Flips bits of a byte.
     pub fn flip(&mut self, at: usize, flips: u8) {
-        assert!(at < self.len, "there is such a byte");
+        assert!(at < self.len, "the byte exists");
         Rc::make_mut(&mut self.pages[at / PAGE])[at % PAGE] ^= flips;
     }
 
-    /// Cuts it off, or makes it longer by zeros.
+    /// Truncates it, or extends it with zeros.
     pub fn resize(&mut self, len: usize) {
         let count = len.div_ceil(PAGE);
         if count > self.pages.len() {

@@ -1,9 +1,9 @@
-//! What a call of the file belongs to: a suite that never met an erasing or a flip of the superblocks
-//! would prove nothing about them, so it counts.
+//! The purpose of each call of the file. A test suite that never failed or crashed in some phase
+//! would prove nothing about it, so the phases are counted.
 
 use std::collections::BTreeMap;
 
-use varve::format::{DATA_START, checkpoint, segment};
+use varve::engine::format::{DATA_START, checkpoint, segment};
 
 /// What the test asked the store to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,79 +24,79 @@ pub enum Op<'a> {
     Flush,
 }
 
-/// What a call of the file is for.
+/// The purpose of a call of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Between two calls: the remarks of a test.
+    /// Between two calls: marks of the test.
     Between,
     Creation,
     Recovery,
     /// The superblock before the first append of a session.
-    Marking,
-    /// The end of a new segment, extent or checkpoint; or one header erased.
-    Reserving,
+    OpenMark,
+    /// The end of a new segment, extent or checkpoint; or an erased header.
+    Reservation,
     Commit,
     Extent,
     Flush,
     ColdRead,
-    /// Erasing what a failed group left.
+    /// Erasing what a failed batch left.
     Rollback,
     Compaction,
-    /// The headers of a large value that has moved.
+    /// The headers of a relocated large value.
     Relocation,
     Checkpoint,
     /// A superblock, in maintenance or at a close.
-    Flip,
+    SuperblockSwitch,
     MaintenanceFlush,
-    Erasing,
+    Erasure,
 }
 
-/// Those in which something is changed, so that a crash may tear it.
+/// Phases that change the file, so that a crash may tear a write.
 pub const CHANGING: [Phase; 12] = [
     Phase::Creation,
-    Phase::Marking,
-    Phase::Reserving,
+    Phase::OpenMark,
+    Phase::Reservation,
     Phase::Commit,
     Phase::Extent,
     Phase::Flush,
     Phase::Compaction,
     Phase::Relocation,
     Phase::Checkpoint,
-    Phase::Flip,
+    Phase::SuperblockSwitch,
     Phase::MaintenanceFlush,
-    Phase::Erasing,
+    Phase::Erasure,
 ];
 
-/// Those in which a call may fail. Cold reads have tests of their own.
+/// Phases in which a call may fail. Cold reads have tests of their own.
 pub const FAILING: [Phase; 13] = [
     Phase::Creation,
     Phase::Recovery,
-    Phase::Marking,
-    Phase::Reserving,
+    Phase::OpenMark,
+    Phase::Reservation,
     Phase::Commit,
     Phase::Extent,
     Phase::Flush,
     Phase::Compaction,
     Phase::Relocation,
     Phase::Checkpoint,
-    Phase::Flip,
+    Phase::SuperblockSwitch,
     Phase::MaintenanceFlush,
-    Phase::Erasing,
+    Phase::Erasure,
 ];
 
-/// What a call is for, by what was asked for and what it writes.
+/// The purpose of a call, determined from the current stage and what it writes.
 pub fn phase_of(stage: Stage, op: Op<'_>) -> Phase {
     let is_maintenance = matches!(stage, Stage::Maintenance | Stage::Closing);
     match op {
         Op::Read if stage == Stage::Opening => Phase::Recovery,
         Op::Read if is_maintenance => Phase::Compaction,
         Op::Read => Phase::ColdRead,
-        Op::Truncate => Phase::Erasing,
+        Op::Truncate => Phase::Erasure,
         Op::Flush | Op::Write(..) if stage == Stage::Opening => Phase::Creation,
         Op::Flush if is_maintenance => Phase::MaintenanceFlush,
         Op::Flush => Phase::Flush,
-        Op::Write(at, _) if at < DATA_START && is_maintenance => Phase::Flip,
-        Op::Write(at, _) if at < DATA_START => Phase::Marking,
+        Op::Write(at, _) if at < DATA_START && is_maintenance => Phase::SuperblockSwitch,
+        Op::Write(at, _) if at < DATA_START => Phase::OpenMark,
         Op::Write(_, bytes) => phase_of_write(stage, bytes),
     }
 }
@@ -105,11 +105,12 @@ fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
     let is_maintenance = matches!(stage, Stage::Maintenance | Stage::Closing);
     let magic = bytes.get(8..12).and_then(|word| word.try_into().ok()).map(u32::from_le_bytes);
     let kind = bytes.get(12).filter(|_| magic == Some(segment::MAGIC)).copied();
-    let is_frame = magic == Some(varve::format::frame::MAGIC) || kind == Some(segment::KIND_LOG);
+    let is_frame =
+        magic == Some(varve::engine::format::frame::MAGIC) || kind == Some(segment::KIND_LOG);
     if bytes.iter().all(|&byte| byte == 0) && bytes.len() >= segment::SIZE {
         return match (bytes.len(), is_maintenance) {
-            (segment::SIZE, _) => Phase::Reserving,
-            (_, true) => Phase::Erasing,
+            (segment::SIZE, _) => Phase::Reservation,
+            (_, true) => Phase::Erasure,
             (_, false) => Phase::Rollback,
         };
     }
@@ -124,20 +125,20 @@ fn phase_of_write(stage: Stage, bytes: &[u8]) -> Phase {
     }
 }
 
-/// How often each was met.
+/// How often each phase occurred.
 #[derive(Clone, Debug, Default)]
-pub struct Met(BTreeMap<Phase, u64>);
+pub struct PhaseCounts(BTreeMap<Phase, u64>);
 
-impl Met {
-    pub fn note(&mut self, phase: Phase) {
+impl PhaseCounts {
+    pub fn record(&mut self, phase: Phase) {
         *self.0.entry(phase).or_default() += 1;
     }
 
-    pub fn add(&mut self, other: &Met) {
+    pub fn add(&mut self, other: &PhaseCounts) {
         other.0.iter().for_each(|(&phase, count)| *self.0.entry(phase).or_default() += count);
     }
 
-    /// Those that were met fewer times than that.
+    /// The phases that occurred fewer than `least` times.
     pub fn missing(&self, wanted: &[Phase], least: u64) -> Vec<Phase> {
         let count = |phase: &Phase| self.0.get(phase).copied().unwrap_or_default();
         wanted.iter().filter(|phase| count(phase) < least).copied().collect()

@@ -1,6 +1,6 @@
 //! Seeded randomness: the same seed gives the same test, on every machine.
 
-/// SplitMix64: small, fast, and any seed is as good as another.
+/// SplitMix64: small, fast, and every seed is equally good.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -37,7 +37,7 @@ impl Rng {
     }
 }
 
-/// `len` bytes that are a function of `seed` alone, no two eight of them alike.
+/// `len` bytes that depend only on `seed`, without repeated 8-byte words.
 pub fn bytes_of(seed: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
@@ -48,7 +48,7 @@ pub fn bytes_of(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// The seed to replay alone, when `name` is set in the environment.
+/// The single seed to run, if `name` is set in the environment.
 pub fn replayed(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a seed, not {text:?}")))

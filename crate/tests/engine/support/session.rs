@@ -1,19 +1,19 @@
-//! A store on a fault-injecting disk, beside the oracle that knows what it ought to hold.
+//! A store on a fault-injecting disk, and the oracle with its expected content.
 //!
-//! Every call goes to both. Before a call that may commit, the disk's history is marked with the
-//! commit that is being tried; after it, with what became of it. So each crash in that history
-//! knows what it may leave visible.
+//! Every call goes to both. Before a call that may commit, the attempted commit is marked in the
+//! disk's history, and after it the result. So for each crash in that history the visible commits
+//! are known.
 
 use std::ops::Bound;
 use std::rc::Rc;
 
-use varve::format::inline_limit;
-use varve::store::PinId;
-use varve::{Error, IoError, Options, Store};
+use varve::engine::format::inline_limit;
+use varve::engine::store::PinId;
+use varve::engine::{Error, IoError, Options, Store};
 
-use super::fault_file::{Event, FaultFile, Harm};
+use super::fault_file::{Event, FailureMode, FaultFile};
 use super::oracle::{
-    Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, check_pieces, difference,
+    Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, check_chunks, difference,
     state_of,
 };
 use super::pages::Pages;
@@ -58,41 +58,41 @@ pub enum Step {
         keyspace: u32,
         key: Vec<u8>,
     },
-    /// As the boundary does it: room first, then the bytes, and then how many of them.
+    /// As the wasm boundary does it: first the capacity, then the bytes, then their number.
     Staged {
         keyspace: u32,
         key: Vec<u8>,
-        room: usize,
+        capacity: usize,
         len: usize,
         fill: u64,
     },
-    /// A record that is begun and comes to nothing.
-    Abandoned {
+    /// A staged record that is aborted.
+    AbortedSet {
         keyspace: u32,
         key: Vec<u8>,
-        room: usize,
+        capacity: usize,
     },
-    /// An update that is begun, perhaps resized, and comes to nothing.
-    Broken {
+    /// An update that is begun, perhaps resized, and then aborted.
+    AbortedUpdate {
         keyspace: u32,
         key: Vec<u8>,
         resize: Option<usize>,
     },
-    /// Holds a value until it is let go, or the session ends.
+    /// Pins a value until it is unpinned or the session ends.
     Pin {
         keyspace: u32,
         key: Vec<u8>,
     },
-    /// Lets go of the value that was held first.
+    /// Unpins the value that was pinned first.
     Unpin,
-    /// The next opening has these options.
-    Become {
+    /// Changes the options for the next opening.
+    ChangeOptions {
         factor: u32,
         memory: usize,
     },
-    /// From now on the file can grow by so many bytes; or by as many as it likes.
-    Room(Option<usize>),
-    /// The end of a task: memory is let go, and what does not fit becomes cold.
+    /// Limits how many bytes the file can still grow by, or removes the limit.
+    LimitGrowth(Option<usize>),
+    /// Ends a task: memory is freed, and what exceeds the budget becomes cold.
     EndTurn,
     Savepoint,
     Release,
@@ -100,43 +100,43 @@ pub enum Step {
     Commit,
     Flush,
     Witness,
-    /// So many slices of maintenance; everything that can be gained, or what is worth it.
-    Tend {
-        slices: usize,
+    /// This many maintenance steps, either of a full compaction or of what is worth its cost.
+    Maintain {
+        steps: usize,
         all: bool,
     },
     /// Close and open again.
     Reopen,
     /// The process dies between two calls.
     Crash,
-    /// The process dies in the write that is this many calls of the disk ahead, at this byte.
+    /// The process dies this many calls of the disk later, in a write, at this byte.
     Die {
         ahead: u64,
         byte: usize,
     },
 }
 
-/// See the module's comment.
+/// See the module documentation.
 pub struct Session {
     pub disk: FaultFile,
     pub options: Options,
     store: Option<Store<FaultFile>>,
     pub oracle: Oracle,
-    /// What the disk held at the beginning of its history.
+    /// The commit that the disk contained at the beginning of its history.
     pub start: Commit,
     /// The last commit that was acknowledged.
     tip: Commit,
-    /// What the store ought to show now, and at each open savepoint.
+    /// The expected content of the store now, and at each open savepoint.
     state: State,
-    saved: Vec<(varve::Savepoint, State)>,
-    /// What is pinned, and the value that it has to show.
+    saved: Vec<(varve::engine::Savepoint, State)>,
+    /// The pinned values.
     pinned: Vec<(PinId, Rc<[u8]>)>,
-    /// How long the history was when memory was first given up for something else.
+    /// The length of the history at the first eviction.
     pub evicted_at: Option<usize>,
 }
 
 impl Session {
-    /// Opens `disk`, which holds exactly `state`.
+    /// Opens `disk`, whose content is exactly `state`.
     pub fn new(disk: FaultFile, options: Options, state: State) -> Self {
         let mut oracle = Oracle::default();
         let start = oracle.add(None, state.clone());
@@ -162,25 +162,25 @@ impl Session {
         self.store.is_some()
     }
 
-    /// What it ought to show after its uncommitted group is gone.
+    /// The expected content after its uncommitted batch is gone.
     pub fn committed(&self) -> &State {
         self.oracle.state(self.tip)
     }
 
-    /// The history of the disk and what it allowed at its beginning.
+    /// The history of the disk, and the bounds at its beginning.
     pub fn history(&self) -> (Pages, Vec<Event>, Bounds) {
         let (base, events) = self.disk.history();
         (base, events, Bounds::only(self.start))
     }
 
-    /// Opens the store and checks that it shows one of the commits it may show.
+    /// Opens the store and checks that it shows one of the permitted commits.
     pub fn open(&mut self, bounds: Bounds) -> Result<(), Error> {
         self.saved.clear();
         self.pinned.clear();
         self.disk.enter(Stage::Opening);
         let opened = Store::open(self.disk.clone(), self.options);
         self.disk.enter(Stage::Working);
-        // Salts are new in each session, as everywhere: slots that are used again are not erased.
+        // Salts are new in each session: reused slots are not erased.
         self.options.entropy[3] += 1;
         let mut store = opened?;
         let seen = self.disk.paused(|| state_of(&mut store));
@@ -196,7 +196,7 @@ impl Session {
         self.store.as_ref().is_some_and(|s| s.stats().poisoned)
     }
 
-    /// Ends whatever is open and commits.
+    /// Ends everything that is open, and commits.
     pub fn finish(&mut self) {
         while !self.saved.is_empty() {
             self.step(&Step::Release).expect("release");
@@ -204,42 +204,42 @@ impl Session {
         self.step(&Step::Commit).expect("commit");
     }
 
-    /// What is allowed after the process died now.
+    /// The permitted commits after a crash now.
     pub fn bounds(&self, trying: Option<Commit>) -> Bounds {
         Bounds { trying, ..Bounds::only(self.tip) }
     }
 
-    /// Checks that the store shows what it ought to.
+    /// Checks that the store has the expected content.
     pub fn check(&mut self) {
         let seen = self.seen();
         let wanted = &self.state;
         assert!(&seen == wanted, "the store shows {}", difference(&seen, wanted));
         let store = self.store.as_mut().expect("the session is open");
         for (pin, value) in &self.pinned {
-            assert!(store.pinned(*pin) == Some(value), "what is pinned has changed");
+            assert!(store.pinned(*pin) == Some(value), "a pinned value has changed");
         }
     }
 
-    /// What the store shows, faults aside.
+    /// The content of the store, with faults disabled.
     pub fn seen(&mut self) -> State {
         let disk = self.disk.clone();
         disk.paused(|| {
             let seen = state_of(self.store());
-            check_pieces(self.store(), &seen);
+            check_chunks(self.store(), &seen);
             seen
         })
     }
 
-    /// Does what the session does when its process has died: opens again until that succeeds.
+    /// Continues after a crash: reopens until that succeeds.
     pub fn revive(&mut self, trying: Option<Commit>) {
         drop(self.store.take().map(Store::into_file));
         self.disk.heal();
         self.open(self.bounds(trying)).unwrap_or_else(|e| panic!("after a crash: {e}"));
     }
 
-    /// Runs one call that may commit, `after` being the state that it leads to.
+    /// Runs one call that may commit; `after` is the state that it leads to.
     ///
-    /// On an error the group is gone, as the store promises.
+    /// After an error the batch is gone, as the store promises.
     fn call<T>(
         &mut self,
         after: State,
@@ -247,7 +247,7 @@ impl Session {
         versions: impl FnOnce(&mut State, &mut Store<FaultFile>, &T),
     ) -> Result<T, (Error, Commit)> {
         let trying = self.oracle.add(Some(self.tip), after.clone());
-        // Inside a savepoint nothing may become visible, so nothing is tried.
+        // In a savepoint nothing may become visible, so no commit is attempted.
         if self.saved.is_empty() {
             self.disk.mark(Mark::Trying(trying));
         }
@@ -266,8 +266,8 @@ impl Session {
                 Ok(value)
             }
             Err(error) => {
-                // Poisoned means that it is not known how much of the group got to the file; so does a death, which
-                // may come behind the commit that a pin begins with.
+                // After poisoning it is unknown how much of the batch was written; likewise after a
+                // crash, which may follow the commit that a pin begins with.
                 if !self.is_poisoned() && !self.disk.is_dead() {
                     self.disk.mark(Mark::Settled);
                 }
@@ -276,8 +276,8 @@ impl Session {
         }
     }
 
-    /// Runs a step. An error is the store's; the oracle then expects the group to be gone, except
-    /// when the callback of an update failed.
+    /// Runs a step. An error is the store's; the oracle then expects the batch to be gone, unless
+    /// only the callback of an update failed.
     pub fn step(&mut self, step: &Step) -> Result<(), (Error, Commit)> {
         let done = self.run(step);
         if self.evicted_at.is_none() && self.store.as_ref().is_some_and(|s| s.stats().evictions > 0)
@@ -300,19 +300,19 @@ impl Session {
                 assert_eq!(value, expected.as_ref().map(|e| &*e.value), "getting {key:?}");
                 Ok(())
             }
-            Step::Staged { keyspace, key, room, len, fill } => {
-                self.staged(*keyspace, key, *room, *len, *fill)
+            Step::Staged { keyspace, key, capacity, len, fill } => {
+                self.staged(*keyspace, key, *capacity, *len, *fill)
             }
-            Step::Abandoned { keyspace, key, room } => self.come_to_nothing(|store| {
-                store.begin_set(*keyspace, key, *room)?;
+            Step::AbortedSet { keyspace, key, capacity } => self.abort_staged(|store| {
+                store.begin_set(*keyspace, key, *capacity)?;
                 store.staged_value().fill(0xEE);
                 Ok(())
             }),
-            Step::Broken { keyspace, key, resize } => self.come_to_nothing(|store| {
+            Step::AbortedUpdate { keyspace, key, resize } => self.abort_staged(|store| {
                 if store.begin_update(*keyspace, key)? {
                     store.staged_value().fill(0xEE);
-                    if let Some(room) = resize {
-                        store.resize_update(*room)?;
+                    if let Some(capacity) = resize {
+                        store.resize_update(*capacity)?;
                         store.staged_value().fill(0xDD);
                     }
                 }
@@ -333,13 +333,14 @@ impl Session {
                 }
                 Ok(())
             }
-            Step::Become { factor, memory } => {
+            Step::ChangeOptions { factor, memory } => {
                 (self.options.factor, self.options.memory) = (*factor, *memory);
                 Ok(())
             }
-            Step::Room(room) => {
+            Step::LimitGrowth(capacity) => {
                 let size = self.disk.pages().len();
-                let limit = room.map(|room| ((size + room) as u64, Harm::Fail(IoError::Quota)));
+                let limit = capacity
+                    .map(|capacity| ((size + capacity) as u64, FailureMode::Fail(IoError::Quota)));
                 self.disk.limit(limit);
                 Ok(())
             }
@@ -378,17 +379,17 @@ impl Session {
                 Ok(())
             }
             Step::Witness if self.saved.is_empty() => {
-                // As below.
+                // Likewise.
                 self.step(&Step::Commit)?;
                 let after = self.state.clone();
                 self.call(after, Store::witness, |_, _, ()| ())
             }
-            Step::Tend { slices, all } if self.saved.is_empty() => {
-                // Maintenance that fails takes back no commit, so the group goes first.
+            Step::Maintain { steps, all } if self.saved.is_empty() => {
+                // Failed maintenance rolls back no commit, so the batch is committed first.
                 self.step(&Step::Commit)?;
                 let after = self.state.clone();
-                let tend = |s: &mut Store<FaultFile>| {
-                    for i in 0..*slices {
+                let maintain = |s: &mut Store<FaultFile>| {
+                    for i in 0..*steps {
                         if !s.maintain(*all && i == 0)? {
                             break;
                         }
@@ -396,9 +397,9 @@ impl Session {
                     Ok(())
                 };
                 self.disk.enter(Stage::Maintenance);
-                let tended = self.call(after, tend, |_, _, ()| ());
+                let maintained = self.call(after, maintain, |_, _, ()| ());
                 self.disk.enter(Stage::Working);
-                tended
+                maintained
             }
             Step::Reopen if self.saved.is_empty() => self.reopen(),
             Step::Crash => {
@@ -410,7 +411,7 @@ impl Session {
             | Step::Commit
             | Step::Flush
             | Step::Witness
-            | Step::Tend { .. }
+            | Step::Maintain { .. }
             | Step::Reopen => Ok(()),
         }
     }
@@ -426,18 +427,18 @@ impl Session {
         let mut after = self.state.clone();
         let at = (keyspace, key.to_vec());
         let before = after.insert(at.clone(), Entry { value: value.clone(), version: UNKNOWN });
-        let note = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
+        let record = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
             assert!(before.is_none_or(|e| e.version < version), "version {version} did not grow");
             state.insert(at, Entry { value: value.clone(), version });
         };
-        self.call(after, |s| s.set(keyspace, key, &value), note).map(|_| ())
+        self.call(after, |s| s.set(keyspace, key, &value), record).map(|_| ())
     }
 
     fn staged(
         &mut self,
         keyspace: u32,
         key: &[u8],
-        room: usize,
+        capacity: usize,
         len: usize,
         fill: u64,
     ) -> Result<(), (Error, Commit)> {
@@ -446,19 +447,19 @@ impl Session {
         let at = (keyspace, key.to_vec());
         after.insert(at.clone(), Entry { value: value.clone(), version: UNKNOWN });
         let run = |store: &mut Store<FaultFile>| {
-            store.begin_set(keyspace, key, room)?;
+            store.begin_set(keyspace, key, capacity)?;
             store.staged_value().fill(0xCC);
             store.staged_value()[..len].copy_from_slice(&value);
             store.finish(len)
         };
-        let note = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
+        let record = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
             state.insert(at, Entry { value: value.clone(), version });
         };
-        self.call(after, run, note).map(|_| ())
+        self.call(after, run, record).map(|_| ())
     }
 
-    /// Begins something that is aborted, however far it gets.
-    fn come_to_nothing(
+    /// Begins something and aborts it, however far it gets.
+    fn abort_staged(
         &mut self,
         begin: impl FnOnce(&mut Store<FaultFile>) -> Result<(), Error>,
     ) -> Result<(), (Error, Commit)> {
@@ -470,9 +471,9 @@ impl Session {
 
     fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<(), (Error, Commit)> {
         let mut after = self.state.clone();
-        let was_there = after.remove(&(keyspace, key.to_vec())).is_some();
+        let existed = after.remove(&(keyspace, key.to_vec())).is_some();
         let found = self.call(after, |s| s.delete(keyspace, key), |_, _, _| ())?;
-        assert_eq!(found, was_there, "deleting {key:?}");
+        assert_eq!(found, existed, "deleting {key:?}");
         Ok(())
     }
 
@@ -480,14 +481,14 @@ impl Session {
         let before = self.state.len();
         let mut after = self.state.clone();
         after.retain(|(other, _), _| *other != keyspace);
-        let gone = (before - after.len()) as u64;
+        let deleted = (before - after.len()) as u64;
         let all = (Bound::Unbounded, Bound::Unbounded);
         let run = |store: &mut Store<FaultFile>| match by_one {
             true => store.empty(keyspace),
             false => store.clear(keyspace, all, false, u64::MAX),
         };
-        let told = self.call(after, run, |_, _, _| ())?;
-        assert_eq!(told, gone, "emptying {keyspace}");
+        let reported = self.call(after, run, |_, _, _| ())?;
+        assert_eq!(reported, deleted, "emptying {keyspace}");
         Ok(())
     }
 
@@ -516,7 +517,7 @@ impl Session {
                 assert_eq!(
                     Some(bytes),
                     before.as_ref().map(|b| &*b.value),
-                    "what an update is shown"
+                    "the value that an update receives"
                 );
                 end != Update::Refuse
             };
@@ -539,8 +540,8 @@ impl Session {
                 other => other,
             }
         };
-        let note = |state: &mut State, store: &mut Store<FaultFile>, &applied: &bool| {
-            assert_eq!(applied, applies, "the answer of an update that was to {end:?}");
+        let record = |state: &mut State, store: &mut Store<FaultFile>, &applied: &bool| {
+            assert_eq!(applied, applies, "the result of an update with {end:?}");
             if let Some(entry) = state.get_mut(&at).filter(|_| applied) {
                 let version = store.version(keyspace, key).unwrap().expect("the key is there");
                 let before = before.as_ref().map(|entry| entry.version);
@@ -548,7 +549,7 @@ impl Session {
                 entry.version = version;
             }
         };
-        self.call(after, run, note).map(|_| ())
+        self.call(after, run, record).map(|_| ())
     }
 
     fn reopen(&mut self) -> Result<(), (Error, Commit)> {
@@ -567,44 +568,45 @@ impl Session {
         self.tip = trying;
         self.open(Bounds::only(trying)).map_err(|e| (e, trying))?;
         let recovery = *self.store().recovery();
-        // A superblock that was torn by a fault may be whole all the same, and say "in use".
+        // A superblock that a fault tore may be intact nevertheless, and lack the clean mark.
         let clean = recovery.clean || self.disk.struck();
-        // What an opening found behind the end of the log stays for as long as there is no room for what ends
-        // it: a torn tail, or a segment that was begun behind what an earlier use of a slot had left.
+        // What opening found after the end of the log stays as long as there is no space for the
+        // segment that cancels it: a torn tail, or a segment that was begun after remains of an
+        // earlier use of a slot.
         let is_same = (was.torn_bytes > 0) == (recovery.torn_bytes > 0);
-        let stays = !was.clean && is_same && self.disk.is_limited();
-        assert!(stays || clean && recovery.torn_bytes == 0, "closed in order: {recovery:?}");
+        let remains = !was.clean && is_same && self.disk.is_limited();
+        assert!(remains || clean && recovery.torn_bytes == 0, "closed in order: {recovery:?}");
         Ok(())
     }
 
-    /// A call failed: either it was refused and the open batch stands, or the group could not be
-    /// handed to the file and is gone.
-    pub fn note_failure(&mut self) {
+    /// A call failed: either it was refused and the open batch remains, or the batch could not be
+    /// written and is gone.
+    pub fn handle_failure(&mut self) {
         if self.saved.is_empty() && self.store().stats().pending_bytes == 0 {
             self.state = self.committed().clone();
         }
     }
 }
 
-/// Sizes and chances of a random program.
+/// The sizes and probabilities of a random program.
 #[derive(Clone, Debug)]
-pub struct Taste {
+pub struct Profile {
     pub keys: usize,
     pub segment: usize,
     pub crashes: bool,
-    /// Whether most values are large and most groups are: commits of several frames, and more data
-    /// than next to no memory holds.
+    /// Whether most values and batches are large: commits of several frames, and more data than
+    /// minimal memory can hold.
     pub bulk: bool,
-    /// Whether it is about maintenance: much is overwritten, and compaction, checkpoints and giving
-    /// back go on nearly all the time.
+    /// Whether it concerns maintenance: much is overwritten, and compaction, checkpoints and
+    /// reclaiming are in progress most of the time.
     pub maintenance: bool,
-    /// Whether it is of the shapes that others seldom have.
+    /// Whether it has unusual shapes of keys and values.
     pub shapes: bool,
-    /// Whether keyspaces are emptied in it.
+    /// Whether it clears keyspaces.
     pub clears: bool,
 }
 
-/// A key of the small universe that programs use: short ones, and one that is long.
+/// A key of the small set that programs use: short ones, and a long one.
 pub fn key_of(index: usize) -> Vec<u8> {
     match index {
         0 => vec![0],
@@ -626,32 +628,32 @@ fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
 }
 
 /// The next step of a random program.
-pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
-    if taste.clears && rng.one_in(9) {
+pub fn next_step(rng: &mut Rng, profile: &Profile) -> Step {
+    if profile.clears && rng.one_in(9) {
         return Step::Clear { keyspace: *rng.pick(&KEYSPACES), by_one: !rng.one_in(4) };
     }
-    if taste.shapes {
-        return shapes::next_step(rng, taste.segment);
+    if profile.shapes {
+        return shapes::next_step(rng, profile.segment);
     }
-    if taste.bulk && !rng.one_in(4) {
-        return next_bulky_step(rng, taste);
+    if profile.bulk && !rng.one_in(4) {
+        return next_bulky_step(rng, profile);
     }
-    if taste.maintenance && !rng.one_in(6) {
-        return next_step_of_a_long_life(rng, taste);
+    if profile.maintenance && !rng.one_in(6) {
+        return next_maintenance_step(rng, profile);
     }
     let keyspace = *rng.pick(&KEYSPACES);
-    let key = key_of(rng.below(taste.keys));
+    let key = key_of(rng.below(profile.keys));
     let fill = rng.next();
     match rng.below(120) {
-        112..120 => Step::Tend { slices: rng.within(1..20), all: rng.one_in(3) },
+        112..120 => Step::Maintain { steps: rng.within(1..20), all: rng.one_in(3) },
         100..106 => Step::Get { keyspace, key },
         106..112 => Step::EndTurn,
-        0..34 => Step::Set { keyspace, key, len: size_of_value(rng, taste.segment), fill },
+        0..34 => Step::Set { keyspace, key, len: size_of_value(rng, profile.segment), fill },
         34..42 => Step::Delete { keyspace, key },
         42..60 => {
             let end = match rng.below(9) {
                 0..4 => Update::InPlace,
-                4..7 => Update::Resize(size_of_value(rng, taste.segment)),
+                4..7 => Update::Resize(size_of_value(rng, profile.segment)),
                 7 => Update::Refuse,
                 _ => Update::Throw,
             };
@@ -664,17 +666,17 @@ pub fn next_step(rng: &mut Rng, taste: &Taste) -> Step {
         86..92 => Step::Flush,
         92..94 => Step::Witness,
         94..96 => Step::Reopen,
-        96..98 if taste.crashes => Step::Crash,
-        98..100 if taste.crashes => Step::Die { ahead: rng.next() % 8, byte: rng.below(600) },
+        96..98 if profile.crashes => Step::Crash,
+        98..100 if profile.crashes => Step::Die { ahead: rng.next() % 8, byte: rng.below(600) },
         _ => Step::Commit,
     }
 }
 
-fn next_bulky_step(rng: &mut Rng, taste: &Taste) -> Step {
+fn next_bulky_step(rng: &mut Rng, profile: &Profile) -> Step {
     let keyspace = *rng.pick(&KEYSPACES);
-    let key = key_of(rng.below(taste.keys));
+    let key = key_of(rng.below(profile.keys));
     let fill = rng.next();
-    let len = rng.within(taste.segment / 16..taste.segment / 4);
+    let len = rng.within(profile.segment / 16..profile.segment / 4);
     match rng.below(24) {
         0..14 => Step::Set { keyspace, key, len, fill },
         14..16 => Step::Update { keyspace, key, fill, end: Update::Resize(len) },
@@ -685,16 +687,16 @@ fn next_bulky_step(rng: &mut Rng, taste: &Taste) -> Step {
     }
 }
 
-fn next_step_of_a_long_life(rng: &mut Rng, taste: &Taste) -> Step {
+fn next_maintenance_step(rng: &mut Rng, profile: &Profile) -> Step {
     let keyspace = *rng.pick(&KEYSPACES);
-    let key = key_of(rng.below(taste.keys));
+    let key = key_of(rng.below(profile.keys));
     let fill = rng.next();
     let len = match rng.one_in(12) {
-        false => rng.within(taste.segment / 16..taste.segment / 4),
-        // In slots of its own, which leave holes behind; or in pieces.
+        false => rng.within(profile.segment / 16..profile.segment / 4),
+        // In an extent, which leaves gaps between segments, or in chunks.
         true => shapes::chunked_length(
-            rng.within(taste.segment / 4 + 1..taste.segment * 2),
-            taste.segment,
+            rng.within(profile.segment / 4 + 1..profile.segment * 2),
+            profile.segment,
         ),
     };
     match rng.below(28) {
@@ -706,7 +708,7 @@ fn next_step_of_a_long_life(rng: &mut Rng, taste: &Taste) -> Step {
         18 => Step::Witness,
         19 => Step::EndTurn,
         20 => Step::Reopen,
-        21..27 => Step::Tend { slices: rng.within(1..12), all: rng.one_in(3) },
-        _ => Step::Tend { slices: 1000, all: true },
+        21..27 => Step::Maintain { steps: rng.within(1..12), all: rng.one_in(3) },
+        _ => Step::Maintain { steps: 1000, all: true },
     }
 }

@@ -1,39 +1,39 @@
-//! Programs that die at every moment of their lives, generation after generation, and what each state
-//! that they may leave has to pass.
+//! Programs that crash at every moment, over several generations, and the checks of each state that
+//! a crash may leave.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use varve::{Error, IoError, Options, Store};
+use varve::engine::{Error, IoError, Options, Store};
 
-use super::census::{UnderWay, census};
-use super::fault_file::{Event, Fault, FaultFile, Harm};
-use super::images::{Crash, Death, Limits, trail, walk};
+use super::crash_images::{Crash, CrashKind, Limits, event_log, walk};
+use super::fault_file::{Event, FailureMode, Fault, FaultFile};
+use super::in_flight::{InFlight, in_flight_writes};
 use super::oracle::{
-    Bounds, Entry, Oracle, State, check_pieces, difference, problems_of, state_of, try_state_of,
+    Bounds, Entry, Oracle, State, check_chunks, difference, problems_of, state_of, try_state_of,
 };
 use super::pages::Pages;
-use super::phases::Met;
+use super::phases::PhaseCounts;
+use super::raw_file::RawFile;
 use super::rng::Rng;
-use super::session::{Session, Step, Taste, next_step};
-use super::witness::Medium;
+use super::session::{Profile, Session, Step, next_step};
 
-/// Programs below this seed have their writes torn at every byte; the others are about power loss.
+/// Programs below this seed have their writes torn at every byte; the others concern power loss.
 const TORN: u64 = 14;
-/// From this seed on they are about commits of several frames, and memory that is given up,
+/// Programs from this seed on concern commits of several frames, and eviction,
 const BULK: u64 = 100;
 /// and from this one on about maintenance.
 const MAINTENANCE: u64 = 120;
-/// and from this one on about maintenance on a disk that is nearly full.
+/// and from this one on maintenance on a nearly full disk,
 const FULL: u64 = 130;
-/// and from this one on of the shapes that others seldom have.
+/// and from this one on unusual shapes of keys and values,
 const SHAPES: u64 = 132;
-/// and from this one on of keyspaces that are emptied.
+/// and from this one on cleared keyspaces.
 const CLEARS: u64 = 134;
-/// So many are run with all tests. Those behind them are of all kinds.
+/// This many are run by the tests. Later ones are of all kinds.
 pub const SEEDS: u64 = 144;
 
-/// What a program is about.
+/// What a program concerns.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     pub torn: bool,
@@ -44,7 +44,7 @@ pub struct Kind {
     pub clears: bool,
 }
 
-/// What the program of a seed is about.
+/// What the program of a seed concerns.
 pub fn kind_of(seed: u64) -> Kind {
     if seed >= SEEDS {
         let mut rng = Rng::new(!seed);
@@ -65,7 +65,7 @@ pub fn kind_of(seed: u64) -> Kind {
 pub const LIMITS: Limits = Limits {
     exhaustive: 300,
     drawn: 40,
-    garbled: 2,
+    randomized: 2,
     patterns: 16,
     flushes_lie_from: usize::MAX,
     tear_step: 1,
@@ -76,34 +76,34 @@ pub struct Tally {
     pub process: AtomicU64,
     pub system: AtomicU64,
     pub nested: AtomicU64,
-    /// What was under way in the first two.
-    pub phases: Mutex<Met>,
-    /// Of all these, opened from a checkpoint, and the same once more without it.
+    /// The phases of the crashes of the first two kinds.
+    pub phases: Mutex<PhaseCounts>,
+    /// How many of all these were opened from a checkpoint, and again without it.
     pub from_checkpoint: AtomicU64,
     pub without: AtomicU64,
-    /// Of the first two, those in which a commit with an extent was torn or not flushed, one with a value in
-    /// pieces, one of several frames, or in which memory had been given up before.
+    /// How many of the first two kinds tore or lost a commit with an extent, with a chunked value,
+    /// or of several frames, or happened after an eviction.
     pub extents: AtomicU64,
-    pub pieces: AtomicU64,
+    pub chunks: AtomicU64,
     pub frames: AtomicU64,
     pub evicted: AtomicU64,
 }
 
 impl Tally {
-    /// All states so far.
+    /// The number of all states so far.
     pub fn total(&self) -> u64 {
         let counters = [&self.process, &self.system, &self.nested];
         counters.map(|counter| counter.load(Ordering::Relaxed)).iter().sum()
     }
 
-    fn note(&self, crash: &Crash<'_>, under_way: [UnderWay; 2], evicted: bool) {
-        let (counter, which) = match crash.death {
-            Death::Process => (&self.process, under_way[0]),
-            Death::System => (&self.system, under_way[1]),
+    fn record(&self, crash: &Crash<'_>, in_progress: [InFlight; 2], evicted: bool) {
+        let (counter, which) = match crash.kind {
+            CrashKind::Process => (&self.process, in_progress[0]),
+            CrashKind::System => (&self.system, in_progress[1]),
         };
         let more = [
             (&self.extents, which.extent),
-            (&self.pieces, which.pieces),
+            (&self.chunks, which.chunks),
             (&self.frames, which.frames),
             (&self.evicted, evicted),
         ];
@@ -123,18 +123,22 @@ pub fn options_for(seed: u64) -> Options {
     Options { segment_log2, entropy: [seed, 2, 3, 4], memory, ..Options::default() }
 }
 
-/// Runs a random program of `steps` steps, dying and coming back on the way.
+/// Runs a random program of `steps` steps with crashes and reopens.
 fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     let segment = 1 << session.options.segment_log2;
     let [seed, ..] = session.options.entropy;
     let Kind { bulk, maintenance, full, shapes, clears, .. } = kind_of(seed);
     if full {
         let slots = rng.within(4..10) as u64;
-        let harm = if rng.one_in(2) { Harm::TakeNothing } else { Harm::Fail(IoError::Quota) };
+        let failure = if rng.one_in(2) {
+            FailureMode::TakeNothing
+        } else {
+            FailureMode::Fail(IoError::Quota)
+        };
         let bytes = 8192 + slots * segment as u64 + rng.below(segment) as u64;
-        session.disk.limit(Some((bytes, harm)));
+        session.disk.limit(Some((bytes, failure)));
     }
-    let taste = Taste {
+    let profile = Profile {
         keys: rng.within(3..14),
         segment,
         crashes: true,
@@ -144,15 +148,15 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         clears,
     };
     for _ in 0..steps {
-        let step = next_step(rng, &taste);
+        let step = next_step(rng, &profile);
         if let Step::Die { ahead, byte } = step {
-            session.disk.arm(Fault { nth: ahead, lasting: false, harm: Harm::Die(byte) });
+            session.disk.arm(Fault { nth: ahead, lasting: false, failure: FailureMode::Die(byte) });
         }
         let outcome = session.step(&step);
         match outcome {
             Err((_, trying)) if session.disk.is_dead() => session.revive(Some(trying)),
             Err((Error::Quota, _)) if session.disk.is_limited() && session.is_open() => {
-                session.note_failure();
+                session.handle_failure();
             }
             Err((error, _)) => panic!("{step:?} failed: {error}"),
             Ok(()) if session.disk.is_dead() => session.revive(None),
@@ -163,7 +167,7 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     session.disk.heal();
 }
 
-/// Destroys every checkpoint in an image.
+/// Removes every checkpoint from an image.
 pub fn without_checkpoints(image: &Pages) -> Pages {
     let mut image = image.clone();
     for at in (8192 + 64..image.len().saturating_sub(16)).step_by(1 << 12) {
@@ -176,9 +180,9 @@ pub fn without_checkpoints(image: &Pages) -> Pages {
     image
 }
 
-/// What every crash state has to pass. Answers the content that it shows.
+/// The checks of every crash state. Returns its content.
 pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tally) -> State {
-    // Salts that no session had before.
+    // Salts that no session has had before.
     let [a, b, c, salts] = options.entropy;
     let options = &Options { entropy: [a, b, c, !salts], ..*options };
     let file = FaultFile::new(crash.image.clone());
@@ -186,15 +190,15 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
         Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("it does not open: {e}"));
     let seen = state_of(&mut store);
     oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
-    check_pieces(&mut store, &seen);
-    // A look at all of the file takes longer than all else.
-    let looks = crash.event.is_multiple_of(5);
-    if looks {
+    check_chunks(&mut store, &seen);
+    // Verifying the whole file takes longer than everything else.
+    let verifies_all = crash.event.is_multiple_of(5);
+    if verifies_all {
         check_sound(&mut store, "after the crash");
     }
     if store.recovery().checkpoint {
         add(&tally.from_checkpoint);
-        // The log alone tells the same.
+        // The log alone has the same content.
         if crash.event.is_multiple_of(3) {
             add(&tally.without);
             let bare = FaultFile::new(without_checkpoints(crash.image));
@@ -216,14 +220,15 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     assert!(again == seen, "a second open shows {}", difference(&again, &seen));
 
     let version = store.set(0, b"after", b"the crash").expect("it can be written to");
-    // Power loss may take a whole session with all its traces, but not one that was flushed.
-    let known = if crash.death == Death::Process { crash.bounds.tip } else { crash.bounds.floor };
+    // Power loss may remove a whole session with all its traces, unless it was flushed.
+    let known =
+        if crash.kind == CrashKind::Process { crash.bounds.tip } else { crash.bounds.floor };
     let given = oracle.state(known).values().map(|e| e.version).max();
     assert!(Some(version) > given, "version {version} is given again, after {given:?}");
     let value = b"the crash".as_slice().into();
     let mut expected = seen.clone();
     expected.insert((0, b"after".to_vec()), Entry { value, version });
-    if looks {
+    if verifies_all {
         store.flush().expect("it can be flushed");
         check_sound(&mut store, "after a write");
     }
@@ -236,26 +241,26 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
         "after its close it shows {}",
         difference(&seen_last, &expected)
     );
-    if looks {
+    if verifies_all {
         check_sound(&mut store, "after its close");
     }
     seen
 }
 
-/// What a crash can leave, and what comes of it, is no damage.
+/// Checks that verification accepts what a crash left and what follows from it.
 fn check_sound(store: &mut Store<FaultFile>, when: &str) {
     let problems = problems_of(store);
     assert!(problems.is_empty(), "{when} verification finds {problems:?}");
 }
 
-/// What a crash left is put in order, without a write of the program's: that changes nothing of what is
-/// there, whether or not a close comes behind it.
+/// Checks that maintenance after a crash, without a write by the program, changes no content,
+/// whether or not a close follows.
 fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
     let file = FaultFile::new(file.pages());
     let reading = Options { read_only: true, ..*options };
     if let Ok(mut store) = Store::open(file.clone(), reading) {
-        assert!(&state_of(&mut store) == seen, "who only reads sees something else");
-        check_sound(&mut store, "for who only reads");
+        assert!(&state_of(&mut store) == seen, "a read-only open shows another state");
+        check_sound(&mut store, "read-only");
         assert!(file.history().1.iter().all(|event| matches!(event, Event::Flush)), "or writes");
     }
     let mut store = Store::open(file.clone(), *options).expect("it opened before");
@@ -265,43 +270,44 @@ fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
             more = store.maintain(false);
         }
     }
-    assert_eq!(more, Ok(false), "maintenance behind a crash comes to an end");
+    assert_eq!(more, Ok(false), "maintenance after a crash terminates");
     let kept = state_of(&mut store);
     assert!(&kept == seen, "after maintenance it shows {}", difference(&kept, seen));
     check_sound(&mut store, "after maintenance");
-    let died = FaultFile::new(file.pages());
+    let crash_kind = FaultFile::new(file.pages());
     store.close().map_err(|(_, e)| e).expect("it closes");
-    for (file, how) in [(died, "death"), (file, "close")] {
+    for (file, how) in [(crash_kind, "death"), (file, "close")] {
         let mut store = Store::open(file, *options)
-            .unwrap_or_else(|e| panic!("after maintenance and {how} it does not open: {e}"));
+            .unwrap_or_else(|e| panic!("it does not open after maintenance and {how}: {e}"));
         let kept = state_of(&mut store);
         assert!(&kept == seen, "after maintenance and {how}: {}", difference(&kept, seen));
         check_sound(&mut store, "after maintenance and its end");
     }
 }
 
-/// Dies again while recovering from `crash`, at every moment of it and of a few commits after it.
+/// Crashes again at every moment of the recovery from `crash` and of a few commits after it.
 fn verify_nested(options: &Options, image: &Pages, state: State, rng: &mut Rng, tally: &Tally) {
     let mut session = Session::new(FaultFile::new(image.clone()), *options, state);
     session.open(Bounds::only(session.start)).expect("it opened before");
     let at =
         |i: usize| Step::Set { keyspace: 0, key: vec![i as u8], len: 20 * i, fill: 77 * i as u64 };
-    let tend = Step::Tend { slices: 30, all: true };
-    let tends = rng.one_in(12).then_some(tend);
+    let maintain = Step::Maintain { steps: 30, all: true };
+    let maintains = rng.one_in(12).then_some(maintain);
     let program = [at(1), Step::Commit, at(2), Step::Flush, at(3)];
-    for step in program.into_iter().chain(tends).chain([Step::Reopen]) {
+    for step in program.into_iter().chain(maintains).chain([Step::Reopen]) {
         session.step(&step).unwrap_or_else(|(e, _)| panic!("{step:?} failed: {e}"));
     }
     let (base, events, start) = session.history();
     let tear_step = usize::from(rng.one_in(6));
-    let limits = Limits { exhaustive: 24, drawn: 4, garbled: 1, patterns: 3, tear_step, ..LIMITS };
+    let limits =
+        Limits { exhaustive: 24, drawn: 4, randomized: 1, patterns: 3, tear_step, ..LIMITS };
     walk(&base, start, &events, limits, rng, |crash| {
         add(&tally.nested);
         verify(&session.oracle, options, crash, tally);
     });
 }
 
-/// One generation after another, each beginning with what a crash of the one before left.
+/// Runs generations, each starting with the image that a crash of the previous one left.
 pub fn run_seed(seed: u64, tally: &Tally) {
     let mut rng = Rng::new(seed);
     let options = options_for(seed);
@@ -311,35 +317,39 @@ pub fn run_seed(seed: u64, tally: &Tally) {
         let mut session = Session::new(disk, options, state.clone());
         let steps = rng.within(10..60);
         let disk = session.disk.clone();
-        let place = || {
+        let context = || {
             let (events, count) = (disk.history().1, disk.event_count());
-            format!("generation {generation}, in the program\n{}", trail(&events, count))
+            format!("generation {generation}, in the program\n{}", event_log(&events, count))
         };
-        explain(seed, place, || {
+        with_replay_hint(seed, context, || {
             session.open(Bounds::only(session.start)).expect("it opens");
             run_program(&mut session, &mut rng, steps);
         });
         let (base, events, start) = session.history();
-        let (census, phases) = (census(&events), session.disk.phases());
-        let mut met = Met::default();
+        let (in_flight, phases) = (in_flight_writes(&events), session.disk.phases());
+        let mut met = PhaseCounts::default();
         let mut drawn = 0;
         let mut walker_rng = Rng::new(rng.next());
         let limits = Limits { tear_step: usize::from(kind_of(seed).torn), ..LIMITS };
         walk(&base, start, &events, limits, &mut walker_rng, |crash| {
             let evicted = session.evicted_at.is_some_and(|at| at <= crash.event);
-            tally.note(crash, census[crash.event], evicted);
-            met.note(phases[crash.event]);
-            let place = || {
-                let (trail, bounds) = (trail(&events, crash.event), crash.bounds);
-                format!("generation {generation}, {:?} died, {bounds:?}\n{trail}", crash.death)
+            tally.record(crash, in_flight[crash.event], evicted);
+            met.record(phases[crash.event]);
+            let context = || {
+                let (event_log, bounds) = (event_log(&events, crash.event), crash.bounds);
+                format!("generation {generation}, {:?} died, {bounds:?}\n{event_log}", crash.kind)
             };
-            let seen = explain(seed, place, || {
-                keeping(crash.image, || verify(&session.oracle, &options, crash, tally))
+            let seen = with_replay_hint(seed, context, || {
+                keep_image_on_failure(crash.image, || {
+                    verify(&session.oracle, &options, crash, tally)
+                })
             });
-            let nested = if crash.death == Death::Process { 600 } else { 150 };
+            let nested = if crash.kind == CrashKind::Process { 600 } else { 150 };
             if rng.one_in(nested) {
                 let (rng, seen) = (&mut rng, seen.clone());
-                explain(seed, place, || verify_nested(&options, crash.image, seen, rng, tally));
+                with_replay_hint(seed, context, || {
+                    verify_nested(&options, crash.image, seen, rng, tally)
+                });
             }
             drawn += 1;
             if rng.one_in(drawn) {
@@ -350,8 +360,9 @@ pub fn run_seed(seed: u64, tally: &Tally) {
     }
 }
 
-/// Runs `check`; if it fails, the image is kept in the file that `VARVE_KEEP_IMAGE` names, if it does.
-pub fn keeping<T>(image: &Pages, check: impl FnOnce() -> T) -> T {
+/// Runs `check`; if it fails, writes the image to the file that `VARVE_KEEP_IMAGE` names, if that
+/// is set.
+pub fn keep_image_on_failure<T>(image: &Pages, check: impl FnOnce() -> T) -> T {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or_else(|cause| {
         if let Some(path) = std::env::var_os("VARVE_KEEP_IMAGE") {
             std::fs::write(path, image.to_vec()).expect("the image can be kept");
@@ -360,17 +371,21 @@ pub fn keeping<T>(image: &Pages, check: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs `check`, and says how to replay it when it fails.
-pub fn explain<T>(seed: u64, place: impl FnOnce() -> String, check: impl FnOnce() -> T) -> T {
+/// Runs `check`; if it fails, prints how to replay it.
+pub fn with_replay_hint<T>(
+    seed: u64,
+    context: impl FnOnce() -> String,
+    check: impl FnOnce() -> T,
+) -> T {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)).unwrap_or_else(|cause| {
-        eprintln!("VARVE_CRASH_SEED={seed} replays it: {}", place());
+        eprintln!("VARVE_CRASH_SEED={seed} replays it: {}", context());
         std::panic::resume_unwind(cause)
     })
 }
 
-/// Flips a bit of one byte in so many of what a random program's file is at each of its flushes. Gives how often
-/// that was noticed, how often it changed nothing, and how often the log was shorter: what is damaged may be a
-/// flush of which nothing tells yet.
+/// Flips a bit of one in `every` bytes of a random program's file at each of its flushes. Returns
+/// how often that was detected, how often it changed nothing, and how often the log was shorter:
+/// the damage may concern a flush that is not witnessed yet.
 pub fn run_flips(seed: u64, every: usize) -> (u64, u64, u64) {
     let options = options_for(seed);
     let mut session = Session::new(FaultFile::default(), options, State::new());
@@ -401,7 +416,7 @@ pub fn run_flips(seed: u64, every: usize) -> (u64, u64, u64) {
                         Ok(state) if state == whole => harmless += 1,
                         Ok(_) if is_shorter => shorter += 1,
                         Ok(state) => panic!(
-                            "seed {seed}: byte {at} behind event {event}: {}",
+                            "seed {seed}: byte {at} after event {event}: {}",
                             difference(&state, &whole)
                         ),
                     }
@@ -412,21 +427,21 @@ pub fn run_flips(seed: u64, every: usize) -> (u64, u64, u64) {
     (noticed, harmless, shorter)
 }
 
-/// What became of files whose disk lied about flushes.
+/// The results for files whose disk did not flush as it claimed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lies {
-    /// All that was acknowledged is there,
+    /// Everything acknowledged exists.
     pub whole: u64,
-    /// or a prefix of it, with all that was flushed before the disk began to lie.
+    /// A prefix exists, with everything that was flushed before the disk began to lie.
     pub shorter: u64,
     pub noticed: u64,
-    /// Less is there than was flushed before: what had told of it was lost together with it.
-    pub untold: u64,
+    /// Less exists than was flushed before, because what witnessed it was lost together with it.
+    pub unwitnessed: u64,
 }
 
-/// A flush that lied (a disk whose cache lost power) cannot be survived, but it is noticed, or what
-/// is left is a shorter log: one that has what was flushed before, unless writes that were to come
-/// behind others destroyed it without them, and nothing that can still be read tells of it.
+/// A lying flush (of a disk whose cache lost power) cannot be survived, but it is detected, or a
+/// shorter log is left with everything that was flushed before. The exception is that later writes
+/// destroyed that, their own predecessors were lost, and nothing readable witnesses it.
 pub fn run_lie(seed: u64) -> Lies {
     let mut rng = Rng::new(seed);
     let options = options_for(seed);
@@ -436,18 +451,18 @@ pub fn run_lie(seed: u64) -> Lies {
     let (base, events, start) = session.history();
     let lie = rng.below(events.len());
     let durable = image_at_flush(&base, &events[..lie]).to_vec();
-    let durable = Medium::new(&durable, options.segment_log2);
+    let durable = RawFile::new(&durable, options.segment_log2);
     let limits = Limits { flushes_lie_from: lie, tear_step: 0, ..LIMITS };
     let mut lies = Lies::default();
     walk(&base, start, &events, limits, &mut rng, |crash| {
-        let place = || format!("lying from {lie}, {}", trail(&events, crash.event));
+        let context = || format!("lying from {lie}, {}", event_log(&events, crash.event));
         let check = || match Store::open(FaultFile::new(crash.image.clone()), options) {
             Ok(mut store) => {
-                // What lies before a checkpoint is verified when it is read.
+                // Records before a checkpoint are verified when they are read.
                 let seen = match try_state_of(&mut store) {
                     Ok(seen) => seen,
                     Err(Error::Corruption(_)) => return lies.noticed += 1,
-                    Err(error) => panic!("{error:?} is not what damage is called"),
+                    Err(error) => panic!("{error:?} is not an error for damage"),
                 };
                 match session.oracle.identify(&seen, crash.bounds) {
                     Ok(commit) if commit == crash.bounds.tip => lies.whole += 1,
@@ -456,25 +471,28 @@ pub fn run_lie(seed: u64) -> Lies {
                         assert!(crash.event >= lie, "{what}");
                         let next = store.recovery().last_frame + 1;
                         let now = crash.image.to_vec();
-                        let now = Medium::new(&now, options.segment_log2);
-                        let told = now.witnessed();
-                        assert!(told <= next, "{told} frames are told of, not {next}: {what}");
-                        assert!(durable.has_lost(next, &now), "frame {next} is there: {what}");
+                        let now = RawFile::new(&now, options.segment_log2);
+                        let witnessed = now.witnessed();
+                        assert!(
+                            witnessed <= next,
+                            "{witnessed} frames are witnessed, not {next}: {what}"
+                        );
+                        assert!(durable.has_lost(next, &now), "frame {next} exists: {what}");
                         let all = Bounds { floor: session.start, ..crash.bounds };
                         session.oracle.identify(&seen, all).unwrap_or_else(|e| panic!("{e}"));
-                        lies.untold += 1;
+                        lies.unwitnessed += 1;
                     }
                 }
             }
             Err(Error::Corruption(_) | Error::NotADatabase) => lies.noticed += 1,
-            Err(error) => panic!("{error:?} is not what damage is called"),
+            Err(error) => panic!("{error:?} is not an error for damage"),
         };
-        explain(seed, place, || keeping(crash.image, check));
+        with_replay_hint(seed, context, || keep_image_on_failure(crash.image, check));
     });
     lies
 }
 
-/// What was certainly on the disk after the last of these events.
+/// The content of the disk that is certain after the last of these events.
 fn image_at_flush(base: &Pages, events: &[Event]) -> Pages {
     let flush = events.iter().rposition(|event| matches!(event, Event::Flush)).unwrap_or(0);
     let mut image = base.clone();
@@ -488,18 +506,19 @@ fn image_at_flush(base: &Pages, events: &[Event]) -> Pages {
     image
 }
 
-/// Runs `seeds` on two threads, which take them in turn, the last ones first: those take longest, and who
-/// took one of them last would keep the other waiting.
+/// Runs `seeds` on two threads, which take turns from the last seed on: these take longest, and a
+/// thread that started one of them last would keep the other waiting.
 pub fn on_two_threads(seeds: std::ops::Range<u64>, run: impl Fn(u64) + Sync) {
     let left = AtomicU64::new(seeds.end);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
-                    let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
-                        (left > seeds.start).then(|| left - 1)
-                    });
-                    let Ok(next) = taken else { break };
+                    let next_seed =
+                        left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                            (left > seeds.start).then(|| left - 1)
+                        });
+                    let Ok(next) = next_seed else { break };
                     run(next - 1);
                 }
             });

@@ -1,10 +1,10 @@
-//! Slots that are used again: nothing is erased for it, and what is left there never counts.
+//! Slot reuse: slots are not erased before they are reused, and their remains never count.
 
-use varve::format::frame::FrameHeader;
-use varve::format::segment::{self, KIND_LOG, SegmentHeader};
-use varve::format::superblock::{Slot, Superblock};
-use varve::format::{DATA_START, superblock};
-use varve::{MemoryFile, Options, Store};
+use varve::engine::format::frame::FrameHeader;
+use varve::engine::format::segment::{self, KIND_LOG, SegmentHeader};
+use varve::engine::format::superblock::{Slot, Superblock};
+use varve::engine::format::{DATA_START, superblock};
+use varve::engine::{MemoryFile, Options, Store};
 
 use crate::support::fault_file::{Event, FaultFile};
 use crate::support::rng::{Rng, bytes_of};
@@ -44,7 +44,7 @@ fn reused_slot_is_not_erased() {
                 zeros += if bytes.iter().all(|&b| b == 0) { bytes.len() } else { 0 };
             }
         }
-        assert!(all > 80 * SEGMENT, "{all} bytes are many times what the file has room for");
+        assert!(all > 80 * SEGMENT, "{all} bytes are many times the size of the file");
         assert!(file.image().len() < 20 * SEGMENT, "so slots were used again");
         assert!(zeros < all / 12, "{zeros} of {all} bytes were zeros");
     }
@@ -76,15 +76,15 @@ fn session_after_a_kill_between_writes_resumes_at_the_same_slot() {
             let value = third.get(0, &key.to_be_bytes()).expect("get").map(<[u8]>::to_vec);
             assert_eq!(value, Some(value_of(newest)), "{i}");
         }
-        let stale = zeroed(&image, &after);
+        let stale = count_zeroed(&image, &after);
         reused += u32::from(stale > 0);
         last = last.max(stale);
     }
     assert!(reused > 300 && last > SEGMENT / 2, "{reused} times something was left, up to {last}");
 }
 
-/// How many bytes were made zero.
-fn zeroed(before: &[u8], after: &[u8]) -> usize {
+/// How many bytes became zero.
+fn count_zeroed(before: &[u8], after: &[u8]) -> usize {
     before.iter().zip(after).filter(|(b, a)| **b != 0 && **a == 0).count()
 }
 
@@ -105,7 +105,7 @@ fn database_killed_after_each_session_does_not_grow() {
 
 #[test]
 fn close_leaves_nothing_after_the_log_end() {
-    let (mut blotted, mut bytes) = (0, Vec::new());
+    let (mut segments_with_remains, mut bytes) = (0, Vec::new());
     for session in 0..120 {
         let mut file = FaultFile::new(bytes);
         let mut store = Store::open(file.clone(), options(session)).expect("it opens");
@@ -115,7 +115,7 @@ fn close_leaves_nothing_after_the_log_end() {
             store.commit().expect("commit");
         }
         if session % 3 == 0 {
-            // Killed, and closed by one that writes nothing.
+            // Killed, and closed by a session that writes nothing.
             drop(store.into_file());
             file = FaultFile::new(file.image());
             store = Store::open(file.clone(), options(1_000 + session)).expect("it opens");
@@ -123,14 +123,14 @@ fn close_leaves_nothing_after_the_log_end() {
         let before = file.image();
         store.close().map_err(|(_, error)| error).expect("it closes");
         bytes = file.image();
-        blotted += u32::from(zeroed(&before, &bytes) > 300);
+        segments_with_remains += u32::from(count_zeroed(&before, &bytes) > 300);
     }
-    assert!(blotted > 10, "{blotted} closes had something to zero");
+    assert!(segments_with_remains > 10, "{segments_with_remains} closes had something to zero");
 }
 
-/// The first frames of segments behind whose last frame anything but zeros stands: of the log, but for
-/// the newest. And how many such segments there are.
-fn blotted(image: &[u8]) -> (Vec<u64>, usize) {
+/// The first frames of the log segments, other than the newest, with anything except zeros after
+/// their last frame; and how many segments there are.
+fn segments_with_remains(image: &[u8]) -> (Vec<u64>, usize) {
     let Slot::Valid(superblock) = Superblock::decode(&image[..superblock::SIZE], 0) else {
         panic!("the first superblock is whole");
     };
@@ -155,7 +155,7 @@ fn blotted(image: &[u8]) -> (Vec<u64>, usize) {
 
 #[test]
 fn segment_ends_with_its_last_frame_when_the_log_continues_elsewhere() {
-    let mut looked = 0;
+    let mut checked = 0;
     for seed in 0..40 {
         let mut rng = Rng::new(seed);
         let mut file = FaultFile::default();
@@ -165,8 +165,8 @@ fn segment_ends_with_its_last_frame_when_the_log_continues_elsewhere() {
             let length = if rng.one_in(9) { rng.below(1_500) } else { rng.below(200) };
             match rng.below(14) {
                 0 => {
-                    // What takes a segment and comes to nothing.
-                    store.begin_set(0, &key, 900).expect("there is room");
+                    // A record that takes a new segment and is aborted.
+                    store.begin_set(0, &key, 900).expect("enough space");
                     store.abort();
                 }
                 1 => {
@@ -194,11 +194,14 @@ fn segment_ends_with_its_last_frame_when_the_log_continues_elsewhere() {
             }
             if rng.one_in(3) {
                 store.commit().expect("commit");
-                let (left, segments) = blotted(&file.image());
-                assert!(left.is_empty(), "seed {seed}, step {step}: behind frames from {left:?}");
-                looked += segments;
+                let (left, segments) = segments_with_remains(&file.image());
+                assert!(
+                    left.is_empty(),
+                    "seed {seed}, step {step}: remains after frames from {left:?}"
+                );
+                checked += segments;
             }
         }
     }
-    assert!(looked > 4_000, "{looked} segments were looked at");
+    assert!(checked > 4_000, "only {checked} segments were checked");
 }

@@ -1,11 +1,11 @@
-//! The file's bound: 1.5 times what lives, or whatever the factor is, and two checkpoints and four
-//! segments, however seldom there is time between turns.
+//! The bound on the file's size: the live data times the space factor (1.5 by default), two
+//! checkpoints, and four segments, however rarely there is idle time.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::{File, IoError, MemoryFile, Options, Stats, Store};
+use varve::engine::{File, IoError, MemoryFile, Options, Stats, Store};
 
 use crate::support::rng::Rng;
 
@@ -14,79 +14,78 @@ const VALUE: usize = 200;
 
 /// How a program uses its store.
 #[derive(Clone, Copy, Debug)]
-struct Life {
+struct Workload {
     factor: u32,
     keys: u64,
-    /// Between two turns so many keys are written, and so many slices of maintenance done.
+    /// Keys written between two turns, and maintenance steps done then.
     writes: u64,
-    slices: usize,
+    steps: usize,
     /// Whether some keys are written far more often than others.
     skewed: bool,
 }
 
-/// The room that one checkpoint takes.
-fn checkpoint_of(stats: &Stats, segment: u64) -> u64 {
+/// The space that one checkpoint takes.
+fn checkpoint_size(stats: &Stats, segment: u64) -> u64 {
     (8 * stats.count + 4096).div_ceil(segment) * segment
 }
 
-/// The most that the file may have, how much of that is for one checkpoint, and what it has.
-fn sizes<F: File>(store: &Store<F>, factor: u32) -> [u64; 3] {
+/// The maximum size of the file, how much of that is for one checkpoint, and its actual size.
+fn size_limits<F: File>(store: &Store<F>, factor: u32) -> [u64; 3] {
     let stats = store.stats();
-    let checkpoint = checkpoint_of(&stats, SEGMENT);
+    let checkpoint = checkpoint_size(&stats, SEGMENT);
     let bound = 8192 + stats.live_bytes * u64::from(factor) / 100 + 2 * checkpoint + 4 * SEGMENT;
     [bound, checkpoint, stats.file_bytes]
 }
 
-fn live(life: Life) {
-    let options = Options { factor: life.factor, segment_log2: 16, ..Options::default() };
+fn live(workload: Workload) {
+    let options = Options { factor: workload.factor, segment_log2: 16, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("opens");
-    let mut rng = Rng::new(life.keys);
-    for i in 0..(life.keys * 12).max(20_000) {
-        let mut key = if i < life.keys { i } else { rng.below(life.keys as usize) as u64 };
-        if life.skewed {
+    let mut rng = Rng::new(workload.keys);
+    for i in 0..(workload.keys * 12).max(20_000) {
+        let mut key = if i < workload.keys { i } else { rng.below(workload.keys as usize) as u64 };
+        if workload.skewed {
             key = rng.below(key as usize + 1) as u64;
         }
         store.set(0, &key.to_be_bytes(), &[i as u8; VALUE]).expect("set");
-        if i % life.writes == 0 {
+        if i % workload.writes == 0 {
             store.commit().expect("commit");
             store.end_turn();
-            for _ in 0..life.slices {
+            for _ in 0..workload.steps {
                 store.maintain(false).expect("maintain");
             }
         }
         if i % 16 == 0 {
-            let [bound, checkpoint, file] = sizes(&store, life.factor);
-            // One that has outgrown the room of the one before the last takes new room, and the old room
-            // is free.
-            // Checkpoints that have outgrown the rooms of the two before them take new ones.
+            let [bound, checkpoint, file] = size_limits(&store, workload.factor);
+            // A checkpoint that does not fit in the slots of the previous ones takes new slots, and
+            // the old ones become free.
             assert!(
                 file <= bound + 2 * checkpoint,
-                "{life:?}: {file} of {bound} bytes after {i} writes"
+                "{workload:?}: {file} of {bound} bytes after {i} writes"
             );
         }
     }
     while store.maintain(false).expect("maintain") {}
-    let [bound, _, file] = sizes(&store, life.factor);
-    assert!(file <= bound, "{life:?}: {file} of {bound} bytes in the end");
+    let [bound, _, file] = size_limits(&store, workload.factor);
+    assert!(file <= bound, "{workload:?}: {file} of {bound} bytes in the end");
 }
 
 #[test]
 fn file_size_bound_holds_with_rare_idle_time() {
     for factor in [120, 150, 300] {
         for keys in [20, 300, 1000, 3_000, 10_000] {
-            for (writes, slices) in [(u64::MAX, 0), (700, 0), (300, 1), (100, 50)] {
+            for (writes, steps) in [(u64::MAX, 0), (700, 0), (300, 1), (100, 50)] {
                 for skewed in [false, true] {
-                    live(Life { factor, keys, writes, slices, skewed });
+                    live(Workload { factor, keys, writes, steps, skewed });
                 }
             }
         }
     }
-    live(Life { factor: 150, keys: 30_000, writes: 900, slices: 1, skewed: true });
-    live(Life { factor: 120, keys: 30_000, writes: u64::MAX, slices: 0, skewed: true });
+    live(Workload { factor: 150, keys: 30_000, writes: 900, steps: 1, skewed: true });
+    live(Workload { factor: 120, keys: 30_000, writes: u64::MAX, steps: 0, skewed: true });
 }
 
-/// Values of all sizes come and go, so that what stays lies scattered between free slots; then all is
-/// compacted. Answers how many slices that took.
+/// Sets and deletes values of all sizes, so that the remaining ones are scattered between free
+/// slots; then compacts. Returns how many steps that took.
 fn compact_scattered(seed: u64) -> usize {
     let options = Options { segment_log2: 12, entropy: [seed, 1, 2, 3], ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("opens");
@@ -104,14 +103,14 @@ fn compact_scattered(seed: u64) -> usize {
             store.maintain(false).expect("maintain");
         }
     }
-    let mut slices = 1;
+    let mut steps = 1;
     let mut goes_on = store.maintain(true).expect("maintain");
     while goes_on {
-        slices += 1;
-        assert!(slices < 500, "seed {seed}: compaction does not come to an end");
+        steps += 1;
+        assert!(steps < 500, "seed {seed}: compaction does not come to an end");
         goes_on = store.maintain(false).expect("maintain");
     }
-    slices
+    steps
 }
 
 #[test]
@@ -120,7 +119,7 @@ fn compaction_terminates_despite_obstacles() {
     println!("at most {most:?} slices");
 }
 
-/// A file in memory that counts the bytes that are read and written.
+/// A file in memory that counts the bytes read and written.
 #[derive(Default)]
 struct Counted {
     file: MemoryFile,
@@ -152,14 +151,15 @@ impl File for Counted {
     }
 }
 
-/// Bytes that each slice of maintenance reads and writes, in order, with segments as browsers have them.
-fn bytes_of_slices(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> Vec<usize> {
+/// The bytes that each maintenance step reads and writes, in order, with segments of the default
+/// size.
+fn bytes_per_step(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> Vec<usize> {
     let options = Options { memory, ..Options::default() };
     let file = Counted::default();
     let bytes = Rc::clone(&file.bytes);
     let mut store = Store::open(file, options).expect("opens");
     let mut rng = Rng::new(keys);
-    let mut slices = Vec::new();
+    let mut steps = Vec::new();
     for i in 0..writes {
         let key = if i < keys { i } else { rng.below(keys as usize) as u64 };
         store.set(0, &key.to_be_bytes(), &vec![i as u8; *rng.pick(lengths)]).expect("set");
@@ -169,13 +169,13 @@ fn bytes_of_slices(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> 
             for _ in 0..20 {
                 let before = bytes.get();
                 store.maintain(false).expect("maintain");
-                slices.push(bytes.get() - before);
+                steps.push(bytes.get() - before);
             }
         }
     }
-    slices.retain(|&bytes| bytes > 0);
-    slices.sort_unstable();
-    slices
+    steps.retain(|&bytes| bytes > 0);
+    steps.sort_unstable();
+    steps
 }
 
 #[test]
@@ -184,40 +184,40 @@ fn maintenance_step_moves_few_chunks_and_reads_one_segment() {
     for (what, lengths, keys, writes, warm) in [
         ("small values", &[100][..], 40_000, 400_000, MIB / 2),
         ("large values", &[300_000, 1_900_000, 3_000_000], 16, 160, MIB / 2),
-        // Where the log goes on before the end of the file, what an earlier use left behind its end is blanked.
-        ("values in pieces", &[300_000, 600_000, 1_500_000], 16, 160, MIB),
+        // If the log continues before the end of the file, remains of earlier uses are zeroed.
+        ("chunked values", &[300_000, 600_000, 1_500_000], 16, 160, MIB),
     ] {
         for memory in [0, 256 * MIB] {
-            let slices = bytes_of_slices(memory, lengths, keys, writes);
-            let [half, most] = [slices[slices.len() / 2], slices[slices.len() - 1]];
-            println!("{what}, {} slices: {half} bytes, at most {most}", slices.len());
-            assert!(slices.len() > 20 && half <= MIB / 4, "{what}: {half} bytes in most slices");
-            // What is not in memory is read once, and by itself.
+            let steps = bytes_per_step(memory, lengths, keys, writes);
+            let [half, most] = [steps[steps.len() / 2], steps[steps.len() - 1]];
+            println!("{what}, {} steps: {half} bytes, at most {most}", steps.len());
+            assert!(steps.len() > 20 && half <= MIB / 4, "{what}: {half} bytes in most steps");
+            // A segment that is not in memory is read once, in a step of its own.
             let limit = if memory == 0 { MIB + 4096 } else { warm };
-            assert!(most <= limit, "{what}: {most} bytes in a slice");
+            assert!(most <= limit, "{what}: {most} bytes in a step");
         }
     }
 }
 
 #[test]
 fn write_once_records_survive_overwrites_around_them() {
-    // Few keys, in segments as browsers have them: each that goes has few records left.
+    // Few keys in segments of the default size: each compacted segment has few live records.
     let mut store = Store::open(MemoryFile::default(), Options::default()).expect("opens");
     let mut rng = Rng::new(9);
     let mut model = BTreeMap::new();
-    for group in 0..120_u64 {
+    for round in 0..120_u64 {
         for i in 0..1000 {
             let key = rng.below(1000) as u64;
             model.insert(key, vec![i as u8; 100]);
             store.set(0, &key.to_be_bytes(), &model[&key]).expect("set");
         }
-        let once = 1000 + group;
-        model.insert(once, vec![group as u8; if group % 10 == 0 { 300_000 } else { 10 }]);
+        let once = 1000 + round;
+        model.insert(once, vec![round as u8; if round % 10 == 0 { 300_000 } else { 10 }]);
         store.set(0, &once.to_be_bytes(), &model[&once]).expect("set");
-        if group % 7 == 0 {
-            let gone = rng.below(once as usize) as u64;
-            let was_there = store.delete(0, &gone.to_be_bytes()).expect("delete");
-            assert_eq!(was_there, model.remove(&gone).is_some());
+        if round % 7 == 0 {
+            let deleted = rng.below(once as usize) as u64;
+            let existed = store.delete(0, &deleted.to_be_bytes()).expect("delete");
+            assert_eq!(existed, model.remove(&deleted).is_some());
         }
         store.commit().expect("commit");
         let _ = store.end_turn();
@@ -232,7 +232,7 @@ fn write_once_records_survive_overwrites_around_them() {
 
 #[test]
 fn maintenance_terminates_where_segments_cannot_be_full() {
-    // Records of which three go into a segment, and a quarter of that is left; or other parts of it.
+    // Three records fit in a segment and leave a quarter of it unused; or other ratios.
     for (factor, length) in
         [120, 150, 300].into_iter().flat_map(|f| [60, 640, 945, 1000].map(|l| (f, l)))
     {
@@ -252,17 +252,17 @@ fn maintenance_terminates_where_segments_cannot_be_full() {
                     store.maintain(false).expect("maintain");
                 }
             }
-            let mut slices = 0;
+            let mut steps = 0;
             while store.maintain(false).expect("maintain") {
-                slices += 1;
-                assert!(slices < 3_000, "{factor}, {length} bytes, seed {seed}: without an end");
+                steps += 1;
+                assert!(steps < 3_000, "{factor}, {length} bytes, seed {seed}: without an end");
             }
         }
     }
 }
 
-/// Values of a length replace each other, with time for all maintenance between two turns. Answers how
-/// many bytes were written for each that was given, and how far the file was beyond its bound at most.
+/// Replaces values of one length at random, with all maintenance done between two turns. Returns
+/// how many bytes were written per byte given, and by how much the file exceeded its bound at most.
 fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
     let options = Options { segment_log2: 16, factor, ..Options::default() };
     let file = Counted::default();
@@ -279,7 +279,7 @@ fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
         store.commit().expect("commit");
         store.end_turn();
         while store.maintain(false).expect("maintain") {}
-        let [bound, _, file] = sizes(&store, factor);
+        let [bound, _, file] = size_limits(&store, factor);
         beyond = beyond.max(file.saturating_sub(bound));
     }
     ((bytes.get() - filled) as f64 / (3 * keys * length) as f64, beyond)
@@ -287,8 +287,8 @@ fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
 
 #[test]
 fn maintenance_cost_is_bounded_where_segments_cannot_be_full() {
-    // Of these two to nine go into a segment, and up to a third of it is left: with a factor of 120 more
-    // than may be, so that there is always something that should go, and nothing to gain.
+    // Two to nine of these fit in a segment and leave up to a third of it unused. With a factor of
+    // 120 that is more than allowed, so there is always a reason to compact and nothing to gain.
     let lengths = [7_200, 10_400, 12_500, 13_300, 16_000, 17_000, 21_000, 22_500, 25_000, 31_000];
     for (factor, length) in [120, 150, 300].into_iter().flat_map(|f| lengths.map(|l| (f, l))) {
         let (times, beyond) = replace_at_random(factor, length, 150);
@@ -299,19 +299,19 @@ fn maintenance_cost_is_bounded_where_segments_cannot_be_full() {
     }
 }
 
-/// Random overwrites and deletes of values of up to `most` segments each, in records, in segments of their
-/// own and in pieces. Whenever there was time for all maintenance the file is within its bound: what lives,
-/// and half as much again, two checkpoints and four segments.
-fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u8) {
+/// Overwrites and deletes values of up to `most` segments each at random, in records, extents and
+/// chunks. Whenever all maintenance is done the file is within its bound: live data times 1.5, two
+/// checkpoints and four segments.
+fn check_large_values(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u8) {
     let segment = 1_usize << segment_log2;
     let options = Options { segment_log2, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("opens");
     let mut rng = Rng::new(seed);
     let mut lengths = vec![0; keys];
     let value = |length: usize, key: usize| vec![(length ^ key) as u8; length];
-    // Of headers, those of pieces too, there are at most a hundredth and 120 bytes.
+    // Headers, including those of chunks, add at most a hundredth and 120 bytes.
     let size = |length: usize| (length + length / 100 + 120) as u64 * u64::from(length > 0);
-    let mut lived = 0;
+    let mut live_bound = 0;
     for turn in 0..turns {
         for _ in 0..=rng.below(3) {
             let key = rng.below(keys);
@@ -319,7 +319,7 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
                 store.delete(0, &key.to_le_bytes()).expect("delete");
                 lengths[key] = 0;
             } else {
-                // Ages of small values and of large ones.
+                // Phases of small values and of large ones.
                 let most =
                     if turn / 60 % 3 == 0 { most } else { 1 + most / (1 + turn / 60 % 3 * 2) };
                 let length = segment / 3 + rng.below(most * segment - segment / 3 - 128);
@@ -333,28 +333,28 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
         if at_rest {
             store.flush().expect("flush");
             store.witness().expect("witness");
-            let mut slices = 0;
+            let mut steps = 0;
             while store.maintain(false).expect("maintain") {
-                slices += 1;
-                assert!(slices < 20_000, "seed {seed}, turn {turn}: maintenance comes to an end");
+                steps += 1;
+                assert!(steps < 20_000, "seed {seed}, turn {turn}: maintenance comes to an end");
             }
         } else {
             for _ in 0..rng.below(40) {
                 store.maintain(false).expect("maintain");
             }
         }
-        let room = |slots: u64| slots << segment_log2;
+        let capacity = |slots: u64| slots << segment_log2;
         let live = lengths.iter().map(|&length| size(length)).sum();
         let file = store.stats().file_bytes;
-        // What a turn writes and replaces stands twice until it is flushed, and what was deleted is
-        // given back when there is time.
-        lived = lived.max(live);
-        let beside = 2 * checkpoint_of(&store.stats(), segment as u64) + room(4);
+        // Data that a turn replaces exists twice until a flush, and deleted data is freed by
+        // maintenance.
+        live_bound = live_bound.max(live);
+        let beside = 2 * checkpoint_size(&store.stats(), segment as u64) + capacity(4);
         let bound = match at_rest {
             true => 8192 + live * 3 / 2 + beside,
-            false => 8192 + lived * 3 / 2 + beside + room(6 * most as u64),
+            false => 8192 + live_bound * 3 / 2 + beside + capacity(6 * most as u64),
         };
-        lived = if at_rest { live } else { lived };
+        live_bound = if at_rest { live } else { live_bound };
         assert!(
             file <= bound,
             "seed {seed}, turn {turn}: {file} of {bound} bytes, {live} live, {at_rest}"
@@ -373,23 +373,23 @@ fn live_large(seed: u64, keys: usize, most: usize, turns: usize, segment_log2: u
 #[test]
 fn large_values_of_any_size_leave_no_holes() {
     for (seed, keys, most) in [(1, 6, 16), (2, 20, 16), (3, 60, 4), (4, 40, 16), (5, 12, 5)] {
-        live_large(seed, keys, most, 300, 16);
+        check_large_values(seed, keys, most, 300, 16);
     }
-    // As in a browser: segments of a mebibyte, values of up to four.
-    live_large(6, 16, 4, 120, 20);
+    // The default sizes: segments of 1 MiB, values of up to four.
+    check_large_values(6, 16, 4, 120, 20);
 }
 
 #[test]
 fn tombstone_of_a_segment_sized_key_does_not_block_maintenance() {
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("opens");
-    // Keys whose records take all that header, trailer and frame leave of a segment.
-    let [gone, stays] = [7, 8].map(|byte| vec![byte; 4096 - 2 * 64 - 40 - 40]);
-    for key in [&gone, &stays] {
+    // Keys whose records fill a segment completely, beside header, trailer and frame.
+    let [deleted, kept] = [7, 8].map(|byte| vec![byte; 4096 - 2 * 64 - 40 - 40]);
+    for key in [&deleted, &kept] {
         store.set(0, key, b"").expect("set");
         store.commit().expect("commit");
     }
-    store.delete(0, &gone).expect("delete");
+    store.delete(0, &deleted).expect("delete");
     store.set(0, b"small", b"value").expect("set");
     store.commit().expect("commit");
     let mut more = store.maintain(true);
@@ -400,7 +400,7 @@ fn tombstone_of_a_segment_sized_key_does_not_block_maintenance() {
     }
     assert_eq!(more, Ok(false), "compaction comes to an end");
     let mut store = Store::open(store.into_file(), options).expect("opens again");
-    assert_eq!(store.get(0, &gone), Ok(None));
-    assert_eq!(store.get(0, &stays), Ok(Some(&b""[..])));
+    assert_eq!(store.get(0, &deleted), Ok(None));
+    assert_eq!(store.get(0, &kept), Ok(Some(&b""[..])));
     assert_eq!(store.get(0, b"small"), Ok(Some(&b"value"[..])));
 }

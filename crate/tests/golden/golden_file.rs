@@ -1,43 +1,43 @@
-//! What a golden file is: its bytes, and what opening it must say.
+//! The definition of a golden file: its bytes, and the result of opening it.
 
 use std::fmt::Write as _;
 
-use varve::error::{Damage, Error};
+use varve::engine::error::{Damage, Error};
 
 /// A golden file.
 pub struct Golden {
     pub name: &'static str,
-    /// What it is about, for the reader of its description.
+    /// Its purpose, for readers of its description.
     pub about: &'static str,
     pub bytes: Vec<u8>,
     pub expect: Expect,
 }
 
-/// What opening it says.
+/// The result of opening it.
 pub enum Expect {
     Opens(Content),
     Refused(Error),
 }
 
-/// What an opened database holds.
+/// The content of an opened database.
 #[derive(Default)]
 pub struct Content {
     pub torn_bytes: u64,
     pub dropped_frames: u64,
     pub last_frame: u64,
-    /// Frames that were given back, or that a checkpoint speaks for.
+    /// Frames that were removed, or that a checkpoint replaces.
     pub skipped_frames: u64,
     pub clean: bool,
     pub created: bool,
     /// Whether the index came from a checkpoint.
     pub checkpoint: bool,
-    /// Keys whose records lie damaged before the checkpoint, with their keyspaces.
+    /// Keys with damaged records before the checkpoint, and their keyspaces.
     pub unreadable: Vec<(u32, &'static str)>,
     pub live: Vec<Live>,
-    pub transactions: Vec<Noted>,
+    pub transactions: Vec<TransactionRecord>,
 }
 
-/// A key that is there.
+/// An existing key.
 pub struct Live {
     pub keyspace: u32,
     pub key: Vec<u8>,
@@ -47,7 +47,7 @@ pub struct Live {
 }
 
 /// A transaction record of the log.
-pub struct Noted {
+pub struct TransactionRecord {
     pub number: u64,
     pub time_ms: u64,
     pub client: u64,
@@ -56,23 +56,23 @@ pub struct Noted {
 }
 
 impl Content {
-    /// A log of frames 1 to `last_frame` that ends in order, without a clean close.
+    /// A log of frames 1 to `last_frame` that ends without a clean close.
     pub fn up_to(last_frame: u64) -> Self {
         Content { last_frame, ..Default::default() }
     }
 
-    /// The same after a clean close, whose witness is frame `last_frame`.
+    /// The same after a clean close, with the witness in frame `last_frame`.
     pub fn closed_at(last_frame: u64) -> Self {
         Content { last_frame, clean: true, ..Default::default() }
     }
 
-    /// Frames from `first` on are needed.
+    /// Sets the first frame that is needed.
     pub fn from(mut self, first: u64) -> Self {
         self.skipped_frames = first - 1;
         self
     }
 
-    /// Frames that were given back.
+    /// Sets the number of removed frames.
     pub fn without(mut self, frames: u64) -> Self {
         self.skipped_frames += frames;
         self
@@ -89,7 +89,7 @@ impl Content {
         self
     }
 
-    /// Frames that were replayed.
+    /// The number of replayed frames.
     pub fn replayed(&self) -> u64 {
         self.last_frame - self.skipped_frames
     }
@@ -121,14 +121,14 @@ impl Content {
         self
     }
 
-    /// The key named last expires.
+    /// Sets the expiry of the last key.
     pub fn expiring(mut self, expiry: u32) -> Self {
         self.live.last_mut().expect("a key comes first").expiry = expiry;
         self
     }
 
-    pub fn noted(mut self, noted: Noted) -> Self {
-        self.transactions.push(noted);
+    pub fn transaction_record(mut self, transaction_record: TransactionRecord) -> Self {
+        self.transactions.push(transaction_record);
         self
     }
 }
@@ -162,7 +162,7 @@ impl Content {
             self.replayed()
         );
         let transactions = self.transactions.iter().map(|t| {
-            let Noted { number, time_ms, client, request, note } = t;
+            let TransactionRecord { number, time_ms, client, request, note } = t;
             format!(
                 "{{ \"number\": {number}, \"timeMs\": {time_ms}, \"client\": {client}, \
                  \"request\": {request}, \"note\": \"{note}\" }}"

@@ -1,8 +1,8 @@
-//! Values in pieces are put together in memory: there they stay for who holds them, and take no more of it than others.
+//! Assembled chunked values in memory: they stay while pinned, and count towards the budget.
 
-use varve::{Options, Store};
+use varve::engine::{Options, Store};
 
-use super::{Shared, open, options, run_all_maintenance, with_one};
+use super::{Shared, open, options, run_all_maintenance, store_with_chunked_value};
 use crate::support::rng::bytes_of;
 
 #[test]
@@ -11,7 +11,7 @@ fn pinned_chunked_value_survives_changes_of_its_key() {
         [0, 64 << 20].into_iter().flat_map(|memory| (0..6).map(move |i| (memory, i)))
     {
         let file = Shared::default();
-        let mut store = with_one(&file, Options { memory, ..options(12) });
+        let mut store = store_with_chunked_value(&file, Options { memory, ..options(12) });
         let pinned = bytes_of(7, 1_500);
         let pins = [(); 2].map(|()| store.pin(0, b"large").expect("pin").expect("it is there"));
         match what {
@@ -45,7 +45,7 @@ fn pinned_chunked_value_survives_changes_of_its_key() {
         store.end_turn();
         store.unpin(pins[1]);
         for round in 0..60_u64 {
-            // Large ones of all kinds, so that memory is given up, and slots are used again.
+            // Large values of all kinds, so that buffers are evicted and slots reused.
             store
                 .set(0, &round.to_be_bytes()[7..], &bytes_of(round, 900 + 40 * round as usize))
                 .expect("set");

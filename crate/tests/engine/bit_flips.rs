@@ -1,8 +1,9 @@
-//! Damage: whatever single bit flips, and wherever the file is cut, no wrong value is served.
+//! Damage: whatever single bit flips, and wherever the file is truncated, no wrong value is
+//! returned.
 
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::system_records::KEY_GAP;
-use varve::{Error, Options, Store};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::KEY_GAP;
+use varve::engine::{Error, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::{State, difference, state_of, try_state_of};
@@ -13,17 +14,18 @@ fn options() -> Options {
     Options { segment_log2: 12, ..Options::default() }
 }
 
-/// How a file was left.
+/// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Closed,
-    /// Flushed, with a watermark behind the flush, and then the process died.
+    /// Flushed, with a witness after the flush; then the process died.
     Witnessed,
-    /// Flushed, and then the process died: the window of FORMAT.md.
+    /// Flushed; then the process died: the window that FORMAT.md describes.
     Flushed,
 }
 
-/// A file of some segments, an extent and a value in pieces, and the states after each of its flushed commits.
+/// A file with some segments, an extent and a chunked value, and the states after its flushed
+/// commits.
 fn sample(end: End) -> (Vec<u8>, Vec<State>) {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
@@ -39,11 +41,11 @@ fn sample(end: End) -> (Vec<u8>, Vec<State>) {
         store.flush().expect("flush");
         states.push(state_of(&mut store));
     }
-    (left(store, &file, end), states)
+    (image_after(store, &file, end), states)
 }
 
-/// What a session leaves that was flushed.
-fn left(mut store: Store<FaultFile>, file: &FaultFile, end: End) -> Vec<u8> {
+/// The image of a session that was flushed and ended in this way.
+fn image_after(mut store: Store<FaultFile>, file: &FaultFile, end: End) -> Vec<u8> {
     match end {
         End::Closed => drop(store.close().map_err(|(_, e)| e).expect("close")),
         End::Witnessed => {
@@ -55,24 +57,24 @@ fn left(mut store: Store<FaultFile>, file: &FaultFile, end: End) -> Vec<u8> {
     file.image()
 }
 
-/// A file that has lived: segments were given back between others, of which records of gaps tell, a large
-/// value was moved, and there is a checkpoint behind it all. And the states that it had since.
-fn old_sample(end: End) -> (Vec<u8>, Vec<State>) {
+/// A file with a history: segments between others were freed and have gap records, a large value
+/// was relocated, and a checkpoint follows. Also the states since then.
+fn sample_with_history(end: End) -> (Vec<u8>, Vec<State>) {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
     let moved = bytes_of(7, 11_000);
-    let place = |file: &FaultFile| file.image().windows(11_000).position(|bytes| bytes == moved);
+    let offset = |file: &FaultFile| file.image().windows(11_000).position(|bytes| bytes == moved);
     store.set(0, b"gone", &bytes_of(8, 30_000)).expect("set");
     store.set(0, b"moved", &moved).expect("set");
     store.commit().expect("commit");
-    let before = place(&file);
+    let before = offset(&file);
     store.delete(0, b"gone").expect("delete");
     store.flush().expect("flush");
     while store.maintain(false).expect("maintain") {}
-    assert!(place(&file) < before, "the large value was moved");
+    assert!(offset(&file) < before, "the large value was moved");
     let mut i = 0;
     while !store.keys(KEYSPACE_ENGINE).expect("keys").any(|key| key.starts_with(KEY_GAP)) {
-        // Some stay where they are, and others behind them go.
+        // Some keys stay where they are, and others after them are replaced.
         let key = if i % 20 < 4 { 10 + i / 20 } else { i % 4 };
         store.set(0, &[b'k', key], &bytes_of(i.into(), 900)).expect("set");
         store.flush().expect("flush");
@@ -89,7 +91,7 @@ fn old_sample(end: End) -> (Vec<u8>, Vec<State>) {
         store.flush().expect("flush");
         states.push(state_of(&mut store));
     }
-    (left(store, &file, end), states)
+    (image_after(store, &file, end), states)
 }
 
 #[derive(Debug, Default)]
@@ -99,31 +101,31 @@ struct Outcomes {
     shortened: u64,
 }
 
-/// Opens a damaged image. Only `End::Flushed` may lose commits, and then exactly the last ones.
-fn judge(image: Pages, states: &[State], end: End, outcomes: &mut Outcomes, what: &str) {
+/// Opens a damaged image. Only `End::Flushed` may lose commits, and only the last ones.
+fn check_image(image: Pages, states: &[State], end: End, outcomes: &mut Outcomes, what: &str) {
     let file = FaultFile::new(image);
     match Store::open(file.clone(), options()) {
         Err(Error::Corruption(_) | Error::NotADatabase | Error::UnsupportedFormat { .. }) => {
-            assert!(file.event_count() == 0, "{what}: a refused file was written to");
+            assert!(file.event_count() == 0, "{what}: a refused file was changed");
             outcomes.reported += 1;
         }
-        Err(error) => panic!("{what}: {error:?} is not what damage is called"),
+        Err(error) => panic!("{what}: {error:?} is not an error for damage"),
         Ok(mut store) => {
-            // What lies before a checkpoint is verified when it is read.
+            // Records before a checkpoint are verified when they are read.
             let seen = match try_state_of(&mut store) {
                 Ok(seen) => seen,
                 Err(Error::Corruption(_)) => {
                     outcomes.reported += 1;
                     return;
                 }
-                Err(error) => panic!("{what}: {error:?} is not what damage is called"),
+                Err(error) => panic!("{what}: {error:?} is not an error for damage"),
             };
             let last = states.last().expect("there are some");
             if &seen == last {
                 outcomes.harmless += 1;
             } else {
                 let within = end == End::Flushed && states.contains(&seen);
-                assert!(within, "{what} goes unnoticed: {}", difference(&seen, last));
+                assert!(within, "{what} is not detected: {}", difference(&seen, last));
                 outcomes.shortened += 1;
             }
         }
@@ -136,7 +138,7 @@ fn flip_every_bit(end: End, (image, states): (Vec<u8>, Vec<State>)) -> Outcomes 
     for bit in 0..image.len() * 8 {
         let mut damaged = image.clone();
         damaged.flip(bit / 8, 1 << (bit % 8));
-        judge(damaged, &states, end, &mut outcomes, &format!("{end:?}, bit {bit} flipped"));
+        check_image(damaged, &states, end, &mut outcomes, &format!("{end:?}, bit {bit} flipped"));
     }
     println!("{end:?}: {} bytes, {outcomes:?}", image.len());
     outcomes
@@ -157,18 +159,18 @@ fn bit_flip_before_a_witness_is_detected_or_harmless() {
 #[test]
 fn bit_flip_before_the_witness_loses_only_the_last_flush() {
     let outcomes = flip_every_bit(End::Flushed, sample(End::Flushed));
-    // A loss is possible here, and only of the last commit: the one before has a witness in it.
+    // Only the last commit can be lost here: the one before it has a witness in it.
     assert!(outcomes.reported > outcomes.shortened);
 }
 
 #[test]
 fn bit_flip_in_a_compacted_file_is_detected_or_harmless() {
     for end in [End::Closed, End::Witnessed] {
-        let outcomes = flip_every_bit(end, old_sample(end));
+        let outcomes = flip_every_bit(end, sample_with_history(end));
         assert_eq!(outcomes.shortened, 0);
         assert!(outcomes.reported > 0 && outcomes.harmless > 0);
     }
-    let outcomes = flip_every_bit(End::Flushed, old_sample(End::Flushed));
+    let outcomes = flip_every_bit(End::Flushed, sample_with_history(End::Flushed));
     assert!(outcomes.shortened > 0 && outcomes.reported > outcomes.shortened);
 }
 
@@ -176,9 +178,9 @@ fn bit_flip_in_a_compacted_file_is_detected_or_harmless() {
 fn truncated_closed_file_is_detected_or_complete() {
     let (image, states) = sample(End::Closed);
     let mut outcomes = Outcomes::default();
-    // Less than a superblock is a creation that was cut short, and holds nothing to lose.
+    // Less than a superblock is an interrupted creation without anything to lose.
     for len in 256..image.len() {
-        judge(
+        check_image(
             image[..len].into(),
             &states,
             End::Closed,
@@ -197,7 +199,13 @@ fn zeroed_sector_of_a_closed_file_is_detected_or_harmless() {
         let mut damaged = image.clone();
         let to = image.len().min(from + 512);
         damaged[from..to].fill(0);
-        judge(damaged.into(), &states, End::Closed, &mut outcomes, &format!("{from}..{to} zeroed"));
+        check_image(
+            damaged.into(),
+            &states,
+            End::Closed,
+            &mut outcomes,
+            &format!("{from}..{to} zeroed"),
+        );
     }
     assert!(outcomes.reported > 0);
 }
@@ -211,7 +219,7 @@ fn misplaced_sector_is_detected_or_harmless() {
             let mut damaged = image.clone();
             damaged.copy_within(from..from + 512, to);
             let what = format!("the sector at {from} written to {to}");
-            judge(damaged.into(), &states, End::Closed, &mut outcomes, &what);
+            check_image(damaged.into(), &states, End::Closed, &mut outcomes, &what);
         }
     }
     assert!(outcomes.reported > 0);
@@ -225,8 +233,8 @@ fn database_image_stored_as_a_value_is_never_taken_for_the_log() {
     store.set(0, b"a", b"1").expect("set");
     store.set(0, b"image", &image).expect("set");
     store.flush().expect("flush");
-    for piece in image.chunks(700) {
-        store.set(0, b"piece", piece).expect("set");
+    for chunk in image.chunks(700) {
+        store.set(0, b"piece", chunk).expect("set");
         store.commit().expect("commit");
     }
     let expected = state_of(&mut store);

@@ -1,5 +1,5 @@
-//! Files made by somebody who means harm, with valid checksums: what replay refuses is refused behind a
-//! checkpoint too, wherever it is met, and verification finds it.
+//! Maliciously crafted files with valid checksums: records that replay rejects are also rejected
+//! before a checkpoint, whenever they are read, and verification reports them.
 
 #[path = "../../fuzz/src/repair.rs"]
 #[allow(
@@ -8,20 +8,20 @@
 )]
 mod repair;
 
-use varve::format::checkpoint::{self, HEAD};
-use varve::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, RecordHeader};
-use varve::format::{DATA_START, segment};
-use varve::native::Reader;
-use varve::{Error, Options, Store};
+use varve::Reader;
+use varve::engine::format::checkpoint::{self, HEAD};
+use varve::engine::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, RecordHeader};
+use varve::engine::format::{DATA_START, segment};
+use varve::engine::{Error, Options, Store};
 
-use crate::support::crashes::without_checkpoints;
+use crate::support::crash_programs::without_checkpoints;
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::{problems_of, state_of};
 use crate::support::pages::Pages;
 use crate::support::rng::bytes_of;
 
 const SEGMENT: usize = 4096;
-/// Values that lie in records, in an extent, and in pieces.
+/// Values in records, in an extent, and in chunks.
 const VALUES: [(&[u8], usize); 5] =
     [(b"short", 20), (b"long", 900), (b"extent", 11_000), (b"pieces", 2_000), (b"last", 100)];
 
@@ -34,7 +34,7 @@ fn value_of(key: &[u8]) -> Vec<u8> {
     bytes_of(*length as u64, *length)
 }
 
-/// A file in which all of this stands before a checkpoint, and a deletion does.
+/// A file with all of these and a tombstone before a checkpoint.
 fn sample() -> Vec<u8> {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options(1 << 20)).expect("a new file opens");
@@ -46,7 +46,7 @@ fn sample() -> Vec<u8> {
     }
     store.delete(0, b"gone").expect("delete");
     store.commit().expect("commit");
-    // What stands where the log ends is looked at in any case.
+    // Records at the end of the log are always read.
     for i in 0..6 {
         store.set(2, b"behind", &bytes_of(i, 1_000)).expect("set");
         store.commit().expect("commit");
@@ -62,7 +62,7 @@ fn u32_at(image: &[u8], at: usize) -> u32 {
     image[at..at + 4].try_into().map_or(0, u32::from_le_bytes)
 }
 
-/// Where the frames and records of the log stand.
+/// The offsets of the frames and records of the log.
 fn records(image: &[u8]) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for start in (DATA_START as usize..image.len()).step_by(SEGMENT) {
@@ -84,23 +84,23 @@ fn records(image: &[u8]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Where the frame and the record of a key stand.
-fn place_of(image: &[u8], key: &[u8], kind: Option<u8>) -> (usize, usize) {
+/// The offsets of the frame and the record of a key.
+fn locate_record(image: &[u8], key: &[u8], kind: Option<u8>) -> (usize, usize) {
     let found = records(image).into_iter().find(|&(_, at)| {
-        let is_it = image[at + 8..at + 12] == [key.len() as u8, 0, 0, 0];
-        is_it
+        let is_match = image[at + 8..at + 12] == [key.len() as u8, 0, 0, 0];
+        is_match
             && &image[at + 40..at + 40 + key.len()] == key
             && kind.is_none_or(|kind| image[at + 4] == kind)
     });
-    found.expect("it stands before the checkpoint")
+    found.expect("the record is before the checkpoint")
 }
 
 fn put(image: &mut [u8], at: usize, bytes: &[u8]) {
     image[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// What is done to the record of a key: its bytes begin at the first number, those of its value at the
-/// second, its frame at the third.
+/// A change of the record of a key. The arguments are the image and the offsets of the record, of
+/// its value, and of its frame.
 type Edit = fn(&mut [u8], usize, usize, usize);
 
 const LARGE: [u8; 8] = (16_777_217_u64).to_le_bytes();
@@ -111,12 +111,12 @@ const EDITS: &[(&str, &[u8], Edit)] = &[
     ("a kind that must be understood", b"long", |image, at, _, _| image[at + 4] = 100),
     ("a kind that may be skipped", b"long", |image, at, _, _| image[at + 4] = 0x99),
     ("space that means nothing", b"short", |image, at, _, _| image[at + 4] = 0x81),
-    ("a note of a transaction", b"long", |image, at, _, _| image[at + 4] = 0x82),
+    ("a transaction record", b"long", |image, at, _, _| image[at + 4] = 0x82),
     ("a deletion", b"short", |image, at, _, _| image[at + 4] = KIND_DELETE),
     ("a version above all", b"long", |image, at, _, _| image[at + 31] = 1),
     ("a version of many bits", b"short", |image, at, _, _| put(image, at + 24, &[255; 8])),
     ("a capacity that is no multiple of 8", b"short", |image, at, _, _| image[at + 16] += 4),
-    ("a value longer than its room", b"short", |image, at, _, _| image[at + 12] = 80),
+    ("a value longer than its capacity", b"short", |image, at, _, _| image[at + 12] = 80),
     ("a value that reaches beyond its frame", b"last", |image, at, _, _| put(image, at + 12, &[0, 9])),
     ("a record that reaches beyond its frame", b"last", |image, at, _, _| put(image, at + 16, &[0, 2])),
     ("no key", b"long", |image, at, _, _| image[at + 8] = 0),
@@ -126,38 +126,40 @@ const EDITS: &[(&str, &[u8], Edit)] = &[
     ("an extent one byte longer", b"extent", |image, _, value, _| image[value + 8] += 1),
     ("an extent one byte shorter", b"extent", |image, _, value, _| image[value + 8] -= 1),
     ("an extent elsewhere", b"extent", |image, _, value, _| image[value] += 1),
-    ("an extent behind the file", b"extent", |image, _, value, _| put(image, value, &[0, 0, 1])),
+    ("an extent after the end of the file", b"extent", |image, _, value, _| put(image, value, &[0, 0, 1])),
     ("an extent of another sequence", b"extent", |image, _, value, _| image[value + 24] += 9),
     ("a value called an extent", b"long", |image, at, _, _| image[at + 4] = KIND_EXTENT),
-    ("pieces without their description", b"pieces", |image, at, _, _| image[at + 12] = 23),
-    ("no pieces", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 0, 0])),
-    ("more pieces than there can be", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 1])),
-    ("as many pieces as there can be", b"pieces", |image, _, value, _| put(image, value + 16, &[255, 255, 0])),
-    ("one piece more", b"pieces", |image, _, value, _| image[value + 16] += 1),
-    ("one piece less", b"pieces", |image, _, value, _| image[value + 16] -= 1),
-    ("pieces longer than values can be", b"pieces", |image, _, value, _| put(image, value + 8, &LARGE)),
-    ("pieces one byte longer", b"pieces", |image, _, value, _| image[value + 8] += 1),
-    ("pieces one byte shorter", b"pieces", |image, _, value, _| image[value + 8] -= 1),
-    ("pieces of another value", b"pieces", |image, _, value, _| image[value] += 1),
-    ("a value called pieces", b"long", |image, at, _, _| image[at + 4] = KIND_PIECES),
+    ("chunks without a descriptor", b"pieces", |image, at, _, _| image[at + 12] = 23),
+    ("no chunks", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 0, 0])),
+    ("more chunks than the maximum", b"pieces", |image, _, value, _| put(image, value + 16, &[0, 0, 1])),
+    ("the maximum number of chunks", b"pieces", |image, _, value, _| put(image, value + 16, &[255, 255, 0])),
+    ("one chunk more", b"pieces", |image, _, value, _| image[value + 16] += 1),
+    ("one chunk less", b"pieces", |image, _, value, _| image[value + 16] -= 1),
+    ("chunks longer than the longest value", b"pieces", |image, _, value, _| put(image, value + 8, &LARGE)),
+    ("chunks one byte longer", b"pieces", |image, _, value, _| image[value + 8] += 1),
+    ("chunks one byte shorter", b"pieces", |image, _, value, _| image[value + 8] -= 1),
+    ("chunks of another value", b"pieces", |image, _, value, _| image[value] += 1),
+    ("a short value with the kind of chunked ones", b"long", |image, at, _, _| image[at + 4] = KIND_PIECES),
     ("a frame of more records", b"long", |image, _, _, frame| image[frame + 32] += 1),
     ("a frame of fewer records", b"long", |image, _, _, frame| image[frame + 32] -= 1),
 ];
 
-/// What there is to see of a file: no value is another one than it was.
-fn look(file: &FaultFile, options: Options, what: &str) -> bool {
+/// Reads everything in a file: no value may differ from the original.
+fn reads_original_values(file: &FaultFile, options: Options, what: &str) -> bool {
     let mut store = Store::open(file.clone(), options).unwrap_or_else(|e| panic!("{what}: {e}"));
     assert!(store.recovery().checkpoint, "{what}: the checkpoint was not used");
     let mut is_whole = true;
     for (key, _) in VALUES {
         match store.get(0, key) {
-            Ok(value) => assert!(value == Some(&value_of(key)[..]), "{what}: {key:?} is another"),
+            Ok(value) => {
+                assert!(value == Some(&value_of(key)[..]), "{what}: {key:?} has another value")
+            }
             Err(Error::Corruption(_)) => is_whole = false,
             Err(error) => panic!("{what}: {error:?}"),
         }
-        let there =
-            store.has(0, key).and_then(|there| Ok(there && store.version(0, key)?.is_some()));
-        assert!(matches!(there, Ok(true) | Err(Error::Corruption(_))), "{what}: {there:?}");
+        let found =
+            store.has(0, key).and_then(|found| Ok(found && store.version(0, key)?.is_some()));
+        assert!(matches!(found, Ok(true) | Err(Error::Corruption(_))), "{what}: {found:?}");
         assert_eq!(store.get(2, key).expect("get"), Some(&b"of another keyspace"[..]), "{what}");
         store.end_turn();
     }
@@ -170,14 +172,14 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
     let mut refused = 0;
     for (what, key, edit) in EDITS {
         let mut image = image.clone();
-        let (frame, at) = place_of(&image, key, None);
+        let (frame, at) = locate_record(&image, key, None);
         let value =
             at + RecordHeader { key_len: key.len() as u16, ..Default::default() }.value_offset();
         let check = image[value + 16..value + 24].to_vec();
         edit(&mut image, at, value, frame);
         repair::all(&mut image);
         if *key == b"extent" {
-            // What its header says now is not what the extent holds.
+            // The header now disagrees with the content of the extent.
             put(&mut image, value + 16, &check);
             let salt = DATA_START as usize + (frame - DATA_START as usize) / SEGMENT * SEGMENT;
             let salt = image[salt + 24..salt + 32].try_into().map_or(0, u64::from_le_bytes);
@@ -192,10 +194,10 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
             let mut store = Store::open(file.clone(), options(memory))
                 .unwrap_or_else(|e| panic!("{what}: {e}"));
             let problems = problems_of(&mut store);
-            assert!(!problems.is_empty(), "{what}: verification finds nothing");
+            assert!(!problems.is_empty(), "{what}: verification reports nothing");
             drop(store.into_file());
-            look(&file, options(memory), what);
-            // Nor does it get into what is replayed.
+            reads_original_values(&file, options(memory), what);
+            // Nor is it replayed.
             let mut store = Store::open(file.clone(), options(memory)).expect("it opens");
             store.set(0, b"new", b"value").expect("set");
             let mut more = store.maintain(true).expect("maintain");
@@ -203,15 +205,15 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
                 more = store.maintain(false).expect("maintain");
             }
             store.close().map_err(|(_, e)| e).expect("close");
-            look(&file, options(memory), what);
+            reads_original_values(&file, options(memory), what);
         }
-        // Who verifies all that it shows refuses it, but for a count that nothing needs.
+        // A reader that verifies everything rejects it, except for a count that nothing depends on.
         let mut aligned = vec![0; image.len() + 8];
         let skip = aligned.as_ptr().align_offset(8);
         put(&mut aligned, skip, &image);
         let bytes = &aligned[skip..][..image.len()];
         let reader = Reader::from_bytes(bytes);
-        assert!(reader.is_err() || what.starts_with("a frame of"), "{what}: a reader takes it");
+        assert!(reader.is_err() || what.starts_with("a frame of"), "{what}: a reader accepts it");
     }
     println!("{} crafted records, of which replay refuses {refused}", EDITS.len());
     assert!(refused > 20);
@@ -221,23 +223,23 @@ fn malformed_records_behind_a_checkpoint_are_refused_and_verified() {
 fn verification_finds_checkpoint_entries_without_matching_record() {
     let image = sample();
     let magic = checkpoint::MAGIC.to_le_bytes();
-    let mut places = (DATA_START as usize..image.len() - HEAD).step_by(8);
-    let head = places.find(|&at| image[at + 8..at + 12] == magic);
+    let mut offsets = (DATA_START as usize..image.len() - HEAD).step_by(8);
+    let head = offsets.find(|&at| image[at + 8..at + 12] == magic);
     let head = head.expect("there is a checkpoint");
     let block = head + u32_at(&image, head + 12) as usize;
     let count = u32_at(&image, head + 40) as usize;
     assert!(count >= 10 && HEAD == 64, "{count} entries");
     let entry = |i: usize| block + 8 + 8 * i;
     let position = |at: usize| ((at - DATA_START as usize) / 8) as u32;
-    let (_, deletion) = place_of(&image, b"gone", Some(KIND_DELETE));
-    let (_, long) = place_of(&image, b"long", None);
+    let (_, deletion) = locate_record(&image, b"gone", Some(KIND_DELETE));
+    let (_, long) = locate_record(&image, b"long", None);
     for i in 0..count {
         let old = u32_at(&image, entry(i) + 4);
         for (what, hash, to) in [
             ("another hash", 1, old),
             ("a deletion", 0, position(deletion)),
             ("the middle of a value", 0, position(long + 160)),
-            ("the record behind it", 0, old + 1),
+            ("the record after it", 0, old + 1),
             ("another key's record", 0, u32_at(&image, entry((i + 1) % count) + 4)),
         ] {
             let mut image = image.clone();
@@ -257,9 +259,9 @@ fn verification_finds_checkpoint_entries_without_matching_record() {
 #[test]
 fn two_records_sharing_an_extent_read_within_its_bounds() {
     let mut image = sample();
-    let (_, extent) = place_of(&image, b"extent", None);
-    let (frame, long) = place_of(&image, b"long", None);
-    // The record of 900 bytes becomes one of an extent, with another length.
+    let (_, extent) = locate_record(&image, b"extent", None);
+    let (frame, long) = locate_record(&image, b"long", None);
+    // The record of 900 bytes becomes one that names an extent, with another length.
     let described = image[extent + 48..extent + 80].to_vec();
     put(&mut image, long + 48, &described);
     image[long + 4] = KIND_EXTENT;

@@ -1,11 +1,11 @@
-//! Databases larger than memory: records are read alone, verified, and never mistaken.
+//! Databases larger than memory: cold records are read one by one, verified, and never confused.
 
 use std::cell::Cell;
 
-use varve::store::Views;
-use varve::{Error, IoError, Options, Store};
+use varve::engine::store::Views;
+use varve::engine::{Error, IoError, Options, Store};
 
-use crate::support::fault_file::{Fault, FaultFile, Harm};
+use crate::support::fault_file::{FailureMode, Fault, FaultFile};
 use crate::support::oracle::state_of;
 use crate::support::rng::{Rng, bytes_of};
 
@@ -20,13 +20,13 @@ fn key(i: u32) -> Vec<u8> {
 }
 
 fn value(i: u32) -> Vec<u8> {
-    // Every twentieth is large enough for an extent of its own.
+    // Every twentieth value is large enough for an extent.
     let len = if i.is_multiple_of(20) { 3300 + i } else { 40 + i % 300 };
     bytes_of(u64::from(i), len as usize)
 }
 
-/// A database of about a hundred kilobytes, of which sixteen are held in memory.
-fn large(file: &FaultFile) -> Store<FaultFile> {
+/// A database of about a hundred kilobytes, sixteen of which are kept in memory.
+fn mixed_size_database(file: &FaultFile) -> Store<FaultFile> {
     let mut store = Store::open(file.clone(), options()).expect("open");
     for i in 0..KEYS {
         store.set(0, &key(i), &value(i)).expect("set");
@@ -40,7 +40,7 @@ fn large(file: &FaultFile) -> Store<FaultFile> {
 #[test]
 fn database_larger_than_memory_is_readable_in_any_order() {
     let file = FaultFile::default();
-    let mut store = large(&file);
+    let mut store = mixed_size_database(&file);
     let mut rng = Rng::new(3);
     let calls = file.calls();
     for _ in 0..20_000 {
@@ -53,11 +53,12 @@ fn database_larger_than_memory_is_readable_in_any_order() {
     }
     assert!(file.calls() - calls > 5000, "most of it was read from the file");
     let memory = store.stats().memory_bytes;
-    assert!(memory < 200 << 10, "{memory} bytes are held");
+    assert!(memory < 200 << 10, "{memory} bytes are in memory");
 }
 
-/// Records of 200 bytes in 20 segments, of which four are held in memory; opened and all cold.
-fn long(file: &FaultFile) -> Store<FaultFile> {
+/// Records of 200 bytes in 20 segments, four of which are kept in memory; reopened, so that all are
+/// cold.
+fn cold_database(file: &FaultFile) -> Store<FaultFile> {
     let options = Options { segment_log2: 16, memory: 0, ..Options::default() };
     let mut store = Store::open(file.clone(), options).expect("open");
     for i in 0..5000 {
@@ -83,7 +84,7 @@ fn crash_recovery_reads_the_log_once_within_a_few_segments_memory() {
     let (slots, calls) = (file.image().len() as u64 >> 16, file.calls());
     let store = Store::open(file.clone(), options).expect("open");
     assert_eq!(store.count(0), 1000);
-    // Its size, the superblocks, what stands where slots begin and where the last one ends, and the segments.
+    // The size, the superblocks, the headers and trailers, and the segments.
     let calls = file.calls() - calls;
     assert!(calls <= 2 * slots + 6, "{calls} calls for {slots} segments");
     assert!(store.stats().memory_bytes < 3 << 16, "{} bytes", store.stats().memory_bytes);
@@ -92,7 +93,7 @@ fn crash_recovery_reads_the_log_once_within_a_few_segments_memory() {
 #[test]
 fn scan_in_write_order_reads_whole_segments() {
     let file = FaultFile::default();
-    let mut store = long(&file);
+    let mut store = cold_database(&file);
     let forwards: Vec<u32> = (0..5000).collect();
     let backwards: Vec<u32> = (0..5000).rev().collect();
     for order in [forwards, backwards] {
@@ -123,7 +124,7 @@ fn cold_records_of_any_size_take_one_read_each() {
         assert_eq!(store.get(0, &key(i)), Ok(Some(&*bytes_of(u64::from(i), length(i)))));
         store.end_turn();
     }
-    // A tenth is in memory, and some larger ones come as a surprise.
+    // A tenth is in memory, and some larger records need a second read.
     let reads = file.calls() - calls;
     assert!((2400..3100).contains(&reads), "{reads} reads of 3000 records");
 }
@@ -132,27 +133,27 @@ fn cold_records_of_any_size_take_one_read_each() {
 fn viewed_records_stay_in_memory_if_the_access_counts() {
     for counts in [true, false] {
         let file = FaultFile::default();
-        let mut store = long(&file);
-        // A walk brings its segment.
+        let mut store = cold_database(&file);
+        // A scan loads its segment.
         (2000..2100)
             .for_each(|i| assert!(store.get(0, &key(i)).is_ok_and(|value| value.is_some())));
         let hot = key(2050);
         let hash = store.hash(0, &hot);
         let at_hand = |store: &mut Store<FaultFile>, keyspace| {
-            let (mut positions, mut places) = ([hash], [None]);
+            let (mut positions, mut offsets) = ([hash], [None]);
             store.positions_of(&mut positions);
-            store.prefetch_records(&positions, &mut places);
-            let [place] = places;
-            place.and_then(|place| store.get_resident(place, keyspace, &hot, counts)).is_some()
+            store.prefetch_records(&positions, &mut offsets);
+            let [offset] = offsets;
+            offset.and_then(|offset| store.get_resident(offset, keyspace, &hot, counts)).is_some()
         };
         assert!(!at_hand(&mut store, 1), "another keyspace");
         let mut rng = Rng::new(5);
         let stayed = (0..1000).all(|_| {
             store.end_turn();
-            let is_there = at_hand(&mut store, 0);
+            let exists = at_hand(&mut store, 0);
             let cold = key(rng.below(1900) as u32);
             assert!(store.get(0, &cold).is_ok_and(|value| value.is_some()));
-            is_there
+            exists
         });
         assert_eq!(stayed, counts);
     }
@@ -161,7 +162,7 @@ fn viewed_records_stay_in_memory_if_the_access_counts() {
 #[test]
 fn damage_during_a_scan_is_reported_for_its_record_only() {
     let file = FaultFile::default();
-    let mut store = long(&file);
+    let mut store = cold_database(&file);
     let value = bytes_of(2500, 200);
     let at = file.image().windows(200).position(|w| w == value).expect("it is in the file");
     file.damage(at + 77, 4);
@@ -178,7 +179,7 @@ fn damage_during_a_scan_is_reported_for_its_record_only() {
 #[test]
 fn bit_flip_under_an_open_store_is_never_served() {
     let file = FaultFile::default();
-    let mut store = large(&file);
+    let mut store = mixed_size_database(&file);
     let mut rng = Rng::new(4);
     let (mut noticed, mut resident) = (0, 0);
     for _ in 0..4000 {
@@ -199,12 +200,16 @@ fn bit_flip_under_an_open_store_is_never_served() {
                 assert!(damage.position <= at as u64, "byte {at}, but {damage:?}");
                 noticed += 1;
             }
-            Err(error) => panic!("{error:?} is not what damage is called"),
+            Err(error) => panic!("{error:?} is not an error for damage"),
         }
         file.damage(at, flips);
         store.end_turn();
         let seen = store.get(0, &key(i));
-        assert_eq!(seen, Ok(Some(value.as_slice())), "the damage is gone, and nothing of it stays");
+        assert_eq!(
+            seen,
+            Ok(Some(value.as_slice())),
+            "the damage was undone, so reads succeed again"
+        );
     }
     assert!(noticed > 2000, "{noticed} flips noticed, {resident} values in memory");
 }
@@ -212,13 +217,13 @@ fn bit_flip_under_an_open_store_is_never_served() {
 #[test]
 fn failed_read_is_reported_and_the_next_one_works() {
     let file = FaultFile::default();
-    let mut store = large(&file);
+    let mut store = mixed_size_database(&file);
     let mut rng = Rng::new(5);
     let mut failures = 0;
     for round in 0..3000_u32 {
         let i = rng.below(KEYS as usize) as u32;
         let error = *rng.pick(&[IoError::Lost, IoError::Other]);
-        file.arm(Fault { nth: 0, lasting: false, harm: Harm::Fail(error) });
+        file.arm(Fault { nth: 0, lasting: false, failure: FailureMode::Fail(error) });
         let outcome = match round % 4 {
             0 => store.get(0, &key(i)).map(|seen| assert_eq!(seen, Some(&*value(i)))),
             1 => store.version(0, &key(i)).map(|seen| assert!(seen.is_some())),
@@ -244,7 +249,7 @@ fn turn_reading_more_than_the_budget_detaches_its_views() {
     let views = Views { detach: || DETACHED.set(DETACHED.get() + 1), ..Views::default() };
     let options = Options { views, ..options() };
     let file = FaultFile::default();
-    drop(large(&file).into_file());
+    drop(mixed_size_database(&file).into_file());
     let mut store = Store::open(file, options).expect("open");
     assert_eq!(DETACHED.get(), 0, "there are no views while it opens");
     store.end_turn();

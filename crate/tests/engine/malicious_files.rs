@@ -1,14 +1,14 @@
-//! Files whose checksums hold and whose contents lie: a checksum proves that the bytes are as
-//! written, not that their writer meant well. Whatever they say, nothing panics, and nothing is
-//! allocated or looked for that the file has no room for.
+//! Malicious files with correct checksums, which prove that the bytes are as written but not that
+//! the writer was honest. Whatever they contain, nothing panics, and no more memory is allocated or
+//! data searched than the file's size justifies.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::format::checksum::{checksum, seed_at};
-use varve::format::frame::{self, FrameHeader};
-use varve::format::segment::{self, SegmentHeader};
-use varve::format::superblock::{self, SLOT_STRIDE, Superblock};
-use varve::{OnDamage, Options, Spot, Store};
+use varve::engine::format::checksum::{checksum, seed_at};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::segment::{self, SegmentHeader};
+use varve::engine::format::superblock::{self, SLOT_STRIDE, Superblock};
+use varve::engine::{OnDamage, Options, Store, VerifyCursor};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::KEYSPACES;
@@ -20,7 +20,8 @@ fn options() -> Options {
     Options { segment_log2: 12, ..Options::default() }
 }
 
-/// A file with some of everything: segments, an extent, pieces, several frames to a commit, two closes.
+/// A file with all kinds of content: segments, an extent, chunks, several frames per commit, two
+/// closes.
 fn sample() -> Vec<u8> {
     let file = FaultFile::default();
     let mut store = Store::open(file.clone(), options()).expect("a new file opens");
@@ -43,16 +44,16 @@ fn sample() -> Vec<u8> {
     file.image()
 }
 
-/// A part of the file that has a checksum over bytes 8 (or 16) to its end, kept before them.
+/// A part of the file with a checksum over its bytes from 8 (or 16) to its end, stored before them.
 #[derive(Clone, Debug)]
 struct Part {
     at: usize,
     len: usize,
-    /// Where its checksum is, and the first byte under it, counted from its start.
+    /// The offset of its checksum, and of the first byte covered, relative to its start.
     check: usize,
     from: usize,
     seed: u64,
-    /// Where an identical copy stands.
+    /// The offset of an identical copy.
     copy: Option<usize>,
 }
 
@@ -73,7 +74,7 @@ fn superblock_part(slot: usize) -> Part {
     Part { at, len: superblock::SIZE, check: 8, from: 16, seed, copy: None }
 }
 
-/// All parts of a file that its checksums hold together.
+/// All parts of a file that have checksums.
 fn parts_of(image: &[u8]) -> Vec<Part> {
     let mut parts = vec![superblock_part(0), superblock_part(1)];
     let superblock::Slot::Valid(superblock) = Superblock::decode(&image[..superblock::SIZE], 0)
@@ -100,11 +101,11 @@ fn parts_of(image: &[u8]) -> Vec<Part> {
     parts
 }
 
-/// Overwrites something in a part with a number that parsers trip over.
-fn lie(image: &mut [u8], part: &Part, rng: &mut Rng) {
-    // Headers, of records too, lie at multiples of 4; most lies go where they are.
-    let room = if rng.one_in(3) { part.len } else { part.len.min(frame::SIZE * 3) };
-    let at = part.at + rng.within(part.from / 4..room / 4) * 4;
+/// Overwrites a random field of a part with a number that parsers may mishandle.
+fn corrupt_number(image: &mut [u8], part: &Part, rng: &mut Rng) {
+    // Headers, including those of records, are at multiples of 4; most changes are made there.
+    let end = if rng.one_in(3) { part.len } else { part.len.min(frame::SIZE * 3) };
+    let at = part.at + rng.within(part.from / 4..end / 4) * 4;
     let old = u32::from_le_bytes(image[at..at + 4].try_into().expect("four bytes"));
     let new = match rng.below(8) {
         0 => 0,
@@ -120,8 +121,8 @@ fn lie(image: &mut [u8], part: &Part, rng: &mut Rng) {
     part.seal(image);
 }
 
-/// Reads everything there is to read. Damage may come to light only now, which is no panic.
-fn look(store: &mut Store<FaultFile>) {
+/// Reads everything. Damage may be detected only now, which must not panic.
+fn read_everything(store: &mut Store<FaultFile>) {
     for keyspace in KEYSPACES {
         let keys: Vec<Vec<u8>> = match store.keys(keyspace) {
             Ok(keys) => keys.map(<[u8]>::to_vec).collect(),
@@ -136,29 +137,29 @@ fn look(store: &mut Store<FaultFile>) {
     }
 }
 
-/// Verifies all that there is, which ends.
+/// Verifies everything; this must terminate.
 fn verify(store: &mut Store<FaultFile>) {
-    let mut spot = Spot::default();
+    let mut cursor = VerifyCursor::default();
     for _ in 0..100_000 {
-        match store.verify(spot) {
-            Ok(found) if found.next == Spot::default() => return,
-            Ok(found) => spot = found.next,
+        match store.verify(cursor) {
+            Ok(found) if found.next == VerifyCursor::default() => return,
+            Ok(found) => cursor = found.next,
             Err(_) => return,
         }
     }
-    panic!("a verification goes on and on");
+    panic!("the verification does not terminate");
 }
 
-/// Opens a lying file and uses it as far as that goes. Answers whether it opened.
-fn use_it(image: Vec<u8>, options: Options) -> bool {
+/// Opens a malicious file and uses it as far as possible. Returns whether it opened.
+fn use_database(image: Vec<u8>, options: Options) -> bool {
     let file = FaultFile::new(image);
     let Ok(mut store) = Store::open(file.clone(), options) else {
-        // A recovery may find no way on after it has begun to write.
+        // A salvage may fail after it has begun to write.
         let reads = options.on_damage == OnDamage::Refuse;
-        assert!(!reads || file.event_count() == 0, "a refused file is left as it is");
+        assert!(!reads || file.event_count() == 0, "a refused file is not changed");
         return false;
     };
-    look(&mut store);
+    read_everything(&mut store);
     verify(&mut store);
     let large = vec![1; 3 * SEGMENT];
     let wrote = store
@@ -171,7 +172,7 @@ fn use_it(image: Vec<u8>, options: Options) -> bool {
         && closed.is_ok()
         && let Ok(mut store) = Store::open(file, options)
     {
-        look(&mut store);
+        read_everything(&mut store);
     }
     true
 }
@@ -183,9 +184,9 @@ fn run_seed(image: &[u8], parts: &[Part], seed: u64) -> bool {
     let options = Options { memory, on_damage, ..options() };
     let mut lying = image.to_vec();
     for _ in 0..rng.within(1..4) {
-        lie(&mut lying, rng.pick(parts), &mut rng);
+        corrupt_number(&mut lying, rng.pick(parts), &mut rng);
     }
-    catch_unwind(AssertUnwindSafe(|| use_it(lying, options))).unwrap_or_else(|cause| {
+    catch_unwind(AssertUnwindSafe(|| use_database(lying, options))).unwrap_or_else(|cause| {
         eprintln!("VARVE_LIAR_SEED={seed} replays it");
         std::panic::resume_unwind(cause)
     })

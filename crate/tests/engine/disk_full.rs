@@ -1,37 +1,37 @@
-//! Full disks: whatever the limit, and however the platform tells, a refused write changes nothing,
-//! everything before it stands, closing succeeds, and with room again everything goes on.
+//! Full disks: whatever the limit is and however the platform reports it, a refused write changes
+//! nothing, everything before it remains, closing succeeds, and with space again writing continues.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::{Error, File, IoError, MemoryFile, Options, Store};
+use varve::engine::{Error, File, IoError, MemoryFile, Options, Store};
 
 use crate::support::rng::{Rng, bytes_of, replayed};
 
 const SEGMENT: u64 = 4096;
 
-/// How a platform tells that there is no room.
+/// How a platform reports a full disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
-    /// An error, and nothing was written: Chromium.
+    /// With an error, and nothing was written: Chromium.
     Throws,
-    /// A count of 0 and no error: Firefox.
+    /// With a count of 0 and no error: Firefox.
     TakesNothing,
-    /// What fits is written, and the count says so.
+    /// It writes what fits, and the count says so.
     TakesPart,
-    /// Blocks are taken as they are written, so that holes may be refused later: a disk.
+    /// Blocks are allocated when they are written, so that writes to holes may fail later: a disk.
     Blocks,
 }
 
 const STYLES: [Style; 4] = [Style::Throws, Style::TakesNothing, Style::TakesPart, Style::Blocks];
 const BLOCK: usize = 512;
 
-/// A file that can have so many bytes. Clones share it.
+/// A file with a size limit. Clones share it.
 #[derive(Clone)]
 struct Limited {
     file: Rc<RefCell<MemoryFile>>,
-    /// Which blocks were taken.
+    /// Which blocks are allocated.
     blocks: Rc<RefCell<Vec<bool>>>,
     limit: Rc<Cell<u64>>,
     style: Style,
@@ -43,13 +43,13 @@ impl Limited {
         Limited { file, blocks, limit: Rc::new(Cell::new(limit)), style }
     }
 
-    /// What a crash leaves.
+    /// The image that a crash leaves.
     fn image(&self) -> MemoryFile {
         self.file.borrow().clone()
     }
 
-    /// How many of the bytes that are to be written have room.
-    fn room(&self, at: u64, length: usize) -> usize {
+    /// How many of `length` bytes at `at` can be written.
+    fn writable(&self, at: u64, length: usize) -> usize {
         let limit = self.limit.get();
         if self.style != Style::Blocks {
             let end = self.file.borrow().bytes.len().max(limit as usize);
@@ -59,12 +59,12 @@ impl Limited {
         let end = at as usize + length;
         let count = blocks.len().max(end.div_ceil(BLOCK));
         blocks.resize(count, false);
-        let mut taken = blocks.iter().filter(|&&taken| taken).count() as u64;
+        let mut written = blocks.iter().filter(|&&written| written).count() as u64;
         for block in at as usize / BLOCK..end.div_ceil(BLOCK) {
-            if !blocks[block] && (taken + 1) * BLOCK as u64 > limit {
+            if !blocks[block] && (written + 1) * BLOCK as u64 > limit {
                 return (block * BLOCK).saturating_sub(at as usize);
             }
-            taken += u64::from(!blocks[block]);
+            written += u64::from(!blocks[block]);
             blocks[block] = true;
         }
         length
@@ -77,7 +77,7 @@ impl File for Limited {
     }
 
     fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
-        let fits = self.room(at, bytes.len());
+        let fits = self.writable(at, bytes.len());
         match self.style {
             _ if fits == bytes.len() => self.file.borrow_mut().write(bytes, at),
             Style::Throws => Err(IoError::Quota),
@@ -93,7 +93,7 @@ impl File for Limited {
     fn truncate(&mut self, size: u64) -> Result<(), IoError> {
         let before = self.file.borrow().bytes.len();
         if size as usize > before
-            && self.room(before as u64, size as usize - before) < size as usize - before
+            && self.writable(before as u64, size as usize - before) < size as usize - before
         {
             return Err(IoError::Quota);
         }
@@ -123,31 +123,31 @@ fn key_of(i: u64) -> Vec<u8> {
     format!("key {i:06}").into_bytes()
 }
 
-/// A store on a file with a limit, and what it has to hold.
-struct Full {
+/// A store on a limited file, and its expected content.
+struct FullDisk {
     disk: Limited,
     options: Options,
     store: Store<Limited>,
     content: Content,
-    place: String,
+    context: String,
 }
 
-impl Full {
-    /// None when there is not even room to begin.
+impl FullDisk {
+    /// None if there is not even space to create it.
     fn new(limit: u64, style: Style) -> Option<Self> {
         let options = Options { segment_log2: 12, ..Options::default() };
         let disk = Limited::new(limit, style);
-        let place = format!("{limit} bytes, {style:?}");
+        let context = format!("{limit} bytes, {style:?}");
         match Store::open(disk.clone(), options) {
-            Ok(store) => Some(Full { disk, options, store, content: Content::new(), place }),
+            Ok(store) => Some(FullDisk { disk, options, store, content: Content::new(), context }),
             Err(error) => {
-                assert_eq!(error, Error::Quota, "{place}");
+                assert_eq!(error, Error::Quota, "{context}");
                 None
             }
         }
     }
 
-    /// A write and its commit; false when there was no room, and nothing has changed.
+    /// Sets a key and commits; false if there was no space and nothing changed.
     fn set(&mut self, key: &[u8], value: &[u8]) -> bool {
         let done = self.store.set(0, key, value).map(|_| ()).and_then(|()| self.store.commit());
         match done {
@@ -156,40 +156,40 @@ impl Full {
                 true
             }
             Err(error) => {
-                assert_eq!(error, Error::Quota, "{}", self.place);
+                assert_eq!(error, Error::Quota, "{}", self.context);
                 self.store.end_turn();
                 false
             }
         }
     }
 
-    /// A deletion and its commit. What is full is tended, as often as that gains anything.
+    /// Deletes a key and commits. On a full disk it runs maintenance as long as that frees space.
     fn delete(&mut self, key: &[u8]) -> bool {
         for attempt in 0.. {
             let done = self.store.delete(0, key).and_then(|_| self.store.commit());
             match done {
                 Ok(()) => break,
-                Err(error) => assert_eq!(error, Error::Quota, "{}", self.place),
+                Err(error) => assert_eq!(error, Error::Quota, "{}", self.context),
             }
             if attempt == 2 {
                 return false;
             }
-            self.tend(true);
+            self.maintain(true);
         }
         self.content.remove(key);
         true
     }
 
-    fn tend(&mut self, all: bool) {
+    fn maintain(&mut self, all: bool) {
         let mut first = all;
         for _ in 0..10_000 {
             match self.store.maintain(std::mem::take(&mut first)) {
                 Ok(true) => {}
                 Ok(false) | Err(Error::Quota) => return,
-                Err(error) => panic!("{}: {error}", self.place),
+                Err(error) => panic!("{}: {error}", self.context),
             }
         }
-        panic!("{}: maintenance has no end", self.place);
+        panic!("{}: maintenance has no end", self.context);
     }
 
     fn fill(&mut self, from: u64, size: usize) -> u64 {
@@ -197,25 +197,25 @@ impl Full {
     }
 
     fn check(&mut self) {
-        assert!(content_of(&mut self.store) == self.content, "{}", self.place);
-        assert!(!self.store.stats().poisoned, "{}", self.place);
-        // A crash now loses nothing either.
+        assert!(content_of(&mut self.store) == self.content, "{}", self.context);
+        assert!(!self.store.stats().poisoned, "{}", self.context);
+        // A crash at this point loses nothing either.
         let mut left = Store::open(self.disk.image(), self.options).expect("opens");
-        assert!(content_of(&mut left) == self.content, "{} after a crash", self.place);
+        assert!(content_of(&mut left) == self.content, "{} after a crash", self.context);
     }
 
     fn reopen(self) -> Self {
-        let Full { disk, options, store, content, place } = self;
-        store.close().map_err(|(_, e)| e).unwrap_or_else(|e| panic!("{place}: closing: {e}"));
+        let FullDisk { disk, options, store, content, context } = self;
+        store.close().map_err(|(_, e)| e).unwrap_or_else(|e| panic!("{context}: closing: {e}"));
         let store = Store::open(disk.clone(), options).expect("opens");
-        assert!(store.recovery().clean, "{place}");
-        let mut full = Full { disk, options, store, content, place };
-        full.check();
-        full
+        assert!(store.recovery().clean, "{context}");
+        let mut disk_full = FullDisk { disk, options, store, content, context };
+        disk_full.check();
+        disk_full
     }
 }
 
-/// Limits around every place where something new is begun, and some between.
+/// Limits around each size at which something new is allocated, and some between.
 fn limits() -> impl Iterator<Item = u64> {
     let slots = (0..24).flat_map(|slot| {
         let start = 8192 + slot * SEGMENT;
@@ -240,7 +240,7 @@ fn disk_full_at_any_size_loses_nothing_and_resumes_with_space() {
     assert!(cases > 500);
 }
 
-/// In which order keys are deleted.
+/// The order in which keys are deleted.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Written,
@@ -264,52 +264,56 @@ impl Order {
 }
 
 fn fill_and_empty(limit: u64, style: Style, size: usize, order: Order) -> bool {
-    let Some(mut full) = Full::new(limit, style) else { return false };
-    let written = full.fill(0, size);
-    full.check();
+    let Some(mut disk_full) = FullDisk::new(limit, style) else { return false };
+    let written = disk_full.fill(0, size);
+    disk_full.check();
     if written == 0 {
         return false;
     }
-    // Overwriting needs room as well, and leaves the old value where there is none.
-    full.set(&key_of(0), &bytes_of(77, size));
-    let update = full.store.update_if(0, &key_of(0), |_| true, |_| Ok(Some(vec![1; size])));
-    match update.and_then(|_| full.store.commit()) {
-        Ok(()) => drop(full.content.insert(key_of(0), vec![1; size])),
-        Err(error) => assert_eq!(error, Error::Quota, "{}", full.place),
+    // Overwriting needs space too, and leaves the old value if there is none.
+    disk_full.set(&key_of(0), &bytes_of(77, size));
+    let update = disk_full.store.update_if(0, &key_of(0), |_| true, |_| Ok(Some(vec![1; size])));
+    match update.and_then(|_| disk_full.store.commit()) {
+        Ok(()) => drop(disk_full.content.insert(key_of(0), vec![1; size])),
+        Err(error) => assert_eq!(error, Error::Quota, "{}", disk_full.context),
     }
-    full.store.end_turn();
-    full.check();
-    full = full.reopen();
-    // With a reserve all deletions find room, in whatever order. Without one some do, and none that does
-    // not changes anything. A disk may refuse even what fills the last segment.
+    disk_full.store.end_turn();
+    disk_full.check();
+    disk_full = disk_full.reopen();
+    // With a reserve, all deletions succeed in any order. Without one some succeed, and those that
+    // fail change nothing. A disk may even refuse to fill the last segment.
     let has_reserve = limit >= 8192 + 4 * SEGMENT && style != Style::Blocks;
     for i in order.of(written) {
         if has_reserve {
-            let done = full.store.delete(0, &key_of(i)).and_then(|_| full.store.commit());
-            assert_eq!(done, Ok(()), "{}: deletion of {i} of {written}", full.place);
-            full.content.remove(&key_of(i));
-        } else if !full.delete(&key_of(i)) {
+            let done = disk_full.store.delete(0, &key_of(i)).and_then(|_| disk_full.store.commit());
+            assert_eq!(done, Ok(()), "{}: deletion of {i} of {written}", disk_full.context);
+            disk_full.content.remove(&key_of(i));
+        } else if !disk_full.delete(&key_of(i)) {
             break;
         }
     }
-    full.check();
-    full.tend(true);
-    full.check();
+    disk_full.check();
+    disk_full.maintain(true);
+    disk_full.check();
     if has_reserve {
-        let again = full.fill(0, size);
+        let again = disk_full.fill(0, size);
         let least = if limit < 8192 + 8 * SEGMENT { 0 } else { written / 2 };
-        assert!(again > least, "{}: {again} of {written} fit again", full.place);
-        full.check();
+        assert!(again > least, "{}: {again} of {written} fit again", disk_full.context);
+        disk_full.check();
     }
-    full = full.reopen();
-    full.disk.limit.set(u64::MAX);
+    disk_full = disk_full.reopen();
+    disk_full.disk.limit.set(u64::MAX);
     for i in 0..written {
-        assert!(full.delete(&key_of(i)), "{}: with room all can be deleted", full.place);
-        assert!(full.set(&key_of(i), &[8; 20]), "{}: and written", full.place);
+        assert!(
+            disk_full.delete(&key_of(i)),
+            "{}: with free space everything can be deleted",
+            disk_full.context
+        );
+        assert!(disk_full.set(&key_of(i), &[8; 20]), "{}: and written", disk_full.context);
     }
-    full.tend(true);
-    full.check();
-    full.reopen();
+    disk_full.maintain(true);
+    disk_full.check();
+    disk_full.reopen();
     true
 }
 
@@ -317,28 +321,29 @@ fn fill_and_empty(limit: u64, style: Style, size: usize, order: Order) -> bool {
 fn transaction_without_space_is_rolled_back() {
     for style in STYLES {
         for limit in limits().filter(|&limit| limit > 8192 + SEGMENT) {
-            let Some(mut full) = Full::new(limit, style) else { continue };
-            let written = full.fill(0, 200);
+            let Some(mut disk_full) = FullDisk::new(limit, style) else { continue };
+            let written = disk_full.fill(0, 200);
             for i in 0..written.min(6) {
-                full.delete(&key_of(i));
+                disk_full.delete(&key_of(i));
             }
-            let savepoint = full.store.savepoint();
+            let savepoint = disk_full.store.savepoint();
             let refused =
-                (0..200).find_map(|i| full.store.set(0, &key_of(500 + i), &[9; 900]).err());
+                (0..200).find_map(|i| disk_full.store.set(0, &key_of(500 + i), &[9; 900]).err());
             if let Some(error) = refused {
-                assert_eq!(error, Error::Quota, "{}", full.place);
-                full.store.rollback(savepoint);
-                full.store.commit().expect("nothing to commit");
+                assert_eq!(error, Error::Quota, "{}", disk_full.context);
+                disk_full.store.rollback(savepoint);
+                disk_full.store.commit().expect("nothing to commit");
             } else {
-                match full.store.release(savepoint).and_then(|()| full.store.commit()) {
-                    Ok(()) => (0..200)
-                        .for_each(|i| drop(full.content.insert(key_of(500 + i), vec![9; 900]))),
-                    Err(error) => assert_eq!(error, Error::Quota, "{}", full.place),
+                match disk_full.store.release(savepoint).and_then(|()| disk_full.store.commit()) {
+                    Ok(()) => (0..200).for_each(|i| {
+                        drop(disk_full.content.insert(key_of(500 + i), vec![9; 900]))
+                    }),
+                    Err(error) => assert_eq!(error, Error::Quota, "{}", disk_full.context),
                 }
             }
-            full.store.end_turn();
-            full.check();
-            full.reopen();
+            disk_full.store.end_turn();
+            disk_full.check();
+            disk_full.reopen();
         }
     }
 }
@@ -349,18 +354,21 @@ fn witness_without_space_on_a_full_disk_is_no_failure() {
     for style in STYLES {
         for limit in limits() {
             for size in [0, 200, 900] {
-                let Some(mut full) = Full::new(limit, style) else { continue };
+                let Some(mut disk_full) = FullDisk::new(limit, style) else { continue };
                 for key in (0..).map(key_of) {
-                    let is_full = !full.set(&key, &bytes_of(limit, size));
-                    full.store.flush().expect("what is there can be flushed");
-                    full.store.witness().unwrap_or_else(|e| panic!("{}: {e}", full.place));
-                    missing += u32::from(full.store.is_unwitnessed());
+                    let is_full = !disk_full.set(&key, &bytes_of(limit, size));
+                    disk_full.store.flush().expect("the content can be flushed");
+                    disk_full
+                        .store
+                        .witness()
+                        .unwrap_or_else(|e| panic!("{}: {e}", disk_full.context));
+                    missing += u32::from(disk_full.store.is_unwitnessed());
                     if is_full {
                         break;
                     }
                 }
-                full.check();
-                full.reopen();
+                disk_full.check();
+                disk_full.reopen();
             }
         }
     }
@@ -368,31 +376,31 @@ fn witness_without_space_on_a_full_disk_is_no_failure() {
     assert!(missing > 10);
 }
 
-/// Tears the last frame of a full disk and opens that, closes it and opens it again. Answers whether the
-/// torn tail was still there then.
-fn close_behind_a_torn_tail(mut full: Full, written: u64) -> Option<bool> {
-    let before = full.disk.image().bytes;
+/// Tears the last frame of a full disk, opens and closes it, and opens it again. Returns whether
+/// the torn tail was still reported then.
+fn close_behind_a_torn_tail(mut disk_full: FullDisk, written: u64) -> Option<bool> {
+    let before = disk_full.disk.image().bytes;
     let key = key_of(written - 1);
-    full.store.delete(0, &key).and_then(|_| full.store.commit()).ok()?;
-    let after = full.disk.image().bytes;
-    drop(full.store.into_file());
+    disk_full.store.delete(0, &key).and_then(|_| disk_full.store.commit()).ok()?;
+    let after = disk_full.disk.image().bytes;
+    drop(disk_full.store.into_file());
     let is_new = |at: &usize| before.get(*at) != Some(&after[*at]);
     let at = (8192..after.len()).rev().find(is_new)?;
-    full.disk.file.borrow_mut().bytes[at] ^= 1;
+    disk_full.disk.file.borrow_mut().bytes[at] ^= 1;
     for is_open_before in [false, true] {
-        full.store = Store::open(full.disk.clone(), full.options).expect("it opens");
-        let recovery = *full.store.recovery();
-        assert!(is_open_before || recovery.torn_bytes > 0, "{}: {recovery:?}", full.place);
-        full.check();
+        disk_full.store = Store::open(disk_full.disk.clone(), disk_full.options).expect("it opens");
+        let recovery = *disk_full.store.recovery();
+        assert!(is_open_before || recovery.torn_bytes > 0, "{}: {recovery:?}", disk_full.context);
+        disk_full.check();
         if is_open_before {
             let is_torn = recovery.torn_bytes > 0;
-            assert_ne!(recovery.clean, is_torn, "{}: {recovery:?}", full.place);
-            full.disk.limit.set(u64::MAX);
-            assert!(full.set(b"with room", &[1; 30]), "{}", full.place);
-            full.reopen();
+            assert_ne!(recovery.clean, is_torn, "{}: {recovery:?}", disk_full.context);
+            disk_full.disk.limit.set(u64::MAX);
+            assert!(disk_full.set(b"with room", &[1; 30]), "{}", disk_full.context);
+            disk_full.reopen();
             return Some(is_torn);
         }
-        let Full { store, .. } = full;
+        let FullDisk { store, .. } = disk_full;
         store.close().map_err(|(_, e)| e).unwrap_or_else(|e| panic!("closing: {e}"));
     }
     None
@@ -403,53 +411,53 @@ fn close_succeeds_with_a_torn_tail_on_a_full_disk() {
     let (mut stayed, mut ended) = (0, 0);
     for style in STYLES {
         for limit in limits() {
-            let Some(mut full) = Full::new(limit, style) else { continue };
-            let written = full.fill(0, 200);
+            let Some(mut disk_full) = FullDisk::new(limit, style) else { continue };
+            let written = disk_full.fill(0, 200);
             if written == 0 {
                 continue;
             }
-            match close_behind_a_torn_tail(full, written) {
+            match close_behind_a_torn_tail(disk_full, written) {
                 Some(true) => stayed += 1,
                 Some(false) => ended += 1,
                 None => {}
             }
         }
     }
-    println!("{stayed} torn tails stayed for want of room, {ended} were ended");
+    println!("{stayed} torn tails remained for lack of space, {ended} were cancelled");
     assert!(stayed > 10 && ended > 10);
 }
 
-/// Fills a disk, deletes part of that, does maintenance or not, and closes or not, a few times over; then
-/// everything is deleted, without a refusal.
-fn fill_again_and_again(limit: u64, style: Style, size: usize, rng: &mut Rng) {
-    let Some(mut full) = Full::new(limit, style) else { return };
+/// A few times, fills a disk, deletes a part, does maintenance or not, and closes or not. Then it
+/// deletes everything, which must succeed.
+fn refill_repeatedly(limit: u64, style: Style, size: usize, rng: &mut Rng) {
+    let Some(mut disk_full) = FullDisk::new(limit, style) else { return };
     let mut next = 0;
     for round in 0..4 {
-        next = full.fill(next, size);
+        next = disk_full.fill(next, size);
         if rng.one_in(2) {
-            full.tend(rng.one_in(2));
+            disk_full.maintain(rng.one_in(2));
         }
         if rng.one_in(3) {
-            full = full.reopen();
+            disk_full = disk_full.reopen();
         }
-        let mut keys: Vec<_> = full.content.keys().cloned().collect();
+        let mut keys: Vec<_> = disk_full.content.keys().cloned().collect();
         if rng.one_in(2) {
             (1..keys.len()).for_each(|i| keys.swap(i, rng.below(i + 1)));
         }
         let count = if round == 3 { keys.len() } else { rng.below(keys.len() + 1) };
         for key in &keys[..count] {
-            let done = full.store.delete(0, key).and_then(|_| full.store.commit());
-            assert_eq!(done, Ok(()), "{}, {size} bytes, round {round}", full.place);
-            full.content.remove(key);
+            let done = disk_full.store.delete(0, key).and_then(|_| disk_full.store.commit());
+            assert_eq!(done, Ok(()), "{}, {size} bytes, round {round}", disk_full.context);
+            disk_full.content.remove(key);
         }
         if rng.one_in(2) {
-            full.tend(rng.one_in(2));
+            disk_full.maintain(rng.one_in(2));
         }
     }
-    full.tend(true);
-    full.check();
-    assert!(full.set(b"with room again", &[1; 30]), "{}, {size} bytes", full.place);
-    full.reopen();
+    disk_full.maintain(true);
+    disk_full.check();
+    assert!(disk_full.set(b"with room again", &[1; 30]), "{}, {size} bytes", disk_full.context);
+    disk_full.reopen();
 }
 
 #[test]
@@ -464,19 +472,19 @@ fn deletes_succeed_on_a_repeatedly_full_disk() {
         let limit = 8192 + SEGMENT * rng.within(5..28) as u64 + rng.below(4096) as u64;
         let size = *rng.pick(&[0, 30, 100, 300, 700, 1000]);
         println!("VARVE_FULL_SEED={seed}");
-        fill_again_and_again(limit, style, size, &mut rng);
+        refill_repeatedly(limit, style, size, &mut rng);
     }
 }
 
 #[test]
 fn smallest_disk_with_reserve_can_be_filled_and_emptied_repeatedly() {
-    // One that is full, one that is being written, and the reserve; and one more.
+    // One full segment, one being written, and the reserve; and one more.
     for (slots, seed) in [4, 5].into_iter().flat_map(|slots| (0..300).map(move |i| (slots, i))) {
         for size in [0, 1, 8, 30, 100, 300, 500, 700, 900, 1000] {
             let mut rng = Rng::new(seed);
             let limit = 8192 + SEGMENT * slots + rng.below(4096) as u64;
             println!("{slots} segments, seed {seed}, {size} bytes");
-            fill_again_and_again(limit, Style::Throws, size, &mut rng);
+            refill_repeatedly(limit, Style::Throws, size, &mut rng);
         }
     }
 }
@@ -485,20 +493,20 @@ fn smallest_disk_with_reserve_can_be_filled_and_emptied_repeatedly() {
 fn large_value_allocation_is_all_or_nothing() {
     for style in STYLES {
         for limit in limits() {
-            let Some(mut full) = Full::new(limit, style) else { continue };
-            // In slots of their own and in pieces.
+            let Some(mut disk_full) = FullDisk::new(limit, style) else { continue };
+            // In extents and in chunks.
             let size = if limit % 2 == 0 { 7000 } else { 5000 };
-            let written = full.fill(0, size);
-            full.check();
-            full = full.reopen();
+            let written = disk_full.fill(0, size);
+            disk_full.check();
+            disk_full = disk_full.reopen();
             for i in 0..written {
-                if !full.delete(&key_of(i)) {
+                if !disk_full.delete(&key_of(i)) {
                     break;
                 }
             }
-            full.tend(true);
-            full.check();
-            full.reopen();
+            disk_full.maintain(true);
+            disk_full.check();
+            disk_full.reopen();
         }
     }
 }
@@ -509,25 +517,25 @@ fn randomly_filled_and_emptied_disk_loses_nothing() {
         let mut rng = Rng::new(seed);
         let style = *rng.pick(&STYLES);
         let limit = 8192 + SEGMENT * (6 + rng.below(40) as u64) + rng.below(4096) as u64;
-        let mut full = Full::new(limit, style).expect("there is room to begin");
+        let mut disk_full = FullDisk::new(limit, style).expect("enough space to create it");
         for step in 0..400 {
             let key = key_of(rng.below(300) as u64);
             match rng.below(20) {
                 0..12 => {
                     let len = rng.below(600);
-                    full.set(&key, &bytes_of(step, len));
+                    disk_full.set(&key, &bytes_of(step, len));
                 }
-                12..16 => drop(full.delete(&key)),
-                16 => full.tend(rng.one_in(2)),
-                17 => full = full.reopen(),
-                // Others take room, or give some back.
-                18 => full.disk.limit.set(8192 + SEGMENT * (4 + rng.below(40) as u64)),
-                _ => full.check(),
+                12..16 => drop(disk_full.delete(&key)),
+                16 => disk_full.maintain(rng.one_in(2)),
+                17 => disk_full = disk_full.reopen(),
+                // Other programs take space or free some.
+                18 => disk_full.disk.limit.set(8192 + SEGMENT * (4 + rng.below(40) as u64)),
+                _ => disk_full.check(),
             }
         }
-        full.check();
-        full.disk.limit.set(u64::MAX);
-        assert!(full.set(b"with room again", b"it goes on"), "seed {seed}");
-        full.reopen();
+        disk_full.check();
+        disk_full.disk.limit.set(u64::MAX);
+        assert!(disk_full.set(b"with room again", b"it goes on"), "seed {seed}");
+        disk_full.reopen();
     }
 }

@@ -1,6 +1,6 @@
-//! Sets of several keys at once: the same as one after the other, and sure where the store says so.
+//! Batched sets: they equal single sets, and cannot fail where the store says so.
 
-use varve::{MemoryFile, Options, Savepoint, Set, Store};
+use varve::engine::{MemoryFile, Options, Savepoint, Set, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of};
@@ -8,7 +8,7 @@ use crate::support::rng::{Rng, bytes_of};
 /// Long runs of the same key, and records of every kind.
 const KEYS: usize = 120;
 
-/// Small and cold, small with all in memory, and one that never begins a second segment.
+/// Small segments with cold records, small segments in memory, and a database of one segment.
 fn all_options() -> [Options; 3] {
     let small = Options { segment_log2: 12, memory: 0, ..Options::default() };
     [small, Options { memory: 1 << 20, ..small }, Options::default()]
@@ -18,7 +18,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 
 fn pairs(rng: &mut Rng, count: usize, longest: usize) -> Vec<Pair> {
     let pair = |rng: &mut Rng| {
-        // Two in three have one length, so that some are written over where they lie.
+        // Two in three have the same length, so that some are overwritten in place.
         let length = if rng.one_in(3) { rng.below(longest) } else { 24 };
         (format!("key {}", rng.below(KEYS)).into_bytes(), bytes_of(rng.next(), length))
     };
@@ -29,8 +29,8 @@ fn as_sets(pairs: &[Pair]) -> Vec<Set<'_>> {
     pairs.iter().map(|(key, value)| Set { keyspace: 0, key, value }).collect()
 }
 
-/// Does something else than setting, the same to every store that has the same random numbers.
-fn do_something<F: varve::File>(
+/// Does something other than setting, the same in every store that has the same random numbers.
+fn do_other_operation<F: varve::engine::File>(
     store: &mut Store<F>,
     savepoints: &mut Vec<Savepoint>,
     rng: &mut Rng,
@@ -79,7 +79,7 @@ fn batched_sets_write_the_bytes_of_single_sets() {
                         store.set(0, key, value).expect("set");
                     }
                 }
-                do_something(&mut store, &mut savepoints, &mut rng);
+                do_other_operation(&mut store, &mut savepoints, &mut rng);
             }
             let stats = store.stats();
             (stats, store.close().map_err(|(_, error)| error).expect("close").bytes)
@@ -106,23 +106,23 @@ fn infallible_sets_make_no_file_call() {
                 drop(store.close().map_err(|(_, error)| error).expect("close"));
                 store = Store::open(file.clone(), options).expect("open");
             }
-            do_something(&mut store, &mut savepoints, &mut rng);
+            do_other_operation(&mut store, &mut savepoints, &mut rng);
             let first = pairs(&mut rng, 1, 100).remove(0);
             store.set(0, &first.0, &first.1).expect("set");
-            let room = store.infallible_capacity();
+            let capacity = store.infallible_capacity();
             let mut pairs = pairs(&mut rng, 60, 200);
-            let mut taken = 0;
+            let mut queued = 0;
             let padded = |bytes: &Vec<u8>| bytes.len().next_multiple_of(8);
             pairs.retain(|(key, value)| {
                 let size = 40 + padded(key) + padded(value);
-                let fits = taken + size <= room;
-                taken += if fits { size } else { 0 };
+                let fits = queued + size <= capacity;
+                queued += if fits { size } else { 0 };
                 fits
             });
             let (calls, pending) = (file.calls(), store.pending());
             store.set_many(&as_sets(&pairs)).expect("they cannot fail");
             assert_eq!(file.calls(), calls, "seed {seed}, step {step}");
-            assert!(store.pending() >= pending, "nothing was handed on");
+            assert!(store.pending() >= pending, "no call of the file was made");
             sure[i] += pairs.len();
         }
     }

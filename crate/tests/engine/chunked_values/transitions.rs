@@ -1,47 +1,48 @@
-//! All that can become of a key: whatever it is, its pieces go with its value, and with no other.
+//! Transitions of a key: after each, exactly the chunks of its current value exist.
 
-use varve::{Error, Options, Store};
+use varve::engine::{Error, Options, Store};
 
-use super::{Shared, close, open, options, pieces_of, run_all_maintenance};
-use crate::support::oracle::{check_pieces, chunked_values, state_of};
+use super::{Shared, close, count_chunks, open, options, run_all_maintenance};
+use crate::support::oracle::{check_chunks, chunked_values, state_of};
 use crate::support::rng::bytes_of;
 
 /// What is done to a key.
 #[derive(Clone, Copy, Debug)]
 enum Transition {
     Set,
-    /// Begun with room for more than it takes: this much of a hundred.
-    Ended(usize),
+    /// Staged with more capacity than needed: this many percent are used.
+    Shortened(usize),
     Delete,
     InPlace,
     Resize,
-    Throw,
-    /// An update that comes to nothing, also once it was resized.
-    Broken(bool),
-    Abandoned,
+    Failing,
+    /// An update that is aborted, possibly after it was resized.
+    AbortedUpdate(bool),
+    AbortedSet,
     RolledBack,
     Released,
 }
 
 const TRANSITIONS: [Transition; 13] = [
     Transition::Set,
-    Transition::Ended(90),
-    Transition::Ended(30),
-    Transition::Ended(0),
+    Transition::Shortened(90),
+    Transition::Shortened(30),
+    Transition::Shortened(0),
     Transition::Delete,
     Transition::InPlace,
     Transition::Resize,
-    Transition::Throw,
-    Transition::Broken(false),
-    Transition::Broken(true),
-    Transition::Abandoned,
+    Transition::Failing,
+    Transition::AbortedUpdate(false),
+    Transition::AbortedUpdate(true),
+    Transition::AbortedSet,
     Transition::RolledBack,
     Transition::Released,
 ];
 
 impl Transition {
-    /// Does it, with a value of so many bytes, to a key that has `before`. Answers what it has then.
-    fn go(
+    /// Does it to a key with the value `before`, with a value of `length` bytes. Returns the value
+    /// afterwards.
+    fn apply(
         self,
         store: &mut Store<Shared>,
         length: usize,
@@ -55,7 +56,7 @@ impl Transition {
                 store.set(0, key, &value).expect("set");
                 Some(value)
             }
-            Transition::Ended(part) => {
+            Transition::Shortened(part) => {
                 store.begin_set(0, key, length).expect("begin");
                 store.staged_value().copy_from_slice(&value);
                 let end = length * part / 100;
@@ -66,10 +67,10 @@ impl Transition {
                 assert_eq!(store.delete(0, key), Ok(before.is_some()));
                 None
             }
-            Transition::InPlace | Transition::Resize | Transition::Throw => {
+            Transition::InPlace | Transition::Resize | Transition::Failing => {
                 let mut after = unchanged.clone();
                 let update = |bytes: &mut [u8]| {
-                    assert!(Some(&*bytes) == before, "what an update is shown");
+                    assert!(Some(&*bytes) == before, "the value that an update receives");
                     bytes.fill(9);
                     after = Some(if matches!(self, Transition::Resize) {
                         value.clone()
@@ -84,7 +85,7 @@ impl Transition {
                 };
                 let done = store.update_if(0, key, |_| true, update);
                 match self {
-                    Transition::Throw if before.is_some() => {
+                    Transition::Failing if before.is_some() => {
                         assert_eq!(done, Err(Error::Aborted));
                         unchanged
                     }
@@ -94,7 +95,7 @@ impl Transition {
                     }
                 }
             }
-            Transition::Broken(resized) => {
+            Transition::AbortedUpdate(resized) => {
                 assert_eq!(store.begin_update(0, key), Ok(before.is_some()));
                 if before.is_some() {
                     store.staged_value().fill(9);
@@ -106,7 +107,7 @@ impl Transition {
                 store.abort();
                 unchanged
             }
-            Transition::Abandoned => {
+            Transition::AbortedSet => {
                 store.begin_set(0, key, length).expect("begin");
                 store.staged_value().fill(9);
                 store.abort();
@@ -132,21 +133,22 @@ impl Transition {
     }
 }
 
-/// When the value before was written.
+/// When the previous value was written.
 #[derive(Clone, Copy, Debug)]
-enum Since {
-    ThisGroup,
-    TheLastCommit,
-    AnotherSession,
+enum WrittenIn {
+    OpenBatch,
+    LastCommit,
+    EarlierSession,
 }
 
-/// The key has what it has to have, and there are no pieces but its own and those of the one beside it.
+/// Checks that the key has this value, and that the only chunks are its own and those of its
+/// neighbor.
 fn check_pair(store: &mut Store<Shared>, value: Option<&[u8]>, beside: &[u8], what: &str) {
     assert!(store.get(0, b"key") == Ok(value), "{what}");
     assert!(store.get(0, b"beside") == Ok(Some(beside)), "{what}");
     let found: Vec<_> = chunked_values(store).into_values().collect();
     let is_one = |found: &Vec<u8>| Some(&**found) == value || **found == *beside;
-    assert!(found.iter().all(is_one), "{what}: pieces of something else");
+    assert!(found.iter().all(is_one), "{what}: chunks of another value");
     let once = |of: &[u8]| found.iter().filter(|found| ***found == *of).count();
     assert!(once(beside) == 1 && value.is_none_or(|value| once(value) < 2), "{what}");
 }
@@ -154,12 +156,13 @@ fn check_pair(store: &mut Store<Shared>, value: Option<&[u8]>, beside: &[u8], wh
 fn try_transition(
     transition: Transition,
     before: Option<usize>,
-    since: Since,
+    written_in: WrittenIn,
     length: usize,
     memory: usize,
 ) {
-    let what =
-        format!("{transition:?} of {length} bytes in place of {before:?}, {since:?}, {memory}");
+    let what = format!(
+        "{transition:?} of {length} bytes in place of {before:?}, {written_in:?}, {memory}"
+    );
     let options = Options { memory, ..options(12) };
     let file = Shared::default();
     let mut store = open(&file, options);
@@ -170,15 +173,15 @@ fn try_transition(
     if let Some(value) = &value {
         store.set(0, b"key", value).expect("set");
     }
-    match since {
-        Since::ThisGroup => {}
-        Since::TheLastCommit => store.commit().expect("commit"),
-        Since::AnotherSession => {
+    match written_in {
+        WrittenIn::OpenBatch => {}
+        WrittenIn::LastCommit => store.commit().expect("commit"),
+        WrittenIn::EarlierSession => {
             close(store);
             store = open(&file, options);
         }
     }
-    let after = transition.go(&mut store, length, value.as_deref());
+    let after = transition.apply(&mut store, length, value.as_deref());
     check_pair(&mut store, after.as_deref(), &beside, &what);
     store.commit().expect("commit");
     store.end_turn();
@@ -194,16 +197,16 @@ fn try_transition(
 
 #[test]
 fn every_transition_of_a_chunked_value_frees_its_chunks() {
-    // In its record, in an extent, and in pieces in the room of one segment and of two.
+    // In its record, in an extent, and in chunks within the space of one segment and of two.
     let lengths = [0, 60, 1_500, 3_600, 5_000];
     let befores = lengths.map(Some).into_iter().chain([None]);
     for before in befores {
-        for since in [Since::ThisGroup, Since::TheLastCommit, Since::AnotherSession] {
+        for written_in in [WrittenIn::OpenBatch, WrittenIn::LastCommit, WrittenIn::EarlierSession] {
             for (transition, length) in
                 TRANSITIONS.into_iter().flat_map(|transition| lengths.map(|n| (transition, n)))
             {
                 let memory = if length % 500 == 0 { 0 } else { 64 << 20 };
-                try_transition(transition, before, since, length, memory);
+                try_transition(transition, before, written_in, length, memory);
             }
         }
     }
@@ -211,7 +214,7 @@ fn every_transition_of_a_chunked_value_frees_its_chunks() {
 
 #[test]
 fn short_value_of_a_segment_sized_key_is_chunked() {
-    // What header, trailer, frame and a record's header leave of a segment.
+    // What header, trailer, frame and record header leave of a segment.
     let most = 4096 - 128 - 40 - 40;
     for left in [24, 32, 40, 104, 1_000] {
         let key = vec![b'k'; most - left];
@@ -247,13 +250,13 @@ fn short_value_of_a_segment_sized_key_is_chunked() {
 
 #[test]
 fn shortened_value_of_a_long_key_can_be_updated() {
-    // Torture came by it, with seed 669516153483492: begun with room for an extent, and ended short, it did not fit
-    // into a record again.
+    // The torture test found this with seed 669516153483492: a value that was staged with the
+    // capacity of an extent and finished shorter did not fit in a record again.
     let key = vec![b'k'; 3_856];
-    for (room, end) in [(3_500, 900), (3_500, 0), (2_000, 900), (2_000, 30)] {
+    for (capacity, end) in [(3_500, 900), (3_500, 0), (2_000, 900), (2_000, 30)] {
         let file = Shared::default();
         let mut store = open(&file, options(12));
-        store.begin_set(0, &key, room).expect("begin");
+        store.begin_set(0, &key, capacity).expect("begin");
         store.staged_value().fill(5);
         store.finish(end).expect("finish");
         store.commit().expect("commit");
@@ -262,12 +265,12 @@ fn shortened_value_of_a_long_key_can_be_updated() {
             bytes.fill(6);
             Ok(None)
         };
-        assert_eq!(store.update_if(0, &key, |_| true, change), Ok(true), "{room}, {end}");
+        assert_eq!(store.update_if(0, &key, |_| true, change), Ok(true), "{capacity}, {end}");
         store.commit().expect("commit");
         let mut store = open(&Shared::of(file.image()), options(12));
-        assert!(store.get(0, &key) == Ok(Some(&vec![6; end])), "{room}, {end}");
+        assert!(store.get(0, &key) == Ok(Some(&vec![6; end])), "{capacity}, {end}");
         let state = state_of(&mut store);
-        check_pieces(&mut store, &state);
+        check_chunks(&mut store, &state);
     }
 }
 
@@ -283,7 +286,11 @@ fn key_too_long_for_any_value_is_refused_without_chunks() {
             Err(Error::KeyTooLong),
             "{left}, {length}"
         );
-        assert_eq!((pieces_of(&mut store), store.get(0, &key)), (0, Ok(None)), "{left}, {length}");
+        assert_eq!(
+            (count_chunks(&mut store), store.get(0, &key)),
+            (0, Ok(None)),
+            "{left}, {length}"
+        );
     }
     store.commit().expect("commit");
     assert_eq!((store.count(0), store.get(0, b"before")), (1, Ok(Some(&b"in the group"[..]))));

@@ -1,29 +1,30 @@
-//! The file's bound, for values of every size.
+//! The bound on the file's size, for values of every size.
 
 use std::collections::BTreeMap;
 
-use varve::format::{KEYSPACE_ENGINE, record};
-use varve::{MemoryFile, Options, Store};
+use varve::engine::format::{KEYSPACE_ENGINE, record};
+use varve::engine::{MemoryFile, Options, Store};
 
-use super::{Place, options, place_of};
+use super::{Storage, options, storage_of};
 use crate::support::rng::Rng;
 
-/// What lives, as the bound of the file counts it: the bytes of records, with their headers, and of what lies elsewhere. Below
-/// a factor of 150 records of which no whole number fills a segment count with what is left of it.
+/// The live bytes as the bound of the file counts them: records with their headers, and values
+/// stored elsewhere. Below a factor of 150, records that do not fill a segment evenly count with
+/// the unused rest.
 fn live_bytes(lengths: &BTreeMap<u64, usize>, segment: usize, factor: u32) -> u64 {
     let counts = |key: usize, length: usize| {
         let size = record::size_of_record(key, length.next_multiple_of(8));
         if factor < 150 { segment / ((segment - 168) / size) } else { size }
     };
-    let of = |&length: &usize| match place_of(length, segment, factor) {
-        Place::Record => counts(8, length),
-        Place::Extent => counts(8, 32) + length,
-        Place::Pieces(pieces) => counts(8, 24) + pieces * counts(16, length.div_ceil(pieces)),
+    let of = |&length: &usize| match storage_of(length, segment, factor) {
+        Storage::Record => counts(8, length),
+        Storage::Extent => counts(8, 32) + length,
+        Storage::Chunks(chunks) => counts(8, 24) + chunks * counts(16, length.div_ceil(chunks)),
     };
     lengths.values().map(of).sum::<usize>() as u64
 }
 
-/// Overwrites of keys with values of these lengths, for ever.
+/// Overwrites keys with values of these lengths, over and over.
 fn overwrite(segment_log2: u8, factor: u32, lengths: std::ops::Range<usize>) {
     let (keys, writes) = if segment_log2 == 20 { (6, 48) } else { (40, 1_000) };
     let options = Options { factor, memory: 4 << 20, ..options(segment_log2) };
@@ -44,7 +45,7 @@ fn overwrite(segment_log2: u8, factor: u32, lengths: std::ops::Range<usize>) {
         let checkpoint = (8 * entries + 4096).next_multiple_of(segment as u64);
         let bytes = live_bytes(&live, segment, factor) * u64::from(factor) / 100;
         let bound = 8192 + bytes + 2 * checkpoint + 4 * segment as u64;
-        // What is replaced stands beside what takes its place until a flush, and a few more do.
+        // Replaced values exist beside the new ones until a flush, and so do a few more.
         let largest = (lengths.end + 128).next_multiple_of(segment) as u64;
         let file = store.stats().file_bytes;
         assert!(file <= bound + 6 * largest, "{what}: {file} of {bound} bytes after {i} writes");
@@ -70,7 +71,7 @@ fn file_size_bound_holds_for_values_of_every_size() {
         overwrite(20, factor, 525_000..2_400_000);
         overwrite(12, factor, 1_025..12_000);
         overwrite(12, factor, 0..12_000);
-        // The least of a kind each, and the most.
+        // The shortest and the longest of each kind.
         for length in [1_025, 2_049, 3_276, 3_277, 3_968, 3_969, 4_096, 6_553, 6_554, 8_065, 8_192]
         {
             overwrite(12, factor, length..length + 1);

@@ -1,12 +1,12 @@
-//! The tables of FORMAT.md are the structs of `varve::format`, field by field.
+//! Checks that the tables of FORMAT.md match the structs of `varve::engine::format`, field by field.
 
 use std::mem::{offset_of, size_of};
 
-use varve::format::frame::FrameHeader;
-use varve::format::record::RecordHeader;
-use varve::format::segment::SegmentHeader;
-use varve::format::superblock::Superblock;
-use varve::format::system_records::{
+use varve::engine::format::frame::FrameHeader;
+use varve::engine::format::record::RecordHeader;
+use varve::engine::format::segment::SegmentHeader;
+use varve::engine::format::superblock::Superblock;
+use varve::engine::format::system_records::{
     ClientResult, ClientResults, CollectionDescriptor, ExtentRef, IndexEntry, PiecesRef,
     Transaction,
 };
@@ -20,8 +20,8 @@ macro_rules! layout {
     };
 }
 
-/// The fields that the first table of offsets behind `marker` names, with offsets, and where the
-/// last of them ends.
+/// The fields in the first table of offsets after `marker`, with offsets, and the end of the last
+/// field.
 fn table(marker: &str) -> (Vec<(&'static str, usize)>, usize) {
     let (_, behind) = DOCUMENT.split_once(marker).unwrap_or_else(|| panic!("no {marker}"));
     let (_, rows) = behind.split_once("| offset | type | field | |\n").expect("a table follows");

@@ -1,41 +1,41 @@
-//! Golden files with values in pieces, whole and not.
+//! Golden files with chunked values, intact and not.
 
 use musli_zerocopy::ZeroCopy;
-use varve::error::{Damage, Error};
-use varve::format::record::{KIND_EXTENT, KIND_PIECES};
-use varve::format::superblock::INCOMPATIBLE_PIECES;
-use varve::format::system_records::PiecesRef;
-use varve::format::{KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
+use varve::engine::error::{Damage, Error};
+use varve::engine::format::record::{KIND_EXTENT, KIND_PIECES};
+use varve::engine::format::superblock::INCOMPATIBLE_PIECES;
+use varve::engine::format::system_records::PiecesRef;
+use varve::engine::format::{KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
 
-use crate::golden::{Content, Expect, Golden};
-use crate::image::{Image, LOG2, Record, Row, commit, delete, fill, set};
+use crate::golden_file::{Content, Expect, Golden};
+use crate::image::{Image, LOG2, Record, Row, commit, delete, pattern, set};
 
 pub fn all() -> Vec<Golden> {
     vec![
-        pieces(),
+        chunks(),
         before_a_checkpoint(),
-        not_whole(),
+        invalid_frame(),
         malformed(),
         malformed_before_a_checkpoint(),
         another_feature(),
     ]
 }
 
-/// A value in pieces.
+/// A chunked value.
 struct Value {
     key: &'static str,
     bytes: Vec<u8>,
-    /// Bytes of each piece but the last.
+    /// Bytes of each chunk except the last.
     size: usize,
-    /// Its number. The versions behind it are those of its pieces, and then its own.
+    /// Its id. Its chunks have the versions after it, and then its own record.
     id: u64,
-    /// The oldest segment that may hold something of its key, and of its pieces.
+    /// The oldest segment that may contain records of its key, and of its chunks.
     oldest: [u32; 2],
 }
 
 impl Value {
     fn new(key: &'static str, length: usize, size: usize, id: u64, oldest: [u32; 2]) -> Self {
-        Value { key, bytes: fill(length, id as u8), size, id, oldest }
+        Value { key, bytes: pattern(length, id as u8), size, id, oldest }
     }
 
     fn named(&self) -> PiecesRef {
@@ -47,21 +47,21 @@ impl Value {
         self.id + 1 + u64::from(self.named().count)
     }
 
-    fn key_of(&self, piece: u32) -> String {
-        String::from_utf8(self.named().key(piece).to_vec()).expect("its numbers are small")
+    fn key_of(&self, chunk: u32) -> String {
+        String::from_utf8(self.named().key(chunk).to_vec()).expect("its numbers are small")
     }
 
-    /// All pieces.
-    fn pieces(&self) -> Vec<Record> {
+    /// All chunks.
+    fn chunks(&self) -> Vec<Record> {
         let parts = self.bytes.chunks(self.size).zip(0..);
-        let piece = |(bytes, i): (&[u8], u32)| {
+        let chunk = |(bytes, i): (&[u8], u32)| {
             let record = set(self.key_of(i), bytes, self.id + 1 + u64::from(i));
             record.keyspace(KEYSPACE_ENGINE).oldest(self.oldest[1])
         };
-        parts.map(piece).collect()
+        parts.map(chunk).collect()
     }
 
-    /// The record of the key, saying what `named` says.
+    /// The record of the key with a descriptor.
     fn record(&self, named: PiecesRef) -> Record {
         let record = set(self.key, named.to_bytes(), self.version());
         record.kind(KIND_PIECES).oldest(self.oldest[0])
@@ -69,35 +69,35 @@ impl Value {
 
     /// All records of the value.
     fn records(&self) -> Vec<Record> {
-        let mut records = self.pieces();
+        let mut records = self.chunks();
         records.push(self.record(self.named()));
         records
     }
 
-    /// The deletions of all pieces, the first of them with that version.
-    fn gone(&self, image: &Image, version: u64) -> Vec<Record> {
-        let gone = |(i, version): (u32, u64)| {
+    /// The deletions of all chunks, the first of them with this version.
+    fn tombstones(&self, image: &Image, version: u64) -> Vec<Record> {
+        let tombstones = |(i, version): (u32, u64)| {
             let record = delete(self.key_of(i), version).keyspace(KEYSPACE_ENGINE);
-            image.over(record.oldest(self.oldest[1]))
+            image.replacing(record.oldest(self.oldest[1]))
         };
-        (0..self.named().count).zip(version..).map(gone).collect()
+        (0..self.named().count).zip(version..).map(tombstones).collect()
     }
 }
 
-/// The value is there, and the pieces that it consists of.
+/// Adds the value and its chunks.
 fn with(content: Content, value: &Value) -> Content {
     let content = content.live(value.key, &value.bytes, value.version());
-    with_pieces(content, value)
+    with_chunks(content, value)
 }
 
-fn with_pieces(content: Content, value: &Value) -> Content {
-    let pieces = value.pieces().into_iter();
-    pieces.fold(content, |content, piece| {
-        content.live_in(KEYSPACE_ENGINE, piece.key, piece.value, piece.header.version)
+fn with_chunks(content: Content, value: &Value) -> Content {
+    let chunks = value.chunks().into_iter();
+    chunks.fold(content, |content, chunk| {
+        content.live_in(KEYSPACE_ENGINE, chunk.key, chunk.value, chunk.header.version)
     })
 }
 
-/// A database that has values in pieces, and says so.
+/// A database whose superblock says that it has chunked values.
 fn opened() -> Image {
     let mut image = Image::opened(LOG2);
     image.superblock.incompatible = INCOMPATIBLE_PIECES;
@@ -105,44 +105,46 @@ fn opened() -> Image {
     image
 }
 
-fn pieces() -> Golden {
-    let kept = Value::new("kept", 1500, 376, 1, [1, 1]);
+fn chunks() -> Golden {
+    let kept_content = Value::new("kept", 1500, 376, 1, [1, 1]);
     let replaced = Value::new("replaced", 1100, 368, 7, [1, 1]);
     let deleted = Value::new("deleted", 1025, 344, 12, [2, 2]);
     let later = Value::new("replaced", 1200, 304, 17, [1, 2]);
     let mut image = opened();
     let mut first = image.segment(0, 1, 1);
-    image.frame(&mut first, commit(1, 1), &kept.records());
+    image.frame(&mut first, commit(1, 1), &kept_content.records());
     image.frame(&mut first, commit(2, 1), &replaced.records());
     let mut second = image.segment(1, 2, 3);
     image.frame(&mut second, commit(3, 1), &deleted.records());
-    let mut records = later.pieces();
-    records.push(image.over(later.record(later.named())));
-    records.extend(replaced.gone(&image, 23));
+    let mut records = later.chunks();
+    records.push(image.replacing(later.record(later.named())));
+    records.extend(replaced.tombstones(&image, 23));
     image.frame(&mut second, commit(4, 1), &records);
-    let mut records = vec![image.over(delete("deleted", 26).oldest(2))];
-    records.extend(deleted.gone(&image, 27));
+    let mut records = vec![image.replacing(delete("deleted", 26).oldest(2))];
+    records.extend(deleted.tombstones(&image, 27));
     image.frame(&mut second, commit(5, 4), &records);
     let mut third = image.segment(2, 3, 6);
-    let moved = [image.moved(KEYSPACE_ENGINE, &kept.key_of(2)), image.moved(0, "kept")];
+    let moved =
+        [image.relocated(KEYSPACE_ENGINE, &kept_content.key_of(2)), image.relocated(0, "kept")];
     image.frame(&mut third, commit(6, 4), &moved);
     image.frame(&mut third, commit(7, 4), &[set("small", "in its record", 30).oldest(3)]);
     image.close(&mut third, 8, 31);
     let about = "values in pieces: one of which a piece was moved, one replaced, one deleted";
-    let content = with(with(Content::closed_at(8), &kept), &later);
+    let content = with(with(Content::closed_at(8), &kept_content), &later);
     let content = content.live("small", "in its record", 30);
     Golden { name: "pieces", about, bytes: image.bytes, expect: Expect::Opens(content) }
 }
 
 fn before_a_checkpoint() -> Golden {
-    let kept = Value::new("kept", 1300, 328, 1, [1, 1]);
+    let kept_content = Value::new("kept", 1300, 328, 1, [1, 1]);
     let damaged = Value::new("damaged", 1100, 368, 7, [1, 1]);
     let behind = Value::new("behind", 1025, 344, 13, [2, 2]);
     let mut image = opened();
     let mut first = image.segment(0, 1, 1);
-    image.frame(&mut first, commit(1, 1), &kept.records());
+    image.frame(&mut first, commit(1, 1), &kept_content.records());
     let at = image.frame(&mut first, commit(2, 1), &damaged.records());
-    // The log ends in another segment: all frames before the checkpoint's end are whole in its own.
+    // The log ends in another segment: all frames before the end of the checkpoint are intact in
+    // its own.
     let mut second = image.segment(1, 2, 3);
     image.frame(&mut second, commit(3, 1), &[set("small", "in its record", 12).oldest(2)]);
     let rows = [(first, 3), (second, 4)].map(|(segment, end_frame)| Row { segment, end_frame });
@@ -151,13 +153,14 @@ fn before_a_checkpoint() -> Golden {
     image.write_superblocks();
     image.frame(&mut second, commit(4, 4), &behind.records());
     image.close(&mut second, 5, 18);
-    // In the second piece, behind the frame's header, the first piece, and its own header and key.
+    // In the second chunk: after the frame's header, the first chunk, and the second one's header
+    // and key.
     image.flip(at + 40 + (40 + 16 + 368) + 40 + 16 + 100);
     let about =
         "values in pieces before a checkpoint and behind it, and a damaged piece of one of them";
-    let content = with(with(Content::closed_at(5).checkpoint(4), &kept), &behind);
+    let content = with(with(Content::closed_at(5).checkpoint(4), &kept_content), &behind);
     let content = content.live("small", "in its record", 12);
-    let mut content = with_pieces(content, &damaged);
+    let mut content = with_chunks(content, &damaged);
     content.live.retain(|live| live.key != damaged.key_of(1).as_bytes());
     let content = content
         .unreadable(0, "damaged")
@@ -166,30 +169,30 @@ fn before_a_checkpoint() -> Golden {
     Golden { name, about, bytes, expect: Expect::Opens(content) }
 }
 
-fn not_whole() -> Golden {
+fn invalid_frame() -> Golden {
     let fine = Value::new("fine", 700, 352, 1, [1, 1]);
     let values = [("longer", 5), ("shorter", 9), ("lacking", 13), ("unnamed", 17), ("huge", 21)];
     let [longer, shorter, lacking, unnamed, huge] =
         values.map(|(key, id)| Value::new(key, 300, 152, id, [1, 1]));
-    // No bit says that there may be pieces: who knows them need not look at it.
+    // No feature bit is set: builds that know chunked values need not check it.
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
     let named = |value: &Value, length| PiecesRef { length, ..value.named() };
-    let mut records = [fine.records(), longer.pieces(), shorter.pieces()].concat();
+    let mut records = [fine.records(), longer.chunks(), shorter.chunks()].concat();
     records.push(longer.record(named(&longer, 299)));
     records.push(shorter.record(named(&shorter, 301)));
     image.frame(&mut segment, commit(1, 1), &records);
-    let mut records = [lacking.records(), unnamed.pieces(), huge.pieces()].concat();
+    let mut records = [lacking.records(), unnamed.chunks(), huge.chunks()].concat();
     records.push(huge.record(named(&huge, MAX_VALUE as u64)));
     image.frame(&mut segment, commit(2, 1), &records);
-    let gone = lacking.gone(&image, 25);
-    image.frame(&mut segment, commit(3, 1), &gone[1..]);
+    let tombstones = lacking.tombstones(&image, 25);
+    image.frame(&mut segment, commit(3, 1), &tombstones[1..]);
     image.close(&mut segment, 4, 27);
     let about = "values whose pieces have more bytes than they should, fewer, or are not all there; \
                  pieces that nothing names";
     let mut content = with(Content::closed_at(4), &fine);
     for value in [&longer, &shorter, &lacking, &unnamed, &huge] {
-        content = with_pieces(content, value);
+        content = with_chunks(content, value);
     }
     content.live.retain(|live| live.key != lacking.key_of(1).as_bytes());
     let content = content.unreadable(0, "longer").unreadable(0, "shorter");
@@ -229,7 +232,7 @@ fn malformed_before_a_checkpoint() -> Golden {
     image.frame(&mut first, commit(1, 1), &records);
     let mut second = image.segment(1, 2, 2);
     image.frame(&mut second, commit(2, 1), &[set("last", "behind them", 9)]);
-    // None of these names an extent that its table could have.
+    // None of these names an extent, which its table would have to list.
     image.checkpoint(
         2,
         3,

@@ -1,15 +1,15 @@
 //! Every image that a crash could have left, from the history of a disk.
 //!
-//! * The process dies: all writes are there, the last one up to some byte.
-//! * The system dies: of what was written since the last flush, each sector of 512 bytes shows any
-//!   one of the contents it had since then, and the file has one of the sizes it had. That is
-//!   reordering, dropped writes, and size without data in one. Some images go further and mix
-//!   parts of writes within a sector, older ones lost under newer ones.
-//! * A flush that lied: the same, with the flushes after some moment taken for nothing.
+//! - The process dies: all writes are there, the last one up to some byte.
+//! - The system dies: each sector of 512 bytes written since the last flush has any one of its
+//!   contents since then, and the file has one of its sizes since then. That covers reordered and
+//!   dropped writes, and size without data. Some images also mix parts of writes within a sector,
+//!   older ones lost under newer ones.
+//! - A lying flush: the same, with the flushes after some moment ignored.
 
 use std::collections::{BTreeMap, HashSet};
 
-use varve::format::DATA_START;
+use varve::engine::format::DATA_START;
 
 use super::fault_file::Event;
 use super::oracle::{Bounds, Mark};
@@ -18,16 +18,16 @@ use super::rng::{Rng, bytes_of};
 
 pub const SECTOR: usize = 512;
 
-/// What died.
+/// The kind of a crash: what died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
+pub enum CrashKind {
     Process,
     System,
 }
 
 /// One state that a crash could have left.
 pub struct Crash<'a> {
-    pub death: Death,
+    pub kind: CrashKind,
     /// Index of the event at which it happened.
     pub event: usize,
     pub image: &'a Pages,
@@ -37,36 +37,36 @@ pub struct Crash<'a> {
 /// How much to enumerate.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Choices of sectors per event up to which all are taken.
+    /// Events with up to this many choices of sectors are enumerated completely.
     pub exhaustive: usize,
-    /// Beyond that, this many drawn by the seed, beside the regular patterns.
+    /// For others, this many random choices, beside the regular patterns.
     pub drawn: usize,
-    /// So many with parts that hold anything.
-    pub garbled: usize,
-    /// Regular patterns (all but one sector, only one sector) per event at most.
+    /// This many images in which some parts have random content.
+    pub randomized: usize,
+    /// The maximum of regular patterns (all but one sector, only one sector) per event.
     pub patterns: usize,
-    /// Flushes from this event on do nothing, though they say that they did.
+    /// Flushes from this event on do nothing although they succeed.
     pub flushes_lie_from: usize,
-    /// Writes are torn at every byte (1), at every so many bytes, or not at all (0).
+    /// Writes are torn at every byte (1), at every n-th byte, or not at all (0).
     pub tear_step: usize,
 }
 
 type Sector = [u8; SECTOR];
 
-/// What became of the part of a write that lies in one sector.
+/// What happened to the part of a write in one sector.
 enum Part {
     Old,
     New,
     Anything,
 }
 
-/// The disk while its history is walked: what is durable and what might be.
+/// The disk while its history is walked: its durable and its possible content.
 struct Walker {
     durable: Pages,
     now: Pages,
-    /// Contents since the last flush of each sector touched; the first is the durable one.
+    /// The contents of each written sector since the last flush, starting with the durable one.
     sectors: BTreeMap<usize, Vec<Sector>>,
-    /// Sizes since the last flush; the first is the durable one.
+    /// The sizes since the last flush, starting with the durable one.
     sizes: Vec<usize>,
     pending: Vec<(u64, Vec<u8>)>,
 }
@@ -88,14 +88,14 @@ impl Walker {
         }
     }
 
-    fn settle(&mut self) {
+    fn apply_flush(&mut self) {
         self.durable.clone_from(&self.now);
         self.sectors.clear();
         self.sizes = vec![self.now.len()];
         self.pending.clear();
     }
 
-    /// Takes note of what `range` holds now.
+    /// Records the current content of `range`.
     fn touch(&mut self, range: std::ops::Range<usize>) -> HashSet<usize> {
         let mut fresh = HashSet::new();
         for index in range.start / SECTOR..range.end.div_ceil(SECTOR) {
@@ -114,7 +114,7 @@ impl Walker {
         fresh
     }
 
-    /// Applies an event and tells which sectors it changed.
+    /// Applies an event; returns the sectors that it changed.
     fn apply(&mut self, event: &Event) -> HashSet<usize> {
         match event {
             Event::Write { at, bytes } => {
@@ -132,7 +132,7 @@ impl Walker {
         }
     }
 
-    /// The image in which each touched sector shows the chosen content.
+    /// The image in which each written sector has the chosen content.
     fn compose(&self, choice: &Choice) -> Pages {
         let mut image = self.durable.clone();
         for ((&index, contents), &pick) in self.sectors.iter().zip(&choice.sectors) {
@@ -142,7 +142,7 @@ impl Walker {
         image
     }
 
-    /// The image of any subset of the parts, one per sector, of the pending writes.
+    /// An image with a random subset of the parts, one per sector, of the pending writes.
     fn mix(&self, rng: &mut Rng) -> Pages {
         let lost = rng.within(1..8);
         self.compose_parts(rng, |rng, _| match rng.below(8) < lost {
@@ -151,21 +151,22 @@ impl Walker {
         })
     }
 
-    /// The image in which some of the parts are neither old nor new: few or many of them, or all that
-    /// were meant for superblocks.
-    fn garble(&self, rng: &mut Rng) -> Pages {
-        let [garbled, lost] = [rng.within(1..9), rng.below(4)];
+    /// An image in which some of the parts have random content: few or many of them, or all parts
+    /// of superblocks.
+    fn randomize(&self, rng: &mut Rng) -> Pages {
+        let [randomized, lost] = [rng.within(1..9), rng.below(4)];
         let only_start = rng.one_in(3);
         self.compose_parts(rng, |rng, at| match rng.below(8) {
             _ if only_start && at < DATA_START as usize => Part::Anything,
             _ if only_start => Part::New,
-            n if n < garbled => Part::Anything,
-            n if n < garbled + lost => Part::Old,
+            n if n < randomized => Part::Anything,
+            n if n < randomized + lost => Part::Old,
             _ => Part::New,
         })
     }
 
-    /// The image in which each part of a pending write within one sector became what is answered.
+    /// The image in which each part of a pending write within one sector becomes what `becomes`
+    /// returns.
     fn compose_parts(
         &self,
         rng: &mut Rng,
@@ -198,7 +199,7 @@ impl Walker {
         }
     }
 
-    /// All choices, when they are at most `limit`.
+    /// All choices, if they are at most `limit`.
     fn every_choice(&self, limit: usize) -> Option<Vec<Choice>> {
         let mut choices = vec![Choice { sectors: vec![], size: 0 }];
         let of_size = (0..self.sizes.len()).map(|size| Choice { sectors: vec![], size });
@@ -220,7 +221,7 @@ impl Walker {
         Some(choices)
     }
 
-    /// Regular patterns, and some drawn by the seed.
+    /// Regular patterns, and some random choices.
     fn some_choices(&self, limits: Limits, rng: &mut Rng) -> Vec<Choice> {
         let newest = self.newest();
         let oldest = Choice { sectors: vec![0; newest.sectors.len()], size: 0 };
@@ -260,8 +261,8 @@ struct Choice {
     size: usize,
 }
 
-/// Walks a history and shows every crash state in it to `visit`; each differs from all that were
-/// shown for earlier events, or allows less.
+/// Walks a history and passes every crash state in it to `visit`; each differs from all states of
+/// earlier events, or has narrower bounds.
 pub fn walk(
     base: &Pages,
     start: Bounds,
@@ -273,39 +274,41 @@ pub fn walk(
     let mut walker = Walker::new(base);
     let mut bounds = start;
     for (index, event) in events.iter().enumerate() {
-        let mut show = |death, image: &Pages, bounds| {
-            visit(&Crash { death, event: index, image, bounds });
+        let mut show = |kind, image: &Pages, bounds| {
+            visit(&Crash { kind, event: index, image, bounds });
         };
         match event {
             Event::Mark(Mark::Flushed(_)) if index >= limits.flushes_lie_from => {}
             Event::Mark(mark) => {
-                bounds.note(*mark);
-                show(Death::Process, &walker.now, bounds.all_written());
+                bounds.record(*mark);
+                show(CrashKind::Process, &walker.now, bounds.all_written());
             }
             Event::Flush if index >= limits.flushes_lie_from => {}
             Event::Flush => {
-                walker.settle();
+                walker.apply_flush();
                 (bounds.floor, bounds.unclear) = (bounds.tip, None);
-                show(Death::System, &walker.now, bounds);
+                show(CrashKind::System, &walker.now, bounds);
             }
             Event::Write { .. } | Event::Truncate(_) => {
                 if let (Event::Write { at, bytes }, 1..) = (event, limits.tear_step) {
                     let (at, torn) = (*at as usize, bounds.all_written());
-                    let show = |image: &Pages| show(Death::Process, image, torn);
+                    let show = |image: &Pages| show(CrashKind::Process, image, torn);
                     tear(&walker.now, at, bytes, limits.tear_step, show);
                 }
                 let grown = walker.sizes.len();
                 let fresh = walker.apply(event);
-                show(Death::Process, &walker.now, bounds.all_written());
+                show(CrashKind::Process, &walker.now, bounds.all_written());
                 let grown = walker.sizes.len() > grown;
-                scatter(&walker, &fresh, grown, limits, rng, |i| show(Death::System, i, bounds));
+                lose_power(&walker, &fresh, grown, limits, rng, |i| {
+                    show(CrashKind::System, i, bounds)
+                });
             }
         }
     }
 }
 
-/// The write stops after its bytes, one of `step`, but the last; bytes that change nothing are
-/// passed over.
+/// The write stops after some of its bytes, at every multiple of `step` but the last; bytes that
+/// change nothing are skipped.
 fn tear(now: &Pages, at: usize, bytes: &[u8], step: usize, mut show: impl FnMut(&Pages)) {
     let mut image = now.clone();
     let mut changed = false;
@@ -322,7 +325,7 @@ fn tear(now: &Pages, at: usize, bytes: &[u8], step: usize, mut show: impl FnMut(
 }
 
 /// Power fails after the last event, which changed the sectors `fresh`.
-fn scatter(
+fn lose_power(
     walker: &Walker,
     fresh: &HashSet<usize>,
     grown: bool,
@@ -344,7 +347,8 @@ fn scatter(
     let choices = exhaustive.unwrap_or_else(|| walker.some_choices(limits, rng));
     let mut seen = HashSet::new();
     for choice in choices {
-        // The newest of everything is what the death of the process leaves: shown already.
+        // The newest content of everything is also what the death of the process leaves, which was
+        // visited already.
         if choice != newest && is_new(&choice) && seen.insert(choice.clone()) {
             show(&walker.compose(&choice));
         }
@@ -352,16 +356,16 @@ fn scatter(
     for _ in 0..mixes {
         show(&walker.mix(rng));
     }
-    // Before a segment is there nothing was promised.
+    // Before a segment exists, nothing was promised.
     if walker.durable.len() > DATA_START as usize {
-        for _ in 0..limits.garbled {
-            show(&walker.garble(rng));
+        for _ in 0..limits.randomized {
+            show(&walker.randomize(rng));
         }
     }
 }
 
-/// The last events up to a crash, a line each, for whoever replays it.
-pub fn trail(events: &[Event], until: usize) -> String {
+/// The last events up to a crash, one per line, for debugging.
+pub fn event_log(events: &[Event], until: usize) -> String {
     let from = until.saturating_sub(40);
     let lines = events.iter().enumerate().take(until + 1).skip(from);
     let line = |(i, event): (usize, &Event)| match event {

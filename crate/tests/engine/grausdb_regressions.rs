@@ -1,8 +1,8 @@
-//! The defects that were found in GrausDB, the engine varve comes from, each as a test of ours.
+//! Regression tests for the defects that were found in GrausDB, the engine that varve comes from.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use varve::{Error, File, MemoryFile, Options, Store};
+use varve::engine::{Error, File, MemoryFile, Options, Store};
 
 use crate::support::rng::{Rng, bytes_of};
 
@@ -56,11 +56,7 @@ fn file_with_trailing_zeros_or_garbage_opens() {
             let size = file.bytes.len();
             file.bytes.resize(size + len, fill);
             let mut store = open(file);
-            assert_eq!(
-                store.count(0),
-                5,
-                "{len} bytes of {fill:#x} behind the end, clean: {clean}"
-            );
+            assert_eq!(store.count(0), 5, "{len} bytes of {fill:#x} after the end, clean: {clean}");
             store.set(0, b"new", b"value").expect("set");
             let mut store = open(closed(store));
             assert_eq!(store.get(0, b"new").unwrap(), Some(&b"value"[..]));
@@ -86,7 +82,7 @@ fn flipped_byte_is_never_served() {
 #[test]
 fn overwritten_and_deleted_values_never_reappear() {
     let mut store = open(MemoryFile::default());
-    // Of this seed, twenty rounds have reached every function that the others reach: enough for Miri.
+    // With this seed, twenty rounds reach every function that more rounds reach: enough for Miri.
     let (mut rng, rounds) = (Rng::new(1), if cfg!(miri) { 20 } else { 60 });
     for round in 0..rounds {
         store.set(0, b"overwritten", &bytes_of(round, rng.below(900))).expect("set");
@@ -109,7 +105,7 @@ fn overwritten_and_deleted_values_never_reappear() {
 
 #[test]
 fn compaction_does_not_grow_the_file_or_revive_keys() {
-    // 25 kB of live data, far more garbage than makes it compact.
+    // 25 kB of live data, and far more garbage than triggers compaction.
     let mut store = filled(250);
     let deleted: Vec<[u8; 2]> = (200..250).map(|i| [b'k', i]).collect();
     for round in 0..600_u32 {

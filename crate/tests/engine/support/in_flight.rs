@@ -1,28 +1,28 @@
-//! What was under way at each moment of a history: crash states that are about nothing but small
-//! commits would prove little.
+//! What each write of a history contains: crash states that concern only small commits would prove
+//! little.
 
-use varve::aligned_buf::AlignedBytes;
-use varve::format::record::{self, KIND_PIECES};
-use varve::format::{frame, segment};
+use varve::engine::aligned_buf::AlignedBytes;
+use varve::engine::format::record::{self, KIND_PIECES};
+use varve::engine::format::{frame, segment};
 
 use super::fault_file::Event;
 use super::oracle::Mark;
 
 /// What a crash may have torn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct UnderWay {
+pub struct InFlight {
     /// A value in an extent.
     pub extent: bool,
-    /// A value in pieces.
-    pub pieces: bool,
+    /// A chunked value.
+    pub chunks: bool,
     /// A commit of more than one frame.
     pub frames: bool,
 }
 
-impl UnderWay {
-    fn add(&mut self, other: UnderWay) {
+impl InFlight {
+    fn add(&mut self, other: InFlight) {
         self.extent |= other.extent;
-        self.pieces |= other.pieces;
+        self.chunks |= other.chunks;
         self.frames |= other.frames;
     }
 
@@ -33,21 +33,21 @@ impl UnderWay {
         };
         let is_segment = magic(0) == Some(segment::MAGIC);
         let start = if is_segment { segment::SIZE } else { 0 };
-        // Only the last frame of a commit says that it completes it.
+        // The commit flag is set only in the last frame of a commit.
         let incomplete = magic(start) == Some(frame::MAGIC)
             && bytes
                 .get(start + 36)
                 .is_some_and(|flags| u32::from(*flags) & frame::FLAG_COMMIT == 0);
         let extent = is_segment && bytes.get(12) == Some(&segment::KIND_EXTENT);
         let is_frame = magic(start) == Some(frame::MAGIC);
-        let pieces = is_frame && has_pieces(bytes.get(start + frame::SIZE..).unwrap_or_default());
-        UnderWay { extent, pieces, frames: incomplete }
+        let chunks = is_frame && has_chunks(bytes.get(start + frame::SIZE..).unwrap_or_default());
+        InFlight { extent, chunks, frames: incomplete }
     }
 }
 
-/// Whether one of these records names a value in pieces.
-fn has_pieces(records: &[u8]) -> bool {
-    // They lie at any address here.
+/// Whether one of these records has a chunked value.
+fn has_chunks(records: &[u8]) -> bool {
+    // The bytes may be unaligned.
     let mut aligned = AlignedBytes::zeroed(records.len());
     aligned[..records.len()].copy_from_slice(records);
     let mut rest = &aligned[..records.len()];
@@ -61,21 +61,21 @@ fn has_pieces(records: &[u8]) -> bool {
 }
 
 /// For each event: what the call that it belongs to writes in all, and what was written and not
-/// flushed when it was over.
-pub fn census(events: &[Event]) -> Vec<[UnderWay; 2]> {
-    let mut all = vec![[UnderWay::default(); 2]; events.len()];
-    let (mut begin, mut call, mut unflushed) = (0, UnderWay::default(), UnderWay::default());
+/// flushed after it.
+pub fn in_flight_writes(events: &[Event]) -> Vec<[InFlight; 2]> {
+    let mut all = vec![[InFlight::default(); 2]; events.len()];
+    let (mut begin, mut call, mut unflushed) = (0, InFlight::default(), InFlight::default());
     for (i, event) in events.iter().enumerate() {
         match event {
             Event::Write { bytes, .. } => {
-                call.add(UnderWay::of(bytes));
-                unflushed.add(UnderWay::of(bytes));
+                call.add(InFlight::of(bytes));
+                unflushed.add(InFlight::of(bytes));
             }
-            Event::Flush => unflushed = UnderWay::default(),
-            Event::Mark(Mark::Trying(_)) => (begin, call) = (i, UnderWay::default()),
+            Event::Flush => unflushed = InFlight::default(),
+            Event::Mark(Mark::Trying(_)) => (begin, call) = (i, InFlight::default()),
             Event::Mark(_) => {
                 all[begin..i].iter_mut().for_each(|[during, _]| *during = call);
-                (begin, call) = (i, UnderWay::default());
+                (begin, call) = (i, InFlight::default());
             }
             Event::Truncate(_) => {}
         }

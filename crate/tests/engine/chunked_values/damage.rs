@@ -1,34 +1,34 @@
-//! Pieces that are missing, damaged, or not what they were.
+//! Missing, damaged and modified chunks.
 
-use varve::format::KEYSPACE_ENGINE;
-use varve::format::system_records::PiecesRef;
-use varve::{Error, OnDamage, Options, Store};
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::PiecesRef;
+use varve::engine::{Error, OnDamage, Options, Store};
 
-use super::{Shared, close, open, options, with_one};
-use crate::support::oracle::{check_pieces, chunked_values, state_of};
+use super::{Shared, close, open, options, store_with_chunked_value};
+use crate::support::oracle::{check_chunks, chunked_values, state_of};
 use crate::support::rng::bytes_of;
 
-/// The key of a piece of the value that was written first.
-fn key_of_piece(store: &mut Store<Shared>, piece: u32) -> [u8; 16] {
-    let id = *chunked_values(store).keys().next().expect("there is one");
-    PiecesRef { id, ..PiecesRef::default() }.key(piece)
+/// The key of a chunk of the value that was written first.
+fn chunk_key(store: &mut Store<Shared>, chunk: u32) -> [u8; 16] {
+    let id = *chunked_values(store).keys().next().expect("a chunk exists");
+    PiecesRef { id, ..PiecesRef::default() }.key(chunk)
 }
 
 #[test]
 fn value_with_missing_or_resized_chunk_is_damaged() {
-    type Harm<'a> = &'a dyn Fn(&mut Store<Shared>, &[u8]);
-    let harms: [(&str, Harm<'_>); 5] = [
+    type Damage<'a> = &'a dyn Fn(&mut Store<Shared>, &[u8]);
+    let damages: [(&str, Damage<'_>); 5] = [
         ("gone", &|store, key| assert_eq!(store.delete(KEYSPACE_ENGINE, key), Ok(true))),
         ("shorter", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 8]))),
         ("empty", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, b""))),
         ("longer", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 900]))),
-        ("in pieces itself", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 1_100]))),
+        ("another chunked value", &|store, key| drop(store.set(KEYSPACE_ENGINE, key, &[1; 1_100]))),
     ];
-    for (what, harm) in harms {
-        for piece in 0..4 {
+    for (what, damage) in damages {
+        for chunk in 0..4 {
             let file = Shared::default();
-            let mut store = with_one(&file, options(12));
-            // What is in memory is as it was.
+            let mut store = store_with_chunked_value(&file, options(12));
+            // Values in memory would not show the change.
             store = open(
                 &Shared::of({
                     close(store);
@@ -36,54 +36,54 @@ fn value_with_missing_or_resized_chunk_is_damaged() {
                 }),
                 options(12),
             );
-            let key = key_of_piece(&mut store, piece);
-            harm(&mut store, &key);
+            let key = chunk_key(&mut store, chunk);
+            damage(&mut store, &key);
             store.commit().expect("commit");
             let is_damaged = |store: &mut Store<Shared>| {
                 assert!(
                     matches!(store.get(0, b"large"), Err(Error::Corruption(_))),
-                    "{what}, {piece}"
+                    "{what}, {chunk}"
                 );
                 let update = store.update_if(0, b"large", |_| true, |_| Ok(None));
-                assert!(matches!(update, Err(Error::Corruption(_))), "{what}, {piece}");
+                assert!(matches!(update, Err(Error::Corruption(_))), "{what}, {chunk}");
                 assert!(
                     matches!(store.pin(0, b"large"), Err(Error::Corruption(_))),
-                    "{what}, {piece}"
+                    "{what}, {chunk}"
                 );
                 assert_eq!(store.has(0, b"large"), Ok(true));
                 assert_eq!(
                     store.get(0, b"other"),
                     Ok(Some(&*bytes_of(8, 2_100))),
-                    "{what}, {piece}"
+                    "{what}, {chunk}"
                 );
             };
             is_damaged(&mut store);
             let damaged = Shared::of(store.into_file().image());
             is_damaged(&mut open(&damaged, options(12)));
-            // It can be replaced, and deleted, and leaves nothing.
+            // It can be replaced and deleted, and leaves nothing behind.
             for deletes in [false, true] {
                 let file = Shared::of(damaged.image());
                 let mut store = open(&file, options(12));
                 match deletes {
-                    true => assert_eq!(store.delete(0, b"large"), Ok(true), "{what}, {piece}"),
+                    true => assert_eq!(store.delete(0, b"large"), Ok(true), "{what}, {chunk}"),
                     false => drop(store.set(0, b"large", &bytes_of(9, 1_200)).expect("set")),
                 }
                 let expected = (!deletes).then(|| bytes_of(9, 1_200));
                 close(store);
                 let mut store = open(&file, options(12));
-                assert!(store.get(0, b"large") == Ok(expected.as_deref()), "{what}, {piece}");
+                assert!(store.get(0, b"large") == Ok(expected.as_deref()), "{what}, {chunk}");
                 let state = state_of(&mut store);
-                if what != "in pieces itself" {
-                    check_pieces(&mut store, &state);
+                if what != "another chunked value" {
+                    check_chunks(&mut store, &state);
                 }
             }
-            // A salvage takes the key for lost, and what is left of the value is gone.
+            // A salvage counts the key as lost, and removes the rest of the value.
             let mut store = open(&damaged, Options { on_damage: OnDamage::Salvage, ..options(12) });
-            assert!(store.recovery().damaged && store.recovery().lost_keys == 1, "{what}, {piece}");
+            assert!(store.recovery().damaged && store.recovery().lost_keys == 1, "{what}, {chunk}");
             assert_eq!(store.get(0, b"large"), Ok(None));
             let state = state_of(&mut store);
-            assert_eq!(state.len(), 2, "{what}, {piece}");
-            check_pieces(&mut store, &state);
+            assert_eq!(state.len(), 2, "{what}, {chunk}");
+            check_chunks(&mut store, &state);
         }
     }
 }
@@ -91,10 +91,10 @@ fn value_with_missing_or_resized_chunk_is_damaged() {
 #[test]
 fn bit_flip_in_a_chunk_is_reported_for_its_value_only() {
     let file = Shared::default();
-    let mut store = with_one(&file, options(12));
+    let mut store = store_with_chunked_value(&file, options(12));
     close(store);
     store = open(&file, options(12));
-    // What follows is before the checkpoint, and behind another segment.
+    // The following is before the checkpoint, and after another segment.
     for i in 0..40_u8 {
         store.set(0, &[i], &bytes_of(i.into(), 300)).expect("set");
         store.commit().expect("commit");
@@ -102,11 +102,11 @@ fn bit_flip_in_a_chunk_is_reported_for_its_value_only() {
     close(store);
     let image = file.image();
     let value = bytes_of(7, 1_500);
-    let mut told = 0;
+    let mut reported = 0;
     for from in (0..1_500).step_by(50) {
         let part = &value[from..from + 16];
         let at = image.windows(16).position(|bytes| bytes == part);
-        // Between two pieces lies the header of the second.
+        // The header of the second chunk is between the two chunks.
         let Some(at) = at else { continue };
         let mut damaged = image.clone();
         damaged[at + 5] ^= 4;
@@ -121,8 +121,8 @@ fn bit_flip_in_a_chunk_is_reported_for_its_value_only() {
         assert_eq!(store.get(0, b"large"), Ok(None), "byte {from}");
         assert_eq!(store.count(0), 42, "byte {from}");
         let state = state_of(&mut store);
-        check_pieces(&mut store, &state);
-        told += 1;
+        check_chunks(&mut store, &state);
+        reported += 1;
     }
-    assert!(told > 20, "{told} flips");
+    assert!(reported > 20, "{reported} flips reported");
 }

@@ -1,12 +1,13 @@
-//! The contract of a file, held by every file that the tests and native programs use.
+//! The contract of a file, checked for every file that tests and native programs use.
 
-use varve::{File, MemoryFile, Options, StdFile, Store};
+use varve::StdFile;
+use varve::engine::{File, MemoryFile, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::state_of;
 use crate::support::rng::bytes_of;
 
-/// A path that is gone when the test ends.
+/// A path that is removed when the test ends.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -22,7 +23,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // A test that failed before it made the file leaves none to remove.
+        // A test that failed early has not created the file.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -45,15 +46,15 @@ fn keeps_the_contract(mut file: impl File) {
     assert_eq!(read_all(&mut file, 0, 10), b"");
     assert_eq!(file.write(b"tail", 6), Ok(4));
     assert_eq!(file.size(), Ok(10), "a write beyond the end extends the file");
-    assert_eq!(read_all(&mut file, 0, 20), b"\0\0\0\0\0\0tail", "and what lies between is zeros");
+    assert_eq!(read_all(&mut file, 0, 20), b"\0\0\0\0\0\0tail", "the bytes between are zeros");
     assert_eq!(file.write(b"head", 0), Ok(4));
     assert_eq!(read_all(&mut file, 2, 5), b"ad\0\0t");
-    assert_eq!(read_all(&mut file, 10, 5), b"", "there is nothing at the end");
-    assert_eq!(read_all(&mut file, 1000, 5), b"", "nor behind it");
+    assert_eq!(read_all(&mut file, 10, 5), b"", "nothing to read at the end");
+    assert_eq!(read_all(&mut file, 1000, 5), b"", "nothing to read after the end");
     assert_eq!(file.truncate(3), Ok(()));
     assert_eq!(read_all(&mut file, 0, 20), b"hea");
     assert_eq!(file.truncate(5), Ok(()));
-    assert_eq!(read_all(&mut file, 0, 20), b"hea\0\0", "what was cut off does not come back");
+    assert_eq!(read_all(&mut file, 0, 20), b"hea\0\0", "truncated bytes do not reappear");
     assert_eq!(file.write(b"", 100), Ok(0));
     assert_eq!(file.flush(), Ok(()));
     assert_eq!(file.size(), Ok(5));

@@ -1,26 +1,29 @@
-//! Values in pieces: where slots of its own would be too much for a value, several records hold it. It is there as a
-//! whole or not at all, it leaves none of them behind, and the file stays within its bound for values of every size.
+//! Chunked values: if an extent would waste too much space, several records contain a value. It
+//! exists completely or not at all, leaves no chunks behind, and the file stays within its bound
+//! for values of every size.
 
-mod bound;
 mod damage;
-mod failing;
+mod faults;
 mod memory;
-mod ways;
+mod space_bound;
+mod transitions;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::format::superblock::{INCOMPATIBLE_PIECES, SLOT_STRIDE, Slot, Superblock};
-use varve::format::system_records::KEY_PIECE;
-use varve::format::{KEYSPACE_ENGINE, record};
-use varve::{File, IoError, MemoryFile, OnDamage, Options, Part, Spot, Store};
+use varve::engine::format::superblock::{INCOMPATIBLE_PIECES, SLOT_STRIDE, Slot, Superblock};
+use varve::engine::format::system_records::KEY_PIECE;
+use varve::engine::format::{KEYSPACE_ENGINE, record};
+use varve::engine::{
+    File, IoError, MemoryFile, OnDamage, Options, ProblemKind, Store, VerifyCursor,
+};
 
-use crate::support::crashes::without_checkpoints;
+use crate::support::crash_programs::without_checkpoints;
 use crate::support::fault_file::{Event, FaultFile};
 use crate::support::oracle::chunked_values;
+use crate::support::raw_file::RawFile;
 use crate::support::rng::{Rng, bytes_of};
-use crate::support::witness::Medium;
 
 /// A file in memory. Clones share it.
 #[derive(Clone, Default)]
@@ -31,7 +34,7 @@ impl Shared {
         Shared(Rc::new(RefCell::new(MemoryFile { bytes })))
     }
 
-    /// What a crash leaves.
+    /// The image that a crash leaves.
     fn image(&self) -> Vec<u8> {
         self.0.borrow().bytes.clone()
     }
@@ -81,28 +84,28 @@ fn run_all_maintenance<F: File>(store: &mut Store<F>) {
     }
 }
 
-/// Where FORMAT.md says that a value lies.
+/// Where FORMAT.md says that a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Storage {
     Record,
     Extent,
-    /// So many of them.
-    Pieces(usize),
+    /// In this many chunks.
+    Chunks(usize),
 }
 
-fn place_of(length: usize, segment: usize, factor: u32) -> Place {
+fn storage_of(length: usize, segment: usize, factor: u32) -> Storage {
     let slots = (length + 128).div_ceil(segment);
     if length <= segment / 2 - 1024 {
-        Place::Record
+        Storage::Record
     } else if slots * segment * 200 <= length * (100 + factor as usize) {
-        Place::Extent
+        Storage::Extent
     } else {
-        Place::Pieces(length.div_ceil(segment / 8 - 128))
+        Storage::Chunks(length.div_ceil(segment / 8 - 128))
     }
 }
 
-/// Lengths about every border in segments of that size.
-fn borders(segment: usize) -> Vec<usize> {
+/// Lengths around every limit for segments of this size.
+fn lengths_at_limits(segment: usize) -> Vec<usize> {
     let limit = segment / 2 - 1024;
     let mut lengths = vec![limit - 1, limit, limit + 1];
     for slots in 1..=4 {
@@ -124,48 +127,48 @@ fn content(lengths: &[usize], seed: u64) -> Content {
     lengths.iter().map(value).collect()
 }
 
-/// The store has these values, and pieces of those that have to lie in some: as many as FORMAT.md says.
+/// Checks that the store has these values, and exactly the chunks that FORMAT.md requires.
 fn check<F: File>(store: &mut Store<F>, content: &Content, segment: usize, what: &str) {
     for (key, value) in content {
         assert!(store.get(0, key) == Ok(Some(value)), "{what}: {} bytes", value.len());
         store.end_turn();
     }
     assert_eq!(store.count(0), content.len() as u64, "{what}");
-    let in_pieces =
-        |value: &&Vec<u8>| matches!(place_of(value.len(), segment, 150), Place::Pieces(_));
-    let mut expected: Vec<_> = content.values().filter(in_pieces).cloned().collect();
+    let chunked =
+        |value: &&Vec<u8>| matches!(storage_of(value.len(), segment, 150), Storage::Chunks(_));
+    let mut expected: Vec<_> = content.values().filter(chunked).cloned().collect();
     let mut found: Vec<_> = chunked_values(store).into_values().collect();
     expected.sort();
     found.sort();
-    assert!(found == expected, "{what}: {} values in pieces, not {}", found.len(), expected.len());
-    let count = |value: &Vec<u8>| match place_of(value.len(), segment, 150) {
-        Place::Pieces(count) => count,
+    assert!(found == expected, "{what}: {} chunks, not {}", found.len(), expected.len());
+    let count = |value: &Vec<u8>| match storage_of(value.len(), segment, 150) {
+        Storage::Chunks(count) => count,
         _ => 0,
     };
-    assert_eq!(pieces_of(store), content.values().map(count).sum::<usize>(), "{what}");
+    assert_eq!(count_chunks(store), content.values().map(count).sum::<usize>(), "{what}");
 }
 
-/// How many pieces live.
-fn pieces_of<F: File>(store: &mut Store<F>) -> usize {
+/// The number of live chunks.
+fn count_chunks<F: File>(store: &mut Store<F>) -> usize {
     let own = store.keys(KEYSPACE_ENGINE).expect("keys");
     own.filter(|key| key.starts_with(KEY_PIECE)).count()
 }
 
-/// Verification finds nothing wrong.
+/// Checks that verification reports nothing.
 fn check_verified<F: File>(store: &mut Store<F>) {
-    let mut spot = Spot::default();
+    let mut cursor = VerifyCursor::default();
     loop {
-        let found = store.verify(spot).expect("readable");
-        assert_eq!(found.what, Part::Nothing, "{found:?}");
-        spot = found.next;
-        if spot == Spot::default() {
+        let found = store.verify(cursor).expect("readable");
+        assert_eq!(found.what, ProblemKind::Nothing, "{found:?}");
+        cursor = found.next;
+        if cursor == VerifyCursor::default() {
             break;
         }
     }
 }
 
-/// Values of these lengths through all that a file goes through.
-fn live_through(lengths: &[usize], segment_log2: u8, memory: usize) {
+/// Takes values of these lengths through all operations and events of a file.
+fn check_life_cycle(lengths: &[usize], segment_log2: u8, memory: usize) {
     let segment = 1 << segment_log2;
     let options = Options { memory, ..options(segment_log2) };
     let file = Shared::default();
@@ -187,7 +190,7 @@ fn live_through(lengths: &[usize], segment_log2: u8, memory: usize) {
     after(&mut store, &content, "committed");
     run_all_maintenance(&mut store);
     after(&mut store, &content, "compacted");
-    // Every second one is replaced, so that there is something to compact.
+    // Every second value is replaced, so that there is something to compact.
     for (key, value) in content.iter_mut().step_by(2) {
         *value = bytes_of(77 + value.len() as u64, value.len());
         store.set(0, key, value).expect("set");
@@ -208,10 +211,10 @@ fn live_through(lengths: &[usize], segment_log2: u8, memory: usize) {
     salvage_without(b"victim", &mut content, &file.image(), options);
 }
 
-/// A key's value is damaged, and all else is salvaged.
+/// Checks that with one damaged value everything else is salvaged.
 fn salvage_without(victim: &[u8], content: &mut Content, image: &[u8], options: Options) {
     let segment = 1 << options.segment_log2;
-    let value = content.remove(victim).expect("there is one");
+    let value = content.remove(victim).expect("the value exists");
     let at = image.windows(value.len()).rposition(|bytes| bytes == value).expect("it is there");
     let mut image = image.to_vec();
     image[at + 3] ^= 1;
@@ -229,8 +232,8 @@ fn salvage_without(victim: &[u8], content: &mut Content, image: &[u8], options: 
     close(store);
 }
 
-/// A store with a value in pieces, and others.
-fn with_one(file: &Shared, options: Options) -> Store<Shared> {
+/// A store with a chunked value and others.
+fn store_with_chunked_value(file: &Shared, options: Options) -> Store<Shared> {
     let mut store = open(file, options);
     store.set(0, b"small", b"beside it").expect("set");
     store.set(0, b"large", &bytes_of(7, 1_500)).expect("set");
@@ -242,12 +245,12 @@ fn with_one(file: &Shared, options: Options) -> Store<Shared> {
 #[test]
 fn values_around_every_length_limit_survive_all_operations() {
     for memory in [0, 64 << 20] {
-        live_through(&borders(1 << 12), 12, memory);
+        check_life_cycle(&lengths_at_limits(1 << 12), 12, memory);
     }
-    live_through(&borders(1 << 16), 16, 0);
+    check_life_cycle(&lengths_at_limits(1 << 16), 16, 0);
     const MIB: usize = 1 << 20;
     let some = [523_264, 523_265, 838_860, 838_861, MIB - 127, MIB, 2 * MIB - 128, 2 * MIB];
-    live_through(&some, 20, 4 << 20);
+    check_life_cycle(&some, 20, 4 << 20);
 }
 
 fn superblocks(image: &[u8]) -> [Superblock; 2] {
@@ -273,7 +276,7 @@ fn chunk_feature_is_set_by_the_first_chunked_value() {
     let mut store = open(&file, options(12));
     store.set(0, &[1], &bytes_of(1, 1_025)).expect("set");
     close(store);
-    // Bit 0 of the byte at 24 of the one that counts; of the other once more was written.
+    // Bit 0 of the byte at 24 in the current superblock; the other one was written later.
     let image = file.image();
     let [a, b] = superblocks(&image);
     let newest = if a.generation > b.generation { 0 } else { SLOT_STRIDE as usize };
@@ -283,29 +286,29 @@ fn chunk_feature_is_set_by_the_first_chunked_value() {
         store.set(0, &[2], b"written later").expect("set");
         close(store);
     }
-    let told = superblocks(&file.image()).map(|superblock| superblock.incompatible);
-    assert_eq!(told, [INCOMPATIBLE_PIECES; 2]);
+    let reported = superblocks(&file.image()).map(|superblock| superblock.incompatible);
+    assert_eq!(reported, [INCOMPATIBLE_PIECES; 2]);
 }
 
-/// What a build that knows no pieces comes to with a file: it refuses it by the superblock, it refuses it by a record of
-/// the part of the log that it replays, or there are none.
+/// What a build without chunked values does with a file: it refuses it by the superblock, or by a
+/// record in the replayed part of the log, or there are no chunked values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Refused {
+enum Refusal {
     BySuperblock,
     ByRecord,
     No,
 }
 
-fn refused_without_chunks(image: &[u8]) -> Refused {
-    let medium = Medium::new(image, 12);
-    let Some(superblock) = medium.superblock() else { return Refused::No };
+fn refusal_without_chunks(image: &[u8]) -> Refusal {
+    let medium = RawFile::new(image, 12);
+    let Some(superblock) = medium.superblock() else { return Refusal::No };
     if superblock.incompatible != 0 {
-        return Refused::BySuperblock;
+        return Refusal::BySuperblock;
     }
     let first = superblock.first_frame.max(superblock.checkpoint_frame);
     match medium.has_kind(record::KIND_PIECES, first) {
-        true => Refused::ByRecord,
-        false => Refused::No,
+        true => Refusal::ByRecord,
+        false => Refusal::No,
     }
 }
 
@@ -347,18 +350,18 @@ fn build_without_chunks_refuses_files_with_chunks_after_any_crash() {
                 Event::Flush | Event::Mark(_) => continue,
             }
             let bytes = image.to_vec();
-            let refused = refused_without_chunks(&bytes);
+            let refused = refusal_without_chunks(&bytes);
             let mut left = Store::open(MemoryFile { bytes }, options).expect("it opens");
-            let has_some = pieces_of(&mut left) > 0;
+            let has_some = count_chunks(&mut left) > 0;
             assert!(
-                !has_some || refused != Refused::No,
-                "seed {seed}: there are pieces, and nothing says so"
+                !has_some || refused != Refusal::No,
+                "seed {seed}: there are chunks without the feature bit"
             );
             *outcomes.entry((refused, has_some)).or_insert(0) += 1;
         }
     }
     println!("{outcomes:?}");
-    for outcome in [(Refused::BySuperblock, true), (Refused::ByRecord, true), (Refused::No, false)]
+    for outcome in [(Refusal::BySuperblock, true), (Refusal::ByRecord, true), (Refusal::No, false)]
     {
         assert!(outcomes.get(&outcome) > Some(&50), "{outcomes:?}");
     }

@@ -1,12 +1,12 @@
-//! Files of many gigabytes, of which only what is not zero takes memory: positions above 4 GiB, and
-//! the 32 GiB at which a database is full.
+//! Files of many gigabytes that use memory only for nonzero blocks: positions above 4 GiB, and the
+//! limit of 32 GiB.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
-use varve::{Error, File, IoError, Options, Store};
+use varve::engine::{Error, File, IoError, Options, Store};
 
 use crate::support::oracle::state_of;
 use crate::support::rng::bytes_of;
@@ -18,22 +18,22 @@ const GIB: u64 = 1 << 30;
 struct Disk {
     blocks: HashMap<u64, Box<[u8; BLOCK]>>,
     size: u64,
-    /// Reads and writes of something at or above 4 GiB.
+    /// Reads and writes at or above 4 GiB.
     reads_above: u64,
     writes_above: u64,
 }
 
-/// A handle on a file in memory whose zeros are not kept.
+/// A handle of a file in memory that does not store zero blocks.
 #[derive(Clone, Default)]
 struct SparseFile(Rc<RefCell<Disk>>);
 
 impl Disk {
-    /// Calls `each` with the block, the place in it, and the part of `len` bytes at `at`.
+    /// Calls `each` with the block, the offset in it, and the part of the `len` bytes at `at`.
     fn parts(at: u64, len: usize, mut each: impl FnMut(u64, usize, std::ops::Range<usize>)) {
         let mut done = 0;
         while done < len {
-            let place = at + done as u64;
-            let (block, offset) = (place / BLOCK as u64, (place % BLOCK as u64) as usize);
+            let offset = at + done as u64;
+            let (block, offset) = (offset / BLOCK as u64, (offset % BLOCK as u64) as usize);
             let n = (BLOCK - offset).min(len - done);
             each(block, offset, done..done + n);
             done += n;
@@ -89,17 +89,17 @@ impl File for SparseFile {
 }
 
 impl SparseFile {
-    /// How often something at or above 4 GiB was read, and written.
+    /// How often bytes at or above 4 GiB were read, and written.
     fn calls_above(&self) -> (u64, u64) {
         let disk = self.0.borrow();
         (disk.reads_above, disk.writes_above)
     }
 }
 
-/// Adds a value that takes room for `capacity` bytes and has one: the file grows by all of it,
-/// and nothing of it is zero but the byte.
+/// Adds a value with space for `capacity` bytes and one byte of content: the file grows by all of
+/// it, and only that byte is not zero.
 fn grow(store: &mut Store<SparseFile>, capacity: usize) -> Result<(), Error> {
-    // Each has a key of its own: what nobody needs any more is given back.
+    // Each has its own key, because replaced values would be freed.
     let key = format!("filler {}", store.stats().next_version);
     store.begin_set(0, key.as_bytes(), capacity)?;
     store.staged_value()[0] = 7;
@@ -114,18 +114,18 @@ fn key(i: u32) -> Vec<u8> {
 }
 
 fn value(i: u32) -> Vec<u8> {
-    // Some are large enough for extents of their own.
+    // Some are large enough for extents.
     let len = if i.is_multiple_of(7) { 300_000 } else { 1_000 + 37 * i as usize };
     bytes_of(i.into(), len)
 }
 
-/// A database of six gigabytes with `count` keys all over it.
-fn spread_out(file: &SparseFile, options: Options, count: u32) -> Store<SparseFile> {
+/// A database of six gigabytes with `count` keys distributed over it.
+fn six_gigabyte_database(file: &SparseFile, options: Options, count: u32) -> Store<SparseFile> {
     let mut store = Store::open(file.clone(), options).expect("open");
     for i in 0..count {
         store.set(0, &key(i), &value(i)).expect("set");
         if i.is_multiple_of(2) {
-            grow(&mut store, 16 << 20).expect("there is room");
+            grow(&mut store, 16 << 20).expect("enough space");
         }
     }
     store
@@ -143,10 +143,10 @@ fn records_above_4_gib_are_read_changed_and_recovered() {
     const KEYS: u32 = 800;
     let options = Options { memory: 4 << 20, ..Options::default() };
     let file = SparseFile::default();
-    let mut store = spread_out(&file, options, KEYS);
+    let mut store = six_gigabyte_database(&file, options, KEYS);
     assert!(store.stats().file_bytes > 6 * GIB, "{} bytes", store.stats().file_bytes);
     check_all(&mut store, KEYS);
-    // Once closed in order, once dead without a word, and once more to see that nothing was left.
+    // Closed properly once, killed once, and opened once more to check that nothing was left.
     drop(store.close().map_err(|(_, e)| e).expect("close"));
     let mut store = Store::open(file.clone(), options).expect("open");
     assert!(store.recovery().clean);
@@ -186,7 +186,7 @@ fn records_above_4_gib_are_read_changed_and_recovered() {
 
 #[test]
 fn full_32_gib_database_refuses_writes_and_loses_nothing() {
-    // The largest segments there are, and values that have all of one to themselves, so that few are enough.
+    // The largest segments, and values that fill one each, so that few are enough.
     let options = Options { segment_log2: 24, ..Options::default() };
     let file = SparseFile::default();
     let mut store = Store::open(file.clone(), options).expect("open");
@@ -203,21 +203,21 @@ fn full_32_gib_database_refuses_writes_and_loses_nothing() {
     };
     assert_eq!(full, Error::Full);
     assert!(store.stats().file_bytes > 31 * GIB, "{} bytes", store.stats().file_bytes);
-    // What has room in the last segment of the log still goes there, until that is full too.
+    // What fits in the last segment of the log is still accepted until that is full too.
     let refused = (0..).find_map(|i| {
         let outcome = store.set(0, &key(1_000 + i), &[3; 1 << 20]);
         outcome.err().map(|error| (i, error))
     });
     let (last, error) = refused.expect("it ends");
     assert_eq!(error, Error::Full);
-    store.flush().expect("what was written before stands");
+    store.flush().expect("everything written before is still there");
     let expected = state_of(&mut store);
     assert_eq!(expected.len(), 40 + fillers + last as usize);
     for round in 0..3 {
         let file = store.close().map_err(|(_, e)| e).expect("close");
         store = Store::open(file, options).unwrap_or_else(|e| panic!("round {round}: {e}"));
         assert!(state_of(&mut store) == expected, "round {round}");
-        // Maintenance may have found room; what is written then is taken back.
+        // Maintenance may have freed space; then this write is undone.
         match store.set(0, b"one more", &[3; 1 << 20]) {
             Ok(_) => assert_eq!(store.delete(0, b"one more"), Ok(true)),
             Err(error) => assert_eq!(error, Error::Full),
@@ -230,9 +230,9 @@ fn full_32_gib_database_refuses_writes_and_loses_nothing() {
 fn full_32_gib_database_reuses_deleted_space() {
     let options = Options { segment_log2: 24, ..Options::default() };
     let mut store = Store::open(SparseFile::default(), options).expect("open");
-    // Most of it are values that stay. Records take what is left.
+    // Most of the file is values that stay; records use the rest.
     while store.stats().file_bytes < 31 * GIB {
-        grow(&mut store, 13 << 20).expect("there is room");
+        grow(&mut store, 13 << 20).expect("enough space");
     }
     let value = vec![3; 1 << 20];
     let refused = (0..).find_map(|i| {
@@ -242,7 +242,7 @@ fn full_32_gib_database_reuses_deleted_space() {
     let (mut count, error) = refused.expect("it ends");
     assert_eq!(error, Error::Full);
     for round in 0..3 {
-        // All of them, or all but a few of each segment's.
+        // All of them, or all except a few in each segment.
         for i in (0..count).filter(|i| round != 1 || !i.is_multiple_of(5)) {
             assert_eq!(store.delete(0, &key(i)), Ok(true), "round {round}, key {i}");
         }

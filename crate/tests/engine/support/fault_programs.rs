@@ -1,94 +1,101 @@
-//! Programs of which a call of the file fails, once or for ever, and what they have to show for it.
+//! Programs in which a call of the file fails, once or permanently, and their checks.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use varve::{Error, IoError, Options, Store};
+use varve::engine::{Error, IoError, Options, Store};
 
-use super::crashes::keeping;
-use super::fault_file::{Fault, FaultFile, Harm};
-use super::images::{Limits, trail, walk};
+use super::crash_images::{Limits, event_log, walk};
+use super::crash_programs::keep_image_on_failure;
+use super::fault_file::{FailureMode, Fault, FaultFile};
 use super::oracle::{Bounds, Commit, State, state_of};
-use super::phases::Met;
+use super::phases::PhaseCounts;
 use super::rng::Rng;
-use super::session::{Session, Step, Taste, next_step};
+use super::session::{Profile, Session, Step, next_step};
 
-pub const HARMS: [Harm; 8] = [
-    Harm::Fail(IoError::Quota),
-    Harm::Fail(IoError::Lost),
-    Harm::Fail(IoError::Other),
-    Harm::TakeNothing,
-    Harm::TakePart(128),
-    Harm::TakePart(255),
-    Harm::TearAndFail(100, IoError::Other),
-    Harm::TearAndFail(250, IoError::Quota),
+pub const FAILURE_MODES: [FailureMode; 8] = [
+    FailureMode::Fail(IoError::Quota),
+    FailureMode::Fail(IoError::Lost),
+    FailureMode::Fail(IoError::Other),
+    FailureMode::TakeNothing,
+    FailureMode::TakePart(128),
+    FailureMode::TakePart(255),
+    FailureMode::TearAndFail(100, IoError::Other),
+    FailureMode::TearAndFail(250, IoError::Quota),
 ];
 
-/// From this seed on programs are about maintenance.
+/// Programs from this seed on concern maintenance,
 const MAINTENANCE: u64 = 24;
-/// and from this one on of keyspaces that are emptied.
+/// and from this one on cleared keyspaces.
 const CLEARS: u64 = 28;
-/// So many are run with all tests. Those behind them are of all kinds.
+/// This many are run by the tests. Later ones are of all kinds.
 pub const SEEDS: u64 = 32;
 
-/// What was tried.
+/// What was tested.
 #[derive(Default)]
 pub struct Tally {
     /// Programs with a failure.
     pub cases: AtomicU64,
     /// Crash states after failures.
     pub walked: AtomicU64,
-    /// What was under way when each harm struck.
-    pub met: Mutex<[Met; HARMS.len()]>,
+    /// The phase of each failed call, by kind of failure.
+    pub met: Mutex<[PhaseCounts; FAILURE_MODES.len()]>,
 }
 
 fn is_about_maintenance(seed: u64) -> bool {
     seed >= SEEDS && !seed.is_multiple_of(3) || (MAINTENANCE..CLEARS + 2).contains(&seed)
 }
 
-/// Half of the programs run in next to no memory, so that reads fail too.
+/// Half of the programs run with minimal memory, so that reads fail too.
 fn options_for(seed: u64) -> Options {
     let memory = if seed.is_multiple_of(2) { 64 << 20 } else { 0 };
     Options { segment_log2: 12, memory, ..Options::default() }
 }
 
-/// A program without crashes, in which every step may meet the fault.
+/// A program without crashes, each step of which may meet the fault.
 fn program(seed: u64) -> Vec<Step> {
     let mut rng = Rng::new(seed);
-    // Every fourth program is about commits of several frames, and memory that is given up.
+    // Every fourth program concerns commits of several frames, and eviction.
     let maintenance = is_about_maintenance(seed);
     let bulk = !maintenance && seed % 4 == 2;
     let clears = (CLEARS..SEEDS).contains(&seed) || seed > SEEDS && seed.is_multiple_of(5);
-    let taste =
-        Taste { keys: 8, segment: 4096, crashes: false, bulk, maintenance, shapes: false, clears };
+    let profile = Profile {
+        keys: 8,
+        segment: 4096,
+        crashes: false,
+        bulk,
+        maintenance,
+        shapes: false,
+        clears,
+    };
     let steps = if maintenance { 60 } else { 36 };
-    (0..steps).map(|_| next_step(&mut rng, &taste)).collect()
+    (0..steps).map(|_| next_step(&mut rng, &profile)).collect()
 }
 
-/// Whether `error` is what the store should call the harm that was done to it.
-fn is_named(harm: Harm, error: &Error) -> bool {
-    let named = match harm {
-        Harm::Fail(error) | Harm::TearAndFail(_, error) => Error::from(error),
-        // For calls other than writes these two fail with an ordinary error.
-        Harm::TakeNothing | Harm::TakePart(_) if *error == Error::Io => Error::Io,
-        Harm::TakeNothing | Harm::TakePart(_) => Error::Quota,
-        Harm::Die(_) => Error::Lost,
+/// Whether `error` is the right one for a failure.
+fn is_named(failure: FailureMode, error: &Error) -> bool {
+    let named = match failure {
+        FailureMode::Fail(error) | FailureMode::TearAndFail(_, error) => Error::from(error),
+        // Calls other than writes fail with an ordinary error for these two.
+        FailureMode::TakeNothing | FailureMode::TakePart(_) if *error == Error::Io => Error::Io,
+        FailureMode::TakeNothing | FailureMode::TakePart(_) => Error::Quota,
+        FailureMode::Die(_) => Error::Lost,
     };
     *error == named || *error == Error::Poisoned
 }
 
-/// A program of which calls of the file fail.
+/// A program in which calls of the file fail.
 pub struct Trial {
     pub seed: u64,
     pub options: Options,
     pub program: Vec<Step>,
-    /// Of so many failures one is followed by crashes everywhere.
+    /// One in this many failures is followed by crashes at every moment.
     pub walks: usize,
 }
 
 impl Trial {
     fn of(seed: u64) -> Self {
-        // Those about maintenance have a long history.
+        // Programs that concern maintenance have a long history.
         let walks = if is_about_maintenance(seed) { 100 } else { 2 };
         Trial { seed, options: options_for(seed), program: program(seed), walks }
     }
@@ -99,28 +106,29 @@ struct Case<'a> {
     fault: Fault,
 }
 
-/// What came of a step while faults were about.
-fn follow(session: &mut Session, case: &Case<'_>, step: &Step) -> Result<(), Commit> {
+/// Runs a step during which calls may fail, and checks the result.
+fn run_step_with_faults(session: &mut Session, case: &Case<'_>, step: &Step) -> Result<(), Commit> {
     let Err((error, trying)) = session.step(step) else {
         session.check();
         let is_untold = session.is_poisoned();
         assert!(
             !is_untold || session.store().has_deferred_error(),
-            "{step:?}: the next call is to tell"
+            "{step:?}: the next call must report the error"
         );
         return Ok(());
     };
     assert!(session.disk.struck(), "{step:?} failed without a cause: {error}");
-    assert!(is_named(case.fault.harm, &error), "{step:?}: {error:?} for {:?}", case.fault);
+    assert!(is_named(case.fault.failure, &error), "{step:?}: {error:?} for {:?}", case.fault);
     if !session.is_open() || session.is_poisoned() {
         return Err(trying);
     }
-    session.note_failure();
+    session.handle_failure();
     session.check();
     Ok(())
 }
 
-/// Poisoned: reads live, writes are refused, and nothing more gets to the file.
+/// Checks a poisoned store: reads work, writes are refused, and nothing more is written to the
+/// file.
 fn check_poisoned(session: &mut Session, trying: Option<Commit>) {
     let bounds = session.bounds(trying);
     let seen = session.seen();
@@ -135,15 +143,15 @@ fn check_poisoned(session: &mut Session, trying: Option<Commit>) {
 fn refuses_writes(store: &mut Store<FaultFile>) {
     assert_eq!(store.set(0, b"refused", b"value"), Err(Error::Poisoned));
     assert_eq!(store.delete(0, b"refused"), Err(Error::Poisoned));
-    // There is nothing to commit any more, so these may answer either way, but write nothing. Within a
-    // savepoint they are misused.
+    // There is nothing to commit any more, so these may succeed or fail, but write nothing. In a
+    // savepoint they are misuse.
     let is_within = store.depth() > 0;
     let is_refused = |done: Result<(), Error>| match done {
         Err(Error::Misuse) => is_within,
         done => matches!(done, Ok(()) | Err(Error::Poisoned)),
     };
     assert!(is_refused(store.commit()));
-    // The first one tells what maintenance within a commit has met.
+    // The first one reports what failed in maintenance during a commit.
     let _ = store.flush();
     assert!(is_refused(store.flush()));
     assert!(is_refused(store.witness()));
@@ -155,13 +163,13 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
     session.disk.arm(case.fault);
     let bounds = Bounds::only(session.start);
     if let Err(error) = session.open(bounds) {
-        assert!(is_named(case.fault.harm, &error), "open: {error:?} for {:?}", case.fault);
+        assert!(is_named(case.fault.failure, &error), "open: {error:?} for {:?}", case.fault);
         session.disk.heal();
         session.open(bounds).expect("opening again is all it takes");
     }
     let mut failures = 0;
     for step in &trial.program {
-        match follow(&mut session, case, step) {
+        match run_step_with_faults(&mut session, case, step) {
             Ok(()) => {}
             Err(trying) => {
                 if session.is_open() {
@@ -178,9 +186,9 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
         }
     }
     if session.is_poisoned() {
-        // The last steps have succeeded, and maintenance behind one of them has met the fault.
+        // The last steps succeeded, and maintenance after one of them met the fault.
         while session.store().depth() > 0 {
-            session.step(&Step::Rollback).expect("going back writes nothing");
+            session.step(&Step::Rollback).expect("rolling back writes nothing");
         }
         check_poisoned(&mut session, None);
         session.revive(None);
@@ -194,20 +202,21 @@ fn run_case(case: &Case<'_>, tally: &Tally) {
     session.check();
     let mut rng = Rng::new(trial.seed ^ case.fault.nth);
     if rng.one_in(trial.walks) {
-        walk_case(&session, &mut rng, tally);
+        crash_after_case(&session, &mut rng, tally);
     }
-    let which = HARMS.iter().position(|&harm| harm == case.fault.harm).unwrap_or_default();
+    let which =
+        FAILURE_MODES.iter().position(|&failure| failure == case.fault.failure).unwrap_or_default();
     let mut met = tally.met.lock().expect("no thread has panicked");
-    session.disk.blows().into_iter().for_each(|phase| met[which].note(phase));
+    session.disk.failed_calls().into_iter().for_each(|phase| met[which].record(phase));
     tally.cases.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Power fails somewhere in the history, failures and all.
-fn walk_case(session: &Session, rng: &mut Rng, tally: &Tally) {
+/// Crashes by power loss somewhere in the history, including the failures.
+fn crash_after_case(session: &Session, rng: &mut Rng, tally: &Tally) {
     let limits = Limits {
         exhaustive: 64,
         drawn: 8,
-        garbled: 1,
+        randomized: 1,
         patterns: 6,
         flushes_lie_from: usize::MAX,
         tear_step: 0,
@@ -219,8 +228,8 @@ fn walk_case(session: &Session, rng: &mut Rng, tally: &Tally) {
             .map_err(|e| format!("it does not open: {e}"))
             .map(|mut store| state_of(&mut store));
         let found = seen.and_then(|seen| session.oracle.identify(&seen, crash.bounds));
-        keeping(crash.image, || {
-            found.unwrap_or_else(|e| panic!("{e}\n{}", trail(&events, crash.event)))
+        keep_image_on_failure(crash.image, || {
+            found.unwrap_or_else(|e| panic!("{e}\n{}", event_log(&events, crash.event)))
         });
     });
 }
@@ -234,7 +243,7 @@ fn calls_of(trial: &Trial) -> u64 {
     session.disk.calls()
 }
 
-/// Lets every call of a seed's program fail, or as many as `sample` says, drawn by the seed.
+/// Makes every call of a seed's program fail, or `sample` of them, selected by the seed.
 pub fn run_seed(seed: u64, sample: Option<u64>, tally: &Tally) {
     run_trial(&Trial::of(seed), sample, tally);
 }
@@ -254,15 +263,15 @@ pub fn run_trial(trial: &Trial, sample: Option<u64>, tally: &Tally) {
     if let Some(count) = sample {
         let mut rng = Rng::new(!seed);
         for _ in 0..count {
-            let (nth, harm) = (rng.below(calls as usize) as u64, *rng.pick(&HARMS));
-            run(Fault { nth, lasting: rng.one_in(2), harm });
+            let (nth, failure) = (rng.below(calls as usize) as u64, *rng.pick(&FAILURE_MODES));
+            run(Fault { nth, lasting: rng.one_in(2), failure });
         }
         return;
     }
     for nth in 0..calls {
-        for harm in HARMS {
+        for failure in FAILURE_MODES {
             for lasting in [false, true] {
-                run(Fault { nth, lasting, harm });
+                run(Fault { nth, lasting, failure });
             }
         }
     }

@@ -1,20 +1,20 @@
-//! Deletions: how long they stay, and that no record outlives the one that deletes it.
+//! Tombstones: how long they are kept, and that no record outlives its deletion.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::format::frame::{self, FrameHeader};
-use varve::format::record::{self, KIND_DELETE};
-use varve::format::segment::{self, KIND_LOG, SegmentHeader};
-use varve::format::superblock::{Slot, Superblock};
-use varve::format::{DATA_START, superblock};
-use varve::{File, IoError, MemoryFile, Options, Store};
+use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::record::{self, KIND_DELETE};
+use varve::engine::format::segment::{self, KIND_LOG, SegmentHeader};
+use varve::engine::format::superblock::{Slot, Superblock};
+use varve::engine::format::{DATA_START, superblock};
+use varve::engine::{File, IoError, MemoryFile, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of};
 
-/// A file that counts the bytes that are written to it.
+/// A file that counts the bytes written to it.
 struct Counting(MemoryFile, Rc<Cell<u64>>);
 
 impl File for Counting {
@@ -38,8 +38,8 @@ impl File for Counting {
 
 #[test]
 fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
-    const STAY: u64 = 20_000;
-    const COME: u64 = 800;
+    const STABLE_KEYS: u64 = 20_000;
+    const TRANSIENT_KEYS: u64 = 800;
     let written = Rc::new(Cell::new(0));
     let file = Counting(MemoryFile::default(), Rc::clone(&written));
     let options = Options { segment_log2: 15, ..Options::default() };
@@ -52,14 +52,14 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
             store.end_turn();
         }
     };
-    (0..STAY).for_each(|key| set(&mut store, key));
-    // Until the file is as long as it may be.
-    (0..STAY).for_each(|_| set(&mut store, rng.below(STAY as usize) as u64));
+    (0..STABLE_KEYS).for_each(|key| set(&mut store, key));
+    // Until the file has its maximum size.
+    (0..STABLE_KEYS).for_each(|_| set(&mut store, rng.below(STABLE_KEYS as usize) as u64));
     let mut rounds = Vec::new();
     for _ in 0..200 {
         let before = written.get();
-        let first = STAY + rng.below(1 << 30) as u64;
-        let mut keys: Vec<u64> = (first..first + COME).collect();
+        let first = STABLE_KEYS + rng.below(1 << 30) as u64;
+        let mut keys: Vec<u64> = (first..first + TRANSIENT_KEYS).collect();
         keys.iter().for_each(|&key| set(&mut store, key));
         while !keys.is_empty() {
             let key = keys.swap_remove(rng.below(keys.len()));
@@ -70,16 +70,16 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
             }
         }
         store.maintain(false).expect("maintain");
-        rounds.push((written.get() - before) / (2 * COME));
+        rounds.push((written.get() - before) / (2 * TRANSIENT_KEYS));
     }
-    assert_eq!(store.count(0), STAY);
+    assert_eq!(store.count(0), STABLE_KEYS);
     let of_last = rounds[150..].iter().sum::<u64>() / 50;
-    // A record and its deletion are 104 bytes for each, with their frames.
-    assert!(of_last <= 250, "{of_last} bytes for each that comes or goes: {rounds:?}");
+    // A record and its tombstone take 104 bytes each, including their frames.
+    assert!(of_last <= 250, "{of_last} bytes for each set or deleted key: {rounds:?}");
 }
 
-/// What counts for each key in any segment that stands, whatever leads to it: whether it is there.
-fn standing(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
+/// Whether each key in any existing segment is set, by its newest record there.
+fn keys_in_segments(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
     let length = 1 << segment_log2;
     let Slot::Valid(superblock) = Superblock::decode(&image[..superblock::SIZE], 0) else {
         panic!("the first superblock is whole");
@@ -103,7 +103,7 @@ fn standing(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
             at += frame.length as usize;
         }
     }
-    newest.into_iter().map(|(key, (_, is_there))| (key, is_there)).collect()
+    newest.into_iter().map(|(key, (_, is_set))| (key, is_set)).collect()
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn tombstone_outlives_every_segment_with_its_key() {
         };
         let mut file = FaultFile::default();
         let mut store = Store::open(file.clone(), options(0)).expect("opens");
-        let mut there = BTreeMap::new();
+        let mut existing = BTreeMap::new();
         for step in 0..600_u64 {
-            // Some stay, some are overwritten, some come and go at once.
+            // Some keys stay, some are overwritten, some are set and deleted at once.
             let key = match rng.below(3) {
                 0 => rng.below(60) as u64,
                 1 => 100 + rng.below(12) as u64,
@@ -132,14 +132,14 @@ fn tombstone_outlives_every_segment_with_its_key() {
             match rng.below(5) {
                 0 | 1 => {
                     store.set(0, &bytes, &bytes_of(step, rng.below(200))).expect("set");
-                    there.insert(key, step);
+                    existing.insert(key, step);
                 }
                 2 | 3 => {
                     let was = store.delete(0, &bytes).expect("delete");
-                    assert_eq!(was, there.remove(&key).is_some());
+                    assert_eq!(was, existing.remove(&key).is_some());
                 }
                 _ => {
-                    // A deletion that is taken back.
+                    // A deletion that is rolled back.
                     let savepoint = store.savepoint();
                     store.delete(0, &bytes).expect("delete");
                     store.rollback(savepoint);
@@ -150,7 +150,7 @@ fn tombstone_outlives_every_segment_with_its_key() {
                 1..4 => store.commit().expect("commit"),
                 4..8 => _ = store.maintain(rng.one_in(60)).expect("maintain"),
                 8 if rng.one_in(12) => {
-                    // Killed, or closed; only what this session began is known by heart.
+                    // Killed or closed: only segments of this session have exact accounting.
                     if rng.one_in(2) {
                         store.commit().expect("commit");
                     } else {
@@ -162,20 +162,20 @@ fn tombstone_outlives_every_segment_with_its_key() {
                 _ => continue,
             }
             store.commit().expect("commit");
-            let standing = standing(&file.image(), segment_log2);
-            for (bytes, &is_there) in &standing {
+            let keys_in_segments = keys_in_segments(&file.image(), segment_log2);
+            for (bytes, &is_set) in &keys_in_segments {
                 let key = u64::from_be_bytes(bytes[..].try_into().expect("eight bytes"));
                 assert_eq!(
-                    is_there,
-                    there.contains_key(&key),
+                    is_set,
+                    existing.contains_key(&key),
                     "seed {seed}, step {step}, key {key}"
                 );
-                left += u32::from(!is_there);
+                left += u32::from(!is_set);
             }
             went += (200..=200 + step / 8)
-                .filter(|key| !standing.contains_key(&key.to_be_bytes()[..]))
+                .filter(|key| !keys_in_segments.contains_key(&key.to_be_bytes()[..]))
                 .count();
         }
     }
-    assert!(went > 100_000 && left > 100_000, "{went} went, {left} were looked at");
+    assert!(went > 100_000 && left > 100_000, "{went} were removed, {left} were checked");
 }

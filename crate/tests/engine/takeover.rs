@@ -1,16 +1,16 @@
-//! A file that was taken over from a writer who may wake up in the middle of one write: what the new
-//! writer commits survives that write.
+//! A file that was taken over from a writer that may resume in the middle of one write: the commits
+//! of the new writer survive that write.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use varve::{File, IoError, MemoryFile, Options, Store};
+use varve::engine::{File, IoError, MemoryFile, Options, Store};
 
-/// A file that its writer shares with the test, which sees each write.
+/// A file that its writer shares with the test, which records each write.
 #[derive(Clone, Debug, Default)]
 struct Shared(Rc<RefCell<(MemoryFile, Vec<Write>)>>);
 
-/// Where something was written, and what.
+/// The position and the bytes of a write.
 type Write = (u64, Vec<u8>);
 
 impl File for Shared {
@@ -42,12 +42,13 @@ fn options(session: u64, fresh: bool) -> Options {
 }
 
 fn set(store: &mut Store<impl File>, key: u64) {
-    store.set(0, &key.to_be_bytes(), &[7; 100]).expect("there is room");
+    store.set(0, &key.to_be_bytes(), &[7; 100]).expect("enough space");
     store.commit().expect("it commits");
 }
 
-/// One writer commits key by key. At each commit another one takes the file over, as it is before the write of that
-/// commit, and commits some keys; then the late write comes. Gives what is missing after that.
+/// One writer commits key by key. At each commit another writer takes over the file as it was
+/// before the write of that commit, and commits some keys; then the late write happens. Returns
+/// what is missing after that.
 fn late_writes(fresh: bool) -> Option<String> {
     let file = Shared::default();
     let mut old = Store::open(file.clone(), options(1, false)).expect("it is made");
@@ -57,7 +58,8 @@ fn late_writes(fresh: bool) -> Option<String> {
         set(&mut old, key);
         let (at, bytes) = match &file.0.borrow().1[..] {
             [(at, bytes)] => (*at, bytes.clone()),
-            // A segment is begun by several writes, of which each but the last finds out before the next.
+            // Starting a segment takes several writes; each but the last is checked before the
+            // next.
             _ => continue,
         };
         if key % 3 == 0 {
@@ -68,13 +70,13 @@ fn late_writes(fresh: bool) -> Option<String> {
             (1_000..1_000 + after).for_each(|key| set(&mut new, key));
             new.flush().expect("it is flushed");
             let mut file = new.into_file();
-            file.write(&bytes, at).expect("a file in memory has room");
+            file.write(&bytes, at).expect("a file in memory has no limit");
             let mut store = match Store::open(file, options(3, false)) {
                 Ok(store) => store,
                 Err(error) => return Some(format!("{key}, {after}: {error}")),
             };
-            let mut is_there = |key: u64| matches!(store.get(0, &key.to_be_bytes()), Ok(Some(_)));
-            let missing = (0..key).chain(1_000..1_000 + after).find(|&key| !is_there(key));
+            let mut exists = |key: u64| matches!(store.get(0, &key.to_be_bytes()), Ok(Some(_)));
+            let missing = (0..key).chain(1_000..1_000 + after).find(|&key| !exists(key));
             if let Some(missing) = missing {
                 return Some(format!("{key}, {after}: {missing} is missing"));
             }
@@ -90,5 +92,5 @@ fn late_write_of_the_previous_writer_loses_no_commit() {
 
 #[test]
 fn late_write_without_a_fresh_segment_overwrites_commits() {
-    assert_ne!(late_writes(false), None, "both write behind the same frame");
+    assert_ne!(late_writes(false), None, "both write after the same frame");
 }

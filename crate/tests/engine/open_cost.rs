@@ -3,12 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use varve::{File, IoError, Options, Store};
+use varve::engine::{File, IoError, Options, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::bytes_of;
 
-/// A file that counts the bytes that are read of it.
+/// A file that counts the bytes read from it.
 struct Counting {
     file: FaultFile,
     read: Rc<Cell<u64>>,
@@ -60,7 +60,7 @@ fn filled(file: &FaultFile) -> Store<FaultFile> {
     store
 }
 
-/// Opens what is there. Gives how many bytes that read, and checks that all is there.
+/// Opens the file. Returns how many bytes that read, and checks that all values exist.
 fn bytes_to_open(file: &FaultFile, read_only: bool) -> u64 {
     let read = Rc::new(Cell::new(0));
     let counting = Counting { file: FaultFile::new(file.pages()), read: read.clone() };
@@ -82,10 +82,10 @@ fn opening_after_a_clean_close_reads_no_large_value() {
     for read_only in [false, true] {
         let bytes = bytes_to_open(&file, read_only);
         println!("{bytes} of {} bytes read", file.pages().len());
-        // The superblocks, a header and a trailer for each slot, and a few segments of records.
+        // The superblocks, a header and a trailer per slot, and a few segments of records.
         assert!(bytes < 200_000, "{bytes} bytes");
     }
-    // Nor behind another one, of a session that stored one more and had nothing else to do.
+    // Nor after another session that only stored one more value.
     let mut store = Store::open(file.clone(), options(6)).expect("open");
     store.set(0, &[0], &bytes_of(0, VALUE)).expect("set");
     store.close().map_err(|(_, e)| e).expect("close");
@@ -99,7 +99,7 @@ fn opening_after_a_crash_reads_only_the_last_large_values() {
     drop(filled(&file).into_file());
     let bytes = bytes_to_open(&file, false);
     println!("{bytes} of {} bytes read after a crash", file.pages().len());
-    // Those since the last checkpoint: 64 segments, and one value that made them more.
+    // The values since the last checkpoint: 64 segments, and the one that exceeded them.
     assert!(bytes < 200_000 + 64 * SEGMENT + 2 * VALUE as u64, "{bytes} bytes");
 }
 
