@@ -1,6 +1,6 @@
 /** That whatever is used after a close says so. */
 
-import { rejects } from "./harness.js";
+import { rejects } from "./support/errors.js";
 
 export const CLOSED = {
   name: "DatabaseClosedError",

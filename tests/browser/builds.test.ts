@@ -1,6 +1,8 @@
 import { type Client, connect, destroy, open, opfs, type ServeOptions, serve } from "varve";
 import { str, struct, text, u16, u32 } from "varve/struct";
-import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 
 const Old = struct("Product", { price: u16, name: str });
 const New = struct("Product", { cents: u32, name: str });
@@ -11,11 +13,11 @@ function tab(name: string, options: ServeOptions): Client {
   const worker = () => {
     const { port1, port2 } = new MessageChannel();
     served.listen(port1);
-    cleanup(() => port1.close());
+    onTestFinished(() => port1.close());
     return port2;
   };
   const client: Client = connect(name, { worker });
-  cleanup(() => client.close());
+  onTestFinished(() => client.close());
   return client;
 }
 
@@ -30,18 +32,18 @@ function told(client: Client, event: string): Promise<void> {
   });
 }
 
-suite("two builds side by side", () => {
+describe("two builds side by side", () => {
   test("builds: the newer one takes over and migrates; the older becomes outdated, and its later calls are not done", async () => {
     const name = await fresh("builds-deploy");
     const old = tab(name, { version: 1, collections: { products: Old } });
     await old.collection("products").set("yeezy", { price: 220, name: "Boost" });
-    equal(old.status.owner, "here");
+    expect(old.status.owner).toBe("here");
     const outdated = told(old, "outdated");
     const newer = tab(name, {
       version: 2,
       collections: { products: New },
       migrate: async (db, from) => {
-        equal(from, 1);
+        expect(from).toBe(1);
         await db.migrate("products", New, {
           migrate: ({ price, name }: { price: number; name: string }) => ({
             cents: price * 100,
@@ -50,13 +52,16 @@ suite("two builds side by side", () => {
         });
       },
     });
-    deepEqual(await newer.collection("products").get("yeezy"), { cents: 22_000, name: "Boost" });
+    expect(await newer.collection("products").get("yeezy")).toStrictEqual({
+      cents: 22_000,
+      name: "Boost",
+    });
     await outdated;
-    equal(old.status.state, "outdated");
+    expect(old.status.state).toBe("outdated");
     await rejects(old.set("late", "1"), { code: "VARVE_VERSION_CHANGED" });
     await rejects(old.get("late"), { code: "VARVE_VERSION_CHANGED" });
-    equal(await newer.has("late"), false);
-    equal(newer.status.owner, "here");
+    expect(await newer.has("late")).toBe(false);
+    expect(newer.status.owner).toBe("here");
   });
 
   test("builds: calls in progress when a newer one arrives are done once, or refused and not done", async () => {
@@ -69,7 +74,7 @@ suite("two builds side by side", () => {
       old.set(`key/${i}`, "1").then(
         () => "done" as const,
         (error: { code?: string }) => {
-          equal(error.code, "VARVE_VERSION_CHANGED");
+          expect(error.code).toBe("VARVE_VERSION_CHANGED");
           return "refused" as const;
         },
       );
@@ -80,9 +85,9 @@ suite("two builds side by side", () => {
     const ends = await Promise.all(asked);
     const there = new Set(await newer.keys().all());
     ends.forEach((end, i) => {
-      equal(there.has(`key/${i}`), end === "done", `key/${i} was ${end}`);
+      expect(there.has(`key/${i}`), `key/${i} was ${end}`).toBe(end === "done");
     });
-    ok(ends.includes("done"));
+    assert(ends.includes("done"));
   });
 
   test("builds: an older one that is opened later becomes outdated too, also without an open newer tab", async () => {
@@ -97,7 +102,7 @@ suite("two builds side by side", () => {
     await rejects(alone.get("a"), { code: "VARVE_VERSION_CHANGED" });
     await outdated;
     const again = tab(name, { version: 7 });
-    equal(await again.getText("a"), "1");
+    expect(await again.getText("a")).toBe("1");
   });
 
   test("builds: tabs of the same version never replace each other's owner", async () => {
@@ -107,9 +112,9 @@ suite("two builds side by side", () => {
     for (const one of tabs) one.addEventListener("outdated", () => (outdated += 1));
     await Promise.all(tabs.map((one, i) => one.set(`tab/${i}`, "1")));
     const owners = tabs.filter(({ status }) => status.owner === "here");
-    equal(owners.length, 1);
-    equal(await tabs[0]?.count(), 3);
-    equal(outdated, 0);
+    expect(owners.length).toBe(1);
+    expect(await tabs[0]?.count()).toBe(3);
+    expect(outdated).toBe(0);
   });
 
   test("builds: the same version with other schemas is refused with the difference", async () => {
@@ -118,8 +123,11 @@ suite("two builds side by side", () => {
     await one.set("a", "1");
     const other = tab(name, { version: 1, collections: { products: New } });
     const error = await rejects(other.set("a", "2"), { code: "VARVE_SCHEMA_MISMATCH" });
-    ok(/cents/.test(String(error)) && /"notes" is unexpected/.test(String(error)), String(error));
-    equal(await one.getText("a"), "1");
+    assert(
+      /cents/.test(String(error)) && /"notes" is unexpected/.test(String(error)),
+      String(error),
+    );
+    expect(await one.getText("a")).toBe("1");
   });
 
   test("builds: a failed migration rejects every call, and is tried again", async () => {
@@ -137,11 +145,11 @@ suite("two builds side by side", () => {
       },
     });
     await rejects(newer.get("a"), { name: "RangeError" });
-    equal(await newer.getText("a"), "2");
-    equal(tries, 2);
+    expect(await newer.getText("a")).toBe("2");
+    expect(tries).toBe(2);
     await newer.close();
     const db = await open(name, wasmOption());
-    equal(db.getText("a"), "2");
+    expect(db.getText("a")).toBe("2");
     await db.close();
   });
 });

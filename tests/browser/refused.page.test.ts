@@ -1,17 +1,20 @@
 import { persist } from "varve";
-import { cleanup, context, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 
-suite("persist on a page", () => {
+describe("persist on a page", () => {
   test("persist: it asks the browser and returns its answer", async () => {
     if (/Firefox/.test(navigator.userAgent)) {
       // Firefox would show a prompt, and no user is there to answer.
       const { storage } = navigator;
       Object.defineProperty(storage, "persist", { value: async () => false, configurable: true });
-      cleanup(() => Reflect.deleteProperty(storage, "persist"));
+      onTestFinished(() => {
+        Reflect.deleteProperty(storage, "persist");
+      });
     }
     const answer = await persist();
-    ok(answer === "granted" || answer === "refused", answer);
-    equal(answer === "granted", await navigator.storage.persisted());
+    assert(answer === "granted" || answer === "refused", answer);
+    expect(answer === "granted").toBe(await navigator.storage.persisted());
   });
 });
 
@@ -84,7 +87,7 @@ async function sandboxed(program: string): Promise<unknown> {
     inside.onload = resolve;
   });
   document.body.append(inside);
-  cleanup(() => inside.remove());
+  onTestFinished(() => inside.remove());
   await loaded;
   const { port1, port2 } = new MessageChannel();
   const said = new Promise((resolve) => {
@@ -96,20 +99,20 @@ async function sandboxed(program: string): Promise<unknown> {
   return said;
 }
 
-suite("a sandboxed frame without storage", () => {
+describe("a sandboxed frame without storage", () => {
   test("sandboxed frame: open fails with a clear error that names memory()", async () => {
     const said = await sandboxed(`
       const error = await varve.open("shop", { wasm }).catch((error) => error);
       postMessage([error.code, error.message, error.cause?.name].join("|"));`);
-    ok(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\).*\|/.test(String(said)), String(said));
-    ok(/sandboxed or third-party|secure origins/.test(String(said)), String(said));
+    assert(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\).*\|/.test(String(said)), String(said));
+    assert(/sandboxed or third-party|secure origins/.test(String(said)), String(said));
   });
 
   test("sandboxed frame: persist fails with an error", async () => {
     const said = await sandboxed(`
       const error = await varve.persist().catch((error) => error);
       postMessage([error.code, error.message].join("|"));`);
-    ok(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\)/.test(String(said)), String(said));
+    assert(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\)/.test(String(said)), String(said));
   });
 
   test("sandboxed frame: memory() works", async () => {
@@ -117,6 +120,6 @@ suite("a sandboxed frame without storage", () => {
       const db = await varve.open("shop", { storage: varve.memory(), wasm });
       db.set("key", "value");
       postMessage(db.getText("key"));`);
-    equal(said, "value");
+    expect(said).toBe("value");
   });
 });

@@ -1,10 +1,13 @@
 import { type Database, open, persist } from "varve";
-import { cleanup, equal, ok, rejects, suite, test, turn, wasmOption } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
+import { turn } from "../support/values.js";
 
 /** A database that is closed with the test. */
 async function opened(name: string): Promise<Database> {
   const db = await open(name, wasmOption());
-  cleanup(() => db.close());
+  onTestFinished(() => db.close());
   return db;
 }
 
@@ -17,22 +20,22 @@ async function told(db: Database, holds: (quota: number, usage: number) => boole
   }
 }
 
-suite("storage quota of a browser", () => {
+describe("storage quota of a browser", () => {
   test("stats: usage and quota of the origin are reported", async () => {
     const db = await opened("room");
     db.set("key", crypto.getRandomValues(new Uint8Array(50_000)));
     db.flush();
     const { fileBytes } = db.stats();
     await told(db, (quota, usage) => quota > usage && usage >= fileBytes);
-    equal(db.stats().persisted, await navigator.storage.persisted());
+    expect(db.stats().persisted).toBe(await navigator.storage.persisted());
   });
 });
 
-suite("persist in a worker", () => {
+describe("persist in a worker", () => {
   test("persist: a page has to ask, unless it is granted already", async () => {
     const granted = await navigator.storage.persisted();
-    ok(!("persist" in navigator.storage), "only pages can ask");
-    if (granted) equal(await persist(), "granted");
+    assert(!("persist" in navigator.storage), "only pages can ask");
+    if (granted) expect(await persist()).toBe("granted");
     else await rejects(persist(), { name: "StorageUnavailableError", message: /main thread/ });
   });
 });

@@ -2,7 +2,9 @@
 
 import { memory, open } from "varve";
 import { auto, json, option, str, struct, text, timestamp, u16, u64, vec } from "varve/struct";
-import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 import { shop } from "./support.js";
 
 /** A class like those of dayjs and Decimal: its fields say little, and one is a function. */
@@ -90,17 +92,17 @@ async function outcome(call: () => unknown): Promise<string> {
 /** Compares outcomes. Before the worker is ready, an error of the program arrives as a different one. */
 function check(found: string, expected: string, call: string): void {
   if (found === "TypeError VARVE_BAD_ARGUMENT not this one")
-    ok(expected.includes("not this one"), call);
-  else equal(found, expected, call);
+    assert(expected.includes("not this one"), call);
+  else expect(found, call).toBe(expected);
 }
 
 const free = json<unknown>();
 
-suite("json() collections of clients", () => {
+describe("json() collections of clients", () => {
   for (const [what, make] of Object.entries(VALUES)) {
     test(`json(): every call stores ${what} as db.collection does`, async () => {
       const db = await open("direct", { storage: memory(), ...wasmOption() });
-      cleanup(() => db.close());
+      onTestFinished(() => db.close());
       const direct = db.collection("free", free);
       const set = (value: unknown) =>
         outcome(() => {
@@ -155,8 +157,8 @@ suite("json() collections of clients", () => {
     await client.free.updateIf("b", look, {
       valueIfMissing: { price: new Amount(), at: new Date(5) },
     });
-    deepEqual(seen, [stored, stored]);
-    deepEqual(await client.free.get("b"), stored);
+    expect(seen).toStrictEqual([stored, stored]);
+    expect(await client.free.get("b")).toStrictEqual(stored);
   });
 
   test("json(): a value is taken as it was at the call", async () => {
@@ -165,7 +167,7 @@ suite("json() collections of clients", () => {
     const set = client.free.set("a", value);
     value.list.push(2);
     await set;
-    deepEqual(await client.free.get("a"), { u: "https://example.com/", list: [1] });
+    expect(await client.free.get("a")).toStrictEqual({ u: "https://example.com/", list: [1] });
   });
 });
 
@@ -173,7 +175,7 @@ function served() {
   return shop({ collections: { free, list: { of: free, key: auto() } } });
 }
 
-suite("struct collections of clients", () => {
+describe("struct collections of clients", () => {
   const Product = struct("Product", {
     stock: u16,
     name: str,
@@ -200,12 +202,12 @@ suite("struct collections of clients", () => {
       await products.updateIf("d", () => reactive(make()), { valueIfMissing: reactive(make()) });
       await products.update("e", reactive({ set: { tags: ["z"] }, valueIfMissing: make() }));
       for (const key of ["a", "b", "c", "d"])
-        deepEqual(await products.get(key), await products.get("a"));
-      deepEqual((await products.get("a"))?.tags, plain.tags);
-      deepEqual((await products.get("e"))?.tags, ["z"]);
+        expect(await products.get(key)).toStrictEqual(await products.get("a"));
+      expect((await products.get("a"))?.tags).toStrictEqual(plain.tags);
+      expect((await products.get("e"))?.tags).toStrictEqual(["z"]);
       const spread = products.set("f", { ...view } as unknown as typeof plain);
       await rejects(spread, { code: "VARVE_BAD_ARGUMENT" });
-      equal(await products.has("f"), false);
+      expect(await products.has("f")).toBe(false);
     }
   });
 
@@ -215,15 +217,15 @@ suite("struct collections of clients", () => {
       procedures: { keep: (_db, of: unknown) => of },
     });
     await client.own.set("a", reactive({ text: "a" }));
-    deepEqual(await client.own.get("a"), { text: "a" });
+    expect(await client.own.get("a")).toStrictEqual({ text: "a" });
     const told = { code: "VARVE_BAD_ARGUMENT", message: /f is a function. Give plain data/ };
     await rejects(client.own.set("b", { text: "b", f: () => 1 }), told);
     await rejects(
       client.transaction((tx) => tx.own.set("b", { text: "b", f: () => 1 })),
       told,
     );
-    equal(await client.own.has("b"), false);
-    deepEqual(await client.call.keep(reactive({ a: [{ b: 1 }] })), { a: [{ b: 1 }] });
+    expect(await client.own.has("b")).toBe(false);
+    expect(await client.call.keep(reactive({ a: [{ b: 1 }] }))).toStrictEqual({ a: [{ b: 1 }] });
     await rejects(client.call.keep({ f: () => 1 }), {
       ...told,
       message: /keep\(\).* f is a function/,
@@ -236,7 +238,7 @@ suite("struct collections of clients", () => {
   });
 });
 
-suite("deeply nested values", () => {
+describe("deeply nested values", () => {
   const Row = struct("Row", { name: str });
   for (const depth of [2_000, 4_000, 8_000, 100_000]) {
     test(`nesting: every call of a client sends or refuses ${depth} levels with a coded error`, async () => {
@@ -277,12 +279,12 @@ suite("deeply nested values", () => {
             await call();
           } catch (error) {
             const { code } = error as { code?: unknown };
-            ok(typeof code === "string" && code.startsWith("VARVE_"), `${what}: ${error}`);
+            assert(typeof code === "string" && code.startsWith("VARVE_"), `${what}: ${error}`);
           }
         }
       }
       await free.set("b", "after");
-      equal(await free.get("b"), "after");
+      expect(await free.get("b")).toBe("after");
     });
   }
 });

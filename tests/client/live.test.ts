@@ -2,19 +2,9 @@
 
 import { type Client, connect, memory, type Served, serve, type WorkerLike } from "varve";
 import { json, struct, u32 } from "varve/struct";
-import {
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  ok,
-  random,
-  suite,
-  test,
-  turn,
-  until,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { random, turn, until } from "../support/values.js";
 import { shop } from "./support.js";
 
 /** A worker whose messages may be lost, delayed, repeated and reordered. */
@@ -79,7 +69,7 @@ function keyOf(number: number): string {
   return String(number).padStart(2, "0");
 }
 
-suite("live ranges", () => {
+describe("live ranges", () => {
   test("live: every kind of range shows its contents, despite lost, late and repeated messages", async () => {
     const seeds = context().thorough ? 10 : 3;
     for (let seed = 1; seed <= seeds; seed += 1) {
@@ -95,7 +85,7 @@ suite("live ranges", () => {
       const client = connect<Served<Record<never, never>, (typeof served)["collections"]>>("shop", {
         worker: () => worker,
       });
-      cleanup(async () => {
+      onTestFinished(async () => {
         await (client as Client).close();
         port1.close();
       });
@@ -217,7 +207,7 @@ function keysAndFates(changes: readonly { key: unknown; version: number }[]) {
   return changes.map(({ key, version }) => [key, version > 0]);
 }
 
-suite("owners of live ranges", () => {
+describe("owners of live ranges", () => {
   test("live: a commit outside the keyspace and bounds of a range reads nothing", async () => {
     const { client, begin, readsFor } = await counted();
     let shown = 0;
@@ -240,11 +230,11 @@ suite("owners of live ranges", () => {
     const elsewhere = await readsFor(async () => {
       for (let i = 0; i < 20; i += 1) await client.others.set(String(i), i);
     });
-    equal(elsewhere, 0);
+    expect(elsewhere).toBe(0);
     const outside = await readsFor(() => client.set("~~", "1"));
     // The key also is in the range of the last watch.
-    equal(outside, 1);
-    equal(shown, 70);
+    expect(outside).toBe(1);
+    expect(shown).toBe(70);
   });
 
   test("live: a change behind the last row of a full window reads nothing, in both directions", async () => {
@@ -263,8 +253,8 @@ suite("owners of live ranges", () => {
       await client.collection("rows").set(13, { price: 2 });
       await client.collection("rows").delete(26);
     });
-    equal(reads, 0);
-    deepEqual(changes, []);
+    expect(reads).toBe(0);
+    expect(changes).toStrictEqual([]);
   });
 
   test("live: a full window reads its changed rows and those that move up", async () => {
@@ -278,27 +268,27 @@ suite("owners of live ranges", () => {
       last = keysAndFates(all);
     });
     await begin();
-    equal(await readsFor(() => client.set("11", "2")), 1);
-    deepEqual(first, [["11", true]]);
+    expect(await readsFor(() => client.set("11", "2"))).toBe(1);
+    expect(first).toStrictEqual([["11", true]]);
     // A key, a page of keys, and the key that moves up.
-    equal(await readsFor(() => client.delete("10")), 3);
-    deepEqual(first, [
+    expect(await readsFor(() => client.delete("10"))).toBe(3);
+    expect(first).toStrictEqual([
       ["10", false],
       ["13", true],
     ]);
-    equal(await readsFor(() => client.set("115", "1")), 1);
-    deepEqual(first, [
+    expect(await readsFor(() => client.set("115", "1"))).toBe(1);
+    expect(first).toStrictEqual([
       ["115", true],
       ["13", false],
     ]);
-    equal(await readsFor(() => client.set("13", "2")), 0);
-    equal(await readsFor(() => client.collection("rows").set(40, { price: 1 })), 1);
-    deepEqual(last, [
+    expect(await readsFor(() => client.set("13", "2"))).toBe(0);
+    expect(await readsFor(() => client.collection("rows").set(40, { price: 1 }))).toBe(1);
+    expect(last).toStrictEqual([
       [40, true],
       [27, false],
     ]);
-    equal(await readsFor(() => client.collection("rows").delete(29)), 3);
-    deepEqual(last, [
+    expect(await readsFor(() => client.collection("rows").delete(29))).toBe(3);
+    expect(last).toStrictEqual([
       [29, false],
       [27, true],
     ]);
@@ -312,14 +302,14 @@ suite("owners of live ranges", () => {
     await begin();
     const many = (to: (key: string) => unknown) =>
       Array.from({ length: 12_000 }, (_, i) => to(`x${i}`));
-    equal(await readsFor(() => Promise.all(many((key) => client.others.set(key, 1)))), 0);
+    expect(await readsFor(() => Promise.all(many((key) => client.others.set(key, 1))))).toBe(0);
     const batch = many((key) => ({ type: "set", key, value: "1" })) as {
       type: "set";
       key: string;
       value: string;
     }[];
     // With the last watch's own key there are too many, so that its range may be read again.
-    ok((await readsFor(() => client.batch(batch))) <= 1);
+    assert((await readsFor(() => client.batch(batch))) <= 1);
   });
 
   test("live: a write just before the last watch ended is reported", async () => {
@@ -336,6 +326,6 @@ suite("owners of live ranges", () => {
     await client.count();
     await client.set("b", "1");
     await until(() => heard.length > 0);
-    ok(heard.includes("b"));
+    assert(heard.includes("b"));
   });
 });

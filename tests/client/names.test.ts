@@ -3,7 +3,8 @@
 import { connect } from "varve";
 import type { ToOwner } from "varve/protocol";
 import { json } from "varve/struct";
-import { cleanup, deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { throws } from "../support/errors.js";
 import { shop } from "./support.js";
 
 /** Properties read on any object: by languages, Vue, React, MobX, Immer, Jest, vitest, chai, DOMs. */
@@ -31,14 +32,14 @@ function looked() {
   port1.onmessage = ({ data }) => asked.push((data as ToOwner | { type: "init" }).type);
   const collections = { products: json(), orders: json() };
   const client = connect("shop", { worker: () => port2, timeout: 20, collections });
-  cleanup(async () => {
+  onTestFinished(async () => {
     await client.close();
     port1.close();
   });
   return { client, asked };
 }
 
-suite("properties of a client", () => {
+describe("properties of a client", () => {
   test("client: it lacks the properties that are read on any object, with or without declared collections", async () => {
     const { client, asked } = looked();
     const products = client.collection("products");
@@ -51,36 +52,38 @@ suite("properties of a client", () => {
           isByName &&
           !/^(then|toJSON|nodeType|tagName|asymm.*|\$\$.*|[_@]{2}.*)$/.test(String(name))
         ) {
-          ok(!(name in thing), String(name));
+          assert(!(name in thing), String(name));
           continue;
         }
-        equal(Reflect.get(thing, name), undefined, String(name));
-        ok(!(name in thing), String(name));
+        expect(Reflect.get(thing, name), String(name)).toBe(undefined);
+        assert(!(name in thing), String(name));
       }
     }
-    deepEqual(Object.keys(client), ["products", "orders"]);
-    deepEqual(Object.keys(shop()), []);
-    equal(JSON.stringify(client), '{"products":{"name":"products"},"orders":{"name":"orders"}}');
-    equal(JSON.stringify([client.call, products.index, shop()]), "[{},{},{}]");
-    equal(await client, client);
-    equal(await products, products);
-    deepEqual({ ...call }, {});
+    expect(Object.keys(client)).toStrictEqual(["products", "orders"]);
+    expect(Object.keys(shop())).toStrictEqual([]);
+    expect(JSON.stringify(client)).toBe(
+      '{"products":{"name":"products"},"orders":{"name":"orders"}}',
+    );
+    expect(JSON.stringify([client.call, products.index, shop()])).toBe("[{},{},{}]");
+    expect(await client).toBe(client);
+    expect(await products).toBe(products);
+    expect({ ...call }).toStrictEqual({});
     // None of these reads has sent a call.
     await new Promise((resolve) => setTimeout(resolve, 20));
-    equal(asked.filter((type) => type === "requests").length, 0);
+    expect(asked.filter((type) => type === "requests").length).toBe(0);
   });
 
   test("client: each collection exists once, by its name", async () => {
     const client = shop({ collections: { products: json<number>() } });
-    equal(client.products, client.collection("products"));
+    expect(client.products).toBe(client.collection("products"));
     await client.collection("products").set("a", 1);
     await client.transaction(async (tx) => {
-      equal(await tx.products.get("a"), 1);
+      expect(await tx.products.get("a")).toBe(1);
       tx.collection("products").set("a", 2);
-      equal("orders" in tx, false);
-      equal(Reflect.get(tx, "then"), undefined);
+      expect("orders" in tx).toBe(false);
+      expect(Reflect.get(tx, "then")).toBe(undefined);
     });
-    equal(await client.products.get("a"), 2);
+    expect(await client.products.get("a")).toBe(2);
   });
 
   test("client: names of its methods are refused as declared collections, and work with collection()", async () => {
@@ -92,6 +95,8 @@ suite("properties of a client", () => {
     }
     throws(() => connect("shop", { collections: 5 as never }), { code: "VARVE_BAD_ARGUMENT" });
     const client = shop();
-    equal((client as { collection(name: string): { name: string } }).collection("get").name, "get");
+    expect((client as { collection(name: string): { name: string } }).collection("get").name).toBe(
+      "get",
+    );
   });
 });

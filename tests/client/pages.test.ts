@@ -1,6 +1,7 @@
 import type { Database } from "varve";
 import { json, str, struct, u32 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { rejects } from "../support/errors.js";
 import { shop } from "./support.js";
 
 const ROWS = 3_000;
@@ -25,7 +26,7 @@ async function over<T>(rows: AsyncIterable<T>): Promise<T[]> {
   return found;
 }
 
-suite("iteration of remote ranges", () => {
+describe("iteration of remote ranges", () => {
   test("iteration: it yields the same as all(), in every range, order and key form", async () => {
     const client = shop({ procedures: { fill } });
     await client.call.fill();
@@ -43,12 +44,12 @@ suite("iteration of remote ranges", () => {
       { gt: "x" },
     ];
     for (const range of ranges) {
-      deepEqual(await over(client.keys(range)), await client.keys(range).all());
-      deepEqual(await over(client.values(range)), await client.values(range).all());
-      deepEqual(await over(client.entries(range)), await client.entries(range).all());
+      expect(await over(client.keys(range))).toStrictEqual(await client.keys(range).all());
+      expect(await over(client.values(range))).toStrictEqual(await client.values(range).all());
+      expect(await over(client.entries(range))).toStrictEqual(await client.entries(range).all());
     }
     const bytes = { keyAs: "bytes", gt: name(100), limit: 200 } as const;
-    deepEqual(await over(client.keys(bytes)), await client.keys(bytes).all());
+    expect(await over(client.keys(bytes))).toStrictEqual(await client.keys(bytes).all());
   });
 
   test("iteration: collections and indexes", async () => {
@@ -68,13 +69,21 @@ suite("iteration of remote ranges", () => {
       { reverse: true, limit: 200 },
       { gt: ["a", 20] as [string, number] },
     ]) {
-      deepEqual(await over(client.visits.keys(range)), await client.visits.keys(range).all());
-      deepEqual(await over(client.visits.values(range)), await client.visits.values(range).all());
-      deepEqual(await over(client.visits.entries(range)), await client.visits.entries(range).all());
+      expect(await over(client.visits.keys(range))).toStrictEqual(
+        await client.visits.keys(range).all(),
+      );
+      expect(await over(client.visits.values(range))).toStrictEqual(
+        await client.visits.values(range).all(),
+      );
+      expect(await over(client.visits.entries(range))).toStrictEqual(
+        await client.visits.entries(range).all(),
+      );
     }
     const { byCount } = client.visits.index;
-    deepEqual(await over(byCount.keys({ gte: 3 })), await byCount.keys({ gte: 3 }).all());
-    deepEqual(await over(client.notes.entries()), []);
+    expect(await over(byCount.keys({ gte: 3 }))).toStrictEqual(
+      await byCount.keys({ gte: 3 }).all(),
+    );
+    expect(await over(client.notes.entries())).toStrictEqual([]);
   });
 
   test("iteration: a concurrent write behind the last key is seen", async () => {
@@ -89,8 +98,10 @@ suite("iteration of remote ranges", () => {
       }
       seen.push(key);
     }
-    equal(seen.length, ROWS);
-    ok(seen.includes(`${name(2_500)}/new`) && !seen.includes(name(2_000)) && !seen.includes("a"));
+    expect(seen.length).toBe(ROWS);
+    assert(
+      seen.includes(`${name(2_500)}/new`) && !seen.includes(name(2_000)) && !seen.includes("a"),
+    );
   });
 
   test("iteration: large ranges come in several messages, and each large value in its own", async () => {
@@ -106,9 +117,9 @@ suite("iteration of remote ranges", () => {
         return page(...args);
       },
     });
-    equal((await over(values)).length, 4);
+    expect((await over(values)).length).toBe(4);
     // Two values fill a page, and no value follows the second one.
-    equal(asked, 3);
+    expect(asked).toBe(3);
   });
 
   test("iteration: a bad range is refused", async () => {

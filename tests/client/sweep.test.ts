@@ -1,5 +1,7 @@
 import type { Database } from "varve";
-import { equal, ok, replaceClock, suite, test, turn } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { replaceClock } from "../support/context.js";
+import { turn } from "../support/values.js";
 import { shop } from "./support.js";
 
 /** Later than an owner's first sweep. */
@@ -43,7 +45,7 @@ async function filled() {
   };
   const client = shop({ procedures: { fill } });
   await client.call.fill();
-  equal(parts.all, 0);
+  expect(parts.all).toBe(0);
   return { client, parts };
 }
 
@@ -53,14 +55,14 @@ async function setLater(client: { set(key: string, value: string): Promise<unkno
   await client.set("key", "value");
 }
 
-suite("the sweep of expired clients", () => {
+describe("the sweep of expired clients", () => {
   test("sweep: keys are sorted in parts, and other tasks run in between", async () => {
     const { client, parts } = await filled();
     await setLater(client);
     for (let i = 0; i < 10_000 && !parts.isOver; i += 1) await turn(1);
-    ok(parts.all > 2, `${parts.all} parts`);
-    equal(parts.atOnce, 0);
-    equal(await client.count(), 10_001);
+    assert(parts.all > 2, `${parts.all} parts`);
+    expect(parts.atOnce).toBe(0);
+    expect(await client.count()).toBe(10_001);
   });
 
   test("sweep: closing the owner ends it", async () => {
@@ -69,6 +71,6 @@ suite("the sweep of expired clients", () => {
     await client.close();
     const { all } = parts;
     await turn(20);
-    equal(parts.all, all);
+    expect(parts.all).toBe(all);
   });
 });

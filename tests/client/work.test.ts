@@ -10,7 +10,9 @@ import {
   serve,
 } from "varve";
 import { json, text, u32 } from "varve/struct";
-import { cleanup, deepEqual, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 import { shop } from "./support.js";
 
 /** The number and size of values, which take several slices to read. */
@@ -26,7 +28,7 @@ function at(storage: Storage, options: ServeOptions = {}): Client {
   const { port1, port2 } = new MessageChannel();
   serve("shop", { storage, ...wasmOption(), ...options } as ServeOptions).listen(port1);
   const client = connect<Served>("shop", { worker: () => port2 }) as Client;
-  cleanup(async () => {
+  onTestFinished(async () => {
     await client.close();
     port1.close();
   });
@@ -50,7 +52,7 @@ async function rest(client: Client): Promise<void> {
   }
 }
 
-suite("long work for clients", () => {
+describe("long work for clients", () => {
   test("compact: it reports its progress and its end", async () => {
     const client: Client = shop();
     await fill(client);
@@ -58,10 +60,10 @@ suite("long work for clients", () => {
     await client.clear({ gte: "key 1" });
     const heard = heardBy(client);
     await client.compact();
-    ok((await client.stats()).fileBytes < fileBytes / 2);
-    ok(heard.length > 0 && heard.every(({ doing }) => doing === "compacting"));
+    assert((await client.stats()).fileBytes < fileBytes / 2);
+    assert(heard.length > 0 && heard.every(({ doing }) => doing === "compacting"));
     await rest(client);
-    deepEqual(client.status, { state: "open", owner: "here", reason: undefined });
+    expect(client.status).toStrictEqual({ state: "open", owner: "here", reason: undefined });
   });
 
   test("compact: aborting ends it in the worker too", async () => {
@@ -75,15 +77,15 @@ suite("long work for clients", () => {
     client.addEventListener("status", () => stop.abort(new Error("enough")), { once: true });
     await rejects(client.verify({ signal: stop.signal }), { message: /enough/ });
     await rest(client);
-    ok(heard.length > 0 && heard.every(({ doing }) => doing === "verifying"));
-    ok(files.read < (COUNT * LENGTH) / 2, `${files.read} bytes were read`);
+    assert(heard.length > 0 && heard.every(({ doing }) => doing === "verifying"));
+    assert(files.read < (COUNT * LENGTH) / 2, `${files.read} bytes were read`);
   });
 
   test("verify: it returns its findings", async () => {
     const client: Client = shop();
     await client.set("a", "1");
     const { ok: isIntact, problems } = await client.verify();
-    deepEqual([isIntact, problems], [true, []]);
+    expect([isIntact, problems]).toStrictEqual([true, []]);
   });
 
   test("export: earlier writes are in the bytes, which can be opened", async () => {
@@ -93,13 +95,13 @@ suite("long work for clients", () => {
     const late = client.set("a", "1");
     const blob = await client.export();
     await late;
-    ok(heard.length > 0 && heard.every(({ doing }) => doing === "exporting"));
+    assert(heard.length > 0 && heard.every(({ doing }) => doing === "exporting"));
     const copy = await open("copy", {
       from: await blob.arrayBuffer(),
       readOnly: true,
       ...wasmOption(),
     });
-    equal(copy.getText("a"), "1");
+    expect(copy.getText("a")).toBe("1");
     await copy.close();
   });
 
@@ -110,7 +112,7 @@ suite("long work for clients", () => {
 
   test("long work: a repeated request is done once and answered again", async () => {
     const { port1, port2 } = new MessageChannel();
-    cleanup(() => {
+    onTestFinished(() => {
       port1.close();
       port2.close();
     });
@@ -152,14 +154,14 @@ suite("long work for clients", () => {
       port2.postMessage(ask);
     });
     await until("responses", () => port2.postMessage(ask));
-    equal(told.length, 2);
-    deepEqual(told[0], told[1]);
+    expect(told.length).toBe(2);
+    expect(told[0]).toStrictEqual(told[1]);
     const closed = until("released", () => port2.postMessage({ type: "release" }));
     await closed;
   });
 });
 
-suite("progress of workers", () => {
+describe("progress of workers", () => {
   test("progress: sorting for the first range is reported until the call is answered", async () => {
     const storage = memory();
     const first = at(storage);
@@ -168,9 +170,9 @@ suite("progress of workers", () => {
     const client = at(storage, { memory: 8 << 20 });
     await client.ready;
     const heard = heardBy(client);
-    equal(await client.count({ gte: "key" }), COUNT);
+    expect(await client.count({ gte: "key" })).toBe(COUNT);
     await rest(client);
-    ok(heard.length > 0 && heard.every(({ doing }) => doing === "sorting"));
+    assert(heard.length > 0 && heard.every(({ doing }) => doing === "sorting"));
   });
 
   test("progress: migration of another version's records is reported", async () => {
@@ -188,15 +190,15 @@ suite("progress of workers", () => {
       version: 2,
       collections: { notes: { of: Note, key: u32 } },
       migrate: async (db, from, migrating) => {
-        equal(from, 1);
+        expect(from).toBe(1);
         const migrate = (note: string) => ({ note });
         await db.migrate("notes", Note, { key: u32, migrate, ...migrating });
       },
     });
     const heard = heardBy(client);
-    deepEqual(await client.collection("notes").get(7), { note: "note 7" });
-    ok(heard.some(({ doing }) => doing === "migrating"));
-    equal(client.status.progress, undefined);
+    expect(await client.collection("notes").get(7)).toStrictEqual({ note: "note 7" });
+    assert(heard.some(({ doing }) => doing === "migrating"));
+    expect(client.status.progress).toBe(undefined);
   });
 });
 

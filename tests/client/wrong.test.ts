@@ -2,22 +2,10 @@
 
 import { type Bytes, type Client, connect, type TextRange } from "varve";
 import { blob, json, str, struct, u16 } from "varve/struct";
-import {
-  bytes,
-  cleanup,
-  deepEqual,
-  equal,
-  ofAnotherRealm,
-  ok,
-  rejects,
-  replaceClock,
-  suite,
-  test,
-  text,
-  throws,
-  turn,
-  until,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { replaceClock } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { bytes, ofAnotherRealm, text, turn, until } from "../support/values.js";
 import { shop } from "./support.js";
 
 const BAD = { code: "VARVE_BAD_ARGUMENT" };
@@ -34,10 +22,10 @@ const stocked = () =>
     },
   });
 
-suite("a worker that never answers", () => {
+describe("a worker that never answers", () => {
   test("silent worker: calls that time out name it, and what its file needs", async () => {
     const { port1, port2 } = new MessageChannel();
-    cleanup(() => port1.close());
+    onTestFinished(() => port1.close());
     const client = connect("silent", { worker: () => port2, timeout: 50 });
     const message =
       /^get\(\) on "silent" was not answered in time\. It was not done\. Its worker has not answered at all: .*export default serve/;
@@ -51,11 +39,11 @@ suite("a worker that never answers", () => {
     const scan = client.get("a", { timeout: 60_000 });
     await scan;
     const lapsed = await client.get("a", { timeout: 0.001 }).catch((error: Error) => error);
-    equal(/has not answered at all/.test(String(lapsed)), false);
+    expect(/has not answered at all/.test(String(lapsed))).toBe(false);
   });
 });
 
-suite("extra arguments of calls", () => {
+describe("extra arguments of calls", () => {
   test("call: options in the wrong argument are refused", async () => {
     const client = stocked();
     await client.products.set("a", { stock: 1 });
@@ -76,12 +64,12 @@ suite("extra arguments of calls", () => {
       const more = { ...BAD, message: /takes a listener or options/ };
       throws(() => call.call(client.products, {}, () => {}, { signal: AbortSignal.abort() }), more);
     }
-    equal(await client.has("a"), false);
-    deepEqual(await client.products.get("a"), { stock: 1 });
+    expect(await client.has("a")).toBe(false);
+    expect(await client.products.get("a")).toStrictEqual({ stock: 1 });
   });
 });
 
-suite("callbacks of clients", () => {
+describe("callbacks of clients", () => {
   test("callback: generators are refused, because they would never run", async () => {
     const client = stocked();
     await client.set("a", "1");
@@ -116,9 +104,9 @@ suite("callbacks of clients", () => {
         judges,
       );
     }
-    equal(runs, 0);
-    equal(await client.getText("a"), "1");
-    deepEqual(await client.products.get("a"), { stock: 1 });
+    expect(runs).toBe(0);
+    expect(await client.getText("a")).toBe("1");
+    expect(await client.products.get("a")).toStrictEqual({ stock: 1 });
   });
 
   test("listener: generators are refused, and async functions are accepted", async () => {
@@ -174,12 +162,12 @@ suite("callbacks of clients", () => {
       client.updateIf("a", () => "2", { predicate }),
       BAD,
     );
-    equal(taken, 2);
-    equal(await client.getText("a"), "1");
+    expect(taken).toBe(2);
+    expect(await client.getText("a")).toBe("1");
   });
 });
 
-suite("bad options of clients", () => {
+describe("bad options of clients", () => {
   test("options: bad ones are refused before anything is read or run", async () => {
     const client = stocked();
     await client.set("a", "1");
@@ -198,8 +186,8 @@ suite("bad options of clients", () => {
     }
     // A transaction does not take this option.
     await rejects(client.transaction(run, { predicate: () => true } as object), BAD);
-    equal(runs, 0);
-    equal(await client.getText("a"), "1");
+    expect(runs).toBe(0);
+    expect(await client.getText("a")).toBe("1");
   });
 
   test("options: a bad version throws at once, with the same error", () => {
@@ -221,39 +209,39 @@ suite("bad options of clients", () => {
       { retries: 0 },
     );
     await rejects(meddling, { code: "VARVE_CONFLICT" });
-    equal(runs, 1);
+    expect(runs).toBe(1);
   });
 });
 
-suite("bytes of another realm", () => {
+describe("bytes of another realm", () => {
   const buffer = (of: string) => ofAnotherRealm(bytes(of).slice().buffer as ArrayBuffer);
 
   test("foreign bytes: they are keys and values, whatever buffer they are in", async () => {
     const client = stocked();
     await client.set(buffer("a"), buffer("one"));
-    equal(await client.getText("a"), "one");
-    equal(await client.getText(ofAnotherRealm(bytes("a"))), "one");
+    expect(await client.getText("a")).toBe("one");
+    expect(await client.getText(ofAnotherRealm(bytes("a")))).toBe("one");
     await client.batch([{ type: "set", key: buffer("b"), value: ofAnotherRealm(bytes("two")) }]);
-    deepEqual((await client.getMany([buffer("b"), "a"])).map(text), ["two", "one"]);
-    equal(await client.updateIf("a", () => buffer("three")), true);
+    expect((await client.getMany([buffer("b"), "a"])).map(text)).toStrictEqual(["two", "one"]);
+    expect(await client.updateIf("a", () => buffer("three"))).toBe(true);
     await client.transaction(async (tx) => {
-      equal(await tx.getText(buffer("a")), "three");
+      expect(await tx.getText(buffer("a"))).toBe("three");
       tx.set(buffer("b"), buffer("four"));
-      equal(await tx.getText("b"), "four");
+      expect(await tx.getText("b")).toBe("four");
     });
-    deepEqual(await client.keys({ gte: buffer("b") }).all(), ["b"]);
+    expect(await client.keys({ gte: buffer("b") }).all()).toStrictEqual(["b"]);
   });
 
   test("foreign bytes: they are keys of collections", async () => {
     const client = stocked();
     await client.files.set(ofAnotherRealm(Uint8Array.of(1)), 1);
-    equal(await client.files.get(Uint8Array.of(1)), 1);
+    expect(await client.files.get(Uint8Array.of(1))).toBe(1);
     await client.parts.set(["a", ofAnotherRealm(Uint8Array.of(1))], 2);
-    equal(await client.parts.get(["a", Uint8Array.of(1)]), 2);
+    expect(await client.parts.get(["a", Uint8Array.of(1)])).toBe(2);
   });
 });
 
-suite("detached bytes", () => {
+describe("detached bytes", () => {
   const bad = { ...BAD, name: "TypeError", message: /detached/ };
   const transferred = () => {
     const of = (make: (buffer: ArrayBuffer) => Bytes) => {
@@ -299,7 +287,7 @@ suite("detached bytes", () => {
       throws(() => client.watch(range as TextRange, () => {}), bad);
       throws(() => client.live(range as TextRange, () => {}), bad);
     }
-    deepEqual(await client.keys().all(), ["a"]);
+    expect(await client.keys().all()).toStrictEqual(["a"]);
   });
 
   test("detached bytes: reads, transactions and watches of collections refuse them as keys", async () => {
@@ -324,7 +312,7 @@ suite("detached bytes", () => {
   });
 });
 
-suite("keys of a client's transaction", () => {
+describe("keys of a client's transaction", () => {
   test("transaction key: bytes are distinguished by content, whatever buffer they are in", async () => {
     const client = stocked();
     const { files } = client;
@@ -338,15 +326,12 @@ suite("keys of a client's transaction", () => {
       given.set(Uint8Array.of(2), 5);
     });
     const found = await files.entries().all();
-    deepEqual(
-      found.map(([key, value]) => [...key, value]),
-      [
-        [1, 1],
-        [2, 5],
-        [3, 3],
-        [4, 0, 4],
-      ],
-    );
+    expect(found.map(([key, value]) => [...key, value])).toStrictEqual([
+      [1, 1],
+      [2, 5],
+      [3, 3],
+      [4, 0, 4],
+    ]);
   });
 
   test("transaction key: bad keys are refused, and nothing is written", async () => {
@@ -363,11 +348,11 @@ suite("keys of a client's transaction", () => {
       });
       await rejects(writing, BAD);
     }
-    equal(await client.count(), 0);
+    expect(await client.count()).toBe(0);
   });
 });
 
-suite("arguments of calls", () => {
+describe("arguments of calls", () => {
   test("call: arguments are copied at the call, keys of collections too", async () => {
     const client = stocked();
     await client.files.set(Uint8Array.of(7), 7);
@@ -375,7 +360,7 @@ suite("arguments of calls", () => {
     const range = { gte: key };
     const asked = [client.files.get(key), client.files.count(range)];
     key[0] = 8;
-    deepEqual(await Promise.all(asked), [7, 1]);
+    expect(await Promise.all(asked)).toStrictEqual([7, 1]);
   });
 
   test("call: valueIfMissing is passed to updateIf as bytes, also if it is empty", async () => {
@@ -385,17 +370,17 @@ suite("arguments of calls", () => {
       found = value;
       return "x";
     };
-    equal(await client.updateIf("a", change, { valueIfMissing: "" }), true);
-    deepEqual(found, new Uint8Array(0));
+    expect(await client.updateIf("a", change, { valueIfMissing: "" })).toBe(true);
+    expect(found).toStrictEqual(new Uint8Array(0));
     await rejects(
       client.updateIf("b", () => {}, { valueIfMissing: "\ud800" }),
       BAD,
     );
-    equal(await client.has("b"), false);
+    expect(await client.has("b")).toBe(false);
   });
 });
 
-suite("aborted transactions", () => {
+describe("aborted transactions", () => {
   const wanted = { message: "not wanted" };
 
   test("transaction: it does not begin if its signal was aborted before", async () => {
@@ -407,7 +392,7 @@ suite("aborted transactions", () => {
     };
     await rejects(client.transaction(run, { signal }), wanted);
     await rejects(client.updateIf("a", run, { signal, valueIfMissing: "1" }), wanted);
-    equal(runs, 0);
+    expect(runs).toBe(0);
   });
 
   test("transaction: aborting rejects at once, and nothing more is written", async () => {
@@ -429,7 +414,7 @@ suite("aborted transactions", () => {
     await rejects(hanging, wanted);
     goOn();
     await turn(20);
-    equal(await client.count(), 0);
+    expect(await client.count()).toBe(0);
   });
 
   test("transaction: aborting in the retry queue rejects at once, and the others proceed", async () => {
@@ -473,14 +458,14 @@ suite("aborted transactions", () => {
     first.abort(new Error("not wanted"));
     await rejects(hanging, wanted);
     await last;
-    equal(await client.getText("n"), "1");
+    expect(await client.getText("n")).toBe("1");
   });
 });
 
-suite("a client closed after its worker was ended", () => {
+describe("a client closed after its worker was ended", () => {
   test("close: it waits for earlier requests, and answers every one", async () => {
     const { port1, port2 } = new MessageChannel();
-    cleanup(() => port1.close());
+    onTestFinished(() => port1.close());
     const client = connect("shop", { worker: () => port2, timeout: 50 });
     let isGone = false;
     port1.onmessage = ({ data }) => {
@@ -498,12 +483,12 @@ suite("a client closed after its worker was ended", () => {
     await rejects(late, { code: "VARVE_OWNER_UNAVAILABLE" });
     await closing;
     await again;
-    equal((client as Client).status.state, "closed");
+    expect((client as Client).status.state).toBe("closed");
     await rejects(client.get("a"), { code: "VARVE_DATABASE_CLOSED" });
   });
 });
 
-suite("misleading arguments", () => {
+describe("misleading arguments", () => {
   test("call: an argument with overridden properties is taken as it is at the call", async () => {
     const client = shop({
       collections: {
@@ -547,12 +532,12 @@ suite("misleading arguments", () => {
       key.fill(66);
       value.fill(66);
       await Promise.all(done);
-      equal(await client.getText("AAAAA"), "AAAAA");
-      equal(await client.blobs.get(new Uint8Array(5).fill(65)), "typed");
-      deepEqual((await client.getMany([make(), "AAAAA"])).map(text), ["AAAAA", "AAAAA"]);
-      equal(await client.call.size(new Uint8Array(5)), 5);
-      equal(await client.delete(make()), true);
-      equal(await client.blobs.delete(make()), true);
+      expect(await client.getText("AAAAA")).toBe("AAAAA");
+      expect(await client.blobs.get(new Uint8Array(5).fill(65))).toBe("typed");
+      expect((await client.getMany([make(), "AAAAA"])).map(text)).toStrictEqual(["AAAAA", "AAAAA"]);
+      expect(await client.call.size(new Uint8Array(5))).toBe(5);
+      expect(await client.delete(make())).toBe(true);
+      expect(await client.blobs.delete(make())).toBe(true);
     }
     const parts = ["a", 1] as [string, number];
     const key = Object.defineProperty([...parts] as typeof parts, 1, {
@@ -565,12 +550,12 @@ suite("misleading arguments", () => {
     key[0] = "changed";
     await set;
     key[0] = "a";
-    equal(await client.rows.get(key), "first");
-    equal(await client.rows.get(parts), "first");
-    deepEqual(await client.rows.getMany([key, parts]), ["first", "first"]);
-    equal(await client.rows.updateIf(key, () => "second"), true);
-    equal(await client.transaction((tx) => tx.rows.get(key)), "second");
-    deepEqual(await client.rows.keys({ gte: key, lte: key }).all(), [parts]);
+    expect(await client.rows.get(key)).toBe("first");
+    expect(await client.rows.get(parts)).toBe("first");
+    expect(await client.rows.getMany([key, parts])).toStrictEqual(["first", "first"]);
+    expect(await client.rows.updateIf(key, () => "second")).toBe(true);
+    expect(await client.transaction((tx) => tx.rows.get(key))).toBe("second");
+    expect(await client.rows.keys({ gte: key, lte: key }).all()).toStrictEqual([parts]);
     const value = {
       get field() {
         meddle();
@@ -578,8 +563,8 @@ suite("misleading arguments", () => {
       },
     };
     await client.rows.set(parts, value);
-    deepEqual(await client.rows.get(parts), { field: calls });
-    equal(await client.getText("meanwhile"), String(calls));
+    expect(await client.rows.get(parts)).toStrictEqual({ field: calls });
+    expect(await client.getText("meanwhile")).toBe(String(calls));
   });
 
   test("call: bytes in growable, shrinking or shared memory are read once", async () => {
@@ -597,7 +582,7 @@ suite("misleading arguments", () => {
       buffer.resize(2_000);
       await Promise.all(sets);
       for (const key of ["array", "buffer"]) {
-        deepEqual(await client.get(key), new Uint8Array(100).fill(7));
+        expect(await client.get(key)).toStrictEqual(new Uint8Array(100).fill(7));
       }
       const part = new Uint8Array(buffer, 50, 50);
       buffer.resize(10);
@@ -606,14 +591,14 @@ suite("misleading arguments", () => {
         () => "set",
         ({ code }) => code,
       );
-      ok(answer === BAD.code || (await client.get("part"))?.length === 0, answer);
+      assert(answer === BAD.code || (await client.get("part"))?.length === 0, answer);
     }
     if (typeof SharedArrayBuffer === "function") {
       const shared = new Uint8Array(new SharedArrayBuffer(100)).fill(8);
       const set = client.set("shared", shared as never);
       shared.fill(1);
       await set;
-      deepEqual(await client.get("shared"), new Uint8Array(100).fill(8));
+      expect(await client.get("shared")).toStrictEqual(new Uint8Array(100).fill(8));
     }
   });
 });

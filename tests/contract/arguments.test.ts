@@ -15,7 +15,8 @@ import {
   vec,
   versioned,
 } from "varve/struct";
-import { equal, rejects, suite, test, throws } from "../harness.js";
+import { describe, expect, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
 import { opened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -25,7 +26,7 @@ type Loose = (...args: unknown[]) => unknown;
 
 const Product = struct("Product", { stock: u16, name: str });
 
-suite("surplus arguments", () => {
+describe("surplus arguments", () => {
   test("calls refuse a surplus argument that a program might expect to have an effect", async () => {
     const db = await opened(memory());
     db.set("a", "1");
@@ -54,12 +55,12 @@ suite("surplus arguments", () => {
       );
       throws(() => call.apply(on, args), { ...BAD, message });
     }
-    equal(ran, 0);
-    equal(db.getText("a"), "1");
-    equal(jobs.count(), 0);
+    expect(ran).toBe(0);
+    expect(db.getText("a")).toBe("1");
+    expect(jobs.count()).toBe(0);
     // A trailing undefined does not count as an argument.
     (db.transaction as Loose).call(db, body, undefined);
-    equal((db.delete as Loose).call(db, "a", undefined), true);
+    expect((db.delete as Loose).call(db, "a", undefined)).toBe(true);
   });
 
   test("functions that make storages, types and texts refuse surplus arguments", () => {
@@ -89,7 +90,7 @@ suite("surplus arguments", () => {
   });
 });
 
-suite("arguments of serve", () => {
+describe("arguments of serve", () => {
   const serves = serve as Loose;
 
   test("serve refuses bad options when it is called, not when a client asks", () => {

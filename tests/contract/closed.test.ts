@@ -1,7 +1,8 @@
 import type { Database, Pin } from "varve";
 import { json, struct, u32 } from "varve/struct";
+import { expect, test } from "vitest";
 import { CLOSED, refuseAll } from "../closed.js";
-import { deepEqual, rejects, test } from "../harness.js";
+import { rejects } from "../support/errors.js";
 import { everywhere, opened } from "./places.js";
 
 const Product = struct("Product", { price: u32 });
@@ -47,7 +48,7 @@ everywhere("a closed database", ({ storage }) => {
       values: (of) => of.values(),
       verify: (of) => of.verify(),
     });
-    deepEqual([db.recovery.created, db.durability], [true, "written"]);
+    expect([db.recovery.created, db.durability]).toStrictEqual([true, "written"]);
     await refuseAll(pin, { bytes: (of) => of.bytes, dispose: "stays" });
     await refuseAll(ref, { value: (of) => of.value });
     await refuseAll(jobs, {

@@ -2,7 +2,8 @@
 
 import type { Database } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
-import { deepEqual, equal, test, throws } from "../harness.js";
+import { expect, test } from "vitest";
+import { throws } from "../support/errors.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
 
 const Product = struct("Product", { stock: u16, name: str });
@@ -27,21 +28,21 @@ everywhere("stats", ({ storage }) => {
   test("stats names keys, records and index entries, and db.count() counts the keys", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
-    deepEqual(counts(db), [0, 0, 0]);
+    expect(counts(db)).toStrictEqual([0, 0, 0]);
     filled(db);
-    deepEqual(counts(db), [3, 10, 10]);
-    equal(db.count(), 3);
+    expect(counts(db)).toStrictEqual([3, 10, 10]);
+    expect(db.count()).toBe(3);
     // Counting needs neither open collections nor key order.
     db = await reopened(db, storage, name, { ordered: false });
-    deepEqual(counts(db), [3, 10, 10]);
+    expect(counts(db)).toStrictEqual([3, 10, 10]);
     db.delete("a");
-    deepEqual(counts(db), [2, 9, 10]);
+    expect(counts(db)).toStrictEqual([2, 9, 10]);
     db = await reopened(db, storage, name);
     db.collection("products", Product).delete("0");
-    deepEqual(counts(db), [2, 8, 8]);
+    expect(counts(db)).toStrictEqual([2, 8, 8]);
     db.collection("products", Product).clear();
-    deepEqual(counts(db), [2, 4, 0]);
-    equal("count" in db.stats(), false);
+    expect(counts(db)).toStrictEqual([2, 4, 0]);
+    expect("count" in db.stats()).toBe(false);
   });
 
   test("writes of a transaction count until they are rolled back", async () => {
@@ -50,29 +51,29 @@ everywhere("stats", ({ storage }) => {
       () =>
         db.transaction(() => {
           filled(db);
-          deepEqual(counts(db), [3, 10, 10]);
+          expect(counts(db)).toStrictEqual([3, 10, 10]);
           throw new Error("undone");
         }),
       { message: "undone" },
     );
-    deepEqual(counts(db), [0, 0, 0]);
+    expect(counts(db)).toStrictEqual([0, 0, 0]);
     filled(db);
-    deepEqual(counts(db), [3, 10, 10]);
+    expect(counts(db)).toStrictEqual([3, 10, 10]);
   });
 
   test("counts are the same after a migration and in a copy", async () => {
     const db = await opened(storage);
     filled(db);
     await db.migrate("products", Product, { indexes: { byStock: "stock" } });
-    deepEqual(counts(db), [3, 10, 5]);
+    expect(counts(db)).toStrictEqual([3, 10, 5]);
     const More = struct("Product", { stock: u32, name: str, price: u16 });
     await db.migrate("products", More, {
       migrate: (old: { stock: number; name: string }) => ({ ...old, price: 1 }),
       indexes: { byPrice: "price", byBoth: ["price", "stock"] },
     });
-    deepEqual(counts(db), [3, 10, 10]);
+    expect(counts(db)).toStrictEqual([3, 10, 10]);
     const bytes = await new Response(db.export()).arrayBuffer();
     const copy = await opened(storage, { from: bytes });
-    deepEqual(counts(copy), [3, 10, 10]);
+    expect(counts(copy)).toStrictEqual([3, 10, 10]);
   });
 });

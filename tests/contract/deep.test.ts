@@ -1,7 +1,8 @@
 /** Values and texts that are nested more deeply than any stack. */
 
 import { json, option, str, struct, u32, vec } from "varve/struct";
-import { equal, ok, test, throws } from "../harness.js";
+import { assert, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
 import { everywhere, opened } from "./places.js";
 
 const DEPTH = 100_000;
@@ -18,7 +19,7 @@ async function goesOrRefuses(code: string, call: () => unknown): Promise<void> {
   try {
     await call();
   } catch (error) {
-    equal((error as { code?: string }).code, code, String(error));
+    expect((error as { code?: string }).code, String(error)).toBe(code);
   }
 }
 
@@ -37,7 +38,7 @@ everywhere("values nested a hundred thousand deep", ({ storage }) => {
     ];
     for (const call of calls) await goesOrRefuses(BAD.code, call);
     notes.set(1, "after");
-    equal(notes.get(1), "after");
+    expect(notes.get(1)).toBe("after");
   });
 
   test("a deep value is refused as a part of a struct and as a key", async () => {
@@ -51,7 +52,7 @@ everywhere("values nested a hundred thousand deep", ({ storage }) => {
     throws(() => people.get([deep, 1]), BAD);
     throws(() => people.get(deep), BAD);
     throws(() => db.set("a", deep), BAD);
-    equal(people.count(), 0);
+    expect(people.count()).toBe(0);
   });
 
   test("deep JSON in lines is stored or refused, and later lines are read", async () => {
@@ -66,8 +67,8 @@ everywhere("values nested a hundred thousand deep", ({ storage }) => {
     const refused = await notes
       .fromJsonLines(`{"key":${text},"value":1}\n`)
       .catch((error) => error);
-    ok(["VARVE_BAD_ARGUMENT", "VARVE_MALFORMED_VALUE"].includes(refused.code), String(refused));
-    equal(await notes.fromJsonLines('{"key":2,"value":"after"}\n'), 1);
-    equal(notes.get(2), "after");
+    assert(["VARVE_BAD_ARGUMENT", "VARVE_MALFORMED_VALUE"].includes(refused.code), String(refused));
+    expect(await notes.fromJsonLines('{"key":2,"value":"after"}\n')).toBe(1);
+    expect(notes.get(2)).toBe("after");
   });
 });

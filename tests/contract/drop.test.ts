@@ -1,3 +1,4 @@
+import { describe, expect, test } from "vitest";
 import {
   encodeProduct,
   MAX_CYCLES,
@@ -8,14 +9,15 @@ import {
   readProduct,
   stockOf,
 } from "../../demo/drop.js";
-import { bytes, deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
+import { rejects, throws } from "../support/errors.js";
+import { bytes } from "../support/values.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
 
-suite("product records", () => {
+describe("product records", () => {
   test("a product is encoded as the thirty bytes of musli-zerocopy", () => {
     const record = encodeProduct({ stock: 20_001, name: PRODUCT_NAME });
     const header = [0x21, 0x4e, 0, 0, 0x0c, 0, 0, 0, 0x12, 0, 0, 0];
-    deepEqual(record, new Uint8Array([...header, ...bytes(PRODUCT_NAME)]));
+    expect(record).toStrictEqual(new Uint8Array([...header, ...bytes(PRODUCT_NAME)]));
   });
 
   test("a product is read in place, at any offset of a buffer", () => {
@@ -23,18 +25,18 @@ suite("product records", () => {
     const around = new Uint8Array(record.length + 7);
     around.set(record, 3);
     const view = around.subarray(3, 3 + record.length);
-    equal(stockOf(view), 258);
-    equal(nameOf(view), "Schuh ñ");
-    equal(nameIs(view, bytes("Schuh ñ")), true);
-    equal(nameIs(view, bytes("Schuh n")), false);
-    equal(nameIs(view, bytes("Schuh")), false);
+    expect(stockOf(view)).toBe(258);
+    expect(nameOf(view)).toBe("Schuh ñ");
+    expect(nameIs(view, bytes("Schuh ñ"))).toBe(true);
+    expect(nameIs(view, bytes("Schuh n"))).toBe(false);
+    expect(nameIs(view, bytes("Schuh"))).toBe(false);
   });
 
   test("a product whose name lies outside of its record is refused", () => {
     const record = encodeProduct({ stock: 1, name: "shoe" });
     record[8] = 5;
     throws(() => nameOf(record), { name: "RangeError" });
-    equal(nameIs(record, bytes("shoes")), false);
+    expect(nameIs(record, bytes("shoes"))).toBe(false);
     record.fill(0xff, 4, 12);
     throws(() => nameOf(record), { name: "RangeError" });
   });
@@ -47,13 +49,13 @@ everywhere("the product drop", ({ storage }) => {
       const name = freshName();
       const db = await opened(storage, {}, name);
       const result = productDrop(db, { cycles: 20_000, commitEach });
-      equal(result.stock, 1);
-      equal(result.name, PRODUCT_NAME);
-      equal(result.cycles, 20_000);
-      equal(db.stats().pendingBytes, 0, "all of it is handed to the file");
+      expect(result.stock).toBe(1);
+      expect(result.name).toBe(PRODUCT_NAME);
+      expect(result.cycles).toBe(20_000);
+      expect(db.stats().pendingBytes, "all of it is handed to the file").toBe(0);
       if (storage.kind === "memory") return;
       const again = await reopened(db, storage, name);
-      deepEqual(readProduct(again), { stock: 1, name: PRODUCT_NAME });
+      expect(readProduct(again)).toStrictEqual({ stock: 1, name: PRODUCT_NAME });
     });
   }
 
@@ -62,7 +64,7 @@ everywhere("the product drop", ({ storage }) => {
     for (const cycles of [0, -1, 1.5, MAX_CYCLES + 1, Number.NaN]) {
       throws(() => productDrop(db, { cycles }), { name: "RangeError" });
     }
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     await rejects(async () => readProduct(db), { message: /no product/ });
   });
 });

@@ -1,17 +1,9 @@
 import { type Database, memory, type OpenOptions, type OpenProgress, open } from "varve";
 import { text } from "varve/struct";
-import {
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  ok,
-  random,
-  rejects,
-  suite,
-  test,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
+import { random } from "../support/values.js";
 import { FakeStorage, platform } from "./fake.js";
 import { everywhere, filled, freshName, opened } from "./places.js";
 
@@ -38,21 +30,18 @@ async function exportOf(whose: string, count: number, large = 0): Promise<Bytes>
 async function whoseIs(db: Database): Promise<string | undefined> {
   const whose = db.getText("whose");
   if (whose === undefined) {
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     return undefined;
   }
   const count = Number(db.getText("count"));
   for (let i = 0; i < count; i++) {
-    equal(db.getText(`key ${i}`), `${whose} ${i}`.repeat(1 + (i % 9)));
+    expect(db.getText(`key ${i}`)).toBe(`${whose} ${i}`.repeat(1 + (i % 9)));
   }
-  equal(db.count(), count + 2 + Number(db.has("large")));
-  equal(db.collection("notes", text()).get("note"), whose);
+  expect(db.count()).toBe(count + 2 + Number(db.has("large")));
+  expect(db.collection("notes", text()).get("note")).toBe(whose);
   const { problems } = await db.verify();
   // One of two superblocks is enough, and the next write restores the other.
-  deepEqual(
-    problems.filter(({ what }) => what !== "superblock"),
-    [],
-  );
+  expect(problems.filter(({ what }) => what !== "superblock")).toStrictEqual([]);
   return whose;
 }
 
@@ -87,14 +76,14 @@ everywhere("import", ({ storage }) => {
     for (const from of forms) {
       const name = freshName();
       const db = await opened(storage, { from: from as Bytes }, name);
-      equal(await whoseIs(db), "new");
+      expect(await whoseIs(db)).toBe("new");
       db.set("more", "1");
       db.collection("others", text()).set("a", "1");
       await db.close();
       const again = await opened(storage, {}, name);
-      equal(again.getText("more"), "1");
+      expect(again.getText("more")).toBe("1");
       again.delete("more");
-      equal(await whoseIs(again), "new");
+      expect(await whoseIs(again)).toBe("new");
       await again.close();
     }
   });
@@ -111,7 +100,7 @@ everywhere("import", ({ storage }) => {
       message: "replace",
     });
     const again = await opened(storage, {}, name);
-    deepEqual([...again.keys()], ["a"]);
+    expect([...again.keys()]).toStrictEqual(["a"]);
   });
 
   test("replace replaces a database, whichever is larger", async () => {
@@ -133,19 +122,19 @@ everywhere("import", ({ storage }) => {
         { from: streamOf(bytes, 77_777), replace: true },
         name,
       );
-      equal(await whoseIs(replaced), whose);
-      if (whose === "small") ok(replaced.stats().fileBytes < 3_000_000);
+      expect(await whoseIs(replaced)).toBe(whose);
+      if (whose === "small") assert(replaced.stats().fileBytes < 3_000_000);
       replaced.set("more", "1");
       await replaced.close();
       const again = await opened(storage, {}, name);
-      equal(again.getText("more"), "1");
+      expect(again.getText("more")).toBe("1");
       again.delete("more");
-      equal(await whoseIs(again), whose);
+      expect(await whoseIs(again)).toBe(whose);
       await again.close();
     }
     // If there is nothing to replace, it is filled as without the option.
     const fresh = await opened(storage, { from: small, replace: true });
-    equal(await whoseIs(fresh), "small");
+    expect(await whoseIs(fresh)).toBe("small");
   });
 
   test("a replaced database keeps its name and nothing of the old one", async () => {
@@ -155,8 +144,8 @@ everywhere("import", ({ storage }) => {
     await (await opened(storage, { from }, name)).close();
     const before = await storage.databases();
     await (await opened(storage, { from, replace: true }, name)).close();
-    deepEqual((await storage.databases()).sort(), before.sort());
-    equal(await storage.destroy?.(name), true);
+    expect((await storage.databases()).sort()).toStrictEqual(before.sort());
+    expect(await storage.destroy?.(name)).toBe(true);
   });
 
   test("damaged, cut off or foreign bytes leave no database, or the previous one", async () => {
@@ -167,8 +156,8 @@ everywhere("import", ({ storage }) => {
         await (await open(name, { storage, from, replace, ...wasmOption() })).close();
       } catch (error) {
         const { code, message } = error as Error & { code: string };
-        ok(["VARVE_CORRUPTION", "VARVE_UNSUPPORTED_FORMAT"].includes(code), `${at}: ${error}`);
-        ok(message.includes("None of them were kept"), message);
+        assert(["VARVE_CORRUPTION", "VARVE_UNSUPPORTED_FORMAT"].includes(code), `${at}: ${error}`);
+        assert(message.includes("None of them were kept"), message);
         return true;
       }
       return false;
@@ -192,15 +181,15 @@ everywhere("import", ({ storage }) => {
     for (const [what, from] of hostile) {
       // A flip may hit an unused byte, which is no damage.
       if (await refused(from, false, what)) continue;
-      ok(what.startsWith("a flip"), what);
+      assert(what.startsWith("a flip"), what);
       kept += 1;
       await storage.destroy?.(name);
     }
-    ok(kept < 6, `${kept} flips were taken`);
+    assert(kept < 6, `${kept} flips were taken`);
     const old = await opened(storage, { from: await exportOf("old", 50) }, name);
     await old.close();
     for (const [what, from] of hostile.slice(0, 6)) await refused(from, true, what);
-    equal(await whoseIs(await opened(storage, {}, name)), "old");
+    expect(await whoseIs(await opened(storage, {}, name))).toBe("old");
   });
 
   test("a failed or aborted import of a new database leaves nothing", async () => {
@@ -230,14 +219,14 @@ everywhere("import", ({ storage }) => {
       const opening = open(name, { storage, ...options, ...wasmOption() });
       isSoonOver.abort(new Error("enough"));
       await rejects(opening, {});
-      deepEqual(await storage.databases?.(), before);
+      expect(await storage.databases?.()).toStrictEqual(before);
       await rejects(open(name, { storage, readOnly: true, ...wasmOption() }), {
         ...MISSING,
         message: "no database",
       });
-      equal(await storage.destroy?.(name), false);
+      expect(await storage.destroy?.(name)).toBe(false);
     }
-    equal(await whoseIs(await opened(storage, { from: bytes }, name)), "new");
+    expect(await whoseIs(await opened(storage, { from: bytes }, name))).toBe("new");
   });
 
   test("an empty file that existed stays, and readers find no database in it", async () => {
@@ -247,9 +236,9 @@ everywhere("import", ({ storage }) => {
       const opening = open(name, { storage, ...options, ...wasmOption() });
       if (options.from !== undefined) await rejects(opening, { message: "None of them were kept" });
       else await rejects(opening, { ...MISSING, message: "is empty" });
-      ok((await storage.databases?.())?.includes(name));
+      assert((await storage.databases?.())?.includes(name));
     }
-    equal((await opened(storage, {}, name)).count(), 0);
+    expect((await opened(storage, {}, name)).count()).toBe(0);
   });
 
   test("opening for writing removes the shadow file of a program that died", async () => {
@@ -269,15 +258,15 @@ everywhere("import", ({ storage }) => {
       found.file.close();
       return size;
     };
-    equal(await beside(50_000), 0);
-    deepEqual(await storage.databases?.(), before);
+    expect(await beside(50_000)).toBe(0);
+    expect(await storage.databases?.()).toStrictEqual(before);
     const reader = await opened(storage, { readOnly: true }, name);
-    equal(reader.getText("a"), "1");
+    expect(reader.getText("a")).toBe("1");
     await reader.close();
     const again = await opened(storage, {}, name);
-    equal(again.getText("a"), "1");
+    expect(again.getText("a")).toBe("1");
     await again.close();
-    equal(await beside(0), 0);
+    expect(await beside(0)).toBe(0);
   });
 
   test("progress is reported, and the signal or a throw ends the import at any time", async () => {
@@ -285,10 +274,18 @@ everywhere("import", ({ storage }) => {
     const told: OpenProgress[] = [];
     const onProgress = (progress: OpenProgress) => void told.push(progress);
     await (await opened(storage, { from: bytes, onProgress })).close();
-    deepEqual([...new Set(told.map(({ doing }) => doing))], ["filling", "verifying", "opening"]);
+    expect([...new Set(told.map(({ doing }) => doing))]).toStrictEqual([
+      "filling",
+      "verifying",
+      "opening",
+    ]);
     const filling = told.filter(({ doing }) => doing === "filling");
-    deepEqual(filling.at(-1), { doing: "filling", bytes: bytes.length, total: bytes.length });
-    equal(filling[1]?.total, bytes.length);
+    expect(filling.at(-1)).toStrictEqual({
+      doing: "filling",
+      bytes: bytes.length,
+      total: bytes.length,
+    });
+    expect(filling[1]?.total).toBe(bytes.length);
     for (const replace of [false, true]) {
       for (let end = 1; end < told.length; end += Math.ceil(told.length / 8)) {
         const name = freshName();
@@ -316,7 +313,9 @@ everywhere("import", ({ storage }) => {
         const after = await whoseIs(await opened(storage, {}, name));
         // While it is being opened it exists.
         const isOver = told[end - 1]?.doing === "opening";
-        equal(after, isOver ? "new" : replace ? "old" : undefined, `${end} of ${told.length}`);
+        expect(after, `${end} of ${told.length}`).toBe(
+          isOver ? "new" : replace ? "old" : undefined,
+        );
       }
     }
   });
@@ -338,14 +337,14 @@ everywhere("import", ({ storage }) => {
       if (came > 0) setTimeout(() => ending.abort("no longer wanted"));
     };
     const opening = open(name, { ...wanted, onProgress });
-    equal(await opening.catch((error) => error), "no longer wanted");
-    equal(await heard, "no longer wanted");
+    expect(await opening.catch((error) => error)).toBe("no longer wanted");
+    expect(await heard).toBe("no longer wanted");
     const never = new Promise<Bytes>(() => {});
     const signal = AbortSignal.timeout(50);
     await rejects(open(name, { storage, from: never, signal, ...wasmOption() }), {
       name: "TimeoutError",
     });
-    equal(await whoseIs(await opened(storage, { from: bytes }, name)), "new");
+    expect(await whoseIs(await opened(storage, { from: bytes }, name))).toBe("new");
   });
 
   test("a failing source keeps the previous database, or none", async () => {
@@ -374,11 +373,11 @@ everywhere("import", ({ storage }) => {
     await (await opened(storage, { from: old }, name)).close();
     const replacing = { storage, from: failing(), replace: true, ...wasmOption() };
     await rejects(open(name, replacing), { message: "the network" });
-    equal(await whoseIs(await opened(storage, {}, name)), "old");
+    expect(await whoseIs(await opened(storage, {}, name))).toBe("old");
   });
 });
 
-suite("options of an import", () => {
+describe("options of an import", () => {
   test("a response or stream that is locked or was read is refused", async () => {
     const used = new Response(new Uint8Array(9));
     await used.arrayBuffer();
@@ -416,7 +415,7 @@ suite("options of an import", () => {
       ...BAD,
       message: "not replace any",
     });
-    deepEqual(fake.content, before);
+    expect(fake.content).toStrictEqual(before);
   });
 });
 
@@ -540,11 +539,11 @@ function codeOf(error: unknown): string {
   return typeof code === "string" ? code : String(error);
 }
 
-suite("interrupted imports", () => {
+describe("interrupted imports", () => {
   test("a power loss at any call leaves no database, which is never opened as one, or all of it", async () => {
     const bytes = await exportOf("new", 60);
     const whole = new TwoFiles(false);
-    equal(await looked(whole, { from: streamOf(bytes, 20_000) }), "new");
+    expect(await looked(whole, { from: streamOf(bytes, 20_000) })).toBe("new");
     const none = [new Uint8Array(0), new Uint8Array(0)] as const;
     const found = new Map<string, number>();
     for (let calls = 0; calls <= whole.events.length; calls++) {
@@ -554,17 +553,21 @@ suite("interrupted imports", () => {
         const size = left.content.length;
         const whose = await looked(left).catch(codeOf);
         const salvaged = await looked(leave(), { recovery: "salvage" }).catch(codeOf);
-        equal(salvaged, whose, `with recovery at ${calls}, ${seed}`);
-        if (whose === undefined) ok(size <= 16, `${size} bytes were taken for a new one`);
-        else ok(whose === "new" || whose === MISSING.code, `${whose} at ${calls}, ${seed}`);
+        expect(salvaged, `with recovery at ${calls}, ${seed}`).toBe(whose);
+        if (whose === undefined) assert(size <= 16, `${size} bytes were taken for a new one`);
+        else assert(whose === "new" || whose === MISSING.code, `${whose} at ${calls}, ${seed}`);
         found.set(String(whose), (found.get(String(whose)) ?? 0) + 1);
         if (whose !== MISSING.code) continue;
         await rejects(looked(left, { readOnly: true }), MISSING);
-        equal(await looked(left, { from: bytes }), "new");
-        equal(await looked(left), "new");
+        expect(await looked(left, { from: bytes })).toBe("new");
+        expect(await looked(left)).toBe("new");
       }
     }
-    deepEqual([...found.keys()].sort(), ["VARVE_DATABASE_NOT_FOUND", "new", "undefined"]);
+    expect([...found.keys()].sort()).toStrictEqual([
+      "VARVE_DATABASE_NOT_FOUND",
+      "new",
+      "undefined",
+    ]);
   });
 
   test("a marker over a database does not keep it from being salvaged", async () => {
@@ -584,7 +587,7 @@ suite("interrupted imports", () => {
     for (const recovery of ["prefix", "salvage"] as const) {
       storage.content = bytes.slice();
       const db = await open("two", { ...wanted, recovery });
-      deepEqual([...db.keys()], recovery === "prefix" ? ["a"] : ["a", "c", "d"]);
+      expect([...db.keys()]).toStrictEqual(recovery === "prefix" ? ["a"] : ["a", "c", "d"]);
       await db.close();
     }
   });
@@ -608,10 +611,10 @@ suite("interrupted imports", () => {
       const old = await exportOf("old", oldCount);
       const bytes = await exportOf("new", newCount);
       const whole = new TwoFiles(false);
-      equal(await looked(whole, { from: old }), "old");
+      expect(await looked(whole, { from: old })).toBe("old");
       whole.events.length = 0;
       const before = [whole.content.slice(), new Uint8Array(0)] as const;
-      equal(await looked(whole, { from: streamOf(bytes, 50_000), replace: true }), "new");
+      expect(await looked(whole, { from: streamOf(bytes, 50_000), replace: true })).toBe("new");
       const found = new Set<string | undefined>();
       for (let calls = 0; calls <= whole.events.length; calls++) {
         for (let seed = 0; seed < seeds(5); seed++) {
@@ -621,18 +624,18 @@ suite("interrupted imports", () => {
           const state = [left.content.slice(), left.next.content.slice()] as const;
           const whose = await looked(left);
           found.add(whose);
-          ok(whose === "old" || whose === "new", `${whose} at ${calls}, ${seed}`);
+          assert(whose === "old" || whose === "new", `${whose} at ${calls}, ${seed}`);
           const salvaged = await looked(leave(), { recovery: "salvage" });
-          equal(salvaged, whose, `with recovery at ${calls}, ${seed}`);
+          expect(salvaged, `with recovery at ${calls}, ${seed}`).toBe(whose);
           if (seed > 0) continue;
           for (let again = 0; again < left.events.length; again += 2) {
             const twice = left.after(state, again, random(again));
-            equal(await looked(twice).catch(String), whose, `${calls}, then ${again}`);
+            expect(await looked(twice).catch(String), `${calls}, then ${again}`).toBe(whose);
           }
-          equal(await looked(left, { from: bytes, replace: true }), "new");
+          expect(await looked(left, { from: bytes, replace: true })).toBe("new");
         }
       }
-      deepEqual([...found].sort(), ["new", "old"]);
+      expect([...found].sort()).toStrictEqual(["new", "old"]);
     });
   }
 
@@ -644,7 +647,7 @@ suite("interrupted imports", () => {
         const outcomes = new Set<string>();
         for (let failing = 1; ; failing += context().thorough ? 1 : 3) {
           const storage = new TwoFiles(inOneStep);
-          if (replace) equal(await looked(storage, { from: old }), "old");
+          if (replace) expect(await looked(storage, { from: old })).toBe("old");
           let calls = 0;
           let isOn = true;
           storage.fault = ({ op }) => {
@@ -659,12 +662,12 @@ suite("interrupted imports", () => {
           if (calls < failing) break;
           const after = await looked(storage).catch(codeOf);
           if (typeof outcome === "string") {
-            equal(after, "new", `call ${failing}`);
+            expect(after, `call ${failing}`).toBe("new");
             outcomes.add(outcome);
             continue;
           }
           const { code } = outcome as { code: string };
-          ok(
+          assert(
             /^VARVE_(STORAGE|QUOTA_EXCEEDED|CORRUPTION|UNSUPPORTED_FORMAT|DATABASE_EXISTS)/.test(
               code,
             ),
@@ -672,17 +675,17 @@ suite("interrupted imports", () => {
           );
           outcomes.add(code);
           const legal = replace ? ["old", "new"] : [undefined, MISSING.code, "new"];
-          ok(legal.includes(after), `${after} after call ${failing}: ${outcome}`);
-          equal(storage.openFiles + storage.next.openFiles, 0, "open files");
+          assert(legal.includes(after), `${after} after call ${failing}: ${outcome}`);
+          expect(storage.openFiles + storage.next.openFiles, "open files").toBe(0);
         }
-        ok(outcomes.has("VARVE_QUOTA_EXCEEDED"), [...outcomes].join());
+        assert(outcomes.has("VARVE_QUOTA_EXCEEDED"), [...outcomes].join());
       }
     });
   }
 
   test("a full disk while replacing is reported, and frees the space used so far", async () => {
     const storage = new TwoFiles(false);
-    equal(await looked(storage, { from: await exportOf("old", 100) }), "old");
+    expect(await looked(storage, { from: await exportOf("old", 100) })).toBe("old");
     const room = storage.content.length;
     const from = await exportOf("new", 3_000);
     for (const most of [from.length - 1_000, from.length + 1_000]) {
@@ -698,11 +701,11 @@ suite("interrupted imports", () => {
         return platform.quota();
       };
       await rejects(looked(storage, { from, replace: true }), { code: "VARVE_QUOTA_EXCEEDED" });
-      equal(storage.next.content.length, 0);
-      equal(storage.content.length, room);
+      expect(storage.next.content.length).toBe(0);
+      expect(storage.content.length).toBe(room);
     }
     storage.fault = () => undefined;
-    equal(await looked(storage), "old");
+    expect(await looked(storage)).toBe("old");
   });
 
   test("an open during the import joins it, and sees all of it", async () => {
@@ -712,7 +715,7 @@ suite("interrupted imports", () => {
     const first = open(name, { storage, from: streamOf(bytes, 5_000), ...wasmOption() });
     const second = open(name, { storage, ...wasmOption() });
     const [a, b] = await Promise.all([first, second]);
-    cleanup(() => Promise.all([a.close(), b.close()]).then(() => {}));
-    equal(await whoseIs(b), "new");
+    onTestFinished(() => Promise.all([a.close(), b.close()]).then(() => {}));
+    expect(await whoseIs(b)).toBe("new");
   });
 });

@@ -1,5 +1,8 @@
 import type { Database } from "varve";
-import { context, deepEqual, equal, ok, rejects, suite, test, turn } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { context } from "../support/context.js";
+import { rejects } from "../support/errors.js";
+import { turn } from "../support/values.js";
 import { FakeStorage } from "./fake.js";
 import { everywhere, filled, freshName, opened, reopened } from "./places.js";
 
@@ -36,11 +39,11 @@ everywhere("maintenance of a file", ({ storage }) => {
     }
     await settled(db);
     const { liveBytes, fileBytes } = db.stats();
-    ok(fileBytes <= bound, `${fileBytes} bytes for ${liveBytes}`);
-    ok(largest <= bound, `${largest} bytes at most`);
+    assert(fileBytes <= bound, `${fileBytes} bytes for ${liveBytes}`);
+    assert(largest <= bound, `${largest} bytes at most`);
     db = await reopened(db, storage, name);
-    for (let i = 0; i < 4_000; i++) ok(isRight(db, i, 11), `${i} is right`);
-    equal(db.count(), 4_000);
+    for (let i = 0; i < 4_000; i++) assert(isRight(db, i, 11), `${i} is right`);
+    expect(db.count()).toBe(4_000);
     await db.close();
   });
 
@@ -51,8 +54,8 @@ everywhere("maintenance of a file", ({ storage }) => {
       for (let i = 0; i < 4_000; i++) db.set(keyOf(i), filled(1_000, round));
     }
     const { liveBytes, fileBytes } = db.stats();
-    ok(fileBytes <= 2 * liveBytes + 8 * MIB, `${fileBytes} bytes for ${liveBytes}`);
-    for (let i = 0; i < 4_000; i++) ok(isRight(db, i, 11), `${i} is right`);
+    assert(fileBytes <= 2 * liveBytes + 8 * MIB, `${fileBytes} bytes for ${liveBytes}`);
+    for (let i = 0; i < 4_000; i++) assert(isRight(db, i, 11), `${i} is right`);
     await db.close();
   });
 
@@ -66,10 +69,10 @@ everywhere("maintenance of a file", ({ storage }) => {
     await db.compact();
     const { fileBytes } = db.stats();
     // Three segments each.
-    ok(fileBytes <= 1.5 * 2 * 3 * MIB + 6 * MIB + 8_192, `${fileBytes} bytes`);
-    for (const i of [10, 11]) deepEqual(db.get(keyOf(i)), large(i));
+    assert(fileBytes <= 1.5 * 2 * 3 * MIB + 6 * MIB + 8_192, `${fileBytes} bytes`);
+    for (const i of [10, 11]) expect(db.get(keyOf(i))).toStrictEqual(large(i));
     db = await reopened(db, storage, name);
-    for (const i of [10, 11]) deepEqual(db.get(keyOf(i)), large(i));
+    for (const i of [10, 11]) expect(db.get(keyOf(i))).toStrictEqual(large(i));
     await db.close();
   });
 
@@ -87,10 +90,10 @@ everywhere("maintenance of a file", ({ storage }) => {
     }
     for (let i = 40; i < 80; i++) overwrite(i);
     // Five values of two segments each live.
-    ok(largest <= 2 * 10 * MIB + 8 * MIB, `${largest} bytes at most`);
+    assert(largest <= 2 * 10 * MIB + 8 * MIB, `${largest} bytes at most`);
     for (let i = 75; i < 80; i++) {
       const view = db.get(keyOf(i % 5));
-      ok(view?.length === 1_900_000 && view[0] === i && view[1_899_999] === i, `${i} is right`);
+      assert(view?.length === 1_900_000 && view[0] === i && view[1_899_999] === i, `${i} is right`);
     }
     await db.close();
   });
@@ -107,11 +110,11 @@ everywhere("maintenance of a file", ({ storage }) => {
     await turn();
     await db.compact();
     const after = db.stats().fileBytes;
-    ok(before > 14 * MIB && after < 6 * MIB, `${before} bytes became ${after}`);
+    assert(before > 14 * MIB && after < 6 * MIB, `${before} bytes became ${after}`);
     db = await reopened(db, storage, name);
-    equal(db.count(), 120);
-    for (let i = 0; i < 12_000; i++) equal(db.has(keyOf(i)), i % 100 === 0);
-    equal(db.has("large"), false);
+    expect(db.count()).toBe(120);
+    for (let i = 0; i < 12_000; i++) expect(db.has(keyOf(i))).toBe(i % 100 === 0);
+    expect(db.has("large")).toBe(false);
     await db.close();
   });
 
@@ -128,7 +131,7 @@ everywhere("maintenance of a file", ({ storage }) => {
     await turn();
     await db.compact();
     const after = db.stats().fileBytes;
-    ok(before > 18 * MIB && after < 6 * MIB, `${before} bytes became ${after}`);
+    assert(before > 18 * MIB && after < 6 * MIB, `${before} bytes became ${after}`);
     await db.close();
   });
 
@@ -138,16 +141,16 @@ everywhere("maintenance of a file", ({ storage }) => {
     for (let i = 0; i < 5_000; i++) db.set(keyOf(i), filled(1_000, i));
     const version = db.getEntry(keyOf(77))?.version;
     db = await reopened(db, storage, name);
-    equal(db.recovery.fromCheckpoint, true);
-    ok(db.recovery.replayedFrames < 3);
-    equal(db.getEntry(keyOf(77))?.version, version);
-    equal(db.count(), 5_000);
-    equal(db.count({ prefix: "key 1" }), 1_111);
+    expect(db.recovery.fromCheckpoint).toBe(true);
+    assert(db.recovery.replayedFrames < 3);
+    expect(db.getEntry(keyOf(77))?.version).toBe(version);
+    expect(db.count()).toBe(5_000);
+    expect(db.count({ prefix: "key 1" })).toBe(1_111);
     for (let i = 0; i < 5_000; i += 3) db.delete(keyOf(i));
     db.set("new", "value");
     db = await reopened(db, storage, name);
-    for (let i = 0; i < 5_000; i++) equal(db.has(keyOf(i)), i % 3 !== 0);
-    equal([...db.keys()].length, 5_000 - 1_667 + 1);
+    for (let i = 0; i < 5_000; i++) expect(db.has(keyOf(i))).toBe(i % 3 !== 0);
+    expect([...db.keys()].length).toBe(5_000 - 1_667 + 1);
     await db.close();
   });
 
@@ -165,7 +168,7 @@ everywhere("maintenance of a file", ({ storage }) => {
     const compacted = db.compact({
       onProgress({ fileBytes, liveBytes }) {
         told += 1;
-        ok(fileBytes > 0 && liveBytes > 6_000_000);
+        assert(fileBytes > 0 && liveBytes > 6_000_000);
         const next = keys.next();
         if (next.done !== true) seen.push(next.value);
         writes += 1;
@@ -173,14 +176,14 @@ everywhere("maintenance of a file", ({ storage }) => {
       },
     });
     await compacted;
-    ok(told > 0 && writes > 0);
+    assert(told > 0 && writes > 0);
     for (let next = keys.next(); next.done !== true; next = keys.next()) seen.push(next.value);
-    equal(new Set(seen).size, 6_000);
-    deepEqual(lease?.bytes.slice(0, 2), new Uint8Array([1, 1]));
+    expect(new Set(seen).size).toBe(6_000);
+    expect(lease?.bytes.slice(0, 2)).toStrictEqual(new Uint8Array([1, 1]));
     lease?.[Symbol.dispose]();
     for (let i = 0; i < 6_000; i++) {
       const fill = i >= 1 && i <= writes ? 200 : i % 2 === 0 ? i + 1 : i;
-      ok(isRight(db, i, fill), `${i} is right`);
+      assert(isRight(db, i, fill), `${i} is right`);
     }
     await db.close();
   });
@@ -194,18 +197,17 @@ everywhere("maintenance of a file", ({ storage }) => {
     const stop = new AbortController();
     const reason = new Error("enough");
     const onProgress = () => stop.abort(reason);
-    equal(
+    expect(
       await rejects(db.compact({ onProgress, signal: stop.signal }), { message: "enough" }),
-      reason,
-    );
+    ).toBe(reason);
     await rejects(db.compact({ signal: stop.signal }), { message: "enough" });
     db = await reopened(db, storage, name);
-    for (let i = 0; i < 6_000; i++) equal(db.has(keyOf(i)), i % 2 === 1);
+    for (let i = 0; i < 6_000; i++) expect(db.has(keyOf(i))).toBe(i % 2 === 1);
     await db.close();
   });
 });
 
-suite("maintenance", () => {
+describe("maintenance", () => {
   test("compact() refuses unknown options", async () => {
     const db = await opened(new FakeStorage());
     const wrong = { onProgres: () => {} } as object;
@@ -231,14 +233,14 @@ suite("maintenance", () => {
     await db.compact({ onProgress: () => crashes.push(fake.crashed()) });
     await db.close();
     crashes.push(fake.crashed());
-    ok(crashes.length > 2);
+    assert(crashes.length > 2);
     // The debug build has the same behavior, and takes five times as long.
     const step = context().build === "debug" ? 5 : 1;
     for (const left of crashes.reverse().filter((_, i) => i % step === 0)) {
       const again = await opened(left);
-      equal(again.count(), 4_000);
+      expect(again.count()).toBe(4_000);
       for (let i = 0; i < 4_000; i++)
-        ok(isRight(again, i, i % 2 === 0 ? i + 1 : i), `${i} is right`);
+        assert(isRight(again, i, i % 2 === 0 ? i + 1 : i), `${i} is right`);
       await again.close();
     }
   });

@@ -1,6 +1,9 @@
 import { type Collection, type Database, memory, open, type Storage } from "varve";
 import { auto, json, str, struct, text, u32, u53 } from "varve/struct";
-import { deepEqual, equal, ok, suite, test, throws, turn, wasmOption } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { throws } from "../support/errors.js";
+import { turn } from "../support/values.js";
 import { FakeStorage, platform } from "./fake.js";
 import { everywhere, freshName, opened, reopened } from "./places.js";
 
@@ -33,20 +36,17 @@ everywhere("ids of push", ({ storage }) => {
       const name = freshName();
       let db = await opened(storage, {}, name);
       let jobs = jobsOf(db);
-      deepEqual(
-        ["a", "b", "c"].map((job) => jobs.push(job)),
-        [1, 2, 3],
-      );
+      expect(["a", "b", "c"].map((job) => jobs.push(job))).toStrictEqual([1, 2, 3]);
       lose(jobs, db);
-      equal(jobs.push("d"), 4);
-      equal(jobs.push("e"), 5, "they stay dense");
+      expect(jobs.push("d")).toBe(4);
+      expect(jobs.push("e"), "they stay dense").toBe(5);
       jobs.clear();
       db = await reopened(db, storage, name);
       jobs = jobsOf(db);
-      equal(jobs.push("f"), 6);
+      expect(jobs.push("f")).toBe(6);
       jobs.delete(6);
       db = await reopened(db, storage, name);
-      equal(jobsOf(db).push("g"), 7);
+      expect(jobsOf(db).push("g")).toBe(7);
     });
   }
 
@@ -56,12 +56,12 @@ everywhere("ids of push", ({ storage }) => {
     let expected = 1;
     for (let round = 0; round < 30; round++) {
       const jobs = jobsOf(db);
-      for (let i = 0; i < (round % 4) + 1; i++) equal(jobs.push("job"), expected++);
+      for (let i = 0; i < (round % 4) + 1; i++) expect(jobs.push("job")).toBe(expected++);
       if (round % 3 === 0) await turn();
-      for (const [id] of [...jobs.entries()]) ok(jobs.delete(id));
+      for (const [id] of [...jobs.entries()]) assert(jobs.delete(id));
       if (round % 5 === 0) db = await reopened(db, storage, name);
     }
-    equal(jobsOf(db).count(), 0);
+    expect(jobsOf(db).count()).toBe(0);
   });
 
   test("ids continue after a rolled back deletion and after a refusal by an index", async () => {
@@ -71,14 +71,14 @@ everywhere("ids of push", ({ storage }) => {
     throws(() =>
       db.transaction(() => {
         jobs.delete(2);
-        equal(jobs.push("c"), 3);
+        expect(jobs.push("c")).toBe(3);
         throw new Error("undone");
       }),
     );
-    equal(jobs.push("c"), 3);
-    equal(jobs.count(), 3);
-    equal(jobs.delete(9_000), false, "nobody had it");
-    equal(jobs.push("d"), 4);
+    expect(jobs.push("c")).toBe(3);
+    expect(jobs.count()).toBe(3);
+    expect(jobs.delete(9_000), "nobody had it").toBe(false);
+    expect(jobs.push("d")).toBe(4);
   });
 
   test("ids are not assigned again by a copy, nor by one without the last records", async () => {
@@ -87,17 +87,17 @@ everywhere("ids of push", ({ storage }) => {
     for (const job of ["a", "b", "c"]) jobs.push(job);
     jobs.clear({ gte: 2 });
     const copy = await opened(storage, { from: new Response(db.export()) });
-    equal(jobsOf(copy).push("d"), 4);
+    expect(jobsOf(copy).push("d")).toBe(4);
     const shout = json<{ job: string }>();
     const moved = await db.migrate("jobs", shout, {
       key: auto(),
       migrate: (job: string) => (job === "a" ? undefined : { job }),
     });
-    equal(moved.count(), 0);
-    equal(moved.push({ job: "d" }), 4);
+    expect(moved.count()).toBe(0);
+    expect(moved.push({ job: "d" })).toBe(4);
     moved.delete(4);
     const other = await opened(storage, { from: new Response(db.export()) });
-    equal(other.collection("jobs", shout, { key: auto() }).push({ job: "e" }), 5);
+    expect(other.collection("jobs", shout, { key: auto() }).push({ job: "e" })).toBe(5);
   });
 
   test("ids continue after a migration that leaves out the last records", async () => {
@@ -106,8 +106,8 @@ everywhere("ids of push", ({ storage }) => {
     for (const job of ["a", "b", "c"]) jobs.push(job);
     const options = { key: auto(), migrate: (job: string) => (job === "c" ? undefined : { job }) };
     const moved = await db.migrate("jobs", json<{ job: string }>(), options);
-    equal(moved.count(), 2);
-    equal(moved.push({ job: "d" }), 4);
+    expect(moved.count()).toBe(2);
+    expect(moved.push({ job: "d" })).toBe(4);
   });
 
   test("imported lines keep their keys, and push continues after them", async () => {
@@ -115,7 +115,7 @@ everywhere("ids of push", ({ storage }) => {
     const jobs = jobsOf(db);
     await jobs.fromJsonLines('{"key":7,"value":"a"}\n{"key":9,"value":"b"}\n');
     jobs.delete(9);
-    equal(jobs.push("c"), 10);
+    expect(jobs.push("c")).toBe(10);
   });
 
   test("ids are dense and need no record if nothing is deleted", async () => {
@@ -123,16 +123,16 @@ everywhere("ids of push", ({ storage }) => {
     const jobs = jobsOf(db);
     jobs.push("first");
     const { version } = db.stats();
-    for (let id = 2; id <= 100; id++) equal(jobs.push("job"), id);
-    equal(db.stats().version - version, 99);
+    for (let id = 2; id <= 100; id++) expect(jobs.push("job")).toBe(id);
+    expect(db.stats().version - version).toBe(99);
     jobs.delete(1);
     const { version: before } = db.stats();
     for (let id = 2; id <= 99; id++) jobs.delete(id);
-    equal(db.stats().version - before, 98, "one note served for all of them");
+    expect(db.stats().version - before, "one note served for all of them").toBe(98);
   });
 });
 
-suite("ids on a full disk", () => {
+describe("ids on a full disk", () => {
   test("the highest id can be deleted when nothing can be written, and is not assigned again", async () => {
     const fake = new FakeStorage();
     let db = await opened(fake, {}, "full");
@@ -154,17 +154,17 @@ suite("ids on a full disk", () => {
       }, REFUSED);
     }
     for (let id = 300; id > 0; id--) {
-      equal(jobs.delete(id), true);
+      expect(jobs.delete(id)).toBe(true);
       db.commit();
     }
     fake.fault = () => undefined;
-    equal(jobs.push("next"), 301);
+    expect(jobs.push("next")).toBe(301);
     db = await reopened(db, fake, "full");
-    equal(jobsOf(db).push("next"), 302);
+    expect(jobsOf(db).push("next")).toBe(302);
   });
 });
 
-suite("the limit of collections", () => {
+describe("the limit of collections", () => {
   const LIMIT = 65_534;
   const FULL = { code: "VARVE_QUOTA_EXCEEDED", message: /65534 collections and indexes/ };
 
@@ -187,7 +187,7 @@ suite("the limit of collections", () => {
     for (let i = 0; i < LIMIT - 2; i++) db.collection(`again ${i}`, text());
     throws(() => db.collection("one too many", text()), FULL);
     throws(() => db.collection("one too many", text()), FULL);
-    equal(db.collection("first", text()).get("key"), "first");
+    expect(db.collection("first", text()).get("key")).toBe("first");
     db.collection("again 7", text()).set("key", "seven");
     db.set("raw", "goes on");
     db.flush();
@@ -196,9 +196,9 @@ suite("the limit of collections", () => {
       FULL,
     );
     const after = await reopened(db, storage, name);
-    equal(after.collection("again 7", text()).get("key"), "seven");
-    equal(after.collection("last", text()).get("key"), "last");
-    equal(after.getText("raw"), "goes on");
+    expect(after.collection("again 7", text()).get("key")).toBe("seven");
+    expect(after.collection("last", text()).get("key")).toBe("last");
+    expect(after.getText("raw")).toBe("goes on");
   });
 
   test("keyspace numbers left by migrations are assigned again", async () => {
@@ -209,16 +209,16 @@ suite("the limit of collections", () => {
       const made = await db.migrate("first", json<{ round: number }>(), {
         migrate: () => ({ round }),
       });
-      deepEqual(made.get("key"), { round });
+      expect(made.get("key")).toStrictEqual({ round });
       const back = await db.migrate("first", text(), { migrate: () => `${round}` });
-      equal(back.get("key"), `${round}`);
-      equal(db.collection("last", text()).get("key"), "last");
+      expect(back.get("key")).toBe(`${round}`);
+      expect(db.collection("last", text()).get("key")).toBe("last");
     }
     db.collection("new", text()).set("key", "new");
     db = await reopened(db, storage, name);
-    equal(db.collection("first", text()).get("key"), "5");
-    equal(db.collection("last", text()).get("key"), "last");
-    equal(db.collection("new", text()).get("key"), "new");
+    expect(db.collection("first", text()).get("key")).toBe("5");
+    expect(db.collection("last", text()).get("key")).toBe("last");
+    expect(db.collection("new", text()).get("key")).toBe("new");
   });
 
   test("a copy does not assign the keyspace of an empty collection to another one", async () => {
@@ -228,7 +228,7 @@ suite("the limit of collections", () => {
     empty.delete("key");
     const copy = await opened(memory(), { from: new Response(db.export()) });
     copy.collection("other", text(), { key: str }).set("key", "other");
-    equal(copy.collection("empty", text()).get("key"), undefined);
-    equal(copy.collection("other", text()).get("key"), "other");
+    expect(copy.collection("empty", text()).get("key")).toBe(undefined);
+    expect(copy.collection("other", text()).get("key")).toBe("other");
   });
 });

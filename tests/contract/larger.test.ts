@@ -1,5 +1,8 @@
 import type { Database, Storage } from "varve";
-import { context, deepEqual, equal, ok, suite, test, throws, turn } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { context } from "../support/context.js";
+import { throws } from "../support/errors.js";
+import { turn } from "../support/values.js";
 import {
   checksum,
   DATA_START,
@@ -46,7 +49,7 @@ function isRight(view: Uint8Array | undefined, i: number): boolean {
   return view?.length === SIZE && view[0] === byteOf(i) && view[SIZE - 1] === byteOf(i);
 }
 
-suite("opening a database of large values", () => {
+describe("opening a database of large values", () => {
   test("no values are read when opening after a close", async () => {
     const fake = new FakeStorage();
     const db = await opened(fake);
@@ -60,8 +63,8 @@ suite("opening a database of large values", () => {
     const again = await opened(fake);
     const read = fake.calls.filter(({ op }) => op === "read");
     const bytes = read.reduce((sum, { length }) => sum + length, 0);
-    ok(bytes < 4 * MIB && fake.content.length > 80 * MIB, `${bytes} of ${fake.content.length}`);
-    for (let i = 0; i < 20; i += 9) equal(again.get(keyOf(i))?.[5], i);
+    assert(bytes < 4 * MIB && fake.content.length > 80 * MIB, `${bytes} of ${fake.content.length}`);
+    for (let i = 0; i < 20; i += 9) expect(again.get(keyOf(i))?.[5]).toBe(i);
   });
 });
 
@@ -71,16 +74,16 @@ everywhere("a database larger than its memory", ({ storage }) => {
     let db = await opened(storage, LITTLE, name);
     await fill(db);
     for (let round = 0; round < 2; round++) {
-      for (let i = 0; i < COUNT; i++) ok(isRight(db.get(keyOf(i)), i), `${i} in order`);
+      for (let i = 0; i < COUNT; i++) assert(isRight(db.get(keyOf(i)), i), `${i} in order`);
       await turn();
       for (let i = 0; i < COUNT; i++) {
         const one = (i * 1_663) % COUNT;
-        ok(isRight(db.get(keyOf(one)), one), `${one} out of order`);
+        assert(isRight(db.get(keyOf(one)), one), `${one} out of order`);
         if (i % 100 === 99) await turn();
       }
-      ok(db.stats().memoryBytes < 12 * MIB, `${db.stats().memoryBytes} bytes of memory`);
+      assert(db.stats().memoryBytes < 12 * MIB, `${db.stats().memoryBytes} bytes of memory`);
       db = await reopened(db, storage, name, LITTLE);
-      equal(db.count(), COUNT);
+      expect(db.count()).toBe(COUNT);
     }
   });
 
@@ -92,17 +95,17 @@ everywhere("a database larger than its memory", ({ storage }) => {
       const change = (view: Uint8Array) => {
         view[1] = 252;
       };
-      equal(db.updateIf(keyOf(i), change, { predicate: (view) => isRight(view, i) }), true);
+      expect(db.updateIf(keyOf(i), change, { predicate: (view) => isRight(view, i) })).toBe(true);
       if (i % 50 === 0) await turn();
     }
     for (let i = 1; i < COUNT; i += 3) db.updateIf(keyOf(i), (view) => view.slice(0, 10));
-    for (let i = 2; i < COUNT; i += 3) equal(db.delete(keyOf(i)), true);
+    for (let i = 2; i < COUNT; i += 3) expect(db.delete(keyOf(i))).toBe(true);
     db = await reopened(db, storage, name, LITTLE);
     for (let i = 0; i < COUNT; i++) {
       const view = db.get(keyOf(i));
-      if (i % 3 === 0) ok(isRight(view, i) && view?.[1] === 252, `${i}`);
-      else if (i % 3 === 1) deepEqual(view?.slice(), filled(10, byteOf(i)));
-      else equal(view, undefined);
+      if (i % 3 === 0) assert(isRight(view, i) && view?.[1] === 252, `${i}`);
+      else if (i % 3 === 1) expect(view?.slice()).toStrictEqual(filled(10, byteOf(i)));
+      else expect(view).toBe(undefined);
     }
   });
 
@@ -111,7 +114,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
     await fill(db);
     const some = Array.from({ length: 60 }, (_, i) => i * 61);
     const views = some.map((i) => db.get(keyOf(i)));
-    for (const [at, i] of some.entries()) ok(isRight(views[at], i), `${i}`);
+    for (const [at, i] of some.entries()) assert(isRight(views[at], i), `${i}`);
   });
 
   test("1: views that exceed the memory live until the turn ends, and never show another's bytes", async () => {
@@ -120,15 +123,16 @@ everywhere("a database larger than its memory", ({ storage }) => {
     const views: Uint8Array[] = [];
     for (let i = 0; i < COUNT; i++) {
       const view = db.get(keyOf(i)) as Uint8Array;
-      ok(isRight(view, i), `${i} at once`);
+      assert(isRight(view, i), `${i} at once`);
       views.push(view);
     }
     for (const [i, view] of views.entries()) {
-      ok(view.length === SIZE && ownOrDead(view, byteOf(i)), `${i} at the end`);
+      assert(view.length === SIZE && ownOrDead(view, byteOf(i)), `${i} at the end`);
     }
-    ok(db.stats().memoryBytes < 12 * MIB, `${db.stats().memoryBytes} bytes of memory`);
+    assert(db.stats().memoryBytes < 12 * MIB, `${db.stats().memoryBytes} bytes of memory`);
     await turn();
-    for (const [i, view] of views.entries()) ok(ownOrDead(view, byteOf(i)), `${i} kept too long`);
+    for (const [i, view] of views.entries())
+      assert(ownOrDead(view, byteOf(i)), `${i} kept too long`);
   });
 
   test("2: views of earlier turns show their own record or are detached while memory is reused", async () => {
@@ -141,7 +145,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
       for (let j = 0; j < 150; j++) db.get(keyOf((round * 150 + j) % COUNT));
       if (round % 3 === 0) for (let j = 0; j < 100; j++) db.set(`new ${j}`, filled(SIZE, 254));
       await turn();
-      for (const [view, byte] of kept) ok(ownOrDead(view, byte), `round ${round}`);
+      for (const [view, byte] of kept) assert(ownOrDead(view, byte), `round ${round}`);
     }
   });
 
@@ -152,14 +156,14 @@ everywhere("a database larger than its memory", ({ storage }) => {
       db.updateIf(keyOf(1), (view) => {
         view.fill(9);
         for (let i = 0; i < COUNT; i++) {
-          equal(view.length, SIZE);
-          ok(isRight(i === 1 ? filled(SIZE, byteOf(1)) : db.get(keyOf(i)), i), `${i}`);
+          expect(view.length).toBe(SIZE);
+          assert(isRight(i === 1 ? filled(SIZE, byteOf(1)) : db.get(keyOf(i)), i), `${i}`);
         }
       });
-    equal(update(), true);
-    ok(ownOrDead(db.get(keyOf(1)) as Uint8Array, 9), "the update was done");
+    expect(update()).toBe(true);
+    assert(ownOrDead(db.get(keyOf(1)) as Uint8Array, 9), "the update was done");
     await turn();
-    for (let i = 0; i < COUNT; i += 100) ok(isRight(db.get(keyOf(i)), i));
+    for (let i = 0; i < COUNT; i += 100) assert(isRight(db.get(keyOf(i)), i));
   });
 
   test("6: during a callback large values are read beside the one that is changed", async () => {
@@ -170,20 +174,20 @@ everywhere("a database larger than its memory", ({ storage }) => {
     db.set("small", filled(600_000, 3));
     await turn();
     db.updateIf("changed", (view) => {
-      deepEqual(db.get("other")?.slice(), filled(size, 2));
-      deepEqual(db.get("small")?.slice(), filled(600_000, 3));
-      equal(view.length, size);
+      expect(db.get("other")?.slice()).toStrictEqual(filled(size, 2));
+      expect(db.get("small")?.slice()).toStrictEqual(filled(600_000, 3));
+      expect(view.length).toBe(size);
       view.fill(4);
     });
-    deepEqual(db.get("changed")?.slice(), filled(size, 4));
-    deepEqual(db.get("other")?.slice(), filled(size, 2));
+    expect(db.get("changed")?.slice()).toStrictEqual(filled(size, 4));
+    expect(db.get("other")?.slice()).toStrictEqual(filled(size, 2));
   });
 
   test("6: a view of a cold record is a legal value while its memory is reused", async () => {
     const db = await opened(storage, LITTLE);
     await fill(db);
     for (let i = 0; i < 1_500; i++) db.set(`copy ${i}`, db.get(keyOf(i)) as Uint8Array);
-    for (let i = 0; i < 1_500; i++) ok(isRight(db.get(`copy ${i}`), i), `${i}`);
+    for (let i = 0; i < 1_500; i++) assert(isRight(db.get(`copy ${i}`), i), `${i}`);
   });
 
   test("7: strict views report no lawful use", async () => {
@@ -192,12 +196,12 @@ everywhere("a database larger than its memory", ({ storage }) => {
     const db = await opened(storage, { ...LITTLE, strictViews: true, onError });
     await fill(db, 2_500);
     for (let i = 0; i < 2_500; i++) {
-      ok(isRight(db.get(keyOf(i)), i));
+      assert(isRight(db.get(keyOf(i)), i));
       if (i % 5 === 0) db.updateIf(keyOf(i), () => {});
       if (i % 400 === 0) await turn();
     }
     await turn();
-    deepEqual(heard, []);
+    expect(heard).toStrictEqual([]);
   });
 
   test("large values that one turn writes and rolls back stay within the memory", async () => {
@@ -212,10 +216,10 @@ everywhere("a database larger than its memory", ({ storage }) => {
         });
       throws(undone, { message: "undone" });
       const { memoryBytes } = db.stats();
-      ok(memoryBytes < 12 * MIB, `${memoryBytes} bytes in round ${round}`);
+      assert(memoryBytes < 12 * MIB, `${memoryBytes} bytes in round ${round}`);
     }
-    equal(db.has("large"), false);
-    deepEqual(db.get("kept")?.slice(), filled(SIZE, 1));
+    expect(db.has("large")).toBe(false);
+    expect(db.get("kept")?.slice()).toStrictEqual(filled(SIZE, 1));
   });
 
   test("a transaction larger than the memory is rolled back", async () => {
@@ -227,8 +231,8 @@ everywhere("a database larger than its memory", ({ storage }) => {
         throw new Error("undone");
       }),
     );
-    equal(db.count(), 1_500);
-    for (let i = 0; i < 1_500; i++) ok(isRight(db.get(keyOf(i)), i), `${i}`);
+    expect(db.count()).toBe(1_500);
+    for (let i = 0; i < 1_500; i++) assert(isRight(db.get(keyOf(i)), i), `${i}`);
   });
 });
 
@@ -276,10 +280,10 @@ everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
     const large = Uint8Array.from({ length: 3 * MIB }, (_, i) => (i * 7) % 253);
     db.set("large", large);
     db.flush();
-    ok(db.stats().fileBytes > 4.1 * GIB, `${db.stats().fileBytes} bytes`);
+    assert(db.stats().fileBytes > 4.1 * GIB, `${db.stats().fileBytes} bytes`);
     for (let i = 0; i < 2_000; i++) {
       const one = (i * 663) % 2_000;
-      ok(isRight(db.get(keyOf(one)), one), `${one}`);
+      assert(isRight(db.get(keyOf(one)), one), `${one}`);
       if (i % 100 === 0) await turn();
     }
     for (let i = 0; i < 2_000; i += 3) {
@@ -289,21 +293,21 @@ everywhere("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
       db.delete(keyOf(i + 2));
     }
     db = await reopened(db, storage, name, LITTLE);
-    equal(db.count(), 1_336);
-    equal([...db.keys({ prefix: "key " })].length, 1_334);
+    expect(db.count()).toBe(1_336);
+    expect([...db.keys({ prefix: "key " })].length).toBe(1_334);
     for (let i = 0; i < 2_000; i++) {
       const view = db.get(keyOf(i));
-      if (i % 3 === 2) equal(view, undefined);
-      else ok(isRight(view, i) && view?.[1] === (i % 3 === 0 ? 252 : byteOf(i)), `${i}`);
+      if (i % 3 === 2) expect(view).toBe(undefined);
+      else assert(isRight(view, i) && view?.[1] === (i % 3 === 0 ? 252 : byteOf(i)), `${i}`);
     }
-    deepEqual(db.get("large")?.slice(), large);
-    equal(db.getText("below"), "below");
+    expect(db.get("large")?.slice()).toStrictEqual(large);
+    expect(db.getText("below")).toBe("below");
     await db.close();
     await storage.destroy?.(name);
   });
 });
 
-suite("scans of many keys", () => {
+describe("scans of many keys", () => {
   const { build, thorough } = context();
   const MANY = thorough ? 10_000_000 : build === "debug" ? 20_000 : 200_000;
   // In a file, if the runtime has files: memory() would need the memory twice.
@@ -312,58 +316,56 @@ suite("scans of many keys", () => {
   const keyAt = (i: number) => Uint8Array.of(i >>> 24, i >>> 16, i >>> 8, i);
   const numberOf = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);
 
-  test(
-    `${MANY} keys are scanned in order, both ways, in bounded memory`,
-    async () => {
-      const name = freshName();
-      const db = await opened(storage, { memory: 16 * MIB }, name);
-      const [key, value] = [new Uint8Array(4), new Uint8Array(4)];
-      for (let i = 0; i < MANY; i++) {
-        key.set(keyAt(i));
-        value.set(key);
-        db.set(key, value);
-        if (i % 20_000 === 0) await turn();
-      }
-      await turn();
-      // The first range sorts all keys; later ones allocate nothing.
-      equal(db.count({ gte: keyAt(MANY >> 1) }), MANY - (MANY >> 1));
-      await turn();
-      const { wasmBytes, budgetBytes, records } = db.stats();
-      equal(records, MANY);
-      const checkMemory = () => {
-        const now = db.stats();
-        equal(now.wasmBytes, wasmBytes, "all memory");
-        ok(now.memoryBytes <= 1.25 * budgetBytes, `${now.memoryBytes} bytes`);
-      };
-      let next = 0;
-      for (const found of db.keys({ keyAs: "bytes" })) {
-        if (numberOf(found) !== next) equal(numberOf(found), next);
-        next += 1;
-        if (next % (MANY / 10) === 0) checkMemory();
-      }
-      equal(next, MANY);
-      for (const found of db.keys({ keyAs: "bytes", reverse: true })) {
-        next -= 1;
-        if (numberOf(found) !== next) equal(numberOf(found), next);
-      }
-      equal(next, 0);
-      const from = MANY >> 2;
-      for (const [found, view] of db.entries({ keyAs: "bytes", gte: keyAt(from), limit: 20_000 })) {
-        equal(numberOf(found), from + next);
-        equal(numberOf(view), from + next);
-        next += 1;
-      }
-      equal(next, Math.min(20_000, MANY - from));
-      await turn();
-      checkMemory();
-      await db.close();
-      await storage.destroy?.(name);
-    },
-    { timeout: 400_000 },
-  );
+  test(`${MANY} keys are scanned in order, both ways, in bounded memory`, {
+    timeout: 400_000,
+  }, async () => {
+    const name = freshName();
+    const db = await opened(storage, { memory: 16 * MIB }, name);
+    const [key, value] = [new Uint8Array(4), new Uint8Array(4)];
+    for (let i = 0; i < MANY; i++) {
+      key.set(keyAt(i));
+      value.set(key);
+      db.set(key, value);
+      if (i % 20_000 === 0) await turn();
+    }
+    await turn();
+    // The first range sorts all keys; later ones allocate nothing.
+    expect(db.count({ gte: keyAt(MANY >> 1) })).toBe(MANY - (MANY >> 1));
+    await turn();
+    const { wasmBytes, budgetBytes, records } = db.stats();
+    expect(records).toBe(MANY);
+    const checkMemory = () => {
+      const now = db.stats();
+      expect(now.wasmBytes, "all memory").toBe(wasmBytes);
+      assert(now.memoryBytes <= 1.25 * budgetBytes, `${now.memoryBytes} bytes`);
+    };
+    let next = 0;
+    for (const found of db.keys({ keyAs: "bytes" })) {
+      if (numberOf(found) !== next) expect(numberOf(found)).toBe(next);
+      next += 1;
+      if (next % (MANY / 10) === 0) checkMemory();
+    }
+    expect(next).toBe(MANY);
+    for (const found of db.keys({ keyAs: "bytes", reverse: true })) {
+      next -= 1;
+      if (numberOf(found) !== next) expect(numberOf(found)).toBe(next);
+    }
+    expect(next).toBe(0);
+    const from = MANY >> 2;
+    for (const [found, view] of db.entries({ keyAs: "bytes", gte: keyAt(from), limit: 20_000 })) {
+      expect(numberOf(found)).toBe(from + next);
+      expect(numberOf(view)).toBe(from + next);
+      next += 1;
+    }
+    expect(next).toBe(Math.min(20_000, MANY - from));
+    await turn();
+    checkMemory();
+    await db.close();
+    await storage.destroy?.(name);
+  });
 });
 
-suite("cold records", () => {
+describe("cold records", () => {
   async function cold(): Promise<{ fake: FakeStorage; db: Database }> {
     const fake = new FakeStorage();
     const db = await opened(fake, LITTLE);
@@ -380,7 +382,7 @@ suite("cold records", () => {
     throws(() => db.getText(keyOf(3)), failed);
     throws(() => db.updateIf(keyOf(3), () => {}), failed);
     fake.fault = () => undefined;
-    ok(isRight(db.get(keyOf(3)), 3));
+    assert(isRight(db.get(keyOf(3)), 3));
     db.set("goes on", "1");
     await db.flushed;
   });
@@ -390,13 +392,13 @@ suite("cold records", () => {
     const place = findValue(fake.content, byteOf(5));
     fake.content[place + 2_000] = 255;
     throws(() => db.get(keyOf(5)), { name: "CorruptionError", code: "VARVE_CORRUPTION" });
-    ok(isRight(db.get(keyOf(6)), 6));
+    assert(isRight(db.get(keyOf(6)), 6));
     fake.content[place + 2_000] = byteOf(5);
-    ok(isRight(db.get(keyOf(5)), 5));
+    assert(isRight(db.get(keyOf(5)), 5));
   });
 });
 
-suite("values in extents", () => {
+describe("values in extents", () => {
   const SIZE = 4 * MIB + 3;
   const MOST = 256 * 1_024;
 
@@ -407,16 +409,16 @@ suite("values in extents", () => {
     fake.forget();
     db.set("large", value);
     const writes = fake.calls.filter(({ op }) => op === "write");
-    ok(writes.length > 16, `${writes.length} writes`);
-    ok(writes.every(({ length }) => length <= MOST));
+    assert(writes.length > 16, `${writes.length} writes`);
+    assert(writes.every(({ length }) => length <= MOST));
     await turn();
     // Other records evict it, so that it is read from the file.
     for (let i = 0; i < 8; i++) db.set(`other ${i}`, filled(2 * MIB, i));
     await turn();
     fake.forget();
-    deepEqual(db.get("large")?.slice(), value);
-    ok(fake.count("read") > 0, "it was in memory");
-    ok(db.stats().memoryBytes < 14 * MIB, `${db.stats().memoryBytes} bytes`);
+    expect(db.get("large")?.slice()).toStrictEqual(value);
+    assert(fake.count("read") > 0, "it was in memory");
+    assert(db.stats().memoryBytes < 14 * MIB, `${db.stats().memoryBytes} bytes`);
   });
 
   test("a value shows nothing of what its memory held before, nor does the file", async () => {
@@ -430,14 +432,14 @@ suite("values in extents", () => {
     db.set("large", filled(SIZE, 7));
     await dirty();
     const end = findValue(fake.content, 7) + SIZE;
-    deepEqual(fake.content.slice(end, end + 5), filled(5, 0), "it is padded with zeros");
+    expect(fake.content.slice(end, end + 5), "it is padded with zeros").toStrictEqual(filled(5, 0));
     fake.forget();
     // The file ends before the last byte, which memory may still have had.
     fake.fault = ({ op, length }) => (op === "read" ? length - 1 : undefined);
     throws(() => db.get("large"), { name: "CorruptionError", code: "VARVE_CORRUPTION" });
-    ok(fake.calls.some(({ op, length }) => op === "read" && length === SIZE));
+    assert(fake.calls.some(({ op, length }) => op === "read" && length === SIZE));
     fake.fault = () => undefined;
-    deepEqual(db.get("large")?.slice(), filled(SIZE, 7));
+    expect(db.get("large")?.slice()).toStrictEqual(filled(SIZE, 7));
   });
 
   /** Each write of a value fails in each of these ways. */
@@ -461,22 +463,22 @@ suite("values in extents", () => {
           op === "write" && seen++ === failing ? fault(length) : undefined;
         throws(() => db.set("large", filled(SIZE, 2)), { name: "QuotaExceededError" });
         fake.fault = () => undefined;
-        ok(ownOrDead(db.get("large") as Uint8Array, 1) && db.get("large")?.length === SIZE);
+        assert(ownOrDead(db.get("large") as Uint8Array, 1) && db.get("large")?.length === SIZE);
         const left = await opened(fake.crashed(), LITTLE);
-        equal(left.recovery.tornBytes, 0, `write ${failing} left something that counts`);
-        deepEqual(left.get("large")?.slice(), filled(SIZE, 1));
-        equal(left.getText("small"), "small");
-        equal(left.count(), 2);
+        expect(left.recovery.tornBytes, `write ${failing} left something that counts`).toBe(0);
+        expect(left.get("large")?.slice()).toStrictEqual(filled(SIZE, 1));
+        expect(left.getText("small")).toBe("small");
+        expect(left.count()).toBe(2);
         await left.close();
         await turn();
       }
       db.set("large", filled(SIZE, 3));
       const { fileBytes, memoryBytes } = db.stats();
-      ok(fileBytes < 20 * MIB, `${fileBytes} bytes of file after failures`);
-      ok(memoryBytes < 14 * MIB, `${memoryBytes} bytes of memory after failures`);
+      assert(fileBytes < 20 * MIB, `${fileBytes} bytes of file after failures`);
+      assert(memoryBytes < 14 * MIB, `${memoryBytes} bytes of memory after failures`);
       await turn();
       const left = await opened(fake.crashed(), LITTLE);
-      deepEqual(left.get("large")?.slice(), filled(SIZE, 3));
+      expect(left.get("large")?.slice()).toStrictEqual(filled(SIZE, 3));
     });
   }
 });

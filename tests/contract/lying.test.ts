@@ -1,6 +1,8 @@
 import type { Database, Key, Value } from "varve";
 import { bytes, json, str, struct, timestamp, u32, vec } from "varve/struct";
-import { deepEqual, equal, ok, test, text, throws } from "../harness.js";
+import { assert, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { text } from "../support/values.js";
 import { everywhere, filled, opened } from "./places.js";
 
 /** Arrays that report another length than they have, and their true bytes. */
@@ -72,23 +74,24 @@ everywhere("hostile arguments", ({ storage }) => {
         // After several sets in a row, further ones are buffered.
         if (waits) for (let i = 0; i < 4; i++) db.set(`other ${i}`, "x");
         db.set(`of ${name}`, value);
-        deepEqual(db.get(`of ${name}`)?.slice(), filled(length, 65), name);
+        expect(db.get(`of ${name}`)?.slice(), name).toStrictEqual(filled(length, 65));
         db.updateIf(`of ${name}`, () => value);
-        deepEqual(db.get(`of ${name}`)?.slice(), filled(length, 65), name);
+        expect(db.get(`of ${name}`)?.slice(), name).toStrictEqual(filled(length, 65));
         if (length > 65_535) continue;
         if (waits) for (let i = 0; i < 4; i++) db.set(`other ${i}`, "x");
         db.set(value, name);
-        equal(db.getText("A".repeat(length)), name);
-        equal(text(db.get(value)), name);
-        deepEqual(
-          db.getMany([value, "secret", value]).map((view) => view?.length),
-          [name.length, 4_000, name.length],
-        );
-        equal(db.count({ gte: value, lte: value }), 1, name);
-        equal(db.delete(value), true);
+        expect(db.getText("A".repeat(length))).toBe(name);
+        expect(text(db.get(value))).toBe(name);
+        expect(db.getMany([value, "secret", value]).map((view) => view?.length)).toStrictEqual([
+          name.length,
+          4_000,
+          name.length,
+        ]);
+        expect(db.count({ gte: value, lte: value }), name).toBe(1);
+        expect(db.delete(value)).toBe(true);
       }
     }
-    deepEqual(db.get("secret")?.slice(), filled(4_000, 99));
+    expect(db.get("secret")?.slice()).toStrictEqual(filled(4_000, 99));
   });
 
   test("hostile arguments of every call give an error or a result, and poison nothing", async () => {
@@ -151,10 +154,10 @@ everywhere("hostile arguments", ({ storage }) => {
           // Any result is fine as long as the database goes on.
         }
         db.set("key", "value");
-        equal(db.getText("key"), "value");
+        expect(db.getText("key")).toBe("value");
       }
     }
-    equal(db.stats().poisoned, false);
+    expect(db.stats().poisoned).toBe(false);
     db.flush();
   });
 
@@ -182,26 +185,23 @@ everywhere("hostile arguments", ({ storage }) => {
       ["a", "first"],
       ["b", "second"],
     ] as const) {
-      equal(rows.get([name, new Date(5), part]), value);
-      equal(rows.get(key(name)), value);
-      deepEqual(rows.getMany([key(name), [name, new Date(5), part]]), [value, value]);
-      equal(rows.has(key(name)), true);
-      equal(rows.getEntry(key(name))?.value, value);
-      equal(rows.ref(key(name)).value, value);
-      equal(rows.count({ gte: key(name), lte: key(name) }), 1);
-      equal([...rows.values({ prefix: key(name) })].length, 1);
-      equal(
-        rows.updateIf(key(name), () => `${value}, changed`),
-        true,
-      );
-      equal(rows.get([name, new Date(5), part]), `${value}, changed`);
-      equal(rows.delete(key(name)), true);
-      equal(rows.has([name, new Date(5), part]), false);
+      expect(rows.get([name, new Date(5), part])).toBe(value);
+      expect(rows.get(key(name))).toBe(value);
+      expect(rows.getMany([key(name), [name, new Date(5), part]])).toStrictEqual([value, value]);
+      expect(rows.has(key(name))).toBe(true);
+      expect(rows.getEntry(key(name))?.value).toBe(value);
+      expect(rows.ref(key(name)).value).toBe(value);
+      expect(rows.count({ gte: key(name), lte: key(name) })).toBe(1);
+      expect([...rows.values({ prefix: key(name) })].length).toBe(1);
+      expect(rows.updateIf(key(name), () => `${value}, changed`)).toBe(true);
+      expect(rows.get([name, new Date(5), part])).toBe(`${value}, changed`);
+      expect(rows.delete(key(name))).toBe(true);
+      expect(rows.has([name, new Date(5), part])).toBe(false);
     }
     rows.updateIf(key("c"), () => {}, { valueIfMissing: "new" });
-    deepEqual([...rows.entries()], [[["c", 5, part], "new"]]);
-    ok(calls > 0);
-    deepEqual((await db.verify()).problems, []);
+    expect([...rows.entries()]).toStrictEqual([[["c", 5, part], "new"]]);
+    assert(calls > 0);
+    expect((await db.verify()).problems).toStrictEqual([]);
   });
 
   test("byte parts of keys are stored by their true length", async () => {
@@ -210,13 +210,13 @@ everywhere("hostile arguments", ({ storage }) => {
     const names = liars(db)
       .filter(([, , really]) => really === 5)
       .map(([name]) => name);
-    ok(names.length > 3);
+    assert(names.length > 3);
     for (const name of names) {
       const [, part = filled(0, 0)] = liars(db).find(([one]) => one === name) ?? [];
       rows.set([part as never, 1], name);
-      equal(rows.get([filled(5, 65), 1]), name);
-      equal(rows.get([part as never, 1]), name);
-      equal(rows.delete([part as never, 1]), true);
+      expect(rows.get([filled(5, 65), 1])).toBe(name);
+      expect(rows.get([part as never, 1])).toBe(name);
+      expect(rows.delete([part as never, 1])).toBe(true);
     }
     const endless = Object.defineProperty(filled(5, 65), Symbol.iterator, {
       value: function* () {
@@ -224,7 +224,7 @@ everywhere("hostile arguments", ({ storage }) => {
       },
     });
     rows.set([endless, 2], "endless");
-    deepEqual([...rows.keys()], [[filled(5, 65), 2]]);
+    expect([...rows.keys()]).toStrictEqual([[filled(5, 65), 2]]);
     const bad = { code: "VARVE_BAD_ARGUMENT" } as const;
     throws(() => rows.get([{ BYTES_PER_ELEMENT: 1, length: 5 } as never, 1]), bad);
     throws(() => rows.get([new Proxy(filled(5, 1), {}), 1]), bad);
@@ -255,11 +255,11 @@ everywhere("hostile arguments", ({ storage }) => {
     for (const meddle of meddlers) {
       try {
         rows.set(keyed(meddle), value);
-        ok(["a", undefined].includes((rows.get([2, 2]) as typeof value | undefined)?.list[0]));
+        assert(["a", undefined].includes((rows.get([2, 2]) as typeof value | undefined)?.list[0]));
       } catch (error) {
-        equal((error as { code?: unknown }).code, "VARVE_BAD_ARGUMENT");
+        expect((error as { code?: unknown }).code).toBe("VARVE_BAD_ARGUMENT");
       }
-      equal(rows.get([1, 1]), "x");
+      expect(rows.get([1, 1])).toBe("x");
     }
     const Row = struct("Row", { n: u32, list: vec(u32) });
     const structs = db.collection("structs", Row, { key: [timestamp, u32] });
@@ -268,8 +268,8 @@ everywhere("hostile arguments", ({ storage }) => {
       keyed(() => structs.set([3, 3], { n: 2, list: [1, 2, 3, 4, 5, 6] })),
       row,
     );
-    deepEqual(structs.get([2, 2])?.snapshot(), { n: 1, list: [1] });
-    deepEqual((await db.verify()).problems, []);
+    expect(structs.get([2, 2])?.snapshot()).toStrictEqual({ n: 1, list: [1] });
+    expect((await db.verify()).problems).toStrictEqual([]);
   });
 
   test("keys of getMany are looked up unchanged, even if their getters write", async () => {
@@ -284,8 +284,7 @@ everywhere("hostile arguments", ({ storage }) => {
         byteOffset: { get: after(() => db.set("a", "1"), 0) },
       }) as DataView<ArrayBuffer>;
     const wanted = () => ["a", view("b"), "none", view("a"), view("none"), "b"] as Key[];
-    deepEqual(db.getMany(wanted()).map(text), ["1", "2", undefined, "1", undefined, "2"]);
-    deepEqual(db.getMany({ [Symbol.iterator]: () => wanted()[Symbol.iterator]() }).map(text), [
+    expect(db.getMany(wanted()).map(text)).toStrictEqual([
       "1",
       "2",
       undefined,
@@ -293,6 +292,9 @@ everywhere("hostile arguments", ({ storage }) => {
       undefined,
       "2",
     ]);
+    expect(
+      db.getMany({ [Symbol.iterator]: () => wanted()[Symbol.iterator]() }).map(text),
+    ).toStrictEqual(["1", "2", undefined, "1", undefined, "2"]);
     // An array that grows during the iteration has its bytes as of its turn.
     const growing: Key[] = ["a"];
     growing.push(
@@ -300,8 +302,8 @@ everywhere("hostile arguments", ({ storage }) => {
         get: after(() => growing.length < 5 && growing.push("a"), 1),
       }) as DataView<ArrayBuffer>,
     );
-    deepEqual(db.getMany(growing).slice(0, 2).map(text), ["1", "2"]);
-    equal(db.getMany(["meanwhile b"])[0]?.length, 2_000);
+    expect(db.getMany(growing).slice(0, 2).map(text)).toStrictEqual(["1", "2"]);
+    expect(db.getMany(["meanwhile b"])[0]?.length).toBe(2_000);
   });
 
   test("values in memory that grows, shrinks or is shared are read once", async () => {
@@ -323,10 +325,10 @@ everywhere("hostile arguments", ({ storage }) => {
         db.set("buffer", buffer);
         db.updateIf("tracking", () => whole);
         for (const key of ["tracking", "buffer"])
-          deepEqual(db.get(key)?.slice(), filled(length, 7));
+          expect(db.get(key)?.slice()).toStrictEqual(filled(length, 7));
         db.set(whole.subarray(0, 5), "a key in it");
-        equal(db.getText(filled(5, 7)), "a key in it");
-        equal(db.delete(filled(5, 7)), true);
+        expect(db.getText(filled(5, 7))).toBe("a key in it");
+        expect(db.delete(filled(5, 7))).toBe(true);
       }
       // A view that the buffer has shrunk below is empty.
       const part = new Uint8Array(buffer, 100, 500);
@@ -340,9 +342,9 @@ everywhere("hostile arguments", ({ storage }) => {
         const id = new Uint8Array(buffer);
         try {
           rows.set([resizing(length), 1], { data: [1], id });
-          deepEqual(rows.get([1, 1])?.id.slice(), filled(4, 9));
+          expect(rows.get([1, 1])?.id.slice()).toStrictEqual(filled(4, 9));
         } catch (error) {
-          equal((error as { code?: unknown }).code, "VARVE_BAD_ARGUMENT");
+          expect((error as { code?: unknown }).code).toBe("VARVE_BAD_ARGUMENT");
         }
       }
     }
@@ -352,13 +354,13 @@ everywhere("hostile arguments", ({ storage }) => {
       ) as unknown as Uint8Array<ArrayBuffer>;
       db.set("shared", shared);
       shared.fill(1);
-      deepEqual(db.get("shared")?.slice(), filled(3_000, 8));
+      expect(db.get("shared")?.slice()).toStrictEqual(filled(3_000, 8));
       db.set("short", shared.subarray(0, 10));
       db.set(shared.subarray(0, 5), "a key in it");
       shared.fill(2);
-      deepEqual(db.get("short")?.slice(), filled(10, 1));
-      equal(db.getText(filled(5, 1)), "a key in it");
+      expect(db.get("short")?.slice()).toStrictEqual(filled(10, 1));
+      expect(db.getText(filled(5, 1))).toBe("a key in it");
     }
-    deepEqual((await db.verify()).problems, []);
+    expect((await db.verify()).problems).toStrictEqual([]);
   });
 });

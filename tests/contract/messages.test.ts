@@ -2,7 +2,8 @@
 
 import type { Database } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
-import { deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
+import { describe, expect, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
 import { everywhere, opened } from "./places.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -35,7 +36,7 @@ everywhere("error messages", ({ storage }) => {
       message: /collection with the option key.*Given: 7/,
     });
     throws(() => db.get(new Blob([]) as never), { ...BAD, message: /A key .*arrayBuffer/ });
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
   });
 
   test("the message for a value that is too long says how to split it", async () => {
@@ -62,13 +63,13 @@ everywhere("error messages", ({ storage }) => {
     const bare = db.collection("bare", Row).index as Record<string, unknown>;
     throws(() => bare.byStock, { ...BAD, message: /"bare" has no index "byStock".*none/ });
     // Code that inspects any object finds nothing, and causes no error.
-    deepEqual(Object.keys(rows.index), ["byStock", "byName"]);
-    equal(JSON.stringify(Object.keys(bare)), "[]");
-    equal("byPrice" in rows.index, false);
+    expect(Object.keys(rows.index)).toStrictEqual(["byStock", "byName"]);
+    expect(JSON.stringify(Object.keys(bare))).toBe("[]");
+    expect("byPrice" in rows.index).toBe(false);
     for (const name of ["then", "toJSON", "$$typeof", "__v_raw", "nodeType", "asymmetricMatch"]) {
-      equal(undeclared[name], undefined, name);
+      expect(undeclared[name], name).toBe(undefined);
     }
-    equal(await Promise.resolve(rows.index), rows.index);
+    expect(await Promise.resolve(rows.index)).toBe(rows.index);
   });
 
   test("messages for keys and ranges name the declared kind, and how to declare another", async () => {
@@ -91,7 +92,7 @@ everywhere("error messages", ({ storage }) => {
   });
 });
 
-suite("descriptions of values", () => {
+describe("descriptions of values", () => {
   test("describing a value runs none of its code", async () => {
     const { memory, open } = await import("varve");
     const db = await open("described", { storage: memory() });

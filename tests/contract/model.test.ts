@@ -4,9 +4,10 @@
  * `tests/model/`, and run more of them by `node tests/model/soak.mjs --help`.
  */
 
-import { context, ok, suite, test } from "../harness.js";
+import { assert, describe, test } from "vitest";
 import { check } from "../model/check.js";
 import { abilitiesOf, commandFor, groundsIn, type PlaceName } from "../model/grounds.js";
+import { context } from "../support/context.js";
 
 /** Number of operations of a test, and of tests per storage, in this run. */
 interface Share {
@@ -36,26 +37,24 @@ const SEEDS: Readonly<Record<PlaceName, number>> = {
 /** Time for shrinking a failing program, in addition to running it. */
 const TIMEOUT = 400_000;
 
-suite("a model of random programs", () => {
+describe("a model of random programs", () => {
   const { operations, tests } = shareOf();
   for (const [place, count] of Object.entries(tests) as [PlaceName, number][]) {
     for (let part = 0; part < count; part++) {
       const first = SEEDS[place] + part * 1_000;
       const what = place === "faulty" ? "with crashes and failures, " : `on ${place}, `;
-      test(
-        `${operations} operations, ${what}agree with a map: seeds from ${first}`,
-        async () => {
-          const { build, wasm, directory } = context();
-          const grounds = groundsIn(place, { directory, wasm });
-          let done = 0;
-          for (let seed = first; done < operations; seed++) {
-            const again = commandFor(seed, place, build);
-            done += await check(seed, abilitiesOf(place), grounds, { again });
-          }
-          ok(done >= operations);
-        },
-        { timeout: TIMEOUT },
-      );
+      test(`${operations} operations, ${what}agree with a map: seeds from ${first}`, {
+        timeout: TIMEOUT,
+      }, async () => {
+        const { build, wasm, directory } = context();
+        const grounds = groundsIn(place, { directory, wasm });
+        let done = 0;
+        for (let seed = first; done < operations; seed++) {
+          const again = commandFor(seed, place, build);
+          done += await check(seed, abilitiesOf(place), grounds, { again });
+        }
+        assert(done >= operations);
+      });
     }
   }
 });

@@ -1,12 +1,15 @@
 import { file, memory, open, opfs, type Persistence, persist } from "varve";
-import { cleanup, context, equal, ok, rejects, suite, test, turn } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
+import { rejects } from "../support/errors.js";
+import { turn } from "../support/values.js";
 import { freshName, opened } from "./places.js";
 
 /** Replaces a global until the test ends. */
 function pretend(name: string, value: unknown): void {
   const before = Object.getOwnPropertyDescriptor(globalThis, name);
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
-  cleanup(() => {
+  onTestFinished(() => {
     if (before !== undefined) Object.defineProperty(globalThis, name, before);
     else Reflect.deleteProperty(globalThis, name);
   });
@@ -28,7 +31,7 @@ function fails(name: string, message = "on purpose"): () => Promise<never> {
 
 const UNAVAILABLE = { name: "StorageUnavailableError", code: "VARVE_STORAGE_UNAVAILABLE" };
 
-suite("browsers that refuse storage", () => {
+describe("browsers that refuse storage", () => {
   const kinds: Record<string, RegExp> = {
     SecurityError: /private windows.*sandboxed/,
     NotAllowedError: /private windows.*sandboxed/,
@@ -40,8 +43,8 @@ suite("browsers that refuse storage", () => {
       pretendBrowser({ getDirectory: fails(kind) });
       for (const opening of [open("shop"), open("shop", { storage: opfs("folder") })]) {
         const error = await rejects(opening, { ...UNAVAILABLE, message: advice, cause: true });
-        ok(error.message.includes("on purpose"), error.message);
-        ok(error.message.includes("memory()"), error.message);
+        assert(error.message.includes("on purpose"), error.message);
+        assert(error.message.includes("memory()"), error.message);
       }
     });
   }
@@ -82,7 +85,7 @@ suite("browsers that refuse storage", () => {
   });
 });
 
-suite("realms without synchronous files", () => {
+describe("realms without synchronous files", () => {
   /** Makes this realm look like one with these globals, and without OPFS and Node's files. */
   async function refusal(globals: Record<string, unknown>): Promise<string> {
     for (const name of ["navigator", "FileSystemFileHandle", "process"]) pretend(name, undefined);
@@ -90,43 +93,45 @@ suite("realms without synchronous files", () => {
     for (const [name, value] of Object.entries(globals)) pretend(name, value);
     const opening = open("shop", { storage: opfs() });
     const { message } = await rejects(opening, UNAVAILABLE);
-    equal((await rejects(open("shop"), UNAVAILABLE)).message, message, "by default, the same");
+    expect((await rejects(open("shop"), UNAVAILABLE)).message, "by default, the same").toBe(
+      message,
+    );
     return message;
   }
 
   test("the error on a page names connect(), workers and memory()", async () => {
     const message = await refusal({ document: {} });
-    ok(/main thread.*connect\(\).*dedicated worker.*memory\(\)/.test(message), message);
+    assert(/main thread.*connect\(\).*dedicated worker.*memory\(\)/.test(message), message);
   });
 
   test("the error in a service or shared worker names connect() and memory()", async () => {
     for (const scope of ["ServiceWorkerGlobalScope", "SharedWorkerGlobalScope"]) {
       const message = await refusal({ document: undefined, [scope]: class {} });
-      ok(/Shared and service workers.*connect\(\).*memory\(\)/.test(message), message);
+      assert(/Shared and service workers.*connect\(\).*memory\(\)/.test(message), message);
     }
   });
 
   test("the error of an insecure origin says so, and names memory()", async () => {
     for (const document of [undefined, {}]) {
       const message = await refusal({ document, isSecureContext: false });
-      ok(/secure origins.*https.*memory\(\)/.test(message), message);
+      assert(/secure origins.*https.*memory\(\)/.test(message), message);
     }
   });
 
   test("the error of an old browser says which versions work, and names memory()", async () => {
     const message = await refusal({ document: undefined });
-    ok(/Chrome 102.*file\(\).*memory\(\)/.test(message), message);
+    assert(/Chrome 102.*file\(\).*memory\(\)/.test(message), message);
   });
 
   test("memory() works on request", async () => {
     for (const name of ["navigator", "FileSystemFileHandle", "process"]) pretend(name, undefined);
     const db = await opened(memory());
     db.set("key", "value");
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
   });
 });
 
-suite("persist", () => {
+describe("persist", () => {
   interface Manager {
     persisted?: () => Promise<boolean>;
     persist?: () => Promise<boolean>;
@@ -141,20 +146,20 @@ suite("persist", () => {
   const no = async () => false;
 
   test("persist returns granted if the browser grants it, or has before", async () => {
-    equal(await asked({ persisted: no, persist: yes }), "granted");
-    equal(await asked({ persisted: yes, persist: fails("NotAllowedError") }), "granted");
+    expect(await asked({ persisted: no, persist: yes })).toBe("granted");
+    expect(await asked({ persisted: yes, persist: fails("NotAllowedError") })).toBe("granted");
   });
 
   test("persist returns refused if the browser refuses, or cannot grant it", async () => {
-    equal(await asked({ persisted: no, persist: no }), "refused");
+    expect(await asked({ persisted: no, persist: no })).toBe("refused");
     pretend("document", {});
-    equal(await asked({ persisted: no }), "refused");
-    equal(await asked({}), "refused");
+    expect(await asked({ persisted: no })).toBe("refused");
+    expect(await asked({})).toBe("refused");
   });
 
   test("persist in a worker throws, unless it was granted before", async () => {
     pretend("document", undefined);
-    equal(await asked({ persisted: yes }), "granted");
+    expect(await asked({ persisted: yes })).toBe("granted");
     await rejects(asked({ persisted: no }), { ...UNAVAILABLE, message: /page's main thread/ });
   });
 
@@ -167,9 +172,9 @@ suite("persist", () => {
   });
 
   test("persist does not apply to memory and files", async () => {
-    equal(await persist({ storage: memory() }), "not-applicable");
-    equal(await persist({ storage: file("somewhere") }), "not-applicable");
-    if (context().directory !== undefined) equal(await persist(), "not-applicable");
+    expect(await persist({ storage: memory() })).toBe("not-applicable");
+    expect(await persist({ storage: file("somewhere") })).toBe("not-applicable");
+    if (context().directory !== undefined) expect(await persist()).toBe("not-applicable");
   });
 
   test("persist refuses invalid options", async () => {
@@ -184,12 +189,12 @@ suite("persist", () => {
   });
 });
 
-suite("storage estimates", () => {
+describe("storage estimates", () => {
   test("memory has no estimate", async () => {
     const { usage, quota, persisted } = (await opened(memory())).stats();
-    equal(usage, undefined);
-    equal(quota, undefined);
-    equal(persisted, undefined);
+    expect(usage).toBe(undefined);
+    expect(quota).toBe(undefined);
+    expect(persisted).toBe(undefined);
   });
 
   const { directory } = context();
@@ -199,9 +204,9 @@ suite("storage estimates", () => {
       db.set("key", new Uint8Array(200_000));
       db.commit();
       const { usage, quota, persisted, fileBytes } = db.stats();
-      equal(usage, fileBytes);
-      ok(quota !== undefined && quota > fileBytes, `${quota} bytes`);
-      equal(persisted, undefined);
+      expect(usage).toBe(fileBytes);
+      assert(quota !== undefined && quota > fileBytes, `${quota} bytes`);
+      expect(persisted).toBe(undefined);
     });
   }
 
@@ -229,26 +234,26 @@ suite("storage estimates", () => {
     });
     const db = await opened(opfs());
     await turn();
-    equal(told, 1_000, "asked once, at opening");
+    expect(told, "asked once, at opening").toBe(1_000);
     const { usage, quota, persisted } = db.stats();
-    equal(`${usage} ${quota} ${persisted}`, "1000 5000 false");
+    expect(`${usage} ${quota} ${persisted}`).toBe("1000 5000 false");
     await turn();
-    equal(db.stats().usage, 2_000);
-    equal(db.stats().persisted, true);
+    expect(db.stats().usage).toBe(2_000);
+    expect(db.stats().persisted).toBe(true);
     await turn();
-    equal(told, 3_000, "once, however often it is looked at until then");
+    expect(told, "once, however often it is looked at until then").toBe(3_000);
   });
 
   test("a browser without an estimate causes no failure", async () => {
     pretendRoom({ estimate: fails("TypeError"), persisted: async () => true });
     const db = await opened(opfs());
     await turn();
-    equal(db.stats().quota, undefined);
+    expect(db.stats().quota).toBe(undefined);
     pretendRoom({});
     const other = await opened(opfs());
     await turn();
-    equal(other.stats().usage, undefined);
+    expect(other.stats().usage).toBe(undefined);
     other.set("key", "value");
-    equal(other.getText("key"), "value");
+    expect(other.getText("key")).toBe("value");
   });
 });

@@ -1,16 +1,9 @@
 import type { Database, OpenOptions, OpenProgress, Storage } from "varve";
 import { databases, destroy, memory, open } from "varve";
-import {
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  text,
-  throws,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { text } from "../support/values.js";
 import { FakeStorage } from "./fake.js";
 import { everywhere, filled, freshName, opened } from "./places.js";
 
@@ -26,18 +19,15 @@ everywhere("read-only databases", ({ storage }) => {
     for (let i = 0; i < 100; i++) db.set(`key ${i}`, `value ${i}`);
     await db.close();
     const reader = await opened(storage, { readOnly: true }, name);
-    equal(reader.getText("key 7"), "value 7");
-    equal(reader.count(), 100);
-    equal(reader.count({ prefix: "key 9" }), 11);
-    equal([...reader.entries()].length, 100);
-    equal(reader.getMany(["key 1", "none"])[1], undefined);
-    ok((reader.getEntry("key 1")?.version ?? 0) > 0);
+    expect(reader.getText("key 7")).toBe("value 7");
+    expect(reader.count()).toBe(100);
+    expect(reader.count({ prefix: "key 9" })).toBe(11);
+    expect([...reader.entries()].length).toBe(100);
+    expect(reader.getMany(["key 1", "none"])[1]).toBe(undefined);
+    assert((reader.getEntry("key 1")?.version ?? 0) > 0);
     using pin = reader.pin("key 3");
-    equal(text(pin?.bytes), "value 3");
-    equal(
-      reader.transaction((tx) => tx.getText("key 5")),
-      "value 5",
-    );
+    expect(text(pin?.bytes)).toBe("value 3");
+    expect(reader.transaction((tx) => tx.getText("key 5"))).toBe("value 5");
     const writes = [
       () => reader.set("a", "1"),
       () => reader.delete("key 1"),
@@ -52,19 +42,19 @@ everywhere("read-only databases", ({ storage }) => {
     reader.flush();
     await reader.committed;
     await reader.flushed;
-    equal(reader.count(), 100);
+    expect(reader.count()).toBe(100);
     await reader.close();
     const again = await opened(storage, {}, name);
-    equal(again.recovery.wasClean, true);
-    equal(again.count(), 100);
+    expect(again.recovery.wasClean).toBe(true);
+    expect(again.count()).toBe(100);
   });
 
   test("a missing database is an error, and none is created", async () => {
     const name = freshName();
     await rejects(opened(storage, { readOnly: true }, name), { ...MISSING, message: /readOnly/ });
-    equal((await databases({ storage })).includes(name), false);
+    expect((await databases({ storage })).includes(name)).toBe(false);
     const db = await opened(storage, {}, name);
-    equal(db.recovery.created, true);
+    expect(db.recovery.created).toBe(true);
   });
 
   test("an open database is read-only for all of its handles or for none", async () => {
@@ -80,11 +70,11 @@ everywhere("read-only databases", ({ storage }) => {
       await opened(storage, { readOnly: true }, name),
     ];
     await one.close();
-    equal(two.count(), 0);
+    expect(two.count()).toBe(0);
   });
 });
 
-suite("readOnly", () => {
+describe("readOnly", () => {
   /** What a crash left: flushed records and a torn tail behind them. */
   async function torn(): Promise<FakeStorage> {
     const fake = new FakeStorage();
@@ -105,25 +95,25 @@ suite("readOnly", () => {
     const before = fake.content.slice();
     for (let round = 0; round < 2; round++) {
       const db = await opened(fake, { readOnly: true, memory: 1_048_576 });
-      equal(db.recovery.wasClean, false);
-      equal(db.count(), 300);
-      equal(db.has("unflushed"), false);
-      for (let i = 0; i < 300; i++) equal(db.get(`key ${i}`)?.[8_999], i % 256);
+      expect(db.recovery.wasClean).toBe(false);
+      expect(db.count()).toBe(300);
+      expect(db.has("unflushed")).toBe(false);
+      for (let i = 0; i < 300; i++) expect(db.get(`key ${i}`)?.[8_999]).toBe(i % 256);
       db.flush();
       await db.close();
     }
-    equal(fake.order, "");
-    equal(fake.count("truncate"), 0);
-    deepEqual(fake.content, before);
+    expect(fake.order).toBe("");
+    expect(fake.count("truncate")).toBe(0);
+    expect(fake.content).toStrictEqual(before);
   });
 
   test("readOnly works with strict views and without order", async () => {
     const fake = await torn();
     const db = await opened(fake, { readOnly: true, strictViews: true, ordered: false });
     const view = db.get("key 1");
-    equal(view?.length, 9_000);
+    expect(view?.length).toBe(9_000);
     await null;
-    equal(view?.length, 0);
+    expect(view?.length).toBe(0);
     throws(() => db.set("a", "1"), READ_ONLY);
   });
 });
@@ -134,11 +124,11 @@ everywhere("destroy and databases", ({ storage }) => {
     const db = await opened(storage, {}, name);
     db.set("a", "1");
     await db.close();
-    equal(await destroy(name, { storage }), true);
-    equal(await destroy(name, { storage }), false);
+    expect(await destroy(name, { storage })).toBe(true);
+    expect(await destroy(name, { storage })).toBe(false);
     const again = await opened(storage, {}, name);
-    equal(again.recovery.created, true);
-    equal(again.count(), 0);
+    expect(again.recovery.created).toBe(true);
+    expect(again.count()).toBe(0);
   });
 
   test("destroy refuses an open database", async () => {
@@ -146,11 +136,11 @@ everywhere("destroy and databases", ({ storage }) => {
     const db = await opened(storage, {}, name);
     db.set("a", "1");
     await rejects(destroy(name, { storage }), { ...BUSY, message: /Close it/ });
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
     await db.close();
     const opening = opened(storage, {}, name);
     await rejects(destroy(name, { storage }), BUSY);
-    equal((await opening).getText("a"), "1");
+    expect((await opening).getText("a")).toBe("1");
   });
 
   test("databases returns the original names, sorted", async () => {
@@ -158,15 +148,14 @@ everywhere("destroy and databases", ({ storage }) => {
     const names = ["Zebra", "a.b", "..", "é", "list % 1", "list", "LIST", "."];
     for (const name of names) await (await opened(storage, {}, `listed ${name}`)).close();
     const found = (await databases({ storage })).filter((name) => !before.has(name));
-    deepEqual(found, names.map((name) => `listed ${name}`).sort());
+    expect(found).toStrictEqual(names.map((name) => `listed ${name}`).sort());
     const open = await opened(storage, {}, freshName());
-    ok((await databases({ storage })).length > found.length, "an open one is listed too");
+    assert((await databases({ storage })).length > found.length, "an open one is listed too");
     await open.close();
-    for (const name of found) equal(await destroy(name, { storage }), true);
-    deepEqual(
+    for (const name of found) expect(await destroy(name, { storage })).toBe(true);
+    expect(
       new Set([...(await databases({ storage }))].filter((name) => found.includes(name))),
-      new Set(),
-    );
+    ).toStrictEqual(new Set());
   });
 
   test("bad names and options are refused", async () => {
@@ -180,18 +169,18 @@ everywhere("destroy and databases", ({ storage }) => {
   });
 });
 
-suite("destroy and databases", () => {
+describe("destroy and databases", () => {
   test("each memory() has its own databases, and a new one has none", async () => {
     const storage = memory();
-    deepEqual(await databases({ storage }), []);
+    expect(await databases({ storage })).toStrictEqual([]);
     await opened(storage, {}, "b");
     await opened(storage, {}, "a");
-    deepEqual(await databases({ storage }), ["a", "b"]);
-    deepEqual(await databases({ storage: memory() }), []);
+    expect(await databases({ storage })).toStrictEqual(["a", "b"]);
+    expect(await databases({ storage: memory() })).toStrictEqual([]);
   });
 });
 
-suite("progress and abort of open", () => {
+describe("progress and abort of open", () => {
   /** A database of some segments whose program died, so that its whole log has to be read. */
   async function written(): Promise<FakeStorage> {
     const fake = new FakeStorage();
@@ -219,18 +208,18 @@ suite("progress and abort of open", () => {
     const fake = await written();
     const heard: OpenProgress[] = [];
     const db = await openOf(fake, { onProgress: (progress) => heard.push(progress) });
-    ok(heard.length > 3);
+    assert(heard.length > 3);
     let last = 0;
     for (const { bytes, total } of heard) {
-      equal(total, fake.content.length);
-      ok(bytes >= last && bytes <= total);
+      expect(total).toBe(fake.content.length);
+      assert(bytes >= last && bytes <= total);
       last = bytes;
     }
-    ok(last > fake.content.length / 2);
-    ok(heard.every(({ doing }) => doing === "opening"));
+    assert(last > fake.content.length / 2);
+    assert(heard.every(({ doing }) => doing === "opening"));
     const count = heard.length;
     db.get("key 1");
-    equal(heard.length, count, "reading later is none of it");
+    expect(heard.length, "reading later is none of it").toBe(count);
     await db.close();
   });
 
@@ -242,18 +231,18 @@ suite("progress and abort of open", () => {
       onProgress: (progress) => heard.push(progress),
     });
     heard.length = 0;
-    equal(db.count({ gte: "key 1" }), 799);
-    ok(heard.length > 3 && heard.every(({ doing }) => doing === "sorting"));
+    expect(db.count({ gte: "key 1" })).toBe(799);
+    assert(heard.length > 3 && heard.every(({ doing }) => doing === "sorting"));
     let last = 0;
     for (const { bytes, total } of heard) {
-      equal(total, fake.content.length);
-      ok(bytes >= last && bytes <= total);
+      expect(total).toBe(fake.content.length);
+      assert(bytes >= last && bytes <= total);
       last = bytes;
     }
-    ok(last > fake.content.length / 3);
+    assert(last > fake.content.length / 3);
     heard.length = 0;
-    for (const value of db.values()) equal(value.length, 10_000);
-    equal(heard.length, 0);
+    for (const value of db.values()) expect(value.length).toBe(10_000);
+    expect(heard.length).toBe(0);
     await db.close();
   });
 
@@ -269,13 +258,10 @@ suite("progress and abort of open", () => {
       }
     };
     const db = await openOf(fake, { onProgress });
-    equal(
-      throws(() => [...db.keys()]),
-      thrown,
-    );
-    equal([...db.keys()].length, 400);
+    expect(throws(() => [...db.keys()])).toBe(thrown);
+    expect([...db.keys()].length).toBe(400);
     db.set("after", "it");
-    equal(db.getText("after"), "it");
+    expect(db.getText("after")).toBe("it");
     await db.close();
   });
 
@@ -291,18 +277,18 @@ suite("progress and abort of open", () => {
         for (let i = 0; i < 800; i += 4) db.delete(`key ${i}`);
         for (let i = 1; i < 800; i += 4) db.set(`key ${i}`, filled(9_000, i));
         for (let i = 0; i < 50; i++) db.set(`new ${i}`, filled(100, i));
-        equal(db.get("key 799")?.length, 10_000);
+        expect(db.get("key 799")?.length).toBe(10_000);
       }
       if (heard === 3) inside = [...db.keys()].length;
     };
     db = await openOf(fake, { memory: 4 << 20, onProgress });
     const keys = [...db.keys()];
-    equal(inside, 650);
-    equal(db.count(), 650);
-    equal(keys.length, 650);
+    expect(inside).toBe(650);
+    expect(db.count()).toBe(650);
+    expect(keys.length).toBe(650);
     const lengths = [undefined, 9_000, 10_000, 10_000];
-    for (let i = 0; i < 800; i++) equal(db.get(`key ${i}`)?.length, lengths[i % 4]);
-    deepEqual((await db.verify()).problems, []);
+    for (let i = 0; i < 800; i++) expect(db.get(`key ${i}`)?.length).toBe(lengths[i % 4]);
+    expect((await db.verify()).problems).toStrictEqual([]);
     await db.close();
   });
 
@@ -310,10 +296,10 @@ suite("progress and abort of open", () => {
     const fake = await written();
     const reason = new Error("changed my mind");
     const opening = openOf(fake, { signal: AbortSignal.abort(reason) });
-    equal(await rejects(opening, { message: "changed my mind" }), reason);
-    equal(fake.calls.length, 0);
+    expect(await rejects(opening, { message: "changed my mind" })).toBe(reason);
+    expect(fake.calls.length).toBe(0);
     const plain = await rejects(openOf(fake, { signal: AbortSignal.abort() }));
-    equal(plain.name, "AbortError");
+    expect(plain.name).toBe("AbortError");
   });
 
   test("an abort inside onProgress rejects with the reason, and leaves the file as it was", async () => {
@@ -328,13 +314,13 @@ suite("progress and abort of open", () => {
       };
       const opening = openOf(fake, { onProgress, signal: controller.signal });
       await rejects(opening, { message: `after ${after}` });
-      equal(calls, after, "nothing more is read");
-      equal(fake.order, "");
-      equal(fake.openFiles, 0);
+      expect(calls, "nothing more is read").toBe(after);
+      expect(fake.order).toBe("");
+      expect(fake.openFiles).toBe(0);
     }
-    deepEqual(fake.content, before);
+    expect(fake.content).toStrictEqual(before);
     const db = await openOf(fake, {});
-    equal(db.count(), 400);
+    expect(db.count()).toBe(400);
     await db.close();
   });
 
@@ -344,8 +330,8 @@ suite("progress and abort of open", () => {
     const onProgress = () => {
       throw thrown;
     };
-    equal(await rejects(openOf(fake, { onProgress })), thrown);
-    equal(fake.openFiles, 0);
+    expect(await rejects(openOf(fake, { onProgress }))).toBe(thrown);
+    expect(fake.openFiles).toBe(0);
   });
 
   test("an open aborted while it waits rejects, and opens for those who joined it", async () => {
@@ -355,14 +341,14 @@ suite("progress and abort of open", () => {
     controller.abort(new Error("mine alone"));
     await rejects(first, { message: "mine alone" });
     const db = await second;
-    equal(db.count(), 400);
+    expect(db.count()).toBe(400);
     const late = new AbortController();
     const third = openOf(fake, { signal: late.signal });
     late.abort(new Error("too late for this one"));
     await rejects(third, { message: "too late for this one" });
-    equal(db.count(), 400, "who joined and left takes nothing with it");
+    expect(db.count(), "who joined and left takes nothing with it").toBe(400);
     await db.close();
-    equal(fake.openFiles, 0);
+    expect(fake.openFiles).toBe(0);
   });
 
   test("a signal aborted afterwards has no effect", async () => {
@@ -370,6 +356,6 @@ suite("progress and abort of open", () => {
     const db = await opened(memory(), { signal: controller.signal });
     controller.abort();
     db.set("a", "1");
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
   });
 });

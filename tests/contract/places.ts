@@ -2,7 +2,8 @@
 
 import type { Database, OpenOptions, Storage } from "varve";
 import { file, memory, open, opfs } from "varve";
-import { cleanup, context, suite, wasmOption } from "../harness.js";
+import { describe, onTestFinished } from "vitest";
+import { context, wasmOption } from "../support/context.js";
 
 /** A storage. Data written through it is there when the same name is opened again. */
 export interface Place {
@@ -30,7 +31,7 @@ export function places(): Place[] {
 
 /** Registers the same tests once for every storage. */
 export function everywhere(name: string, define: (place: Place) => void): void {
-  for (const place of places()) suite(`${name} (${place.name})`, () => define(place));
+  for (const place of places()) describe(`${name} (${place.name})`, () => define(place));
 }
 
 /** Opens a database that is closed when the test ends. */
@@ -40,7 +41,7 @@ export async function opened(
   name: string = freshName(),
 ): Promise<Database> {
   const db = await open(name, { storage, ...wasmOption(), ...options });
-  cleanup(() => db.close().catch(() => undefined));
+  onTestFinished(() => db.close().catch(() => undefined));
   return db;
 }
 

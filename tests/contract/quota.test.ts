@@ -1,5 +1,7 @@
 import type { Database } from "varve";
-import { deepEqual, equal, ok, suite, test, throws, turn } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { turn } from "../support/values.js";
 import { FakeStorage, platform } from "./fake.js";
 import { filled, opened, reopened } from "./places.js";
 
@@ -31,8 +33,8 @@ function fill(db: Database, prefix: string, size: number): number {
       db.set(`${prefix}${i}`, filled(size, i));
       db.commit();
     } catch (error) {
-      equal((error as { code?: string }).code, REFUSED.code);
-      equal(db.has(`${prefix}${i}`), false);
+      expect((error as { code?: string }).code).toBe(REFUSED.code);
+      expect(db.has(`${prefix}${i}`)).toBe(false);
       return i;
     }
   }
@@ -41,11 +43,14 @@ function fill(db: Database, prefix: string, size: number): number {
 function checkFilled(db: Database, prefix: string, size: number, count: number): void {
   for (let i = 0; i < count; i++) {
     const view = db.get(`${prefix}${i}`);
-    ok(view?.length === size && view[0] === i % 256 && view[size - 1] === i % 256, `${i} is right`);
+    assert(
+      view?.length === size && view[0] === i % 256 && view[size - 1] === i % 256,
+      `${i} is right`,
+    );
   }
 }
 
-suite("full disks", () => {
+describe("full disks", () => {
   for (const [style, full] of STYLES) {
     test(`everything before the refused write stays, also after closing: ${style}`, async () => {
       for (const bytes of [2 * MIB, 3 * MIB + 8_192, 4 * MIB + 8_191]) {
@@ -53,11 +58,11 @@ suite("full disks", () => {
         let db = await opened(fake, {}, NAME);
         limit(fake, bytes, full);
         const count = fill(db, "v", 10_000);
-        ok(count > 90, `${count} values fitted`);
+        assert(count > 90, `${count} values fitted`);
         checkFilled(db, "v", 10_000, count);
         db = await reopened(db, fake, NAME);
-        equal(db.recovery.wasClean, true);
-        equal(db.count(), count);
+        expect(db.recovery.wasClean).toBe(true);
+        expect(db.count()).toBe(count);
         checkFilled(db, "v", 10_000, count);
         const left = await opened(fake.crashed(), {}, NAME);
         checkFilled(left, "v", 10_000, count);
@@ -83,8 +88,8 @@ suite("full disks", () => {
           db.set("new", filled(10_000, 1));
         });
       throws(both, REFUSED);
-      equal(db.getText("old"), "value");
-      deepEqual([db.has("new"), db.has("large")], [false, false]);
+      expect(db.getText("old")).toBe("value");
+      expect([db.has("new"), db.has("large")]).toStrictEqual([false, false]);
       checkFilled(db, "v", 10_000, count);
       await db.close();
     });
@@ -94,14 +99,14 @@ suite("full disks", () => {
       let db = await opened(fake, {}, NAME);
       limit(fake, 4 * MIB, full);
       const count = fill(db, "v", 10_000);
-      for (let i = 0; i < 5; i++) equal(db.delete(`v${i}`), true);
+      for (let i = 0; i < 5; i++) expect(db.delete(`v${i}`)).toBe(true);
       db.commit();
       fake.fault = () => undefined;
       for (let i = 0; i < 5; i++) db.set(`v${i}`, filled(10_000, i));
       db.set("more", filled(2 * MIB, 1));
       await db.compact();
       db = await reopened(db, fake, NAME);
-      equal(db.count(), count + 1);
+      expect(db.count()).toBe(count + 1);
       checkFilled(db, "v", 10_000, count);
       await db.close();
     });
@@ -111,10 +116,10 @@ suite("full disks", () => {
       let db = await opened(fake, {}, NAME);
       limit(fake, 8 * MIB, full);
       const count = fill(db, "v", 10_000);
-      ok(count > 400, `${count} values fitted`);
+      assert(count > 400, `${count} values fitted`);
       db = await reopened(db, fake, NAME);
       for (let i = 0; i < count; i += 3) {
-        equal(db.delete(`v${i}`), true);
+        expect(db.delete(`v${i}`)).toBe(true);
         db.commit();
       }
       await db.compact();
@@ -124,7 +129,7 @@ suite("full disks", () => {
       }
       db = await reopened(db, fake, NAME);
       checkFilled(db, "w", 10_000, Math.ceil(count / 8));
-      for (let i = 0; i < count; i++) equal(db.has(`v${i}`), i % 3 !== 0);
+      for (let i = 0; i < count; i++) expect(db.has(`v${i}`)).toBe(i % 3 !== 0);
       await db.close();
     });
 
@@ -139,12 +144,12 @@ suite("full disks", () => {
       throws(refused, REFUSED);
       await turn();
       count = db.count();
-      ok(count > 30_000, `${count} records fitted`);
-      for (const key of [...db.keys()]) equal(db.delete(key), true);
+      assert(count > 30_000, `${count} records fitted`);
+      for (const key of [...db.keys()]) expect(db.delete(key)).toBe(true);
       db.commit();
-      equal(db.count(), 0);
+      expect(db.count()).toBe(0);
       db = await reopened(db, fake, NAME);
-      equal(db.count(), 0);
+      expect(db.count()).toBe(0);
       db.set("after", filled(100_000, 1));
       db.flush();
       await db.close();

@@ -1,7 +1,9 @@
 /** Sets in a row, which the engine applies in batches, without an observable difference. */
 
 import type { Database } from "varve";
-import { bytes, deepEqual, equal, ok, test, throws, turn } from "../harness.js";
+import { assert, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { bytes, turn } from "../support/values.js";
 import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
 
 /** More sets than fit into the queue. */
@@ -39,7 +41,7 @@ everywhere("buffered sets", ({ storage }) => {
     for (const [name, call, expected] of calls) {
       const db = await opened(storage);
       row(db);
-      deepEqual(call(db), expected, name);
+      expect(call(db), name).toStrictEqual(expected);
     }
   });
 
@@ -48,12 +50,12 @@ everywhere("buffered sets", ({ storage }) => {
     let db = await opened(storage, {}, name);
     row(db);
     db.commit();
-    equal(db.stats().pendingBytes, 0);
+    expect(db.stats().pendingBytes).toBe(0);
     for (let i = 0; i < ROW; i++) db.set(keyOf(i), filled(50, i));
     await turn();
-    equal(db.stats().pendingBytes, 0);
+    expect(db.stats().pendingBytes).toBe(0);
     db = await reopened(db, storage, name);
-    for (let i = 0; i < ROW; i++) deepEqual(db.get(keyOf(i)), filled(50, i));
+    for (let i = 0; i < ROW; i++) expect(db.get(keyOf(i))).toStrictEqual(filled(50, i));
   });
 
   test("sets are rolled back with their transaction, and not with a later one", async () => {
@@ -67,8 +69,8 @@ everywhere("buffered sets", ({ storage }) => {
         }),
       { message: "undone" },
     );
-    equal(db.count(), ROW);
-    for (let i = 0; i < ROW; i++) deepEqual(db.get(keyOf(i)), filled(100, i));
+    expect(db.count()).toBe(ROW);
+    for (let i = 0; i < ROW; i++) expect(db.get(keyOf(i))).toStrictEqual(filled(100, i));
   });
 
   test("sets store the bytes as of the call, of every length", async () => {
@@ -81,7 +83,8 @@ everywhere("buffered sets", ({ storage }) => {
       db.set(keyOf(i), value);
     }
     room.fill(0);
-    for (const [i, length] of lengths.entries()) deepEqual(db.get(keyOf(i)), filled(length, i));
+    for (const [i, length] of lengths.entries())
+      expect(db.get(keyOf(i))).toStrictEqual(filled(length, i));
   });
 
   test("sets keep their order among other keys and values", async () => {
@@ -93,9 +96,9 @@ everywhere("buffered sets", ({ storage }) => {
     }
     for (const [at, key] of keys.entries()) {
       const last = key === "short" ? 1 : at;
-      equal(db.getText(key), `text ${39 * keys.length + last}`);
+      expect(db.getText(key)).toBe(`text ${39 * keys.length + last}`);
     }
-    equal(db.count(), keys.length - 1);
+    expect(db.count()).toBe(keys.length - 1);
   });
 
   test("sets take views of this database as values, and refuse only stale ones", async () => {
@@ -110,7 +113,9 @@ everywhere("buffered sets", ({ storage }) => {
       db.set(keyOf(i), view);
       if (dead.length === 0) throws(() => db.set(keyOf(i), dead), { name: "StaleViewError" });
     }
-    ok(Array.from({ length: ROW }, (_, i) => db.get(keyOf(i))![99]).every((byte) => byte === 7));
+    assert(
+      Array.from({ length: ROW }, (_, i) => db.get(keyOf(i))![99]).every((byte) => byte === 7),
+    );
   });
 
   test("sets refuse invalid keys and values, and take every valid kind", async () => {
@@ -129,7 +134,7 @@ everywhere("buffered sets", ({ storage }) => {
     for (const given of none) {
       throws(() => db.set(given as string, "value"), { name: "TypeError" });
       throws(() => db.set("key", given as string), { name: "TypeError" });
-      equal(db.has("key"), false);
+      expect(db.has("key")).toBe(false);
       row(db);
     }
     const gone = filled(20, 1);
@@ -146,12 +151,12 @@ everywhere("buffered sets", ({ storage }) => {
     ];
     for (const [key, value] of kinds) db.set(key, value);
     for (const [key, value, length] of kinds) {
-      equal(db.get(key)?.length, length, key);
+      expect(db.get(key)?.length, key).toBe(length);
       db.set(key, "", {});
       db.set(new TextEncoder().encode(key), value);
-      equal(db.get(key)?.length, length, key);
+      expect(db.get(key)?.length, key).toBe(length);
     }
-    equal(db.count(), ROW + kinds.length);
+    expect(db.count()).toBe(ROW + kinds.length);
   });
 
   test("sets store the true bytes, whatever length an array reports", async () => {
@@ -170,13 +175,13 @@ everywhere("buffered sets", ({ storage }) => {
     for (const length of [2 ** 31, 2 ** 32 - 8, 1e9, -1, Number.NaN, undefined, 0, 2.5, "3", 4]) {
       db.set("value", says(length));
       row(db);
-      deepEqual(db.get("value"), filled(50, 7));
+      expect(db.get("value")).toStrictEqual(filled(50, 7));
       db.set(says(length), `as a key, ${length}`);
       row(db);
-      equal(db.getText(filled(50, 7)), `as a key, ${length}`);
+      expect(db.getText(filled(50, 7))).toBe(`as a key, ${length}`);
     }
-    equal(asked, 0);
-    equal(db.count(), ROW + 2);
-    for (let i = 0; i < ROW; i++) deepEqual(db.get(keyOf(i)), filled(100, i));
+    expect(asked).toBe(0);
+    expect(db.count()).toBe(ROW + 2);
+    for (let i = 0; i < ROW; i++) expect(db.get(keyOf(i))).toStrictEqual(filled(100, i));
   });
 });

@@ -1,5 +1,7 @@
 import { blob, bytes, str, struct, u32 } from "varve/struct";
-import { deepEqual, equal, test, text, throws, turn } from "../harness.js";
+import { expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { text, turn } from "../support/values.js";
 import { everywhere, filled, opened } from "./places.js";
 
 const WRITTEN = { code: "VARVE_VIEW_WRITTEN", message: /updateIf/ } as const;
@@ -25,8 +27,8 @@ everywhere("strict views", ({ storage }) => {
     const predicate = (view: Uint8Array) => cloned("a predicate", view);
     db.updateIf("key", (view) => void cloned("an update", view), { predicate });
     db.updateIf("key", () => {}, { predicateKey: "key", predicate });
-    for (const [what, clone] of clones) equal(clone, "value", what);
-    equal(clones.length, 9);
+    for (const [what, clone] of clones) expect(clone, what).toBe("value");
+    expect(clones.length).toBe(9);
   });
 
   test("a view of a struct contains only its record", async () => {
@@ -41,7 +43,7 @@ everywhere("strict views", ({ storage }) => {
     const kept: Uint8Array[] = [];
     const cloned = (what: string, view: { id: Uint8Array; data: Uint8Array } | undefined) => {
       for (const part of [view?.id, view?.data]) {
-        equal(structuredClone(part as Uint8Array).buffer.byteLength, size, what);
+        expect(structuredClone(part as Uint8Array).buffer.byteLength, what).toBe(size);
         kept.push(part as Uint8Array);
       }
       seen += 1;
@@ -59,10 +61,10 @@ everywhere("strict views", ({ storage }) => {
       cloned("a predicate", view);
     rows.updateIf(1, (view) => void cloned("an update", view), { predicate });
     rows.updateIf(1, () => {}, { predicateKey: 1, predicate });
-    equal(seen, 11);
+    expect(seen).toBe(11);
     await null;
-    for (const part of kept) equal(part.length, 0);
-    deepEqual(rows.get(1)?.data.slice(), row.data);
+    for (const part of kept) expect(part.length).toBe(0);
+    expect(rows.get(1)?.data.slice()).toStrictEqual(row.data);
   });
 
   test("updates change structs, and later writes to their views are reported", async () => {
@@ -76,7 +78,7 @@ everywhere("strict views", ({ storage }) => {
       row.n += 1;
       part = row.id;
     });
-    equal(rows.get(1)?.n, 2);
+    expect(rows.get(1)?.n).toBe(2);
     rows.updateIf(1, (row) => {
       row.name = "longer than it was";
     });
@@ -89,26 +91,30 @@ everywhere("strict views", ({ storage }) => {
       { message: "mine" },
     );
     rows.updateIf(1, () => {}, { predicate: ({ n }) => n > 5 });
-    deepEqual(rows.get(1)?.snapshot(), { n: 2, id: filled(4, 1), name: "longer than it was" });
-    equal(rows.index.byN.count({ eq: 2 }), 1);
+    expect(rows.get(1)?.snapshot()).toStrictEqual({
+      n: 2,
+      id: filled(4, 1),
+      name: "longer than it was",
+    });
+    expect(rows.index.byN.count({ eq: 2 })).toBe(1);
     (part as Uint8Array)[0] = 88;
     await turn();
-    equal(heard.length, 1);
+    expect(heard.length).toBe(1);
     throws(() => rows.get(1), WRITTEN);
-    equal(rows.get(1)?.id[0], 1);
+    expect(rows.get(1)?.id[0]).toBe(1);
   });
 
   test("7: every view is detached after every yield", async () => {
     const db = await opened(storage, { strictViews: true });
     db.set("key", "value");
     const first = db.get("key");
-    equal(text(first), "value");
+    expect(text(first)).toBe("value");
     await null;
-    equal(first?.length, 0);
+    expect(first?.length).toBe(0);
     const second = db.get("key");
     await turn();
-    equal(second?.length, 0);
-    equal(db.getText("key"), "value");
+    expect(second?.length).toBe(0);
+    expect(db.getText("key")).toBe("value");
   });
 
   test("7: views are detached with buffered writes too, and the writes reach the file", async () => {
@@ -116,9 +122,9 @@ everywhere("strict views", ({ storage }) => {
     db.set("key", "value");
     const view = db.get("key");
     await null;
-    equal(view?.length, 0);
+    expect(view?.length).toBe(0);
     await db.committed;
-    equal(db.stats().pendingBytes, 0);
+    expect(db.stats().pendingBytes).toBe(0);
   });
 
   test("7: the view of an update is detached at the next yield", async () => {
@@ -132,8 +138,8 @@ everywhere("strict views", ({ storage }) => {
       });
       db.updateIf("key", () => {}, { predicate: (view) => kept.push(view) < 0 });
       await null;
-      equal(kept[0]?.length, 0);
-      equal(kept[1]?.length, 0);
+      expect(kept[0]?.length).toBe(0);
+      expect(kept[1]?.length).toBe(0);
     }
   });
 
@@ -145,12 +151,9 @@ everywhere("strict views", ({ storage }) => {
       if (committed) await db.committed;
       (db.get("key") as Uint8Array)[0] = 88;
       await turn();
-      equal(heard.length, 1);
-      equal(
-        heard.pop(),
-        throws(() => db.get("key"), WRITTEN),
-      );
-      equal(db.getText("key"), "value");
+      expect(heard.length).toBe(1);
+      expect(heard.pop()).toBe(throws(() => db.get("key"), WRITTEN));
+      expect(db.getText("key")).toBe("value");
     }
   });
 
@@ -159,7 +162,7 @@ everywhere("strict views", ({ storage }) => {
     db.set("key", "value");
     (db.get("key") as Uint8Array)[0] = 88;
     throws(() => db.updateIf("key", (view) => view.fill(65)), WRITTEN);
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
   });
 
   test("7: a write through a view of get is found by a commit", async () => {
@@ -168,7 +171,7 @@ everywhere("strict views", ({ storage }) => {
     (db.get("key") as Uint8Array)[0] = 88;
     throws(() => db.commit(), WRITTEN);
     db.commit();
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
   });
 
   test("7: lawful changes are not mistaken for writes through a view", async () => {
@@ -198,8 +201,8 @@ everywhere("strict views", ({ storage }) => {
     db.set("key", "replaced");
     db.delete("key");
     await turn();
-    equal(db.has("key"), false);
-    equal(heard.length, 0);
+    expect(db.has("key")).toBe(false);
+    expect(heard.length).toBe(0);
   });
 
   test("7: a write through an update's view, after its callback returned, is reported", async () => {
@@ -212,6 +215,6 @@ everywhere("strict views", ({ storage }) => {
     (kept as Uint8Array)[0] = 88;
     await turn();
     throws(() => db.get("key"), WRITTEN);
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
   });
 });

@@ -1,6 +1,9 @@
 import type { Database } from "varve";
 import { str, struct, text as texts, u32 } from "varve/struct";
-import { context, deepEqual, equal, ok, test, text, throws, turn } from "../harness.js";
+import { assert, expect, test } from "vitest";
+import { context } from "../support/context.js";
+import { throws } from "../support/errors.js";
+import { text, turn } from "../support/values.js";
 import { everywhere, filled, freshName, opened, ownOrDead, reopened } from "./places.js";
 
 const MIB = 1_048_576;
@@ -37,17 +40,17 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     const cfg = db.get("cfg");
     let [seen, sum] = [0, 0];
     for (const [key, value] of db.entries({ prefix: "row " })) {
-      equal(value[0], Number(key.slice(4)) % 251);
+      expect(value[0]).toBe(Number(key.slice(4)) % 251);
       sum += value.length;
       seen += 1;
-      if (seen % 10_000 === 0) equal(text(cfg), "the configuration", `after ${seen} rows`);
+      if (seen % 10_000 === 0) expect(text(cfg), `after ${seen} rows`).toBe("the configuration");
     }
-    deepEqual([seen, sum], [count, count * 1_000]);
-    equal(text(cfg), "the configuration");
+    expect([seen, sum]).toStrictEqual([count, count * 1_000]);
+    expect(text(cfg)).toBe("the configuration");
     const { memoryBytes, budgetBytes } = db.stats();
-    ok(memoryBytes < 1.6 * budgetBytes, `${memoryBytes} bytes of memory`);
+    assert(memoryBytes < 1.6 * budgetBytes, `${memoryBytes} bytes of memory`);
     await turn();
-    ok(db.stats().memoryBytes <= 1.25 * budgetBytes, "given back when the turn ended");
+    assert(db.stats().memoryBytes <= 1.25 * budgetBytes, "given back when the turn ended");
   });
 
   test("1: a view of get outlives 34 sets of a MiB", async () => {
@@ -56,7 +59,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     const cfg = db.get("cfg");
     for (let i = 0; i < 34; i++) {
       db.set(`${i}`, filled(MIB, i));
-      equal(text(cfg), "the configuration", `after ${i}`);
+      expect(text(cfg), `after ${i}`).toBe("the configuration");
     }
   });
 
@@ -66,7 +69,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     const cfg = db.get("cfg");
     const count = 950_000 * scale;
     for (let i = 0; i < count; i++) db.set(`key ${i}`, "a small value");
-    equal(text(cfg), "the configuration");
+    expect(text(cfg)).toBe("the configuration");
   });
 
   test("1: all views of a turn stay valid, however much it reads", async () => {
@@ -86,13 +89,14 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     });
     const large = Array.from({ length: 8 }, (_, i) => db.get(`large ${i}`) as Uint8Array);
     const many = db.getMany(views.map((_, i) => `row ${String(i).padStart(7, "0")}`));
-    equal(text(cfg), "the configuration");
-    for (const [view, first] of views) ok(view.length === 4_000 && view[0] === first);
-    for (const [i, view] of large.entries()) ok(view.length === 1.5 * MIB && ownOrDead(view, i));
-    for (const [i, view] of many.entries()) ok(view?.length === 4_000 && view[0] === i % 251);
-    ok(db.stats().memoryBytes < 16 * MIB, `${db.stats().memoryBytes} bytes of memory`);
+    expect(text(cfg)).toBe("the configuration");
+    for (const [view, first] of views) assert(view.length === 4_000 && view[0] === first);
+    for (const [i, view] of large.entries())
+      assert(view.length === 1.5 * MIB && ownOrDead(view, i));
+    for (const [i, view] of many.entries()) assert(view?.length === 4_000 && view[0] === i % 251);
+    assert(db.stats().memoryBytes < 16 * MIB, `${db.stats().memoryBytes} bytes of memory`);
     await turn();
-    ok(db.stats().memoryBytes < 6 * MIB, `${db.stats().memoryBytes} bytes of memory`);
+    assert(db.stats().memoryBytes < 6 * MIB, `${db.stats().memoryBytes} bytes of memory`);
   });
 
   test("1: views of records and of callbacks stay valid too", async () => {
@@ -110,16 +114,17 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     const kept = db.collection("rows", Row);
     const first = kept.get("7");
     const all = Array.from({ length: 3_000 }, (_, i) => kept.get(`${i}`));
-    for (const [i, row] of all.entries()) deepEqual([row?.number, row?.twice], [i, 2 * i]);
-    equal(first?.twice, 14);
+    for (const [i, row] of all.entries())
+      expect([row?.number, row?.twice]).toStrictEqual([i, 2 * i]);
+    expect(first?.twice).toBe(14);
     db.updateIf("filler 3", (view) => {
       for (let i = 0; i < 3_000; i++) {
         const other = db.get(`filler ${i}`);
-        ok(i === 3 || (other?.length === 4_000 && other[7] === i % 251));
+        assert(i === 3 || (other?.length === 4_000 && other[7] === i % 251));
       }
       view.fill(9);
     });
-    ok(ownOrDead(db.get("filler 3") as Uint8Array, 9));
+    assert(ownOrDead(db.get("filler 3") as Uint8Array, 9));
     const change = (row: { number: number }) => {
       row.number = 1;
     };
@@ -130,8 +135,8 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
         return row.number === 9 && row.twice === 18;
       },
     });
-    equal(judged, true);
-    equal(first?.twice, 14);
+    expect(judged).toBe(true);
+    expect(first?.twice).toBe(14);
   });
 
   test("1: a view of get outlives updates of more than the memory, raw and of records", async () => {
@@ -152,7 +157,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
       const add = (bytes: Uint8Array) => {
         bytes[1] = (bytes[0] as number) ^ 255;
       };
-      equal(db.updateIf(key, add, { predicate: (bytes) => bytes[1] === 7 }), true);
+      expect(db.updateIf(key, add, { predicate: (bytes) => bytes[1] === 7 })).toBe(true);
     }
     const kept = db.collection("rows", Row, { indexes: { byNumber: "number" } });
     for (let i = 0; i < 5_000; i++) {
@@ -160,18 +165,18 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
         row.number += 5_000;
         if (i % 3 === 0) row.name = "another length";
       };
-      equal(kept.updateIf(`${i}`, change, { predicate: (row) => row.number === i }), true);
+      expect(kept.updateIf(`${i}`, change, { predicate: (row) => row.number === i })).toBe(true);
     }
-    equal(text(cfg), "the configuration");
+    expect(text(cfg)).toBe("the configuration");
     for (let i = 0; i < 5_000; i++) {
       const view = db.get(`row ${String(i).padStart(7, "0")}`);
-      ok(view?.[1] === ((i % 251) ^ 255) && view[2] === 7, `${i}`);
+      assert(view?.[1] === ((i % 251) ^ 255) && view[2] === 7, `${i}`);
       const row = kept.get(`${i}`);
-      equal(row?.number, 5_000 + i);
-      equal(row?.name.length, i % 3 === 0 ? 14 : 1_000);
+      expect(row?.number).toBe(5_000 + i);
+      expect(row?.name.length).toBe(i % 3 === 0 ? 14 : 1_000);
     }
-    equal(kept.index.byNumber.count({ gte: 5_000 }), 5_000);
-    equal(text(cfg), "the configuration");
+    expect(kept.index.byNumber.count({ gte: 5_000 })).toBe(5_000);
+    expect(text(cfg)).toBe("the configuration");
   });
 
   test("1: a call that would end a view of get is refused, and works in the next turn", async () => {
@@ -182,22 +187,22 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
       for (let i = 0; i < 3_000_000; i++) db.set(`key ${i}`, "a small value");
     };
     throws(more, { name: "OutOfMemoryError", code: "VARVE_OUT_OF_MEMORY", message: /await/ });
-    equal(text(cfg), "the configuration");
+    expect(text(cfg)).toBe("the configuration");
     const { records: count } = db.stats();
-    ok(count > 20_000, `${count} were written before that`);
+    assert(count > 20_000, `${count} were written before that`);
     await turn();
     const before = db.count();
     for (let i = 0; i < 50_000; i++) db.set(`more ${i}`, "a small value");
-    equal(db.count(), before + 50_000);
-    equal(db.getText("key 5"), "a small value");
+    expect(db.count()).toBe(before + 50_000);
+    expect(db.getText("key 5")).toBe("a small value");
   });
 
   test("a turn without a view of get writes any amount", async () => {
     const db = await opened(storage, LITTLE);
     db.set("cfg", "the configuration");
-    equal(db.getText("cfg"), "the configuration");
+    expect(db.getText("cfg")).toBe("the configuration");
     const count = isDebug ? 100_000 : 400_000;
     for (let i = 0; i < count; i++) db.set(`key ${i}`, "a small value");
-    equal(db.count(), count + 1);
+    expect(db.count()).toBe(count + 1);
   });
 });

@@ -1,4 +1,4 @@
-import { deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
 import type { Stream } from "./tab.js";
 import { add, owns, type Page, type Place, stop, type Tabs, tabsIn } from "./tabs.js";
 
@@ -27,24 +27,24 @@ async function freeze(page: Page): Promise<() => Promise<unknown>> {
 }
 
 for (const place of ["chromium", "firefox"] as const) {
-  suite(`tabs in ${place === "chromium" ? "Chromium" : "Firefox"}`, () => {
+  describe(`tabs in ${place === "chromium" ? "Chromium" : "Firefox"}`, () => {
     test("tabs: when several open at once, one is the owner and all are answered", async () => {
       const tabs = await tabsIn(place);
       const pages = await Promise.all([tabs.open(), tabs.open(), tabs.open()]);
       const counts = await Promise.all(pages.map((page) => add(page)));
-      deepEqual(counts.sort(), [1, 2, 3]);
+      expect(counts.sort()).toStrictEqual([1, 2, 3]);
       const owners = await Promise.all(pages.map((page) => page.evaluate("tab.status().owner")));
-      deepEqual(owners.sort(), ["elsewhere", "elsewhere", "here"]);
+      expect(owners.sort()).toStrictEqual(["elsewhere", "elsewhere", "here"]);
     });
 
     test("tabs: closing one while it opens the database does not stop the others", async () => {
       const tabs = await tabsIn(place);
       await tabs.open("?flees");
       const stays = await tabs.open();
-      equal(await add(stays), 1);
+      expect(await add(stays)).toBe(1);
       const [, second] = await Promise.all([tabs.open("?flees"), tabs.open()]);
       await stays.close();
-      equal(await add(second), 2);
+      expect(await add(second)).toBe(2);
     });
 
     test("tabs: the owner's reload makes it one tab among others", async () => {
@@ -55,8 +55,8 @@ for (const place of ["chromium", "firefox"] as const) {
       await add(second);
       await first.reload();
       await first.waitForFunction('"tab" in globalThis');
-      equal(await add(first), 3);
-      equal(await add(second), 4);
+      expect(await add(first)).toBe(3);
+      expect(await add(second)).toBe(4);
       await owns(second);
     });
 
@@ -65,15 +65,15 @@ for (const place of ["chromium", "firefox"] as const) {
       const page = await tabs.open();
       await add(page);
       await page.evaluate("tab.reloaded()");
-      equal(await page.evaluate('hot.add("sold")'), 2);
+      expect(await page.evaluate('hot.add("sold")')).toBe(2);
       await page.evaluate("tab.close()");
-      equal(await page.evaluate('hot.add("sold")'), 3);
+      expect(await page.evaluate('hot.add("sold")')).toBe(3);
     });
 
     test("tabs: a tab in the back/forward cache releases the database, and reopens it when shown again", async () => {
       const tabs = await tabsIn(place);
       // Firefox discards a page that had a worker.
-      if (place === "firefox") deepEqual((await goneAndBack(tabs)).shows, [false]);
+      if (place === "firefox") expect((await goneAndBack(tabs)).shows).toStrictEqual([false]);
       else await kept(tabs);
     });
 
@@ -94,8 +94,8 @@ for (const place of ["chromium", "firefox"] as const) {
           await stays.waitForFunction('tab.get("last").then((is) => is === 1)');
         }
         const count = await add(stays, "last");
-        ok(count <= 2 && count >= (place === "chromium" ? 2 : 1), `${count} are there`);
-        equal(await add(stays), 2);
+        assert(count <= 2 && count >= (place === "chromium" ? 2 : 1), `${count} are there`);
+        expect(await add(stays)).toBe(2);
       });
     }
 
@@ -126,16 +126,16 @@ for (const place of ["chromium", "firefox"] as const) {
         await owns(owner);
         const [second, third] = [await tabs.open(), await tabs.open()];
         const counts = [await add(owner), await add(second), await add(third)];
-        deepEqual(counts, [1, 2, 3]);
+        expect(counts).toStrictEqual([1, 2, 3]);
         // A short timeout, so that its caller stops waiting soon.
         const told = (await (isOwner ? owner : third).evaluate("tab.hang(1000)")) as string;
-        equal(told, "VARVE_OWNER_UNAVAILABLE unknown");
+        expect(told).toBe("VARVE_OWNER_UNAVAILABLE unknown");
         // The owner's page sends no requests.
         const more = await Promise.all([add(second), add(second), add(third), add(third)]);
-        deepEqual(more.sort(), [4, 5, 6, 7]);
-        equal(await second.evaluate('tab.text("hung")'), undefined);
-        equal(await add(owner), 8);
-        deepEqual((await owner.evaluate("tab.status().owner")) as string, "elsewhere");
+        expect(more.sort()).toStrictEqual([4, 5, 6, 7]);
+        expect(await second.evaluate('tab.text("hung")')).toBe(undefined);
+        expect(await add(owner)).toBe(8);
+        expect((await owner.evaluate("tab.status().owner")) as string).toStrictEqual("elsewhere");
       });
     }
 
@@ -144,14 +144,14 @@ for (const place of ["chromium", "firefox"] as const) {
       const owner = await tabs.open();
       await owns(owner);
       const [second, third] = [await tabs.open(), await tabs.open()];
-      deepEqual([await add(owner), await add(second), await add(third)], [1, 2, 3]);
+      expect([await add(owner), await add(second), await add(third)]).toStrictEqual([1, 2, 3]);
       await third.evaluate("void (tab.hung = tab.hang(600_000))");
       const more = await Promise.all([add(owner), add(second), add(second), add(third)]);
-      deepEqual(more.sort(), [4, 5, 6, 7]);
+      expect(more.sort()).toStrictEqual([4, 5, 6, 7]);
       // Refused by a third owner, long before its timeout.
-      equal(await third.evaluate("tab.hung"), "VARVE_OWNER_UNAVAILABLE false");
-      equal(await second.evaluate('tab.text("hung")'), undefined);
-      equal(await add(third), 8);
+      expect(await third.evaluate("tab.hung")).toBe("VARVE_OWNER_UNAVAILABLE false");
+      expect(await second.evaluate('tab.text("hung")')).toBe(undefined);
+      expect(await add(third)).toBe(8);
     });
 
     test("tabs: a suspended owner process is reported in time, and resumes", async () => {
@@ -170,9 +170,9 @@ const ITS_OWN = "masked";
 async function kept(tabs: Tabs): Promise<void> {
   for (let tries = 1; ; tries += 1) {
     const { shows, reasons } = await goneAndBack(tabs, `sold ${tries}`);
-    if (shows.length > 1) return deepEqual(shows, [false, true]);
-    ok(reasons.length > 0 && reasons.every((one) => one === ITS_OWN), `not kept: ${reasons}`);
-    ok(tries < TRIES, `not kept in ${tries} times`);
+    if (shows.length > 1) return expect(shows).toStrictEqual([false, true]);
+    assert(reasons.length > 0 && reasons.every((one) => one === ITS_OWN), `not kept: ${reasons}`);
+    assert(tries < TRIES, `not kept in ${tries} times`);
   }
 }
 
@@ -188,16 +188,16 @@ async function goneAndBack(tabs: Tabs, key?: string) {
   const second = await tabs.open();
   // It asked for the lock before the first tab left: requesting a lock that a cached page's worker still
   // holds makes the browser evict that page. It sends no requests to that worker.
-  equal(await add(second, key), 2);
+  expect(await add(second, key)).toBe(2);
   await first.goto(`${tabs.url}/away`);
   await owns(second);
-  equal(await add(second, key), 3);
+  expect(await add(second, key)).toBe(3);
   // A page that has a lock, or gets one while it is cached, is evicted.
   await second.evaluate("navigator.locks.query().then(() => {})");
   await first.goBack();
   await first.waitForFunction('"tab" in globalThis');
-  equal(await add(first, key), 4);
-  equal(await first.evaluate("tab.status().owner"), "elsewhere");
+  expect(await add(first, key)).toBe(4);
+  expect(await first.evaluate("tab.status().owner")).toBe("elsewhere");
   const shows = (await first.evaluate("tab.shows()")) as boolean[];
   const reasons = (await first.evaluate(REASONS)) as string[];
   await Promise.all([first.close(), second.close()]);
@@ -212,16 +212,16 @@ async function answered(page: Page): Promise<void> {
 
 /** Checks that no request was lost, repeated or left without an answer. */
 async function settled(page: Page, told: Stream): Promise<void> {
-  deepEqual(told.others, []);
+  expect(told.others).toStrictEqual([]);
   const { slowestMs, stillMs } = told;
-  ok(
+  assert(
     slowestMs < TIMEOUT_MS + GRACE_MS + stillMs,
     `one took ${slowestMs} ms, ${stillMs} stood still`,
   );
-  ok(told.answered > 0);
+  assert(told.answered > 0);
   const done = (await page.evaluate('tab.get("stream")')) as number;
-  ok(done >= told.answered, `${told.answered} were answered, and ${done} are there`);
-  ok(done <= told.answered + told.unknown, `${done} are there of ${told.answered} answered`);
+  assert(done >= told.answered, `${told.answered} were answered, and ${done} are there`);
+  assert(done <= told.answered + told.unknown, `${done} are there of ${told.answered} answered`);
 }
 
 /** A suspended process releases neither lock nor file, and sends no messages. */
@@ -231,7 +231,7 @@ async function stopped(place: Place): Promise<void> {
   await add(owner);
   const other = await tabs.open("?timeout=1000");
   await add(other);
-  equal(await other.evaluate("tab.status().owner"), "elsewhere");
+  expect(await other.evaluate("tab.status().owner")).toBe("elsewhere");
   const process_ = await tabs.processOf(owner);
   try {
     await stop(process_);
@@ -240,18 +240,18 @@ async function stopped(place: Place): Promise<void> {
       applied: unknown;
       message: string;
     };
-    equal(code, "VARVE_OWNER_UNAVAILABLE");
-    equal(applied, "unknown");
-    ok(/does not answer|another tab/i.test(message), message);
+    expect(code).toBe("VARVE_OWNER_UNAVAILABLE");
+    expect(applied).toBe("unknown");
+    assert(/does not answer|another tab/i.test(message), message);
   } finally {
     process.kill(process_, "SIGCONT");
   }
   await other.waitForFunction('tab.status().state === "open"');
   const sold = await add(other);
-  ok(sold === 3 || sold === 4, `${sold} are there`);
+  assert(sold === 3 || sold === 4, `${sold} are there`);
 }
 
-suite("a frozen tab in Chromium", () => {
+describe("a frozen tab in Chromium", () => {
   test("frozen tab: it hands over, and resumes when shown again", async () => {
     const tabs = await tabsIn("chromium");
     const first = await tabs.open();
@@ -259,11 +259,11 @@ suite("a frozen tab in Chromium", () => {
     const second = await tabs.open();
     await add(second);
     const thaw = await freeze(first);
-    equal(await add(second), 3);
+    expect(await add(second)).toBe(3);
     await owns(second);
     await thaw();
-    equal(await add(first), 4);
-    equal(await first.evaluate("tab.status().owner"), "elsewhere");
+    expect(await add(first)).toBe(4);
+    expect(await first.evaluate("tab.status().owner")).toBe("elsewhere");
   });
 
   test("discarded tab: it leaves nothing open, and starts anew", async () => {
@@ -275,8 +275,8 @@ suite("a frozen tab in Chromium", () => {
     await freeze(first);
     // A browser short of memory ends a tab's process without notice.
     process.kill(discarded, "SIGKILL");
-    equal(await add(second), 2);
+    expect(await add(second)).toBe(2);
     const again = await tabs.open();
-    equal(await add(again), 3);
+    expect(await add(again)).toBe(3);
   });
 });

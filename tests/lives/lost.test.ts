@@ -1,4 +1,4 @@
-import { deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
 import { type Page, type Place, type Tabs, tabsIn } from "./tabs.js";
 
 const LOST = { name: "FileLostError", code: "VARVE_FILE_LOST" };
@@ -30,7 +30,7 @@ async function written(tabs: Tabs): Promise<Page> {
   const page = await tabs.open("lost");
   await ask(page, "open");
   await ask(page, "set", "a", "flushed before");
-  equal(await ask(page, "flushed"), undefined);
+  expect(await ask(page, "flushed")).toBe(undefined);
   return page;
 }
 
@@ -39,7 +39,7 @@ const MAKERS: Record<string, (page: Page) => Promise<unknown>> = {
   "an empty one": (page) => page.evaluate("lost.make()"),
   async "another database"(page) {
     for (const call of [["open"], ["set", "a", "of another"], ["flushed"]]) {
-      equal(await page.evaluate(`lost.ask(1, ...${JSON.stringify(call)})`), undefined);
+      expect(await page.evaluate(`lost.ask(1, ...${JSON.stringify(call)})`)).toBe(undefined);
     }
   },
 };
@@ -51,35 +51,35 @@ async function lose(page: Page, tabs: Tabs, how: Lose = clear): Promise<void> {
 
 /** Opens it again, which makes a new one. */
 async function anew(page: Page): Promise<void> {
-  equal(await ask(page, "open"), undefined);
-  equal(await ask(page, "get", "a"), undefined);
+  expect(await ask(page, "open")).toBe(undefined);
+  expect(await ask(page, "get", "a")).toBe(undefined);
   await ask(page, "set", "a", "anew");
-  equal(await ask(page, "flushed"), undefined);
-  equal(await ask(page, "close"), undefined);
+  expect(await ask(page, "flushed")).toBe(undefined);
+  expect(await ask(page, "close")).toBe(undefined);
 }
 
 for (const place of ["chromium", "firefox"] as const) {
   const IN = place === "chromium" ? "Chromium" : "Firefox";
 
-  suite(`a database whose file is removed while it is open, in ${IN}`, () => {
+  describe(`a database whose file is removed while it is open, in ${IN}`, () => {
     for (const [what, how] of Object.entries(WAYS[place])) {
       test(`${what}, says so by the promise of a flush, refuses writes, and can be saved`, async () => {
         const tabs = await tabsIn(place);
         const page = await written(tabs);
         await lose(page, tabs, how);
         await ask(page, "set", "b", "written after it");
-        deepEqual(await ask(page, "flushed"), REMOVED);
-        deepEqual(await ask(page, "setCommitted", "c", "refused"), REMOVED);
-        deepEqual(await ask(page, "set", "c", "refused"), REMOVED);
-        deepEqual(await ask(page, "flush"), REMOVED);
-        deepEqual(await ask(page, "flushed"), REMOVED);
-        deepEqual(await ask(page, "told"), [REMOVED]);
-        equal(await ask(page, "get", "a"), "flushed before");
-        equal(await ask(page, "get", "c"), undefined);
+        expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
+        expect(await ask(page, "setCommitted", "c", "refused")).toStrictEqual(REMOVED);
+        expect(await ask(page, "set", "c", "refused")).toStrictEqual(REMOVED);
+        expect(await ask(page, "flush")).toStrictEqual(REMOVED);
+        expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
+        expect(await ask(page, "told")).toStrictEqual([REMOVED]);
+        expect(await ask(page, "get", "a")).toBe("flushed before");
+        expect(await ask(page, "get", "c")).toBe(undefined);
         // Chromium still wrote it, to what nobody finds; Firefox refused it and it was undone.
         const b = place === "chromium" ? { b: "written after it" } : {};
-        deepEqual(await ask(page, "saved"), { a: "flushed before", ...b });
-        deepEqual(await ask(page, "close"), REMOVED);
+        expect(await ask(page, "saved")).toStrictEqual({ a: "flushed before", ...b });
+        expect(await ask(page, "close")).toStrictEqual(REMOVED);
         // What a program has removed stays busy in Chromium, which never closes it.
         if (how === clear) await anew(page);
       });
@@ -91,23 +91,25 @@ for (const place of ["chromium", "firefox"] as const) {
       await lose(page, tabs);
       await ask(page, "set", "b", "written after it");
       await page.waitForFunction('lost.ask(0, "told").then((told) => told.length === 1)');
-      deepEqual(await ask(page, "told"), [REMOVED]);
-      deepEqual(await ask(page, "set", "c", "1"), place === "chromium" ? undefined : REMOVED);
-      deepEqual(await ask(page, "flushed"), REMOVED);
+      expect(await ask(page, "told")).toStrictEqual([REMOVED]);
+      expect(await ask(page, "set", "c", "1")).toStrictEqual(
+        place === "chromium" ? undefined : REMOVED,
+      );
+      expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
     });
 
     test("says so by a promise for what was flushed before", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       await lose(page, tabs);
-      deepEqual(await ask(page, "flushed"), REMOVED);
+      expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
     });
 
     test("says so when it is closed", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       await lose(page, tabs);
-      deepEqual(await ask(page, "close"), REMOVED);
+      expect(await ask(page, "close")).toStrictEqual(REMOVED);
     });
 
     for (const [what, make] of Object.entries(MAKERS)) {
@@ -119,8 +121,8 @@ for (const place of ["chromium", "firefox"] as const) {
         await ask(page, "set", "b", "written after it");
         // Firefox has closed what it removed, and then anybody can have the new one.
         const reason = place === "chromium" ? "replaced" : "removed";
-        deepEqual(await ask(page, "flushed"), { ...LOST, reason });
-        deepEqual(await ask(page, "close"), { ...LOST, reason });
+        expect(await ask(page, "flushed")).toStrictEqual({ ...LOST, reason });
+        expect(await ask(page, "close")).toStrictEqual({ ...LOST, reason });
       });
     }
 
@@ -129,24 +131,24 @@ for (const place of ["chromium", "firefox"] as const) {
       const owner = await tabs.open("lost");
       await owner.evaluate("lost.connect()");
       await askClient(owner, "setText", "a", "flushed before");
-      equal(await askClient(owner, "flush"), undefined);
+      expect(await askClient(owner, "flush")).toBe(undefined);
       const other = await tabs.open("lost");
       await other.evaluate("lost.connect()");
-      equal(await askClient(other, "getText", "a"), "flushed before");
-      equal(await owner.evaluate("lost.status().owner"), "here");
+      expect(await askClient(other, "getText", "a")).toBe("flushed before");
+      expect(await owner.evaluate("lost.status().owner")).toBe("here");
       await lose(owner, tabs);
       await askClient(other, "setText", "b", "written after it");
-      deepEqual(await askClient(other, "flush"), REMOVED);
+      expect(await askClient(other, "flush")).toStrictEqual(REMOVED);
       for (const page of [owner, other]) {
-        deepEqual(await askClient(page, "setText", "c", "refused"), REMOVED);
-        equal(await askClient(page, "getText", "a"), "flushed before");
-        ok(((await askClient(page, "size")) as number) > 0);
+        expect(await askClient(page, "setText", "c", "refused")).toStrictEqual(REMOVED);
+        expect(await askClient(page, "getText", "a")).toBe("flushed before");
+        assert(((await askClient(page, "size")) as number) > 0);
       }
       await owner.close();
       await other.waitForFunction('lost.status().owner === "here"');
-      equal(await askClient(other, "getText", "a"), undefined);
-      equal(await askClient(other, "setText", "a", "anew"), undefined);
-      equal(await askClient(other, "flush"), undefined);
+      expect(await askClient(other, "getText", "a")).toBe(undefined);
+      expect(await askClient(other, "setText", "a", "anew")).toBe(undefined);
+      expect(await askClient(other, "flush")).toBe(undefined);
     });
 
     test("is new for a client that closes and connects again", async () => {
@@ -154,26 +156,26 @@ for (const place of ["chromium", "firefox"] as const) {
       const page = await tabs.open("lost");
       await page.evaluate("lost.connect()");
       await askClient(page, "setText", "a", "flushed before");
-      equal(await askClient(page, "flush"), undefined);
+      expect(await askClient(page, "flush")).toBe(undefined);
       await lose(page, tabs);
-      deepEqual(await askClient(page, "flush"), REMOVED);
-      equal(await askClient(page, "close"), undefined);
+      expect(await askClient(page, "flush")).toStrictEqual(REMOVED);
+      expect(await askClient(page, "close")).toBe(undefined);
       await page.evaluate("lost.connect()");
-      equal(await askClient(page, "getText", "a"), undefined);
-      equal(await askClient(page, "setText", "a", "anew"), undefined);
-      equal(await askClient(page, "flush"), undefined);
+      expect(await askClient(page, "getText", "a")).toBe(undefined);
+      expect(await askClient(page, "setText", "a", "anew")).toBe(undefined);
+      expect(await askClient(page, "flush")).toBe(undefined);
     });
 
     test("is another thing than one that the program compacts or replaces", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
-      equal(await ask(page, "compact"), undefined);
-      equal(await ask(page, "flushed"), undefined);
-      equal(await ask(page, "replace"), undefined);
+      expect(await ask(page, "compact")).toBe(undefined);
+      expect(await ask(page, "flushed")).toBe(undefined);
+      expect(await ask(page, "replace")).toBe(undefined);
       await ask(page, "set", "b", "behind the replacement");
-      equal(await ask(page, "flushed"), undefined);
-      equal(await ask(page, "close"), undefined);
-      deepEqual(await ask(page, "told"), []);
+      expect(await ask(page, "flushed")).toBe(undefined);
+      expect(await ask(page, "close")).toBe(undefined);
+      expect(await ask(page, "told")).toStrictEqual([]);
     });
   });
 }

@@ -1,13 +1,14 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, open } from "varve";
-import { cleanup, deepEqual, equal, ok, suite, test, wasmOption } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { wasmOption } from "../support/context.js";
 import { type Program, shopIn, speaks, starts } from "./support/anywhere.js";
 import { folder } from "./support/processes.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });
-  cleanup(() => db.close());
+  onTestFinished(() => db.close());
   return db;
 }
 
@@ -46,7 +47,7 @@ const ENDS: Record<string, { source: string; code: number }> = {
   },
 };
 
-suite("the end of a program, in its own runtime", () => {
+describe("the end of a program, in its own runtime", () => {
   for (const [how, { source, code: expected }] of Object.entries(ENDS)) {
     test(`${how}: all writes are there, at each durability`, async () => {
       for (const durability of ["buffered", "written", "flushed"]) {
@@ -57,10 +58,10 @@ suite("the end of a program, in its own runtime", () => {
            db.set("key", "last");
            ${source}`,
         ).ended;
-        equal(code, expected, stderr);
+        expect(code, stderr).toBe(expected);
         const db = await reopened(directory);
-        equal(db.getText("key"), "last", durability);
-        equal(db.recovery.tornBytes, 0);
+        expect(db.getText("key"), durability).toBe("last");
+        expect(db.recovery.tornBytes).toBe(0);
       }
     });
   }
@@ -76,9 +77,9 @@ suite("the end of a program, in its own runtime", () => {
          db.updateIf("a", (view) => { view[0] = 88; process.exit(0); });
        });`,
     ).ended;
-    equal(code, 0, stderr);
-    deepEqual(readdirSync(directory), ["shop.varve"]);
-    equal((await reopened(directory)).getText("a"), "whole");
+    expect(code, stderr).toBe(0);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
+    expect((await reopened(directory)).getText("a")).toBe("whole");
   });
 
   test("late writes are refused and not lost silently, and data in memory can be read", async () => {
@@ -93,8 +94,8 @@ suite("the end of a program, in its own runtime", () => {
          console.log(told.join());
        });`,
     ).ended;
-    equal(stdout.trim(), "last,ReadOnlyError", stderr);
-    equal((await reopened(directory)).getText("key"), "last");
+    expect(stdout.trim(), stderr).toBe("last,ReadOnlyError");
+    expect((await reopened(directory)).getText("key")).toBe("last");
   });
 
   test("several databases are all committed, whatever happens to one of them", async () => {
@@ -109,14 +110,14 @@ suite("the end of a program, in its own runtime", () => {
        third.set("key", "3"); second.set("key", "22");
        process.exit(0);`,
     ).ended;
-    equal(code, 0, stderr);
+    expect(code, stderr).toBe(0);
     const found = [];
     for (const name of ["first", "second", "third"]) {
       const db = await open(name, { storage: file(directory), ...wasmOption() });
       found.push(db.getText("key"));
       await db.close();
     }
-    deepEqual(found, ["1", "22", "3"]);
+    expect(found).toStrictEqual(["1", "22", "3"]);
   });
 
   test("an error that the program survives changes nothing: its transaction goes on", async () => {
@@ -143,13 +144,13 @@ suite("the end of a program, in its own runtime", () => {
          console.log(["a", "b", "c", "d"].map((key) => db.getText(key)).join());
        }, 50);`,
     ).ended;
-    equal(code, 0, stderr);
-    equal(stdout.trim(), "1,2,3,4");
-    deepEqual([...(await reopened(directory)).keys()], ["a", "b", "c", "d"]);
+    expect(code, stderr).toBe(0);
+    expect(stdout.trim()).toBe("1,2,3,4");
+    expect([...(await reopened(directory)).keys()]).toStrictEqual(["a", "b", "c", "d"]);
   });
 });
 
-suite("signals", () => {
+describe("signals", () => {
   test("the package does not listen for signals", async () => {
     const directory = folder();
     const { stdout, stderr } = await starts(
@@ -162,7 +163,7 @@ suite("signals", () => {
        console.log(before === count());
        await db.close();`,
     ).ended;
-    equal(stdout.trim(), "true", stderr);
+    expect(stdout.trim(), stderr).toBe("true");
   });
 
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
@@ -178,9 +179,9 @@ suite("signals", () => {
       await speaks(program);
       signalTo(program, signal);
       const ended = await program.ended;
-      ok(ended.signal === signal || (ended.code ?? 0) > 128, `${ended.signal} ${ended.code}`);
-      ok(existsSync(join(directory, "shop.varve.lock")), "it had no word to say");
-      equal((await reopened(directory)).getText("key"), "value");
+      assert(ended.signal === signal || (ended.code ?? 0) > 128, `${ended.signal} ${ended.code}`);
+      assert(existsSync(join(directory, "shop.varve.lock")), "it had no word to say");
+      expect((await reopened(directory)).getText("key")).toBe("value");
     });
   }
 
@@ -196,8 +197,8 @@ suite("signals", () => {
     await speaks(program);
     signalTo(program, "SIGTERM");
     const { code, stderr } = await program.ended;
-    equal(code, 0, stderr);
-    deepEqual(readdirSync(directory), ["shop.varve"]);
-    equal((await reopened(directory)).getText("key"), "at the last moment");
+    expect(code, stderr).toBe(0);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
+    expect((await reopened(directory)).getText("key")).toBe("at the last moment");
   });
 });

@@ -1,7 +1,8 @@
 import { existsSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { databases, destroy, file, memory, open } from "varve";
-import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 import { folder } from "./support/processes.js";
 import { runs } from "./support/programs.js";
 
@@ -51,24 +52,21 @@ function filling(
 /** The owner of the complete database in a folder; none if it is missing or empty. */
 async function whoseIs(directory: string): Promise<string | undefined> {
   const db = await open("shop", { storage: file(directory) }).catch((error) => {
-    equal((error as { code?: unknown }).code, "VARVE_DATABASE_NOT_FOUND", String(error));
+    expect((error as { code?: unknown }).code, String(error)).toBe("VARVE_DATABASE_NOT_FOUND");
   });
   if (!db) return undefined;
-  cleanup(() => db.close());
+  onTestFinished(() => db.close());
   const whose = db.getText("key 0")?.split(" ")[0];
-  equal(db.count(), whose === undefined ? 0 : COUNT);
-  for (let i = 0; i < db.count(); i++) equal(db.getText(`key ${i}`), `${whose} ${i}`);
+  expect(db.count()).toBe(whose === undefined ? 0 : COUNT);
+  for (let i = 0; i < db.count(); i++) expect(db.getText(`key ${i}`)).toBe(`${whose} ${i}`);
   // One of two superblocks is enough, and the next write restores the other.
   const { problems } = await db.verify();
-  deepEqual(
-    problems.filter(({ what }) => what !== "superblock"),
-    [],
-  );
+  expect(problems.filter(({ what }) => what !== "superblock")).toStrictEqual([]);
   await db.close();
   return whose;
 }
 
-suite("imports in killed programs", () => {
+describe("imports in killed programs", () => {
   for (const replace of [false, true]) {
     const what = replace ? "replaces a database" : "fills a new database";
     test(`a kill at any call of a program that ${what} leaves ${replace ? "the old one or" : "none, or all of"} the new one`, async () => {
@@ -83,15 +81,15 @@ suite("imports in killed programs", () => {
       await prepare();
       const through = await filling(directory, from, 0, false, replace);
       const calls = Number(through.stdout);
-      ok(calls > 10, through.stderr);
-      equal(await whoseIs(directory), "new");
+      assert(calls > 10, through.stderr);
+      expect(await whoseIs(directory)).toBe("new");
       const found = new Set<string | undefined>();
       for (let call = 1; call <= calls; call += context().thorough ? 2 : 5) {
         await prepare();
         const { signal, stderr } = await filling(directory, from, call, call % 4 === 1, replace);
-        equal(signal, "SIGKILL", stderr);
+        expect(signal, stderr).toBe("SIGKILL");
         const names = await databases({ storage: file(directory) });
-        ok(
+        assert(
           names.every((name) => name === "shop"),
           names.join(),
         );
@@ -100,23 +98,23 @@ suite("imports in killed programs", () => {
         if (whose === undefined) continue;
         // The shadow file is removed; a draft of the lock may stay for a minute.
         const left = readdirSync(directory).filter((one) => !one.startsWith("shop.varve.lock."));
-        deepEqual(left.sort(), ["from", "shop.varve"], `call ${call}`);
+        expect(left.sort(), `call ${call}`).toStrictEqual(["from", "shop.varve"]);
       }
-      deepEqual([...found].sort(), ["new", replace ? "old" : undefined].sort());
+      expect([...found].sort()).toStrictEqual(["new", replace ? "old" : undefined].sort());
     });
   }
 });
 
-suite("discarded new files", () => {
+describe("discarded new files", () => {
   test("a new file stays if another program has written to it meanwhile", async () => {
     const directory = folder();
     const path = join(directory, "shop.varve");
     for (const isWritten of [false, true]) {
       const opened = await file(directory).open("shop");
-      ok(existsSync(path));
+      assert(existsSync(path));
       if (isWritten) writeFileSync(path, "of whoever has taken over the lock");
       await opened.discard?.();
-      deepEqual(readdirSync(directory), isWritten ? ["shop.varve"] : []);
+      expect(readdirSync(directory)).toStrictEqual(isWritten ? ["shop.varve"] : []);
     }
   });
 });

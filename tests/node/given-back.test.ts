@@ -1,7 +1,9 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { file, memory, open, type Storage } from "varve";
-import { context, equal, ok, suite, test, turn, wasmOption } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { turn } from "../support/values.js";
 import { folder } from "./support/processes.js";
 
 /** Collects all garbage now. */
@@ -37,21 +39,21 @@ async function usedAndClosed(storage: Storage) {
 
 // Only Node shows what the garbage collector keeps.
 if (context().runtime === "node") {
-  suite("closed databases", () => {
+  describe("closed databases", () => {
     for (const [where, storage] of [
       ["in memory", () => memory()],
       ["in a file", () => file(folder())],
     ] as const) {
       test(`close frees the memory though a handle is kept (${where})`, async () => {
         const { db, memories } = await usedAndClosed(storage());
-        ok(memories.length > 0, "its memory was seen");
+        assert(memories.length > 0, "its memory was seen");
         // Values on the stack may be found there until they are overwritten.
         for (let i = 0; i < 20 && memories.some((one) => one.deref() !== undefined); i += 1) {
           await turn(10);
           collect();
         }
-        equal(memories.filter((one) => one.deref() !== undefined).length, 0);
-        equal(Object.prototype.toString.call(db), "[object Object]");
+        expect(memories.filter((one) => one.deref() !== undefined).length).toBe(0);
+        expect(Object.prototype.toString.call(db)).toBe("[object Object]");
       });
     }
   });

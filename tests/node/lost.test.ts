@@ -10,19 +10,10 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { type Database, type FileLostError, file, memory, open } from "varve";
-import {
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  throws,
-  turn,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { turn } from "../support/values.js";
 import { shopIn, starts } from "./support/anywhere.js";
 import { folder } from "./support/processes.js";
 
@@ -43,7 +34,7 @@ async function written(directory: string, onError?: (error: Error) => void): Pro
   await first.close();
   copyFileSync(join(directory, "shop.varve"), join(directory, "..", "backup"));
   const db = await open(NAME, { ...options, ...(onError && { onError }) });
-  cleanup(() => db.close().catch(() => undefined));
+  onTestFinished(() => db.close().catch(() => undefined));
   db.set("a", "flushed before");
   db.flush();
   return db;
@@ -99,7 +90,7 @@ function place(): string {
   return directory;
 }
 
-suite("lost files", () => {
+describe("lost files", () => {
   for (const [how, { reason, lose }] of Object.entries(WAYS)) {
     test(`a file that ${how} while it is open is reported by the next flush, refuses writes, and can be saved`, async () => {
       const directory = place();
@@ -112,21 +103,19 @@ suite("lost files", () => {
       throws(() => db.delete("a"), lost(reason));
       throws(() => db.flush(), lost(reason));
       await rejects(db.flushed, lost(reason));
-      deepEqual(
-        told.map((error) => Reflect.get(error, "reason")),
-        [reason],
-      );
-      equal(db.getText("a"), "flushed before");
-      deepEqual(await saved(db), {
+      expect(told.map((error) => Reflect.get(error, "reason"))).toStrictEqual([reason]);
+      expect(db.getText("a")).toBe("flushed before");
+      expect(await saved(db)).toStrictEqual({
         old: "in the backup",
         a: "flushed before",
         b: "written after it",
       });
       await rejects(db.close(), lost(reason));
-      if (existsSync(directory)) ok(!readdirSync(directory).includes("shop.varve.lock"), "lock");
+      if (existsSync(directory))
+        assert(!readdirSync(directory).includes("shop.varve.lock"), "lock");
       const again = await open(NAME, { storage: file(directory), ...wasmOption() });
-      equal(again.getText("old"), reason === "replaced" ? "in the backup" : undefined);
-      equal(again.getText("a"), undefined);
+      expect(again.getText("old")).toBe(reason === "replaced" ? "in the backup" : undefined);
+      expect(again.getText("a")).toBe(undefined);
       again.set("a", "anew");
       await again.close();
     });
@@ -145,7 +134,7 @@ suite("lost files", () => {
     const db = await written(directory);
     rmSync(join(directory, "shop.varve"));
     await rejects(db.close(), lost("removed"));
-    deepEqual(readdirSync(directory), []);
+    expect(readdirSync(directory)).toStrictEqual([]);
     const idle = await open(NAME, { storage: file(directory), ...wasmOption() });
     await idle.close();
     const untouched = await open(NAME, { storage: file(directory), ...wasmOption() });
@@ -160,17 +149,21 @@ suite("lost files", () => {
     rmSync(join(directory, "shop.varve"));
     const deadline = Date.now() + 60_000;
     while (told.length === 0) {
-      ok(Date.now() < deadline, "it is noticed");
+      assert(Date.now() < deadline, "it is noticed");
       await turn(100);
     }
-    equal(Reflect.get(told[0] as Error, "code"), "VARVE_FILE_LOST");
-    equal(db.getText("a"), "flushed before");
+    expect(Reflect.get(told[0] as Error, "code")).toBe("VARVE_FILE_LOST");
+    expect(db.getText("a")).toBe("flushed before");
     db.set("b", "in a turn that is not committed");
     await rejects(db.committed, lost("removed"));
-    equal(db.getText("b"), undefined);
+    expect(db.getText("b")).toBe(undefined);
     throws(() => db.set("b", "again"), lost("removed"));
-    equal(told.length, 1, "it is told once");
-    deepEqual(await saved(db), { old: "in the backup", a: "flushed before", b: undefined });
+    expect(told.length, "it is told once").toBe(1);
+    expect(await saved(db)).toStrictEqual({
+      old: "in the backup",
+      a: "flushed before",
+      b: undefined,
+    });
   });
 
   test("a file opened through a link is lost with the target, and not with the link", async () => {
@@ -189,14 +182,14 @@ suite("lost files", () => {
     const directory = place();
     const options = { storage: file(directory), memory: 1_048_576, ...wasmOption() };
     const db = await open(NAME, options);
-    cleanup(() => db.close().catch(() => undefined));
+    onTestFinished(() => db.close().catch(() => undefined));
     for (let i = 0; i < 60; i += 1) db.set(`${i}`, new Uint8Array(100_000).fill(i));
     db.flush();
     rmSync(join(directory, "shop.varve"));
     throws(() => db.flush(), lost("removed"));
     const bytes = await new Response(db.export()).bytes();
     const copy = await open("copy", { storage: memory(), from: bytes, ...wasmOption() });
-    for (let i = 0; i < 60; i += 1) equal(copy.get(`${i}`)?.[99_999], i);
+    for (let i = 0; i < 60; i += 1) expect(copy.get(`${i}`)?.[99_999]).toBe(i);
     await copy.close();
   });
 
@@ -211,12 +204,12 @@ suite("lost files", () => {
     const again = await open(NAME, options);
     again.set("b", "behind the replacement");
     again.flush();
-    equal(again.getText("a"), "flushed before");
+    expect(again.getText("a")).toBe("flushed before");
     await again.close();
   });
 });
 
-suite("system errors with their own error code", () => {
+describe("system errors with their own error code", () => {
   test("a deleted current folder is reported", async () => {
     const directory = place();
     const { stdout, stderr } = await starts(
@@ -239,10 +232,10 @@ suite("system errors with their own error code", () => {
     const said = stdout.trim().split("\n");
     // Bun remembers the path of the folder, which open() creates again then.
     if (context().runtime !== "bun") {
-      deepEqual(said, Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"), stderr);
+      expect(said, stderr).toStrictEqual(Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"));
     }
-    equal(said.length, 5, stderr);
-    for (const line of said) ok(/^(undefined|VARVE_[A-Z_]+) /.test(line), line);
+    expect(said.length, stderr).toBe(5);
+    for (const line of said) assert(/^(undefined|VARVE_[A-Z_]+) /.test(line), line);
   });
 
   test("a lock that cannot be read is reported when it is acquired, found and released", async () => {
@@ -278,6 +271,9 @@ suite("system errors with their own error code", () => {
     ).ended;
     const unavailable = "VARVE_STORAGE_UNAVAILABLE true";
     const expected = [`open ${unavailable}`, `read ${unavailable}`, `destroy ${unavailable}`];
-    deepEqual(stdout.trim().split("\n"), ["close VARVE_STORAGE true", ...expected], stderr);
+    expect(stdout.trim().split("\n"), stderr).toStrictEqual([
+      "close VARVE_STORAGE true",
+      ...expected,
+    ]);
   });
 });

@@ -5,7 +5,7 @@
 
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
 import { compile, compiled } from "./project.js";
 
 const OPTIONS = {
@@ -45,14 +45,14 @@ function declarationOf(declarations: string, name: string): string {
   const found = new RegExp(`(?:export declare const |, )${name}: ([\\s\\S]*?);\n(?=export|$)`).exec(
     `${declarations.trimEnd()}\n`,
   );
-  ok(found !== null, `${name} is declared`);
+  assert(found !== null, `${name} is declared`);
   return (found?.[1] ?? "")
     .replace(/import\("[^"]*"\)\./g, "")
     .replace(/\s+/g, " ")
     .trim();
 }
 
-suite("compiler output", () => {
+describe("compiler output", () => {
   test("the type of a record shows its own fields, wherever the record comes from", () => {
     const { said, folder } = compiled(PROGRAM, {
       ...OPTIONS,
@@ -61,38 +61,36 @@ suite("compiler output", () => {
       emitDeclarationOnly: true,
     });
     // Types that the package does not export could not be named there, which would be an error.
-    equal(said, "");
+    expect(said).toBe("");
     const declarations = readFileSync(join(folder, "program.d.ts"), "utf8");
     const plain =
       "{ stock: number; size: { width: number; height: number; }; tags: string[]; " +
       "note: string | undefined; }";
-    equal(declarationOf(declarations, "copy"), plain);
-    equal(declarationOf(declarations, "found"), `${plain} | undefined`);
-    equal(declarationOf(declarations, "looked"), `${plain} | undefined`);
+    expect(declarationOf(declarations, "copy")).toBe(plain);
+    expect(declarationOf(declarations, "found")).toBe(`${plain} | undefined`);
+    expect(declarationOf(declarations, "looked")).toBe(`${plain} | undefined`);
     const size = "Snapshots<{ width: number; height: number; }>";
-    equal(
-      declarationOf(declarations, "view"),
+    expect(declarationOf(declarations, "view")).toBe(
       `{ readonly stock: number; readonly size: { readonly width: number; readonly height: number; } & ${size}; ` +
         `readonly tags: List<string, string>; readonly note: string | undefined; } & Snapshots<${plain}>`,
     );
     const input =
       "{ readonly stock: number; readonly size: { readonly width: number; readonly height: number; }; " +
       "readonly tags: Items<string>; readonly note?: string | null | undefined; }";
-    ok(declarationOf(declarations, "set").includes(`value: ${input}`), "what set takes");
+    assert(declarationOf(declarations, "set").includes(`value: ${input}`), "what set takes");
     const writable =
       `{ stock: number; size: { width: number; height: number; } & ${size} & ` +
       "Assigns<{ readonly width: number; readonly height: number; }>; tags: WritableList<string, string, string>; " +
       `note: string | undefined; } & Snapshots<${plain}> & Assigns<${input}>`;
     const changed = declarationOf(declarations, "updateIf");
-    ok(changed.includes(`value: ${writable})`), "what a callback of updateIf is given");
-    equal(
-      declarationOf(declarations, "index"),
+    assert(changed.includes(`value: ${writable})`), "what a callback of updateIf is given");
+    expect(declarationOf(declarations, "index")).toBe(
       `{ readonly byWidth: RemoteIndex<number, number, ${plain}>; }`,
     );
     for (const helper of ["PlainOf", "Plainly", "ViewOf", "WritableOf", "InputOf", "LeavesOf"]) {
-      ok(!declarations.includes(helper), `no ${helper} is shown`);
+      assert(!declarations.includes(helper), `no ${helper} is shown`);
     }
-    ok(!/import\("[^"]*dist/.test(declarations), "each type comes from a name of the package");
+    assert(!/import\("[^"]*dist/.test(declarations), "each type comes from a name of the package");
   });
 
   test("the error for a refused type gives the reason in words", () => {
@@ -123,8 +121,8 @@ suite("compiler output", () => {
       ],
     ] as const) {
       const said = compile(`${SCHEMAS}\n${program};`, OPTIONS);
-      ok(said.includes(why), said);
-      ok(!said.includes("'never'"), said);
+      assert(said.includes(why), said);
+      assert(!said.includes("'never'"), said);
     }
   });
 });

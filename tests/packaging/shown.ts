@@ -2,7 +2,7 @@
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { ok } from "../harness.js";
+import { assert } from "vitest";
 import { command as execute, project, root, runtime } from "./project.js";
 
 /** A program that a page shows. */
@@ -31,10 +31,13 @@ export function shownIn(page: string): Shown[] {
     if (NO_PROGRAMS.includes(language)) return [];
     const [label, file, what, command] = LABEL.exec(program) ?? [];
     const firstLine = program.split("\n", 1)[0];
-    ok(label !== undefined && file !== undefined, `${page} names the file of: ${firstLine}`);
-    ok(what !== undefined || command !== undefined, `${page} says how this is run: ${firstLine}`);
+    assert(label !== undefined && file !== undefined, `${page} names the file of: ${firstLine}`);
+    assert(
+      what !== undefined || command !== undefined,
+      `${page} says how this is run: ${firstLine}`,
+    );
     const known = /^(node|npx|cargo|deno|bun) /.test(command ?? "node ");
-    ok(known, `${page} says how this is run: ${firstLine}`);
+    assert(known, `${page} says how this is run: ${firstLine}`);
     return [{ file, command, language, source: program.slice(label.length) }];
   });
 }
@@ -42,7 +45,7 @@ export function shownIn(page: string): Shown[] {
 /** The program of this name on a page. */
 export function shown(page: string, file: string): Shown {
   const found = shownIn(page).find((one) => one.file === file);
-  ok(found !== undefined, `${page} has ${file}`);
+  assert(found !== undefined, `${page} has ${file}`);
   return found;
 }
 
@@ -51,7 +54,7 @@ function argumentsFor(place: string, { file, command = "" }: Shown): string[] {
   const all = command.split(/ \((?:[^()]*?or: )?|, |\)$/).map((one) => one.trim());
   const name = place === "node24" ? "node" : place;
   const found = all.find((one) => one.startsWith(`${name} `) && one.includes(file));
-  ok(found !== undefined, `${command} says how ${place} runs ${file}`);
+  assert(found !== undefined, `${command} says how ${place} runs ${file}`);
   return found.split(" ").slice(1);
 }
 

@@ -5,7 +5,8 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
-import { cleanup, context } from "../../harness.js";
+import { onTestFinished } from "vitest";
+import { context } from "../../support/context.js";
 
 export interface Ended {
   code: number | null;
@@ -35,7 +36,7 @@ function moduleOf(source: string): string {
      import { parentPort } from "node:worker_threads";
      const { open, file, memory } = varve;\n${source}`,
   );
-  cleanup(() => rmSync(path, { force: true }));
+  onTestFinished(() => rmSync(path, { force: true }));
   return path;
 }
 
@@ -65,7 +66,9 @@ export function startsBy([command = "", ...args]: readonly string[]): Program {
     cwd: context().root,
     stdio: ["ignore", "pipe", "pipe"],
   });
-  cleanup(() => child.kill("SIGKILL"));
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
   const said = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"] as const) {
     child[name].setEncoding("utf8").on("data", (text: string) => {
@@ -107,7 +110,7 @@ export class Thread {
     this.ended = new Promise((resolve) => {
       this.#worker.once("exit", () => resolve());
     });
-    cleanup(() => this.terminate());
+    onTestFinished(() => this.terminate());
   }
 
   async terminate(): Promise<void> {
