@@ -1,10 +1,13 @@
-/** Which values `toStrictEqual` takes for equal: the same verdict as Vitest's, for the kinds of values that tests have. */
+/**
+ * Which values are equal: the verdict of Vitest's `toStrictEqual` for the kinds of values that tests have. Unlike it,
+ * this compares prototypes and not the property `constructor`, which a struct may have as a field.
+ */
 
 /** Where two values differ, as a path that is "" at the top; `undefined` when they are equal. */
 export function difference(actual: unknown, expected: unknown, at = ""): string | undefined {
   if (Object.is(actual, expected)) return undefined;
   if (!isObject(actual) || !isObject(expected)) return at;
-  if (actual.constructor !== expected.constructor || tagOf(actual) !== tagOf(expected)) return at;
+  if (Object.getPrototypeOf(actual) !== Object.getPrototypeOf(expected)) return at;
   if (actual instanceof Date) return Object.is(+actual, +(expected as Date)) ? undefined : at;
   if (actual instanceof RegExp) return String(actual) === String(expected) ? undefined : at;
   if (actual instanceof Set) return setDifference(actual, expected as Set<unknown>, at);
@@ -93,8 +96,4 @@ function elementsOf(value: ArrayBufferView | ArrayBuffer): ArrayLike<unknown> {
 
 function isObject(value: unknown): value is object {
   return typeof value === "object" && value !== null;
-}
-
-function tagOf(value: object): string {
-  return Object.prototype.toString.call(value);
 }
