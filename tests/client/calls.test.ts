@@ -9,7 +9,7 @@ import {
 } from "varve";
 import { struct, u16, u32 } from "varve/struct";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
-import { refuseAll } from "../closed.js";
+import { refuseAll } from "../support/closed.js";
 import { wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
 import { bytes, text } from "../support/values.js";

@@ -4,7 +4,7 @@ import type { Database } from "varve";
 import { str, struct, u16, u32 } from "varve/struct";
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const Product = struct("Product", { stock: u16, name: str });
 const INDEXES = { byStock: "stock", byName: { fields: "name", unique: true } } as const;

@@ -14,7 +14,7 @@ import {
 } from "varve/struct";
 import { expect, test } from "vitest";
 import { throws } from "../support/errors.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const TAKEN = { code: "VARVE_UNIQUE_VIOLATION" } as const;

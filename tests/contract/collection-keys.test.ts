@@ -27,7 +27,7 @@ import {
 import { expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { dateOfAnotherRealm, ofAnotherRealm } from "../support/values.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 

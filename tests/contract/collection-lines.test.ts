@@ -16,7 +16,7 @@ import {
 import { assert, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
 import { until } from "../support/values.js";
-import { everywhere, opened } from "./places.js";
+import { everywhere, opened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const MALFORMED = { code: "VARVE_MALFORMED_VALUE" } as const;

@@ -16,7 +16,7 @@ import {
 } from "varve/struct";
 import { assert, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const MISMATCH = { code: "VARVE_SCHEMA_MISMATCH" } as const;

@@ -16,7 +16,7 @@ import {
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { turn } from "../support/values.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 

@@ -2,7 +2,7 @@ import type { Database } from "varve";
 import { json, text } from "varve/struct";
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 

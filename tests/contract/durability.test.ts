@@ -1,8 +1,8 @@
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { replaceClock } from "../support/context.js";
 import { turn } from "../support/values.js";
-import { FakeStorage } from "./fake.js";
-import { filled, opened } from "./places.js";
+import { FakeStorage } from "./fake-storage.js";
+import { filled, opened } from "./storages.js";
 
 /** A database with a first write, so that its file is set up. */
 async function settled(options: Parameters<typeof opened>[1] = {}) {

@@ -3,8 +3,16 @@ import { text as textType } from "varve/struct";
 import { assert, describe, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { bytes, text, turn } from "../support/values.js";
-import { FakeStorage, platform } from "./fake.js";
-import { everywhere, filled, freshName, killViews, opened, ownOrDead, reopened } from "./places.js";
+import { FakeStorage, platform } from "./fake-storage.js";
+import {
+  everywhere,
+  filled,
+  freshName,
+  killViews,
+  opened,
+  ownOrDead,
+  reopened,
+} from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;

@@ -4,7 +4,7 @@ import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { replaceClock, wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
 import { random, turn } from "../support/values.js";
-import { everywhere, filled, opened } from "./places.js";
+import { everywhere, filled, opened } from "./storages.js";
 
 const Product = struct("Product", { stock: u16, name: str });
 

@@ -2,8 +2,8 @@ import type { Database, OpenOptions } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
 import { turn, until } from "../support/values.js";
-import { type Call, FakeStorage, type Fault, platform } from "./fake.js";
-import { filled, freshName, opened } from "./places.js";
+import { type Call, FakeStorage, type Fault, platform } from "./fake-storage.js";
+import { filled, freshName, opened } from "./storages.js";
 
 interface Setting {
   fake: FakeStorage;

@@ -4,7 +4,7 @@ import { assert, describe, expect, test } from "vitest";
 import { context } from "../support/context.js";
 import { throws } from "../support/errors.js";
 import { random, turn } from "../support/values.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const MIB = 1_048_576;
 const KEYS = 16_000;

@@ -5,8 +5,8 @@ import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
 import { bytes } from "../support/values.js";
-import { FakeStorage } from "./fake.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { FakeStorage } from "./fake-storage.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;

@@ -2,8 +2,8 @@ import type { Database, Key, Range } from "varve";
 import { assert, describe, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { bytes, random, text, turn } from "../support/values.js";
-import { FakeStorage, platform } from "./fake.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { FakeStorage, platform } from "./fake-storage.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;

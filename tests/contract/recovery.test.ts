@@ -2,8 +2,8 @@ import type { Database, OpenOptions, Problem } from "varve";
 import { assert, describe, expect, test } from "vitest";
 import { rejects } from "../support/errors.js";
 import { turn } from "../support/values.js";
-import { FakeStorage } from "./fake.js";
-import { everywhere, filled, opened } from "./places.js";
+import { FakeStorage } from "./fake-storage.js";
+import { everywhere, filled, opened } from "./storages.js";
 
 const DATA = 8_192;
 const KEYS = 40;

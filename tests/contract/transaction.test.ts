@@ -3,7 +3,7 @@ import { json, text } from "varve/struct";
 import { expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
 import { text as textOf, turn } from "../support/values.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 

@@ -2,7 +2,7 @@ import type { Change, Predicate } from "varve";
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { ofAnotherRealm, text, turn } from "../support/values.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 

@@ -3,7 +3,7 @@ import { assert, describe, expect, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
 import { turn } from "../support/values.js";
-import { everywhere, freshName, opened } from "./places.js";
+import { everywhere, freshName, opened } from "./storages.js";
 
 // These tests are compiled for platforms without `using`, as the programs of most users are.
 

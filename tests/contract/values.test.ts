@@ -1,7 +1,7 @@
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { bytes, text } from "../support/values.js";
-import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
+import { everywhere, filled, freshName, killViews, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 

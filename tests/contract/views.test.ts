@@ -1,6 +1,6 @@
 import { assert, expect, test } from "vitest";
 import { text, turn } from "../support/values.js";
-import { everywhere, filled, killViews, opened, ownOrDead } from "./places.js";
+import { everywhere, filled, killViews, opened, ownOrDead } from "./storages.js";
 
 const MIB = 1_048_576;
 

@@ -4,7 +4,7 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { memory, open } from "varve";
 import { assert, describe, expect, test } from "vitest";
-import { shown } from "../packaging/shown.js";
+import { shown } from "../packaging/documented-programs.js";
 import { context } from "../support/context.js";
 import { bundledWorker, type Serving, serving, withObjects } from "./workerd.js";
 

@@ -4,9 +4,9 @@ import { type Database, file, open } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { rejects } from "../support/errors.js";
 import { random, turn } from "../support/values.js";
-import { speaks } from "./support/anywhere.js";
 import { folder } from "./support/processes.js";
 import { runs, start } from "./support/programs.js";
+import { speaks } from "./support/runtime-programs.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory) });

@@ -17,9 +17,9 @@ import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
 import { bytes, turn } from "../support/values.js";
-import { speaks } from "./support/anywhere.js";
 import { folder, Holder, type LockFields, lockContent, lockFields } from "./support/processes.js";
 import { runs, start } from "./support/programs.js";
+import { speaks } from "./support/runtime-programs.js";
 
 const NAME = "shop";
 

@@ -2,8 +2,8 @@ import { type Database, file, open } from "varve";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { rejects } from "../support/errors.js";
-import { shopIn, speaks, starts } from "./support/anywhere.js";
 import { folder } from "./support/processes.js";
+import { shopIn, speaks, starts } from "./support/runtime-programs.js";
 
 async function opened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });

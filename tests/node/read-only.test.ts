@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { databases, destroy, file, open } from "varve";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
-import { shopIn, starts } from "./support/anywhere.js";
 import { folder, Holder, lockContent, lockFields } from "./support/processes.js";
+import { shopIn, starts } from "./support/runtime-programs.js";
 
 const NAME = "shop";
 const BUSY = { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" } as const;

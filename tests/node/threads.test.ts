@@ -4,8 +4,8 @@ import { type Database, file, open } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { rejects } from "../support/errors.js";
-import { shopIn, Thread } from "./support/anywhere.js";
 import { folder } from "./support/processes.js";
+import { shopIn, Thread } from "./support/runtime-programs.js";
 
 async function opened(directory: string, readOnly = false): Promise<Database> {
   const db = await open("shop", { storage: file(directory), readOnly, ...wasmOption() });

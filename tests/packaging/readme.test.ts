@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { assert, describe, expect, test } from "vitest";
 import { copied, developed, inChromium } from "../fixtures/fixture.js";
 import { until } from "../support/values.js";
+import { prepared, ranAsShown, shown, shownIn } from "./documented-programs.js";
 import { command, compile, root } from "./project.js";
-import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
 
 const README = "README.md";
 const PAGES = "docs/pages.md";

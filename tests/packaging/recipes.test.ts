@@ -9,8 +9,8 @@ import { build } from "esbuild";
 import { memory, open } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { copied, developed, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
+import { prepared, ranAsShown, shown, shownIn } from "./documented-programs.js";
 import { command, load, project, root, runs, runtime } from "./project.js";
-import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
 
 /** The programs by the names in their first lines. */
 const programs = new Map(shownIn("docs/places.md").map((one) => [one.file, one.source] as const));

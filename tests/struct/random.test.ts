@@ -11,7 +11,7 @@ import { random } from "../support/values.js";
 import { fingerprintOf, layoutOf, type StructKind } from "./kinds.js";
 import { type AnySchema, oursOf, schemaOf, walk } from "./ours.js";
 import { pick, randomFields, randomStruct, randomValue } from "./random.js";
-import { decode, encode, type Fields, Malformed } from "./slow.js";
+import { decode, encode, type Fields, Malformed } from "./reference-codec.js";
 import { hex } from "./vectors.js";
 
 type Random = (below: number) => number;

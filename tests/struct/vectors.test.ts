@@ -6,7 +6,7 @@ import { added, MalformedValueError, str, u16, u32, versioned } from "varve/stru
 import { assert, describe, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { oursOf, schemaOf, walk } from "./ours.js";
-import { type Fields, fromJson } from "./slow.js";
+import { type Fields, fromJson } from "./reference-codec.js";
 import { unhex, vectors } from "./vectors.js";
 
 /** The same bytes at an odd address, with bytes of another value around them. */

@@ -4,7 +4,7 @@ import { assert, expect, test } from "vitest";
 import { context } from "../support/context.js";
 import { throws } from "../support/errors.js";
 import { text, turn } from "../support/values.js";
-import { everywhere, filled, freshName, opened, ownOrDead, reopened } from "./places.js";
+import { everywhere, filled, freshName, opened, ownOrDead, reopened } from "./storages.js";
 
 const MIB = 1_048_576;
 

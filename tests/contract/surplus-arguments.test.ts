@@ -17,7 +17,7 @@ import {
 } from "varve/struct";
 import { describe, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
-import { opened } from "./places.js";
+import { opened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 

@@ -1,6 +1,6 @@
 /** That whatever is used after a close says so. */
 
-import { rejects } from "./support/errors.js";
+import { rejects } from "./errors.js";
 
 export const CLOSED = {
   name: "DatabaseClosedError",

@@ -11,7 +11,8 @@ import {
   SUPERBLOCK,
   seedAt,
 } from "../vectors/layout.js";
-import { FakeStorage, platform } from "./fake.js";
+import { FakeStorage, platform } from "./fake-storage.js";
+import { SparseStorage } from "./sparse-storage.js";
 import {
   everywhere,
   filled,
@@ -21,8 +22,7 @@ import {
   type Place,
   places,
   reopened,
-} from "./places.js";
-import { SparseStorage } from "./sparse.js";
+} from "./storages.js";
 
 const MIB = 1_048_576;
 

@@ -3,8 +3,8 @@ import { assert, describe, expect, test } from "vitest";
 import { context } from "../support/context.js";
 import { rejects } from "../support/errors.js";
 import { turn } from "../support/values.js";
-import { FakeStorage } from "./fake.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { FakeStorage } from "./fake-storage.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const MIB = 1_048_576;
 const keyOf = (i: number) => `key ${i}`;

@@ -4,7 +4,7 @@ import type { Database } from "varve";
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { bytes, turn } from "../support/values.js";
-import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
+import { everywhere, filled, freshName, killViews, opened, reopened } from "./storages.js";
 
 /** More sets than fit into the queue. */
 const ROW = 120;

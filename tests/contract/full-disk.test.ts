@@ -2,8 +2,8 @@ import type { Database } from "varve";
 import { assert, describe, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { turn } from "../support/values.js";
-import { FakeStorage, platform } from "./fake.js";
-import { filled, opened, reopened } from "./places.js";
+import { FakeStorage, platform } from "./fake-storage.js";
+import { filled, opened, reopened } from "./storages.js";
 
 const NAME = "full";
 const MIB = 1_048_576;

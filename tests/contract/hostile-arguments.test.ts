@@ -3,7 +3,7 @@ import { bytes, json, str, struct, timestamp, u32, vec } from "varve/struct";
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { text } from "../support/values.js";
-import { everywhere, filled, opened } from "./places.js";
+import { everywhere, filled, opened } from "./storages.js";
 
 /** Arrays that report another length than they have, and their true bytes. */
 function liars(db: Database): [name: string, array: Uint8Array, really: number][] {

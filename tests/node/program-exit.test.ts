@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { type Database, file, open } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
-import { type Program, shopIn, speaks, starts } from "./support/anywhere.js";
 import { folder } from "./support/processes.js";
+import { type Program, shopIn, speaks, starts } from "./support/runtime-programs.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });

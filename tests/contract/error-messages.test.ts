@@ -4,7 +4,7 @@ import type { Database } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
 import { describe, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
-import { everywhere, opened } from "./places.js";
+import { everywhere, opened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 

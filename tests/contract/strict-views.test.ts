@@ -2,7 +2,7 @@ import { blob, bytes, str, struct, u32 } from "varve/struct";
 import { expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { text, turn } from "../support/values.js";
-import { everywhere, filled, opened } from "./places.js";
+import { everywhere, filled, opened } from "./storages.js";
 
 const WRITTEN = { code: "VARVE_VIEW_WRITTEN", message: /updateIf/ } as const;
 

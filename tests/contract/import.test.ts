@@ -4,8 +4,8 @@ import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { rejects } from "../support/errors.js";
 import { random } from "../support/values.js";
-import { FakeStorage, platform } from "./fake.js";
-import { everywhere, filled, freshName, opened } from "./places.js";
+import { FakeStorage, platform } from "./fake-storage.js";
+import { everywhere, filled, freshName, opened } from "./storages.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 

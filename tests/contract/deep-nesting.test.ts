@@ -3,7 +3,7 @@
 import { json, option, str, struct, u32, vec } from "varve/struct";
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
-import { everywhere, opened } from "./places.js";
+import { everywhere, opened } from "./storages.js";
 
 const DEPTH = 100_000;
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;

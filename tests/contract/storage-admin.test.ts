@@ -4,8 +4,8 @@ import { assert, describe, expect, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
 import { text } from "../support/values.js";
-import { FakeStorage } from "./fake.js";
-import { everywhere, filled, freshName, opened } from "./places.js";
+import { FakeStorage } from "./fake-storage.js";
+import { everywhere, filled, freshName, opened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const READ_ONLY = { name: "ReadOnlyError", code: "VARVE_READ_ONLY" } as const;

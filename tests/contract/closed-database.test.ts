@@ -1,9 +1,9 @@
 import type { Database, Pin } from "varve";
 import { json, struct, u32 } from "varve/struct";
 import { expect, test } from "vitest";
-import { CLOSED, refuseAll } from "../closed.js";
+import { CLOSED, refuseAll } from "../support/closed.js";
 import { rejects } from "../support/errors.js";
-import { everywhere, opened } from "./places.js";
+import { everywhere, opened } from "./storages.js";
 
 const Product = struct("Product", { price: u32 });
 

@@ -3,7 +3,7 @@
 import { describe, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { fingerprintOf, flatFields, layoutOf, shapeOf } from "./kinds.js";
-import { decode, encode, type Fields, fromJson, Malformed } from "./slow.js";
+import { decode, encode, type Fields, fromJson, Malformed } from "./reference-codec.js";
 import { unhex, vectors } from "./vectors.js";
 
 describe("struct: the slow codec", () => {

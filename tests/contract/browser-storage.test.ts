@@ -3,7 +3,7 @@ import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
 import { rejects } from "../support/errors.js";
 import { turn } from "../support/values.js";
-import { freshName, opened } from "./places.js";
+import { freshName, opened } from "./storages.js";
 
 /** Replaces a global until the test ends. */
 function pretend(name: string, value: unknown): void {

@@ -14,8 +14,8 @@ import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
 import { turn } from "../support/values.js";
-import { shopIn, starts } from "./support/anywhere.js";
 import { folder } from "./support/processes.js";
+import { shopIn, starts } from "./support/runtime-programs.js";
 
 const NAME = "shop";
 const lost = (reason: FileLostError["reason"]) =>

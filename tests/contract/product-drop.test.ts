@@ -11,7 +11,7 @@ import {
 } from "../../demo/drop.js";
 import { rejects, throws } from "../support/errors.js";
 import { bytes } from "../support/values.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 describe("product records", () => {
   test("a product is encoded as the thirty bytes of musli-zerocopy", () => {

@@ -4,8 +4,8 @@ import { assert, describe, expect, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { throws } from "../support/errors.js";
 import { turn } from "../support/values.js";
-import { FakeStorage, platform } from "./fake.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { FakeStorage, platform } from "./fake-storage.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const MIB = 1_048_576;
 
