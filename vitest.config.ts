@@ -1,9 +1,11 @@
-// `npx vitest` runs the tests that need no browser in this Node, with watch, filters and an editor's support:
-// `npx vitest contract/get`. It tests dist/, so build before: `npm run build -- --debug`.
+// `npx vitest` runs the tests that need nothing but Node, with watch, filters and an editor's support:
+// `npx vitest contract/get`. They test dist/, so build before: `npm run build -- --debug`.
+// tests/run-node.mjs runs them by this configuration too, and sets the variables VARVE_….
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { WITHOUT_WAITING } from "./scripts/programs.mjs";
 
 const root = fileURLToPath(new URL(".", import.meta.url));
 const { exports } = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as {
@@ -16,17 +18,28 @@ const alias = Object.entries(exports).map(([path, target]) => ({
   replacement: `${root}${(typeof target === "string" ? target : target.default).slice(2)}`,
 }));
 
-const rooms = (process.env.VARVE_ROOMS ?? "contract,node,vectors,struct,client").split(",");
+const { VARVE_ROOMS = "contract,node,vectors,struct,client,support" } = process.env;
 
 export default defineConfig({
   resolve: { alias },
   test: {
-    include: rooms.map((room) => `tests/${room}/**/*.test.ts`),
-    setupFiles: ["tests/vitest-setup.ts"],
-    // Tests end processes, send signals and take locks of files: each file of tests has a process of its own.
+    include: VARVE_ROOMS.split(",").map((room) => `tests/${room}/**/*.test.ts`),
+    exclude: ["**/node_modules/**", "**/*.page.test.ts"],
+    globalSetup: ["tests/support/vitest-global-setup.ts"],
+    setupFiles: ["tests/support/vitest-setup.ts"],
+    // All files run in one process, one after the other: they share what is packed and built once, and many start
+    // processes of their own.
     pool: "forks",
+    isolate: false,
+    fileParallelism: false,
+    execArgv: WITHOUT_WAITING,
+    // What a test prints is printed as everywhere else.
+    disableConsoleIntercept: true,
+    allowOnly: false,
     testTimeout: 300_000,
     hookTimeout: 300_000,
-    server: { deps: { external: [/\/dist\//] } },
+    // A test that takes longer is named, so that it is known who makes everyone wait.
+    slowTestThreshold: 5_000,
+    server: { deps: { external: [/\/dist\//, /\.mjs$/] } },
   },
 });

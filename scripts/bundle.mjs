@@ -8,6 +8,9 @@ import { root, tool } from "./lib.mjs";
 /** Everything is built from dist/, through the package's own name, as users get it. */
 const TSCONFIG = { compilerOptions: { target: "ES2022", useDefineForClassFields: true } };
 
+/** Vitest runs in Node alone. Bundles run elsewhere, with a module of ours under its name. */
+export const VITEST_STAND_IN = { vitest: join(root, "tests/support/vitest-stand-in.ts") };
+
 async function esbuild() {
   return import(pathToFileURL(tool("esbuild/lib/main.js")).href);
 }
@@ -26,6 +29,7 @@ export async function bundleForNode(entryPoints, outdir) {
     platform: "node",
     target: "node20",
     packages: "external",
+    alias: VITEST_STAND_IN,
     sourcemap: "inline",
     outExtension: { ".js": ".mjs" },
     logLevel: "warning",
@@ -57,6 +61,7 @@ export async function bundleForBrowser(entryPoints, outdir, { virtual = {}, ...m
     bundle: true,
     format: "esm",
     platform: "browser",
+    alias: VITEST_STAND_IN,
     target: "es2022",
     sourcemap: "inline",
     logLevel: "warning",

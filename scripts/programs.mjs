@@ -79,7 +79,7 @@ export async function findProgram(name) {
  * ending never makes: with Node 24 one end of a few hundred stands still on a loaded machine, whatever
  * the program (github.com/nodejs/node/issues/54918).
  */
-const WITHOUT_WAITING = ["--no-concurrent-sparkplug", "--no-maglev"];
+export const WITHOUT_WAITING = ["--no-concurrent-sparkplug", "--no-maglev"];
 
 /** What a runtime is called with, before a program and its arguments. Programs hand Node's flags on. */
 export async function runtimeCommand(name) {

@@ -19,6 +19,9 @@ const SIDE_BY_SIDE = Math.min(availableParallelism() + 1, 4);
 /** What only reads files and runs code: it is the same in every runtime, and is run in each. */
 const LOCAL = ["contract", "node", "vectors", "struct", "client"];
 
+/** Where Vitest runs the tests, what stands in for it elsewhere is compared with it. */
+const BY_VITEST = [...LOCAL, "support"];
+
 /**
  * Each gives { passed, failed, skipped }; a suite that comes to no test at all has failed. `programs`
  * are those that it needs beside this Node. What is `alone` is over soon, or builds what others use.
@@ -31,7 +34,7 @@ const SUITES = [
   })),
   { name: "crate", run: cargoTests },
   ...["node", "node24", "deno", "bun"].flatMap((place) => [
-    suite({ place, build: "release", rooms: LOCAL }),
+    suite({ place, build: "release", rooms: place.startsWith("node") ? BY_VITEST : LOCAL }),
     suite({ place, build: "debug", rooms: ["contract"] }),
   ]),
   ...["chromium", "firefox"].flatMap((place) => [

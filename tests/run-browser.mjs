@@ -80,7 +80,7 @@ function sources(files) {
 /** Sets the context before the tests are imported: suites may ask for it while they register. */
 function prelude(runtime, { build, filter }) {
   return `
-import { run } from "./tests/harness.ts";
+import { run } from "./tests/support/vitest-stand-in.ts";
 const context = {
   runtime: ${JSON.stringify(runtime)},
   build: ${JSON.stringify(build)},
@@ -118,7 +118,7 @@ context.limitStorage = ${options.place === "firefox" ? BALLAST : "(bytes) => ask
 try {
 ${sources(files)}
   const log = (line) => self.postMessage({ log: line });
-  self.postMessage({ report: await run(context, { filter, log }) });
+  self.postMessage({ report: await run({ filter, log }) });
 } catch (error) {
   self.postMessage({ error: String(error?.stack ?? error) });
 }
@@ -161,7 +161,7 @@ const answer = async ({ id, start: program, kill, limit }) => {
 };
 globalThis.runTests = async () => {
 ${sources(files)}
-  const onPage = await run(context, { filter, log: console.log });
+  const onPage = await run({ filter, log: console.log });
   const worker = new Worker("/worker.js", { type: "module" });
   const message = await new Promise((resolve) => {
     worker.onmessage = async ({ data }) => {

@@ -1,13 +1,13 @@
-// Runs suites in a runtime that has files: this Node, Node 24, Deno or Bun.
+// Runs suites in a runtime that has files: this Node and Node 24 by Vitest, Deno and Bun with what stands in for it.
 //   node tests/run-node.mjs [--in node|node24|deno|bun] [--build release|debug] [--rooms contract,node,vectors,struct,client] [text in the name]
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { bundleForNode } from "../scripts/bundle.mjs";
+import { bundleForNode, VITEST_STAND_IN } from "../scripts/bundle.mjs";
 import { installPackages } from "../scripts/install.mjs";
-import { execute, must, Problem, root } from "../scripts/lib.mjs";
+import { execute, must, Problem, root, tool } from "../scripts/lib.mjs";
 import { runtimeCommand } from "../scripts/programs.mjs";
 import { runner } from "./runner.mjs";
 
@@ -34,33 +34,98 @@ runner(
     places: ["node", "node24", "deno", "bun"],
     rooms: ["contract", "node", "vectors", "struct", "client"],
   },
-  async ({ place, build, rooms, files, filter }) => {
-    for (const room of rooms) await NEEDED[room]?.();
-    const [program, ...flags] = await runtimeCommand(place);
-    const runtime = place === "node24" ? "node" : place;
+  async (task) => {
+    for (const room of task.rooms) await NEEDED[room]?.();
     const directory = mkdtempSync(join(tmpdir(), "varve-tests-"));
-    const out = `.build/tests/${place}-${build}-${process.pid}`;
-    const [task, report] = [join(directory, "task.json"), join(directory, "report.json")];
     try {
-      await bundleForNode(["tests/harness.ts", ...files], out);
-      const urlOf = (file) =>
-        pathToFileURL(join(root, out, file.slice("tests/".length).replace(/\.ts$/, ".mjs"))).href;
-      const thorough = place === "node" && build === "release";
-      const context = { runtime, build, thorough, directory: join(directory, "files"), root };
-      const wasm = build === "debug" ? join(root, "dist/varve.debug.wasm") : undefined;
-      const modules = files.map(urlOf);
-      const harness = urlOf("tests/harness.ts");
-      writeFileSync(task, JSON.stringify({ harness, modules, context, wasm, filter, report }));
-      const allowed = runtime === "deno" ? ["--allow-all"] : [];
-      const words = [...flags, ...allowed, "tests/run-here.mjs", task];
-      const { code, signal } = await execute(program, words, { timeout: 59 * MINUTE });
-      if (code !== 0 || !existsSync(report)) {
-        throw new Problem(`the tests in ${place} broke off (${signal ?? `exit code ${code}`}).`);
-      }
-      return JSON.parse(readFileSync(report, "utf8"));
+      const run = ["node", "node24"].includes(task.place) ? runByVitest : runBundled;
+      return await run(task, directory);
     } finally {
-      rmSync(join(root, out), { recursive: true, force: true });
       rmSync(directory, { recursive: true, force: true });
     }
   },
 );
+
+async function runByVitest({ place, build, rooms, filter }, directory) {
+  const report = join(directory, "report.json");
+  const words = ["run", "--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
+  const pattern = filter === undefined ? undefined : new RegExp(namePattern(filter));
+  if (pattern !== undefined) words.push("--testNamePattern", pattern.source);
+  const env = {
+    VARVE_ROOMS: rooms.join(","),
+    VARVE_BUILD: build,
+    VARVE_THOROUGH: place === "node" && build === "release" ? "1" : "0",
+  };
+  const command = [...(await runtimeCommand(place)), tool("vitest/vitest.mjs"), ...words];
+  const start = Date.now();
+  const { code, signal } = await execute(command[0], command.slice(1), {
+    env,
+    timeout: 59 * MINUTE,
+  });
+  const ms = Date.now() - start;
+  if (!existsSync(report)) throw brokeOff(place, code, signal);
+  const sum = summary(JSON.parse(readFileSync(report, "utf8")), pattern);
+  // An error outside of all tests is in no test's result.
+  if (code !== 0 && sum.failed === 0) throw brokeOff(place, code, signal);
+  return { ...sum, ms };
+}
+
+/** Vitest joins the names of suites and their test by a space where it compares, and by " > " where it prints. */
+function namePattern(text) {
+  return text.replaceAll(" > ", " ").replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
+}
+
+/** The counts of a report in JSON. A test that did not run is skipped, unless another part of the names was asked for. */
+function summary({ testResults }, pattern = /^/) {
+  const sum = { passed: 0, failed: 0, skipped: 0 };
+  const names = new Set();
+  for (const { assertionResults, status } of testResults) {
+    // A file that could not be imported has no tests.
+    if (status === "failed" && assertionResults.every((one) => one.status !== "failed")) {
+      sum.failed += 1;
+    }
+    for (const { status, fullName } of assertionResults) {
+      if (names.has(fullName)) throw new Problem(`two tests have the same name: ${fullName}`);
+      names.add(fullName);
+      if (!pattern.test(fullName)) continue;
+      sum[status === "passed" || status === "failed" ? status : "skipped"] += 1;
+    }
+  }
+  return sum;
+}
+
+async function runBundled({ place, build, files, filter }, directory) {
+  const out = `.build/tests/${place}-${build}-${process.pid}`;
+  const [task, report] = [join(directory, "task.json"), join(directory, "report.json")];
+  const urlOf = (file) =>
+    pathToFileURL(join(root, out, file.slice("tests/".length).replace(/\.ts$/, ".mjs"))).href;
+  const standIn = VITEST_STAND_IN.vitest.slice(root.length + 1);
+  const context = {
+    runtime: place,
+    build,
+    thorough: false,
+    directory: join(directory, "files"),
+    root,
+  };
+  const wasm = build === "debug" ? join(root, "dist/varve.debug.wasm") : undefined;
+  const modules = files.map(urlOf);
+  writeFileSync(
+    task,
+    JSON.stringify({ standIn: urlOf(standIn), modules, context, wasm, filter, report }),
+  );
+  try {
+    await bundleForNode([standIn, ...files], out);
+    const [program, ...flags] = await runtimeCommand(place);
+    const allowed = place === "deno" ? ["--allow-all"] : [];
+    const words = [...flags, ...allowed, "tests/run-here.mjs", task];
+    const { code, signal } = await execute(program, words, { timeout: 59 * MINUTE });
+    if (code !== 0 || !existsSync(report)) throw brokeOff(place, code, signal);
+    return JSON.parse(readFileSync(report, "utf8"));
+  } finally {
+    rmSync(join(root, out), { recursive: true, force: true });
+  }
+}
+
+function brokeOff(place, code, signal) {
+  return new Problem(`the tests in ${place} broke off (${signal ?? `exit code ${code}`}).`);
+}

@@ -8,7 +8,7 @@ const BUILDS = ["release", "debug"];
 /**
  * Runs `run` with what the arguments say: `{ place, build, rooms, filter, files }`, of which `place` is one
  * of `places`, a name that scripts/programs.mjs knows, and `files` are those of its rooms. `run`
- * gives a report as tests/harness.ts does.
+ * gives a report as tests/support/vitest-stand-in.ts does.
  */
 export function runner({ program, places, rooms }, run) {
   entry(async () => {
@@ -42,5 +42,5 @@ function testsOf(room) {
 function conclude(what, { passed, failed, skipped, ms }) {
   say(`  ${what}: ${ms} ms`);
   process.stdout.write(`${passed} passed, ${failed} failed, ${skipped} skipped\n`);
-  if (failed > 0 || passed === 0) process.exitCode = 1;
+  if (failed > 0 || skipped > 0 || passed === 0) process.exitCode = 1;
 }

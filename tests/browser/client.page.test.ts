@@ -8,19 +8,9 @@ import {
   open,
   type WorkerLike,
 } from "varve";
-import {
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  replaceClock,
-  suite,
-  test,
-  throws,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, replaceClock, wasmOption } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
 
 /** The package's own worker, from the published files. */
 function packageWorker(): Worker {
@@ -40,7 +30,7 @@ function apart(worker: Worker): WorkerLike {
 /** A client of the database as in another tab: with a worker of its own. */
 function tab(name: string, options: ConnectOptions = {}): Client {
   const client = connect(name, { worker: () => apart(packageWorker()), ...options });
-  cleanup(() => client.close());
+  onTestFinished(() => client.close());
   return client;
 }
 
@@ -53,7 +43,7 @@ function module(name: string, options: ConnectOptions = {}) {
     },
     ...options,
   });
-  cleanup(() => client.close());
+  onTestFinished(() => client.close());
   return client;
 }
 
@@ -75,21 +65,21 @@ function slowedBy(times: number): void {
 }
 
 async function fresh(name: string): Promise<string> {
-  equal(wasmOption().wasm, undefined, "the package's worker has the package's wasm");
+  expect(wasmOption().wasm, "the package's worker has the package's wasm").toBe(undefined);
   await destroy(name);
   return name;
 }
 
-suite("a page that connects", () => {
+describe("a page that connects", () => {
   test("page: its worker's database is there again the next time", async () => {
     const name = await fresh("connect-alone");
     const first = tab(name);
-    equal(first.status.state, "starting");
+    expect(first.status.state).toBe("starting");
     await first.set("yeezy", "Boost");
-    deepEqual(first.status, { state: "open", owner: "here", reason: undefined });
+    expect(first.status).toStrictEqual({ state: "open", owner: "here", reason: undefined });
     await first.close();
     const second = tab(name);
-    equal(await second.getText("yeezy"), "Boost");
+    expect(await second.getText("yeezy")).toBe("Boost");
   });
 
   test("page: the package's own worker suffices where modules are served unbundled", async () => {
@@ -97,10 +87,10 @@ suite("a page that connects", () => {
     const url = `${context().root}/dist/client/index.js`;
     const plain = (await import(url)) as typeof import("varve/client");
     const client = plain.connect(name);
-    cleanup(() => client.close());
+    onTestFinished(() => client.close());
     await client.set("yeezy", "Boost");
-    equal(await client.getText("yeezy"), "Boost");
-    equal(client.status.owner, "here");
+    expect(await client.getText("yeezy")).toBe("Boost");
+    expect(client.status.owner).toBe("here");
   });
 
   test("page: an event reports a new status", async () => {
@@ -108,10 +98,10 @@ suite("a page that connects", () => {
     const states: string[] = [];
     client.addEventListener("status", () => states.push(client.status.state));
     await client.ready;
-    equal(states.at(-1), "open");
-    ok(states.includes("opening"));
+    expect(states.at(-1)).toBe("open");
+    assert(states.includes("opening"));
     await client.close();
-    equal(states.at(-1), "closed");
+    expect(states.at(-1)).toBe("closed");
   });
 
   test("page: the reason why its worker does not start is reported", async () => {
@@ -139,13 +129,16 @@ suite("a page that connects", () => {
     });
     workers[0]?.postMessage("end");
     await again;
-    equal(workers.length, 2);
+    expect(workers.length).toBe(2);
     workers[1]?.postMessage("end");
     const since = Date.now();
     await client.set("b", "2", { timeout: 600_000 });
-    ok(Date.now() < since + 5_000, "before a worker that says nothing is taken for one that hangs");
-    deepEqual(await client.keys().all(), ["a", "b"]);
-    equal(workers.length, 3);
+    assert(
+      Date.now() < since + 5_000,
+      "before a worker that says nothing is taken for one that hangs",
+    );
+    expect(await client.keys().all()).toStrictEqual(["a", "b"]);
+    expect(workers.length).toBe(3);
   });
 
   test("page: workers that end at once are not replaced endlessly", async () => {
@@ -158,41 +151,41 @@ suite("a page that connects", () => {
       },
     });
     await rejects(client.get("a", { timeout: 1_500 }), { name: "OwnerUnavailableError" });
-    ok(count <= 5, `${count} workers`);
+    assert(count <= 5, `${count} workers`);
   });
 
   test("page: the error of opening the database is reported", async () => {
     const root = await navigator.storage.getDirectory();
     await root.getDirectoryHandle("connect-folder.varve", { create: true });
-    cleanup(() => root.removeEntry("connect-folder.varve"));
+    onTestFinished(() => root.removeEntry("connect-folder.varve"));
     const client = tab("connect-folder");
     await rejects(client.get("a"), { code: "VARVE_STORAGE_UNAVAILABLE", message: /folder/ });
   });
 });
 
-suite("several clients of one page", () => {
+describe("several clients of one page", () => {
   test("shared worker: clients of one database share it, and the last close ends it", async () => {
     const name = await fresh("connect-joined");
     made = 0;
     const one = module(name);
     const two = module(name, { timeout: 60_000 });
     await one.set("a", "1");
-    equal(await two.getText("a"), "1");
-    deepEqual([one.status.owner, two.status.owner, made], ["here", "here", 1]);
+    expect(await two.getText("a")).toBe("1");
+    expect([one.status.owner, two.status.owner, made]).toStrictEqual(["here", "here", 1]);
     const late = one.set("a", "2");
     await one.close();
     await late;
-    equal(one.status.state, "closed");
+    expect(one.status.state).toBe("closed");
     await rejects(one.get("a"), { code: "VARVE_DATABASE_CLOSED" });
-    equal(two.status.state, "open");
-    equal(await two.getText("a"), "2");
+    expect(two.status.state).toBe("open");
+    expect(await two.getText("a")).toBe("2");
     const three = module(name);
     await two.close();
-    equal(await three.getText("a"), "2");
-    equal(made, 1);
+    expect(await three.getText("a")).toBe("2");
+    expect(made).toBe(1);
     await three.close();
-    equal(await module(name).getText("a"), "2");
-    equal(made, 2);
+    expect(await module(name).getText("a")).toBe("2");
+    expect(made).toBe(2);
   });
 
   test("shared worker: each client receives status and changes until it closes", async () => {
@@ -203,7 +196,7 @@ suite("several clients of one page", () => {
     one.addEventListener("status", () => states.push(`one ${one.status.state}`));
     two.addEventListener("status", () => states.push(`two ${two.status.state}`));
     await two.ready;
-    ok(states.includes("one open") && states.includes("two open"));
+    assert(states.includes("one open") && states.includes("two open"));
     const heard: string[] = [];
     one.watch({}, (changes) => heard.push(...changes.map(({ key }) => `one ${key}`)));
     let wake = () => {};
@@ -220,8 +213,8 @@ suite("several clients of one page", () => {
     });
     await two.set("b", "2");
     await both;
-    ok(!heard.includes("one b"), heard.join(", "));
-    deepEqual(states, []);
+    assert(!heard.includes("one b"), heard.join(", "));
+    expect(states).toStrictEqual([]);
   });
 
   test("shared worker: another version or kind of worker is refused", async () => {
@@ -233,7 +226,7 @@ suite("several clients of one page", () => {
     throws(() => connect(name, { version: 1 }), { code: "VARVE_OPTIONS_MISMATCH" });
     await one.set("a", "1");
     await one.close();
-    equal(await module(name, { version: 2 }).getText("a"), "1");
+    expect(await module(name, { version: 2 }).getText("a")).toBe("1");
   });
 });
 
@@ -261,7 +254,7 @@ async function said(program: string): Promise<unknown> {
     run().then(postMessage, (error) => postMessage(String(error)));`;
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   const worker = new Worker(url, { type: "module" });
-  cleanup(() => worker.terminate());
+  onTestFinished(() => worker.terminate());
   return new Promise((resolve, reject) => {
     let stuck: ReturnType<typeof setTimeout>;
     // The database that it serves posts messages too.
@@ -274,7 +267,7 @@ async function said(program: string): Promise<unknown> {
   });
 }
 
-suite("a worker that connects", () => {
+describe("a worker that connects", () => {
   test("worker: it uses the present owner, and has a worker of its own without one", async () => {
     const name = await fresh("connect-in-worker");
     const program = `
@@ -283,11 +276,11 @@ suite("a worker that connects", () => {
       const found = [await client.getText("of the page") ?? "", client.status.owner];
       await client.close();
       return found;`;
-    deepEqual(await said(program), ["", "here"]);
+    expect(await said(program)).toStrictEqual(["", "here"]);
     const client = tab(name);
     await client.set("of the page", "2");
-    deepEqual(await said(program), ["2", "elsewhere"]);
-    equal(await client.getText("of the worker"), "1");
+    expect(await said(program)).toStrictEqual(["2", "elsewhere"]);
+    expect(await client.getText("of the worker")).toBe("1");
   });
 
   test("worker: it may serve its own database, to pages too", async () => {
@@ -298,14 +291,14 @@ suite("a worker that connects", () => {
       const client = connect("${name}", { worker: serve("${name}").here });
       await client.set("asked", "2");
       return [await client.getText("opened"), db.getText("asked"), client.status.owner];`);
-    deepEqual(found, ["1", "2", "here"]);
+    expect(found).toStrictEqual(["1", "2", "here"]);
     const client = tab(name);
-    equal(await client.getText("asked"), "2");
-    equal(client.status.owner, "elsewhere");
+    expect(await client.getText("asked")).toBe("2");
+    expect(client.status.owner).toBe("elsewhere");
   });
 });
 
-suite("two clients with a worker each", () => {
+describe("two clients with a worker each", () => {
   test("two workers: calls reject with the reason if no worker can be started after the owner's end", async () => {
     const name = await fresh("connect-lost");
     const workers: Worker[] = [];
@@ -318,11 +311,11 @@ suite("two clients with a worker each", () => {
     const one = tab(name, { worker });
     await one.set("a", "1");
     const two = tab(name, { worker });
-    equal(await two.getText("a"), "1");
+    expect(await two.getText("a")).toBe("1");
     for (const one of workers) one.terminate();
     const { message } = (await two.getText("a").catch((error) => error)) as Error;
-    ok(/worker.*failed/.test(message), message);
-    equal(two.status.state, "idle");
+    assert(/worker.*failed/.test(message), message);
+    expect(two.status.state).toBe("idle");
   });
 
   test("two workers: one owner is shared, and each client reads the other's writes", async () => {
@@ -330,10 +323,10 @@ suite("two clients with a worker each", () => {
     const one = tab(name);
     await one.set("a", "1");
     const two = tab(name);
-    equal(await two.getText("a"), "1");
-    equal(two.status.owner, "elsewhere");
+    expect(await two.getText("a")).toBe("1");
+    expect(two.status.owner).toBe("elsewhere");
     await two.set("b", "2");
-    equal(await one.getText("b"), "2");
+    expect(await one.getText("b")).toBe("2");
   });
 
   test("two workers: when the owner closes, the other takes over and answers", async () => {
@@ -345,9 +338,9 @@ suite("two clients with a worker each", () => {
     const closing = one.close();
     const asked = two.getText("a");
     await closing;
-    equal(await asked, "1");
+    expect(await asked).toBe("1");
     await two.set("b", "2");
-    equal(two.status.owner, "here");
+    expect(two.status.owner).toBe("here");
   });
 
   test("two workers: long work runs in the other's worker, or in the next owner's if that closes", async () => {
@@ -357,15 +350,15 @@ suite("two clients with a worker each", () => {
     await Promise.all(Array.from({ length: 200 }, (_, i) => one.set(`key ${i}`, value)));
     const two = tab(name);
     await two.ready;
-    equal(two.status.owner, "elsewhere");
+    expect(two.status.owner).toBe("elsewhere");
     const heard = new Set<string | undefined>();
     two.addEventListener("status", () => heard.add(two.status.progress?.doing));
     const { ok: isIntact } = await two.verify();
-    ok(isIntact && heard.has("verifying"));
+    assert(isIntact && heard.has("verifying"));
     const again = two.verify();
     await one.close();
-    ok((await again).ok);
-    equal(two.status.owner, "here");
+    assert((await again).ok);
+    expect(two.status.owner).toBe("here");
   });
 
   test("two workers: the newer version's worker takes over, and the older client becomes outdated", async () => {
@@ -374,13 +367,13 @@ suite("two clients with a worker each", () => {
     await old.set("a", "1");
     const outdated = new Promise((resolve) => old.addEventListener("outdated", resolve));
     const newer = tab(name, { version: 2 });
-    equal(await newer.getText("a"), "1");
+    expect(await newer.getText("a")).toBe("1");
     await outdated;
-    equal(old.status.state, "outdated");
+    expect(old.status.state).toBe("outdated");
     await rejects(old.set("a", "2"), { name: "VersionChangedError" });
     await rejects(tab(name, { version: 1 }).get("a"), { name: "VersionChangedError" });
-    equal(await newer.getText("a"), "1");
-    equal(newer.status.owner, "here");
+    expect(await newer.getText("a")).toBe("1");
+    expect(newer.status.owner).toBe("here");
   });
 
   test("two workers: watches continue after a change of owner, and miss nothing", async () => {
@@ -412,7 +405,7 @@ suite("two clients with a worker each", () => {
         wake = resolve;
       });
     }
-    deepEqual([...new Set(seen)].sort(), ["b", "c", "d"]);
+    expect([...new Set(seen)].sort()).toStrictEqual(["b", "c", "d"]);
   });
 
   test("two workers: when the owner's worker is killed, no write is lost or repeated", async () => {
@@ -435,12 +428,12 @@ suite("two clients with a worker each", () => {
     });
     await drops[0];
     worker?.terminate();
-    deepEqual(new Set(await Promise.all(drops)), new Set([true]));
-    deepEqual(await two.get("stock"), new Uint8Array([100]));
+    expect(new Set(await Promise.all(drops))).toStrictEqual(new Set([true]));
+    expect(await two.get("stock")).toStrictEqual(new Uint8Array([100]));
   });
 });
 
-suite("workers that open a new database at once", () => {
+describe("workers that open a new database at once", () => {
   test("concurrent import: the imported database is kept while others fail, and their files are removed", async () => {
     const name = await fresh("connect-failing");
     const patient = `
@@ -464,11 +457,15 @@ suite("workers that open a new database at once", () => {
         await patiently(() => destroy("${name}"));
       }
       return [];`;
-    deepEqual(await Promise.all([said(failing), said(writing), said(failing)]), [[], [], []]);
+    expect(await Promise.all([said(failing), said(writing), said(failing)])).toStrictEqual([
+      [],
+      [],
+      [],
+    ]);
   });
 });
 
-suite("a page with more databases than its memory can hold", () => {
+describe("a page with more databases than its memory can hold", () => {
   test("memory limit: it is reported by a code, and after closing some databases open and connect work", async () => {
     for (let round = 0; round < 2; round += 1) {
       const opened: Database[] = [];
@@ -478,15 +475,15 @@ suite("a page with more databases than its memory can hold", () => {
           opened.push(await open(`many-${opened.length}`, { storage: memory(), ...wasmOption() }));
         }
       } catch (error) {
-        equal((error as { code?: string }).code, "VARVE_OUT_OF_MEMORY");
-        ok(/Close some/.test(String(error)), String(error));
+        expect((error as { code?: string }).code).toBe("VARVE_OUT_OF_MEMORY");
+        assert(/Close some/.test(String(error)), String(error));
       }
-      ok(opened.length > 50, `${opened.length} are open`);
+      assert(opened.length > 50, `${opened.length} are open`);
       for (const db of opened.splice(0)) await db.close();
       await destroy("after-many");
       const client = tab("after-many");
       await client.set("key", "value");
-      equal(await client.getText("key"), "value");
+      expect(await client.getText("key")).toBe("value");
       await client.close();
     }
   });

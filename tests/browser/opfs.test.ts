@@ -1,15 +1,7 @@
 import { DatabaseBusyError, databases, destroy, open } from "varve";
-import {
-  cleanup,
-  context,
-  equal,
-  type OtherWorker,
-  ok,
-  rejects,
-  suite,
-  test,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, type OtherWorker, wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 
 let counter = 0;
 
@@ -26,7 +18,7 @@ async function hold(file: string): Promise<{ close(): void }> {
     createSyncAccessHandle(): Promise<{ close(): void }>;
   };
   const held = await handle.createSyncAccessHandle();
-  cleanup(() => held.close());
+  onTestFinished(() => held.close());
   return held;
 }
 
@@ -50,13 +42,13 @@ async function sharesReaders(file: string): Promise<boolean> {
 /** A worker that runs this program, which may post messages. */
 function worker(program: string): OtherWorker {
   const start = context().startWorker;
-  ok(start !== undefined, "the runner starts workers");
+  assert(start !== undefined, "the runner starts workers");
   const other = start(`import { open } from "${context().root}/dist/index.js";\n${program}`);
-  cleanup(() => other.kill());
+  onTestFinished(() => other.kill());
   return other;
 }
 
-suite("OPFS", () => {
+describe("OPFS", () => {
   test("OPFS: it is the default storage of a dedicated worker, under the database's name", async () => {
     const { name, file } = fresh();
     const db = await open(name, wasmOption());
@@ -64,9 +56,9 @@ suite("OPFS", () => {
     await db.close();
     const root = await navigator.storage.getDirectory();
     const { size } = await (await root.getFileHandle(file)).getFile();
-    ok(size > 0);
+    assert(size > 0);
     const again = await open(name, wasmOption());
-    equal(again.getText("a"), "1");
+    expect(again.getText("a")).toBe("1");
     await again.close();
   });
 
@@ -99,27 +91,27 @@ suite("OPFS", () => {
       postMessage(read + " " + written);
     `);
     const busy = "VARVE_DATABASE_BUSY";
-    equal(await other.said, `${together ? "opened" : busy} ${busy}`);
-    equal(reader.getText("a"), "1");
+    expect(await other.said).toBe(`${together ? "opened" : busy} ${busy}`);
+    expect(reader.getText("a")).toBe("1");
     await reader.close();
     const writer = await open(name, wasmOption());
-    equal(writer.recovery.wasClean, true);
+    expect(writer.recovery.wasClean).toBe(true);
     await writer.close();
   });
 
   test("OPFS: a database that another worker has open cannot be destroyed", async () => {
     const { name } = fresh();
     const other = worker(`const db = await open("${name}"); postMessage("open");`);
-    equal(await other.said, "open");
+    expect(await other.said).toBe("open");
     await rejects(destroy(name), { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" });
-    ok((await databases()).includes(name));
+    assert((await databases()).includes(name));
     await other.kill();
   });
 
   test("OPFS: a database that another worker has open is busy", async () => {
     const { name } = fresh();
     const other = worker(`const db = await open("${name}"); postMessage("open");`);
-    equal(await other.said, "open");
+    expect(await other.said).toBe("open");
     await rejects(open(name, wasmOption()), { name: "DatabaseBusyError" });
     await other.kill();
   });
@@ -134,12 +126,12 @@ suite("OPFS", () => {
       postMessage("saved");
       for (;;) db.set("endless", "1".repeat(100));
     `);
-    equal(await other.said, "saved");
+    expect(await other.said).toBe("saved");
     await other.kill();
     const db = await openWhenFree(name);
-    equal(db.count() >= 1000, true);
-    for (let i = 0; i < 1000; i++) equal(db.getText(`key ${i}`), `value ${i}`);
-    equal(db.recovery.wasClean, false);
+    expect(db.count() >= 1000).toBe(true);
+    for (let i = 0; i < 1000; i++) expect(db.getText(`key ${i}`)).toBe(`value ${i}`);
+    expect(db.recovery.wasClean).toBe(false);
     await db.close();
   });
 
@@ -151,10 +143,10 @@ suite("OPFS", () => {
       await db.committed;
       postMessage("saved");
     `);
-    equal(await other.said, "saved");
+    expect(await other.said).toBe("saved");
     await other.kill();
     const db = await openWhenFree(name);
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
     await db.close();
   });
 });

@@ -1,5 +1,7 @@
 import { open, opfs } from "varve";
-import { cleanup, context, equal, ok, rejects, suite, test, wasmOption } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 
 const MIB = 1024 * 1024;
 
@@ -7,14 +9,14 @@ const MIB = 1024 * 1024;
 async function leaveRoom(bytes: number): Promise<void> {
   const { usage = 0 } = await navigator.storage.estimate();
   await context().limitStorage?.(usage + bytes);
-  cleanup(() => context().limitStorage?.(undefined));
+  onTestFinished(() => context().limitStorage?.(undefined));
 }
 
-suite("an origin without free quota", () => {
+describe("an origin without free quota", () => {
   test("quota: a write that does not fit is refused, and nothing else is lost", async () => {
     const storage = opfs(`quota-${Date.now()}`);
     const db = await open("full", { storage, ...wasmOption() });
-    cleanup(() => db.close());
+    onTestFinished(() => db.close());
     db.set("before", "kept");
     db.flush();
     await leaveRoom(3 * MIB);
@@ -34,31 +36,31 @@ suite("an origin without free quota", () => {
       refusal = error;
     }
     const { name, code } = refusal as { name: string; code: string };
-    equal(name, "QuotaExceededError");
-    equal(code, "VARVE_QUOTA_EXCEEDED");
-    ok(written > 5, `${written} values fitted`);
+    expect(name).toBe("QuotaExceededError");
+    expect(code).toBe("VARVE_QUOTA_EXCEEDED");
+    assert(written > 5, `${written} values fitted`);
 
-    equal(db.getText("before"), "kept");
-    equal(db.has(`value ${written}`), false);
+    expect(db.getText("before")).toBe("kept");
+    expect(db.has(`value ${written}`)).toBe(false);
     for (let index = 0; index < written; index += 1) {
-      equal(db.get(`value ${index}`)?.[99_999], 7);
+      expect(db.get(`value ${index}`)?.[99_999]).toBe(7);
     }
 
     await context().limitStorage?.(undefined);
     const reached = written;
     fill();
-    ok(written > reached, "with room again it goes on");
+    assert(written > reached, "with room again it goes on");
     await db.close();
     const again = await open("full", { storage, ...wasmOption() });
-    cleanup(() => again.close());
-    equal(again.getText("before"), "kept");
-    equal(again.count(), 201);
+    onTestFinished(() => again.close());
+    expect(again.getText("before")).toBe("kept");
+    expect(again.count()).toBe(201);
   });
 
   test("quota: deleting, compacting and writing again work, and acknowledged writes are kept", async () => {
     const storage = opfs(`quota-${Date.now()}`);
     let db = await open("emptied", { storage, ...wasmOption() });
-    cleanup(() => db.close());
+    onTestFinished(() => db.close());
     await leaveRoom(8 * MIB);
     const fill = (from: number, prefix: string): number => {
       for (let index = from; index < 1_000; index += 1) {
@@ -66,35 +68,35 @@ suite("an origin without free quota", () => {
           db.set(`${prefix} ${index}`, new Uint8Array(20_000).fill(index));
           db.commit();
         } catch (error) {
-          equal((error as { code?: string }).code, "VARVE_QUOTA_EXCEEDED");
+          expect((error as { code?: string }).code).toBe("VARVE_QUOTA_EXCEEDED");
           return index;
         }
       }
       return 1_000;
     };
     const written = fill(0, "first");
-    ok(written > 150 && written < 500, `${written} values fitted`);
+    assert(written > 150 && written < 500, `${written} values fitted`);
     for (let index = 0; index < written; index += 1) {
       if (index % 3 === 0) continue;
-      equal(db.delete(`first ${index}`), true);
+      expect(db.delete(`first ${index}`)).toBe(true);
       db.commit();
     }
     await db.compact();
     const again = fill(0, "again");
-    ok(again > written / 3, `${again} of ${written} values fitted again`);
+    assert(again > written / 3, `${again} of ${written} values fitted again`);
     await db.close();
     db = await open("emptied", { storage, ...wasmOption() });
-    equal(db.recovery.wasClean, true);
-    equal(db.count(), Math.ceil(written / 3) + again);
+    expect(db.recovery.wasClean).toBe(true);
+    expect(db.count()).toBe(Math.ceil(written / 3) + again);
     for (let index = 0; index < written; index += 3) {
-      equal(db.get(`first ${index}`)?.[19_999], index % 256);
+      expect(db.get(`first ${index}`)?.[19_999]).toBe(index % 256);
     }
     for (let index = 0; index < again; index += 1) {
-      equal(db.get(`again ${index}`)?.[19_999], index % 256);
+      expect(db.get(`again ${index}`)?.[19_999]).toBe(index % 256);
     }
-    for (const key of [...db.keys()]) equal(db.delete(key), true);
+    for (const key of [...db.keys()]) expect(db.delete(key)).toBe(true);
     db.flush();
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     await db.close();
   });
 
@@ -104,7 +106,7 @@ suite("an origin without free quota", () => {
     await rejects(open("none", { storage, ...wasmOption() }), { code: "VARVE_QUOTA_EXCEEDED" });
     await context().limitStorage?.(undefined);
     const db = await open("none", { storage, ...wasmOption() });
-    cleanup(() => db.close());
-    equal(db.count(), 0);
+    onTestFinished(() => db.close());
+    expect(db.count()).toBe(0);
   });
 });

@@ -1,15 +1,7 @@
 import { type Client, connect, destroy } from "varve";
-import {
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 import type { Asked } from "./service-worker.js";
 
 const registered = new Map<string, Promise<ServiceWorker>>();
@@ -58,7 +50,9 @@ async function image(): Promise<ArrayBuffer> {
 async function visitorOf(worker: ServiceWorker, name: string) {
   const ask = (call: Asked["call"], ...args: unknown[]): Promise<unknown> =>
     answered(worker, { name, call, args } satisfies Asked);
-  cleanup(() => ask("close"));
+  onTestFinished(async () => {
+    await ask("close");
+  });
   return ask;
 }
 
@@ -66,12 +60,12 @@ function tab(name: string): Client {
   const worker = () =>
     new Worker(`${context().root}/dist/client/worker/index.js`, { type: "module" });
   const client: Client = connect(name, { worker });
-  cleanup(() => client.close());
+  onTestFinished(() => client.close());
   return client;
 }
 
 async function fresh(name: string): Promise<string> {
-  equal(wasmOption().wasm, undefined, "the package's worker has the package's wasm");
+  expect(wasmOption().wasm, "the package's worker has the package's wasm").toBe(undefined);
   await destroy(name);
   return name;
 }
@@ -90,14 +84,14 @@ const KINDS: Record<string, readonly [program: string, type: WorkerType]> = {
   "a service worker bundled into chunks": ["/chunks-service-worker/service-worker.js", "module"],
 };
 
-suite("a service worker with chunks that only opens bytes", () => {
+describe("a service worker with chunks that only opens bytes", () => {
   test("service worker: the error names the solution where import() is forbidden", async () => {
     const worker = await serviceWorker("/chunks-reading-worker/reading-worker.js", "module");
     const error = await rejects(answered(worker, { bytes: await image(), key: "a" }), {
       code: "VARVE_WASM",
       message: /varve\/worker/,
     });
-    ok(/single file/.test(error.message), error.message);
+    assert(/single file/.test(error.message), error.message);
   });
 
   test("service worker: bytes can be read after importing varve/worker", async () => {
@@ -105,12 +99,12 @@ suite("a service worker with chunks that only opens bytes", () => {
       "/chunks-reading-worker-whole/reading-worker-whole.js",
       "module",
     );
-    equal(await answered(worker, { bytes: await image(), key: "a" }), "1");
+    expect(await answered(worker, { bytes: await image(), key: "a" })).toBe("1");
   });
 });
 
 for (const [kind, [program, type]] of Object.entries(KINDS)) {
-  suite(kind, () =>
+  describe(kind, () =>
     define((name) => serviceWorker(program, type).then((one) => visitorOf(one, name))),
   );
 }
@@ -118,7 +112,7 @@ for (const [kind, [program, type]] of Object.entries(KINDS)) {
 function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
   test("service worker: bytes of a database can be read, verified and exported", async () => {
     const ask = await visitor("sw-bytes");
-    deepEqual(await ask("image", await image(), "a"), ["1", true, true]);
+    expect(await ask("image", await image(), "a")).toStrictEqual(["1", true, true]);
   });
 
   test("service worker: the file is read without an owner, and again after a change", async () => {
@@ -127,8 +121,8 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     await rejects(ask("getText", "a"), { code: "VARVE_DATABASE_NOT_FOUND" });
     for (const value of ["1", "2"]) {
       await visited(name, value);
-      equal(await ask("getText", "a"), value);
-      equal(await ask("getText", "b"), undefined);
+      expect(await ask("getText", "a")).toBe(value);
+      expect(await ask("getText", "b")).toBe(undefined);
     }
   });
 
@@ -136,10 +130,12 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     const name = await fresh("sw-timeless");
     const ask = await visitor(name);
     await ask("timeless", true);
-    cleanup(() => ask("timeless", false));
+    onTestFinished(async () => {
+      await ask("timeless", false);
+    });
     for (const value of ["1", "2", "3"]) {
       await visited(name, value);
-      equal(await ask("getText", "a"), value);
+      expect(await ask("getText", "a")).toBe(value);
     }
   });
 
@@ -148,8 +144,8 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     await visited(name, "1");
     const ask = await visitor(name);
     const error = await rejects(ask("set", "a", "2"), { name: "OwnerUnavailableError" });
-    equal((error as { applied?: unknown }).applied, false);
-    equal(await ask("getText", "a"), "1");
+    expect((error as { applied?: unknown }).applied).toBe(false);
+    expect(await ask("getText", "a")).toBe("1");
   });
 
   test("service worker: it uses an owner if there is one, and writes through it", async () => {
@@ -157,10 +153,14 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     const page = tab(name);
     await page.set("a", "1");
     const ask = await visitor(name);
-    equal(await ask("getText", "a"), "1");
+    expect(await ask("getText", "a")).toBe("1");
     await ask("set", "a", "2");
-    equal(await page.getText("a"), "2");
-    deepEqual(await ask("status"), { state: "open", owner: "elsewhere", reason: undefined });
+    expect(await page.getText("a")).toBe("2");
+    expect(await ask("status")).toStrictEqual({
+      state: "open",
+      owner: "elsewhere",
+      reason: undefined,
+    });
   });
 
   test("service worker: each write is done at most once while owners come and go", async () => {
@@ -175,10 +175,10 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
       const closing = page.close();
       await closing;
       done += (await ends).filter(({ status }) => status === "fulfilled").length;
-      equal(await ask("getText", "round"), String(round));
+      expect(await ask("getText", "round")).toBe(String(round));
     }
     const last = tab(name);
-    equal(await last.count({ gt: "0", lt: "9" }), done);
+    expect(await last.count({ gt: "0", lt: "9" })).toBe(done);
   });
 
   test("service worker: a read refused within the same millisecond is retried, and a lasting error is reported", async () => {
@@ -186,11 +186,11 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     await visited(name, "1");
     const ask = await visitor(name);
     await ask("refuse", 1);
-    equal(await ask("getText", "a"), "1");
+    expect(await ask("getText", "a")).toBe("1");
     await visited(name, "2");
     await ask("refuse", 2);
     await rejects(ask("getText", "a"), { name: "NotReadableError" });
-    equal(await ask("getText", "a"), "2");
+    expect(await ask("getText", "a")).toBe("2");
   });
 
   test("service worker: a part of a commit is never seen, even if a program opens the file directly", async () => {
@@ -211,22 +211,22 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
       }`;
     const url = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
     const writer = new Worker(url, { type: "module" });
-    cleanup(() => writer.terminate());
+    onTestFinished(() => writer.terminate());
     await new Promise((resolve) => writer.addEventListener("message", resolve, { once: true }));
     const ask = await visitor(name);
     let seen = 0;
     for (let i = 0; i < 200 && seen < 12; i += 1) {
       const found = (await ask("getMany", ["one", "two", "count"]).catch((error) => {
         // It reports a file that keeps changing.
-        equal(error.name, "OwnerUnavailableError");
+        expect(error.name).toBe("OwnerUnavailableError");
         return [];
       })) as (Uint8Array | undefined)[];
       const [one, two, count] = found.map((bytes) => new TextDecoder().decode(bytes));
       if (one === undefined || count === "") continue;
       seen += 1;
-      equal(one, two);
-      equal(one?.replace(/\.*$/, ""), count);
+      expect(one).toBe(two);
+      expect(one?.replace(/\.*$/, "")).toBe(count);
     }
-    ok(seen > 0, "it has found the file at rest");
+    assert(seen > 0, "it has found the file at rest");
   });
 }

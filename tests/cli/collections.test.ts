@@ -29,7 +29,8 @@ import {
   vec,
   versioned,
 } from "varve/struct";
-import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 import { database, folder, printed, varve } from "./support.js";
 
 const Page = struct("Page", { offset: u16, limit: u8 });
@@ -75,22 +76,21 @@ function fill(db: Database): void {
 
 const shop = () => database(fill);
 
-suite("varve on collections", () => {
+describe("varve on collections", () => {
   test("list prints keys and values of a collection, structs and JSON as JSON", async () => {
     const path = await shop();
-    equal(await printed("list", path), "raw\n");
-    equal(await printed("list", path, "--collection", "products"), "yeezy\nzero\n");
+    expect(await printed("list", path)).toBe("raw\n");
+    expect(await printed("list", path, "--collection", "products")).toBe("yeezy\nzero\n");
     const values = await printed("list", path, "--collection", "products", "--values");
     const [first = "", second = ""] = values.split("\n");
-    equal(JSON.parse(first.slice("yeezy\t".length)).name, yeezy.name);
-    ok(second.includes("\\\\u001b[31m"), second);
+    expect(JSON.parse(first.slice("yeezy\t".length)).name).toBe(yeezy.name);
+    assert(second.includes("\\\\u001b[31m"), second);
     const lines = await printed("list", path, "--collection", "sessions", "--values", "--json");
-    deepEqual(JSON.parse(lines), { key: "a1", bytes: 14, value: { user: "ann" } });
-    equal(
+    expect(JSON.parse(lines)).toStrictEqual({ key: "a1", bytes: 14, value: { user: "ann" } });
+    expect(
       await printed("list", path, "--collection", "products", "--reverse", "--limit", "1"),
-      "zero\n",
-    );
-    equal(await printed("list", path, "--collection", "notes", "--values"), "n\ta note\n");
+    ).toBe("zero\n");
+    expect(await printed("list", path, "--collection", "notes", "--values")).toBe("n\ta note\n");
   });
 
   test("keys that are numbers, dates and tuples are printed and read as JSON", async () => {
@@ -102,36 +102,38 @@ suite("varve on collections", () => {
       `[8,1.5,"ann",${at},"1"]\n`,
     ];
     const scores = ["--collection", "scores"];
-    equal(await printed("list", path, ...scores), lines.join(""));
-    equal(await printed("list", path, ...scores, "--prefix", "[7,-1.5]"), lines[1]);
-    equal(await printed("list", path, ...scores, "--start", "[8]"), lines[2]);
-    equal(await printed("list", path, ...scores, "--end", "8"), `${lines[0]}${lines[1]}`);
+    expect(await printed("list", path, ...scores)).toBe(lines.join(""));
+    expect(await printed("list", path, ...scores, "--prefix", "[7,-1.5]")).toBe(lines[1]);
+    expect(await printed("list", path, ...scores, "--start", "[8]")).toBe(lines[2]);
+    expect(await printed("list", path, ...scores, "--end", "8")).toBe(`${lines[0]}${lines[1]}`);
     const json = await printed("list", path, ...scores, "--json", "--values", "--limit", "1");
     const { key, value } = JSON.parse(json);
-    deepEqual([key, value], [JSON.parse(lines[0] ?? ""), { offset: 1, limit: 2 }]);
-    equal(await printed("get", path, lines[1] ?? "", ...scores), '{"offset":3,"limit":4}\n');
+    expect([key, value]).toStrictEqual([JSON.parse(lines[0] ?? ""), { offset: 1, limit: 2 }]);
+    expect(await printed("get", path, lines[1] ?? "", ...scores)).toBe('{"offset":3,"limit":4}\n');
     const written = '[7,-1.5,"bob","2026-09-21T14:13:20.123Z",1]';
-    equal(await printed("get", path, written, ...scores), '{"offset":3,"limit":4}\n');
-    equal(await printed("list", path, "--collection", "counts"), "258\n");
-    equal(await printed("get", path, "258", "--collection", "counts"), '{"offset":0,"limit":0}\n');
+    expect(await printed("get", path, written, ...scores)).toBe('{"offset":3,"limit":4}\n');
+    expect(await printed("list", path, "--collection", "counts")).toBe("258\n");
+    expect(await printed("get", path, "258", "--collection", "counts")).toBe(
+      '{"offset":0,"limit":0}\n',
+    );
     for (const word of ["ann", '["ann"]', "[7]", "1e99"]) {
       const { code, stdout } = await varve(["get", path, word, ...scores]);
-      deepEqual([code, stdout.length], [2, 0], word);
+      expect([code, stdout.length], word).toStrictEqual([2, 0]);
     }
   });
 
   test("get prints the value of a key of a collection", async () => {
     const path = await shop();
     const shown = JSON.parse(await printed("get", path, "yeezy", "--collection", "products"));
-    deepEqual([shown.stock, shown.tags, shown.price], [20_001, ["a", "b"], null]);
-    deepEqual(shown.shape, { Boxed: { offset: 3, limit: 4 } });
-    equal(await printed("get", path, "n", "--collection", "notes"), "a note");
+    expect([shown.stock, shown.tags, shown.price]).toStrictEqual([20_001, ["a", "b"], null]);
+    expect(shown.shape).toStrictEqual({ Boxed: { offset: 3, limit: 4 } });
+    expect(await printed("get", path, "n", "--collection", "notes")).toBe("a note");
     const document = JSON.parse(
       await printed("get", path, "a1", "--collection", "sessions", "--json"),
     );
-    deepEqual([document.found, document.value], [true, { user: "ann" }]);
+    expect([document.found, document.value]).toStrictEqual([true, { user: "ann" }]);
     const missing = await varve(["get", path, "raw", "--collection", "products"]);
-    deepEqual([missing.code, missing.stdout.length], [1, 0]);
+    expect([missing.code, missing.stdout.length]).toStrictEqual([1, 0]);
   });
 
   test("collections are named if nothing is found outside of them", async () => {
@@ -140,14 +142,18 @@ suite("varve on collections", () => {
     });
     const named = 'It has collections (use --collection): "notes", "products".\n';
     const listed = await varve(["list", path]);
-    deepEqual(
-      [listed.code, listed.stdout.length, listed.stderr],
-      [1, 0, `varve: The file has no keys outside of collections. ${named}`],
-    );
+    expect([listed.code, listed.stdout.length, listed.stderr]).toStrictEqual([
+      1,
+      0,
+      `varve: The file has no keys outside of collections. ${named}`,
+    ]);
     const got = await varve(["get", path, "a"]);
-    deepEqual([got.code, got.stderr], [1, `varve: There is no key a in ${path}. ${named}`]);
+    expect([got.code, got.stderr]).toStrictEqual([
+      1,
+      `varve: There is no key a in ${path}. ${named}`,
+    ]);
     const empty = await database(() => {});
-    equal(await printed("list", empty), "");
+    expect(await printed("list", empty)).toBe("");
   });
 
   test("a record with endlessly overlapping parts is named, and the others are printed", async () => {
@@ -168,28 +174,32 @@ suite("varve on collections", () => {
       // Types accept schemas only.
       db.collection("deep", crafted as unknown as typeof Deep).set("b", { lists: [] });
     });
-    equal(await printed("get", path, "a", "--collection", "deep"), '{"lists":[[[1,2]]]}\n');
+    expect(await printed("get", path, "a", "--collection", "deep")).toBe('{"lists":[[[1,2]]]}\n');
     for (const args of [
       ["get", path, "b"],
       ["list", path, "--values"],
       ["list", path, "--values", "--json"],
     ]) {
       const { code, stdout, stderr } = await varve([...args, "--collection", "deep"]);
-      equal(code, 3, stderr);
-      ok(/^varve: Deep\.lists.*: range: parts overlap too often\n$/.test(stderr), stderr);
-      equal(stdout.toString().includes("[[[1,2]]]"), args[0] === "list");
+      expect(code, stderr).toBe(3);
+      assert(/^varve: Deep\.lists.*: range: parts overlap too often\n$/.test(stderr), stderr);
+      expect(stdout.toString().includes("[[[1,2]]]")).toBe(args[0] === "list");
     }
-    equal(await printed("list", path, "--collection", "deep"), "a\nb\n");
-    ok((await printed("verify", path)).startsWith("ok: "));
+    expect(await printed("list", path, "--collection", "deep")).toBe("a\nb\n");
+    assert((await printed("verify", path)).startsWith("ok: "));
   });
 
   test("stat counts the records of a collection and describes it", async () => {
     const path = await shop();
     const shown = await printed("stat", path, "--collection", "products");
-    ok(/^records {2}2$/m.test(shown), shown);
-    ok(shown.includes("{stock:u16,name:&str,state:e8(new,sold out)"), shown);
+    assert(/^records {2}2$/m.test(shown), shown);
+    assert(shown.includes("{stock:u16,name:&str,state:e8(new,sold out)"), shown);
     const document = JSON.parse(await printed("stat", path, "--collection", "notes", "--json"));
-    deepEqual([document.records, document.key, document.value], [1, "string", { kind: "text" }]);
+    expect([document.records, document.key, document.value]).toStrictEqual([
+      1,
+      "string",
+      { kind: "text" },
+    ]);
   });
 
   test("a missing collection exits with code 1", async () => {
@@ -200,12 +210,15 @@ suite("varve on collections", () => {
       ["stat", path],
     ]) {
       const { code, stderr } = await varve([...args, "--collection", "orders"]);
-      deepEqual([code, stderr], [1, 'varve: There is no collection "orders" in this file.\n']);
+      expect([code, stderr]).toStrictEqual([
+        1,
+        'varve: There is no collection "orders" in this file.\n',
+      ]);
     }
   });
 });
 
-suite("JSON nested a hundred thousand deep", () => {
+describe("JSON nested a hundred thousand deep", () => {
   test("list and get print deep JSON like any other, in lines and in documents", async () => {
     const text = `${"[".repeat(100_000)} "a  b" ${"]".repeat(100_000)}`;
     const path = await database(() => {});
@@ -215,21 +228,26 @@ suite("JSON nested a hundred thousand deep", () => {
     const inOneLine = text.replace(' "a  b" ', '"a  b"');
     const of = ["--collection", "notes"];
     const about = `{"key":"a","bytes":${text.length},"value":${inOneLine}}\n`;
-    equal(await printed("list", path, ...of, "--values", "--json"), about);
-    ok((await printed("list", path, ...of, "--values")).startsWith("a\t[["));
-    equal(await printed("get", path, "a", ...of), `${text}\n`);
+    expect(await printed("list", path, ...of, "--values", "--json")).toBe(about);
+    assert((await printed("list", path, ...of, "--values")).startsWith("a\t[["));
+    expect(await printed("get", path, "a", ...of)).toBe(`${text}\n`);
     const { value, ...rest } = JSON.parse(await printed("get", path, "a", ...of, "--json"));
-    ok(Array.isArray(value));
-    deepEqual(rest, { found: true, key: "a", bytes: text.length, version: rest.version });
+    assert(Array.isArray(value));
+    expect(rest).toStrictEqual({
+      found: true,
+      key: "a",
+      bytes: text.length,
+      version: rest.version,
+    });
   });
 });
 
-suite("varve schema", () => {
+describe("varve schema", () => {
   test("schema prints the declarations of all collections as TypeScript", async () => {
     const path = await shop();
-    equal(
+    expect(
       await printed("schema", path, "--ts"),
-      `// db.collection("counts", Page, { key: u16 })
+    ).toBe(`// db.collection("counts", Page, { key: u16 })
 // db.collection("notes", text())
 // db.collection("products", Product)
 // db.collection("scores", Page, { key: [u32, desc(f64), str, timestamp, u64], indexes: {"byLimit":{"fields":[{"desc":"limit"},"offset"],"unique":true}} })
@@ -251,9 +269,8 @@ export const Product = struct("Product", {
   price: option(f64),
   shape: union({ Flat: null, Boxed: Page }),
 });
-`,
-    );
-    equal(await printed("schema", path), await printed("schema", path, "--ts"));
+`);
+    expect(await printed("schema", path)).toBe(await printed("schema", path, "--ts"));
   });
 
   test("values of an earlier version of a struct are printed and read with the defaults of the later one", async () => {
@@ -265,14 +282,13 @@ export const Product = struct("Product", {
     await db.close();
     const path = join(directory, "versions.varve");
     const shown = await printed("schema", path, "--ts");
-    ok(shown.includes('  price: added(f64, 9.5),\n  note: added(str, "a \\"b\\""),\n'), shown);
-    ok((await printed("schema", path, "--rust")).includes("    #[varve(added = 9.5)]\n"));
-    equal(
+    assert(shown.includes('  price: added(f64, 9.5),\n  note: added(str, "a \\"b\\""),\n'), shown);
+    assert((await printed("schema", path, "--rust")).includes("    #[varve(added = 9.5)]\n"));
+    expect(
       await printed("list", path, "--collection", "all", "--values"),
-      `new\t{"n":2,"name":"y","price":1,"note":"a \\\\"b\\\\""}
+    ).toBe(`new\t{"n":2,"name":"y","price":1,"note":"a \\\\"b\\\\""}
 old\t{"n":1,"name":"x","price":9.5,"note":"a \\\\"b\\\\""}
-`,
-    );
+`);
   });
 
   test("schema notes that number keys may be auto() keys, which are stored in the same way", async () => {
@@ -280,19 +296,18 @@ old\t{"n":1,"name":"x","price":9.5,"note":"a \\\\"b\\\\""}
       db.collection("log", text(), { key: auto() }).push("first");
       db.collection("pairs", text(), { key: [u53, u53] }).set([1, 2], "pair");
     });
-    equal(
+    expect(
       await printed("schema", path, "--ts"),
-      `// db.collection("log", text(), { key: u53 /* or auto() */ })
+    ).toBe(`// db.collection("log", text(), { key: u53 /* or auto() */ })
 // db.collection("pairs", text(), { key: [u53, u53] })
 import { text, u53 } from "varve/struct";
-`,
-    );
+`);
   });
 
   test("the printed TypeScript compiles and declares the same", async () => {
     const folder = join(context().root, `.build/printed-${process.pid}`);
     mkdirSync(folder, { recursive: true });
-    cleanup(() => rmSync(folder, { recursive: true, force: true }));
+    onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
     const source = `import { codecOf } from "varve/codec";
 ${await printed("schema", await shop())}
 console.log(JSON.stringify([codecOf(Page).fingerprint, codecOf(Product).fingerprint]));
@@ -303,11 +318,14 @@ console.log(JSON.stringify([codecOf(Page).fingerprint, codecOf(Product).fingerpr
     const tsc = join(context().root, "node_modules/typescript/bin/tsc");
     const flags =
       "--ignoreConfig --noEmit --strict --skipLibCheck --module NodeNext --target ES2022 --types node";
-    equal(run(tsc, ...flags.split(" "), "printed.ts"), "");
+    expect(run(tsc, ...flags.split(" "), "printed.ts")).toBe("");
     const { code } = await transform(source, { loader: "ts", format: "esm" });
     writeFileSync(join(folder, "printed.mjs"), code);
     const { fingerprint } = codecOf(Page);
-    deepEqual(JSON.parse(run("printed.mjs")), [fingerprint, codecOf(Product).fingerprint]);
+    expect(JSON.parse(run("printed.mjs"))).toStrictEqual([
+      fingerprint,
+      codecOf(Product).fingerprint,
+    ]);
   });
 
   test("schema prints the structs of all collections as Rust", async () => {
@@ -322,50 +340,51 @@ console.log(JSON.stringify([codecOf(Page).fingerprint, codecOf(Product).fingerpr
       '    #[varve(rename = "addedAt", timestamp)]\n    pub added_at: i64,\n',
       "pub enum Shape {\n    Flat,\n    Boxed(Page),\n}\n",
     ]) {
-      ok(shown.includes(part), `${part}\n\n${shown}`);
+      assert(shown.includes(part), `${part}\n\n${shown}`);
     }
   });
 
   test("schema prints descriptors as stored, and nothing for a file without collections", async () => {
     const all = JSON.parse(await printed("schema", await shop(), "--json"));
-    deepEqual(
+    expect(
       all.map(({ name, key, value }: { name: string; key: unknown; value: { kind: string } }) => [
         name,
         key,
         value.kind,
       ]),
+    ).toStrictEqual([
+      ["counts", [{ kind: "u16" }], "struct"],
+      ["notes", "string", "text"],
+      ["products", "string", "struct"],
       [
-        ["counts", [{ kind: "u16" }], "struct"],
-        ["notes", "string", "text"],
-        ["products", "string", "struct"],
+        "scores",
         [
-          "scores",
-          [
-            { kind: "u32" },
-            { desc: { kind: "f64" } },
-            { kind: "str" },
-            { kind: "timestamp" },
-            { kind: "u64" },
-          ],
-          "struct",
+          { kind: "u32" },
+          { desc: { kind: "f64" } },
+          { kind: "str" },
+          { kind: "timestamp" },
+          { kind: "u64" },
         ],
-        ["sessions", "string", "json"],
+        "struct",
       ],
-    );
-    deepEqual(all[3].indexes, { byLimit: { fields: [{ desc: "limit" }, "offset"], unique: true } });
+      ["sessions", "string", "json"],
+    ]);
+    expect(all[3].indexes).toStrictEqual({
+      byLimit: { fields: [{ desc: "limit" }, "offset"], unique: true },
+    });
     const path = await database((db) => db.set("key", "value"));
-    equal(await printed("schema", path), "");
-    equal(await printed("schema", path, "--rust"), "");
-    equal((await varve(["schema", path, "--ts", "--rust"])).code, 2);
+    expect(await printed("schema", path)).toBe("");
+    expect(await printed("schema", path, "--rust")).toBe("");
+    expect((await varve(["schema", path, "--ts", "--rust"])).code).toBe(2);
   });
 });
 
-suite("varve salvage", () => {
+describe("varve salvage", () => {
   test("salvage copies collections with their descriptors", async () => {
     const path = await shop();
     const copy = join(dirname(path), "copy.varve");
     const said = await printed("salvage", path, copy);
-    ok(said.startsWith("copied 1 key and 5 collections with 8 records ("), said);
+    assert(said.startsWith("copied 1 key and 5 collections with 8 records ("), said);
     for (const args of [
       ["schema", "--json"],
       ["list", "--values"],
@@ -375,9 +394,9 @@ suite("varve salvage", () => {
       ["list", "--collection", "notes", "--values"],
     ]) {
       const [command = "", ...more] = args;
-      equal(await printed(command, copy, ...more), await printed(command, path, ...more));
+      expect(await printed(command, copy, ...more)).toBe(await printed(command, path, ...more));
     }
-    ok((await printed("verify", copy)).startsWith("ok: "));
+    assert((await printed("verify", copy)).startsWith("ok: "));
   });
 
   test("salvage rebuilds the indexes of a damaged file from its records", async () => {
@@ -396,19 +415,16 @@ suite("varve salvage", () => {
     bytes[bytes.indexOf("page 1234") + 3]! ^= 1;
     writeFileSync(path, bytes);
     const { code, stdout } = await varve(["salvage", path, join(directory, "copy.varve")]);
-    equal(code, 1);
-    ok(stdout.toString().includes("uncertain: "), stdout.toString());
+    expect(code).toBe(1);
+    assert(stdout.toString().includes("uncertain: "), stdout.toString());
     const copy = await open_("copy");
     const all = copy.collection("pages", Page, { indexes });
     const keys = [...all.keys()].sort();
-    ok(keys.length >= 2_890 && keys.length < 3_000, `${keys.length} keys`);
-    deepEqual([...all.index.byOffset.keys()].sort(), keys);
-    deepEqual([...all.index.byLimit.keys()].sort(), keys);
+    assert(keys.length >= 2_890 && keys.length < 3_000, `${keys.length} keys`);
+    expect([...all.index.byOffset.keys()].sort()).toStrictEqual(keys);
+    expect([...all.index.byLimit.keys()].sort()).toStrictEqual(keys);
     const offsets = [...all.index.byOffset.values()].map(({ offset }) => offset);
-    deepEqual(
-      offsets,
-      [...offsets].sort((a, b) => a - b),
-    );
+    expect(offsets).toStrictEqual([...offsets].sort((a, b) => a - b));
     await copy.close();
   });
 });

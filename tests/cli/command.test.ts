@@ -15,7 +15,8 @@ import {
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { file, open } from "varve";
-import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 import { bin, database, folder, golden, printed, varve } from "./support.js";
 
 const COMMANDS = ["stat", "get", "list", "schema", "verify", "salvage", "export"];
@@ -25,26 +26,27 @@ function argumentsOf(command: string, path: string): string[] {
   return [command, path, ...more];
 }
 
-suite("varve", () => {
+describe("varve", () => {
   test("--help lists the commands, and for each command its options", async () => {
     const all = await printed("--help");
-    for (const command of COMMANDS) ok(all.includes(`\n  ${command} FILE`), command);
-    for (const args of [["-h"], ["help"], ["help", "nonsense"]]) equal(await printed(...args), all);
+    for (const command of COMMANDS) assert(all.includes(`\n  ${command} FILE`), command);
+    for (const args of [["-h"], ["help"], ["help", "nonsense"]])
+      expect(await printed(...args)).toBe(all);
     for (const command of COMMANDS) {
       const help = await printed(command, "--help");
-      ok(help.startsWith(`Usage: varve ${command} FILE`), help);
-      equal(await printed("help", command), help);
-      equal(await printed(command, "-h"), help);
+      assert(help.startsWith(`Usage: varve ${command} FILE`), help);
+      expect(await printed("help", command)).toBe(help);
+      expect(await printed(command, "-h")).toBe(help);
       for (const text of [all, help]) {
-        ok(/Exit codes:\n {2}0 .*\n {2}1 .*\n {2}2 .*\n {2}3 /.test(text), "the exit codes");
-        for (const line of text.split("\n")) ok(line.length <= 90, `not too long: ${line}`);
+        assert(/Exit codes:\n {2}0 .*\n {2}1 .*\n {2}2 .*\n {2}3 /.test(text), "the exit codes");
+        for (const line of text.split("\n")) assert(line.length <= 90, `not too long: ${line}`);
       }
     }
   });
 
   test("--version prints the version of the package", async () => {
     const { version } = JSON.parse(readFileSync(join(context().root, "package.json"), "utf8"));
-    for (const flag of ["--version", "-v"]) equal(await printed(flag), `varve ${version}\n`);
+    for (const flag of ["--version", "-v"]) expect(await printed(flag)).toBe(`varve ${version}\n`);
   });
 
   test("unknown input exits with code 2, and names the help", async () => {
@@ -72,28 +74,28 @@ suite("varve", () => {
       ["list", path, "--json=yes"],
     ]) {
       const { code, stdout, stderr } = await varve(args);
-      equal(code, 2, args.join(" "));
-      equal(stdout.length, 0, args.join(" "));
-      ok(stderr.startsWith("varve: ") && !stderr.includes("    at "), stderr);
-      ok(/--help|^varve: A key /.test(stderr), stderr);
+      expect(code, args.join(" ")).toBe(2);
+      expect(stdout.length, args.join(" ")).toBe(0);
+      assert(stderr.startsWith("varve: ") && !stderr.includes("    at "), stderr);
+      assert(/--help|^varve: A key /.test(stderr), stderr);
     }
   });
 
   test("words after -- are taken literally", async () => {
     const path = await database((db) => db.set("--json", "value"));
-    equal(await printed("get", path, "--", "--json"), "value");
+    expect(await printed("get", path, "--", "--json")).toBe("value");
   });
 
   test("an option's value may begin with a dash", async () => {
     const path = await database((db) => {
       for (const key of ["-d", "--json", "d"]) db.set(key, "value");
     });
-    equal(await printed("list", path, "--prefix", "-d"), "-d\n");
-    equal(await printed("list", "--prefix=--json", path), "--json\n");
+    expect(await printed("list", path, "--prefix", "-d")).toBe("-d\n");
+    expect(await printed("list", "--prefix=--json", path)).toBe("--json\n");
     const { stderr } = await varve(["list", path, "--limit", "-1"]);
-    equal(stderr, "varve: --limit must be a whole number: -1. See varve list --help.\n");
+    expect(stderr).toBe("varve: --limit must be a whole number: -1. See varve list --help.\n");
     const forgotten = await varve(["list", path, "--prefix", "--json"]);
-    ok(
+    assert(
       /--prefix takes P, but --json is an option: write --prefix=--json if/.test(forgotten.stderr),
     );
   });
@@ -101,13 +103,13 @@ suite("varve", () => {
   test("the exit code is kept if standard error cannot be written", async () => {
     const path = await database(() => {});
     const full = openSync("/dev/full", "w");
-    cleanup(() => closeSync(full));
+    onTestFinished(() => closeSync(full));
     for (const [code, ...args] of [
       [3, "stat", `${path}.missing`],
       [2, "list", path, "--limit", "-1"],
       [1, "get", path, "none"],
     ] as const) {
-      equal((await varve(args, { stderr: full })).code, code, args.join(" "));
+      expect((await varve(args, { stderr: full })).code, args.join(" ")).toBe(code);
     }
   });
 
@@ -131,25 +133,25 @@ suite("varve", () => {
     ] as const) {
       for (const command of COMMANDS) {
         const { code, stdout, stderr } = await varve(argumentsOf(command, join(directory, name)));
-        equal(code, 3, `${command} ${name}`);
-        equal(stdout.length, 0);
-        ok(reason.test(stderr), stderr);
+        expect(code, `${command} ${name}`).toBe(3);
+        expect(stdout.length).toBe(0);
+        assert(reason.test(stderr), stderr);
       }
     }
-    deepEqual(readdirSync(directory), before);
+    expect(readdirSync(directory)).toStrictEqual(before);
   });
 
   test("files of a newer format exit with code 3", async () => {
     const { code, stderr } = await varve(["stat", golden("newer-major")]);
-    equal(code, 3);
-    ok(/newer/.test(stderr), stderr);
+    expect(code).toBe(3);
+    assert(/newer/.test(stderr), stderr);
   });
 
   test("damage that prevents reading exits with code 3", async () => {
     for (const command of ["stat", "get", "list"]) {
       const { code, stderr } = await varve(argumentsOf(command, golden("damaged-frame")));
-      equal(code, 3, command);
-      ok(/damaged/.test(stderr), stderr);
+      expect(code, command).toBe(3);
+      assert(/damaged/.test(stderr), stderr);
     }
   });
 
@@ -158,11 +160,11 @@ suite("varve", () => {
     const db = await open("shop", { storage: file(dirname(path)) });
     for (const command of COMMANDS) {
       const { code, stderr } = await varve(argumentsOf(command, path));
-      equal(code, 3, command);
-      ok(stderr.includes(`process ${process.pid}`), stderr);
+      expect(code, command).toBe(3);
+      assert(stderr.includes(`process ${process.pid}`), stderr);
     }
     await db.close();
-    equal(await printed("get", path, "key"), "value");
+    expect(await printed("get", path, "key")).toBe("value");
   });
 
   test("a file in a read-only folder is left as it is", async () => {
@@ -173,13 +175,13 @@ suite("varve", () => {
     try {
       await printed("stat", path);
       await printed("list", path, "--values");
-      equal(await printed("get", path, "kept"), "flushed");
-      deepEqual(readdirSync(dirname(path)), ["torn-frame.varve"]);
+      expect(await printed("get", path, "kept")).toBe("flushed");
+      expect(readdirSync(dirname(path))).toStrictEqual(["torn-frame.varve"]);
     } finally {
       chmodSync(dirname(path), 0o755);
     }
-    deepEqual(new Uint8Array(readFileSync(path)), new Uint8Array(before.bytes));
-    equal(statSync(path).mtimeMs, before.changed);
+    expect(new Uint8Array(readFileSync(path))).toStrictEqual(new Uint8Array(before.bytes));
+    expect(statSync(path).mtimeMs).toBe(before.changed);
   });
 
   test("files are accepted by any name, also relative to the current folder", async () => {
@@ -189,7 +191,7 @@ suite("varve", () => {
       const { code, stdout, stderr } = await varve(["get", "--", name, "name"], {
         cwd: dirname(path),
       });
-      deepEqual([code, stdout.toString(), stderr], [0, "varve", ""], name);
+      expect([code, stdout.toString(), stderr], name).toStrictEqual([0, "varve", ""]);
     }
   });
 
@@ -205,8 +207,8 @@ suite("varve", () => {
       ["list", path, "--limit", evil],
     ]) {
       const { code, stderr } = await varve(args);
-      ok(code !== 0);
-      ok(
+      assert(code !== 0);
+      assert(
         stderr.includes("evil") && /^varve: [^\p{Cc}\p{Cf}]+\n$/u.test(stderr),
         JSON.stringify(stderr),
       );
@@ -224,8 +226,8 @@ suite("varve", () => {
       ["get", path, "large"],
     ]) {
       const { code, stdout, stderr } = await varve(args, { readAtMost: 1 });
-      deepEqual([code, stderr], [0, ""], args.join(" "));
-      ok(stdout.length > 0 && stdout.length < 1_000_000, `${stdout.length} bytes`);
+      expect([code, stderr], args.join(" ")).toStrictEqual([0, ""]);
+      assert(stdout.length > 0 && stdout.length < 1_000_000, `${stdout.length} bytes`);
     }
   });
 
@@ -235,8 +237,8 @@ suite("varve", () => {
       const { code, stderr } = await varve(argumentsOf(command, path), {
         stdout: openSync("/dev/full", "w"),
       });
-      equal(code, 3, command);
-      ok(/^varve: The output cannot be written: .*\n$/.test(stderr), stderr);
+      expect(code, command).toBe(3);
+      assert(/^varve: The output cannot be written: .*\n$/.test(stderr), stderr);
     }
   });
 
@@ -252,11 +254,11 @@ suite("varve", () => {
       const runtime = name === "deno" ? [...called, "--allow-read"] : called;
       const run = (...args: string[]) => varve(args, { runtime });
       const listed = await run("list", path, "--values");
-      deepEqual([listed.code, listed.stderr], [0, ""], name);
-      equal(listed.stdout.toString(), expected[0], name);
-      equal((await run("list", "--help")).stdout.toString(), expected[1], name);
-      equal((await run("get", path, "key 7")).stdout.toString(), "value 7", name);
-      deepEqual(
+      expect([listed.code, listed.stderr], name).toStrictEqual([0, ""]);
+      expect(listed.stdout.toString(), name).toBe(expected[0]);
+      expect((await run("list", "--help")).stdout.toString(), name).toBe(expected[1]);
+      expect((await run("get", path, "key 7")).stdout.toString(), name).toBe("value 7");
+      expect(
         [
           (await run("get", path, "nothing")).code,
           (await run("list", path, "--nonsense")).code,
@@ -264,13 +266,12 @@ suite("varve", () => {
           (await run("list", path, "--json")).code,
           (await varve(["list", path], { runtime, readAtMost: 1 })).code,
         ],
-        [1, 2, 3, 0, 0],
         name,
-      );
+      ).toStrictEqual([1, 2, 3, 0, 0]);
     }
   });
 
   test("the first line lets a shell start the command", () => {
-    ok(readFileSync(bin(), "utf8").startsWith("#!/usr/bin/env node\n"));
+    assert(readFileSync(bin(), "utf8").startsWith("#!/usr/bin/env node\n"));
   });
 });

@@ -2,7 +2,7 @@
 
 import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
 import { database, golden, printed, varve } from "./support.js";
 
 /** A database of 3,000 keys and a large value. */
@@ -33,18 +33,18 @@ const withoutSuperblocks = () =>
 const beside = (path: string, name = "new.varve") => join(dirname(path), name);
 const keysOf = async (path: string) => (await printed("list", path)).split("\n").slice(0, -1);
 
-suite("varve verify", () => {
+describe("varve verify", () => {
   test("an intact file is reported as such, in a line or as JSON", async () => {
     const path = await intact();
     const said = await printed("verify", path);
-    ok(/^ok: 3,001 records in \d+ frames, \d\.\d MB, verified in .*s\n$/.test(said), said);
+    assert(/^ok: 3,001 records in \d+ frames, \d\.\d MB, verified in .*s\n$/.test(said), said);
     const {
       file,
       opens,
       ok: isWell,
       problems,
     } = JSON.parse(await printed("verify", path, "--json"));
-    deepEqual([file, opens, isWell, problems], [path, true, true, []]);
+    expect([file, opens, isWell, problems]).toStrictEqual([path, true, true, []]);
   });
 
   test("damage exits with code 1, and its place and meaning are printed", async () => {
@@ -54,39 +54,53 @@ suite("varve verify", () => {
       [await damaged(() => 8_200), "segment header: its copy is used", "header"],
     ] as const) {
       const { code, stdout, stderr } = await varve(["verify", path]);
-      deepEqual([code, stderr], [1, ""], what);
-      ok(stdout.toString().startsWith("damaged in 1 place; intact: "), stdout.toString());
-      ok(stdout.toString().includes(`  ${meaning}\n`), stdout.toString());
+      expect([code, stderr], what).toStrictEqual([1, ""]);
+      assert(stdout.toString().startsWith("damaged in 1 place; intact: "), stdout.toString());
+      assert(stdout.toString().includes(`  ${meaning}\n`), stdout.toString());
       const json = await varve(["verify", path, "--json"]);
-      equal(json.code, 1);
+      expect(json.code).toBe(1);
       const document = JSON.parse(json.stdout.toString());
-      deepEqual([document.opens, document.ok, document.problems.length], [true, false, 1]);
-      equal(document.problems[0].what, what);
+      expect([document.opens, document.ok, document.problems.length]).toStrictEqual([
+        true,
+        false,
+        1,
+      ]);
+      expect(document.problems[0].what).toBe(what);
     }
   });
 
   test("a file too damaged to open exits with code 1, and prints what is intact", async () => {
     const { code, stdout, stderr } = await varve(["verify", golden("damaged-frame")]);
-    deepEqual([code, stderr], [1, ""]);
-    ok(
+    expect([code, stderr]).toStrictEqual([1, ""]);
+    assert(
       /too damaged to open: at byte 8,\d+, .*; 2 frames \(\d+ bytes\) beyond it are intact\n/.test(
         stdout.toString(),
       ),
     );
     const json = await varve(["verify", golden("damaged-frame"), "--json"]);
-    equal(json.code, 1);
+    expect(json.code).toBe(1);
     const document = JSON.parse(json.stdout.toString());
-    deepEqual([document.opens, document.ok, document.details.intactFrames], [false, false, 2]);
+    expect([document.opens, document.ok, document.details.intactFrames]).toStrictEqual([
+      false,
+      false,
+      2,
+    ]);
     const lost = await varve(["verify", await withoutSuperblocks()]);
-    equal(lost.code, 1);
-    ok(lost.stdout.toString().includes("neither of the two superblocks"), lost.stdout.toString());
+    expect(lost.code).toBe(1);
+    assert(
+      lost.stdout.toString().includes("neither of the two superblocks"),
+      lost.stdout.toString(),
+    );
   });
 
   test("a checkpoint that could not be used is found", async () => {
     for (const name of ["checkpoint-block-damaged", "checkpoint-head-damaged", "checkpoint-lost"]) {
       const { code, stdout } = await varve(["verify", golden(name)]);
-      equal(code, 1, name);
-      ok(stdout.toString().includes("  checkpoint: the log has the same data"), stdout.toString());
+      expect(code, name).toBe(1);
+      assert(
+        stdout.toString().includes("  checkpoint: the log has the same data"),
+        stdout.toString(),
+      );
     }
   });
 
@@ -94,82 +108,90 @@ suite("varve verify", () => {
     const path = await inLargeValue();
     const before = readFileSync(path);
     await varve(["verify", path]);
-    deepEqual(readdirSync(dirname(path)), ["shop.varve"]);
-    ok(before.equals(readFileSync(path)));
+    expect(readdirSync(dirname(path))).toStrictEqual(["shop.varve"]);
+    assert(before.equals(readFileSync(path)));
   });
 });
 
-suite("varve get", () => {
+describe("varve get", () => {
   test("a damaged record exits with code 3, and the others can be read", async () => {
     const path = await inRecord();
     const { code, stdout, stderr } = await varve(["get", path, "key 1234"]);
-    deepEqual([code, stdout.length], [3, 0]);
-    ok(stderr.includes("varve salvage"), stderr);
-    equal((await printed("get", path, "key 0")).slice(0, 7), "value 0");
+    expect([code, stdout.length]).toStrictEqual([3, 0]);
+    assert(stderr.includes("varve salvage"), stderr);
+    expect((await printed("get", path, "key 0")).slice(0, 7)).toBe("value 0");
   });
 });
 
-suite("varve salvage", () => {
+describe("varve salvage", () => {
   test("an intact file is copied completely, and reported as intact", async () => {
     const path = await intact();
     const output = await printed("salvage", path, beside(path));
-    equal(output, `copied 3,001 keys (2.5 MB of values) to ${beside(path)}\nnothing was lost\n`);
-    deepEqual(await keysOf(beside(path)), await keysOf(path));
-    equal(await printed("list", beside(path), "--values"), await printed("list", path, "--values"));
-    ok((await printed("verify", beside(path))).startsWith("ok: "));
-    ok(!existsSync(`${beside(path)}.lock`));
+    expect(output).toBe(
+      `copied 3,001 keys (2.5 MB of values) to ${beside(path)}\nnothing was lost\n`,
+    );
+    expect(await keysOf(beside(path))).toStrictEqual(await keysOf(path));
+    expect(await printed("list", beside(path), "--values")).toBe(
+      await printed("list", path, "--values"),
+    );
+    assert((await printed("verify", beside(path))).startsWith("ok: "));
+    assert(!existsSync(`${beside(path)}.lock`));
   });
 
   test("a damaged file is copied as far as it is intact, left as it is, and exits with code 1", async () => {
     const path = await inLargeValue();
     const before = readFileSync(path);
     const { code, stdout, stderr } = await varve(["salvage", path, beside(path)]);
-    deepEqual([code, stderr], [1, ""]);
-    ok(stdout.toString().includes("lost: the values of 1 key\n"), stdout.toString());
+    expect([code, stderr]).toStrictEqual([1, ""]);
+    assert(stdout.toString().includes("lost: the values of 1 key\n"), stdout.toString());
     const keys = await keysOf(beside(path));
-    deepEqual([keys.length, keys.includes("large")], [3_000, false]);
-    ok(before.equals(readFileSync(path)), "not a byte is changed");
-    deepEqual(readdirSync(dirname(path)).sort(), ["new.varve", "shop.varve"]);
+    expect([keys.length, keys.includes("large")]).toStrictEqual([3_000, false]);
+    assert(before.equals(readFileSync(path)), "not a byte is changed");
+    expect(readdirSync(dirname(path)).sort()).toStrictEqual(["new.varve", "shop.varve"]);
   });
 
   test("records before and after a damaged one are copied", async () => {
     const path = await inRecord();
     const { code } = await varve(["salvage", path, beside(path)]);
-    equal(code, 1);
+    expect(code).toBe(1);
     const keys = await keysOf(path).catch(() => undefined);
-    equal(keys, undefined, "it cannot be listed");
+    expect(keys, "it cannot be listed").toBe(undefined);
     const copied = new Set(await keysOf(beside(path)));
-    ok(copied.size > 2_000 && copied.has("key 0") && copied.has("large"), `${copied.size} keys`);
-    ok(!copied.has("key 1234"));
-    equal((await printed("get", beside(path), "key 2999")).slice(0, 10), "value 2999");
+    assert(
+      copied.size > 2_000 && copied.has("key 0") && copied.has("large"),
+      `${copied.size} keys`,
+    );
+    assert(!copied.has("key 1234"));
+    expect((await printed("get", beside(path), "key 2999")).slice(0, 10)).toBe("value 2999");
   });
 
   test("a file that lost both superblocks is copied completely", async () => {
     const path = await withoutSuperblocks();
-    equal((await varve(["salvage", path, beside(path)])).code, 1);
-    equal((await keysOf(beside(path))).length, 3_001);
+    expect((await varve(["salvage", path, beside(path)])).code).toBe(1);
+    expect((await keysOf(beside(path))).length).toBe(3_001);
   });
 
   test("keys that lost writes may have changed are copied and counted, and named with --json", async () => {
     const path = golden("damaged-commit");
     const { code, stdout } = await varve(["salvage", path, beside(path)]);
-    equal(code, 1);
-    ok(stdout.toString().includes("uncertain: 1 key, which"), stdout.toString());
-    deepEqual(await keysOf(beside(path)), ["a"]);
+    expect(code).toBe(1);
+    assert(stdout.toString().includes("uncertain: 1 key, which"), stdout.toString());
+    expect(await keysOf(beside(path))).toStrictEqual(["a"]);
     const json = await varve(["salvage", path, beside(path, "other.varve"), "--json"]);
-    equal(json.code, 1);
+    expect(json.code).toBe(1);
     const document = JSON.parse(json.stdout.toString());
-    deepEqual(document.uncertain, [{ key: "a" }]);
-    deepEqual(
-      [document.keys, document.newFile, document.lost.uncertainKeys],
-      [1, beside(path, "other.varve"), 1],
-    );
+    expect(document.uncertain).toStrictEqual([{ key: "a" }]);
+    expect([document.keys, document.newFile, document.lost.uncertainKeys]).toStrictEqual([
+      1,
+      beside(path, "other.varve"),
+      1,
+    ]);
   });
 
   test("--json reports that nothing was lost", async () => {
     const path = await intact();
     const document = JSON.parse(await printed("salvage", path, beside(path), "--json"));
-    deepEqual([document.keys, document.lost, document.uncertain], [3_001, null, []]);
+    expect([document.keys, document.lost, document.uncertain]).toStrictEqual([3_001, null, []]);
   });
 
   test("an existing target is refused, and a failure leaves none", async () => {
@@ -178,19 +200,24 @@ suite("varve salvage", () => {
     symlinkSync("nowhere", beside(path, "link"));
     for (const name of ["there", "link", "shop.varve"]) {
       const { code, stderr } = await varve(["salvage", path, beside(path, name)]);
-      equal(code, 2, name);
-      ok(stderr.includes("already exists"), stderr);
+      expect(code, name).toBe(2);
+      assert(stderr.includes("already exists"), stderr);
     }
-    equal(readFileSync(beside(path, "there"), "utf8"), "precious");
-    equal((await varve(["salvage", path, join(dirname(path), "no/folder")])).code, 3);
+    expect(readFileSync(beside(path, "there"), "utf8")).toBe("precious");
+    expect((await varve(["salvage", path, join(dirname(path), "no/folder")])).code).toBe(3);
     const text = beside(path, "text");
     writeFileSync(text, "no database ".repeat(1000));
-    equal((await varve(["salvage", text, beside(path)])).code, 3);
+    expect((await varve(["salvage", text, beside(path)])).code).toBe(3);
     const cut = golden("cut-before-the-second-superblock");
     const { code, stderr } = await varve(["salvage", cut, beside(path)]);
-    equal(code, 3);
-    ok(/is damaged, and nothing in it can be salvaged\.\n$/.test(stderr), stderr);
-    deepEqual(readdirSync(dirname(path)).sort(), ["link", "shop.varve", "text", "there"]);
+    expect(code).toBe(3);
+    assert(/is damaged, and nothing in it can be salvaged\.\n$/.test(stderr), stderr);
+    expect(readdirSync(dirname(path)).sort()).toStrictEqual([
+      "link",
+      "shop.varve",
+      "text",
+      "there",
+    ]);
   });
 
   test("the target is removed when the disk is full", async () => {
@@ -198,13 +225,13 @@ suite("varve salvage", () => {
     const { code, stderr } = await varve(["salvage", path, beside(path)], {
       largestFile: 1_000_000,
     });
-    equal(code, 3);
-    ok(/^varve: .*room/.test(stderr), stderr);
-    deepEqual(readdirSync(dirname(path)), ["shop.varve"]);
+    expect(code).toBe(3);
+    assert(/^varve: .*room/.test(stderr), stderr);
+    expect(readdirSync(dirname(path))).toStrictEqual(["shop.varve"]);
   });
 });
 
-suite("commands without memory", () => {
+describe("commands without memory", () => {
   test("the error says what to do, without a stack", async () => {
     const path = await intact();
     const calls = [
@@ -216,14 +243,14 @@ suite("commands without memory", () => {
     ];
     for (const call of calls) {
       const { code, stderr } = await varve(call, { addresses: 4 * 2 ** 30 });
-      equal(code, 3);
-      ok(/^varve: There is no memory to open .*\n$/.test(stderr), stderr);
+      expect(code).toBe(3);
+      assert(/^varve: There is no memory to open .*\n$/.test(stderr), stderr);
     }
-    deepEqual(readdirSync(dirname(path)), ["shop.varve"]);
+    expect(readdirSync(dirname(path))).toStrictEqual(["shop.varve"]);
   });
 });
 
-suite("varve export", () => {
+describe("varve export", () => {
   test("live data is copied into a database file, without anything deleted", async () => {
     const path = await database((db) => {
       for (let i = 0; i < 3_000; i += 1) db.set(`key ${i}`, `value ${i}`);
@@ -231,21 +258,27 @@ suite("varve export", () => {
       db.clear({ prefix: "key 1" });
     });
     const said = await printed("export", path, beside(path));
-    ok(/^exported [\d.]+ KB of live data to /.test(said), said);
-    deepEqual(await keysOf(beside(path)), await keysOf(path));
+    assert(/^exported [\d.]+ KB of live data to /.test(said), said);
+    expect(await keysOf(beside(path))).toStrictEqual(await keysOf(path));
     const bytes = readFileSync(beside(path));
-    equal(bytes.includes("key 1234"), false);
+    expect(bytes.includes("key 1234")).toBe(false);
     const json = JSON.parse(await printed("export", path, beside(path, "b.varve"), "--json"));
-    deepEqual(json, { file: path, newFile: beside(path, "b.varve"), bytes: bytes.length });
-    equal(await printed("verify", beside(path)).then((told) => told.startsWith("ok: ")), true);
+    expect(json).toStrictEqual({
+      file: path,
+      newFile: beside(path, "b.varve"),
+      bytes: bytes.length,
+    });
+    expect(await printed("verify", beside(path)).then((told) => told.startsWith("ok: "))).toBe(
+      true,
+    );
   });
 
   test("an existing target is not overwritten, and a damaged source leaves none", async () => {
     const path = await inRecord();
-    equal((await varve(["export", path, path])).code, 2);
+    expect((await varve(["export", path, path])).code).toBe(2);
     const { code, stderr } = await varve(["export", path, beside(path)]);
-    equal(code, 3);
-    ok(stderr.includes("varve salvage"), stderr);
-    equal(existsSync(beside(path)), false);
+    expect(code).toBe(3);
+    assert(stderr.includes("varve salvage"), stderr);
+    expect(existsSync(beside(path))).toBe(false);
   });
 });

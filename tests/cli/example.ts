@@ -3,13 +3,14 @@
 import { spawnSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { context, ok } from "../harness.js";
+import { assert } from "vitest";
+import { context } from "../support/context.js";
 
 /** The example, which run-node.mjs has built. */
 export function program(): string {
   const target = process.env.CARGO_TARGET_DIR ?? join(context().root, "target");
   const path = join(target, "debug/examples/shop");
-  ok(existsSync(path), path);
+  assert(existsSync(path), path);
   return path;
 }
 

@@ -1,7 +1,7 @@
 /** `varve stat`, `get` and `list`. */
 
 import { struct, u32 } from "varve/struct";
-import { deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
 import { database, golden, printed, varve } from "./support.js";
 
 const text = new TextEncoder();
@@ -36,19 +36,23 @@ const hostile = () =>
     for (const key of [...HOSTILE, ...NOT_TEXT]) db.set(key, key);
   });
 
-suite("varve stat", () => {
+describe("varve stat", () => {
   test("sizes and counts are printed, in words and as JSON", async () => {
     const path = await database((db) => {
       for (let i = 0; i < 1_234; i += 1) db.set(`key ${i}`, "v".repeat(100));
     });
     const shown = await printed("stat", path);
-    ok(/^keys {8}1,234$/m.test(shown), shown);
-    ok(/^live {8}1\d\d KB, \d+ % of the file$/m.test(shown), shown);
-    ok(/^file {8}1\.1 MB$/m.test(shown), shown);
-    ok(/^closed {6}cleanly$/m.test(shown), shown);
+    assert(/^keys {8}1,234$/m.test(shown), shown);
+    assert(/^live {8}1\d\d KB, \d+ % of the file$/m.test(shown), shown);
+    assert(/^file {8}1\.1 MB$/m.test(shown), shown);
+    assert(/^closed {6}cleanly$/m.test(shown), shown);
     const document = JSON.parse(await printed("stat", path, "--json"));
-    deepEqual([document.file, document.keys, document.recovery.wasClean], [path, 1_234, true]);
-    ok(document.liveBytes > 123_400 && document.fileBytes > document.liveBytes);
+    expect([document.file, document.keys, document.recovery.wasClean]).toStrictEqual([
+      path,
+      1_234,
+      true,
+    ]);
+    assert(document.liveBytes > 123_400 && document.fileBytes > document.liveBytes);
   });
 
   test("records in collections and index entries are counted separately", async () => {
@@ -59,29 +63,31 @@ suite("varve stat", () => {
       for (let n = 0; n < 7; n += 1) rows.set(`row ${n}`, { n });
     });
     const shown = await printed("stat", path);
-    ok(/^keys {9}3$/m.test(shown), shown);
-    ok(/^collections {2}7 records, and 7 entries of their indexes; varve/m.test(shown), shown);
+    assert(/^keys {9}3$/m.test(shown), shown);
+    assert(/^collections {2}7 records, and 7 entries of their indexes; varve/m.test(shown), shown);
     const { keys, records, indexEntries } = JSON.parse(await printed("stat", path, "--json"));
-    deepEqual([keys, records, indexEntries], [3, 10, 7]);
+    expect([keys, records, indexEntries]).toStrictEqual([3, 10, 7]);
     const one = await printed("stat", path, "--collection", "rows");
-    ok(/^records {2}7$/m.test(one) && /^index {4}byN: 7 entries$/m.test(one), one);
+    assert(/^records {2}7$/m.test(one) && /^index {4}byN: 7 entries$/m.test(one), one);
     const document = JSON.parse(await printed("stat", path, "--collection", "rows", "--json"));
-    deepEqual(document.indexes, { byN: 7 });
+    expect(document.indexes).toStrictEqual({ byN: 7 });
   });
 
   test("an unflushed end is reported and left in the file", async () => {
     const path = golden("torn-frame");
     const shown = await printed("stat", path);
-    ok(shown.includes("200 bytes at the end were never flushed"), shown);
-    equal(await printed("stat", path).then(closedLine), closedLine(shown));
+    assert(shown.includes("200 bytes at the end were never flushed"), shown);
+    expect(await printed("stat", path).then(closedLine)).toBe(closedLine(shown));
     const one = await printed("stat", golden("lost-frame"));
-    ok(one.includes("with 1 whole frame at the end"), one);
-    equal(JSON.parse(await printed("stat", path, "--json")).recovery.tornBytes, 200);
+    assert(one.includes("with 1 whole frame at the end"), one);
+    expect(JSON.parse(await printed("stat", path, "--json")).recovery.tornBytes).toBe(200);
   });
 
   test("the use of a checkpoint is reported", async () => {
-    ok((await printed("stat", golden("checkpoint"))).includes("from a checkpoint and 3 frames"));
-    ok((await printed("stat", golden("one-record"))).includes("from all 2 frames"));
+    assert(
+      (await printed("stat", golden("checkpoint"))).includes("from a checkpoint and 3 frames"),
+    );
+    assert((await printed("stat", golden("one-record"))).includes("from all 2 frames"));
   });
 });
 
@@ -89,7 +95,7 @@ function closedLine(shown: string): string | undefined {
   return shown.split("\n").find((line) => line.startsWith("closed"));
 }
 
-suite("varve get", () => {
+describe("varve get", () => {
   test("the bytes of the value are printed and nothing else", async () => {
     const values = {
       text: text.encode("no line end"),
@@ -102,19 +108,19 @@ suite("varve get", () => {
     });
     for (const [key, value] of Object.entries(values)) {
       const { code, stdout, stderr } = await varve(["get", path, key]);
-      deepEqual([code, stderr], [0, ""], key);
-      deepEqual(new Uint8Array(stdout), value, key);
+      expect([code, stderr], key).toStrictEqual([0, ""]);
+      expect(new Uint8Array(stdout), key).toStrictEqual(value);
     }
   });
 
   test("a missing key exits with code 1", async () => {
     const path = await database((db) => db.set("key", "value"));
     const { code, stdout, stderr } = await varve(["get", path, "other"]);
-    deepEqual([code, stdout.length], [1, 0]);
-    ok(stderr.startsWith("varve: There is no key other in "), stderr);
+    expect([code, stdout.length]).toStrictEqual([1, 0]);
+    assert(stderr.startsWith("varve: There is no key other in "), stderr);
     const json = await varve(["get", path, "other", "--json"]);
-    equal(json.code, 1);
-    deepEqual(JSON.parse(json.stdout.toString()), { found: false, key: "other" });
+    expect(json.code).toBe(1);
+    expect(JSON.parse(json.stdout.toString())).toStrictEqual({ found: false, key: "other" });
   });
 
   test("--json prints size and version, and non-text bytes in base64", async () => {
@@ -123,14 +129,14 @@ suite("varve get", () => {
       db.set("key", "välue");
       db.set("bytes", Uint8Array.from([0xff, 0]));
     });
-    deepEqual(JSON.parse(await printed("get", path, "key", "--json")), {
+    expect(JSON.parse(await printed("get", path, "key", "--json"))).toStrictEqual({
       found: true,
       key: "key",
       bytes: 6,
       version: 2,
       value: "välue",
     });
-    deepEqual(JSON.parse(await printed("get", path, "bytes", "--json")), {
+    expect(JSON.parse(await printed("get", path, "bytes", "--json"))).toStrictEqual({
       found: true,
       key: "bytes",
       bytes: 2,
@@ -143,16 +149,16 @@ suite("varve get", () => {
     const path = await hostile();
     for (const key of [...HOSTILE.slice(0, 2), ...NOT_TEXT.slice(0, 3)]) {
       const { code, stdout } = await varve(["get", path, "--base64", base64(key)]);
-      deepEqual([code, new Uint8Array(stdout)], [0, key]);
+      expect([code, new Uint8Array(stdout)]).toStrictEqual([0, key]);
     }
   });
 
   test("intact records are read if only a record before the checkpoint is damaged", async () => {
-    equal(await printed("get", golden("checkpoint-record-damaged"), "a"), "third");
+    expect(await printed("get", golden("checkpoint-record-damaged"), "a")).toBe("third");
   });
 });
 
-suite("varve list", () => {
+describe("varve list", () => {
   const numbered = () =>
     database((db) => {
       for (const i of [3, 1, 2, 10, 20]) db.set(`key/${i}`, `value ${i}`);
@@ -164,16 +170,16 @@ suite("varve list", () => {
     const list = async (...args: string[]) =>
       (await printed("list", path, ...args)).split("\n").slice(0, -1);
     const all = ["key/1", "key/10", "key/2", "key/20", "key/3", "other"];
-    deepEqual(await list(), all);
-    deepEqual(await list("--reverse"), [...all].reverse());
-    deepEqual(await list("--prefix", "key/2"), ["key/2", "key/20"]);
-    deepEqual(await list("--start", "key/2", "--end", "key/3"), ["key/2", "key/20"]);
-    deepEqual(await list("--limit", "2", "--start=key/2"), ["key/2", "key/20"]);
-    deepEqual(await list("--limit", "1", "--reverse"), ["other"]);
-    deepEqual(await list("--prefix", "a2V5LzI=", "--base64"), ["key/2", "key/20"]);
-    deepEqual(await list("--limit", "0"), []);
-    deepEqual(await list("--prefix", "nothing"), []);
-    deepEqual(await list("--prefix", "", "--limit", "1"), ["key/1"]);
+    expect(await list()).toStrictEqual(all);
+    expect(await list("--reverse")).toStrictEqual([...all].reverse());
+    expect(await list("--prefix", "key/2")).toStrictEqual(["key/2", "key/20"]);
+    expect(await list("--start", "key/2", "--end", "key/3")).toStrictEqual(["key/2", "key/20"]);
+    expect(await list("--limit", "2", "--start=key/2")).toStrictEqual(["key/2", "key/20"]);
+    expect(await list("--limit", "1", "--reverse")).toStrictEqual(["other"]);
+    expect(await list("--prefix", "a2V5LzI=", "--base64")).toStrictEqual(["key/2", "key/20"]);
+    expect(await list("--limit", "0")).toStrictEqual([]);
+    expect(await list("--prefix", "nothing")).toStrictEqual([]);
+    expect(await list("--prefix", "", "--limit", "1")).toStrictEqual(["key/1"]);
   });
 
   test("--values prints values after a tab, long ones in part", async () => {
@@ -185,7 +191,7 @@ suite("varve list", () => {
       db.set("e", new Uint8Array(2_000_000).fill(0x1b));
     });
     const lines = (await printed("list", path, "--values")).split("\n");
-    deepEqual(lines, [
+    expect(lines).toStrictEqual([
       "a\tone\\ttwo",
       "b\t",
       `c\t${"x".repeat(199)}… (210 bytes)`,
@@ -198,12 +204,13 @@ suite("varve list", () => {
   test("terminal control characters are escaped, so that each key is one line", async () => {
     const path = await hostile();
     const shown = await printed("list", path, "--values");
-    ok(!/[^\P{Cc}\n\t]/u.test(shown) && !/[\p{Cf}\p{Zl}\p{Zp}\p{Co}]/u.test(shown), "harmless");
+    assert(!/[^\P{Cc}\n\t]/u.test(shown) && !/[\p{Cf}\p{Zl}\p{Zp}\p{Co}]/u.test(shown), "harmless");
     const lines = shown.split("\n").slice(0, -1);
-    equal(lines.length, HOSTILE.length + NOT_TEXT.length);
+    expect(lines.length).toBe(HOSTILE.length + NOT_TEXT.length);
     const keys = lines.map((line) => line.split("\t")[0] ?? "");
-    for (const line of lines) equal(line.split("\t")[0], line.split("\t")[1], "values likewise");
-    equal(new Set(keys).size, keys.length, "different keys look different");
+    for (const line of lines)
+      expect(line.split("\t")[0], "values likewise").toBe(line.split("\t")[1]);
+    expect(new Set(keys).size, "different keys look different").toBe(keys.length);
     for (const key of [
       "\\x1b[31mred\\x1b[0m",
       "two\\nlines",
@@ -215,7 +222,7 @@ suite("varve list", () => {
       "a\\xc3",
       "é\\xed\\xa0\\x80",
     ]) {
-      ok(keys.includes(key), `${key} in ${JSON.stringify(keys)}`);
+      assert(keys.includes(key), `${key} in ${JSON.stringify(keys)}`);
     }
   });
 
@@ -229,13 +236,13 @@ suite("varve list", () => {
         const { key, keyBase64, value, valueBase64, bytes } = JSON.parse(line);
         const of = (text?: string, coded?: string) =>
           text === undefined ? String(coded) : base64(new TextEncoder().encode(text));
-        equal(of(key, keyBase64), of(value, valueBase64));
-        equal(bytes, Buffer.from(of(key, keyBase64), "base64").length);
+        expect(of(key, keyBase64)).toBe(of(value, valueBase64));
+        expect(bytes).toBe(Buffer.from(of(key, keyBase64), "base64").length);
         return of(key, keyBase64);
       });
-    deepEqual(found.sort(), [...HOSTILE, ...NOT_TEXT].map(base64).sort());
+    expect(found.sort()).toStrictEqual([...HOSTILE, ...NOT_TEXT].map(base64).sort());
     const keys = (await printed("list", path, "--json")).split("\n").slice(0, -1);
-    deepEqual(Object.keys(JSON.parse(keys[0] ?? "")), ["key"]);
+    expect(Object.keys(JSON.parse(keys[0] ?? ""))).toStrictEqual(["key"]);
   });
 
   test("a database larger than the memory is listed", async () => {
@@ -248,6 +255,6 @@ suite("varve list", () => {
       const document = JSON.parse(line);
       bytes += document.bytes;
     }
-    deepEqual([code, bytes], [0, 90_000_000]);
+    expect([code, bytes]).toStrictEqual([0, 90_000_000]);
   });
 });

@@ -3,7 +3,8 @@
 import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import { pathToFileURL } from "node:url";
-import { cleanup, context, deepEqual, equal, suite, test } from "../harness.js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 import { shop } from "./example.js";
 import { folder } from "./support.js";
 
@@ -101,11 +102,11 @@ async function servePage(): Promise<Server> {
     virtual: { "virtual:worker": WORKER },
   });
   const server = await serve([out], { pages: { "/": PAGE } });
-  cleanup(() => server.close());
+  onTestFinished(() => server.close());
   return server;
 }
 
-suite("a Rust program and a page", () => {
+describe("a Rust program and a page", () => {
   test("the Rust program reads and changes a page's data, and the page reads the result", async () => {
     const { withPage } = await load<{
       withPage(place: string, use: (page: Page) => Promise<void>): Promise<void>;
@@ -115,21 +116,24 @@ suite("a Rust program and a page", () => {
     await withPage("chromium", async (page) => {
       await page.goto(server.url);
       writeFileSync(path, Uint8Array.from((await page.evaluate(`ask("write")`)) as number[]));
-      deepEqual(shop(path, "list"), ["yeezy 2 Yeezy Boost 350 V2\nzoom 300 größe 品\n", 0]);
-      deepEqual(shop(path, "by", "byStock"), ["yeezy\nzoom\n", 0]);
-      deepEqual(shop(path, "buy", "yeezy"), ["bought\n", 0]);
-      deepEqual(shop(path, "add", "air", "700", "Air"), ["", 0]);
+      expect(shop(path, "list")).toStrictEqual([
+        "yeezy 2 Yeezy Boost 350 V2\nzoom 300 größe 品\n",
+        0,
+      ]);
+      expect(shop(path, "by", "byStock")).toStrictEqual(["yeezy\nzoom\n", 0]);
+      expect(shop(path, "buy", "yeezy")).toStrictEqual(["bought\n", 0]);
+      expect(shop(path, "add", "air", "700", "Air")).toStrictEqual(["", 0]);
       const bytes = JSON.stringify([...readFileSync(path)]);
       const { all, byStock } = (await page.evaluate(`ask("read", ${bytes})`)) as {
         all: unknown[];
         byStock: string[];
       };
-      deepEqual(all, [
+      expect(all).toStrictEqual([
         ["air", 700, "Air"],
         ["yeezy", 1, "Yeezy Boost 350 V2"],
         ["zoom", 300, "größe 品"],
       ]);
-      equal(byStock.join(), "yeezy,zoom,air");
+      expect(byStock.join()).toBe("yeezy,zoom,air");
     });
   });
 });

@@ -4,7 +4,8 @@ import { spawn } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, open } from "varve";
-import { cleanup, context, equal } from "../harness.js";
+import { expect, onTestFinished } from "vitest";
+import { context } from "../support/context.js";
 
 export interface Ended {
   code: number | null;
@@ -48,7 +49,9 @@ export function varve(args: readonly string[], start: Start = {}): Promise<Ended
     cwd,
     timeout: 240_000,
   });
-  cleanup(() => child.kill("SIGKILL"));
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
   const chunks: Buffer[] = [];
   let bytes = 0;
   let stderr = "";
@@ -69,8 +72,8 @@ export function varve(args: readonly string[], start: Start = {}): Promise<Ended
 /** The output of a command that succeeds without messages. */
 export async function printed(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await varve(args);
-  equal(stderr, "", args.join(" "));
-  equal(code, 0, args.join(" "));
+  expect(stderr, args.join(" ")).toBe("");
+  expect(code, args.join(" ")).toBe(0);
   return stdout.toString();
 }
 
@@ -90,7 +93,7 @@ export function folder(): string {
   folders += 1;
   const path = join(context().directory ?? ".", `cli-${folders}`);
   mkdirSync(path, { recursive: true });
-  cleanup(() => rmSync(path, { recursive: true, force: true }));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
   return path;
 }
 

@@ -8,42 +8,33 @@ import {
   VarveError,
 } from "varve";
 import { struct, u16, u32 } from "varve/struct";
-import { refuseAll } from "../closed.js";
-import {
-  bytes,
-  cleanup,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  text,
-  throws,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { refuseAll } from "../support/closed.js";
+import { wasmOption } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { bytes, text } from "../support/values.js";
 import { shop } from "./support.js";
 
-suite("client calls", () => {
+describe("client calls", () => {
   test("client: set, get and delete round-trip", async () => {
     const client = shop();
-    equal(await client.get("yeezy"), undefined);
-    equal(await client.set("yeezy", "Boost"), undefined);
-    equal(text(await client.get("yeezy")), "Boost");
-    equal(await client.getText("yeezy"), "Boost");
-    equal(await client.has("yeezy"), true);
-    equal(await client.delete("yeezy"), true);
-    equal(await client.delete("yeezy"), false);
-    equal(await client.has("yeezy"), false);
+    expect(await client.get("yeezy")).toBe(undefined);
+    expect(await client.set("yeezy", "Boost")).toBe(undefined);
+    expect(text(await client.get("yeezy"))).toBe("Boost");
+    expect(await client.getText("yeezy")).toBe("Boost");
+    expect(await client.has("yeezy")).toBe(true);
+    expect(await client.delete("yeezy")).toBe(true);
+    expect(await client.delete("yeezy")).toBe(false);
+    expect(await client.has("yeezy")).toBe(false);
   });
 
   test("client: returned values are copies that the caller may change", async () => {
     const client = shop();
     await client.set("a", bytes("one"));
     const value = await client.get("a");
-    equal(value?.buffer.byteLength, 3);
+    expect(value?.buffer.byteLength).toBe(3);
     value?.fill(0);
-    equal(await client.getText("a"), "one");
+    expect(await client.getText("a")).toBe("one");
   });
 
   test("client: keys and values are copied at the call", async () => {
@@ -53,15 +44,15 @@ suite("client calls", () => {
     key.fill(0);
     value.fill(0);
     await set;
-    equal(await client.getText("key"), "value");
+    expect(await client.getText("key")).toBe("value");
   });
 
   test("client: bytes of every kind are accepted", async () => {
     const client = shop();
     const buffer = bytes("_abc_").buffer as ArrayBuffer;
     await client.set(new DataView(buffer, 1, 3), buffer);
-    equal(await client.getText("abc"), "_abc_");
-    equal(await client.getText(new Uint8Array(buffer, 1, 3)), "_abc_");
+    expect(await client.getText("abc")).toBe("_abc_");
+    expect(await client.getText(new Uint8Array(buffer, 1, 3))).toBe("_abc_");
   });
 
   test("client: a read sees earlier writes without awaiting them", async () => {
@@ -70,7 +61,7 @@ suite("client calls", () => {
     const one = client.getText("a");
     client.set("a", "2");
     const two = client.getText("a");
-    deepEqual(await Promise.all([one, two]), ["1", "2"]);
+    expect(await Promise.all([one, two])).toStrictEqual(["1", "2"]);
   });
 
   test("client: getMany, getEntry, ranges and count", async () => {
@@ -81,27 +72,29 @@ suite("client calls", () => {
       { type: "set", key: "b/1", value: "three" },
       { type: "delete", key: "c" },
     ]);
-    deepEqual((await client.getMany(["b/1", "none", "a/1"])).map(text), [
+    expect((await client.getMany(["b/1", "none", "a/1"])).map(text)).toStrictEqual([
       "three",
       undefined,
       "one",
     ]);
     const entry = await client.getEntry("a/1");
-    equal(text(entry?.value), "one");
-    ok((entry?.version ?? 0) > 0);
-    equal(await client.getEntry("none"), undefined);
-    equal(await client.count(), 3);
-    equal(await client.count({ prefix: "a/" }), 2);
-    deepEqual(await client.keys({ prefix: "a/" }).all(), ["a/1", "a/2"]);
-    deepEqual((await client.values({ reverse: true, limit: 1 }).all()).map(text), ["three"]);
+    expect(text(entry?.value)).toBe("one");
+    assert((entry?.version ?? 0) > 0);
+    expect(await client.getEntry("none")).toBe(undefined);
+    expect(await client.count()).toBe(3);
+    expect(await client.count({ prefix: "a/" })).toBe(2);
+    expect(await client.keys({ prefix: "a/" }).all()).toStrictEqual(["a/1", "a/2"]);
+    expect((await client.values({ reverse: true, limit: 1 }).all()).map(text)).toStrictEqual([
+      "three",
+    ]);
     const seen: string[] = [];
     for await (const [key, value] of client.entries({ gte: "a/2" }))
       seen.push(`${key}=${text(value)}`);
-    deepEqual(seen, ["a/2=two", "b/1=three"]);
+    expect(seen).toStrictEqual(["a/2=two", "b/1=three"]);
     const [first] = await client.keys({ keyAs: "bytes" }).all();
-    deepEqual(text(first), "a/1");
-    equal(await client.clear({ prefix: "a/" }), 2);
-    equal((await client.stats()).keys, 1);
+    expect(text(first)).toStrictEqual("a/1");
+    expect(await client.clear({ prefix: "a/" })).toBe(2);
+    expect((await client.stats()).keys).toBe(1);
   });
 
   test("client: set with ifVersion writes only over that version", async () => {
@@ -110,7 +103,7 @@ suite("client calls", () => {
     await rejects(client.set("a", "2", { ifVersion: 0 }), { code: "VARVE_CONFLICT" });
     const { version } = (await client.getEntry("a"))!;
     await client.set("a", "2", { ifVersion: version });
-    equal(await client.getText("a"), "2");
+    expect(await client.getText("a")).toBe("2");
   });
 
   test("client: commit and flush cover earlier requests", async () => {
@@ -119,26 +112,26 @@ suite("client calls", () => {
     await client.commit();
     client.set("a", "2");
     await client.flush();
-    equal((await client.stats()).unflushed, false);
+    expect((await client.stats()).unflushed).toBe(false);
   });
 
   test("client: calls are answered at every durability", async () => {
     for (const durability of ["buffered", "written", "flushed"] as const) {
       const client = shop({ durability });
       await client.set("a", durability);
-      equal(await client.getText("a"), durability);
+      expect(await client.getText("a")).toBe(durability);
     }
   });
 });
 
-suite("client errors", () => {
+describe("client errors", () => {
   test("error: class and code are the same as in the worker", async () => {
     const client = shop();
     const error = await rejects(client.set("a", "1", { ifVersion: 7 }), {
       name: "ConflictError",
       code: "VARVE_CONFLICT",
     });
-    ok(error instanceof VarveError);
+    assert(error instanceof VarveError);
     await rejects(client.get(""), { name: "TypeError", code: "VARVE_BAD_ARGUMENT" });
     await rejects(client.keys({ limit: -1 }).all(), { name: "TypeError", message: /limit/ });
   });
@@ -150,11 +143,12 @@ suite("client errors", () => {
       client.set("", "2"),
       client.set("b", "3"),
     ]);
-    deepEqual(
-      results.map(({ status }) => status),
-      ["fulfilled", "rejected", "fulfilled"],
-    );
-    deepEqual(await client.keys().all(), ["a", "b"]);
+    expect(results.map(({ status }) => status)).toStrictEqual([
+      "fulfilled",
+      "rejected",
+      "fulfilled",
+    ]);
+    expect(await client.keys().all()).toStrictEqual(["a", "b"]);
   });
 
   test("error: arguments that cannot be cloned reject their call only", async () => {
@@ -169,7 +163,7 @@ suite("client errors", () => {
     });
     await before;
     await after;
-    deepEqual(await client.keys().all(), ["a", "c"]);
+    expect(await client.keys().all()).toStrictEqual(["a", "c"]);
   });
 
   test("error: a bad timeout rejects at once, and the call is not done", async () => {
@@ -177,7 +171,7 @@ suite("client errors", () => {
     for (const timeout of [Number.NaN, Number.POSITIVE_INFINITY, 0, "10" as unknown as number]) {
       await rejects(client.set("a", "1", { timeout }), { message: /timeout/ });
     }
-    equal(await client.has("a"), false);
+    expect(await client.has("a")).toBe(false);
   });
 
   test("error: bad and unknown options are reported, and the call is not done", async () => {
@@ -203,8 +197,8 @@ suite("client errors", () => {
       await rejects(client.products.set("a", { stock: 2 }, options), bad);
       await rejects(client.products.delete("a", options), bad);
     }
-    equal(await client.has("a"), false);
-    deepEqual(await client.products.get("a"), { stock: 1 });
+    expect(await client.has("a")).toBe(false);
+    expect(await client.products.get("a")).toStrictEqual({ stock: 1 });
   });
 
   test("error: bad ranges, keys and lists are reported", async () => {
@@ -238,7 +232,7 @@ suite("client errors", () => {
     });
     await rejects(client.get("a"), { message: "no disk" });
     await rejects(client.ready, { message: "no disk" });
-    equal(client.status.state, "idle");
+    expect(client.status.state).toBe("idle");
   });
 
   test("error: a wrong database name is reported with the one that the worker serves", async () => {
@@ -254,7 +248,7 @@ suite("client errors", () => {
   });
 });
 
-suite("request batches", () => {
+describe("request batches", () => {
   test("batch: every call is answered, whatever another one returns or throws", async () => {
     const client = shop({
       procedures: {
@@ -297,7 +291,7 @@ suite("request batches", () => {
         (error) => error.applied === true || error.code === "VARVE_BAD_ARGUMENT",
       );
       const next = client.set("next", String(depth));
-      ok(await answer, String(depth));
+      assert(await answer, String(depth));
       await next;
     }
   });
@@ -310,12 +304,12 @@ suite("request batches", () => {
       yield "a";
       yield "b";
     };
-    deepEqual(await client.products.getMany(keys()), [{ stock: 1 }, undefined]);
-    deepEqual((await client.getMany(keys())).map(text), ["1", undefined]);
+    expect(await client.products.getMany(keys())).toStrictEqual([{ stock: 1 }, undefined]);
+    expect((await client.getMany(keys())).map(text)).toStrictEqual(["1", undefined]);
   });
 });
 
-suite("an owner whose program closes its database", () => {
+describe("an owner whose program closes its database", () => {
   test("owner: a database closed by its program is reopened with all acknowledged writes", async () => {
     const client = shop({
       procedures: {
@@ -331,16 +325,16 @@ suite("an owner whose program closes its database", () => {
     await client.call.close();
     await new Promise((resolve) => setTimeout(resolve, 20));
     await client.call.put();
-    equal(await client.getText("b"), "2");
-    equal(await client.getText("a"), "1");
+    expect(await client.getText("b")).toBe("2");
+    expect(await client.getText("a")).toBe("1");
     while (heard === undefined) await new Promise((resolve) => setTimeout(resolve, 1));
-    deepEqual(heard, ["b"]);
+    expect(heard).toStrictEqual(["b"]);
     watching.close();
     await watching.ended;
   });
 });
 
-suite("an owner whose database is poisoned", () => {
+describe("an owner whose database is poisoned", () => {
   test("owner: a poisoned database is reopened with all acknowledged writes", async () => {
     const plain = memory();
     let fails = false;
@@ -366,12 +360,12 @@ suite("an owner whose database is poisoned", () => {
     fails = false;
     await rejects(client.set("c", "3"), { code: "VARVE_DATABASE_POISONED" });
     await client.set("d", "4");
-    equal(await client.getText("a"), "1");
-    equal(await client.getText("d"), "4");
+    expect(await client.getText("a")).toBe("1");
+    expect(await client.getText("d")).toBe("4");
   });
 });
 
-suite("an await using block", () => {
+describe("an await using block", () => {
   test("await using: the client closes at the end, after its requests are answered", async () => {
     let late: Promise<void>;
     let kept: { get(key: string): Promise<unknown> };
@@ -385,7 +379,7 @@ suite("an await using block", () => {
   });
 });
 
-suite("calls and their end", () => {
+describe("calls and their end", () => {
   test("call: aborting rejects with the reason of the signal", async () => {
     const client = shop();
     await client.ready;
@@ -396,7 +390,7 @@ suite("calls and their end", () => {
     await rejects(client.get("a", { signal: controller.signal }), { message: "not wanted" });
     // The request was never sent, and later requests are done.
     await client.set("a", "1");
-    equal(await client.getText("a"), "1");
+    expect(await client.getText("a")).toBe("1");
   });
 
   test("call: cancelling a sent call does not keep later calls from being done", async () => {
@@ -411,7 +405,7 @@ suite("calls and their end", () => {
     controller.abort();
     await rejects(call, { name: "AbortError" });
     await client.set("b", "2");
-    equal(await client.getText("b"), "2");
+    expect(await client.getText("b")).toBe("2");
   });
 
   test("call: one made before close is answered, and one made after it rejects", async () => {
@@ -421,8 +415,8 @@ suite("calls and their end", () => {
     await set;
     await closing;
     const late = await rejects(client.get("a"), { code: "VARVE_DATABASE_CLOSED" });
-    ok(late instanceof DatabaseClosedError);
-    equal(client.status.state, "closed");
+    assert(late instanceof DatabaseClosedError);
+    expect(client.status.state).toBe("closed");
   });
 
   test("call: every method is refused after close", async () => {
@@ -503,23 +497,23 @@ suite("calls and their end", () => {
     const { port1, port2 } = new MessageChannel();
     const client = connect("shop", { worker: () => port2, timeout: 150 });
     const error = await rejects(client.set("a", "1"), { code: "VARVE_OWNER_UNAVAILABLE" });
-    equal((error as { applied?: unknown }).applied, false);
+    expect((error as { applied?: unknown }).applied).toBe(false);
     await client.close();
     port1.close();
   });
 });
 
-suite("a port given to two clients", () => {
+describe("a port given to two clients", () => {
   const refused = { code: "VARVE_STORAGE_UNAVAILABLE", message: /needs its own worker/ };
 
   /** A served port, and clients that all get the same port. */
   const shared = () => {
     const { port1, port2 } = new MessageChannel();
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
-    cleanup(() => port1.close());
+    onTestFinished(() => port1.close());
     const another = () => {
       const client = connect("shop", { worker: () => port2 });
-      cleanup(() => client.close());
+      onTestFinished(() => client.close());
       return client;
     };
     return { port2, another };
@@ -537,11 +531,11 @@ suite("a port given to two clients", () => {
     await rejects(second.has("a"), refused);
     const [mine, yours] = [first.getText("a"), second.getText("b")];
     await rejects(yours, refused);
-    equal(await mine, "first");
+    expect(await mine).toBe("first");
     await rejects(second.ready, refused);
-    equal(second.status.state, "idle");
+    expect(second.status.state).toBe("idle");
     await second.close();
-    equal(await first.getText("b"), "second");
+    expect(await first.getText("b")).toBe("second");
   });
 
   test("port: it is refused also after the first client has closed it", async () => {
@@ -560,30 +554,30 @@ suite("a port given to two clients", () => {
         port2.addEventListener(type, listener),
       start: () => port2.start(),
     };
-    cleanup(() => port2.close());
+    onTestFinished(() => port2.close());
     for (const value of ["first", "second"]) {
       const client = connect("shop", { worker: () => endless });
       await client.set("a", value);
-      equal(await client.getText("a"), value);
+      expect(await client.getText("a")).toBe(value);
       await client.close();
     }
   });
 });
 
-suite("arguments of procedures", () => {
+describe("arguments of procedures", () => {
   test("procedure: arguments are copied at the call", async () => {
     const client = shop({ procedures: { keep: (_db, of: { list: number[] }) => of.list } });
     const of = { list: [1, 2] };
     const kept = client.call.keep(of);
     of.list.push(3);
-    deepEqual(await kept, [1, 2]);
+    expect(await kept).toStrictEqual([1, 2]);
     const wrong = (() => {}) as unknown as { list: number[] };
     const refused = { code: "VARVE_BAD_ARGUMENT", message: /keep\(\) .*\[1\] is a function/ };
     await rejects(client.call.keep(wrong), refused);
   });
 });
 
-suite("procedures", () => {
+describe("procedures", () => {
   const procedures = {
     buy(db: Database, id: string) {
       const one = (stock: Uint8Array) => {
@@ -603,21 +597,21 @@ suite("procedures", () => {
     const client = shop({ procedures });
     await client.set("yeezy", new Uint8Array([2]));
     const sold = await Promise.all([1, 2, 3].map(() => client.call.buy("yeezy")));
-    deepEqual(sold, [true, true, false]);
+    expect(sold).toStrictEqual([true, true, false]);
   });
 
   test("procedure: a throw undoes its writes", async () => {
     const client = shop({ procedures });
     await rejects(client.call.fail(), { name: "RangeError", message: "sold out" });
-    equal(await client.has("trace"), false);
+    expect(await client.has("trace")).toBe(false);
   });
 
   test("procedure: views in an answer arrive as copies", async () => {
     const client = shop({ procedures });
     await client.set("a", "view");
     const { views } = await client.call.view("a");
-    equal(text(views[0]), "view");
-    equal(views[0]?.buffer.byteLength, 4);
+    expect(text(views[0])).toBe("view");
+    expect(views[0]?.buffer.byteLength).toBe(4);
   });
 
   test("procedure: an answer that cannot be cloned undoes its writes", async () => {
@@ -641,10 +635,10 @@ suite("procedures", () => {
     const asked = [client.call.scan(), client.call.code(), client.call.when()] as const;
     await rejects(asked[0], refused);
     await rejects(asked[1], refused);
-    equal((await asked[2]).getTime(), 7);
-    equal(await client.has("trace"), false);
+    expect((await asked[2]).getTime()).toBe(7);
+    expect(await client.has("trace")).toBe(false);
     await client.products.set("yeezy", { stock: 3 });
-    deepEqual(await client.call.first(), { stock: 3 });
+    expect(await client.call.first()).toStrictEqual({ stock: 3 });
   });
 
   test("procedure: circular and shared references in an answer are kept", async () => {
@@ -662,13 +656,13 @@ suite("procedures", () => {
     });
     await client.set("a", "view");
     const ring = await client.call.ring();
-    equal(ring.me, ring);
-    equal(text(ring.list[0] as Uint8Array), "view");
-    equal(ring.list[2], ring.list);
-    equal((ring.list[1] as Date).getTime(), 7);
-    equal(ring.list[3], ring.list[1]);
-    ok((ring.list[4] as Map<unknown, Set<unknown>>).get(ring)?.has(ring));
-    deepEqual(Object.keys(await client.call.prototype()), ["__proto__", "b"]);
+    expect(ring.me).toBe(ring);
+    expect(text(ring.list[0] as Uint8Array)).toBe("view");
+    expect(ring.list[2]).toBe(ring.list);
+    expect((ring.list[1] as Date).getTime()).toBe(7);
+    expect(ring.list[3]).toBe(ring.list[1]);
+    assert((ring.list[4] as Map<unknown, Set<unknown>>).get(ring)?.has(ring));
+    expect(Object.keys(await client.call.prototype())).toStrictEqual(["__proto__", "b"]);
   });
 
   test("procedure: a thrown value that is no error is reported to the caller", async () => {

@@ -5,7 +5,8 @@ import {
   UniqueViolationError,
 } from "varve";
 import { auto, flatten, json, option, str, struct, text, timestamp, u16, u32 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, suite, test, throws } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
 import { shop } from "./support.js";
 
 const Product = struct("Product", { stock: u16, name: str });
@@ -20,30 +21,30 @@ const collections = {
   visits: { of: json<number>(), key: timestamp },
 } as const;
 
-suite("remote collections", () => {
+describe("remote collections", () => {
   test("remote collection: dates are keys in every call", async () => {
     const { visits } = shop({ collections });
     const [first, second, never] = [new Date(1), new Date(2), new Date(3)];
     await visits.set(first, 10);
     await visits.set(second, 20);
-    equal(await visits.get(second), 20);
-    deepEqual(await visits.getMany([second, never, first]), [20, undefined, 10]);
-    deepEqual(await visits.values({ gte: second }).all(), [20]);
-    equal(await visits.updateIf(first, (value) => value + 1), true);
-    equal(await visits.delete(second), true);
-    deepEqual(await visits.entries().all(), [[1, 11]]);
+    expect(await visits.get(second)).toBe(20);
+    expect(await visits.getMany([second, never, first])).toStrictEqual([20, undefined, 10]);
+    expect(await visits.values({ gte: second }).all()).toStrictEqual([20]);
+    expect(await visits.updateIf(first, (value) => value + 1)).toBe(true);
+    expect(await visits.delete(second)).toBe(true);
+    expect(await visits.entries().all()).toStrictEqual([[1, 11]]);
   });
 
   test("remote collection: values are stored by the schema and returned as plain objects", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", yeezy);
     const found = await client.products.get("yeezy");
-    deepEqual(found, yeezy);
-    equal(await client.products.get("none"), undefined);
-    equal(await client.products.has("yeezy"), true);
-    equal(await client.get("yeezy"), undefined, "raw calls do not see it");
+    expect(found).toStrictEqual(yeezy);
+    expect(await client.products.get("none")).toBe(undefined);
+    expect(await client.products.has("yeezy")).toBe(true);
+    expect(await client.get("yeezy"), "raw calls do not see it").toBe(undefined);
     await rejects(client.products.set("bad", { stock: 70_000, name: "" }), { message: /stock/ });
-    equal(await client.products.count(), 1);
+    expect(await client.products.count()).toBe(1);
   });
 
   test("remote collection: an error has the same properties as in the worker", async () => {
@@ -57,14 +58,14 @@ suite("remote collections", () => {
     });
     await client.products.set("a", yeezy);
     const twice = await rejects(client.products.set("b", yeezy), { name: "UniqueViolationError" });
-    ok(twice instanceof UniqueViolationError);
-    deepEqual([twice.collection, twice.index], ["products", "byName"]);
+    assert(twice instanceof UniqueViolationError);
+    expect([twice.collection, twice.index]).toStrictEqual(["products", "byName"]);
     const bad = await rejects(client.call.malformed(), { name: "MalformedValueError" });
-    ok(bad instanceof MalformedValueError);
+    assert(bad instanceof MalformedValueError);
     throws(() => Product.check(new Uint8Array(1)), { message: bad.message });
     const here = throws(() => Product.check(new Uint8Array(1))) as MalformedValueError;
-    deepEqual([bad.field, bad.message], [here.field, here.message]);
-    ok(bad.field !== "", "which field it was");
+    expect([bad.field, bad.message]).toStrictEqual([here.field, here.message]);
+    assert(bad.field !== "", "which field it was");
   });
 
   test("remote collection: update without a change is refused, and an empty change is done", async () => {
@@ -74,26 +75,32 @@ suite("remote collections", () => {
     for (const change of [undefined, null, 5, "add"]) {
       await rejects(client.products.update("yeezy", change as never), bad);
     }
-    deepEqual(await client.products.update("yeezy", {}), { applied: true, value: yeezy });
-    deepEqual(await client.products.update("none", {}), { applied: false, value: undefined });
+    expect(await client.products.update("yeezy", {})).toStrictEqual({
+      applied: true,
+      value: yeezy,
+    });
+    expect(await client.products.update("none", {})).toStrictEqual({
+      applied: false,
+      value: undefined,
+    });
   });
 
   test("remote collection: numeric and composite keys", async () => {
     const client = shop({ collections });
-    equal(await client.notes.push("one"), 1);
-    equal(await client.notes.push("two"), 2);
-    deepEqual(await client.notes.entries({ reverse: true }).all(), [
+    expect(await client.notes.push("one")).toBe(1);
+    expect(await client.notes.push("two")).toBe(2);
+    expect(await client.notes.entries({ reverse: true }).all()).toStrictEqual([
       [2, "two"],
       [1, "one"],
     ]);
     await client.scores.set([7, "ann"], 99);
     await client.scores.set([7, "bob"], 11);
-    deepEqual(await client.scores.keys().all(), [
+    expect(await client.scores.keys().all()).toStrictEqual([
       [7, "ann"],
       [7, "bob"],
     ]);
-    equal(await client.scores.delete([7, "ann"]), true);
-    equal(await client.scores.clear(), 1);
+    expect(await client.scores.delete([7, "ann"])).toBe(true);
+    expect(await client.scores.clear()).toBe(1);
   });
 
   test("remote collection: indexes find records", async () => {
@@ -104,12 +111,11 @@ suite("remote collections", () => {
       { type: "set", key: "c", value: { stock: 9, name: "C" } },
     ]);
     const few = await client.products.index.byStock.entries({ lt: 5 }).all();
-    deepEqual(await client.products.index.byStock.entries({ eq: 1 }).all(), few.slice(0, 1));
-    deepEqual(
-      few.map(([key, { name }]) => key + name),
-      ["bB", "aA"],
+    expect(await client.products.index.byStock.entries({ eq: 1 }).all()).toStrictEqual(
+      few.slice(0, 1),
     );
-    equal(await client.products.index.byStock.count(), 3);
+    expect(few.map(([key, { name }]) => key + name)).toStrictEqual(["bB", "aA"]);
+    expect(await client.products.index.byStock.count()).toBe(3);
   });
 
   test("remote collection: arguments are copied at the call", async () => {
@@ -118,7 +124,7 @@ suite("remote collections", () => {
     const set = client.sessions.set("s", session);
     session.tags.push("b");
     await set;
-    deepEqual(await client.sessions.get("s"), { user: "ann", tags: ["a"] });
+    expect(await client.sessions.get("s")).toStrictEqual({ user: "ann", tags: ["a"] });
   });
 
   test("remote collection: an unknown name is reported", async () => {
@@ -146,32 +152,29 @@ suite("remote collections", () => {
   });
 });
 
-suite("declarative updates", () => {
+describe("declarative updates", () => {
   test("update: it adds and sets if its conditions hold, and returns the value", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", yeezy);
     const buy = { add: { stock: -1 }, where: { stock: { gt: 0 } } };
     const sold = await Promise.all([1, 2, 3].map(() => client.products.update("yeezy", buy)));
-    deepEqual(
-      sold.map(({ applied, value }) => [applied, value?.stock]),
-      [
-        [true, 1],
-        [true, 0],
-        [false, 0],
-      ],
-    );
+    expect(sold.map(({ applied, value }) => [applied, value?.stock])).toStrictEqual([
+      [true, 1],
+      [true, 0],
+      [false, 0],
+    ]);
     const renamed = await client.products.update("yeezy", {
       set: { name: "sold out" },
       where: { stock: 0 },
     });
-    deepEqual(renamed, { applied: true, value: { stock: 0, name: "sold out" } });
+    expect(renamed).toStrictEqual({ applied: true, value: { stock: 0, name: "sold out" } });
   });
 
   test("update: the value is unchanged if the schema refuses the new one", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", { stock: 0, name: "a" });
     await rejects(client.products.update("yeezy", { add: { stock: -1 } }), { message: /stock/ });
-    deepEqual(await client.products.get("yeezy"), { stock: 0, name: "a" });
+    expect(await client.products.get("yeezy")).toStrictEqual({ stock: 0, name: "a" });
   });
 
   test("update: unknown options and bad conditions are refused", async () => {
@@ -198,7 +201,7 @@ suite("declarative updates", () => {
       await rejects(products.update("yeezy", change), { code: "VARVE_BAD_ARGUMENT", message });
       await rejects(products.update("none", change), { code: "VARVE_BAD_ARGUMENT", message });
     }
-    deepEqual(await client.products.get("yeezy"), yeezy);
+    expect(await client.products.get("yeezy")).toStrictEqual(yeezy);
   });
 
   test("update: names that are no fields of the struct are refused, as are those of view methods", async () => {
@@ -221,14 +224,14 @@ suite("declarative updates", () => {
         });
       }
     }
-    deepEqual(await outer.get("a"), value);
+    expect(await outer.get("a")).toStrictEqual(value);
     const set = { rank: 2, price: 9 };
-    deepEqual(await outer.update("a", { set, where: { price: undefined } }), {
+    expect(await outer.update("a", { set, where: { price: undefined } })).toStrictEqual({
       applied: true,
       value: { ...value, ...set },
     });
     const there = { price: { not: undefined } };
-    deepEqual(await outer.update("a", { add: { stock: 1 }, where: there }), {
+    expect(await outer.update("a", { add: { stock: 1 }, where: there })).toStrictEqual({
       applied: true,
       value: { ...value, ...set, stock: 4 },
     });
@@ -246,22 +249,25 @@ suite("declarative updates", () => {
       for (const told of [{ set: { b: 1 } }, { add: { b: 1 } }, { where: { b: 1 } }]) {
         await rejects(free.update("a", told as never), { message: /changes fields/ });
       }
-      deepEqual(await free.update("a", {}), { applied: true, value });
+      expect(await free.update("a", {})).toStrictEqual({ applied: true, value });
     }
     await rejects(notes.update("a", { set: { b: 1 } } as never), { message: /changes fields/ });
-    equal(await notes.get("a"), "text");
+    expect(await notes.get("a")).toBe("text");
   });
 
   test("update: plain objects are accepted, and a missing key only with valueIfMissing", async () => {
     const client = shop({ collections });
     const set = { user: "bob" };
-    deepEqual(await client.sessions.update("s", { set }), { applied: false, value: undefined });
+    expect(await client.sessions.update("s", { set })).toStrictEqual({
+      applied: false,
+      value: undefined,
+    });
     const made = await client.sessions.update("s", { set, valueIfMissing: { user: "ann" } });
-    deepEqual(made, { applied: true, value: { user: "bob" } });
+    expect(made).toStrictEqual({ applied: true, value: { user: "bob" } });
   });
 });
 
-suite("updateIf of remote collections", () => {
+describe("updateIf of remote collections", () => {
   test("updateIf: the callback changes a copy or returns another value, which is stored", async () => {
     const client = shop({ collections });
     await client.products.set("yeezy", { stock: 20, name: "a" });
@@ -274,11 +280,13 @@ suite("updateIf of remote collections", () => {
         { predicate: ({ stock }) => stock > 0, retries: 100 },
       );
     const sold = await Promise.all(Array.from({ length: 15 }, drop));
-    ok(sold.every((one) => one));
-    equal((await client.products.get("yeezy"))?.stock, 5);
-    equal(await client.products.updateIf("none", () => {}), false);
-    equal(await client.sessions.updateIf("s", () => {}, { valueIfMissing: { user: "ann" } }), true);
-    deepEqual(await client.sessions.get("s"), { user: "ann" });
+    assert(sold.every((one) => one));
+    expect((await client.products.get("yeezy"))?.stock).toBe(5);
+    expect(await client.products.updateIf("none", () => {})).toBe(false);
+    expect(await client.sessions.updateIf("s", () => {}, { valueIfMissing: { user: "ann" } })).toBe(
+      true,
+    );
+    expect(await client.sessions.get("s")).toStrictEqual({ user: "ann" });
   });
 
   test("updateIf: it gives up after the given number of conflicts", async () => {
@@ -287,6 +295,6 @@ suite("updateIf of remote collections", () => {
     const { version } = (await client.products.getEntry("yeezy"))!;
     await client.products.set("yeezy", yeezy);
     const late = client.products.set("yeezy", yeezy, { ifVersion: version });
-    ok((await rejects(late, { code: "VARVE_CONFLICT" })) instanceof ConflictError);
+    assert((await rejects(late, { code: "VARVE_CONFLICT" })) instanceof ConflictError);
   });
 });

@@ -1,39 +1,35 @@
 import { ConflictError, connect, memory, serve } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";
-import {
-  cleanup,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  replaceClock,
-  suite,
-  test,
-  text,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { replaceClock, wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
+import { text } from "../support/values.js";
 import { shop } from "./support.js";
 
 const dropOne = (stock: Uint8Array) => {
   stock[0]! -= 1;
 };
 
-suite("updateIf of clients", () => {
+describe("updateIf of clients", () => {
   test("updateIf: the callback changes a copy in place or returns new bytes", async () => {
     const client = shop();
     await client.set("stock", new Uint8Array([3]));
-    equal(await client.updateIf("stock", dropOne), true);
-    deepEqual(await client.get("stock"), new Uint8Array([2]));
-    equal(await client.updateIf("stock", () => "none"), true);
-    equal(await client.getText("stock"), "none");
+    expect(await client.updateIf("stock", dropOne)).toBe(true);
+    expect(await client.get("stock")).toStrictEqual(new Uint8Array([2]));
+    expect(await client.updateIf("stock", () => "none")).toBe(true);
+    expect(await client.getText("stock")).toBe("none");
   });
 
   test("updateIf: it resolves to false if the predicate refuses or the key is missing", async () => {
     const client = shop();
-    equal(await client.updateIf("stock", dropOne), false);
-    equal(await client.updateIf("stock", dropOne, { valueIfMissing: new Uint8Array([9]) }), true);
-    equal(await client.updateIf("stock", dropOne, { predicate: (bytes) => bytes[0]! > 8 }), false);
-    deepEqual(await client.get("stock"), new Uint8Array([8]));
+    expect(await client.updateIf("stock", dropOne)).toBe(false);
+    expect(await client.updateIf("stock", dropOne, { valueIfMissing: new Uint8Array([9]) })).toBe(
+      true,
+    );
+    expect(await client.updateIf("stock", dropOne, { predicate: (bytes) => bytes[0]! > 8 })).toBe(
+      false,
+    );
+    expect(await client.get("stock")).toStrictEqual(new Uint8Array([8]));
   });
 
   test("updateIf: many concurrent updates of one key lose nothing", async () => {
@@ -42,8 +38,8 @@ suite("updateIf of clients", () => {
     const all = Array.from({ length: 30 }, () =>
       client.updateIf("stock", dropOne, { retries: 200 }),
     );
-    deepEqual(new Set(await Promise.all(all)), new Set([true]));
-    deepEqual(await client.get("stock"), new Uint8Array([10]));
+    expect(new Set(await Promise.all(all))).toStrictEqual(new Set([true]));
+    expect(await client.get("stock")).toStrictEqual(new Uint8Array([10]));
   });
 
   test("updateIf: hundreds of concurrent updates of one key are all done, also in collections", async () => {
@@ -54,8 +50,8 @@ suite("updateIf of clients", () => {
         value.n += 1;
       }),
     );
-    deepEqual(new Set(await Promise.all(updates)), new Set([true]));
-    deepEqual(await client.counts.get("all"), { n: 300 });
+    expect(new Set(await Promise.all(updates))).toStrictEqual(new Set([true]));
+    expect(await client.counts.get("all")).toStrictEqual({ n: 300 });
   });
 
   test("updateIf: one that throws or is aborted in the retry queue does not block the others", async () => {
@@ -76,16 +72,16 @@ suite("updateIf of clients", () => {
       ),
     );
     const all = await Promise.allSettled(updates);
-    equal(all.filter(({ status }, i) => i % 3 === 0 && status === "rejected").length, 0);
+    expect(all.filter(({ status }, i) => i % 3 === 0 && status === "rejected").length).toBe(0);
     const done = all.filter(({ status }) => status === "fulfilled").length;
-    ok(done < 60 && (await client.get("stock"))?.[0] === 100 - done, `${done}`);
-    equal(await client.updateIf("stock", dropOne), true);
+    assert(done < 60 && (await client.get("stock"))?.[0] === 100 - done, `${done}`);
+    expect(await client.updateIf("stock", dropOne)).toBe(true);
   });
 
   test("updateIf: without an owner every call times out, with its own name", async () => {
     const { port1, port2 } = new MessageChannel();
     const client = connect("nobody", { worker: () => port2, timeout: 50 });
-    cleanup(async () => {
+    onTestFinished(async () => {
       await client.close();
       port1.close();
     });
@@ -105,7 +101,7 @@ suite("updateIf of clients", () => {
     const { port1, port2 } = new MessageChannel();
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
     const client = connect("shop", { worker: () => port2, timeout: 100 });
-    cleanup(async () => {
+    onTestFinished(async () => {
       await client.close();
       port1.close();
     });
@@ -127,14 +123,14 @@ suite("updateIf of clients", () => {
           stock[0]! -= 1;
         })
         .catch(({ code }) => {
-          equal(code, "VARVE_OWNER_UNAVAILABLE");
+          expect(code).toBe("VARVE_OWNER_UNAVAILABLE");
           askedUntil.push(asked);
         }),
     );
     await Promise.all(updates);
     Reflect.deleteProperty(port1, "postMessage");
-    equal(askedUntil.length, MANY - 1);
-    ok(Number(askedUntil.at(-1)) - Number(askedUntil[1]) < MANY / 2, `${askedUntil}`);
+    expect(askedUntil.length).toBe(MANY - 1);
+    assert(Number(askedUntil.at(-1)) - Number(askedUntil[1]) < MANY / 2, `${askedUntil}`);
   });
 
   test("updateIf: the predicate must return true or false", async () => {
@@ -147,14 +143,14 @@ suite("updateIf of clients", () => {
         message: /predicate of updateIf\(\) must return true or false/,
       });
     }
-    deepEqual(await client.get("stock"), new Uint8Array([3]));
+    expect(await client.get("stock")).toStrictEqual(new Uint8Array([3]));
   });
 
   test("updateIf: the pause between retries doubles up to an eighth of a second", async () => {
     const client = shop();
     await client.set("stock", "0");
     const { random } = Math;
-    cleanup(() => {
+    onTestFinished(() => {
       Math.random = random;
     });
     const pauses: number[] = [];
@@ -173,7 +169,7 @@ suite("updateIf of clients", () => {
       tx.set("stock", "mine");
     });
     await rejects(meddling, { code: "VARVE_CONFLICT" });
-    deepEqual(pauses, [2, 4, 8, 16, 32, 64, 128, 128, 128]);
+    expect(pauses).toStrictEqual([2, 4, 8, 16, 32, 64, 128, 128, 128]);
   });
 
   test("updateIf: it gives up after the given number of conflicts", async () => {
@@ -189,9 +185,9 @@ suite("updateIf of clients", () => {
       },
       { retries: 2 },
     );
-    ok((await rejects(meddling, { code: "VARVE_CONFLICT" })) instanceof ConflictError);
-    equal(runs, 3);
-    deepEqual(await client.get("stock"), new Uint8Array([3]));
+    assert((await rejects(meddling, { code: "VARVE_CONFLICT" })) instanceof ConflictError);
+    expect(runs).toBe(3);
+    expect(await client.get("stock")).toStrictEqual(new Uint8Array([3]));
   });
 
   test("updateIf: an error of the callback rejects, and nothing is written", async () => {
@@ -201,11 +197,11 @@ suite("updateIf of clients", () => {
       throw new Error("mine");
     });
     await rejects(failing, { message: "mine" });
-    equal(await client.getText("a"), "1");
+    expect(await client.getText("a")).toBe("1");
   });
 });
 
-suite("transactions of clients", () => {
+describe("transactions of clients", () => {
   test("transaction: it reads its own writes, and makes them at its end", async () => {
     const client = shop();
     await client.set("a", "1");
@@ -213,11 +209,11 @@ suite("transactions of clients", () => {
       tx.set("a", "2");
       tx.set("b", "3");
       tx.delete("c");
-      equal(await client.getText("a"), "1");
+      expect(await client.getText("a")).toBe("1");
       return [await tx.getText("a"), await tx.has("c"), text(await tx.get("b"))];
     });
-    deepEqual(result, ["2", false, "3"]);
-    deepEqual((await client.getMany(["a", "b"])).map(text), ["2", "3"]);
+    expect(result).toStrictEqual(["2", false, "3"]);
+    expect((await client.getMany(["a", "b"])).map(text)).toStrictEqual(["2", "3"]);
   });
 
   test("transaction: it runs again if a key that it read was changed", async () => {
@@ -230,8 +226,8 @@ suite("transactions of clients", () => {
       if (runs === 1) await client.set("from", new Uint8Array([7]));
       tx.set("to", from);
     });
-    equal(runs, 2);
-    deepEqual(await client.get("to"), new Uint8Array([7]));
+    expect(runs).toBe(2);
+    expect(await client.get("to")).toStrictEqual(new Uint8Array([7]));
   });
 
   test("transaction: it runs again if a missing key that it read was created", async () => {
@@ -242,8 +238,8 @@ suite("transactions of clients", () => {
       if (!(await tx.has("name"))) tx.set("name", "first");
       if (runs === 1) await client.set("name", "other");
     });
-    equal(runs, 2);
-    equal(await client.getText("name"), "other");
+    expect(runs).toBe(2);
+    expect(await client.getText("name")).toBe("other");
   });
 
   test("transaction: an error of its function undoes it, and later calls on it are refused", async () => {
@@ -255,7 +251,7 @@ suite("transactions of clients", () => {
       throw new Error("mine");
     });
     await rejects(failing, { message: "mine" });
-    equal(await client.has("a"), false);
+    expect(await client.has("a")).toBe(false);
     await client.transaction((tx) => {
       kept = tx;
     });
@@ -263,7 +259,7 @@ suite("transactions of clients", () => {
   });
 });
 
-suite("hundreds of concurrent transactions", () => {
+describe("hundreds of concurrent transactions", () => {
   const MANY = 300;
 
   const counted = async () => {
@@ -277,7 +273,7 @@ suite("hundreds of concurrent transactions", () => {
   test("transactions: hundreds on one key are all done", async () => {
     const { client, increment } = await counted();
     await Promise.all(Array.from({ length: MANY }, increment));
-    equal(await client.getText("n"), `${MANY}`);
+    expect(await client.getText("n")).toBe(`${MANY}`);
   });
 
   test("transactions: hundreds are done beside as many updates of the same key", async () => {
@@ -286,7 +282,7 @@ suite("hundreds of concurrent transactions", () => {
       client.updateIf("n", (bytes) => `${Number(new TextDecoder().decode(bytes)) + 1}`);
     const both = Array.from({ length: MANY }, () => [increment(), update()]);
     await Promise.all(both.flat());
-    equal(await client.getText("n"), `${2 * MANY}`);
+    expect(await client.getText("n")).toBe(`${2 * MANY}`);
   });
 
   test("transactions: one in the retry queue that waits for others does not block them", async () => {
@@ -301,12 +297,12 @@ suite("hundreds of concurrent transactions", () => {
       tx.set("done", "1");
     });
     await waiting;
-    equal(runs, 2);
-    deepEqual([await client.getText("n"), await client.getText("done")], ["3", "1"]);
+    expect(runs).toBe(2);
+    expect([await client.getText("n"), await client.getText("done")]).toStrictEqual(["3", "1"]);
   });
 });
 
-suite("transactions over collections", () => {
+describe("transactions over collections", () => {
   const Product = struct("Product", { stock: u16, name: str });
 
   const stocked = () =>
@@ -319,16 +315,16 @@ suite("transactions over collections", () => {
     await client.products.set("yeezy", { stock: 2, name: "Boost" });
     await client.transaction(async (tx) => {
       const product = await tx.products.get("yeezy");
-      ok(product !== undefined);
+      assert(product !== undefined);
       tx.products.set("yeezy", { ...product, stock: product.stock - 1 });
       tx.sales.set(["yeezy", 1], { by: "anna" });
       tx.set("sold", "1");
-      equal((await tx.products.get("yeezy"))?.stock, 1);
-      equal(await tx.sales.has(["yeezy", 2]), false);
+      expect((await tx.products.get("yeezy"))?.stock).toBe(1);
+      expect(await tx.sales.has(["yeezy", 2])).toBe(false);
     });
-    deepEqual(await client.products.get("yeezy"), { stock: 1, name: "Boost" });
-    deepEqual(await client.sales.get(["yeezy", 1]), { by: "anna" });
-    equal(await client.getText("sold"), "1");
+    expect(await client.products.get("yeezy")).toStrictEqual({ stock: 1, name: "Boost" });
+    expect(await client.sales.get(["yeezy", 1])).toStrictEqual({ by: "anna" });
+    expect(await client.getText("sold")).toBe("1");
     const failing = client.transaction(async (tx) => {
       tx.products.delete("yeezy");
       tx.set("sold", "2");
@@ -336,9 +332,9 @@ suite("transactions over collections", () => {
       throw new RangeError("no");
     });
     await rejects(failing, { name: "RangeError" });
-    equal(await client.products.has("yeezy"), true);
+    expect(await client.products.has("yeezy")).toBe(true);
     await client.transaction((tx) => tx.products.delete("yeezy"));
-    equal(await client.products.has("yeezy"), false);
+    expect(await client.products.has("yeezy")).toBe(false);
   });
 
   test("transaction: it runs again if a record that it read was changed or created", async () => {
@@ -353,8 +349,8 @@ suite("transactions over collections", () => {
       if (runs === 2) await client.sales.set(["yeezy", 1], { by: "bert" });
       tx.set("seen", `${product?.stock} ${isSold}`);
     });
-    equal(runs, 3);
-    equal(await client.getText("seen"), "4 true");
+    expect(runs).toBe(3);
+    expect(await client.getText("seen")).toBe("4 true");
   });
 
   test("transaction: it returns copies, and takes values as they were when given", async () => {
@@ -368,7 +364,7 @@ suite("transactions over collections", () => {
       // A raw key is distinct from any key of a collection, even with the same text.
       tx.set('["sales|["yeezy|number 1]]', "raw");
     });
-    deepEqual(await client.sales.get(["yeezy", 1]), { by: "anna" });
+    expect(await client.sales.get(["yeezy", 1])).toStrictEqual({ by: "anna" });
   });
 
   test("transaction: reads are checked also in a collection without writes", async () => {
@@ -386,7 +382,7 @@ suite("transactions over collections", () => {
       const b = await tx.products.get("b");
       return (a?.stock ?? 0) + (b?.stock ?? 0);
     });
-    equal(sum, 2);
-    equal(runs, 2);
+    expect(sum).toBe(2);
+    expect(runs).toBe(2);
   });
 });

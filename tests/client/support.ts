@@ -8,7 +8,8 @@ import {
   type ServeOptions,
   serve,
 } from "varve";
-import { cleanup, wasmOption } from "../harness.js";
+import { onTestFinished } from "vitest";
+import { wasmOption } from "../support/context.js";
 
 type None = Record<never, never>;
 
@@ -22,7 +23,7 @@ export function shop<P extends Procedures = None, const C extends CollectionSpec
   serve("shop", all).listen(port1);
   const { collections = {} as C } = options;
   const client = connect<Served<P, C>>("shop", { worker: () => port2, collections, ...more });
-  cleanup(async () => {
+  onTestFinished(async () => {
     await (client as Client).close();
     port1.close();
   });

@@ -1,16 +1,8 @@
 import type { Client, Database, KeyChange } from "varve";
 import { json, str, timestamp, u32 } from "varve/struct";
-import {
-  dateOfAnotherRealm,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  text,
-  throws,
-} from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
+import { dateOfAnotherRealm, text } from "../support/values.js";
 import { shop } from "./support.js";
 
 /** Collects the changes given to a listener, and waits for a number of them. */
@@ -33,7 +25,7 @@ function collected<T>() {
   };
 }
 
-suite("watches", () => {
+describe("watches", () => {
   test("watch: changed keys of its range are reported after the commit, whichever client wrote them", async () => {
     const client = shop({
       procedures: { touch: (db) => db.batch([{ type: "set", key: "a/3", value: "3" }]) },
@@ -48,17 +40,14 @@ suite("watches", () => {
       { type: "set", key: "b", value: "elsewhere" },
     ]);
     await until(() => heard.length === 1);
-    deepEqual(
-      heard[0]?.map(({ key, version }) => [key, version > 0]),
-      [
-        ["a/2", true],
-        ["a/1", false],
-      ],
-    );
+    expect(heard[0]?.map(({ key, version }) => [key, version > 0])).toStrictEqual([
+      ["a/2", true],
+      ["a/1", false],
+    ]);
     await client.call.touch();
     await until(() => heard.length === 2);
     const entry = await client.getEntry("a/3");
-    deepEqual(heard[1], [{ key: "a/3", version: entry?.version }]);
+    expect(heard[1]).toStrictEqual([{ key: "a/3", version: entry?.version }]);
   });
 
   test("watch: clear reports each removed key, and later writes follow", async () => {
@@ -70,14 +59,14 @@ suite("watches", () => {
     const begun = new Map<string, number>();
     client.watch({ prefix: "a/" }, listener);
     await client.count();
-    equal(await client.clear(), 401);
+    expect(await client.clear()).toBe(401);
     await until(() => heard.flat().length === 400);
     for (const { key, version } of heard.flat()) begun.set(key, version);
-    deepEqual([...begun.keys()].sort(), keys);
-    ok([...begun.values()].every((version) => version === 0));
+    expect([...begun.keys()].sort()).toStrictEqual(keys);
+    assert([...begun.values()].every((version) => version === 0));
     await client.set("a/7", "again");
     await until(() => heard.flat().length === 401);
-    equal(heard.at(-1)?.[0]?.key, "a/7");
+    expect(heard.at(-1)?.[0]?.key).toBe("a/7");
   });
 
   test("watch: the very next call is reported, also before an owner is known and behind another watch", async () => {
@@ -88,7 +77,7 @@ suite("watches", () => {
     await client.set("a", "1");
     await client.set("b", "1");
     await until(() => isHeard("b"));
-    ok(isHeard("a"));
+    assert(isHeard("a"));
     client.watch({ prefix: "none" }, () => {}).close();
     const refused = client.watch({ limit: -1 }).next();
     await Promise.all([client.set("c", "1"), rejects(refused, { name: "TypeError" })]);
@@ -105,7 +94,7 @@ suite("watches", () => {
     watching.close();
     await client.set("a", "1");
     await until(() => heard.length === 1);
-    equal(closed.length, 0);
+    expect(closed.length).toBe(0);
   });
 
   test("watch: a collection reports its typed keys", async () => {
@@ -116,10 +105,7 @@ suite("watches", () => {
     await client.set("job", "raw");
     await client.jobs.set("job", { kind: "mail" });
     await until(() => heard.length > 0);
-    deepEqual(
-      heard[0]?.map(({ key }) => key),
-      ["job"],
-    );
+    expect(heard[0]?.map(({ key }) => key)).toStrictEqual(["job"]);
   });
 });
 
@@ -128,7 +114,7 @@ interface Inside {
   sessionOf(db: Database): { readonly engine: { scan: (...args: never[]) => unknown } };
 }
 
-suite("contents of watch reports", () => {
+describe("contents of watch reports", () => {
   test("watch: changes are found without reading the range again", async () => {
     let scans = 0;
     const client = shop({
@@ -163,15 +149,12 @@ suite("contents of watch reports", () => {
     await client.set("n/0001", "outside");
     await client.set("n/1000", "new");
     await until(() => heard.length === 2);
-    deepEqual(
-      heard.flat().map(({ key, version }) => [key, version > 0]),
-      [
-        ["n/0500", true],
-        ["n/0501", false],
-        ["n/1000", true],
-      ],
-    );
-    equal(scans, 0);
+    expect(heard.flat().map(({ key, version }) => [key, version > 0])).toStrictEqual([
+      ["n/0500", true],
+      ["n/0501", false],
+      ["n/1000", true],
+    ]);
+    expect(scans).toBe(0);
   });
 
   test("watch: undone and refused writes are not reported", async () => {
@@ -191,10 +174,7 @@ suite("contents of watch reports", () => {
     await rejects(client.set("a", "3", { ifVersion: 0 }), { code: "VARVE_CONFLICT" });
     await client.set("b", "1");
     await until(() => heard.length === 1);
-    deepEqual(
-      heard[0]?.map(({ key }) => key),
-      ["b"],
-    );
+    expect(heard[0]?.map(({ key }) => key)).toStrictEqual(["b"]);
   });
 
   test("watch: writes of the worker itself are reported", async () => {
@@ -206,7 +186,7 @@ suite("contents of watch reports", () => {
     await client.count();
     await client.call.later();
     await until(() => heard.length === 1);
-    equal(heard[0]?.[0]?.key, "late");
+    expect(heard[0]?.[0]?.key).toBe("late");
   });
 
   test("watch: a range with a limit reports the keys that enter and leave it", async () => {
@@ -217,13 +197,10 @@ suite("contents of watch reports", () => {
     await client.count();
     await client.set("a", "1");
     await until(() => heard.length === 1);
-    deepEqual(
-      heard[0]?.map(({ key, version }) => [key, version > 0]),
-      [
-        ["a", true],
-        ["c", false],
-      ],
-    );
+    expect(heard[0]?.map(({ key, version }) => [key, version > 0])).toStrictEqual([
+      ["a", true],
+      ["c", false],
+    ]);
   });
 
   test("watch: a commit of more keys than are remembered reports every key", async () => {
@@ -237,9 +214,9 @@ suite("contents of watch reports", () => {
       Array.from({ length: 12_000 }, (_, i) => ({ type: "set", key: key(i), value: "1" })),
     );
     await until(() => heard.flat().length === 12_000);
-    equal(await client.clear({ prefix: "n/" }), 12_000);
+    expect(await client.clear({ prefix: "n/" })).toBe(12_000);
     await until(() => heard.flat().length === 24_000);
-    ok(heard.at(-1)?.every(({ version }) => version === 0));
+    assert(heard.at(-1)?.every(({ version }) => version === 0));
   });
 
   test("watch: a collection with composite keys reports them", async () => {
@@ -250,10 +227,7 @@ suite("contents of watch reports", () => {
     await client.visits.set(["bert", 1], 1);
     await client.visits.set(["anna", 2], 1);
     await until(() => heard.length === 1);
-    deepEqual(
-      heard[0]?.map(({ key }) => key),
-      [["anna", 2]],
-    );
+    expect(heard[0]?.map(({ key }) => key)).toStrictEqual([["anna", 2]]);
   });
 });
 
@@ -268,17 +242,14 @@ async function some<T>(from: AsyncIterable<T>, count: number, each?: () => void)
   return found;
 }
 
-suite("watches as async iterables", () => {
+describe("watches as async iterables", () => {
   test("watch loop: it runs until break, and changes during its body come merged", async () => {
     const client = shop();
     const changes = client.watch({ prefix: "a/" });
     const first = changes.next();
     await client.count();
     await client.set("a/1", "1");
-    deepEqual(
-      (await first).value?.map(({ key }) => key),
-      ["a/1"],
-    );
+    expect((await first).value?.map(({ key }) => key)).toStrictEqual(["a/1"]);
     for (let i = 0; i < 5; i += 1) await client.set("a/2", String(i));
     await client.set("a/3", "1");
     // All changes so far come as one, with each key once.
@@ -288,8 +259,8 @@ suite("watches as async iterables", () => {
       if (rest.includes("a/3")) break;
       await client.count();
     }
-    ok(rest.filter((key) => key === "a/2").length < 5);
-    deepEqual(await changes.next(), { done: true, value: undefined });
+    assert(rest.filter((key) => key === "a/2").length < 5);
+    expect(await changes.next()).toStrictEqual({ done: true, value: undefined });
   });
 
   test("watch loop: it ends with the reason of the signal, and when the client closes", async () => {
@@ -302,7 +273,7 @@ suite("watches as async iterables", () => {
     const last = client.watch().next();
     await client.count();
     await (client as Client).close();
-    deepEqual(await last, { done: true, value: undefined });
+    expect(await last).toStrictEqual({ done: true, value: undefined });
   });
 
   test("watch loop: it does not begin on a closed client", async () => {
@@ -319,7 +290,7 @@ suite("watches as async iterables", () => {
     const client = shop({ collections: { jobs: json<string>() } });
     await client.jobs.set("a", "1");
     const sizes = await some(client.jobs.live(), 2, () => void client.jobs.set("b", "2"));
-    deepEqual(sizes, [
+    expect(sizes).toStrictEqual([
       [["a", "1"]],
       [
         ["a", "1"],
@@ -327,7 +298,7 @@ suite("watches as async iterables", () => {
       ],
     ]);
     const [raw] = await some(client.live({ prefix: "none" }), 1);
-    deepEqual(raw, []);
+    expect(raw).toStrictEqual([]);
   });
 
   test("watch loop: a bad range is reported", async () => {
@@ -336,27 +307,24 @@ suite("watches as async iterables", () => {
   });
 });
 
-suite("live ranges with a listener", () => {
+describe("live ranges with a listener", () => {
   test("live: the contents are given at first and after every change, up to the last state", async () => {
     const client = shop();
     await client.set("n/0", "0");
     const { heard, listener, until } = collected<[string, Uint8Array][]>();
     using _ = client.live({ prefix: "n/" }, listener);
     await until(() => heard.length === 1);
-    deepEqual(
-      heard[0]?.map(([key, value]) => key + text(value)),
-      ["n/00"],
-    );
+    expect(heard[0]?.map(([key, value]) => key + text(value))).toStrictEqual(["n/00"]);
     for (let i = 1; i <= 40; i += 1) client.set(`n/${i}`, String(i));
     await until(() => heard.at(-1)?.length === 41);
-    ok(heard.length <= 42);
+    assert(heard.length <= 42);
   });
 });
 
-suite("watches that cannot begin", () => {
+describe("watches that cannot begin", () => {
   test("watch: a bad range rejects its promise and ends it", async () => {
     const client = shop({ collections: { jobs: json<string>() } });
-    const never = () => ok(false, "there is nothing to hear");
+    const never = () => assert(false, "there is nothing to hear");
     const bad = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" };
     for (const range of [{ limit: -1 }, { gt: "a", gte: "b" }, { perfix: "a" }] as object[]) {
       await rejects(client.watch(range, never).ended, bad);
@@ -370,7 +338,7 @@ suite("watches that cannot begin", () => {
     await rejects(tasks.watch({}, never).ended, { ...bad, message: /no collection "tasks"/ });
     // Requests that wait for watches to begin proceed.
     await client.set("a", "1");
-    equal(await client.getText("a"), "1");
+    expect(await client.getText("a")).toBe("1");
   });
 
   test("watch: bad options and a range that cannot be cloned throw at once", () => {
@@ -391,13 +359,13 @@ suite("watches that cannot begin", () => {
     const client = shop();
     const [one, two, three] = [1, 2, 3].map(() => client.watch({}, () => {}));
     one?.close();
-    equal(await one?.ended, undefined);
+    expect(await one?.ended).toBe(undefined);
     two?.[Symbol.dispose]();
-    equal(await two?.ended, undefined);
+    expect(await two?.ended).toBe(undefined);
     const live = client.live({}, () => {});
     await (client as Client).close();
-    equal(await three?.ended, undefined);
-    equal(await live.ended, undefined);
+    expect(await three?.ended).toBe(undefined);
+    expect(await live.ended).toBe(undefined);
   });
 
   test("watch: a key that is not UTF-8 ends it with the reason", async () => {
@@ -411,7 +379,7 @@ suite("watches that cannot begin", () => {
   });
 });
 
-suite("keys of transactions", () => {
+describe("keys of transactions", () => {
   test("transaction key: keys are distinguished by value and not by representation", async () => {
     const client = shop({
       collections: {
@@ -425,12 +393,12 @@ suite("keys of transactions", () => {
       tx.times.set(1_000, 3);
       tx.pairs.set(["a", 'b|"c'], 1);
       tx.pairs.set(['a|"b', "c"], 2);
-      equal(await tx.times.get(1_001), 2);
-      equal(await tx.times.get(new Date(1_000)), 3);
-      equal(await tx.pairs.get(["a", 'b|"c']), 1);
+      expect(await tx.times.get(1_001)).toBe(2);
+      expect(await tx.times.get(new Date(1_000))).toBe(3);
+      expect(await tx.pairs.get(["a", 'b|"c'])).toBe(1);
     });
-    deepEqual(await client.times.values().all(), [3, 2]);
-    equal(await client.pairs.count(), 2);
+    expect(await client.times.values().all()).toStrictEqual([3, 2]);
+    expect(await client.pairs.count()).toBe(2);
   });
 
   test("transaction key: dates of another realm are distinguished within one second", async () => {
@@ -440,10 +408,10 @@ suite("keys of transactions", () => {
       tx.times.set(dateOfAnotherRealm(1_001), 2);
       tx.times.set(new Date(1_000), 3);
     });
-    deepEqual(await client.times.entries().all(), [
+    expect(await client.times.entries().all()).toStrictEqual([
       [1_000, 3],
       [1_001, 2],
     ]);
-    deepEqual(await client.times.getMany([dateOfAnotherRealm(1_001)]), [2]);
+    expect(await client.times.getMany([dateOfAnotherRealm(1_001)])).toStrictEqual([2]);
   });
 });

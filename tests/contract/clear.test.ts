@@ -2,8 +2,9 @@
 
 import type { Database } from "varve";
 import { str, struct, u16, u32 } from "varve/struct";
-import { deepEqual, equal, ok, test, throws } from "../harness.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { assert, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const Product = struct("Product", { stock: u16, name: str });
 const INDEXES = { byStock: "stock", byName: { fields: "name", unique: true } } as const;
@@ -40,16 +41,18 @@ everywhere("clear()", ({ storage }) => {
     fill(db);
     const products = stock(db);
     db.commit();
-    ok(added(db, () => equal(db.clear(), COUNT)) < 256);
-    ok(added(db, () => equal(products.clear(), COUNT)) < 512);
-    deepEqual([db.count(), products.count(), db.clear(), products.clear()], [0, 0, 0, 0]);
+    assert(added(db, () => expect(db.clear()).toBe(COUNT)) < 256);
+    assert(added(db, () => expect(products.clear()).toBe(COUNT)) < 512);
+    expect([db.count(), products.count(), db.clear(), products.clear()]).toStrictEqual([
+      0, 0, 0, 0,
+    ]);
     db.commit();
     fill(db);
     db.commit();
     // A range that holds all keys is handled like any other.
-    ok(added(db, () => equal(db.clear({ gte: "key", limit: COUNT }), COUNT)) < 256);
+    assert(added(db, () => expect(db.clear({ gte: "key", limit: COUNT })).toBe(COUNT)) < 256);
     const { keys, records, indexEntries } = db.stats();
-    deepEqual([keys, records, indexEntries], [0, 0, 0]);
+    expect([keys, records, indexEntries]).toStrictEqual([0, 0, 0]);
   });
 
   test("clear leaves other keyspaces and later sets alone", async () => {
@@ -62,24 +65,24 @@ everywhere("clear()", ({ storage }) => {
     db.set("new", "value");
     db.commit();
     for (let round = 0; round < 3; round++) {
-      deepEqual([...db.keys()], [keyOf(7), "new"]);
-      equal(db.has(keyOf(8)), false);
-      deepEqual(
-        db.getMany([keyOf(7), keyOf(8)]).map((value) => value?.length),
-        [5, undefined],
-      );
+      expect([...db.keys()]).toStrictEqual([keyOf(7), "new"]);
+      expect(db.has(keyOf(8))).toBe(false);
+      expect(db.getMany([keyOf(7), keyOf(8)]).map((value) => value?.length)).toStrictEqual([
+        5,
+        undefined,
+      ]);
       const products = productsOf(db);
-      equal(products.count(), COUNT);
-      equal([...products.index.byStock.keys({ gte: 5, lt: 6 })].length, COUNT / 100);
-      equal((await db.verify()).ok, true);
+      expect(products.count()).toBe(COUNT);
+      expect([...products.index.byStock.keys({ gte: 5, lt: 6 })].length).toBe(COUNT / 100);
+      expect((await db.verify()).ok).toBe(true);
       db = await reopened(db, storage, name);
       if (round === 1) await db.compact();
     }
     productsOf(db).clear();
     db.clear();
     await db.compact();
-    ok(db.stats().fileBytes < 5_000_000, `${db.stats().fileBytes} bytes`);
-    equal(db.stats().liveBytes < 2_000, true);
+    assert(db.stats().fileBytes < 5_000_000, `${db.stats().fileBytes} bytes`);
+    expect(db.stats().liveBytes < 2_000).toBe(true);
   });
 
   test("clear is rolled back with its transaction, with writes before and after it", async () => {
@@ -98,47 +101,51 @@ everywhere("clear()", ({ storage }) => {
       );
     undo(() => {
       db.set("before", "value");
-      equal(db.clear(), COUNT + 1);
+      expect(db.clear()).toBe(COUNT + 1);
       db.set(keyOf(1), "again");
       undo(() => {
-        equal(products.clear(), COUNT);
-        equal(db.clear(), 1);
-        equal([...products.index.byName.keys()].length, 0);
+        expect(products.clear()).toBe(COUNT);
+        expect(db.clear()).toBe(1);
+        expect([...products.index.byName.keys()].length).toBe(0);
       });
-      deepEqual([...db.keys()], [keyOf(1)]);
-      equal(products.count(), COUNT);
+      expect([...db.keys()]).toStrictEqual([keyOf(1)]);
+      expect(products.count()).toBe(COUNT);
       products.clear();
       products.set(3, { stock: 1, name: "product 5" });
-      equal(db.clear(), 1);
+      expect(db.clear()).toBe(1);
       db.delete(keyOf(2));
     });
-    equal(db.count(), COUNT);
-    equal([...db.keys()].length, COUNT);
-    equal(new TextDecoder().decode(db.get(keyOf(1))), "value 1");
-    equal(products.get(3)?.name.toString(), "product 3");
-    equal([...products.index.byName.keys({ gte: "product 5", lte: "product 5" })].length, 1);
+    expect(db.count()).toBe(COUNT);
+    expect([...db.keys()].length).toBe(COUNT);
+    expect(new TextDecoder().decode(db.get(keyOf(1)))).toBe("value 1");
+    expect(products.get(3)?.name.toString()).toBe("product 3");
+    expect([...products.index.byName.keys({ gte: "product 5", lte: "product 5" })].length).toBe(1);
   });
 
   test("clear of a range deletes key by key, from either end, up to its limit", async () => {
     const db = await opened(storage);
     fill(db);
-    equal(db.clear({ gte: keyOf(100), lt: keyOf(200) }), 100);
-    equal(db.clear({ limit: 50 }), 50);
-    equal(db.clear({ limit: 50, reverse: true }), 50);
-    equal(db.clear({ gt: "z", lt: "a" }), 0);
-    equal(db.clear({ limit: 0 }), 0);
+    expect(db.clear({ gte: keyOf(100), lt: keyOf(200) })).toBe(100);
+    expect(db.clear({ limit: 50 })).toBe(50);
+    expect(db.clear({ limit: 50, reverse: true })).toBe(50);
+    expect(db.clear({ gt: "z", lt: "a" })).toBe(0);
+    expect(db.clear({ limit: 0 })).toBe(0);
     const left = [...db.keys()];
-    deepEqual([left.length, left[0], left.at(-1)], [COUNT - 200, keyOf(50), keyOf(COUNT - 51)]);
-    equal(db.count({ gte: keyOf(100), lt: keyOf(200) }), 0);
+    expect([left.length, left[0], left.at(-1)]).toStrictEqual([
+      COUNT - 200,
+      keyOf(50),
+      keyOf(COUNT - 51),
+    ]);
+    expect(db.count({ gte: keyOf(100), lt: keyOf(200) })).toBe(0);
     throws(
       () =>
         db.transaction(() => {
-          equal(db.clear({ lt: keyOf(1_000) }), 850);
+          expect(db.clear({ lt: keyOf(1_000) })).toBe(850);
           throw new Error("undone");
         }),
       { message: "undone" },
     );
-    deepEqual([...db.keys()], left);
+    expect([...db.keys()]).toStrictEqual(left);
   });
 
   test("clear frees the space of values in extents and in chunks", async () => {
@@ -148,16 +155,16 @@ everywhere("clear()", ({ storage }) => {
     db.set("apart", filled(1_000_000, 1));
     db.set("pieces", filled(700_000, 2));
     db.flush();
-    equal(db.clear(), 302);
+    expect(db.clear()).toBe(302);
     db.set("pieces", filled(600_000, 3));
     db.flush();
     db = await reopened(db, storage, name);
-    equal(db.get("apart"), undefined);
-    equal(db.get("pieces")?.[599_999], 3);
+    expect(db.get("apart")).toBe(undefined);
+    expect(db.get("pieces")?.[599_999]).toBe(3);
     await db.compact();
-    ok(db.stats().liveBytes < 700_000, `${db.stats().liveBytes} bytes live`);
-    equal((await db.verify()).ok, true);
-    equal(db.get("pieces")?.length, 600_000);
+    assert(db.stats().liveBytes < 700_000, `${db.stats().liveBytes} bytes live`);
+    expect((await db.verify()).ok).toBe(true);
+    expect(db.get("pieces")?.length).toBe(600_000);
   });
 
   test("clear of all keys during an export does not change the exported data", async () => {
@@ -171,8 +178,8 @@ everywhere("clear()", ({ storage }) => {
       },
     });
     const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
-    deepEqual([cleared, db.count(), products.count()], [2 * COUNT, 0, 0]);
+    expect([cleared, db.count(), products.count()]).toStrictEqual([2 * COUNT, 0, 0]);
     const copy = await opened(storage, { from: bytes });
-    deepEqual([copy.count(), productsOf(copy).count()], [COUNT, COUNT]);
+    expect([copy.count(), productsOf(copy).count()]).toStrictEqual([COUNT, COUNT]);
   });
 });

@@ -12,8 +12,9 @@ import {
   u16,
   u32,
 } from "varve/struct";
-import { deepEqual, equal, test, throws } from "../harness.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const TAKEN = { code: "VARVE_UNIQUE_VIOLATION" } as const;
@@ -53,39 +54,35 @@ everywhere("an index", ({ storage }) => {
     for (const again of [false, true]) {
       if (again) db = await reopened(db, storage, name);
       const { byPrice, byBrandStock, bySku, bySize } = productsOf(db).index;
-      deepEqual([...byPrice.keys()], ["b", "a", "c", "d"]);
-      deepEqual([...byPrice.keys({ reverse: true })], ["d", "c", "a", "b"]);
-      deepEqual([...byPrice.keys({ gte: 10, lt: 1e9 })], ["a", "c"]);
-      deepEqual([...byPrice.keys({ eq: 10 })], ["a", "c"]);
-      deepEqual([...byPrice.keys({ gt: 10 })], ["d"]);
-      deepEqual([...byPrice.keys({ lte: 10, limit: 2 })], ["b", "a"]);
-      deepEqual([...byBrandStock.keys()], ["b", "d", "c", "a"]);
-      deepEqual([...byBrandStock.keys({ eq: ["Nike"] })], ["c", "a"]);
-      deepEqual([...byBrandStock.keys({ eq: ["Nike", 5] })], ["a"]);
-      deepEqual([...byBrandStock.keys({ gte: ["Nik"], lt: ["Nike"] })], ["d"]);
-      deepEqual([...byBrandStock.keys({ gt: ["Nike", 9] })], ["a"]);
-      equal(bySku.get(3)?.brand, "Nike");
-      equal(bySku.get(5), undefined);
-      deepEqual([...bySize.keys()], ["c", "a", "d", "b"]);
-      deepEqual([...bySize.keys({ gte: "M" })], ["d", "b"]);
-      deepEqual([...bySize.keys({ eq: null })], ["c"]);
-      equal(bySize.get(undefined)?.sku, 3);
+      expect([...byPrice.keys()]).toStrictEqual(["b", "a", "c", "d"]);
+      expect([...byPrice.keys({ reverse: true })]).toStrictEqual(["d", "c", "a", "b"]);
+      expect([...byPrice.keys({ gte: 10, lt: 1e9 })]).toStrictEqual(["a", "c"]);
+      expect([...byPrice.keys({ eq: 10 })]).toStrictEqual(["a", "c"]);
+      expect([...byPrice.keys({ gt: 10 })]).toStrictEqual(["d"]);
+      expect([...byPrice.keys({ lte: 10, limit: 2 })]).toStrictEqual(["b", "a"]);
+      expect([...byBrandStock.keys()]).toStrictEqual(["b", "d", "c", "a"]);
+      expect([...byBrandStock.keys({ eq: ["Nike"] })]).toStrictEqual(["c", "a"]);
+      expect([...byBrandStock.keys({ eq: ["Nike", 5] })]).toStrictEqual(["a"]);
+      expect([...byBrandStock.keys({ gte: ["Nik"], lt: ["Nike"] })]).toStrictEqual(["d"]);
+      expect([...byBrandStock.keys({ gt: ["Nike", 9] })]).toStrictEqual(["a"]);
+      expect(bySku.get(3)?.brand).toBe("Nike");
+      expect(bySku.get(5)).toBe(undefined);
+      expect([...bySize.keys()]).toStrictEqual(["c", "a", "d", "b"]);
+      expect([...bySize.keys({ gte: "M" })]).toStrictEqual(["d", "b"]);
+      expect([...bySize.keys({ eq: null })]).toStrictEqual(["c"]);
+      expect(bySize.get(undefined)?.sku).toBe(3);
       throws(() => byPrice.get(undefined as never), BAD);
-      equal(byPrice.count(), 4);
-      equal(byPrice.count({ eq: 10 }), 2);
-      deepEqual(
-        [...byPrice.entries({ gt: 0 })].map(([key, { stock }]) => [key, stock]),
+      expect(byPrice.count()).toBe(4);
+      expect(byPrice.count({ eq: 10 })).toBe(2);
+      expect([...byPrice.entries({ gt: 0 })].map(([key, { stock }]) => [key, stock])).toStrictEqual(
         [
           ["a", 5],
           ["c", 9],
           ["d", 0],
         ],
       );
-      deepEqual(
-        [...byPrice.values()].map(({ sku }) => sku),
-        [2, 1, 3, 4],
-      );
-      equal(db.count(), 0);
+      expect([...byPrice.values()].map(({ sku }) => sku)).toStrictEqual([2, 1, 3, 4]);
+      expect(db.count()).toBe(0);
     }
   });
 
@@ -96,32 +93,32 @@ everywhere("an index", ({ storage }) => {
     products.updateIf("a", (p) => {
       p.price = 2e9;
     });
-    deepEqual([...byPrice.keys()], ["b", "c", "d", "a"]);
+    expect([...byPrice.keys()]).toStrictEqual(["b", "c", "d", "a"]);
     products.updateIf("b", (p) => {
       p.brand = "Puma and a longer name";
     });
-    deepEqual([...byBrandStock.keys()], ["d", "c", "a", "b"]);
+    expect([...byBrandStock.keys()]).toStrictEqual(["d", "c", "a", "b"]);
     products.updateIf("c", (p) => ({ ...p.snapshot(), price: 3e9, brand: "A" }));
-    deepEqual([...byPrice.keys()], ["b", "d", "a", "c"]);
-    deepEqual([...byBrandStock.keys()], ["c", "d", "a", "b"]);
+    expect([...byPrice.keys()]).toStrictEqual(["b", "d", "a", "c"]);
+    expect([...byBrandStock.keys()]).toStrictEqual(["c", "d", "a", "b"]);
     products.updateIf("e", () => {}, {
       valueIfMissing: { price: -10, stock: 1, brand: "", sku: 5 },
     });
-    deepEqual([...byPrice.keys({ limit: 1 })], ["e"]);
+    expect([...byPrice.keys({ limit: 1 })]).toStrictEqual(["e"]);
     products.set("e", { price: 0, stock: 1, brand: "Z", sku: 5 });
-    deepEqual([...byPrice.keys()], ["b", "e", "d", "a", "c"]);
+    expect([...byPrice.keys()]).toStrictEqual(["b", "e", "d", "a", "c"]);
     products.delete("d");
-    equal(products.delete("d"), false);
+    expect(products.delete("d")).toBe(false);
     products.batch([
       { type: "delete", key: "e" },
       { type: "set", key: "f", value: { price: 5, stock: 2, brand: "Z", sku: 6 } },
     ]);
-    deepEqual([...byPrice.keys()], ["b", "f", "a", "c"]);
-    equal(products.clear({ gte: "b", lt: "f" }), 2);
-    deepEqual([...byPrice.keys()], ["f", "a"]);
-    equal(products.clear(), 2);
-    deepEqual([...byPrice.keys()], []);
-    equal(byBrandStock.count(), 0);
+    expect([...byPrice.keys()]).toStrictEqual(["b", "f", "a", "c"]);
+    expect(products.clear({ gte: "b", lt: "f" })).toBe(2);
+    expect([...byPrice.keys()]).toStrictEqual(["f", "a"]);
+    expect(products.clear()).toBe(2);
+    expect([...byPrice.keys()]).toStrictEqual([]);
+    expect(byBrandStock.count()).toBe(0);
   });
 
   test("an index is restored when writes are rolled back", async () => {
@@ -149,16 +146,13 @@ everywhere("an index", ({ storage }) => {
         }),
       { message: "no" },
     );
-    equal(
-      products.updateIf("a", () => {}, { predicate: () => false }),
-      false,
-    );
+    expect(products.updateIf("a", () => {}, { predicate: () => false })).toBe(false);
     throws(() => products.updateIf("a", (p) => ({ ...p.snapshot(), price: Number.NaN })), BAD);
     throws(() => products.set("x", { price: Number.NaN, stock: 1, brand: "", sku: 9 }), BAD);
-    equal(products.has("x"), false);
-    deepEqual([...byPrice.keys()], ["b", "a", "c", "d"]);
-    deepEqual([...bySku.keys()], ["a", "b", "c", "d"]);
-    equal(products.get("a")?.price, 10);
+    expect(products.has("x")).toBe(false);
+    expect([...byPrice.keys()]).toStrictEqual(["b", "a", "c", "d"]);
+    expect([...bySku.keys()]).toStrictEqual(["a", "b", "c", "d"]);
+    expect(products.get("a")?.price).toBe(10);
   });
 
   test("a unique index refuses a second record, and nothing is written", async () => {
@@ -185,15 +179,15 @@ everywhere("an index", ({ storage }) => {
         ]),
       TAKEN,
     );
-    deepEqual([...products.keys()], ["a", "b", "c", "d"]);
-    deepEqual([...products.index.byPrice.keys()], ["b", "a", "c", "d"]);
-    equal(products.get("a")?.sku, 1);
+    expect([...products.keys()]).toStrictEqual(["a", "b", "c", "d"]);
+    expect([...products.index.byPrice.keys()]).toStrictEqual(["b", "a", "c", "d"]);
+    expect(products.get("a")?.sku).toBe(1);
     products.set("b", { ...taken, price: 3 });
     db.transaction(() => {
       products.delete("b");
       products.set("x", taken);
     });
-    deepEqual([...products.index.bySku.keys()], ["a", "x", "c", "d"]);
+    expect([...products.index.bySku.keys()]).toStrictEqual(["a", "x", "c", "d"]);
   });
 
   test("a record that moves during an iteration is seen once, where it was", async () => {
@@ -212,8 +206,8 @@ everywhere("an index", ({ storage }) => {
       // New entries ahead of the iteration are skipped too.
       products.set(`new ${key}`, { price: 5e9, stock: 1, brand: "Puma", sku: 9000 + seen.length });
     }
-    deepEqual(seen, before);
-    equal(products.get("0")?.price, 27.5);
+    expect(seen).toStrictEqual(before);
+    expect(products.get("0")?.price).toBe(27.5);
     const down: string[] = [];
     for (const key of products.index.byPrice.keys({ reverse: true, lt: 1e9 })) {
       down.push(key);
@@ -222,7 +216,7 @@ everywhere("an index", ({ storage }) => {
       });
       if (key === "100") products.delete("50");
     }
-    deepEqual(down, before.filter((key) => key !== "d" && key !== "50").reverse());
+    expect(down).toStrictEqual(before.filter((key) => key !== "d" && key !== "50").reverse());
   });
 
   test("paging with after passes through equal values", async () => {
@@ -242,12 +236,11 @@ everywhere("an index", ({ storage }) => {
       }
     };
     const all = Array.from({ length: 30 }, (_, i) => i);
-    deepEqual(pages(false), all);
-    deepEqual(pages(true), all.reverse());
-    deepEqual(
+    expect(pages(false)).toStrictEqual(all);
+    expect(pages(true)).toStrictEqual(all.reverse());
+    expect(
       [...products.index.byBrandStock.keys({ after: [["b1", 0], 25] })].slice(0, 2),
-      [28, 2],
-    );
+    ).toStrictEqual([28, 2]);
   });
 
   test("an index of text supports prefixes", async () => {
@@ -257,11 +250,11 @@ everywhere("an index", ({ storage }) => {
       indexes: { up: "text", down: desc("text") },
     });
     for (const text of ["a", "ab", "ab\u0000", "abc", "b", "ž", "žluť"]) words.set(text, { text });
-    deepEqual([...words.index.up.keys({ prefix: "ab" })], ["ab", "ab\u0000", "abc"]);
-    deepEqual([...words.index.up.keys({ eq: "ab" })], ["ab"]);
-    deepEqual([...words.index.up.keys({ prefix: "ž", gt: "ž" })], ["žluť"]);
-    deepEqual([...words.index.down.keys({ prefix: "ab" })], ["abc", "ab\u0000", "ab"]);
-    deepEqual([...words.index.down.keys({ lt: "b" })], ["žluť", "ž"]);
+    expect([...words.index.up.keys({ prefix: "ab" })]).toStrictEqual(["ab", "ab\u0000", "abc"]);
+    expect([...words.index.up.keys({ eq: "ab" })]).toStrictEqual(["ab"]);
+    expect([...words.index.up.keys({ prefix: "ž", gt: "ž" })]).toStrictEqual(["žluť"]);
+    expect([...words.index.down.keys({ prefix: "ab" })]).toStrictEqual(["abc", "ab\u0000", "ab"]);
+    expect([...words.index.down.keys({ lt: "b" })]).toStrictEqual(["žluť", "ž"]);
   });
 
   test("an index of optional text, fixed text or bytes supports prefixes", async () => {
@@ -275,15 +268,19 @@ everywhere("an index", ({ storage }) => {
     }
     words.set("none", { maybe: undefined, code: "", raw: new Uint8Array(0) });
     const { byMaybe, down, byCode, byRaw } = words.index;
-    deepEqual([...byMaybe.keys({ prefix: "ab" })], ["ab", "abc"]);
-    deepEqual([...down.keys({ prefix: "ab" })], ["abc", "ab"]);
-    deepEqual([...byCode.keys({ prefix: "ab" })], ["ab", "abc"]);
-    deepEqual([...byRaw.keys({ prefix: new TextEncoder().encode("ab") })], ["ab", "abc"]);
+    expect([...byMaybe.keys({ prefix: "ab" })]).toStrictEqual(["ab", "abc"]);
+    expect([...down.keys({ prefix: "ab" })]).toStrictEqual(["abc", "ab"]);
+    expect([...byCode.keys({ prefix: "ab" })]).toStrictEqual(["ab", "abc"]);
+    expect([...byRaw.keys({ prefix: new TextEncoder().encode("ab") })]).toStrictEqual([
+      "ab",
+      "abc",
+    ]);
     // A missing value has no prefix.
-    deepEqual(
-      [byMaybe.count({ prefix: "" }), byMaybe.count(), byCode.count({ prefix: "" })],
-      [4, 5, 5],
-    );
+    expect([
+      byMaybe.count({ prefix: "" }),
+      byMaybe.count(),
+      byCode.count({ prefix: "" }),
+    ]).toStrictEqual([4, 5, 5]);
   });
 
   test("an index is updated by programs that do not declare it", async () => {
@@ -297,7 +294,7 @@ everywhere("an index", ({ storage }) => {
       p.price = 100;
     });
     throws(() => plain.set("x", { price: 0, stock: 0, brand: "", sku: 2 }), TAKEN);
-    deepEqual([...productsOf(db).index.byPrice.keys()], ["c", "b", "d"]);
+    expect([...productsOf(db).index.byPrice.keys()]).toStrictEqual(["c", "b", "d"]);
   });
 
   test("declaring an index is refused if records exist without it or its definition differs", async () => {
@@ -312,7 +309,7 @@ everywhere("an index", ({ storage }) => {
     const other = { ...INDEXES, byPrice: "stock" } as const;
     throws(() => db.collection("products", Product, { indexes: other }), MISMATCH);
     throws(() => db.collection("products", Product, { indexes: { more: "sku" } }), MISMATCH);
-    deepEqual([...productsOf(db).index.byPrice.keys()], ["b", "a", "c", "d"]);
+    expect([...productsOf(db).index.byPrice.keys()]).toStrictEqual(["b", "a", "c", "d"]);
   });
 
   test("an index may be over a field of a nested struct, by its path", async () => {
@@ -339,14 +336,14 @@ everywhere("an index", ({ storage }) => {
     for (const again of [false, true]) {
       if (again) db = await reopened(db, storage, name);
       const boxes = boxesOf(db);
-      deepEqual([...boxes.index.byWidth.keys()], ["b", "c", "a"]);
-      deepEqual([...boxes.index.byWidth.keys({ gte: 2 })], ["c", "a"]);
-      equal(boxes.index.byWidth.get(3)?.size.height, 1);
-      deepEqual([...boxes.index.byHeight.keys()], ["c", "b", "a"]);
-      deepEqual([...boxes.index.byHeight.keys({ eq: [6] })], ["c", "b"]);
+      expect([...boxes.index.byWidth.keys()]).toStrictEqual(["b", "c", "a"]);
+      expect([...boxes.index.byWidth.keys({ gte: 2 })]).toStrictEqual(["c", "a"]);
+      expect(boxes.index.byWidth.get(3)?.size.height).toBe(1);
+      expect([...boxes.index.byHeight.keys()]).toStrictEqual(["c", "b", "a"]);
+      expect([...boxes.index.byHeight.keys({ eq: [6] })]).toStrictEqual(["c", "b"]);
       const taken = { ...TAKEN, message: /case\.inner\.height and size\.height/ };
       throws(() => boxes.set("d", box(0, 9, 6)), taken);
-      equal(boxes.count(), 3);
+      expect(boxes.count()).toBe(3);
     }
     boxesOf(db).updateIf("a", (b) => {
       b.size.width = 0;
@@ -354,7 +351,7 @@ everywhere("an index", ({ storage }) => {
     boxesOf(db).updateIf("b", (b) => {
       b.assign({ size: { width: 9, height: 5 } });
     });
-    deepEqual([...boxesOf(db).index.byWidth.keys()], ["a", "c", "b"]);
+    expect([...boxesOf(db).index.byWidth.keys()]).toStrictEqual(["a", "c", "b"]);
     for (const path of ["size.depth", "size", "size.", ".width", "label.width", "case.width"]) {
       throws(() => db.collection("others", Box, { indexes: { x: path } } as never), BAD);
     }

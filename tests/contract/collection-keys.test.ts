@@ -24,8 +24,10 @@ import {
   u53,
   u64,
 } from "varve/struct";
-import { dateOfAnotherRealm, deepEqual, equal, ofAnotherRealm, test, throws } from "../harness.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { dateOfAnotherRealm, ofAnotherRealm } from "../support/values.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
@@ -78,22 +80,22 @@ everywhere("the keys of a collection", ({ storage }) => {
       const collection = db.collection(name, text(), { key });
       const given = values as never[];
       for (const value of [...given].reverse()) collection.set(value, String(value));
-      deepEqual([...collection.keys()], values, name);
-      deepEqual([...collection.keys({ reverse: true })], [...values].reverse(), name);
-      for (const value of given) equal(collection.get(value), String(value));
+      expect([...collection.keys()], name).toStrictEqual(values);
+      expect([...collection.keys({ reverse: true })], name).toStrictEqual([...values].reverse());
+      for (const value of given) expect(collection.get(value)).toBe(String(value));
       const [first, second] = given as [never, never];
-      deepEqual([...collection.keys({ gt: first, lte: second })], [second], name);
-      deepEqual([...collection.keys({ lt: second })], [first], name);
-      equal(collection.count({ gte: second }), values.length - 1, name);
+      expect([...collection.keys({ gt: first, lte: second })], name).toStrictEqual([second]);
+      expect([...collection.keys({ lt: second })], name).toStrictEqual([first]);
+      expect(collection.count({ gte: second }), name).toBe(values.length - 1);
       const paged: unknown[] = [];
       for (let after: never | undefined; ; after = paged.at(-1) as never) {
         const page = [...collection.keys({ after, limit: 2 })];
         if (page.length === 0) break;
         paged.push(...page);
       }
-      deepEqual(paged, values, name);
-      equal(collection.delete(first), true);
-      equal(collection.has(first), false);
+      expect(paged, name).toStrictEqual(values);
+      expect(collection.delete(first)).toBe(true);
+      expect(collection.has(first)).toBe(false);
     }
   });
 
@@ -102,15 +104,15 @@ everywhere("the keys of a collection", ({ storage }) => {
     const Visit = struct("Visit", { at: timestamp });
     const visits = db.collection("visits", Visit, { key: timestamp, indexes: { byTime: "at" } });
     visits.set(dateOfAnotherRealm(5), { at: dateOfAnotherRealm(7) });
-    equal(visits.get(new Date(5))?.at, 7);
-    equal(visits.index.byTime.count({ gte: 7 }), 1);
+    expect(visits.get(new Date(5))?.at).toBe(7);
+    expect(visits.index.byTime.count({ gte: 7 })).toBe(1);
   });
 
   test("bytes of another realm are accepted in keys", async () => {
     const db = await opened(storage);
     const parts = db.collection("parts", json<number>(), { key: [str, blob] });
     parts.set(["a", ofAnotherRealm(Uint8Array.of(0, 1))], 1);
-    equal(parts.get(["a", Uint8Array.of(0, 1)]), 1);
+    expect(parts.get(["a", Uint8Array.of(0, 1)])).toBe(1);
     throws(
       () => parts.set(["a", new DataView(new ArrayBuffer(1)) as unknown as Uint8Array], 1),
       BAD,
@@ -139,7 +141,7 @@ everywhere("the keys of a collection", ({ storage }) => {
         throws(() => collection.get(one), BAD);
         throws(() => collection.set(one, "x"), BAD);
       }
-      equal(collection.count(), 0);
+      expect(collection.count()).toBe(0);
     }
     for (const key of [{}, null, "u32", [], [u32, "str"], () => u32]) {
       throws(() => db.collection("bad", text(), { key: key as typeof str }), BAD);
@@ -163,7 +165,7 @@ everywhere("the keys of a collection", ({ storage }) => {
           throws(() => collection[call](range), BAD);
         }
       }
-      equal(collection.count({}), 1);
+      expect(collection.count({})).toBe(1);
     }
   });
 
@@ -176,26 +178,25 @@ everywhere("the keys of a collection", ({ storage }) => {
       }
     }
     const best = [...scores.keys({ prefix: [2] })];
-    deepEqual(best, [
+    expect(best).toStrictEqual([
       [2, 20.5, "ann"],
       [2, 20.5, "bob"],
       [2, 10, "ann"],
       [2, 10, "bob"],
     ]);
-    deepEqual([...scores.keys({ prefix: [2, 10] })], best.slice(2));
-    deepEqual([...scores.keys({ prefix: [2], limit: 1, reverse: true })], best.slice(3));
-    equal(scores.count({ gt: [2] }), 8);
-    equal(scores.count({ gte: [2] }), 12);
-    equal(scores.count({ lt: [2] }), 4);
-    equal(scores.count({ lte: [2] }), 8);
+    expect([...scores.keys({ prefix: [2, 10] })]).toStrictEqual(best.slice(2));
+    expect([...scores.keys({ prefix: [2], limit: 1, reverse: true })]).toStrictEqual(best.slice(3));
+    expect(scores.count({ gt: [2] })).toBe(8);
+    expect(scores.count({ gte: [2] })).toBe(12);
+    expect(scores.count({ lt: [2] })).toBe(4);
+    expect(scores.count({ lte: [2] })).toBe(8);
     // What comes after a score in descending order is below it.
-    deepEqual([...scores.keys({ prefix: [2], gt: [2, 20.5] })], best.slice(2));
-    deepEqual(
-      [...scores.keys({ prefix: [2], after: [2, 20.5, "ann"], limit: 2 })],
+    expect([...scores.keys({ prefix: [2], gt: [2, 20.5] })]).toStrictEqual(best.slice(2));
+    expect([...scores.keys({ prefix: [2], after: [2, 20.5, "ann"], limit: 2 })]).toStrictEqual(
       best.slice(1, 3),
     );
-    equal(scores.clear({ gte: [255], lt: [256, 20.5] }), 4);
-    equal(scores.count(), 12);
+    expect(scores.clear({ gte: [255], lt: [256, 20.5] })).toBe(4);
+    expect(scores.count()).toBe(12);
     throws(() => scores.keys({ gt: [1], gte: [1] }), BAD);
     throws(() => scores.keys({ lt: [1, 2, "a", 3] } as never), BAD);
     for (const bound of [2, "ann", null, { length: 0 }]) {
@@ -203,13 +204,13 @@ everywhere("the keys of a collection", ({ storage }) => {
         throws(() => scores.clear({ [option]: bound } as never), BAD);
       }
     }
-    equal(scores.count(), 12);
+    expect(scores.count()).toBe(12);
   });
 
   test("string keys may be declared by a type, and byte keys are stored unchanged", async () => {
     const db = await opened(storage);
     db.collection("notes", text()).set("a", "A");
-    equal(db.collection("notes", text(), { key: str }).get("a"), "A");
+    expect(db.collection("notes", text(), { key: str }).get("a")).toBe("A");
     throws(() => db.collection("notes", text(), { key: u32 }), { code: "VARVE_SCHEMA_MISMATCH" });
     const notes = db.collection("notes", text());
     for (const option of ["gt", "lte", "after"]) {
@@ -237,10 +238,10 @@ everywhere("the keys of a collection", ({ storage }) => {
     }
     throws(() => codes.set("abcde", ""), { message: /a string of up to 4 bytes.*"abcde"/ });
     throws(() => hashes.set(new Uint8Array(3), ""), { message: /must be 2 bytes/ });
-    deepEqual([codes.count(), hashes.count(), pairs.count()], [4, 3, 1]);
-    deepEqual([...codes.keys({ gt: "abbbbbb" })], ["abc", "žž"]);
-    deepEqual([...hashes.keys({ gte: Uint8Array.of(1, 1, 9) })].length, 2);
-    equal(pairs.count({ gte: ["abb"] }) + pairs.count({ lt: ["abb"] }), 1);
+    expect([codes.count(), hashes.count(), pairs.count()]).toStrictEqual([4, 3, 1]);
+    expect([...codes.keys({ gt: "abbbbbb" })]).toStrictEqual(["abc", "žž"]);
+    expect([...hashes.keys({ gte: Uint8Array.of(1, 1, 9) })].length).toStrictEqual(2);
+    expect(pairs.count({ gte: ["abb"] }) + pairs.count({ lt: ["abb"] })).toBe(1);
   });
 
   test("keys of a single text or of bytes support prefixes of any length", async () => {
@@ -249,14 +250,16 @@ everywhere("the keys of a collection", ({ storage }) => {
     for (const [i, key] of kinds.entries()) {
       const codes = db.collection(`codes ${i}`, text(), { key: key as typeof str });
       for (const one of ["a", "ab", "abc", "b"]) codes.set(one, "");
-      deepEqual([...codes.keys({ prefix: "ab" })].sort(), ["ab", "abc"]);
-      equal(codes.count({ prefix: "" }), 4);
-      equal(codes.count({ prefix: "abcd" }), 0);
+      expect([...codes.keys({ prefix: "ab" })].sort()).toStrictEqual(["ab", "abc"]);
+      expect(codes.count({ prefix: "" })).toBe(4);
+      expect(codes.count({ prefix: "abcd" })).toBe(0);
     }
     const hashes = db.collection("hashes", text(), { key: bytes(3) });
     for (const key of [0, 1, 2]) hashes.set(Uint8Array.of(0, key, 7), "");
-    deepEqual([...hashes.keys({ prefix: Uint8Array.of(0, 1) })], [Uint8Array.of(0, 1, 7)]);
-    equal(hashes.count({ prefix: Uint8Array.of(0) }), 3);
+    expect([...hashes.keys({ prefix: Uint8Array.of(0, 1) })]).toStrictEqual([
+      Uint8Array.of(0, 1, 7),
+    ]);
+    expect(hashes.count({ prefix: Uint8Array.of(0) })).toBe(3);
   });
 
   test("auto() assigns keys in order", async () => {
@@ -264,28 +267,28 @@ everywhere("the keys of a collection", ({ storage }) => {
     let db = await opened(storage, {}, name);
     const jobsOf = () => db.collection("jobs", json<string>(), { key: auto() });
     let jobs = jobsOf();
-    deepEqual([jobs.push("a"), jobs.push("b"), jobs.push("c")], [1, 2, 3]);
+    expect([jobs.push("a"), jobs.push("b"), jobs.push("c")]).toStrictEqual([1, 2, 3]);
     jobs.set(300, "d");
-    equal(jobs.push("e"), 301);
+    expect(jobs.push("e")).toBe(301);
     jobs.delete(301);
-    equal(jobs.push("f"), 302);
+    expect(jobs.push("f")).toBe(302);
     throws(
       () =>
         db.transaction(() => {
-          equal(jobs.push("g"), 303);
-          equal(jobs.push("h"), 304);
+          expect(jobs.push("g")).toBe(303);
+          expect(jobs.push("h")).toBe(304);
           throw new Error("undone");
         }),
       { message: "undone" },
     );
-    equal(jobs.push("i"), 303);
+    expect(jobs.push("i")).toBe(303);
     db = await reopened(db, storage, name);
     jobs = jobsOf();
-    equal(jobs.push("j"), 304);
+    expect(jobs.push("j")).toBe(304);
     const [first] = jobs.entries({ limit: 1 });
-    deepEqual(first, [1, "a"]);
+    expect(first).toStrictEqual([1, "a"]);
     jobs.clear();
-    equal(jobs.push("k"), 305);
+    expect(jobs.push("k")).toBe(305);
     throws(() => db.collection("numbers", json(), { key: u53 }).push(1), BAD);
   });
 
@@ -295,7 +298,9 @@ everywhere("the keys of a collection", ({ storage }) => {
     const days = { key: [timestamp, str] } as const;
     db.collection("days", text(), days).set([new Date(86_400_000), "ann"], "here");
     db = await reopened(db, storage, name);
-    deepEqual([...db.collection("days", text(), days).entries()], [[[86_400_000, "ann"], "here"]]);
+    expect([...db.collection("days", text(), days).entries()]).toStrictEqual([
+      [[86_400_000, "ann"], "here"],
+    ]);
     db = await reopened(db, storage, name);
     throws(() => db.collection("days", text(), { key: [str, timestamp] }), {
       code: "VARVE_SCHEMA_MISMATCH",

@@ -13,8 +13,10 @@ import {
   u32,
   u64,
 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, test, throws, until } from "../harness.js";
-import { everywhere, opened } from "./places.js";
+import { assert, expect, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
+import { until } from "../support/values.js";
+import { everywhere, opened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const MALFORMED = { code: "VARVE_MALFORMED_VALUE" } as const;
@@ -43,18 +45,17 @@ everywhere("JSON lines", ({ storage }) => {
       });
     }
     const lines = await textOf(rows.toJsonLines());
-    equal(lines.split("\n").length, 2_001);
+    expect(lines.split("\n").length).toBe(2_001);
     const copy = db.collection("copy", Row, definition);
     let heard = 0;
     const count = await copy.fromJsonLines(lines, {
       onProgress: ({ records }) => (heard = records),
     });
-    deepEqual([count, heard], [2_000, 2_000]);
-    equal(await textOf(copy.toJsonLines()), lines);
-    deepEqual([...copy.index.byPrice.keys()], [...rows.index.byPrice.keys()]);
+    expect([count, heard]).toStrictEqual([2_000, 2_000]);
+    expect(await textOf(copy.toJsonLines())).toBe(lines);
+    expect([...copy.index.byPrice.keys()]).toStrictEqual([...rows.index.byPrice.keys()]);
     const [first] = (await textOf(rows.toJsonLines({ limit: 1 }))).split("\n");
-    equal(
-      first,
+    expect(first).toBe(
       '{"key":["-1999","-Infinity","k\\"{1999"],"value":{"id":"2197923743924224","price":249.875,' +
         `"name":"${"x".repeat(49)}","rank":1999,"raw":"z8/Pzw=="}}`,
     );
@@ -71,24 +72,23 @@ everywhere("JSON lines", ({ storage }) => {
     };
     for (const size of [1, 2, 7, 1_000]) {
       notes.clear();
-      equal(await notes.fromJsonLines(pieces(size)), 3);
-      deepEqual(
-        [...notes.entries()],
-        [
-          [1, { a: [1, { b: '}"' }] }],
-          [2, "é"],
-          [3, null],
-        ],
-      );
+      expect(await notes.fromJsonLines(pieces(size))).toBe(3);
+      expect([...notes.entries()]).toStrictEqual([
+        [1, { a: [1, { b: '}"' }] }],
+        [2, "é"],
+        [3, null],
+      ]);
     }
     notes.clear();
-    equal(await notes.fromJsonLines(new Response(bytes).body as ReadableStream<Uint8Array>), 3);
-    equal(await notes.fromJsonLines(""), 0);
+    expect(await notes.fromJsonLines(new Response(bytes).body as ReadableStream<Uint8Array>)).toBe(
+      3,
+    );
+    expect(await notes.fromJsonLines("")).toBe(0);
     const texts = db.collection("texts", text());
-    equal(await texts.fromJsonLines('{"key":"a","value":"A\\n"}'), 1);
-    equal(texts.get("a"), "A\n");
-    equal(await textOf(texts.toJsonLines()), '{"key":"a","value":"A\\n"}\n');
-    equal(await textOf(db.collection("none", text()).toJsonLines()), "");
+    expect(await texts.fromJsonLines('{"key":"a","value":"A\\n"}')).toBe(1);
+    expect(texts.get("a")).toBe("A\n");
+    expect(await textOf(texts.toJsonLines())).toBe('{"key":"a","value":"A\\n"}\n');
+    expect(await textOf(db.collection("none", text()).toJsonLines())).toBe("");
   });
 
   test("lines that arrive one by one without a pause share commits", async () => {
@@ -98,12 +98,12 @@ everywhere("JSON lines", ({ storage }) => {
       for (let i = 0; i < 2_000; i++) yield `{"key":${i},"value":${i}}\n`;
     };
     const before = db.stats().frame;
-    equal(await notes.fromJsonLines(lines()), 2_000);
+    expect(await notes.fromJsonLines(lines())).toBe(2_000);
     db.commit();
     const frames = db.stats().frame - before;
-    ok(frames < 1_000, `2,000 lines took ${frames} frames`);
-    equal(notes.count(), 2_000);
-    equal(notes.get(1_999), 1_999);
+    assert(frames < 1_000, `2,000 lines took ${frames} frames`);
+    expect(notes.count()).toBe(2_000);
+    expect(notes.get(1_999)).toBe(1_999);
   });
 
   test("lines are stored when they arrive, before later ones do", async () => {
@@ -117,8 +117,8 @@ everywhere("JSON lines", ({ storage }) => {
       await until(() => notes.has(2));
       isOver = true;
     };
-    equal(await notes.fromJsonLines(lines()), 2);
-    equal(isOver, true);
+    expect(await notes.fromJsonLines(lines())).toBe(2);
+    expect(isOver).toBe(true);
   });
 
   test("progress is reported and a signal aborts, in both directions", async () => {
@@ -128,13 +128,13 @@ everywhere("JSON lines", ({ storage }) => {
     const heard: number[] = [];
     const listen = ({ records }: { records: number }) => void heard.push(records);
     const lines = await textOf(notes.toJsonLines({}, { onProgress: listen }));
-    ok(heard.length > 3, `${heard}`);
-    deepEqual([heard.at(-1), [...heard].sort((a, b) => a - b)], [3_000, heard]);
+    assert(heard.length > 3, `${heard}`);
+    expect([heard.at(-1), [...heard].sort((a, b) => a - b)]).toStrictEqual([3_000, heard]);
 
     const enough = new Error("enough");
     const writing = new AbortController();
     const reader = notes.toJsonLines(undefined, { signal: writing.signal }).getReader();
-    equal((await reader.read()).done, false);
+    expect((await reader.read()).done).toBe(false);
     writing.abort(enough);
     await rejects(reader.read(), { message: "enough" });
     const late = notes.toJsonLines(undefined, { signal: writing.signal });
@@ -174,7 +174,7 @@ everywhere("JSON lines", ({ storage }) => {
       await until(() => notes.count() === 1);
       reading.abort(enough);
       await rejects(stored, { message: "enough" });
-      equal(notes.count(), 1);
+      expect(notes.count()).toBe(1);
       if (isStream) await until(() => cancelled === enough);
     }
   });
@@ -183,10 +183,10 @@ everywhere("JSON lines", ({ storage }) => {
     const db = await opened(storage);
     const texts = db.collection("texts", text());
     const marked = '\ufeff{"key":"a","value":"\ufeffA"}\n{"key":"b","value":"B"}';
-    equal(await texts.fromJsonLines(marked), 2);
-    deepEqual([texts.get("a"), texts.get("b")], ["\ufeffA", "B"]);
+    expect(await texts.fromJsonLines(marked)).toBe(2);
+    expect([texts.get("a"), texts.get("b")]).toStrictEqual(["\ufeffA", "B"]);
     const bytes = Array.from(new TextEncoder().encode(marked), (byte) => Uint8Array.of(byte));
-    equal(await texts.fromJsonLines(bytes), 2);
+    expect(await texts.fromJsonLines(bytes)).toBe(2);
     await rejects(texts.fromJsonLines(marked.replace("\n", "\n\ufeff")), { message: /^Line 2: / });
   });
 
@@ -214,8 +214,8 @@ everywhere("JSON lines", ({ storage }) => {
       rows.clear();
       const error = await rejects(rows.fromJsonLines(`${good}\n${line}\n${good}`), { message });
       const { code } = error as { code?: unknown };
-      ok(code === MALFORMED.code || code === BAD.code, `${line} gave ${String(error)}`);
-      deepEqual([...rows.keys()], [[1, true]], line);
+      assert(code === MALFORMED.code || code === BAD.code, `${line} gave ${String(error)}`);
+      expect([...rows.keys()], line).toStrictEqual([[1, true]]);
     }
     const names = db.collection("names", Row, {
       indexes: { byName: { fields: "name", unique: true } },
@@ -230,7 +230,7 @@ everywhere("JSON lines", ({ storage }) => {
     await rejects(rows.fromJsonLines(good, { lenient: true } as never), BAD);
     const unknown = good.replace('"id"', '"other":{},"id"');
     await rejects(rows.fromJsonLines(unknown), MALFORMED);
-    equal(await rows.fromJsonLines(unknown, { ignoreUnknown: true }), 1);
+    expect(await rows.fromJsonLines(unknown, { ignoreUnknown: true })).toBe(1);
     const codec = { encode: () => new Uint8Array(1), decode: () => 1 };
     const own = db.collection("own", codec);
     own.set("a", 1);

@@ -14,8 +14,9 @@ import {
   vec,
   versioned,
 } from "varve/struct";
-import { deepEqual, equal, ok, rejects, test, throws } from "../harness.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { assert, expect, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const MISMATCH = { code: "VARVE_SCHEMA_MISMATCH" } as const;
@@ -48,14 +49,14 @@ function filled(db: Database, count: number) {
 
 function isConverted(db: Database, count: number): void {
   const products = db.collection("products", New, { key: u32, indexes: INDEXES });
-  equal(products.count(), count);
+  expect(products.count()).toBe(count);
   let i = 0;
   for (const [key, { cents, stock, name }] of products.entries()) {
-    deepEqual([key, cents, stock, name], [i, i * 100, i % 200, `product ${i}`]);
+    expect([key, cents, stock, name]).toStrictEqual([i, i * 100, i % 200, `product ${i}`]);
     i += 1;
   }
-  equal(products.index.byStock.count(), count);
-  equal(products.index.byName.get(`product ${count - 1}`)?.cents, (count - 1) * 100);
+  expect(products.index.byStock.count()).toBe(count);
+  expect(products.index.byName.get(`product ${count - 1}`)?.cents).toBe((count - 1) * 100);
 }
 
 everywhere("migrate", ({ storage }) => {
@@ -73,7 +74,7 @@ everywhere("migrate", ({ storage }) => {
     });
     // The codec's own name does not affect its bytes.
     const Renamed = struct("Other", { price: f64, stock: u8, name: str });
-    equal(db.collection("products", Renamed, { key: u32 }).count(), 1);
+    expect(db.collection("products", Renamed, { key: u32 }).count()).toBe(1);
   });
 
   test("records are converted by a function, with their indexes", async () => {
@@ -87,12 +88,12 @@ everywhere("migrate", ({ storage }) => {
       migrate: change,
       onProgress: ({ records, total }) => {
         progress.push(records);
-        equal(total, 500);
+        expect(total).toBe(500);
       },
     });
-    equal(progress[0], 0);
-    equal(progress.at(-1), 500);
-    equal(products.get(7)?.cents, 700);
+    expect(progress[0]).toBe(0);
+    expect(progress.at(-1)).toBe(500);
+    expect(products.get(7)?.cents).toBe(700);
     throws(() => old.get(7), MISMATCH);
     throws(() => old.set(7, { price: 1, stock: 1, name: "" }), MISMATCH);
     throws(() => [...old.keys()], MISMATCH);
@@ -101,11 +102,10 @@ everywhere("migrate", ({ storage }) => {
     isConverted(db, 500);
     throws(() => db.collection("products", Old, { key: u32 }), MISMATCH);
     // Objects from before the migration throw.
-    equal(keysOfAllKinds(db), 3 * 500);
-    equal(
+    expect(keysOfAllKinds(db)).toBe(3 * 500);
+    expect(
       await db.migrate("products", New, { key: u32, indexes: INDEXES }).then((c) => c.count()),
-      500,
-    );
+    ).toBe(500);
   });
 
   test("without a function, fields of the same name are taken over", async () => {
@@ -113,13 +113,13 @@ everywhere("migrate", ({ storage }) => {
     filled(db, 20);
     const Less = struct("Product", { name: str, stock: u32 });
     const products = await db.migrate("products", Less, { key: u32 });
-    deepEqual(products.get(7)?.snapshot(), { name: "product 7", stock: 7 });
+    expect(products.get(7)?.snapshot()).toStrictEqual({ name: "product 7", stock: 7 });
     const objects = await db.migrate("products", json<{ name: string }>(), { key: u32 });
-    deepEqual(objects.get(7), { name: "product 7", stock: 7 } as { name: string });
+    expect(objects.get(7)).toStrictEqual({ name: "product 7", stock: 7 } as { name: string });
     const again = await db.migrate("products", Less, { key: u32 });
-    equal(again.get(19)?.stock, 19);
+    expect(again.get(19)?.stock).toBe(19);
     await rejects(db.migrate("products", New, { key: u32 }), { ...BAD, message: /cents/ });
-    equal(db.collection("products", Less, { key: u32 }).get(19)?.stock, 19);
+    expect(db.collection("products", Less, { key: u32 }).get(19)?.stock).toBe(19);
   });
 
   test("records may be left out, and a throwing function leaves the collection as it was", async () => {
@@ -135,7 +135,7 @@ everywhere("migrate", ({ storage }) => {
       }),
       { message: "no" },
     );
-    equal(products.get(30)?.price, 30);
+    expect(products.get(30)?.price).toBe(30);
     await rejects(
       db.migrate("products", New, { key: u32, migrate: (async () => {}) as never }),
       BAD,
@@ -148,8 +148,8 @@ everywhere("migrate", ({ storage }) => {
       key: u32,
       migrate: (old: OldProduct, key) => (key % 2 === 0 ? change(old) : undefined),
     });
-    equal(migrated.count(), 25);
-    deepEqual(migrated.get(30)?.snapshot(), { cents: 100, stock: 31, name: "changed" });
+    expect(migrated.count()).toBe(25);
+    expect(migrated.get(30)?.snapshot()).toStrictEqual({ cents: 100, stock: 31, name: "changed" });
   });
 
   test("an aborted conversion continues, even after reopening, unless the collection was written to", async () => {
@@ -174,12 +174,12 @@ everywhere("migrate", ({ storage }) => {
           },
           signal: ends.signal,
         })
-        .catch((error) => equal((error as Error).message, "enough"));
+        .catch((error) => expect((error as Error).message).toBe("enough"));
       return calls;
     };
     const first = await run(10);
-    ok(first >= 10 && first < 300, `${first} were done`);
-    equal(db.collection("products", Old, { key: u32 }).get(7)?.price, 7);
+    assert(first >= 10 && first < 300, `${first} were done`);
+    expect(db.collection("products", Old, { key: u32 }).get(7)?.price).toBe(7);
     db = await reopened(db, storage, name);
     const second = await run(10);
     // Old indexes stay unchanged, and writes to them are not lost.
@@ -188,10 +188,10 @@ everywhere("migrate", ({ storage }) => {
       product.name = "product 0";
     });
     const third = await run(10);
-    ok(first + second < 300 && third < 300, `${first}, ${second} and ${third} were done`);
-    equal(await run(-1), 300 - third);
+    assert(first + second < 300 && third < 300, `${first}, ${second} and ${third} were done`);
+    expect(await run(-1)).toBe(300 - third);
     isConverted(db, 300);
-    equal(keysOfAllKinds(db), 3 * 300);
+    expect(keysOfAllKinds(db)).toBe(3 * 300);
   });
 
   test("rekey gives each record a new key, and an aborted run continues", async () => {
@@ -216,17 +216,26 @@ everywhere("migrate", ({ storage }) => {
       message: "enough",
     });
     const before = calls;
-    equal(db.collection("scores", Old).count(), 300);
+    expect(db.collection("scores", Old).count()).toBe(300);
     db = await reopened(db, storage, name);
     const migrated = await db.migrate("scores", New, given);
-    ok(before > 9 && calls === 300, `${before} and then ${calls - before} keys were made`);
+    assert(before > 9 && calls === 300, `${before} and then ${calls - before} keys were made`);
     const keys = [...migrated.keys()];
-    deepEqual([keys.length, keys[0], keys[1], keys[299]], [300, [0, 294], [0, 287], [6, 6]]);
-    deepEqual(migrated.get([3, 10])?.snapshot(), { cents: 1000, stock: 10, name: "product 10" });
-    deepEqual([...migrated.index.byName.keys({ eq: "product 10" })], [[3, 10]]);
+    expect([keys.length, keys[0], keys[1], keys[299]]).toStrictEqual([
+      300,
+      [0, 294],
+      [0, 287],
+      [6, 6],
+    ]);
+    expect(migrated.get([3, 10])?.snapshot()).toStrictEqual({
+      cents: 1000,
+      stock: 10,
+      name: "product 10",
+    });
+    expect([...migrated.index.byName.keys({ eq: "product 10" })]).toStrictEqual([[3, 10]]);
     // Nothing has to change now.
-    equal((await db.migrate("scores", New, given)).count(), 300);
-    equal(calls, 300);
+    expect((await db.migrate("scores", New, given)).count()).toBe(300);
+    expect(calls).toBe(300);
     throws(() => db.collection("scores", New), MISMATCH);
   });
 
@@ -243,18 +252,17 @@ everywhere("migrate", ({ storage }) => {
       message: /another record's key: 1/,
     });
     await rejects(db.migrate("notes", json<number>(), { key: u32, rekey: () => -1 }), BAD);
-    deepEqual(
-      [...notes.entries()],
-      [
-        ["a", 1],
-        ["b", 1],
-      ],
-    );
+    expect([...notes.entries()]).toStrictEqual([
+      ["a", 1],
+      ["b", 1],
+    ]);
     let next = 0;
     const rekey = () => (next += 1);
-    deepEqual([...(await db.migrate("notes", json<number>(), { key: u32, rekey })).keys()], [1, 2]);
+    expect([
+      ...(await db.migrate("notes", json<number>(), { key: u32, rekey })).keys(),
+    ]).toStrictEqual([1, 2]);
     const back = { rekey: (key: number) => `${key}` };
-    deepEqual([...(await db.migrate("notes", json<number>(), back)).keys()], ["1", "2"]);
+    expect([...(await db.migrate("notes", json<number>(), back)).keys()]).toStrictEqual(["1", "2"]);
   });
 
   test("versioned structs are converted with the defaults of fields that a record lacks", async () => {
@@ -278,7 +286,7 @@ everywhere("migrate", ({ storage }) => {
       },
     });
     const both = { sold: 5n, note: "größe", mark: Uint8Array.of(1, 2) };
-    deepEqual(seen, [
+    expect(seen).toStrictEqual([
       { stock: 1, name: "A", price: Number.NaN, tags: ["new", "sale"], ...both },
       { stock: 2, name: "B", price: 1, tags: [], ...both },
     ]);
@@ -300,7 +308,7 @@ everywhere("migrate", ({ storage }) => {
     const begin = () => db.migrate("products", New, { key: u32 });
     throws(() => db.transaction(begin as () => never), BAD);
     await new Promise((resolve) => setTimeout(resolve, 5));
-    equal(products.get(1)?.price, 1);
+    expect(products.get(1)?.price).toBe(1);
   });
 
   test("the collection can be read but not written to during a conversion", async () => {
@@ -311,7 +319,7 @@ everywhere("migrate", ({ storage }) => {
       migrate: change,
       onProgress: () => {
         if (products.count() === 0) return;
-        equal(products.get(7)?.price, 7);
+        expect(products.get(7)?.price).toBe(7);
         const value = { price: 1, stock: 1, name: "" };
         throws(() => products.set(7, value), { code: "VARVE_REENTRANCY" });
         throws(() => products.delete(7), { code: "VARVE_REENTRANCY" });
@@ -319,7 +327,7 @@ everywhere("migrate", ({ storage }) => {
         throws(() => products.clear(), { code: "VARVE_REENTRANCY" });
       },
     });
-    equal((await done).count(), 200);
+    expect((await done).count()).toBe(200);
   });
 
   test("indexes are built while the collection is written to", async () => {
@@ -339,23 +347,24 @@ everywhere("migrate", ({ storage }) => {
         throws(() => db.collection("products", Old, { key: u32, indexes }), MISMATCH);
       },
     });
-    ok(steps > 0);
-    equal(indexed.index.byStock.count(), indexed.count());
-    equal(indexed.index.byStock.count({ eq: 255 }), steps);
-    deepEqual([...indexed.index.byName.keys()], [...indexed.keys()].sort(byName(indexed)));
-    db = await reopened(db, storage, name);
-    equal(
-      db.collection("products", Old, { key: u32, indexes }).index.byStock.count({ eq: 255 }),
-      steps,
+    assert(steps > 0);
+    expect(indexed.index.byStock.count()).toBe(indexed.count());
+    expect(indexed.index.byStock.count({ eq: 255 })).toBe(steps);
+    expect([...indexed.index.byName.keys()]).toStrictEqual(
+      [...indexed.keys()].sort(byName(indexed)),
     );
+    db = await reopened(db, storage, name);
+    expect(
+      db.collection("products", Old, { key: u32, indexes }).index.byStock.count({ eq: 255 }),
+    ).toBe(steps);
     // Other indexes are dropped; without the option they stay.
     await db.migrate("products", Old, { key: u32 });
     const less = await db.migrate("products", Old, {
       key: u32,
       indexes: { byPrice: desc("price") },
     });
-    equal(less.index.byPrice.count(), less.count());
-    equal(keysOfAllKinds(db), 2 * less.count());
+    expect(less.index.byPrice.count()).toBe(less.count());
+    expect(keysOfAllKinds(db)).toBe(2 * less.count());
     throws(() => db.collection("products", Old, { key: u32, indexes }), MISMATCH);
   });
 
@@ -366,12 +375,12 @@ everywhere("migrate", ({ storage }) => {
     await rejects(db.migrate("products", Old, { key: u32, indexes }), {
       code: "VARVE_UNIQUE_VIOLATION",
     });
-    equal(keysOfAllKinds(db), 300);
+    expect(keysOfAllKinds(db)).toBe(300);
     products.set(1_000, { price: 1, stock: 5, name: "more" });
     await rejects(db.migrate("products", New, { key: u32, indexes, migrate: change }), {
       code: "VARVE_UNIQUE_VIOLATION",
     });
-    equal(products.get(1_000)?.name, "more");
+    expect(products.get(1_000)?.name).toBe("more");
   });
 
   test("old indexes stay until the new ones can replace them", async () => {
@@ -382,14 +391,14 @@ everywhere("migrate", ({ storage }) => {
     await db.migrate("products", Old, { key: u32, indexes: before });
     const isAsItWas = () => {
       const { index } = db.collection("products", Old, { key: u32, indexes: before });
-      deepEqual([index.by.count(), index.byPrice.count()], [300, 300]);
-      equal(keysOfAllKinds(db), 3 * 300);
+      expect([index.by.count(), index.byPrice.count()]).toStrictEqual([300, 300]);
+      expect(keysOfAllKinds(db)).toBe(3 * 300);
     };
     const unique = { by: { fields: "stock", unique: true } } as const;
     const refused = await rejects(db.migrate("products", Old, { key: u32, indexes: unique }), {
       code: "VARVE_UNIQUE_VIOLATION",
     });
-    equal((refused as { index?: unknown }).index, "by");
+    expect((refused as { index?: unknown }).index).toBe("by");
     isAsItWas();
     // An interrupted build continues, and is updated meanwhile.
     const indexes = { by: desc("stock") } as const;
@@ -402,17 +411,17 @@ everywhere("migrate", ({ storage }) => {
     db = await reopened(db, storage, name);
     const old = db.collection("products", Old, { key: u32, indexes: before });
     old.set(7, { price: 7, stock: 255, name: "changed" });
-    deepEqual([...old.index.by.keys({ gt: 200 })], [7]);
+    expect([...old.index.by.keys({ gt: 200 })]).toStrictEqual([7]);
     const now = await db.migrate("products", Old, { key: u32, indexes });
-    deepEqual([...now.index.by.keys({ limit: 1 })], [7]);
-    equal(now.index.by.count(), 300);
+    expect([...now.index.by.keys({ limit: 1 })]).toStrictEqual([7]);
+    expect(now.index.by.count()).toBe(300);
     // A migrated collection throws and does not look empty.
     throws(() => old.index.by.count(), MISMATCH);
     throws(() => [...old.index.byPrice.keys()], MISMATCH);
-    equal(old.get(7)?.name, "changed");
+    expect(old.get(7)?.name).toBe("changed");
     db = await reopened(db, storage, name);
-    equal(db.collection("products", Old, { key: u32, indexes }).index.by.count(), 300);
-    equal(keysOfAllKinds(db), 2 * 300);
+    expect(db.collection("products", Old, { key: u32, indexes }).index.by.count()).toBe(300);
+    expect(keysOfAllKinds(db)).toBe(2 * 300);
   });
 
   test("versioned structs are read by earlier and later versions without a migration", async () => {
@@ -423,32 +432,28 @@ everywhere("migrate", ({ storage }) => {
     db.collection("products", V1).set("a", { stock: 1, name: "A" });
     db = await reopened(db, storage, name);
     const later = db.collection("products", V2);
-    equal(later.get("a")?.price, 9.5);
+    expect(later.get("a")?.price).toBe(9.5);
     later.set("b", { stock: 2, name: "B", price: 1 });
     later.updateIf("a", (p) => {
       p.price = 3;
     });
     db = await reopened(db, storage, name);
     const earlier = db.collection("products", V1);
-    deepEqual(
-      [...earlier.values()].map((product) => product.name),
-      ["A", "B"],
-    );
+    expect([...earlier.values()].map((product) => product.name)).toStrictEqual(["A", "B"]);
     db = await reopened(db, storage, name);
-    deepEqual(
+    expect(
       [...db.collection("products", V2).values()].map((product) => product.price),
-      [3, 1],
-    );
+    ).toStrictEqual([3, 1]);
     // An index of a field that the earlier version does not have.
     await db.migrate("products", V2, { indexes: { byPrice: "price" } });
     db = await reopened(db, storage, name);
     const without = db.collection("products", V1);
-    equal(without.get("b")?.name, "B");
+    expect(without.get("b")?.name).toBe("B");
     throws(() => without.set("c", { stock: 3, name: "C" }), { ...MISMATCH, message: /byPrice/ });
     throws(() => without.delete("b"), MISMATCH);
     db = await reopened(db, storage, name);
     const { byPrice } = db.collection("products", V2, { indexes: { byPrice: "price" } }).index;
-    deepEqual([...byPrice.keys()], ["b", "a"]);
+    expect([...byPrice.keys()]).toStrictEqual(["b", "a"]);
   });
 });
 

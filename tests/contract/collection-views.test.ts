@@ -13,8 +13,10 @@ import {
   vec,
   type Writable,
 } from "varve/struct";
-import { deepEqual, equal, ok, test, throws, turn } from "../harness.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { assert, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { turn } from "../support/values.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
@@ -33,17 +35,17 @@ everywhere("a collection of structs", ({ storage }) => {
     let db = await opened(storage, {}, name);
     let products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
-    equal(products.get("yeezy")?.stock, 20_001);
-    equal(products.get("yeezy")?.name, "Yeezy Boost 350 V2");
+    expect(products.get("yeezy")?.stock).toBe(20_001);
+    expect(products.get("yeezy")?.name).toBe("Yeezy Boost 350 V2");
     const buy = () =>
       products.updateIf("yeezy", buyOne, {
         predicate: (p) => p.stock > 19_999,
       });
-    deepEqual([buy(), buy(), buy()], [true, true, false]);
+    expect([buy(), buy(), buy()]).toStrictEqual([true, true, false]);
     db = await reopened(db, storage, name);
     products = db.collection("products", Product);
-    deepEqual(products.get("yeezy")?.snapshot(), { ...YEEZY, stock: 19_999 });
-    equal(products.get("none"), undefined);
+    expect(products.get("yeezy")?.snapshot()).toStrictEqual({ ...YEEZY, stock: 19_999 });
+    expect(products.get("none")).toBe(undefined);
   });
 
   test("an update changes the length of a text, or the whole value", async () => {
@@ -55,11 +57,11 @@ everywhere("a collection of structs", ({ storage }) => {
         p.name = text;
         p.stock += 1;
       });
-      equal(products.get("yeezy")?.name, text);
+      expect(products.get("yeezy")?.name).toBe(text);
     }
-    equal(products.get("yeezy")?.stock, 20_005);
+    expect(products.get("yeezy")?.stock).toBe(20_005);
     products.updateIf("yeezy", (p) => ({ stock: p.stock, name: `${p.name}!` }));
-    deepEqual(products.get("yeezy")?.snapshot(), { stock: 20_005, name: "🐎!" });
+    expect(products.get("yeezy")?.snapshot()).toStrictEqual({ stock: 20_005, name: "🐎!" });
     products.updateIf(
       "new",
       (p) => {
@@ -69,7 +71,7 @@ everywhere("a collection of structs", ({ storage }) => {
         valueIfMissing: { stock: 1, name: "" },
       },
     );
-    equal(products.get("new")?.stock, 2);
+    expect(products.get("new")?.stock).toBe(2);
   });
 
   test("a shorter text leaves no bytes of the longer one that it replaces", async () => {
@@ -82,19 +84,21 @@ everywhere("a collection of structs", ({ storage }) => {
       throws(() => names.set("one", { name: long, id: -1 }), BAD);
       names.set("one", { name, id: 1 });
       // Nonzero bytes after the text would be refused here.
-      deepEqual(names.get("one")?.snapshot(), { name, id: 1 });
+      expect(names.get("one")?.snapshot()).toStrictEqual({ name, id: 1 });
       names.set("one", { name: long, id: 2 });
       names.set("one", { name, id: 3 });
-      deepEqual(names.get("one")?.snapshot(), { name, id: 3 });
+      expect(names.get("one")?.snapshot()).toStrictEqual({ name, id: 3 });
     }
     const Line = struct("Line", { title: fixedStr(16), text: str });
     const notes = db.collection("notes", struct("Note", { lines: array(Line, 1) }));
     notes.set("one", { lines: [{ title: "a long title", text: "text" }] });
     notes.updateIf("one", (note) => {
       note.assign({ lines: [{ title: "short", text: "another text" }] });
-      equal(note.lines.at(0)?.title, "short");
+      expect(note.lines.at(0)?.title).toBe("short");
     });
-    deepEqual(notes.get("one")?.snapshot(), { lines: [{ title: "short", text: "another text" }] });
+    expect(notes.get("one")?.snapshot()).toStrictEqual({
+      lines: [{ title: "short", text: "another text" }],
+    });
   });
 
   test("fields are taken in any order, also from a prototype", async () => {
@@ -117,13 +121,13 @@ everywhere("a collection of structs", ({ storage }) => {
     ];
     for (const value of values) {
       sizes.set("one", value);
-      deepEqual(sizes.get("one")?.snapshot(), { width: 3, height: 4 });
+      expect(sizes.get("one")?.snapshot()).toStrictEqual({ width: 3, height: 4 });
     }
     sizes.set("one", new Square());
-    deepEqual(sizes.get("one")?.snapshot(), { width: 7, height: 7 });
+    expect(sizes.get("one")?.snapshot()).toStrictEqual({ width: 7, height: 7 });
     throws(() => sizes.set("one", { height: 4 } as never), { ...BAD, message: /^Size\.width: / });
     throws(() => sizes.set("one", { width: 4 } as never), { ...BAD, message: /^Size\.height: / });
-    deepEqual(sizes.get("one")?.snapshot(), { width: 7, height: 7 });
+    expect(sizes.get("one")?.snapshot()).toStrictEqual({ width: 7, height: 7 });
   });
 
   test("a throwing callback restores every byte", async () => {
@@ -146,13 +150,12 @@ everywhere("a collection of structs", ({ storage }) => {
           }),
         BAD,
       );
-      deepEqual(products.get("yeezy")?.snapshot(), YEEZY);
+      expect(products.get("yeezy")?.snapshot()).toStrictEqual(YEEZY);
     }
-    equal(
-      products.updateIf("yeezy", () => {}, { predicate: (p) => p.name === "another" }),
+    expect(products.updateIf("yeezy", () => {}, { predicate: (p) => p.name === "another" })).toBe(
       false,
     );
-    deepEqual(products.get("yeezy")?.snapshot(), YEEZY);
+    expect(products.get("yeezy")?.snapshot()).toStrictEqual(YEEZY);
   });
 
   test("views refuse assignment, and end when they may", async () => {
@@ -229,15 +232,15 @@ everywhere("a collection of structs", ({ storage }) => {
     };
     for (const key of ["yeezy", "other"]) {
       for (const collection of [products, archive]) {
-        ok(collection.updateIf(key, check));
-        ok(!collection.updateIf(key, check, { predicate: refuse }));
+        assert(collection.updateIf(key, check));
+        assert(!collection.updateIf(key, check, { predicate: refuse }));
         allEnded();
       }
     }
     for (const key of ["first", "second"]) {
-      ok(orders.updateIf(key, check));
+      assert(orders.updateIf(key, check));
       // A value that has moved and an aborted update end their views, too.
-      ok(
+      assert(
         orders.updateIf(key, (one) => {
           one.assign({ tags: ["a", "b"] });
           allEnded();
@@ -255,9 +258,10 @@ everywhere("a collection of structs", ({ storage }) => {
       allEnded();
     }
     for (const collection of [products, archive]) {
-      for (const key of ["yeezy", "other"]) deepEqual(collection.get(key)?.snapshot(), YEEZY);
+      for (const key of ["yeezy", "other"])
+        expect(collection.get(key)?.snapshot()).toStrictEqual(YEEZY);
     }
-    deepEqual(orders.get("second")?.snapshot(), { ...order, tags: ["a", "b"] });
+    expect(orders.get("second")?.snapshot()).toStrictEqual({ ...order, tags: ["a", "b"] });
   });
 
   test("nested updates in several databases do not affect each other", async () => {
@@ -282,21 +286,20 @@ everywhere("a collection of structs", ({ storage }) => {
           throws(() => kept.at(-1)?.stock, { code: "VARVE_STALE_VIEW" });
           kept.push(second);
         });
-        equal(first.stock, 100 + round);
+        expect(first.stock).toBe(100 + round);
         first.name = `the first, number ${round}`;
         kept.push(first);
         for (const one of kept.slice(0, -1)) {
           throws(() => (one.stock = 7), { code: "VARVE_STALE_VIEW" });
         }
       });
-      deepEqual(
+      expect(
         [outer, middle, inner].map((products) => products.get("yeezy")?.snapshot()),
-        [
-          { stock: 100 + round, name: `the first, number ${round}` },
-          { stock: 2 * round, name: `the second, number ${round}` },
-          { stock: 3 * round, name: YEEZY.name },
-        ],
-      );
+      ).toStrictEqual([
+        { stock: 100 + round, name: `the first, number ${round}` },
+        { stock: 2 * round, name: `the second, number ${round}` },
+        { stock: 3 * round, name: YEEZY.name },
+      ]);
       for (const one of kept) throws(() => one.stock, { code: "VARVE_STALE_VIEW" });
     }
   });
@@ -315,16 +318,16 @@ everywhere("a collection of structs", ({ storage }) => {
       await turn();
       try {
         const stock = view?.stock as number;
-        ok(stock <= 20_001 && stock >= 20_001 - i - 1, `it shows ${stock}`);
-        equal(view?.name, YEEZY.name);
+        assert(stock <= 20_001 && stock >= 20_001 - i - 1, `it shows ${stock}`);
+        expect(view?.name).toBe(YEEZY.name);
       } catch (error) {
-        equal((error as { code?: string }).code, "VARVE_STALE_VIEW");
+        expect((error as { code?: string }).code).toBe("VARVE_STALE_VIEW");
         died += 1;
         view = products.get("yeezy");
       }
     }
-    ok(died > 0, "its memory was used again");
-    equal(products.get("yeezy")?.stock, 20_001 - 20);
+    assert(died > 0, "its memory was used again");
+    expect(products.get("yeezy")?.stock).toBe(20_001 - 20);
   });
 
   test("strict views: all views end at every yield", async () => {
@@ -332,12 +335,12 @@ everywhere("a collection of structs", ({ storage }) => {
     const products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
     const view = products.get("yeezy");
-    equal(view?.stock, 20_001);
+    expect(view?.stock).toBe(20_001);
     products.updateIf("yeezy", buyOne);
-    equal(products.get("yeezy")?.stock, 20_000);
+    expect(products.get("yeezy")?.stock).toBe(20_000);
     await turn();
     throws(() => view?.stock, { code: "VARVE_STALE_VIEW" });
-    for (const [, one] of products.entries()) equal(one.stock, 20_000);
+    for (const [, one] of products.entries()) expect(one.stock).toBe(20_000);
   });
 
   test("strict views: a view of an iteration ends at the next step, alone", async () => {
@@ -353,7 +356,7 @@ everywhere("a collection of structs", ({ storage }) => {
       const first = products.get("a");
       let before: View<typeof Product> | undefined;
       for (const product of scan) {
-        equal(product.name.length, 2);
+        expect(product.name.length).toBe(2);
         if (before !== undefined) {
           throws(() => before?.stock, stale);
           throws(() => before?.name, stale);
@@ -362,21 +365,21 @@ everywhere("a collection of structs", ({ storage }) => {
         before = product;
       }
       throws(() => before?.stock, stale);
-      equal(first?.stock, 0);
+      expect(first?.stock).toBe(0);
     }
     for (const [, product] of [...products.entries(), ...byStock.entries()]) {
       throws(() => product.name, stale);
     }
     // Index.get() is not a step of any iteration.
     const found = byStock.get(1);
-    equal(found?.name, "bb");
-    equal(byStock.get(2)?.name, "cc");
-    equal(found?.name, "bb");
+    expect(found?.name).toBe("bb");
+    expect(byStock.get(2)?.name).toBe("cc");
+    expect(found?.name).toBe("bb");
     await turn();
     throws(() => found?.name, stale);
     products.set("copy", { stock: 9, name: "" });
     for (const product of products.values({ limit: 1 })) products.set("copy", product);
-    deepEqual(products.get("copy")?.snapshot(), { stock: 0, name: "aa" });
+    expect(products.get("copy")?.snapshot()).toStrictEqual({ stock: 0, name: "aa" });
   });
 
   test("strict views: an update that assigns to an unknown field throws", async () => {
@@ -391,16 +394,19 @@ everywhere("a collection of structs", ({ storage }) => {
       name: "TypeError",
       message: /sotck|extensible/,
     });
-    deepEqual(products.get("yeezy")?.snapshot(), YEEZY);
-    ok(products.updateIf("yeezy", buyOne));
-    ok(products.updateIf("yeezy", (product) => product.assign({ name: "another length" })));
-    deepEqual(products.get("yeezy")?.snapshot(), { stock: 20_000, name: "another length" });
+    expect(products.get("yeezy")?.snapshot()).toStrictEqual(YEEZY);
+    assert(products.updateIf("yeezy", buyOne));
+    assert(products.updateIf("yeezy", (product) => product.assign({ name: "another length" })));
+    expect(products.get("yeezy")?.snapshot()).toStrictEqual({
+      stock: 20_000,
+      name: "another length",
+    });
     const notes = db.collection("notes", json<{ b?: number }>());
     notes.set("a", {});
     notes.updateIf("a", (note) => {
       note.b = 1;
     });
-    deepEqual(notes.get("a"), { b: 1 });
+    expect(notes.get("a")).toStrictEqual({ b: 1 });
   });
 
   test("an invalid value writes nothing, and the error names the field", async () => {
@@ -424,15 +430,15 @@ everywhere("a collection of structs", ({ storage }) => {
     };
     const stocks = db.collection("stocks", struct("Stock", { stock: u16 }));
     throws(() => stocks.set("yeezy", hostile), { code: "VARVE_REENTRANCY" });
-    equal(stocks.count() + products.count(), 0);
-    equal(db.count(), 0);
+    expect(stocks.count() + products.count()).toBe(0);
+    expect(db.count()).toBe(0);
     // All out-of-line parts are read before the database is written to.
     products.set("yeezy", hostile);
-    equal(db.getText("raw"), "x");
-    deepEqual(products.get("yeezy")?.snapshot(), { stock: 1, name: "" });
+    expect(db.getText("raw")).toBe("x");
+    expect(products.get("yeezy")?.snapshot()).toStrictEqual({ stock: 1, name: "" });
     products.set("yeezy", YEEZY);
     products.set("copy", products.get("yeezy") as unknown as typeof YEEZY);
-    deepEqual(products.get("copy")?.snapshot(), YEEZY);
+    expect(products.get("copy")?.snapshot()).toStrictEqual(YEEZY);
   });
 
   test("an object spread from a view is refused, because absent fields would be lost silently", async () => {
@@ -463,11 +469,11 @@ everywhere("a collection of structs", ({ storage }) => {
       { $v: { m: { data: 1 } } },
     ]) {
       copies.set("a", value);
-      deepEqual(copies.get("a"), value);
+      expect(copies.get("a")).toStrictEqual(value);
     }
-    deepEqual(offers.get("a")?.snapshot(), { stock: 1, price: 5 });
+    expect(offers.get("a")?.snapshot()).toStrictEqual({ stock: 1, price: 5 });
     offers.updateIf("a", (offer) => ({ ...offer.snapshot(), stock: 2 }));
-    deepEqual(offers.get("a")?.snapshot(), { stock: 2, price: 5 });
+    expect(offers.get("a")?.snapshot()).toStrictEqual({ stock: 2, price: 5 });
   });
 
   test("spreading or cloning a view throws and gives no access to the memory", async () => {
@@ -483,8 +489,11 @@ everywhere("a collection of structs", ({ storage }) => {
     };
     const all = (view: View<typeof Order> | undefined) => {
       for (const one of [view, view?.size, view?.sides, view?.tags]) refuses(one as object);
-      deepEqual(JSON.parse(JSON.stringify({ rows: [view] })), { rows: [order] });
-      deepEqual(structuredClone({ ...view?.snapshot(), id: 1 }) as unknown, { ...order, id: 1 });
+      expect(JSON.parse(JSON.stringify({ rows: [view] }))).toStrictEqual({ rows: [order] });
+      expect(structuredClone({ ...view?.snapshot(), id: 1 }) as unknown).toStrictEqual({
+        ...order,
+        id: 1,
+      });
     };
     all(orders.get("one"));
     all(Order.view(Order.encode(order)));
@@ -495,7 +504,7 @@ everywhere("a collection of structs", ({ storage }) => {
     });
     const notes = db.collection("notes", json<unknown>());
     throws(() => notes.set("a", { orders: [{ ...orders.get("one") }] }), refused);
-    equal(notes.count(), 0);
+    expect(notes.count()).toBe(0);
   });
 
   test("a page of copies made during an iteration is right, however large the records are", async () => {
@@ -513,8 +522,7 @@ everywhere("a collection of structs", ({ storage }) => {
     }));
     const isWhole = (byte: number, { id, pixels }: (typeof page)[number]) =>
       id === byte && pixels.length === 700_000 && pixels.every((one) => one === byte);
-    deepEqual(
-      page.map((photo) => isWhole(photo.key, photo)),
+    expect(page.map((photo) => isWhole(photo.key, photo))).toStrictEqual(
       Array<boolean>(10).fill(true),
     );
   });
@@ -524,32 +532,32 @@ everywhere("a collection of structs", ({ storage }) => {
     const db = await opened(storage, { memory: 4 << 20 }, name);
     const products = db.collection("products", Product);
     const ref = products.ref("yeezy");
-    equal(products.ref("yeezy").value, undefined);
+    expect(products.ref("yeezy").value).toBe(undefined);
     products.set("yeezy", YEEZY);
-    equal(ref.value, ref.value, "as long as nothing is written");
-    equal(ref.value?.stock, 20_001);
+    expect(ref.value, "as long as nothing is written").toBe(ref.value);
+    expect(ref.value?.stock).toBe(20_001);
     for (let i = 1; i <= 20; i++) {
       await turn();
       products.updateIf("yeezy", buyOne);
-      equal(ref.value?.stock, 20_001 - i);
+      expect(ref.value?.stock).toBe(20_001 - i);
       for (let j = 0; j < 10; j++)
         products.set(`${i} ${j}`, { stock: 0, name: "x".repeat(40_000) });
-      equal(ref.value?.stock, 20_001 - i);
+      expect(ref.value?.stock).toBe(20_001 - i);
     }
     await db.compact();
-    equal(ref.value?.stock, 19_981);
+    expect(ref.value?.stock).toBe(19_981);
     throws(
       () =>
         db.transaction(() => {
           products.delete("yeezy");
-          ok(!ref.value, "it was deleted");
+          assert(!ref.value, "it was deleted");
           throw new Error("undone");
         }),
       { message: "undone" },
     );
-    equal(ref.value?.stock, 19_981);
+    expect(ref.value?.stock).toBe(19_981);
     products.set("yeezy", YEEZY);
-    equal(ref.value?.name, YEEZY.name);
+    expect(ref.value?.name).toBe(YEEZY.name);
     const other = await opened(storage, { memory: 4 << 20 }, name);
     await db.close();
     throws(() => ref.value, { code: "VARVE_DATABASE_CLOSED" });
@@ -564,7 +572,7 @@ everywhere("a collection of structs", ({ storage }) => {
     const ref = products.ref(key);
     key[0] = 2;
     products.set([1, "a"], YEEZY);
-    equal(ref.value?.stock, 20_001);
+    expect(ref.value?.stock).toBe(20_001);
     throws(() => products.ref([1, 2] as never), BAD);
   });
 
@@ -577,14 +585,16 @@ everywhere("a collection of structs", ({ storage }) => {
     }
     let sum = 0;
     for (const [key, product] of products.entries()) {
-      equal(product.stock, key);
+      expect(product.stock).toBe(key);
       sum += product.name.length;
     }
-    equal(sum, 150 * 40_000);
-    deepEqual(
-      products.getMany([5, 999, 140, 6]).map((product) => product?.stock),
-      [5, undefined, 140, 6],
-    );
-    equal(products.getEntry(7)?.value.stock, 7);
+    expect(sum).toBe(150 * 40_000);
+    expect(products.getMany([5, 999, 140, 6]).map((product) => product?.stock)).toStrictEqual([
+      5,
+      undefined,
+      140,
+      6,
+    ]);
+    expect(products.getEntry(7)?.value.stock).toBe(7);
   });
 });

@@ -1,7 +1,8 @@
 import type { Database } from "varve";
 import { json, text } from "varve/struct";
-import { deepEqual, equal, ok, test, throws } from "../harness.js";
-import { everywhere, freshName, opened, reopened } from "./places.js";
+import { assert, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { everywhere, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
@@ -20,12 +21,12 @@ everywhere("a collection", ({ storage }) => {
     sessionsOf(db).set("a1", given);
     given.hits = 7;
     const first = sessionsOf(db).get("a1");
-    deepEqual(first, { user: "ann", hits: 1 });
+    expect(first).toStrictEqual({ user: "ann", hits: 1 });
     (first as Session).hits = 9;
-    equal(sessionsOf(db).get("a1")?.hits, 1);
+    expect(sessionsOf(db).get("a1")?.hits).toBe(1);
     db = await reopened(db, storage, name);
-    deepEqual(sessionsOf(db).get("a1"), { user: "ann", hits: 1 });
-    equal(sessionsOf(db).get("a2"), undefined);
+    expect(sessionsOf(db).get("a1")).toStrictEqual({ user: "ann", hits: 1 });
+    expect(sessionsOf(db).get("a2")).toBe(undefined);
   });
 
   test("text() stores texts, also non-ASCII ones", async () => {
@@ -33,11 +34,11 @@ everywhere("a collection", ({ storage }) => {
     const notes = db.collection("notes", text());
     for (const note of ["", "plain", "žluťoučký kůň", "🐎".repeat(100)]) {
       notes.set("note", note);
-      equal(notes.get("note"), note);
+      expect(notes.get("note")).toBe(note);
     }
     throws(() => notes.set("note", "\ud800"), BAD);
     throws(() => notes.set("note", 1 as unknown as string), BAD);
-    equal(notes.get("note"), "🐎".repeat(100));
+    expect(notes.get("note")).toBe("🐎".repeat(100));
   });
 
   test("a codec of two functions stores the bytes that they make", async () => {
@@ -48,7 +49,7 @@ everywhere("a collection", ({ storage }) => {
       decode: (bytes) => new Date(1000 * (new Uint32Array(bytes.slice().buffer)[0] as number)),
     });
     dates.set("moon", new Date("1994-07-20T02:56:15Z"));
-    equal(dates.get("moon")?.toISOString(), "1994-07-20T02:56:15.000Z");
+    expect(dates.get("moon")?.toISOString()).toBe("1994-07-20T02:56:15.000Z");
     throws(() => db.collection("others", {} as never), BAD);
   });
 
@@ -59,43 +60,40 @@ everywhere("a collection", ({ storage }) => {
     a.set("key", "in a");
     b.set("key", "in b");
     b.set("other", "in b");
-    equal(db.getText("key"), "raw");
-    equal(a.get("key"), "in a");
-    equal(b.get("key"), "in b");
-    deepEqual([db.count(), a.count(), b.count()], [1, 1, 2]);
-    deepEqual([...db.keys()], ["key"]);
-    deepEqual([...b.keys()], ["key", "other"]);
-    equal(db.clear(), 1);
-    equal(a.delete("key"), true);
-    equal(a.delete("key"), false);
-    deepEqual(
-      [...b.entries()],
-      [
-        ["key", "in b"],
-        ["other", "in b"],
-      ],
-    );
+    expect(db.getText("key")).toBe("raw");
+    expect(a.get("key")).toBe("in a");
+    expect(b.get("key")).toBe("in b");
+    expect([db.count(), a.count(), b.count()]).toStrictEqual([1, 1, 2]);
+    expect([...db.keys()]).toStrictEqual(["key"]);
+    expect([...b.keys()]).toStrictEqual(["key", "other"]);
+    expect(db.clear()).toBe(1);
+    expect(a.delete("key")).toBe(true);
+    expect(a.delete("key")).toBe(false);
+    expect([...b.entries()]).toStrictEqual([
+      ["key", "in b"],
+      ["other", "in b"],
+    ]);
   });
 
   test("ranges of keys and pages work", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text());
     for (const key of ["a", "ab", "b", "c", "č"]) notes.set(key, key.toUpperCase());
-    deepEqual([...notes.keys({ gte: "ab", lt: "c" })], ["ab", "b"]);
-    deepEqual([...notes.values({ prefix: "a" })], ["A", "AB"]);
-    deepEqual([...notes.keys({ reverse: true, limit: 2 })], ["č", "c"]);
-    equal(notes.count({ gt: "a" }), 4);
+    expect([...notes.keys({ gte: "ab", lt: "c" })]).toStrictEqual(["ab", "b"]);
+    expect([...notes.values({ prefix: "a" })]).toStrictEqual(["A", "AB"]);
+    expect([...notes.keys({ reverse: true, limit: 2 })]).toStrictEqual(["č", "c"]);
+    expect(notes.count({ gt: "a" })).toBe(4);
     const seen: string[] = [];
     for (let after: string | undefined; ; after = seen.at(-1)) {
       const page = [...notes.keys({ after, limit: 2 })];
       if (page.length === 0) break;
       seen.push(...page);
     }
-    deepEqual(seen, ["a", "ab", "b", "c", "č"]);
-    deepEqual([...notes.keys({ after: "b", reverse: true })], ["ab", "a"]);
-    deepEqual([...notes.keys({ after: "b", gte: "a", lte: "c" })], ["c"]);
-    equal(notes.clear({ lt: "b" }), 2);
-    deepEqual([...notes.keys()], ["b", "c", "č"]);
+    expect(seen).toStrictEqual(["a", "ab", "b", "c", "č"]);
+    expect([...notes.keys({ after: "b", reverse: true })]).toStrictEqual(["ab", "a"]);
+    expect([...notes.keys({ after: "b", gte: "a", lte: "c" })]).toStrictEqual(["c"]);
+    expect(notes.clear({ lt: "b" })).toBe(2);
+    expect([...notes.keys()]).toStrictEqual(["b", "c", "č"]);
     throws(() => notes.keys({ from: "a" } as never), BAD);
     throws(() => notes.keys({ gt: 1 } as never), BAD);
   });
@@ -107,29 +105,24 @@ everywhere("a collection", ({ storage }) => {
     const hit = (session: Session) => {
       session.hits += 1;
     };
-    equal(sessions.updateIf("a1", hit), true);
-    equal(sessions.updateIf("a1", hit, { predicate: ({ hits }) => hits > 2 }), false);
-    equal(
-      sessions.updateIf("a1", ({ hits }) => ({ user: "a longer name", hits })),
-      true,
-    );
-    deepEqual(sessions.get("a1"), { user: "a longer name", hits: 2 });
-    equal(sessions.updateIf("a2", hit), false);
-    equal(sessions.updateIf("a2", hit, { valueIfMissing: { user: "bob", hits: 0 } }), true);
-    equal(sessions.get("a2")?.hits, 1);
-    equal(
+    expect(sessions.updateIf("a1", hit)).toBe(true);
+    expect(sessions.updateIf("a1", hit, { predicate: ({ hits }) => hits > 2 })).toBe(false);
+    expect(sessions.updateIf("a1", ({ hits }) => ({ user: "a longer name", hits }))).toBe(true);
+    expect(sessions.get("a1")).toStrictEqual({ user: "a longer name", hits: 2 });
+    expect(sessions.updateIf("a2", hit)).toBe(false);
+    expect(sessions.updateIf("a2", hit, { valueIfMissing: { user: "bob", hits: 0 } })).toBe(true);
+    expect(sessions.get("a2")?.hits).toBe(1);
+    expect(
       sessions.updateIf("a2", hit, { predicate: ({ hits }) => hits > 1, predicateKey: "a1" }),
-      true,
-    );
-    equal(sessions.get("a2")?.hits, 2);
-    equal(
+    ).toBe(true);
+    expect(sessions.get("a2")?.hits).toBe(2);
+    expect(
       sessions.updateIf("a3", hit, {
         predicate: () => false,
         valueIfMissing: { user: "eve", hits: 0 },
       }),
-      false,
-    );
-    equal(sessions.has("a3"), false);
+    ).toBe(false);
+    expect(sessions.has("a3")).toBe(false);
   });
 
   test("a callback that throws, returns a promise or an invalid value changes nothing", async () => {
@@ -151,8 +144,8 @@ everywhere("a collection", ({ storage }) => {
       code: "VARVE_REENTRANCY",
     });
     throws(() => sessions.updateIf("a1", () => {}, { predikate: () => true } as never), BAD);
-    deepEqual(sessions.get("a1"), { user: "ann", hits: 1 });
-    equal(db.count(), 0);
+    expect(sessions.get("a1")).toStrictEqual({ user: "ann", hits: 1 });
+    expect(db.count()).toBe(0);
   });
 
   test("a value that cannot be encoded writes nothing", async () => {
@@ -175,8 +168,8 @@ everywhere("a collection", ({ storage }) => {
       },
     };
     throws(() => sessions.set("a1", writer as never), { message: "no" });
-    equal(sessions.count(), 0);
-    equal(db.stats().pendingBytes, 0);
+    expect(sessions.count()).toBe(0);
+    expect(db.stats().pendingBytes).toBe(0);
   });
 
   test("writes take part in transactions, even if the first one is rolled back", async () => {
@@ -188,12 +181,12 @@ everywhere("a collection", ({ storage }) => {
         db.transaction(() => {
           a.set("key", "undone");
           db.set("key", "undone");
-          equal(a.get("key"), "undone");
+          expect(a.get("key")).toBe("undone");
           throw new Error("undone");
         }),
       { message: "undone" },
     );
-    deepEqual([a.count(), db.count()], [0, 0]);
+    expect([a.count(), db.count()]).toStrictEqual([0, 0]);
     b.set("key", "in b");
     db.transaction(() => {
       a.set("key", "in a");
@@ -204,8 +197,8 @@ everywhere("a collection", ({ storage }) => {
     });
     throws(() => a.batch([{ type: "delete", key: "more" }, {} as never]), BAD);
     db = await reopened(db, storage, name);
-    deepEqual([...db.collection("a", text()).entries()], [["more", "in a"]]);
-    deepEqual([...db.collection("b", text()).entries()], [["key", "in b"]]);
+    expect([...db.collection("a", text()).entries()]).toStrictEqual([["more", "in a"]]);
+    expect([...db.collection("b", text()).entries()]).toStrictEqual([["key", "in b"]]);
   });
 
   test("getMany and versions work", async () => {
@@ -213,16 +206,16 @@ everywhere("a collection", ({ storage }) => {
     const notes = db.collection("notes", text());
     notes.set("a", "A");
     notes.set("b", "B");
-    deepEqual(notes.getMany(["b", "c", "a"]), ["B", undefined, "A"]);
+    expect(notes.getMany(["b", "c", "a"])).toStrictEqual(["B", undefined, "A"]);
     const entry = notes.getEntry("a");
-    equal(entry?.value, "A");
-    equal(notes.getEntry("c"), undefined);
+    expect(entry?.value).toBe("A");
+    expect(notes.getEntry("c")).toBe(undefined);
     const ifVersion = entry?.version;
     notes.set("a", "A2", { ifVersion });
     throws(() => notes.set("a", "A3", { ifVersion }), { code: "VARVE_CONFLICT" });
     throws(() => notes.set("b", "B2", { ifVersion: 0 }), { code: "VARVE_CONFLICT" });
     notes.set("c", "C", { ifVersion: 0 });
-    deepEqual(notes.getMany(["a", "b", "c"]), ["A2", "B", "C"]);
+    expect(notes.getMany(["a", "b", "c"])).toStrictEqual(["A2", "B", "C"]);
   });
 
   test("all handles of a database share a collection, and a closed handle has none", async () => {
@@ -231,14 +224,14 @@ everywhere("a collection", ({ storage }) => {
     // memory() has separate databases per name; here both names are one.
     const [a, b] = [one.collection("notes", text()), two.collection("notes", text())];
     a.set("key", "A");
-    equal(b.get("key"), "A");
+    expect(b.get("key")).toBe("A");
     throws(() => two.collection("notes", json()), { code: "VARVE_SCHEMA_MISMATCH" });
     const walk = a.keys()[Symbol.iterator]();
     await one.close();
     throws(() => a.get("key"), { code: "VARVE_DATABASE_CLOSED" });
     throws(() => walk.next(), { code: "VARVE_DATABASE_CLOSED" });
     throws(() => one.collection("notes", text()), { code: "VARVE_DATABASE_CLOSED" });
-    equal(b.get("key"), "A");
+    expect(b.get("key")).toBe("A");
   });
 
   test("the stored codec is remembered, and other codecs are refused", async () => {
@@ -251,8 +244,8 @@ everywhere("a collection", ({ storage }) => {
       message: /"notes".*text.*json/,
     });
     db.collection("other", json()).set("a", 1);
-    equal(db.collection("notes", text()).get("a"), "A");
-    equal(db.collection("other", json()).get("a"), 1);
+    expect(db.collection("notes", text()).get("a")).toBe("A");
+    expect(db.collection("other", json()).get("a")).toBe(1);
   });
 
   test("the name must be a string", async () => {
@@ -260,11 +253,11 @@ everywhere("a collection", ({ storage }) => {
     for (const bad of ["", "x".repeat(201), 1, undefined, "\ud800"]) {
       throws(() => db.collection(bad as string, text()), BAD);
     }
-    equal(db.collection("../\u0000/ž", text()).name, "../\u0000/ž");
+    expect(db.collection("../\u0000/ž", text()).name).toBe("../\u0000/ž");
     db.collection("__proto__", text()).set("__proto__", "kept");
-    equal(db.collection("__proto__", text()).get("__proto__"), "kept");
+    expect(db.collection("__proto__", text()).get("__proto__")).toBe("kept");
     db.collection("constructor", json()).set("a", { __proto__: null, constructor: 1 });
-    ok(db.collection("constructor", json()).has("a"));
+    assert(db.collection("constructor", json()).has("a"));
   });
 
   test("a collection that never existed is empty in a read-only database", async () => {
@@ -272,10 +265,10 @@ everywhere("a collection", ({ storage }) => {
     let db = await opened(storage, {}, name);
     db.collection("notes", text()).set("a", "A");
     db = await reopened(db, storage, name, { readOnly: true });
-    equal(db.collection("missing", text()).get("a"), undefined);
-    equal(db.collection("missing", text()).count(), 0);
-    deepEqual([...db.collection("missing", text()).keys()], []);
-    equal(db.collection("notes", text()).get("a"), "A");
+    expect(db.collection("missing", text()).get("a")).toBe(undefined);
+    expect(db.collection("missing", text()).count()).toBe(0);
+    expect([...db.collection("missing", text()).keys()]).toStrictEqual([]);
+    expect(db.collection("notes", text()).get("a")).toBe("A");
     throws(() => db.collection("missing", text()).set("a", "A"), { code: "VARVE_READ_ONLY" });
   });
 
@@ -285,13 +278,13 @@ everywhere("a collection", ({ storage }) => {
     db.collection("notes", text()).set("a", "A");
     db.collection("other", text()).set("a", "B");
     db = await reopened(db, storage, name, { ordered: false });
-    equal(db.collection("third", text()).count(), 0);
+    expect(db.collection("third", text()).count()).toBe(0);
     db.collection("third", text()).set("a", "C");
     const notes = db.collection("notes", text());
-    equal(notes.get("a"), "A");
-    equal(db.collection("other", text()).get("a"), "B");
+    expect(notes.get("a")).toBe("A");
+    expect(db.collection("other", text()).get("a")).toBe("B");
     throws(() => notes.keys(), BAD);
-    equal(notes.count(), 1);
+    expect(notes.count()).toBe(1);
   });
 
   test("clear is atomic", async () => {
@@ -301,13 +294,13 @@ everywhere("a collection", ({ storage }) => {
     throws(
       () =>
         db.transaction(() => {
-          equal(notes.clear(), 3_000);
+          expect(notes.clear()).toBe(3_000);
           throw new Error("undone");
         }),
       { message: "undone" },
     );
-    equal(notes.count(), 3_000);
-    equal(notes.clear(), 3_000);
-    equal(notes.count(), 0);
+    expect(notes.count()).toBe(3_000);
+    expect(notes.clear()).toBe(3_000);
+    expect(notes.count()).toBe(0);
   });
 });

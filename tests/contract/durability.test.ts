@@ -1,6 +1,8 @@
-import { cleanup, deepEqual, equal, ok, replaceClock, suite, test, turn } from "../harness.js";
-import { FakeStorage } from "./fake.js";
-import { filled, opened } from "./places.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { replaceClock } from "../support/context.js";
+import { turn } from "../support/values.js";
+import { FakeStorage } from "./fake-storage.js";
+import { filled, opened } from "./storages.js";
 
 /** A database with a first write, so that its file is set up. */
 async function settled(options: Parameters<typeof opened>[1] = {}) {
@@ -35,7 +37,7 @@ function timersFromNowOn(): number[] {
   return waits;
 }
 
-suite("durability", () => {
+describe("durability", () => {
   test("written: all writes of a turn are one write to the file, at its end", async () => {
     const { fake, db } = await settled();
     for (let i = 0; i < 100; i++) db.set(`key ${i}`, "value");
@@ -45,17 +47,17 @@ suite("durability", () => {
     });
     db.transaction(() => db.set("key 7", "in a transaction"));
     db.batch([{ type: "set", key: "key 8", value: "in a batch" }]);
-    equal(fake.order, "");
+    expect(fake.order).toBe("");
     await null;
-    equal(fake.order, "write");
+    expect(fake.order).toBe("write");
     await turn();
-    equal(fake.order, "write");
+    expect(fake.order).toBe("write");
   });
 
   test("written is the default, and the database reports it", async () => {
-    equal((await settled()).db.durability, "written");
-    equal((await settled({ durability: "flushed" })).db.durability, "flushed");
-    equal((await settled({ durability: "buffered" })).db.durability, "buffered");
+    expect((await settled()).db.durability).toBe("written");
+    expect((await settled({ durability: "flushed" })).db.durability).toBe("flushed");
+    expect((await settled({ durability: "buffered" })).db.durability).toBe("buffered");
   });
 
   test("written: each turn with writes is one write to the file, a turn without is none", async () => {
@@ -68,42 +70,42 @@ suite("durability", () => {
     db.set("a", "2");
     db.set("a", "3");
     await turn();
-    equal(fake.order, "write write");
+    expect(fake.order).toBe("write write");
   });
 
   test("written: the writes of a turn are completely in the file when the next turn begins", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     db.set("b", "1");
-    deepEqual(await survivors(fake), { a: undefined, b: undefined, c: undefined });
+    expect(await survivors(fake)).toStrictEqual({ a: undefined, b: undefined, c: undefined });
     await turn();
-    deepEqual(await survivors(fake), { a: "1", b: "1", c: undefined });
+    expect(await survivors(fake)).toStrictEqual({ a: "1", b: "1", c: undefined });
   });
 
   test("commit writes before it returns, and flush flushes after it wrote", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     db.commit();
-    equal(fake.order, "write");
-    deepEqual(fake.crashed().content, fake.content);
+    expect(fake.order).toBe("write");
+    expect(fake.crashed().content).toStrictEqual(fake.content);
     db.set("b", "1");
     db.flush();
-    equal(fake.order, "write write flush");
+    expect(fake.order).toBe("write write flush");
     db.commit();
     db.flush();
-    equal(fake.order, "write write flush");
+    expect(fake.order).toBe("write write flush");
     await db.committed;
-    deepEqual(await survivors(fake), { a: "1", b: "1", c: undefined });
+    expect(await survivors(fake)).toStrictEqual({ a: "1", b: "1", c: undefined });
   });
 
   test("a commit is written at 256 KiB, within its turn", async () => {
     const { fake, db } = await settled();
     for (let i = 0; i < 60; i++) db.set(`key ${i}`, filled(10_000, 1));
     const early = fake.count("write");
-    ok(early >= 2, `${early} writes within the turn`);
-    ok(db.stats().pendingBytes < 262_144);
+    assert(early >= 2, `${early} writes within the turn`);
+    assert(db.stats().pendingBytes < 262_144);
     await turn();
-    equal(db.stats().pendingBytes, 0);
+    expect(db.stats().pendingBytes).toBe(0);
   });
 
   test("buffered: the writes of several turns are one write, within a few milliseconds", async () => {
@@ -112,46 +114,48 @@ suite("durability", () => {
     await null;
     db.set("b", "1");
     await null;
-    equal(fake.order, "");
+    expect(fake.order).toBe("");
     await fake.reaches("write");
-    deepEqual(await survivors(fake), { a: "1", b: "1", c: undefined });
+    expect(await survivors(fake)).toStrictEqual({ a: "1", b: "1", c: undefined });
     db.set("c", "1");
     await db.committed;
-    equal(fake.order, "write write");
+    expect(fake.order).toBe("write write");
   });
 
   test("flushed: each turn is one write and one flush, in this order", async () => {
     const { fake, db } = await settled({ durability: "flushed" });
     db.set("a", "1");
     db.set("b", "1");
-    equal(fake.order, "");
+    expect(fake.order).toBe("");
     await null;
-    equal(fake.order, "write flush");
-    equal(db.stats().unflushed, false);
+    expect(fake.order).toBe("write flush");
+    expect(db.stats().unflushed).toBe(false);
   });
 
   test("committed resolves when the writes so far are in the file, and not before", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     const { committed } = db;
-    equal(fake.count("write"), 0);
+    expect(fake.count("write")).toBe(0);
     await committed;
-    equal(fake.order, "write");
+    expect(fake.order).toBe("write");
     await db.committed;
-    equal(fake.order, "write");
+    expect(fake.order).toBe("write");
   });
 
   test("a turn ends even if a test has replaced timers and microtasks", async () => {
     const { fake, db } = await settled();
     const { queueMicrotask, setTimeout, setInterval } = globalThis;
-    cleanup(() => Object.assign(globalThis, { queueMicrotask, setTimeout, setInterval }));
+    onTestFinished(() => {
+      Object.assign(globalThis, { queueMicrotask, setTimeout, setInterval });
+    });
     const never = () => 0;
     Object.assign(globalThis, { queueMicrotask: never, setTimeout: never, setInterval: never });
     db.set("a", "1");
     await db.committed;
-    equal(fake.order, "write");
+    expect(fake.order).toBe("write");
     await db.flushed;
-    equal(fake.count("flush"), 1);
+    expect(fake.count("flush")).toBe(1);
   });
 
   test("reading flushed causes a flush at the end of the turn, at every durability", async () => {
@@ -159,11 +163,11 @@ suite("durability", () => {
       const { fake, db } = await settled({ durability });
       db.set("a", "1");
       const asked = db.flushed;
-      equal(fake.order, "");
+      expect(fake.order).toBe("");
       await asked;
-      equal(fake.order, "write flush", durability);
+      expect(fake.order, durability).toBe("write flush");
       await db.flushed;
-      equal(fake.order, "write flush", durability);
+      expect(fake.order, durability).toBe("write flush");
     }
   });
 
@@ -171,9 +175,9 @@ suite("durability", () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     await turn();
-    equal(fake.order, "write");
+    expect(fake.order).toBe("write");
     await db.flushed;
-    equal(fake.order, "write flush");
+    expect(fake.order).toBe("write flush");
   });
 
   test("unflushed writes are flushed after a second, once, followed by a witness", async () => {
@@ -183,10 +187,10 @@ suite("durability", () => {
     await fake.reaches("write");
     await fake.reaches("write flush write");
     const [written = 0, flushed = 0] = fake.times;
-    ok(flushed - written > 900, `flushed after ${flushed - written}`);
-    equal(Math.max(...waits), 1_000);
+    assert(flushed - written > 900, `flushed after ${flushed - written}`);
+    expect(Math.max(...waits)).toBe(1_000);
     await turn(1_300);
-    equal(fake.order, "write flush write");
+    expect(fake.order).toBe("write flush write");
   });
 
   test("a flush is followed by one witness, within about 100 milliseconds", async () => {
@@ -195,24 +199,24 @@ suite("durability", () => {
     db.set("a", "1");
     db.flush();
     await fake.reaches("write flush write");
-    ok(Math.max(...waits) <= 100, `timers of ${waits.join(", ")} ms`);
+    assert(Math.max(...waits) <= 100, `timers of ${waits.join(", ")} ms`);
     await turn(200);
-    equal(fake.order, "write flush write");
+    expect(fake.order).toBe("write flush write");
   });
 
   test("close commits and flushes, and closes the file", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
     await db.close();
-    ok(fake.order.startsWith("write"));
-    ok(fake.order.endsWith("flush"));
-    equal(fake.calls.at(-1)?.op, "close");
-    equal(fake.openFiles, 0);
-    deepEqual(await survivors(fake), { a: "1", b: undefined, c: undefined });
+    assert(fake.order.startsWith("write"));
+    assert(fake.order.endsWith("flush"));
+    expect(fake.calls.at(-1)?.op).toBe("close");
+    expect(fake.openFiles).toBe(0);
+    expect(await survivors(fake)).toStrictEqual({ a: "1", b: undefined, c: undefined });
   });
 });
 
-suite("durability at the end of a program", () => {
+describe("durability at the end of a program", () => {
   test("complete writes are committed, incomplete ones are rolled back", async () => {
     const { fake, db } = await settled();
     db.set("a", "1");
@@ -230,21 +234,21 @@ suite("durability at the end of a program", () => {
     } catch {
       // Nothing runs after the end.
     }
-    deepEqual(await survivors(left), { a: "1", b: undefined, c: undefined });
+    expect(await survivors(left)).toStrictEqual({ a: "1", b: undefined, c: undefined });
   });
 
   test("a buffered write is committed", async () => {
     const { fake, db } = await settled({ durability: "buffered" });
     db.set("a", "1");
     fake.exit?.();
-    deepEqual(await survivors(fake), { a: "1", b: undefined, c: undefined });
+    expect(await survivors(fake)).toStrictEqual({ a: "1", b: undefined, c: undefined });
   });
 
   test("if the program may go on, complete writes are committed, and open transactions continue", async () => {
     const { fake, db } = await settled({ durability: "buffered" });
     db.set("a", "1");
     fake.exit?.(true);
-    deepEqual(await survivors(fake), { a: "1", b: undefined, c: undefined });
+    expect(await survivors(fake)).toStrictEqual({ a: "1", b: undefined, c: undefined });
     db.transaction(() => {
       db.set("b", "2");
       fake.exit?.(true);
@@ -252,33 +256,33 @@ suite("durability at the end of a program", () => {
         view[0] = 88;
         fake.exit?.(true);
       });
-      equal(fake.count("write"), 1, "half a transaction is not handed on");
+      expect(fake.count("write"), "half a transaction is not handed on").toBe(1);
       db.set("c", "3");
     });
     db.commit();
-    deepEqual(await survivors(fake), { a: "X", b: "2", c: "3" });
+    expect(await survivors(fake)).toStrictEqual({ a: "X", b: "2", c: "3" });
   });
 
   test("a closed database leaves no exit hook behind", async () => {
     const { fake, db } = await settled();
-    ok(fake.exit !== undefined);
+    assert(fake.exit !== undefined);
     await db.close();
-    equal(fake.exit, undefined);
+    expect(fake.exit).toBe(undefined);
   });
 });
 
-suite("durability when the page hides", () => {
+describe("durability when the page hides", () => {
   test("everything is flushed, where such events exist", async () => {
     const page = globalThis as { dispatchEvent?: (event: Event) => boolean };
     const dispatch = page.dispatchEvent?.bind(globalThis) ?? lent();
     const { fake, db } = await settled({ durability: "buffered" });
     db.set("a", "1");
     dispatch(new Event("pagehide"));
-    equal(fake.order, "write flush");
+    expect(fake.order).toBe("write flush");
     await db.close();
     fake.forget();
     dispatch(new Event("pagehide"));
-    equal(fake.order, "");
+    expect(fake.order).toBe("");
   });
 });
 
@@ -288,7 +292,7 @@ function lent(): (event: Event) => boolean {
   const lender = globalThis as Record<string, unknown>;
   for (const name of ["addEventListener", "removeEventListener"] as const) {
     lender[name] = target[name].bind(target);
-    cleanup(() => {
+    onTestFinished(() => {
       delete lender[name];
     });
   }

@@ -1,19 +1,18 @@
 import type { Key, Pin, SetOptions } from "varve";
 import { text as textType } from "varve/struct";
+import { assert, describe, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { bytes, text, turn } from "../support/values.js";
+import { FakeStorage, platform } from "./fake-storage.js";
 import {
-  bytes,
-  deepEqual,
-  equal,
-  notEqual,
-  ok,
-  suite,
-  test,
-  text,
-  throws,
-  turn,
-} from "../harness.js";
-import { FakeStorage, platform } from "./fake.js";
-import { everywhere, filled, freshName, killViews, opened, ownOrDead, reopened } from "./places.js";
+  everywhere,
+  filled,
+  freshName,
+  killViews,
+  opened,
+  ownOrDead,
+  reopened,
+} from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;
@@ -22,14 +21,14 @@ const CONFLICT = { name: "ConflictError", code: "VARVE_CONFLICT" } as const;
 everywhere("getMany and versions of entries", ({ storage }) => {
   test("getMany returns the values in the order of the keys, and undefined for missing ones", async () => {
     const db = await opened(storage);
-    deepEqual(db.getMany(["of", "nothing"]), [undefined, undefined]);
+    expect(db.getMany(["of", "nothing"])).toStrictEqual([undefined, undefined]);
     db.set("a", "1");
     db.set("b", "");
     const views = db.getMany(["b", "missing", bytes("a"), "a"]);
-    deepEqual(views.map(text), ["", undefined, "1", "1"]);
-    deepEqual(db.getMany([]), []);
-    deepEqual(db.getMany(new Set(["a"])).map(text), ["1"]);
-    deepEqual(db.getMany(db.keys()).map(text), ["1", ""]);
+    expect(views.map(text)).toStrictEqual(["", undefined, "1", "1"]);
+    expect(db.getMany([])).toStrictEqual([]);
+    expect(db.getMany(new Set(["a"])).map(text)).toStrictEqual(["1"]);
+    expect(db.getMany(db.keys()).map(text)).toStrictEqual(["1", ""]);
   });
 
   test("getMany finds keys of every length and kind, in lists of any length", async () => {
@@ -48,15 +47,12 @@ everywhere("getMany and versions of entries", ({ storage }) => {
     db.set("empty", "");
     for (const count of [1, 255, 256, 257, 512, keys.length]) {
       const views = db.getMany([...keys.slice(0, count), "empty", keys[1] as Key, "missing"]);
-      equal(views.length, count + 3);
-      deepEqual(
-        views.slice(count).map((view) => view?.length),
-        [0, 600_000, undefined],
-      );
+      expect(views.length).toBe(count + 3);
+      expect(views.slice(count).map((view) => view?.length)).toStrictEqual([0, 600_000, undefined]);
       for (const [i, view] of views.slice(0, count).entries()) {
         const length = i % 11 === 0 ? undefined : i % 400 === 1 ? 600_000 : i % 97;
-        equal(view?.length, length, `key ${i} of ${count}`);
-        ok(view === undefined || ownOrDead(view, i % 251), `value ${i} of ${count}`);
+        expect(view?.length, `key ${i} of ${count}`).toBe(length);
+        assert(view === undefined || ownOrDead(view, i % 251), `value ${i} of ${count}`);
       }
     }
   });
@@ -69,13 +65,13 @@ everywhere("getMany and versions of entries", ({ storage }) => {
     throws(() =>
       db.transaction(() => {
         for (const key of keys) db.set(key, "inside");
-        deepEqual(new Set(db.getMany(keys).map(text)), new Set(["inside"]));
+        expect(new Set(db.getMany(keys).map(text))).toStrictEqual(new Set(["inside"]));
         throw new Error("taken back");
       }),
     );
-    deepEqual(new Set(db.getMany(keys).map(text)), new Set(["before"]));
+    expect(new Set(db.getMany(keys).map(text))).toStrictEqual(new Set(["before"]));
     for (const key of keys) db.delete(key);
-    deepEqual(new Set(db.getMany(keys)), new Set([undefined]));
+    expect(new Set(db.getMany(keys))).toStrictEqual(new Set([undefined]));
   });
 
   test("getMany returns one state, even if reading a key of the list writes", async () => {
@@ -97,9 +93,9 @@ everywhere("getMany and versions of entries", ({ storage }) => {
     const behind = new Proxy(writing, {});
     for (const list of [writing, behind]) {
       fill("before");
-      deepEqual(new Set(db.getMany(list).map(text)), new Set(["after"]));
+      expect(new Set(db.getMany(list).map(text))).toStrictEqual(new Set(["after"]));
       fill("before");
-      deepEqual(new Set(notes.getMany(list)), new Set(["after"]));
+      expect(new Set(notes.getMany(list))).toStrictEqual(new Set(["after"]));
     }
   });
 
@@ -125,8 +121,8 @@ everywhere("getMany and versions of entries", ({ storage }) => {
     for (let from = 0; from < 240; from += 30) {
       const views = db.getMany(keys.slice(from, from + 30));
       for (const [i, view] of views.entries()) {
-        equal(view?.length, 50_000);
-        equal(view?.[49_999], from + i);
+        expect(view?.length).toBe(50_000);
+        expect(view?.[49_999]).toBe(from + i);
       }
       await turn();
     }
@@ -137,17 +133,17 @@ everywhere("versions", ({ storage }) => {
   test("getEntry returns the value with its version, and undefined for a missing key", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
-    equal(db.getEntry("a"), undefined);
+    expect(db.getEntry("a")).toBe(undefined);
     db.set("a", "1");
     const entry = db.getEntry("a");
-    equal(text(entry?.value), "1");
-    ok((entry?.version ?? 0) > 0);
-    equal(db.getEntry("a")?.version, entry?.version, "reading changes nothing");
-    equal(db.stats().version, entry?.version, "the one that was given out last");
+    expect(text(entry?.value)).toBe("1");
+    assert((entry?.version ?? 0) > 0);
+    expect(db.getEntry("a")?.version, "reading changes nothing").toBe(entry?.version);
+    expect(db.stats().version, "the one that was given out last").toBe(entry?.version);
     db.commit();
-    equal(db.stats().frame, 1, "the last frame is the first");
+    expect(db.stats().frame, "the last frame is the first").toBe(1);
     db = await reopened(db, storage, name);
-    equal(db.getEntry("a")?.version, entry?.version);
+    expect(db.getEntry("a")?.version).toBe(entry?.version);
     throws(() => db.getEntry(""), BAD);
   });
 
@@ -157,7 +153,7 @@ everywhere("versions", ({ storage }) => {
     let last = 0;
     const higher = () => {
       const version = db.getEntry("a")?.version ?? 0;
-      ok(version > last, `${version} after ${last}`);
+      assert(version > last, `${version} after ${last}`);
       last = version;
     };
     for (let round = 0; round < 3; round++) {
@@ -172,7 +168,7 @@ everywhere("versions", ({ storage }) => {
       db.updateIf("a", () => "longer");
       higher();
       db.delete("a");
-      equal(db.getEntry("a"), undefined);
+      expect(db.getEntry("a")).toBe(undefined);
       db.set("a", "again");
       higher();
       if (round === 1) await turn();
@@ -189,13 +185,13 @@ everywhere("versions", ({ storage }) => {
       ...CONFLICT,
       message: new RegExp(`version ${version} was expected`),
     });
-    equal(db.getText("a"), "2");
+    expect(db.getText("a")).toBe("2");
     db.delete("a");
     throws(() => db.set("a", "3", { ifVersion: version }), {
       ...CONFLICT,
       message: /the key is missing/,
     });
-    equal(db.has("a"), false);
+    expect(db.has("a")).toBe(false);
   });
 
   test("ifVersion is checked against its key, even if its getter reads other keys", async () => {
@@ -211,17 +207,17 @@ everywhere("versions", ({ storage }) => {
     });
     db.set("a", "2", told("a"));
     throws(() => db.set("a", "3", told("b")), CONFLICT);
-    equal(db.getText("a"), "2");
+    expect(db.getText("a")).toBe("2");
   });
 
   test("ifVersion 0 sets only a missing key", async () => {
     const db = await opened(storage);
     db.set("a", "1", { ifVersion: 0 });
     throws(() => db.set("a", "2", { ifVersion: 0 }), { ...CONFLICT, message: /should be missing/ });
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
     db.delete("a");
     db.set(bytes("a"), "3", { ifVersion: 0 });
-    equal(db.getText("a"), "3");
+    expect(db.getText("a")).toBe("3");
   });
 
   test("a conflict rolls its transaction back unless it is caught", async () => {
@@ -235,13 +231,13 @@ everywhere("versions", ({ storage }) => {
         }),
       CONFLICT,
     );
-    equal(db.has("b"), false);
+    expect(db.has("b")).toBe(false);
     db.transaction((tx) => {
       tx.set("b", "2");
       throws(() => tx.set("a", "3", { ifVersion: 0 }), CONFLICT);
     });
-    equal(db.getText("b"), "2");
-    equal(db.getText("a"), "1");
+    expect(db.getText("b")).toBe("2");
+    expect(db.getText("a")).toBe("1");
   });
 
   test("a rollback restores the version", async () => {
@@ -254,7 +250,7 @@ everywhere("versions", ({ storage }) => {
         throw new Error("undone");
       }),
     );
-    equal(db.getEntry("a")?.version, version);
+    expect(db.getEntry("a")?.version).toBe(version);
     db.set("a", "3", { ifVersion: version });
   });
 
@@ -266,7 +262,7 @@ everywhere("versions", ({ storage }) => {
         message: /ifVersion/,
       });
     }
-    equal(db.has("a"), false);
+    expect(db.has("a")).toBe(false);
   });
 });
 
@@ -276,7 +272,7 @@ everywhere("pins", ({ storage }) => {
     for (const size of [0, 1, 100, 70_000, 300_000, 600_000, 900_000]) {
       db.set("a", filled(size, 1));
       const pin = db.pin("a") as Pin;
-      const same = () => deepEqual(pin.bytes.slice(), filled(size, 1), `${size}`);
+      const same = () => expect(pin.bytes.slice(), `${size}`).toStrictEqual(filled(size, 1));
       same();
       db.updateIf("a", (view) => {
         view.fill(2);
@@ -291,7 +287,7 @@ everywhere("pins", ({ storage }) => {
       await turn();
       same();
       pin.dispose();
-      equal(db.has("a"), false);
+      expect(db.has("a")).toBe(false);
     }
   });
 
@@ -300,18 +296,18 @@ everywhere("pins", ({ storage }) => {
     db.set("a", "1");
     const pin = db.pin("a") as Pin;
     const first = pin.bytes;
-    equal(text(first), "1");
+    expect(text(first)).toBe("1");
     await turn();
-    equal(first.length, 0);
+    expect(first.length).toBe(0);
     const second = pin.bytes;
-    notEqual(first, second);
-    equal(text(second), "1");
+    expect(first).not.toBe(second);
+    expect(text(second)).toBe("1");
     pin.dispose();
   });
 
   test("a missing key cannot be pinned, and an invalid key is refused", async () => {
     const db = await opened(storage);
-    equal(db.pin("a"), undefined);
+    expect(db.pin("a")).toBe(undefined);
     throws(() => db.pin(""), BAD);
   });
 
@@ -322,10 +318,10 @@ everywhere("pins", ({ storage }) => {
     one.dispose();
     one.dispose();
     throws(() => one.bytes, { name: "StaleViewError", message: /disposed.*Pin the key again/ });
-    equal(text(two.bytes), "1", "each pin is one of its own");
+    expect(text(two.bytes), "each pin is one of its own").toBe("1");
     const three = db.pin("a") as Pin;
     one.dispose();
-    equal(text(three.bytes), "1");
+    expect(text(three.bytes)).toBe("1");
   });
 
   test("closing disposes the pins of its handle", async () => {
@@ -336,7 +332,7 @@ everywhere("pins", ({ storage }) => {
     await one.close();
     throws(() => mine.bytes, CLOSED);
     mine.dispose();
-    equal(text(other.bytes), "1");
+    expect(text(other.bytes)).toBe("1");
     await two.close();
     throws(() => other.bytes, CLOSED);
     other.dispose();
@@ -349,7 +345,7 @@ everywhere("pins", ({ storage }) => {
     let kept: Pin | undefined;
     {
       using pin = db.pin("a");
-      equal(text(pin?.bytes), "1");
+      expect(text(pin?.bytes)).toBe("1");
       kept = pin;
     }
     throws(() => kept?.bytes, { name: "StaleViewError" });
@@ -365,15 +361,15 @@ everywhere("pins", ({ storage }) => {
     db.updateIf("a", () => {
       throws(() => db.pin("a"), refused);
     });
-    equal(text(db.pin("a")?.bytes), "1");
+    expect(text(db.pin("a")?.bytes)).toBe("1");
   });
 
   test("pin commits all earlier writes", async () => {
     const db = await opened(storage, { durability: "buffered" });
     db.set("a", "1");
-    ok(db.stats().pendingBytes > 0);
+    assert(db.stats().pendingBytes > 0);
     db.pin("a");
-    equal(db.stats().pendingBytes, 0);
+    expect(db.stats().pendingBytes).toBe(0);
   });
 
   test("pinned values stay while other values of a larger database are evicted", async () => {
@@ -384,14 +380,14 @@ everywhere("pins", ({ storage }) => {
       if (i % 50 === 0) pins.push(db.pin(`key ${i}`) as Pin);
       await db.committed;
     }
-    for (let i = 0; i < 150; i++) equal(db.get(`key ${i}`)?.[59_999], i);
+    for (let i = 0; i < 150; i++) expect(db.get(`key ${i}`)?.[59_999]).toBe(i);
     for (const [i, pin] of pins.entries()) {
-      equal(pin.bytes.length, 60_000);
-      ok(pin.bytes.every((byte) => byte === i * 50));
+      expect(pin.bytes.length).toBe(60_000);
+      assert(pin.bytes.every((byte) => byte === i * 50));
     }
     for (const pin of pins) pin.dispose();
     await turn();
-    for (let i = 0; i < 150; i++) equal(db.get(`key ${i}`)?.[0], i);
+    for (let i = 0; i < 150; i++) expect(db.get(`key ${i}`)?.[0]).toBe(i);
   });
 
   test("7: in strict mode a write through a pin's bytes is reported and restored", async () => {
@@ -401,11 +397,11 @@ everywhere("pins", ({ storage }) => {
     pin.bytes[0] = 88;
     await turn();
     throws(() => db.get("a"), { code: "VARVE_VIEW_WRITTEN" });
-    equal(text(pin.bytes), "value");
+    expect(text(pin.bytes)).toBe("value");
   });
 });
 
-suite("pins without a commit", () => {
+describe("pins without a commit", () => {
   test("a failing commit is reported by pin, and its writes are rolled back", async () => {
     const fake = new FakeStorage();
     const heard: Error[] = [];
@@ -415,9 +411,9 @@ suite("pins without a commit", () => {
     db.set("lost", "2");
     fake.fault = ({ op }) => (op === "write" ? platform.quota() : undefined);
     throws(() => db.pin("kept"), { name: "QuotaExceededError" });
-    equal(heard.length, 1);
+    expect(heard.length).toBe(1);
     fake.fault = () => undefined;
-    equal(db.has("lost"), false);
-    equal(text(db.pin("kept")?.bytes), "1");
+    expect(db.has("lost")).toBe(false);
+    expect(text(db.pin("kept")?.bytes)).toBe("1");
   });
 });

@@ -1,20 +1,10 @@
 import { type Database, memory, type OpenOptions, open } from "varve";
 import { json, str, struct, text, u16, u32 } from "varve/struct";
-import {
-  cleanup,
-  deepEqual,
-  equal,
-  ok,
-  random,
-  rejects,
-  replaceClock,
-  suite,
-  test,
-  throws,
-  turn,
-  wasmOption,
-} from "../harness.js";
-import { everywhere, filled, opened } from "./places.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { replaceClock, wasmOption } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { random, turn } from "../support/values.js";
+import { everywhere, filled, opened } from "./storages.js";
 
 const Product = struct("Product", { stock: u16, name: str });
 
@@ -36,7 +26,7 @@ async function bytesOf(stream: ReadableStream<Bytes>): Promise<Bytes> {
 /** Opens a database from bytes, and closes it when the test ends. */
 async function openedFrom(options: OpenOptions): Promise<Database> {
   const db = await open("image", { readOnly: true, ...wasmOption(), ...options });
-  cleanup(() => db.close());
+  onTestFinished(() => db.close());
   return db;
 }
 
@@ -65,21 +55,20 @@ everywhere("export", ({ storage }) => {
     for (let i = 0; i < 500; i++) products.set(`p${i}`, { stock: i % 50, name: `product ${i}` });
     db.collection("notes", text(), { key: [u32, str] }).set([7, "a"], "a note");
     const copy = await openedFrom({ from: await bytesOf(db.export()) });
-    equal(copy.count(), 5_003);
-    deepEqual([...copy.keys()], [...db.keys()]);
-    deepEqual(copy.get("large"), db.get("large"));
-    equal(copy.getText(filled(60_000, 1)), "a long key");
+    expect(copy.count()).toBe(5_003);
+    expect([...copy.keys()]).toStrictEqual([...db.keys()]);
+    expect(copy.get("large")).toStrictEqual(db.get("large"));
+    expect(copy.getText(filled(60_000, 1))).toBe("a long key");
     const there = copy.collection("products", Product, { indexes: { byStock: "stock" } });
-    equal(there.get("p49")?.name, "product 49");
-    deepEqual(
-      [...there.index.byStock.entries({ gte: 49 })].map(([key]) => key),
+    expect(there.get("p49")?.name).toBe("product 49");
+    expect([...there.index.byStock.entries({ gte: 49 })].map(([key]) => key)).toStrictEqual(
       Array.from({ length: 10 }, (_, i) => `p${50 * i + 49}`).sort(),
     );
-    equal(copy.collection("notes", text(), { key: [u32, str] }).get([7, "a"]), "a note");
+    expect(copy.collection("notes", text(), { key: [u32, str] }).get([7, "a"])).toBe("a note");
     const { wasClean, fromCheckpoint, replayedFrames } = copy.recovery;
-    deepEqual([wasClean, fromCheckpoint], [true, true]);
-    ok(replayedFrames <= 1, `${replayedFrames} frames were replayed`);
-    equal((await copy.verify()).ok, true);
+    expect([wasClean, fromCheckpoint]).toStrictEqual([true, true]);
+    assert(replayedFrames <= 1, `${replayedFrames} frames were replayed`);
+    expect((await copy.verify()).ok).toBe(true);
   });
 
   test("keys are sorted part by part while the program goes on", async () => {
@@ -120,10 +109,10 @@ everywhere("export", ({ storage }) => {
     };
     const bytes = await bytesOf(db.export({ onProgress }));
     // Four MiB are four parts, and no pause follows the last one.
-    ok(sorted >= 3, `${sorted} pauses before the first range`);
+    assert(sorted >= 3, `${sorted} pauses before the first range`);
     const copy = await openedFrom({ from: bytes });
-    deepEqual([...copy.keys()], [...db.keys()]);
-    equal(copy.getText("key 11"), "moved");
+    expect([...copy.keys()]).toStrictEqual([...db.keys()]);
+    expect(copy.getText("key 11")).toBe("moved");
   });
 
   test("the copy contains nothing deleted, replaced, rolled back or dropped", async () => {
@@ -162,9 +151,9 @@ everywhere("export", ({ storage }) => {
     });
     await rejects(converting, { name: "AbortError" });
     const bytes = await bytesOf(db.export());
-    equal(includes(bytes, "harmless"), true);
-    equal(includes(bytes, "Rumpelstiltskin"), false);
-    ok(bytes.length < 100_000, `it has ${bytes.length} bytes`);
+    expect(includes(bytes, "harmless")).toBe(true);
+    expect(includes(bytes, "Rumpelstiltskin")).toBe(false);
+    assert(bytes.length < 100_000, `it has ${bytes.length} bytes`);
   });
 
   test("the copy is a complete snapshot while the program goes on writing", async () => {
@@ -182,7 +171,9 @@ everywhere("export", ({ storage }) => {
     }
     for (const bytes of await Promise.all(exports)) {
       const copy = await openedFrom({ from: bytes });
-      equal(new Set(Array.from(copy.values(), (value) => new TextDecoder().decode(value))).size, 1);
+      expect(
+        new Set(Array.from(copy.values(), (value) => new TextDecoder().decode(value))).size,
+      ).toBe(1);
     }
   });
 
@@ -234,17 +225,17 @@ everywhere("export", ({ storage }) => {
     const [bytes, other] = await Promise.all(both);
     isOver = true;
     await written;
-    ok(progress > 3, `it was told ${progress} times`);
+    assert(progress > 3, `it was told ${progress} times`);
     const copy = await openedFrom({ from: bytes as Bytes });
-    deepEqual([...copy.keys()], [...expected.keys()]);
-    for (const [key, old] of expected) deepEqual(copy.get(key)?.slice(), old);
+    expect([...copy.keys()]).toStrictEqual([...expected.keys()]);
+    for (const [key, old] of expected) expect(copy.get(key)?.slice()).toStrictEqual(old);
     const there = copy.collection("products", Product, { indexes: { byStock: "stock" } });
-    deepEqual(namesIn(there), names);
+    expect(namesIn(there)).toStrictEqual(names);
     const byStock = [...there.index.byStock.entries({ gte: 49 })].map(([key]) => key);
-    equal(byStock.length, 60);
-    equal((await copy.verify()).ok, true);
-    ok((await openedFrom({ from: other as Bytes })).count() > 10_000);
-    equal((await db.verify()).ok, true);
+    expect(byStock.length).toBe(60);
+    expect((await copy.verify()).ok).toBe(true);
+    assert((await openedFrom({ from: other as Bytes })).count() > 10_000);
+    expect((await db.verify()).ok).toBe(true);
   });
 
   test("the program goes on while the index of the copy is written", async () => {
@@ -262,7 +253,7 @@ everywhere("export", ({ storage }) => {
     await bytesOf(db.export({ onProgress: ({ bytes }) => told.push(bytes) }));
     const all = told.at(-2);
     const after = told.filter((bytes) => bytes === all).length;
-    ok(after > 4, `when all records had been copied it rested ${after} times`);
+    assert(after > 4, `when all records had been copied it rested ${after} times`);
   });
 
   test("progress is reported, and a signal, a throw or a canceled stream ends the export", async () => {
@@ -278,8 +269,8 @@ everywhere("export", ({ storage }) => {
         },
       }),
     );
-    ok(told.every((bytes, i) => bytes >= (told[i - 1] ?? 0) && bytes <= total));
-    equal(told.at(-1), total);
+    assert(told.every((bytes, i) => bytes >= (told[i - 1] ?? 0) && bytes <= total));
+    expect(told.at(-1)).toBe(total);
     const ending = new AbortController();
     const ended = db.export({ onProgress: () => ending.abort(), signal: ending.signal });
     await rejects(bytesOf(ended), { name: "AbortError" });
@@ -295,8 +286,8 @@ everywhere("export", ({ storage }) => {
     for (let i = 0; i < 100; i++) db.set(`key ${i}`, "after");
     await turn();
     const again = await openedFrom({ from: await bytesOf(db.export()) });
-    equal(again.getText("key 99"), "after");
-    equal((await openedFrom({ from: whole })).getText("key 1"), "value 1".repeat(5));
+    expect(again.getText("key 99")).toBe("after");
+    expect((await openedFrom({ from: whole })).getText("key 1")).toBe("value 1".repeat(5));
   });
 
   test("closing the database fails the export, and closes nothing twice", async () => {
@@ -326,23 +317,20 @@ everywhere("export", ({ storage }) => {
     await copy.close();
     const again = await opened(kept, {}, "shop");
     const products2 = again.collection("products", Product, { indexes: { byStock: "stock" } });
-    deepEqual(
-      [...products2.index.byStock.entries()].map(([key]) => key),
-      ["b", "a"],
-    );
-    equal((await again.verify()).ok, true);
+    expect([...products2.index.byStock.entries()].map(([key]) => key)).toStrictEqual(["b", "a"]);
+    expect((await again.verify()).ok).toBe(true);
   });
 
   test("the export of an empty database is an empty database, and needs key order", async () => {
     const db = await opened(storage);
     const copy = await openedFrom({ from: await bytesOf(db.export()) });
-    equal(copy.count(), 0);
+    expect(copy.count()).toBe(0);
     const unordered = await opened(storage, { ordered: false });
     throws(() => unordered.export(), { ...BAD, message: "ordered" });
   });
 });
 
-suite("databases in bytes", () => {
+describe("databases in bytes", () => {
   async function some(count = 200): Promise<Bytes> {
     const db = await opened(memory());
     for (let i = 0; i < count; i++) db.set(`key ${i}`, `value ${i}`.repeat(1 + (i % 20)));
@@ -367,9 +355,9 @@ suite("databases in bytes", () => {
       // Later changes to the given bytes must have no effect.
       if (from instanceof Uint8Array) from.fill(255);
       framed.fill(0, 0, 50);
-      equal(db.count(), 200);
-      equal(db.getText("key 1"), "value 1value 1");
-      deepEqual([...db.keys({ prefix: "key 19" })].length, 11);
+      expect(db.count()).toBe(200);
+      expect(db.getText("key 1")).toBe("value 1value 1");
+      expect([...db.keys({ prefix: "key 19" })].length).toStrictEqual(11);
     }
   });
 
@@ -394,10 +382,10 @@ suite("databases in bytes", () => {
         const copy = await openedFrom({ from });
         const { wasmBytes } = copy.stats();
         // Segments of 1 MiB are larger than their content.
-        ok(wasmBytes < most + (from === whole ? 8 * MIB : 0), `${wasmBytes} of ${from.length}`);
+        assert(wasmBytes < most + (from === whole ? 8 * MIB : 0), `${wasmBytes} of ${from.length}`);
         const views = [...copy.keys()].map((key) => copy.get(key));
-        for (const view of views) ok(view !== undefined && view.length > 0);
-        equal(copy.stats().wasmBytes, wasmBytes);
+        for (const view of views) assert(view !== undefined && view.length > 0);
+        expect(copy.stats().wasmBytes).toBe(wasmBytes);
       }
     }
   });
@@ -414,7 +402,7 @@ suite("databases in bytes", () => {
       throws(write, { code: "VARVE_READ_ONLY" });
     }
     await rejects(db.compact(), { code: "VARVE_READ_ONLY" });
-    equal(db.getText("key 0"), "value 0");
+    expect(db.getText("key 0")).toBe("value 0");
   });
 
   test("from with a storage, and sources of other types, are refused", async () => {
@@ -439,9 +427,9 @@ suite("databases in bytes", () => {
     const [one, two] = [await some(1), await some(2)];
     const a = await openedFrom({ from: one });
     const b = await openedFrom({ from: two });
-    deepEqual([a.count(), b.count()], [1, 2]);
+    expect([a.count(), b.count()]).toStrictEqual([1, 2]);
     await a.close();
-    equal(b.getText("key 1"), "value 1value 1");
+    expect(b.getText("key 1")).toBe("value 1value 1");
   });
 
   test("bytes that are no database, cut off or changed are refused with the reason", async () => {
@@ -452,13 +440,16 @@ suite("databases in bytes", () => {
       try {
         db = await open("hostile", { from, readOnly: true, ...wasmOption() });
         for (const [key, value] of db.entries()) {
-          equal(new TextDecoder().decode(value).startsWith("value "), true, key);
+          expect(new TextDecoder().decode(value).startsWith("value "), key).toBe(true);
         }
         return false;
       } catch (error) {
         const { code } = error as { code?: string };
         codes.add(String(code));
-        ok(["VARVE_CORRUPTION", "VARVE_UNSUPPORTED_FORMAT"].includes(String(code)), String(error));
+        assert(
+          ["VARVE_CORRUPTION", "VARVE_UNSUPPORTED_FORMAT"].includes(String(code)),
+          String(error),
+        );
         return true;
       } finally {
         await db?.close();
@@ -470,7 +461,7 @@ suite("databases in bytes", () => {
       filled(20_000, 0),
       filled(50_000, 1),
     ]) {
-      equal(await refused(none), true, `${none.length} bytes of ${none[0]}`);
+      expect(await refused(none), `${none.length} bytes of ${none[0]}`).toBe(true);
     }
     const next = random(6);
     let refusals = 0;
@@ -483,7 +474,7 @@ suite("databases in bytes", () => {
       }
       refusals += Number(await refused(hostile));
     }
-    ok(refusals > 30, `${refusals} were refused`);
-    equal(codes.size, 2);
+    assert(refusals > 30, `${refusals} were refused`);
+    expect(codes.size).toBe(2);
   });
 });

@@ -1,18 +1,9 @@
 import type { Database, OpenOptions } from "varve";
-import {
-  cleanup,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  throws,
-  turn,
-  until,
-} from "../harness.js";
-import { type Call, FakeStorage, type Fault, platform } from "./fake.js";
-import { filled, freshName, opened } from "./places.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
+import { turn, until } from "../support/values.js";
+import { type Call, FakeStorage, type Fault, platform } from "./fake-storage.js";
+import { filled, freshName, opened } from "./storages.js";
 
 interface Setting {
   fake: FakeStorage;
@@ -47,11 +38,13 @@ function forbidUnhandled(): Error[] {
   if (typeof process?.on === "function") {
     const listener = (reason: unknown) => unhandled.push(reason as Error);
     process.on("unhandledRejection", listener);
-    cleanup(() => process.off("unhandledRejection", listener));
+    onTestFinished(() => {
+      process.off("unhandledRejection", listener);
+    });
   } else {
     const listener = (event: Event) => unhandled.push((event as PromiseRejectionEvent).reason);
     addEventListener("unhandledrejection", listener);
-    cleanup(() => removeEventListener("unhandledrejection", listener));
+    onTestFinished(() => removeEventListener("unhandledrejection", listener));
   }
   return unhandled;
 }
@@ -77,7 +70,7 @@ function once(): () => Fault {
   };
 }
 
-suite("a full disk", () => {
+describe("a full disk", () => {
   for (const [style, fault, cause] of FULL) {
     test(`at the end of a turn, ${style}, the commit is rolled back and reported everywhere once`, async () => {
       const { fake, db, heard } = await setting();
@@ -87,22 +80,19 @@ suite("a full disk", () => {
       const flushed = db.flushed;
       failing(fake, "write", fault());
       const error = await rejects(committed, { ...QUOTA, cause });
-      equal(await rejects(flushed, QUOTA), error);
-      deepEqual(heard, [error]);
-      equal(
-        throws(() => db.get("a"), QUOTA),
-        error,
-      );
-      equal(db.getText("a"), "old");
-      equal(db.has("b"), false);
+      expect(await rejects(flushed, QUOTA)).toBe(error);
+      expect(heard).toStrictEqual([error]);
+      expect(throws(() => db.get("a"), QUOTA)).toBe(error);
+      expect(db.getText("a")).toBe("old");
+      expect(db.has("b")).toBe(false);
       healed(fake);
       db.set("c", "later");
       await db.flushed;
-      deepEqual(heard, [error]);
+      expect(heard).toStrictEqual([error]);
       const left = await opened(fake.crashed());
-      equal(left.getText("a"), "old");
-      equal(left.has("b"), false);
-      equal(left.getText("c"), "later");
+      expect(left.getText("a")).toBe("old");
+      expect(left.has("b")).toBe(false);
+      expect(left.getText("c")).toBe("later");
     });
 
     test(`at a commit, ${style}, the writes are rolled back and commit throws`, async () => {
@@ -115,18 +105,18 @@ suite("a full disk", () => {
       const { committed } = db;
       failing(fake, "write", fault());
       const error = throws(() => db.commit(), { ...QUOTA, cause });
-      equal(await rejects(committed, QUOTA), error);
-      deepEqual(heard, [error]);
-      equal(db.getText("a"), "old");
-      equal(db.has("b"), false);
+      expect(await rejects(committed, QUOTA)).toBe(error);
+      expect(heard).toStrictEqual([error]);
+      expect(db.getText("a")).toBe("old");
+      expect(db.has("b")).toBe(false);
       db.commit();
       healed(fake);
       db.set("b", "later");
       await turn();
-      equal(db.getText("b"), "later");
+      expect(db.getText("b")).toBe("later");
       const left = await opened(fake.crashed());
-      equal(left.getText("a"), "old");
-      equal(left.getText("b"), "later");
+      expect(left.getText("a")).toBe("old");
+      expect(left.getText("b")).toBe("later");
     });
   }
 
@@ -143,15 +133,15 @@ suite("a full disk", () => {
       }
     };
     throws(fill, { ...QUOTA, cause: true });
-    ok(written > 50);
-    deepEqual(heard, []);
+    assert(written > 50);
+    expect(heard).toStrictEqual([]);
     await db.committed;
     throws(() => db.set("large", filled(600_000, 1)), QUOTA);
-    equal(db.count(), written + 1);
+    expect(db.count()).toBe(written + 1);
     // Existing records can still be changed and deleted in the remaining space.
     const left = await opened(fake.crashed());
-    equal(left.count(), written + 1);
-    equal(left.get(`key ${written - 1}`)?.[0], (written - 1) % 256);
+    expect(left.count()).toBe(written + 1);
+    expect(left.get(`key ${written - 1}`)?.[0]).toBe((written - 1) % 256);
   });
 
   test("a refusing predicate returns false even if there is no space for an update", async () => {
@@ -165,25 +155,18 @@ suite("a full disk", () => {
       return view[0] !== 0;
     };
     throws(() => db.updateIf("big 0", () => {}), QUOTA);
-    equal(
-      db.updateIf("big 0", () => {}, { predicate }),
-      false,
-    );
+    expect(db.updateIf("big 0", () => {}, { predicate })).toBe(false);
     throws(() => db.updateIf("big 1", () => {}, { predicate }), QUOTA);
-    equal(calls, 2);
+    expect(calls).toBe(2);
     const writing = (view: Uint8Array) => {
       view.fill(99);
       return false;
     };
-    equal(
-      db.updateIf("big 2", () => {}, { predicate: writing }),
-      false,
+    expect(db.updateIf("big 2", () => {}, { predicate: writing })).toBe(false);
+    expect(db.get("big 2")?.slice(), "what it wrote is undone there too").toStrictEqual(
+      filled(250_000, 2),
     );
-    deepEqual(db.get("big 2")?.slice(), filled(250_000, 2), "what it wrote is undone there too");
-    equal(
-      db.updateIf("missing", () => {}),
-      false,
-    );
+    expect(db.updateIf("missing", () => {})).toBe(false);
   });
 
   test("a write that makes the commit too large and cannot write it loses all of it, and throws", async () => {
@@ -194,14 +177,14 @@ suite("a full disk", () => {
     const error = throws(() => {
       for (let i = 0; i < 50; i++) db.set(`key ${i}`, filled(10_000, 1));
     }, QUOTA);
-    equal(await rejects(committed, QUOTA), error);
-    deepEqual(heard, [error]);
-    equal(db.count(), 1);
-    equal(db.getText("a"), "old");
+    expect(await rejects(committed, QUOTA)).toBe(error);
+    expect(heard).toStrictEqual([error]);
+    expect(db.count()).toBe(1);
+    expect(db.getText("a")).toBe("old");
     healed(fake);
     db.set("b", "again");
     await db.committed;
-    equal(db.getText("b"), "again");
+    expect(db.getText("b")).toBe("again");
   });
 
   test("a transaction that cannot be committed is rolled back completely", async () => {
@@ -211,10 +194,10 @@ suite("a full disk", () => {
       for (let i = 0; i < 50; i++) db.set(`key ${i}`, filled(10_000, 1));
     };
     throws(() => db.transaction(large), QUOTA);
-    equal(db.count(), 1);
+    expect(db.count()).toBe(1);
     healed(fake);
     db.transaction(large);
-    equal(db.count(), 51);
+    expect(db.count()).toBe(51);
   });
 
   test("compact() without space fails alone, and no committed write is lost", async () => {
@@ -238,9 +221,9 @@ suite("a full disk", () => {
       db.compact({ onProgress }).catch(() => {});
     });
     await committed;
-    equal(heard.length, 2);
+    expect(heard.length).toBe(2);
     const again = await opened(fake.crashed());
-    deepEqual([again.getText("a"), again.getText("b")], ["new", "new"]);
+    expect([again.getText("a"), again.getText("b")]).toStrictEqual(["new", "new"]);
     await db.close();
   });
 
@@ -260,8 +243,8 @@ suite("a full disk", () => {
       healed(fake);
       await Promise.all([committed, flushed]);
     }
-    deepEqual(heard, []);
-    ok(db.delete("key 0"));
+    expect(heard).toStrictEqual([]);
+    assert(db.delete("key 0"));
     await db.close();
   });
 
@@ -271,11 +254,11 @@ suite("a full disk", () => {
     db.set("a", "new");
     failing(fake, "write", platform.quota);
     await turn(20);
-    deepEqual(unhandled, []);
+    expect(unhandled).toStrictEqual([]);
     throws(() => db.set("b", "1"), QUOTA);
     healed(fake);
     db.set("b", "1");
-    equal(db.getText("b"), "1");
+    expect(db.getText("b")).toBe("1");
   });
 
   test("committed and close reject with an error that waits for the next call", async () => {
@@ -292,7 +275,7 @@ suite("a full disk", () => {
     await turn();
     healed(second.fake);
     await rejects(second.db.close(), QUOTA);
-    equal(second.fake.openFiles, 0);
+    expect(second.fake.openFiles).toBe(0);
   });
 
   test("a throwing listener does not keep others from being called", async () => {
@@ -306,10 +289,12 @@ suite("a full disk", () => {
     };
     if (typeof process?.on === "function") {
       process.on("uncaughtException", catching);
-      cleanup(() => process.off("uncaughtException", catching));
+      onTestFinished(() => {
+        process.off("uncaughtException", catching);
+      });
     } else {
       addEventListener("error", onError);
-      cleanup(() => removeEventListener("error", onError));
+      onTestFinished(() => removeEventListener("error", onError));
     }
     const fake = new FakeStorage();
     const name = freshName();
@@ -323,13 +308,13 @@ suite("a full disk", () => {
     failing(fake, "write", platform.quota);
     await turn(10);
     healed(fake);
-    deepEqual(heard, ["first", "second"]);
-    equal((uncaught[0] as Error | undefined)?.message, "the listener's own");
+    expect(heard).toStrictEqual(["first", "second"]);
+    expect((uncaught[0] as Error | undefined)?.message).toBe("the listener's own");
     throws(() => db.get("a"), QUOTA);
   });
 });
 
-suite("failed flushes", () => {
+describe("failed flushes", () => {
   test("a failed flush makes the database read-only everywhere, and keeps the cause", async () => {
     const { fake, db, heard } = await setting();
     db.set("a", "new");
@@ -340,14 +325,11 @@ suite("failed flushes", () => {
       cause: true,
     });
     healed(fake);
-    deepEqual(heard, [error]);
-    equal(
-      throws(() => db.get("a")),
-      error,
-    );
-    equal(db.getText("a"), "new");
-    equal(db.has("a"), true);
-    equal(db.count(), 1);
+    expect(heard).toStrictEqual([error]);
+    expect(throws(() => db.get("a"))).toBe(error);
+    expect(db.getText("a")).toBe("new");
+    expect(db.has("a")).toBe(true);
+    expect(db.count()).toBe(1);
     const writes = [
       () => db.set("b", "1"),
       () => db.delete("a"),
@@ -358,15 +340,15 @@ suite("failed flushes", () => {
     ];
     for (const write of writes) {
       const refused = throws(write, { ...POISONED, message: /Close it and open it again/ });
-      equal(refused.cause, error);
+      expect(refused.cause).toBe(error);
     }
-    equal(db.stats().poisoned, true);
-    deepEqual(heard, [error]);
+    expect(db.stats().poisoned).toBe(true);
+    expect(heard).toStrictEqual([error]);
     await rejects(db.flushed, POISONED);
     await db.close();
-    equal(fake.openFiles, 0);
+    expect(fake.openFiles).toBe(0);
     const again = await opened(fake);
-    equal(again.getText("a"), "new");
+    expect(again.getText("a")).toBe("new");
     again.set("b", "1");
     await again.flushed;
   });
@@ -378,9 +360,9 @@ suite("failed flushes", () => {
     throws(() => db.flush(), { name: "StorageError", cause: true });
     healed(fake);
     throws(() => db.set("b", "1"), POISONED);
-    equal(db.getText("a"), "new");
+    expect(db.getText("a")).toBe("new");
     await turn(1_300);
-    equal(db.getText("a"), "new");
+    expect(db.getText("a")).toBe("new");
   });
 
   test("a failed flush of the timer is thrown by the next call", async () => {
@@ -389,13 +371,13 @@ suite("failed flushes", () => {
     await turn();
     failing(fake, "flush", platform.io);
     await until(() => heard.length > 0);
-    equal(heard.length, 1);
+    expect(heard.length).toBe(1);
     throws(() => db.get("a"), { name: "StorageError" });
     throws(() => db.set("a", "newer"), POISONED);
   });
 });
 
-suite("failing files", () => {
+describe("failing files", () => {
   test("a failed write that cannot be rolled back makes the database read-only", async () => {
     const { fake, db } = await setting();
     db.set("a", "new");
@@ -408,9 +390,9 @@ suite("failing files", () => {
     throws(() => db.commit());
     healed(fake);
     throws(() => db.set("b", "1"), POISONED);
-    equal(db.getText("a"), "old");
+    expect(db.getText("a")).toBe("old");
     const left = await opened(fake.crashed());
-    equal(left.getText("a"), "old");
+    expect(left.getText("a")).toBe("old");
   });
 
   test("a lost file handle is reported", async () => {
@@ -418,9 +400,9 @@ suite("failing files", () => {
     db.set("a", "new");
     fake.fault = platform.lost;
     throws(() => db.commit(), { name: "StorageError", message: /gone/, cause: true });
-    equal(db.getText("a"), "old");
+    expect(db.getText("a")).toBe("old");
     await db.close().catch(() => {});
-    equal(fake.openFiles, 0);
+    expect(fake.openFiles).toBe(0);
   });
 
   test("impossible results of a file are refused", async () => {
@@ -429,7 +411,7 @@ suite("failing files", () => {
       db.set("a", "new");
       failing(fake, "write", () => nonsense);
       throws(() => db.commit(), { cause: true });
-      equal(db.getText("a"), "old");
+      expect(db.getText("a")).toBe("old");
       healed(fake);
     }
   });
@@ -440,18 +422,18 @@ suite("failing files", () => {
     fake.forget();
     failing(fake, "read", platform.io);
     await rejects(opened(fake), { name: "StorageError", cause: true });
-    equal(fake.openFiles, 0);
-    equal(fake.order, "");
+    expect(fake.openFiles).toBe(0);
+    expect(fake.order).toBe("");
     healed(fake);
     const again = await opened(fake);
-    equal(again.getText("a"), "old");
+    expect(again.getText("a")).toBe("old");
   });
 
   test("a database that cannot be created on a full disk opens later", async () => {
     const fake = new FakeStorage();
     failing(fake, "write", platform.quota);
     await rejects(opened(fake), QUOTA);
-    equal(fake.openFiles, 0);
+    expect(fake.openFiles).toBe(0);
     healed(fake);
     const db = await opened(fake);
     db.set("a", "1");
@@ -468,12 +450,12 @@ suite("failing files", () => {
       return 1 + ((reads * 7_919) % 9_973);
     });
     const again = await opened(fake);
-    equal(again.count(), 51);
-    equal(again.get("key 49")?.[4_999], 49);
+    expect(again.count()).toBe(51);
+    expect(again.get("key 49")?.[4_999]).toBe(49);
   });
 });
 
-suite("failures inside the engine", () => {
+describe("failures inside the engine", () => {
   /** Makes the next call trap: a key length that no caller can reach. */
   function sabotage(db: Database): void {
     const engine = Reflect.get(Reflect.get(db, "session") as object, "engine") as object;
@@ -496,9 +478,9 @@ suite("failures inside the engine", () => {
         ...POISONED,
         message: /refuses all further calls.*panicked at crate\/src\/[a-z_/]+\.rs:\d+\./s,
       });
-      ok(error.cause instanceof WebAssembly.RuntimeError);
-      deepEqual(heard, [error]);
-      equal(await gone, error);
+      assert(error.cause instanceof WebAssembly.RuntimeError);
+      expect(heard).toStrictEqual([error]);
+      expect(await gone).toBe(error);
       for (const other of [
         () => db.get("a"),
         () => db.has("a"),
@@ -509,14 +491,14 @@ suite("failures inside the engine", () => {
         () => db.stats(),
         () => db.transaction(() => 1),
       ]) {
-        equal(throws(other), error);
+        expect(throws(other)).toBe(error);
       }
       await turn(20);
       await db.close();
-      equal(fake.openFiles, 0);
+      expect(fake.openFiles).toBe(0);
       const again = await opened(fake);
-      equal(again.getText("a"), "old");
-      equal(again.has("b"), false);
+      expect(again.getText("a")).toBe("old");
+      expect(again.has("b")).toBe(false);
     });
   }
 
@@ -546,15 +528,15 @@ suite("failures inside the engine", () => {
           refused = error;
         }
         if (refused === undefined) {
-          equal([...db.keys()].length, db.count());
-          deepEqual((await db.verify()).problems, []);
-        } else equal((refused as { code?: unknown }).code, POISONED.code);
+          expect([...db.keys()].length).toBe(db.count());
+          expect((await db.verify()).problems).toStrictEqual([]);
+        } else expect((refused as { code?: unknown }).code).toBe(POISONED.code);
         await db.close();
-        equal(fake.openFiles, 0);
+        expect(fake.openFiles).toBe(0);
         const again = await opened(fake);
-        equal([...again.keys()].length, again.count());
-        equal(again.getText("a"), refused === undefined ? "new" : "old");
-        for (let i = 0; i < 100; i++) ok(again.has(`base ${i}`));
+        expect([...again.keys()].length).toBe(again.count());
+        expect(again.getText("a")).toBe(refused === undefined ? "new" : "old");
+        for (let i = 0; i < 100; i++) assert(again.has(`base ${i}`));
         await again.close();
       }
     });
@@ -576,9 +558,9 @@ suite("failures inside the engine", () => {
     for (let i = 0; i < 5; i++) {
       db.set("c", `${i}`);
       await turn();
-      equal(db.stats().pendingBytes, 0);
+      expect(db.stats().pendingBytes).toBe(0);
       const again = await opened(fake.crashed());
-      equal(again.getText("c"), `${i}`);
+      expect(again.getText("c")).toBe(`${i}`);
     }
     await db.close();
   });
@@ -591,7 +573,7 @@ suite("failures inside the engine", () => {
     const [one, other] = [await setting(), await setting()];
     sabotage(one.db);
     throws(() => one.db.get("a"), POISONED);
-    equal(other.db.getText("a"), "old");
+    expect(other.db.getText("a")).toBe("old");
     other.db.set("a", "new");
     await other.db.flushed;
   });

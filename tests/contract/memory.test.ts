@@ -1,7 +1,10 @@
 import type { Database } from "varve";
 import { memory } from "varve";
-import { context, equal, ok, random, suite, test, throws, turn } from "../harness.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { assert, describe, expect, test } from "vitest";
+import { context } from "../support/context.js";
+import { throws } from "../support/errors.js";
+import { random, turn } from "../support/values.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const MIB = 1_048_576;
 const KEYS = 16_000;
@@ -25,10 +28,10 @@ everywhere("memory of a database four times its memory", ({ storage }) => {
     await fill(db);
     const again = await reopened(db, storage, name, options);
     const start = again.stats();
-    equal(start.budgetBytes, 4 * MIB);
-    equal(start.coldReads, 0, "what opening reads is not counted");
-    equal(start.coldBytes, 0);
-    equal(start.evictions, 0);
+    expect(start.budgetBytes).toBe(4 * MIB);
+    expect(start.coldReads, "what opening reads is not counted").toBe(0);
+    expect(start.coldBytes).toBe(0);
+    expect(start.evictions).toBe(0);
 
     const next = random(11);
     const turns = context().build === "debug" ? 300 : 1_200;
@@ -37,25 +40,25 @@ everywhere("memory of a database four times its memory", ({ storage }) => {
       for (let i = 0; i < 50; i += 1) {
         const key = next(KEYS);
         const view = again.get(keyOf(key));
-        ok(view?.length === LENGTH && view[LENGTH - 1] === (key & 0xff), `key ${key}`);
+        assert(view?.length === LENGTH && view[LENGTH - 1] === (key & 0xff), `key ${key}`);
       }
       await Promise.resolve();
       const { memoryBytes, budgetBytes, wasmBytes } = again.stats();
-      ok(memoryBytes <= budgetBytes * 1.25, `${memoryBytes} bytes in turn ${round}`);
-      ok(memoryBytes < wasmBytes, "all memory holds that of records");
+      assert(memoryBytes <= budgetBytes * 1.25, `${memoryBytes} bytes in turn ${round}`);
+      assert(memoryBytes < wasmBytes, "all memory holds that of records");
       if (round === turns / 4) settled = wasmBytes;
     }
     const end = again.stats();
-    equal(end.wasmBytes, settled, "all memory, which has stopped growing early in the run");
-    ok(end.coldReads > turns * 20, `${end.coldReads} cold reads`);
-    ok(end.coldBytes >= end.coldReads * LENGTH, `${end.coldBytes} bytes of them`);
-    ok(end.evictions > 0, "buffers were given up for others");
-    equal(end.keys, KEYS);
+    expect(end.wasmBytes, "all memory, which has stopped growing early in the run").toBe(settled);
+    assert(end.coldReads > turns * 20, `${end.coldReads} cold reads`);
+    assert(end.coldBytes >= end.coldReads * LENGTH, `${end.coldBytes} bytes of them`);
+    assert(end.evictions > 0, "buffers were given up for others");
+    expect(end.keys).toBe(KEYS);
 
     await again.close();
     throws(() => again.stats(), { code: "VARVE_DATABASE_CLOSED" });
     const third = await opened(storage, options, name);
-    ok(third.stats().wasmBytes <= settled, "a new opening begins anew");
+    assert(third.stats().wasmBytes <= settled, "a new opening begins anew");
   });
 });
 
@@ -74,11 +77,11 @@ everywhere("memory of a database that just fits", ({ storage }) => {
         const key = next(1 + next(count));
         db.set(keyOf(key), filled(LENGTH, key & 0xff));
       }
-      for (const [key] of db.entries({ gte: keyOf(next(count)), limit: 8 })) ok(key !== "");
+      for (const [key] of db.entries({ gte: keyOf(next(count)), limit: 8 })) assert(key !== "");
       await turn();
       const { wasmBytes } = db.stats();
       if (round < 100) settled = wasmBytes;
-      else equal(wasmBytes, settled, `all memory after ${round} turns`);
+      else expect(wasmBytes, `all memory after ${round} turns`).toBe(settled);
     }
   });
 });
@@ -98,7 +101,7 @@ everywhere("memory of large values", ({ storage }) => {
     const db = await opened(storage, options, name);
     for (let i = 0; i < COUNT; i += 1) db.set(keyOf(10 + i), filled(length, i + 1));
     const { memoryBytes, budgetBytes } = db.stats();
-    ok(memoryBytes <= most * budgetBytes, `${memoryBytes} bytes after writing in one turn`);
+    assert(memoryBytes <= most * budgetBytes, `${memoryBytes} bytes after writing in one turn`);
     return reopened(db, storage, name, options);
   }
 
@@ -108,15 +111,15 @@ everywhere("memory of large values", ({ storage }) => {
       const views: Uint8Array[] = [];
       for (let i = 0; i < COUNT; i += 1) {
         const view = db.get(keyOf(10 + i));
-        equal(view?.length, length);
+        assert(view?.length === length, `${view?.length} bytes`);
         views.push(view);
         const { memoryBytes, budgetBytes } = db.stats();
         // Beyond the memory there is one more value at a time, and the buffer that reads it.
         const bound = most * budgetBytes + 2 * length + 4 * MIB;
-        ok(memoryBytes <= bound, `${memoryBytes} bytes after ${i + 1} values`);
-        ok(views.every((one, index) => one.length === length && one[i] === index + 1));
+        assert(memoryBytes <= bound, `${memoryBytes} bytes after ${i + 1} values`);
+        assert(views.every((one, index) => one.length === length && one[i] === index + 1));
       }
-      equal(views.at(-1)?.[length - 1], COUNT);
+      expect(views.at(-1)?.[length - 1]).toBe(COUNT);
     });
 
     test(`a scan within one turn stays bounded, each value complete until the next step (${kind})`, async () => {
@@ -124,31 +127,30 @@ everywhere("memory of large values", ({ storage }) => {
       let seen = 0;
       for (const [key, value] of db.entries()) {
         seen += 1;
-        equal(key, keyOf(9 + seen));
-        ok(value.length === length && value[0] === seen && value[length - 1] === seen, key);
+        expect(key).toBe(keyOf(9 + seen));
+        assert(value.length === length && value[0] === seen && value[length - 1] === seen, key);
         const { memoryBytes, budgetBytes } = db.stats();
-        ok(memoryBytes <= most * budgetBytes, `${memoryBytes} bytes after ${seen} values`);
+        assert(memoryBytes <= most * budgetBytes, `${memoryBytes} bytes after ${seen} values`);
       }
-      equal(seen, COUNT);
+      expect(seen).toBe(COUNT);
     });
 
     test(`the view of a callback stays valid, however many others are read (${kind})`, async () => {
       const db = await large(length, most);
       const reading = (view: Uint8Array) => {
         view[0] = 98;
-        for (let i = 1; i < COUNT; i += 1) equal(db.get(keyOf(10 + i))?.[length - 1], i + 1);
-        equal(view[1], 1);
+        for (let i = 1; i < COUNT; i += 1) expect(db.get(keyOf(10 + i))?.[length - 1]).toBe(i + 1);
+        expect(view[1]).toBe(1);
       };
-      equal(db.updateIf(keyOf(10), reading), true);
-      equal(db.get(keyOf(10))?.[0], 98);
-      equal(
+      expect(db.updateIf(keyOf(10), reading)).toBe(true);
+      expect(db.get(keyOf(10))?.[0]).toBe(98);
+      expect(
         db.updateIf(keyOf(10), (view) => {
           view[0] = 99;
-          equal(db.get(keyOf(11))?.[5], 2);
+          expect(db.get(keyOf(11))?.[5]).toBe(2);
         }),
-        true,
-      );
-      equal(db.get(keyOf(10))?.[0], 99);
+      ).toBe(true);
+      expect(db.get(keyOf(10))?.[0]).toBe(99);
     });
 
     test(`pinned values are kept, and freed afterwards (${kind})`, async () => {
@@ -157,16 +159,16 @@ everywhere("memory of large values", ({ storage }) => {
       const pins = Array.from({ length: count }, (_, i) => db.pin(keyOf(10 + i)));
       for (let i = 0; i < COUNT; i += 1) db.get(keyOf(10 + i));
       pins.forEach((pin, i) => {
-        ok(
+        assert(
           pin?.bytes.every((byte) => byte === i + 1),
           `pin ${i}`,
         );
       });
       await turn();
-      ok(db.stats().memoryBytes > 6 * MIB);
+      assert(db.stats().memoryBytes > 6 * MIB);
       for (const pin of pins) pin?.dispose();
       await turn();
-      ok(db.stats().memoryBytes < 6 * MIB, `${db.stats().memoryBytes} bytes`);
+      assert(db.stats().memoryBytes < 6 * MIB, `${db.stats().memoryBytes} bytes`);
     });
   }
 });
@@ -186,49 +188,49 @@ everywhere("values that fit in memory together", ({ storage }) => {
         const next = random(pass);
         for (let i = 0; i < count * 3; i += 1) {
           const key = pass === 0 ? i % count : next(count);
-          equal(again.get(keyOf(key))?.[length - 1], key & 0xff);
+          expect(again.get(keyOf(key))?.[length - 1]).toBe(key & 0xff);
           if (i % 10 === 9) await turn();
         }
         reads.push(again.stats().coldReads);
       }
       // In the second pass single copies are still replaced by whole segments.
-      equal(reads.at(-1), reads[1], "reads of the file after two passes over all");
+      expect(reads.at(-1), "reads of the file after two passes over all").toBe(reads[1]);
     });
   }
 });
 
-suite("stats", () => {
+describe("stats", () => {
   test("a small database has no cold reads: all of it is in memory", async () => {
     const storage = memory();
     const name = freshName();
     const db = await opened(storage, {}, name);
     for (let i = 0; i < 100; i += 1) db.set(keyOf(i), filled(LENGTH, i));
     const again = await reopened(db, storage, name);
-    for (let i = 0; i < 100; i += 1) equal(again.get(keyOf(i))?.[0], i);
+    for (let i = 0; i < 100; i += 1) expect(again.get(keyOf(i))?.[0]).toBe(i);
     const stats = again.stats();
-    equal(stats.coldReads, 0);
-    equal(stats.evictions, 0);
-    equal(stats.keys, 100);
+    expect(stats.coldReads).toBe(0);
+    expect(stats.evictions).toBe(0);
+    expect(stats.keys).toBe(100);
   });
 
   test("budgetBytes reports the budget of the option memory", async () => {
     const budget = async (options: { memory?: number }) =>
       (await opened(memory(), options)).stats().budgetBytes;
-    equal(await budget({}), 64 * MIB);
-    equal(await budget({ memory: MIB }), 4 * MIB);
-    equal(await budget({ memory: 10 * MIB + 5 }), 10 * MIB);
+    expect(await budget({})).toBe(64 * MIB);
+    expect(await budget({ memory: MIB })).toBe(4 * MIB);
+    expect(await budget({ memory: 10 * MIB + 5 })).toBe(10 * MIB);
   });
 
   test("a key and its bytes count when it is written, and not after it is deleted", async () => {
     const db = await opened(memory());
-    equal(db.stats().liveBytes, 0);
+    expect(db.stats().liveBytes).toBe(0);
     db.set("key", filled(LENGTH, 1));
     const one = db.stats();
-    equal(one.keys, 1);
-    ok(one.liveBytes > LENGTH && one.liveBytes < LENGTH + 200, `${one.liveBytes}`);
-    ok(one.pendingBytes >= LENGTH);
+    expect(one.keys).toBe(1);
+    assert(one.liveBytes > LENGTH && one.liveBytes < LENGTH + 200, `${one.liveBytes}`);
+    assert(one.pendingBytes >= LENGTH);
     db.delete("key");
-    equal(db.stats().keys, 0);
-    equal(db.stats().liveBytes, 0);
+    expect(db.stats().keys).toBe(0);
+    expect(db.stats().liveBytes).toBe(0);
   });
 });

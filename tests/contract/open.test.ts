@@ -1,21 +1,12 @@
 import type { Database, OpenOptions } from "varve";
 import { databases, destroy, memory, open } from "varve";
 import { json } from "varve/struct";
-import {
-  bytes,
-  cleanup,
-  deepEqual,
-  equal,
-  notEqual,
-  ok,
-  rejects,
-  suite,
-  test,
-  throws,
-  wasmOption,
-} from "../harness.js";
-import { FakeStorage } from "./fake.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { bytes } from "../support/values.js";
+import { FakeStorage } from "./fake-storage.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;
@@ -24,17 +15,17 @@ everywhere("open and close", ({ storage, name: place }) => {
   test("written data is there after closing and opening again", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
-    equal(db.recovery.created, true);
+    expect(db.recovery.created).toBe(true);
     for (let round = 0; round < 4; round++) {
       for (let i = 0; i < 100; i++) db.set(`key ${i}`, `round ${round}, ${i}`);
       db.delete(`key ${round}`);
       db = await reopened(db, storage, name);
-      equal(db.recovery.created, false);
-      equal(db.recovery.wasClean, true);
-      equal(db.recovery.tornBytes, 0);
-      equal(db.count(), 99);
-      equal(db.getText("key 99"), `round ${round}, 99`);
-      equal(db.has(`key ${round}`), false);
+      expect(db.recovery.created).toBe(false);
+      expect(db.recovery.wasClean).toBe(true);
+      expect(db.recovery.tornBytes).toBe(0);
+      expect(db.count()).toBe(99);
+      expect(db.getText("key 99")).toBe(`round ${round}, 99`);
+      expect(db.has(`key ${round}`)).toBe(false);
     }
   });
 
@@ -43,39 +34,39 @@ everywhere("open and close", ({ storage, name: place }) => {
     let db = await opened(storage, {}, name);
     db = await reopened(db, storage, name);
     db = await reopened(db, storage, name);
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     db.set("a", "1");
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
   });
 
   test("a second open joins: both handles see the same data, and the last close closes", async () => {
     const name = freshName();
     const one = await opened(storage, {}, name);
     const two = await opened(storage, {}, name);
-    notEqual(one, two);
+    expect(one).not.toBe(two);
     one.set("a", "1");
-    equal(two.getText("a"), "1");
+    expect(two.getText("a")).toBe("1");
     two.transaction(() => one.set("b", "2"));
     await one.close();
     throws(() => one.get("a"), CLOSED);
-    equal(two.getText("b"), "2");
+    expect(two.getText("b")).toBe("2");
     two.set("c", "3");
     await two.close();
     throws(() => two.get("a"), CLOSED);
     const three = await opened(storage, {}, name);
-    equal(three.count(), 3);
+    expect(three.count()).toBe(3);
   });
 
   test("concurrent opens share one opening", async () => {
     const name = freshName();
     const options = { storage, ...wasmOption() };
     const all = await Promise.all([1, 2, 3].map(() => open(name, options)));
-    for (const db of all) cleanup(() => db.close());
+    for (const db of all) onTestFinished(() => db.close());
     all[0]?.set("a", "1");
-    equal(all[2]?.getText("a"), "1");
+    expect(all[2]?.getText("a")).toBe("1");
     await all[0]?.close();
     await all[1]?.close();
-    equal(all[2]?.getText("a"), "1");
+    expect(all[2]?.getText("a")).toBe("1");
   });
 
   test("a second open with other options is refused, and the error names them", async () => {
@@ -92,7 +83,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     }
     const joined = await opened(storage, { durability: "flushed", memory: 8_388_608 }, name);
     await db.close();
-    equal(joined.count(), 0);
+    expect(joined.count()).toBe(0);
   });
 
   test("recovery on an open database is refused, and an open without it joins", async () => {
@@ -106,7 +97,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     const salvaged = await opened(storage, { recovery: "salvage" }, name);
     salvaged.set("a", "1");
     for (const recovery of [undefined, "salvage"] as const) {
-      equal((await opened(storage, { recovery }, name)).getText("a"), "1");
+      expect((await opened(storage, { recovery }, name)).getText("a")).toBe("1");
     }
     await rejects(opened(storage, { recovery: "prefix" }, name), { name: "OptionsMismatchError" });
   });
@@ -116,10 +107,10 @@ everywhere("open and close", ({ storage, name: place }) => {
     const db = await opened(storage, {}, name);
     const other = await opened(storage, {}, name);
     const [first, second] = [db.close(), db.close()];
-    equal(first, second);
+    expect(first).toBe(second);
     await first;
     await db.close();
-    equal(other.count(), 0);
+    expect(other.count()).toBe(0);
   });
 
   test("a database that is closing can be opened again at once", async () => {
@@ -129,7 +120,7 @@ everywhere("open and close", ({ storage, name: place }) => {
     const closing = db.close();
     const again = await opened(storage, {}, name);
     await closing;
-    equal(again.getText("a"), "1");
+    expect(again.getText("a")).toBe("1");
   });
 
   test("asyncDispose closes a database at the end of its block", async () => {
@@ -162,8 +153,7 @@ everywhere("open and close", ({ storage, name: place }) => {
       await rejects(open(name, { storage }), { ...BAD, message });
       await rejects(open(name, { from: new Uint8Array(1), readOnly: true }), { ...BAD, message });
     }
-    deepEqual(
-      (await databases({ storage })).filter((name) => /data|shop/.test(name)),
+    expect((await databases({ storage })).filter((name) => /data|shop/.test(name))).toStrictEqual(
       [],
     );
   });
@@ -186,14 +176,14 @@ everywhere("open and close", ({ storage, name: place }) => {
     const all: Database[] = [];
     for (const name of names) {
       const db = await opened(storage, {}, name);
-      equal(db.count(), 0, name);
+      expect(db.count(), name).toBe(0);
       db.set("name", name);
       all.push(db);
     }
     for (const db of all) await db.close();
     for (const name of names) {
       const db = await opened(storage, {}, name);
-      equal(db.getText("name"), name);
+      expect(db.getText("name")).toBe(name);
     }
   });
 
@@ -218,11 +208,11 @@ everywhere("open and close", ({ storage, name: place }) => {
     const here = await opened(storage, {}, name);
     const there = await opened(memory(), {}, name);
     here.set("a", "here");
-    equal(there.has("a"), false, place);
+    expect(there.has("a"), place).toBe(false);
   });
 });
 
-suite("options", () => {
+describe("options", () => {
   test("unknown options are refused with the list of the known ones", async () => {
     const open2 = (options: unknown) => open("options", options as OpenOptions);
     await rejects(open2({ durabilty: "flushed" }), {
@@ -283,7 +273,7 @@ suite("options", () => {
       throws(() => db.export(options), refused);
       await rejects(db.migrate("rows", json(), options), refused);
       await rejects(rows.fromJsonLines('{"key":"a","value":2}', options), refused);
-      equal(rows.get("a"), 1);
+      expect(rows.get("a")).toBe(1);
     }
   });
 
@@ -295,14 +285,14 @@ suite("options", () => {
       wasm: undefined,
     };
     const db = await opened(memory(), { ...nothing, ...wasmOption() });
-    equal(db.durability, "written");
+    expect(db.durability).toBe("written");
   });
 
   test("each memory() is a separate storage", async () => {
     const name = freshName();
     const [one, two] = [await opened(memory(), {}, name), await opened(memory(), {}, name)];
     one.set("a", "1");
-    equal(two.has("a"), false);
+    expect(two.has("a")).toBe(false);
   });
 
   test("closing frees the memory: hundreds of databases, one after the other", async () => {
@@ -318,11 +308,11 @@ suite("options", () => {
     db.set("a", "1");
     db.delete("a");
     db.set("b", "2");
-    equal(db.getText("b"), "2");
+    expect(db.getText("b")).toBe("2");
   });
 });
 
-suite("files", () => {
+describe("files", () => {
   /** A closed database with some flushed records. */
   async function written(): Promise<FakeStorage> {
     const fake = new FakeStorage();
@@ -345,9 +335,9 @@ suite("files", () => {
         code: "VARVE_UNSUPPORTED_FORMAT",
         message: /not a varve database/,
       });
-      equal(fake.order, "");
-      equal(fake.openFiles, 0);
-      deepEqual(fake.content, content);
+      expect(fake.order).toBe("");
+      expect(fake.openFiles).toBe(0);
+      expect(fake.content).toStrictEqual(content);
     }
   });
 
@@ -362,16 +352,16 @@ suite("files", () => {
       message: /damaged at byte \d+/,
     });
     const details = Reflect.get(error, "details") as Record<string, number>;
-    ok((details.position as number) <= at && (details.position as number) > 8_192);
-    ok((details.intactFrames as number) > 10);
-    ok((details.intactBytes as number) > 5_000);
-    ok((details.flushedFrames as number) >= (details.expectedFrame as number));
-    equal(fake.order, "");
-    equal(fake.openFiles, 0);
-    deepEqual(fake.content, before);
+    assert((details.position as number) <= at && (details.position as number) > 8_192);
+    assert((details.intactFrames as number) > 10);
+    assert((details.intactBytes as number) > 5_000);
+    assert((details.flushedFrames as number) >= (details.expectedFrame as number));
+    expect(fake.order).toBe("");
+    expect(fake.openFiles).toBe(0);
+    expect(fake.content).toStrictEqual(before);
     // Once repaired, it opens.
     fake.content[at] = (fake.content[at] as number) ^ 0x10;
-    equal((await opened(fake)).count(), 40);
+    expect((await opened(fake)).count()).toBe(40);
   });
 
   test("a torn end opens with all flushed data, and reports what was dropped", async () => {
@@ -388,15 +378,15 @@ suite("files", () => {
     const first = before.findIndex((byte, i) => byte !== fake.content[i]);
     torn.content.fill(0, first + 700);
     const again = await opened(torn);
-    equal(again.getText("flushed"), "1");
-    equal(again.has("torn"), false);
-    equal(again.recovery.wasClean, false);
-    ok(again.recovery.tornBytes > 0);
+    expect(again.getText("flushed")).toBe("1");
+    expect(again.has("torn")).toBe(false);
+    expect(again.recovery.wasClean).toBe(false);
+    assert(again.recovery.tornBytes > 0);
     again.set("after", "2");
     await again.close();
     const third = await opened(torn);
-    equal(third.getText("after"), "2");
-    equal(third.count(), 2);
+    expect(third.getText("after")).toBe("2");
+    expect(third.count()).toBe(2);
   });
 
   test("a failed open rejects all waiting calls, and no later one", async () => {
@@ -406,12 +396,9 @@ suite("files", () => {
     const name = freshName();
     const attempts = [1, 2, 3].map(() => opened(fake, {}, name));
     const results = await Promise.allSettled(attempts);
-    deepEqual(
-      results.map(({ status }) => status),
-      ["rejected", "rejected", "rejected"],
-    );
-    equal(fake.openFiles, 0);
+    expect(results.map(({ status }) => status)).toStrictEqual(["rejected", "rejected", "rejected"]);
+    expect(fake.openFiles).toBe(0);
     fake.content = good;
-    equal((await opened(fake, {}, name)).count(), 40);
+    expect((await opened(fake, {}, name)).count()).toBe(40);
   });
 });

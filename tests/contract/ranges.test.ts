@@ -1,18 +1,9 @@
 import type { Database, Key, Range } from "varve";
-import {
-  bytes,
-  deepEqual,
-  equal,
-  ok,
-  random,
-  suite,
-  test,
-  text,
-  throws,
-  turn,
-} from "../harness.js";
-import { FakeStorage, platform } from "./fake.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { assert, describe, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { bytes, random, text, turn } from "../support/values.js";
+import { FakeStorage, platform } from "./fake-storage.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 const CLOSED = { name: "DatabaseClosedError", code: "VARVE_DATABASE_CLOSED" } as const;
@@ -61,11 +52,11 @@ everywhere("ranges", ({ storage }) => {
     let db = await opened(storage, {}, name);
     await filledWith(db, keys);
     const sorted = keys.map(bytes).sort(compareBytes).map(text) as string[];
-    deepEqual([...db.keys()], sorted);
-    deepEqual([...db.values()].length, sorted.length);
+    expect([...db.keys()]).toStrictEqual(sorted);
+    expect([...db.values()].length).toStrictEqual(sorted.length);
     db = await reopened(db, storage, name);
-    deepEqual([...db.keys()], sorted);
-    deepEqual([...db.keys({ reverse: true })], sorted.reverse());
+    expect([...db.keys()]).toStrictEqual(sorted);
+    expect([...db.keys({ reverse: true })]).toStrictEqual(sorted.reverse());
   });
 
   test("entries gives keys with values, and values only values", async () => {
@@ -73,23 +64,23 @@ everywhere("ranges", ({ storage }) => {
     await filledWith(db, ["b", "a", "c"]);
     const entries: [string, string | undefined][] = [];
     for (const [key, value] of db.entries()) entries.push([key, text(value)]);
-    deepEqual(entries, [
+    expect(entries).toStrictEqual([
       ["a", "of a"],
       ["b", "of b"],
       ["c", "of c"],
     ]);
     const values: (string | undefined)[] = [];
     for (const value of db.values({ reverse: true })) values.push(text(value));
-    deepEqual(values, ["of c", "of b", "of a"]);
+    expect(values).toStrictEqual(["of c", "of b", "of a"]);
   });
 
   test("an empty database has no keys, values or entries", async () => {
     const db = await opened(storage);
-    deepEqual([...db.keys()], []);
-    deepEqual([...db.values()], []);
-    deepEqual([...db.entries({ reverse: true, keyAs: "bytes" })], []);
-    equal(db.count({ prefix: "a" }), 0);
-    equal(db.clear(), 0);
+    expect([...db.keys()]).toStrictEqual([]);
+    expect([...db.values()]).toStrictEqual([]);
+    expect([...db.entries({ reverse: true, keyAs: "bytes" })]).toStrictEqual([]);
+    expect(db.count({ prefix: "a" })).toBe(0);
+    expect(db.clear()).toBe(0);
   });
 
   test("every range respects its bounds, forwards and backwards, in every call", async () => {
@@ -118,49 +109,47 @@ everywhere("ranges", ({ storage }) => {
       if (next(3) === 0) range.limit = next(12);
       const wanted = expected(keys, range);
       const what = JSON.stringify(range, (_, one) => (one instanceof Uint8Array ? [...one] : one));
-      deepEqual([...db.keys({ ...range, keyAs: "bytes" })], wanted, what);
-      equal(db.count(range), wanted.length, what);
+      expect([...db.keys({ ...range, keyAs: "bytes" })], what).toStrictEqual(wanted);
+      expect(db.count(range), what).toBe(wanted.length);
       const seen: Uint8Array[] = [];
       for (const value of db.values(range)) seen.push(value.slice());
-      deepEqual(seen, wanted, what);
+      expect(seen, what).toStrictEqual(wanted);
       if (i % 20 !== 0) continue;
       throws(() =>
         db.transaction(() => {
-          equal(db.clear(range), wanted.length, what);
-          equal(db.count(), keys.length - wanted.length, what);
-          for (const key of wanted) equal(db.has(key), false);
+          expect(db.clear(range), what).toBe(wanted.length);
+          expect(db.count(), what).toBe(keys.length - wanted.length);
+          for (const key of wanted) expect(db.has(key)).toBe(false);
           throw new Error("undone");
         }),
       );
-      equal(db.count(), keys.length);
+      expect(db.count()).toBe(keys.length);
     }
   });
 
   test("bounds may be strings or any views of bytes", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "ab", "b", "é", "éa"]);
-    deepEqual([...db.keys({ prefix: bytes("a") })], ["a", "ab"]);
-    deepEqual([...db.keys({ prefix: "é" })], ["é", "éa"]);
-    deepEqual(
-      [...db.keys({ gt: new DataView(bytes("a").buffer as ArrayBuffer), lt: "b" })],
-      ["ab"],
-    );
-    deepEqual(
-      [...db.keys({ lte: bytes("b").buffer as ArrayBuffer, reverse: true, limit: 1 })],
-      ["b"],
-    );
+    expect([...db.keys({ prefix: bytes("a") })]).toStrictEqual(["a", "ab"]);
+    expect([...db.keys({ prefix: "é" })]).toStrictEqual(["é", "éa"]);
+    expect([
+      ...db.keys({ gt: new DataView(bytes("a").buffer as ArrayBuffer), lt: "b" }),
+    ]).toStrictEqual(["ab"]);
+    expect([
+      ...db.keys({ lte: bytes("b").buffer as ArrayBuffer, reverse: true, limit: 1 }),
+    ]).toStrictEqual(["b"]);
     const mine = bytes("a");
     const scan = db.keys({ gte: mine });
     mine.fill(0xff);
-    equal([...scan].length, 5, "a bound is copied");
+    expect([...scan].length, "a bound is copied").toBe(5);
   });
 
   test("all options of a range apply together, and an unsatisfiable range is empty", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "ab", "abc", "b", "c"]);
-    deepEqual([...db.keys({ prefix: "a", gt: "ab" })], ["abc"]);
-    deepEqual([...db.keys({ prefix: "ab", lt: "abc" })], ["ab"]);
-    deepEqual([...db.keys({ prefix: "a", gte: "ab", lte: "ab" })], ["ab"]);
+    expect([...db.keys({ prefix: "a", gt: "ab" })]).toStrictEqual(["abc"]);
+    expect([...db.keys({ prefix: "ab", lt: "abc" })]).toStrictEqual(["ab"]);
+    expect([...db.keys({ prefix: "a", gte: "ab", lte: "ab" })]).toStrictEqual(["ab"]);
     const empty: Range[] = [
       { gt: "b", lt: "b" },
       { gt: "b", lte: "b" },
@@ -171,12 +160,12 @@ everywhere("ranges", ({ storage }) => {
       { limit: 0 },
     ];
     for (const range of empty) {
-      deepEqual([...db.keys(range)], []);
-      deepEqual([...db.entries(range)], []);
-      equal(db.count(range), 0);
-      equal(db.clear(range), 0);
+      expect([...db.keys(range)]).toStrictEqual([]);
+      expect([...db.entries(range)]).toStrictEqual([]);
+      expect(db.count(range)).toBe(0);
+      expect(db.clear(range)).toBe(0);
     }
-    equal(db.count(), 5);
+    expect(db.count()).toBe(5);
   });
 
   test("unknown or wrong options are refused by name, before anything is read", async () => {
@@ -210,8 +199,8 @@ everywhere("ranges", ({ storage }) => {
     }
     throws(() => db.keys({ keyAs: "buffer" } as object), { ...BAD, message: /keyAs.*"buffer"/ });
     throws(() => db.values({ keyAs: "bytes" } as object), { ...BAD, message: /"keyAs"/ });
-    deepEqual([...db.keys({ gt: undefined, prefix: undefined, limit: undefined })], []);
-    deepEqual([...db.keys(undefined)], []);
+    expect([...db.keys({ gt: undefined, prefix: undefined, limit: undefined })]).toStrictEqual([]);
+    expect([...db.keys(undefined)]).toStrictEqual([]);
   });
 
   test("a stale view is refused as a bound", async () => {
@@ -235,17 +224,17 @@ everywhere("ranges", ({ storage }) => {
       },
       { ...BAD, message: /not UTF-8.*keyAs: "bytes"/, cause: true },
     );
-    deepEqual(seen, ["a"]);
+    expect(seen).toStrictEqual(["a"]);
     throws(() => [...db.entries({ gt: "a" })], { ...BAD, message: /keyAs/ });
-    deepEqual([...db.keys({ keyAs: "bytes" })], [bytes("a"), binary, bytes("z")]);
-    deepEqual([...db.keys({ lt: "b" })], ["a"]);
-    equal([...db.values()].length, 3, "values need no names");
+    expect([...db.keys({ keyAs: "bytes" })]).toStrictEqual([bytes("a"), binary, bytes("z")]);
+    expect([...db.keys({ lt: "b" })]).toStrictEqual(["a"]);
+    expect([...db.values()].length, "values need no names").toBe(3);
     // Two halves of one character, which are text only together.
     db.clear();
     db.set(new Uint8Array([0xc3]), "half");
     db.set(new Uint8Array([0xc3, 0xa9]), "whole");
     throws(() => [...db.keys()], { ...BAD, message: /keyAs/ });
-    deepEqual([...db.keys({ gt: new Uint8Array([0xc3]) })], ["é"]);
+    expect([...db.keys({ gt: new Uint8Array([0xc3]) })]).toStrictEqual(["é"]);
   });
 
   test("keys as bytes are copies", async () => {
@@ -253,9 +242,9 @@ everywhere("ranges", ({ storage }) => {
     await filledWith(db, ["a", "b"]);
     const [first] = db.keys({ keyAs: "bytes" });
     first?.fill(0xff);
-    deepEqual([...db.keys()], ["a", "b"]);
+    expect([...db.keys()]).toStrictEqual(["a", "b"]);
     await turn();
-    equal(first?.length, 1);
+    expect(first?.length).toBe(1);
   });
 
   test("long keys, and more keys than a page holds, all come once", async () => {
@@ -264,29 +253,29 @@ everywhere("ranges", ({ storage }) => {
     const short = Array.from({ length: MANY }, (_, i) => numbered(i));
     await filledWith(db, [...long, ...short]);
     const all = [...short, ...long];
-    deepEqual([...db.keys()], all);
-    deepEqual([...db.keys({ reverse: true })], [...all].reverse());
-    equal(db.count(), all.length);
-    equal(db.count({ prefix: "key" }), MANY);
-    equal(db.count({ prefix: "key", limit: 10 }), 10);
+    expect([...db.keys()]).toStrictEqual(all);
+    expect([...db.keys({ reverse: true })]).toStrictEqual([...all].reverse());
+    expect(db.count()).toBe(all.length);
+    expect(db.count({ prefix: "key" })).toBe(MANY);
+    expect(db.count({ prefix: "key", limit: 10 })).toBe(10);
     const limited = [...db.keys({ gte: numbered(1_000), limit: 1_500 })];
-    deepEqual(limited, short.slice(1_000, 2_500));
+    expect(limited).toStrictEqual(short.slice(1_000, 2_500));
   });
 
   test("each for…of over one scan starts again, and sees the current data", async () => {
     const db = await opened(storage);
     const keys = db.keys({ prefix: "a" });
     db.set("a1", "");
-    deepEqual([...keys], ["a1"]);
+    expect([...keys]).toStrictEqual(["a1"]);
     db.set("a2", "");
-    deepEqual([...keys], ["a1", "a2"]);
+    expect([...keys]).toStrictEqual(["a1", "a2"]);
     const [one, two] = [keys[Symbol.iterator](), keys[Symbol.iterator]()];
-    equal(one.next().value, "a1");
-    equal(two.next().value, "a1");
-    equal(one.next().value, "a2");
-    equal(one.next().done, true);
-    equal(one.next().done, true);
-    equal(two.next().value, "a2");
+    expect(one.next().value).toBe("a1");
+    expect(two.next().value).toBe("a1");
+    expect(one.next().value).toBe("a2");
+    expect(one.next().done).toBe(true);
+    expect(one.next().done).toBe(true);
+    expect(two.next().value).toBe("a2");
   });
 
   test("a loop may be left early, and the next one begins at the start", async () => {
@@ -298,19 +287,19 @@ everywhere("ranges", ({ storage }) => {
     const before = db.stats().memoryBytes;
     for (let round = 0; round < 300; round++) {
       for (const [key] of db.entries()) {
-        equal(key, numbered(0));
+        expect(key).toBe(numbered(0));
         break;
       }
       for (const key of db.keys({ reverse: true })) {
-        equal(key, numbered(MANY - 1));
+        expect(key).toBe(numbered(MANY - 1));
         break;
       }
     }
-    ok(db.stats().memoryBytes - before < 1_000_000, "what was left early is held");
+    assert(db.stats().memoryBytes - before < 1_000_000, "what was left early is held");
     const iterator = db.keys()[Symbol.iterator]();
-    equal(iterator.next().value, numbered(0));
+    expect(iterator.next().value).toBe(numbered(0));
     iterator.return?.();
-    equal(iterator.next().done, true);
+    expect(iterator.next().done).toBe(true);
   });
 
   test("a key that exists throughout is seen exactly once, whatever is written meanwhile", async () => {
@@ -322,7 +311,7 @@ everywhere("ranges", ({ storage }) => {
       const seen = new Map<string, number>();
       for (const [key, value] of db.entries({ reverse })) {
         seen.set(key, (seen.get(key) ?? 0) + 1);
-        if (seen.size % 7 === 0) ok(text(value)?.includes("of"), "a value is current");
+        if (seen.size % 7 === 0) assert(text(value)?.includes("of"), "a value is current");
         // Between keys that stay, keys are added, deleted and changed, on both sides of the position.
         const other = numbered(next(MANY) * 2 + 1);
         if (next(2) === 0) db.set(other, "of another");
@@ -330,8 +319,8 @@ everywhere("ranges", ({ storage }) => {
         db.set(numbered(next(MANY) * 2), `of ${seen.size}`);
         if (next(500) === 0) await turn();
       }
-      for (const key of kept) equal(seen.get(key), 1, key);
-      for (const [key, times] of seen) equal(times, 1, key);
+      for (const key of kept) expect(seen.get(key), key).toBe(1);
+      for (const [key, times] of seen) expect(times, key).toBe(1);
     }
   });
 
@@ -345,14 +334,14 @@ everywhere("ranges", ({ storage }) => {
       db.delete("b");
       db.set("c", "changed");
     }
-    deepEqual(seen, ["of a", "changed", "of d"]);
+    expect(seen).toStrictEqual(["of a", "changed", "of d"]);
     const limited: string[] = [];
     db.set("b", "of b");
     for (const [key] of db.entries({ limit: 3 })) {
       limited.push(key);
       db.delete("b");
     }
-    deepEqual(limited, ["a", "c", "d"], "a limit counts what was seen");
+    expect(limited, "a limit counts what was seen").toStrictEqual(["a", "c", "d"]);
   });
 
   test("whatever happens between two steps, the next value is the current one", async () => {
@@ -392,9 +381,8 @@ everywhere("ranges", ({ storage }) => {
       "",
       "of h",
     ];
-    deepEqual(seen, expected);
-    deepEqual(
-      [...db.entries()].map(([key, value]) => key + text(value)),
+    expect(seen).toStrictEqual(expected);
+    expect([...db.entries()].map(([key, value]) => key + text(value))).toStrictEqual(
       names.map((name, i) => name + expected[i]),
     );
   });
@@ -407,8 +395,8 @@ everywhere("ranges", ({ storage }) => {
     );
     let deleted = 0;
     for (const key of db.keys()) deleted += Number(db.delete(key));
-    equal(deleted, MANY);
-    equal(db.count(), 0);
+    expect(deleted).toBe(MANY);
+    expect(db.count()).toBe(0);
   });
 
   test("an iteration goes on after a yield, and throws after close", async () => {
@@ -419,14 +407,14 @@ everywhere("ranges", ({ storage }) => {
     );
     let steps = 0;
     for (const key of db.keys()) {
-      equal(key, numbered(steps));
+      expect(key).toBe(numbered(steps));
       steps += 1;
       if (steps % 600 === 0) await turn();
     }
-    equal(steps, MANY);
+    expect(steps).toBe(MANY);
     const [keys, values, entries] = [db.keys(), db.values(), db.entries()];
     const begun = [keys, values, entries].map((scan) => scan[Symbol.iterator]());
-    for (const one of begun) equal(one.next().done, false);
+    for (const one of begun) expect(one.next().done).toBe(false);
     await db.close();
     for (const one of begun) throws(() => one.next(), CLOSED);
     for (const scan of [keys, values, entries]) throws(() => [...scan], CLOSED);
@@ -439,10 +427,10 @@ everywhere("ranges", ({ storage }) => {
     const [one, two] = [await opened(storage, {}, name), await opened(storage, {}, name)];
     await filledWith(one, ["a", "b"]);
     const iterator = one.keys()[Symbol.iterator]();
-    equal(iterator.next().value, "a");
+    expect(iterator.next().value).toBe("a");
     await one.close();
     throws(() => iterator.next(), CLOSED);
-    deepEqual([...two.keys()], ["a", "b"]);
+    expect([...two.keys()]).toStrictEqual(["a", "b"]);
   });
 
   test("a transaction sees its own writes in order, and rolled back ones are in no range", async () => {
@@ -452,22 +440,22 @@ everywhere("ranges", ({ storage }) => {
       db.transaction((tx) => {
         tx.set("b", "");
         tx.delete("a");
-        deepEqual([...tx.keys()], ["b", "c"]);
+        expect([...tx.keys()]).toStrictEqual(["b", "c"]);
         throw new Error("undone");
       }),
     );
-    deepEqual([...db.keys()], ["a", "c"]);
+    expect([...db.keys()]).toStrictEqual(["a", "c"]);
   });
 
   test("a callback of updateIf may read ranges", async () => {
     const db = await opened(storage);
     await filledWith(db, ["a", "b"]);
     // The first range sorts the keys, which allocates memory that a callback cannot free.
-    equal(db.count({ gt: "a" }), 1);
-    ok(db.updateIf("a", () => [...db.keys()].join(" ")));
-    equal(db.getText("a"), "a b");
+    expect(db.count({ gt: "a" })).toBe(1);
+    assert(db.updateIf("a", () => [...db.keys()].join(" ")));
+    expect(db.getText("a")).toBe("a b");
     throws(() => db.updateIf("a", () => String(db.clear())), { name: "ReentrancyError" });
-    equal(db.count(), 2);
+    expect(db.count()).toBe(2);
   });
 
   test("clear deletes a range or everything, all or nothing, and returns how many", async () => {
@@ -478,36 +466,36 @@ everywhere("ranges", ({ storage }) => {
       Array.from({ length: MANY }, (_, i) => numbered(i)),
     );
     db.set("other", "1");
-    equal(db.clear({ prefix: "key", lt: numbered(10) }), 10);
-    equal(db.clear({ prefix: "key", reverse: true, limit: 5 }), 5);
-    equal(db.has(numbered(MANY - 5)), false);
-    equal(db.has(numbered(MANY - 6)), true);
+    expect(db.clear({ prefix: "key", lt: numbered(10) })).toBe(10);
+    expect(db.clear({ prefix: "key", reverse: true, limit: 5 })).toBe(5);
+    expect(db.has(numbered(MANY - 5))).toBe(false);
+    expect(db.has(numbered(MANY - 6))).toBe(true);
     throws(() =>
       db.transaction(() => {
-        equal(db.clear(), MANY - 14);
+        expect(db.clear()).toBe(MANY - 14);
         throw new Error("undone");
       }),
     );
-    equal(db.count(), MANY - 14);
-    equal(db.clear({ prefix: "key" }), MANY - 15);
-    deepEqual([...db.keys()], ["other"]);
+    expect(db.count()).toBe(MANY - 14);
+    expect(db.clear({ prefix: "key" })).toBe(MANY - 15);
+    expect([...db.keys()]).toStrictEqual(["other"]);
     db = await reopened(db, storage, name);
-    deepEqual([...db.keys()], ["other"]);
-    equal(db.clear(), 1);
-    equal(db.count(), 0);
+    expect([...db.keys()]).toStrictEqual(["other"]);
+    expect(db.clear()).toBe(1);
+    expect(db.count()).toBe(0);
   });
 
   test("a database without order refuses every range, and counts all its keys", async () => {
     const db = await opened(storage, { ordered: false });
     await filledWith(db, ["a", "b"]);
-    equal(db.count(), 2);
+    expect(db.count()).toBe(2);
     const refused = { ...BAD, message: /ordered: false.*no ranges/ };
     throws(() => db.keys(), refused);
     throws(() => db.values(), refused);
     throws(() => db.entries({ prefix: "a" }), refused);
     throws(() => db.count({}), refused);
     throws(() => db.clear(), refused);
-    equal(db.count(), 2);
+    expect(db.count()).toBe(2);
   });
 
   test("a scan may be larger than the database's memory", async () => {
@@ -523,12 +511,12 @@ everywhere("ranges", ({ storage }) => {
       let seen = 0;
       for (const [key, value] of db.entries({ reverse })) {
         const i = reverse ? 199 - seen : seen;
-        equal(key, numbered(i));
-        equal(value.length, 40_000);
-        ok(value[0] === i && value[39_999] === i, key);
+        expect(key).toBe(numbered(i));
+        expect(value.length).toBe(40_000);
+        assert(value[0] === i && value[39_999] === i, key);
         seen += 1;
       }
-      equal(seen, 200);
+      expect(seen).toBe(200);
     }
   });
 
@@ -538,23 +526,23 @@ everywhere("ranges", ({ storage }) => {
     const mine = db.get("a") as Uint8Array;
     let last: Uint8Array | undefined;
     for (const [key, value] of db.entries()) {
-      if (last !== undefined) equal(last.length, 0);
-      equal(text(value), `of ${key}`);
+      if (last !== undefined) expect(last.length).toBe(0);
+      expect(text(value)).toBe(`of ${key}`);
       last = value;
     }
-    equal(last?.length, 0);
-    equal(text(mine), "of a", "what get gave is good until the yield");
+    expect(last?.length).toBe(0);
+    expect(text(mine), "what get gave is good until the yield").toBe("of a");
     for (const value of db.values()) {
       last = value;
       break;
     }
-    equal(last?.length, 0);
+    expect(last?.length).toBe(0);
     throws(() => db.set("d", last as Uint8Array), { name: "StaleViewError" });
     const iterator = db.values()[Symbol.iterator]();
     const { value } = iterator.next();
     await turn();
-    equal(value?.length, 0, "and at a yield");
-    equal(text(iterator.next().value), "of b");
+    expect(value?.length, "and at a yield").toBe(0);
+    expect(text(iterator.next().value)).toBe("of b");
   });
 
   test("7: in strict mode a write to a value of an iteration is thrown by the next step", async () => {
@@ -565,16 +553,16 @@ everywhere("ranges", ({ storage }) => {
     const iterator = db.values()[Symbol.iterator]();
     iterator.next().value?.fill(88);
     throws(() => iterator.next(), written);
-    equal(db.getText("a"), "of a");
+    expect(db.getText("a")).toBe("of a");
     iterator.next().value?.fill(88);
     await turn();
-    equal(heard.length, 1);
+    expect(heard.length).toBe(1);
     throws(() => db.get("a"), written);
-    equal(db.getText("b"), "of b");
+    expect(db.getText("b")).toBe("of b");
   });
 });
 
-suite("ranges on a failing file", () => {
+describe("ranges on a failing file", () => {
   /** A database that is larger than the memory it is opened with. */
   async function larger(): Promise<FakeStorage> {
     const fake = new FakeStorage();
@@ -593,27 +581,27 @@ suite("ranges on a failing file", () => {
     throws(() => [...db.entries({ reverse: true })], failed);
     throws(() => db.clear({ limit: 1_100 }), failed);
     fake.fault = () => undefined;
-    equal(db.count(), 1_200, "nothing was cleared");
+    expect(db.count(), "nothing was cleared").toBe(1_200);
     const values = db.values()[Symbol.iterator]();
     let seen = 0;
-    for (; seen < 10; seen++) equal(values.next().value?.[0], seen % 256);
+    for (; seen < 10; seen++) expect(values.next().value?.[0]).toBe(seen % 256);
     fake.fault = ({ op }) => (op === "read" ? platform.io() : undefined);
     let failures = 0;
     while (seen < 1_200 && failures < 3) {
       try {
-        equal(values.next().value?.[0], seen % 256);
+        expect(values.next().value?.[0]).toBe(seen % 256);
         seen += 1;
       } catch (error) {
-        equal((error as Error).name, "StorageError");
+        expect((error as Error).name).toBe("StorageError");
         failures += 1;
       }
     }
-    equal(failures, 3);
+    expect(failures).toBe(3);
     fake.fault = () => undefined;
     // The failed step is repeated: nothing is skipped.
-    for (; seen < 1_200; seen++) equal(values.next().value?.[0], seen % 256);
-    equal(values.next().done, true);
-    equal(db.count(), 1_200);
+    for (; seen < 1_200; seen++) expect(values.next().value?.[0]).toBe(seen % 256);
+    expect(values.next().done).toBe(true);
+    expect(db.count()).toBe(1_200);
   });
 
   test("a database that refuses writes supports ranges", async () => {
@@ -623,10 +611,10 @@ suite("ranges on a failing file", () => {
     db.set("poison", "1");
     throws(() => db.flush(), { name: "StorageError" });
     throws(() => db.clear({ limit: 1 }), { name: "DatabasePoisonedError" });
-    equal([...db.keys({ prefix: "key" })].length, 1_200);
-    equal(db.count({ prefix: "key" }), 1_200);
+    expect([...db.keys({ prefix: "key" })].length).toBe(1_200);
+    expect(db.count({ prefix: "key" })).toBe(1_200);
     const pin = db.pin(numbered(1));
-    equal(pin?.bytes[0], 1);
+    expect(pin?.bytes[0]).toBe(1);
     pin?.dispose();
   });
 });

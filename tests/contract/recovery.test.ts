@@ -1,7 +1,9 @@
 import type { Database, OpenOptions, Problem } from "varve";
-import { deepEqual, equal, ok, rejects, suite, test, turn } from "../harness.js";
-import { FakeStorage } from "./fake.js";
-import { everywhere, filled, opened } from "./places.js";
+import { assert, describe, expect, test } from "vitest";
+import { rejects } from "../support/errors.js";
+import { turn } from "../support/values.js";
+import { FakeStorage } from "./fake-storage.js";
+import { everywhere, filled, opened } from "./storages.js";
 
 const DATA = 8_192;
 const KEYS = 40;
@@ -56,43 +58,46 @@ async function openedCopy(
   return [await opened(copy, options), copy];
 }
 
-suite("damaged databases", () => {
+describe("damaged databases", () => {
   test("open throws an error that says what is intact, and names both recovery options", async () => {
     const fake = await written();
     // The second writing of key 10 is the 51st commit.
     flip(fake, lastOf(fake, 10, 1));
     const error = await rejects(opened(fake), { name: "CorruptionError" });
-    ok(/recovery: "prefix", it has the 40 keys of version 50/.test(error.message), error.message);
-    ok(error.message.includes('recovery: "salvage"'), error.message);
+    assert(
+      /recovery: "prefix", it has the 40 keys of version 50/.test(error.message),
+      error.message,
+    );
+    assert(error.message.includes('recovery: "salvage"'), error.message);
     const details = Reflect.get(error, "details") as { before: unknown; expectedFrame: number };
-    deepEqual(details.before, { keys: 40, version: 50 });
+    expect(details.before).toStrictEqual({ keys: 40, version: 50 });
   });
 
   test('recovery: "prefix" opens the state after the last commit before the damage', async () => {
     const fake = await written();
     flip(fake, lastOf(fake, 10, 1));
     const [db] = await openedCopy(fake, { recovery: "prefix" });
-    equal(db.count(), KEYS);
-    for (let i = 0; i < KEYS; i++) ok(shows(db, i, i < 10 ? 1 : 0), keyOf(i));
-    ok((db.recovery.lost?.frames ?? 0) >= 10);
-    equal(db.recovery.lost?.keys, 0);
-    equal(db.recovery.wasClean, false);
-    ok(!db.getEntry(keyOf(0))?.uncertain);
+    expect(db.count()).toBe(KEYS);
+    for (let i = 0; i < KEYS; i++) assert(shows(db, i, i < 10 ? 1 : 0), keyOf(i));
+    assert((db.recovery.lost?.frames ?? 0) >= 10);
+    expect(db.recovery.lost?.keys).toBe(0);
+    expect(db.recovery.wasClean).toBe(false);
+    assert(!db.getEntry(keyOf(0))?.uncertain);
   });
 
   test('recovery: "salvage" keeps all intact data, and marks each uncertain key', async () => {
     const fake = await written();
     flip(fake, lastOf(fake, 10, 1));
     const [db] = await openedCopy(fake, { recovery: "salvage" });
-    equal(db.count(), KEYS - 1);
+    expect(db.count()).toBe(KEYS - 1);
     for (let i = 0; i < KEYS - 1; i++) {
       const uncertain = db.getEntry(keyOf(i))?.uncertain;
       // It is unknown which keys the lost commit changed. Another commit after it may be its end.
-      equal(uncertain, i < 12 || i >= KEYS / 2, keyOf(i));
-      ok(shows(db, i, i < KEYS / 2 && i !== 10 ? 1 : 0), keyOf(i));
+      expect(uncertain, keyOf(i)).toBe(i < 12 || i >= KEYS / 2);
+      assert(shows(db, i, i < KEYS / 2 && i !== 10 ? 1 : 0), keyOf(i));
     }
-    equal(db.recovery.lost?.frames, 1);
-    equal(db.recovery.lost?.uncertainKeys, 31);
+    expect(db.recovery.lost?.frames).toBe(1);
+    expect(db.recovery.lost?.uncertainKeys).toBe(31);
   });
 
   test("a recovered database opens again, and keys stay uncertain until they are set", async () => {
@@ -106,19 +111,19 @@ suite("damaged databases", () => {
         db.getEntry(key)?.uncertain,
       ]);
       db.set(keyOf(3), "new");
-      equal(db.getEntry(keyOf(3))?.uncertain, false);
+      expect(db.getEntry(keyOf(3))?.uncertain).toBe(false);
       await db.close();
       [db, copy] = [await opened(copy), copy];
-      equal(db.recovery.lost, undefined);
-      equal(db.recovery.wasClean, true);
+      expect(db.recovery.lost).toBe(undefined);
+      expect(db.recovery.wasClean).toBe(true);
       const after = [...db.keys()].map((key) => [
         key,
         db.getText(key),
         db.getEntry(key)?.uncertain,
       ]);
       const changed = before.map((row) => (row[0] === keyOf(3) ? [keyOf(3), "new", false] : row));
-      deepEqual(after, changed);
-      ok((await db.verify()).ok);
+      expect(after).toStrictEqual(changed);
+      assert((await db.verify()).ok);
     }
   });
 
@@ -128,11 +133,11 @@ suite("damaged databases", () => {
     const [db, copy] = await openedCopy(fake, { recovery: "salvage" });
     await db.compact();
     // Live data and the tail take a segment each, and the reserve takes two.
-    ok(db.stats().fileBytes <= DATA + 4 * 1_048_576, `${db.stats().fileBytes}`);
+    assert(db.stats().fileBytes <= DATA + 4 * 1_048_576, `${db.stats().fileBytes}`);
     for (let i = 0; i < KEYS; i++) db.set(keyOf(i), bytesOf(i, 2));
     await db.close();
     const again = await opened(copy);
-    for (let i = 0; i < KEYS; i++) ok(shows(again, i, 2), keyOf(i));
+    for (let i = 0; i < KEYS; i++) assert(shows(again, i, 2), keyOf(i));
   });
 
   test("recovery with readOnly leaves the file the same byte for byte", async () => {
@@ -141,10 +146,10 @@ suite("damaged databases", () => {
       flip(fake, lastOf(fake, 10, 1));
       const before = fake.content.slice();
       const db = await opened(fake, { recovery, readOnly: true });
-      ok(db.recovery.lost !== undefined);
-      ok(shows(db, 5, 1));
+      assert(db.recovery.lost !== undefined);
+      assert(shows(db, 5, 1));
       await db.close();
-      deepEqual(fake.content, before);
+      expect(fake.content).toStrictEqual(before);
     }
   });
 
@@ -154,12 +159,12 @@ suite("damaged databases", () => {
     await rejects(opened(fake), { name: "UnsupportedFormatError", message: /recovery: "salvage"/ });
     await rejects(opened(fake, { recovery: "prefix" }), { name: "UnsupportedFormatError" });
     const db = await opened(fake, { recovery: "salvage" });
-    equal(db.count(), KEYS - 1);
+    expect(db.count()).toBe(KEYS - 1);
     for (let i = 0; i < KEYS - 1; i++) {
-      ok(shows(db, i, i < KEYS / 2 ? 1 : 0), keyOf(i));
-      equal(db.getEntry(keyOf(i))?.uncertain, false);
+      assert(shows(db, i, i < KEYS / 2 ? 1 : 0), keyOf(i));
+      expect(db.getEntry(keyOf(i))?.uncertain).toBe(false);
     }
-    deepEqual(db.recovery.lost, { frames: 0, bytes: 0, keys: 0, uncertainKeys: 0 });
+    expect(db.recovery.lost).toStrictEqual({ frames: 0, bytes: 0, keys: 0, uncertainKeys: 0 });
   });
 
   test("recovery on a full disk is refused, and changes nothing", async () => {
@@ -169,9 +174,9 @@ suite("damaged databases", () => {
     fake.fault = ({ op }) =>
       op === "write" ? new DOMException("full", "QuotaExceededError") : undefined;
     await rejects(opened(fake, { recovery: "salvage" }), { name: "QuotaExceededError" });
-    deepEqual(fake.content, before);
+    expect(fake.content).toStrictEqual(before);
     fake.fault = () => undefined;
-    equal((await opened(fake, { recovery: "salvage" })).count(), KEYS - 1);
+    expect((await opened(fake, { recovery: "salvage" })).count()).toBe(KEYS - 1);
   });
 
   test("recovery refuses other values", async () => {
@@ -190,16 +195,16 @@ everywhere("verification", ({ storage }) => {
     let last = 0;
     const found = await db.verify({
       onProgress: ({ bytes, total }) => {
-        ok(bytes >= last && bytes <= total);
+        assert(bytes >= last && bytes <= total);
         last = bytes;
       },
     });
-    deepEqual(found.problems, []);
-    equal(found.ok, true);
-    ok(found.bytes > 1_500_000 && last > 1_000_000);
-    ok(found.segments >= 2 && found.frames > 3 && found.records >= 4_001);
+    expect(found.problems).toStrictEqual([]);
+    expect(found.ok).toBe(true);
+    assert(found.bytes > 1_500_000 && last > 1_000_000);
+    assert(found.segments >= 2 && found.frames > 3 && found.records >= 4_001);
     await db.compact();
-    ok((await db.verify()).ok);
+    assert((await db.verify()).ok);
   });
 
   test("verify runs while the database is written to", async () => {
@@ -212,8 +217,8 @@ everywhere("verification", ({ storage }) => {
         for (let i = 0; i < 2_000; i++) db.set(keyOf(i), bytesOf(i, round));
       },
     });
-    deepEqual(found.problems, []);
-    ok(round > 1);
+    expect(found.problems).toStrictEqual([]);
+    assert(round > 1);
   });
 
   test("verify ends when its signal is aborted", async () => {
@@ -225,7 +230,7 @@ everywhere("verification", ({ storage }) => {
   });
 });
 
-suite("verification of damaged files", () => {
+describe("verification of damaged files", () => {
   test("verify reports damage to the file of an open database, and throws nothing", async () => {
     const fake = await written();
     const db = await opened(fake);
@@ -242,13 +247,16 @@ suite("verification of damaged files", () => {
       flip(fake, place);
       const { ok: isOk, problems } = await db.verify();
       flip(fake, place);
-      equal(isOk, false);
-      equal(problems.length, 1);
-      equal(problems[0]?.what, what);
+      expect(isOk).toBe(false);
+      expect(problems.length).toBe(1);
+      expect(problems[0]?.what).toBe(what);
       const { offset, length } = problems[0] as Problem;
-      ok(offset <= place && place < offset + length, `${place} is not in ${offset} to +${length}`);
+      assert(
+        offset <= place && place < offset + length,
+        `${place} is not in ${offset} to +${length}`,
+      );
     }
-    ok((await db.verify()).ok);
+    assert((await db.verify()).ok);
   });
 
   test("verify reports nothing after a power loss, before and after writes", async () => {
@@ -266,27 +274,26 @@ suite("verification of damaged files", () => {
       if (isSuperblock) copy.content.fill(0, lost, lost + 256);
       for (const readOnly of [true, false]) {
         const again = await opened(copy, { readOnly });
-        equal(again.getText("a"), "1");
-        deepEqual((await again.verify()).problems, []);
+        expect(again.getText("a")).toBe("1");
+        expect((await again.verify()).problems).toStrictEqual([]);
         if (!readOnly) {
           again.set("b", "2");
           again.flush();
-          deepEqual((await again.verify()).problems, []);
+          expect((await again.verify()).problems).toStrictEqual([]);
           await again.compact();
-          deepEqual((await again.verify()).problems, []);
+          expect((await again.verify()).problems).toStrictEqual([]);
         }
         await again.close();
       }
       const last = await opened(copy);
-      deepEqual((await last.verify()).problems, []);
-      equal(last.getText("b"), "2");
+      expect((await last.verify()).problems).toStrictEqual([]);
+      expect(last.getText("b")).toBe("2");
       // From here on it counts as damage.
       await last.close();
       flip(copy, DATA + 20);
-      deepEqual(
-        (await (await opened(copy)).verify()).problems.map(({ what }) => what),
-        ["header"],
-      );
+      expect((await (await opened(copy)).verify()).problems.map(({ what }) => what)).toStrictEqual([
+        "header",
+      ]);
     }
   });
 
@@ -311,10 +318,7 @@ suite("verification of damaged files", () => {
       flip(fake, at + 3);
       const { problems } = await again.verify();
       flip(fake, at + 3);
-      deepEqual(
-        problems.map((problem) => problem.what),
-        [what],
-      );
+      expect(problems.map((problem) => problem.what)).toStrictEqual([what]);
     }
   });
 });

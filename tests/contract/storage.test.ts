@@ -1,17 +1,8 @@
 import { file, memory, opfs, type Storage } from "varve";
-import {
-  bytes,
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  notEqual,
-  rejects,
-  suite,
-  test,
-  text,
-  throws,
-} from "../harness.js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { bytes, text } from "../support/values.js";
 
 /** The storages of this runtime. */
 function storages(): { kind: string; make: () => Storage }[] {
@@ -26,48 +17,48 @@ function storages(): { kind: string; make: () => Storage }[] {
 }
 
 for (const { kind, make } of storages()) {
-  suite(`the contract of storage: ${kind}`, () => {
+  describe(`the contract of storage: ${kind}`, () => {
     const opened = async (storage = make(), name = "shop") => {
       const { file: one } = await storage.open(name);
-      cleanup(() => one.close());
+      onTestFinished(() => one.close());
       return one;
     };
 
     test("the storage has a kind", () => {
-      equal(make().kind, kind);
+      expect(make().kind).toBe(kind);
     });
 
     test("a new file is empty", async () => {
       const one = await opened();
-      equal(one.getSize(), 0);
-      equal(one.read(new Uint8Array(10), { at: 0 }), 0);
+      expect(one.getSize()).toBe(0);
+      expect(one.read(new Uint8Array(10), { at: 0 })).toBe(0);
     });
 
     test("written bytes are read back, from any offset", async () => {
       const one = await opened();
-      equal(one.write(bytes("hello world"), { at: 0 }), 11);
+      expect(one.write(bytes("hello world"), { at: 0 })).toBe(11);
       const word = new Uint8Array(5);
-      equal(one.read(word, { at: 6 }), 5);
-      equal(text(word), "world");
+      expect(one.read(word, { at: 6 })).toBe(5);
+      expect(text(word)).toBe("world");
     });
 
     test("a read stops at the end of the file and leaves the rest of the buffer", async () => {
       const one = await opened();
       one.write(bytes("abc"), { at: 0 });
       const buffer = bytes("......");
-      equal(one.read(buffer, { at: 1 }), 2);
-      equal(text(buffer), "bc....");
-      equal(one.read(buffer, { at: 3 }), 0);
-      equal(one.read(buffer, { at: 3000 }), 0);
+      expect(one.read(buffer, { at: 1 })).toBe(2);
+      expect(text(buffer)).toBe("bc....");
+      expect(one.read(buffer, { at: 3 })).toBe(0);
+      expect(one.read(buffer, { at: 3000 })).toBe(0);
     });
 
     test("a write beyond the end fills the gap with zeros", async () => {
       const one = await opened();
       one.write(bytes("x"), { at: 5 });
-      equal(one.getSize(), 6);
+      expect(one.getSize()).toBe(6);
       const all = new Uint8Array(6).fill(255);
-      equal(one.read(all, { at: 0 }), 6);
-      deepEqual([...all], [0, 0, 0, 0, 0, 120]);
+      expect(one.read(all, { at: 0 })).toBe(6);
+      expect([...all]).toStrictEqual([0, 0, 0, 0, 0, 120]);
     });
 
     test("an overwrite changes its bytes and no others, and not the size", async () => {
@@ -76,19 +67,19 @@ for (const { kind, make } of storages()) {
       one.write(bytes("bb"), { at: 2 });
       const all = new Uint8Array(6);
       one.read(all, { at: 0 });
-      equal(text(all), "aabbaa");
-      equal(one.getSize(), 6);
+      expect(text(all)).toBe("aabbaa");
+      expect(one.getSize()).toBe(6);
     });
 
     test("truncate shortens and lengthens, filling with zeros", async () => {
       const one = await opened();
       one.write(bytes("abcdef"), { at: 0 });
       one.truncate(2);
-      equal(one.getSize(), 2);
+      expect(one.getSize()).toBe(2);
       one.truncate(4);
       const all = new Uint8Array(8).fill(255);
-      equal(one.read(all, { at: 0 }), 4);
-      deepEqual([...all.subarray(0, 4)], [97, 98, 0, 0]);
+      expect(one.read(all, { at: 0 })).toBe(4);
+      expect([...all.subarray(0, 4)]).toStrictEqual([97, 98, 0, 0]);
     });
 
     test("a grown file reads as zeros wherever nothing was written, in any order of writes", async () => {
@@ -96,7 +87,7 @@ for (const { kind, make } of storages()) {
       const expected = new Uint8Array(700_000);
       const write = (at: number, length: number, mark: number) => {
         expected.fill(mark, at, at + length);
-        equal(one.write(new Uint8Array(length).fill(mark), { at }), length);
+        expect(one.write(new Uint8Array(length).fill(mark), { at })).toBe(length);
       };
       // The file grows twice. The last bytes of the new range are written first, then some next to the old end.
       for (const [was, end, mark] of [
@@ -113,9 +104,9 @@ for (const { kind, make } of storages()) {
         write(end - 131_100, 20, mark + 7);
       }
       const all = new Uint8Array(700_001).fill(255);
-      equal(one.read(all, { at: 0 }), 700_000);
+      expect(one.read(all, { at: 0 })).toBe(700_000);
       const differs = expected.findIndex((byte, at) => byte !== all[at]);
-      equal(differs, -1);
+      expect(differs).toBe(-1);
     });
 
     test("a truncated file ends with what is written behind its end", async () => {
@@ -126,25 +117,25 @@ for (const { kind, make } of storages()) {
       one.write(bytes("near"), { at: 131_072 });
       one.close();
       const again = await opened(storage);
-      equal(again.getSize(), 131_076);
+      expect(again.getSize()).toBe(131_076);
     });
 
     test("views of wasm memory are read into and written from in place", async () => {
       const one = await opened();
       const wasm = new WebAssembly.Memory({ initial: 4 });
       const out = new Uint8Array(wasm.buffer, 100, 70_000).fill(7);
-      equal(one.write(out, { at: 3 }), 70_000);
+      expect(one.write(out, { at: 3 })).toBe(70_000);
       const back = new Uint8Array(wasm.buffer, 100_000, 70_003);
-      equal(one.read(back, { at: 0 }), 70_003);
-      deepEqual([...back.subarray(0, 5)], [0, 0, 0, 7, 7]);
-      equal(back[70_002], 7);
+      expect(one.read(back, { at: 0 })).toBe(70_003);
+      expect([...back.subarray(0, 5)]).toStrictEqual([0, 0, 0, 7, 7]);
+      expect(back[70_002]).toBe(7);
     });
 
     test("flush changes nothing", async () => {
       const one = await opened();
       one.write(bytes("abc"), { at: 0 });
       one.flush();
-      equal(one.getSize(), 3);
+      expect(one.getSize()).toBe(3);
     });
 
     test("close may be called twice, and every other call on a closed file throws", async () => {
@@ -166,8 +157,8 @@ for (const { kind, make } of storages()) {
       first.close();
       const second = await opened(storage);
       const all = new Uint8Array(4);
-      equal(second.read(all, { at: 0 }), 4);
-      equal(text(all), "kept");
+      expect(second.read(all, { at: 0 })).toBe(4);
+      expect(text(all)).toBe("kept");
     });
 
     test("a file can be open only once", async () => {
@@ -185,10 +176,10 @@ for (const { kind, make } of storages()) {
       const [one, two] = [make(), make()];
       const first = await opened(one);
       first.write(bytes("one"), { at: 0 });
-      equal((await opened(two)).getSize(), 0);
-      notEqual(one.identity("shop"), two.identity("shop"));
+      expect((await opened(two)).getSize()).toBe(0);
+      expect(one.identity("shop")).not.toBe(two.identity("shop"));
       const again = one.identity("shop");
-      equal(one.identity("shop"), again);
+      expect(one.identity("shop")).toBe(again);
     });
 
     test("names that differ in case, dots, slashes or composition are different files", async () => {
@@ -219,12 +210,12 @@ for (const { kind, make } of storages()) {
       for (const [index, one] of all.entries()) one.write(bytes(`${index}`), { at: 0 });
       for (const [index, one] of all.entries()) {
         const expected = `${index}`;
-        equal(one.getSize(), expected.length, names[index]);
+        expect(one.getSize(), names[index]).toBe(expected.length);
         const content = new Uint8Array(expected.length);
         one.read(content, { at: 0 });
-        equal(text(content), expected, names[index]);
+        expect(text(content), names[index]).toBe(expected);
       }
-      equal(new Set(names.map((name) => storage.identity(name))).size, names.length);
+      expect(new Set(names.map((name) => storage.identity(name))).size).toBe(names.length);
     });
 
     test("a file with a name that looks like a path is listed by the name that opens and removes it", async () => {
@@ -237,9 +228,9 @@ for (const { kind, make } of storages()) {
         one.close();
       }
       const listed = (await storage.databases?.()) ?? [];
-      deepEqual(listed.sort(), [...names].sort());
-      for (const name of listed) equal(await storage.destroy?.(name), true, name);
-      deepEqual(await storage.databases?.(), []);
+      expect(listed.sort()).toStrictEqual([...names].sort());
+      for (const name of listed) expect(await storage.destroy?.(name), name).toBe(true);
+      expect(await storage.databases?.()).toStrictEqual([]);
     });
 
     test("an invalid name is refused before anything is touched", async () => {

@@ -1,7 +1,9 @@
 import type { BatchOperation, Change, Predicate } from "varve";
 import { json, text } from "varve/struct";
-import { deepEqual, equal, rejects, test, text as textOf, throws, turn } from "../harness.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { expect, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
+import { text as textOf, turn } from "../support/values.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
@@ -16,11 +18,11 @@ everywhere("batch and transaction", ({ storage }) => {
       { type: "delete", key: "never there" },
       { type: "set", key: new Uint8Array([98]), value: new Uint8Array([51]) },
     ]);
-    equal(db.getText("a"), "2");
-    equal(db.has("gone"), false);
-    equal(db.getText("b"), "3");
+    expect(db.getText("a")).toBe("2");
+    expect(db.has("gone")).toBe(false);
+    expect(db.getText("b")).toBe("3");
     db.batch([]);
-    equal(db.count(), 2);
+    expect(db.count()).toBe(2);
   });
 
   test("a close refused by a transaction works when it is called again", async () => {
@@ -32,7 +34,7 @@ everywhere("batch and transaction", ({ storage }) => {
       refused.catch(() => {});
     });
     await rejects(refused as unknown as Promise<void>, { name: "ReentrancyError" });
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
     await db.close();
     throws(() => db.get("a"), { name: "DatabaseClosedError" });
   });
@@ -57,9 +59,9 @@ everywhere("batch and transaction", ({ storage }) => {
         operation,
       ] as BatchOperation[];
       throws(() => db.batch(operations), { ...BAD, message });
-      equal(db.getText("a"), "old");
-      equal(db.getText("b"), "old");
-      equal(db.count(), 2);
+      expect(db.getText("a")).toBe("old");
+      expect(db.getText("b")).toBe("old");
+      expect(db.count()).toBe(2);
     }
     throws(() => db.batch("ab" as unknown as BatchOperation[]), { ...BAD, message: /array/ });
   });
@@ -73,23 +75,23 @@ everywhere("batch and transaction", ({ storage }) => {
     const refused = { ...BAD, message: /Operation 1.*no property "ifVersion".*type, key, value/ };
     throws(() => db.batch([{ type: "delete", key: "a" }, operation]), refused);
     throws(() => notes.batch([{ type: "delete", key: "a" }, operation]), refused);
-    deepEqual([db.getText("a"), notes.get("a")], ["old", "old"]);
+    expect([db.getText("a"), notes.get("a")]).toStrictEqual(["old", "old"]);
   });
 
   test("a transaction keeps all of its writes and returns its result", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     const result = db.transaction((tx) => {
-      equal(tx, db);
+      expect(tx).toBe(db);
       tx.set("a", "1");
       db.set("b", "2");
-      equal(tx.getText("b"), "2");
+      expect(tx.getText("b")).toBe("2");
       return 42;
     });
-    equal(result, 42);
+    expect(result).toBe(42);
     db = await reopened(db, storage, name);
-    equal(db.getText("a"), "1");
-    equal(db.getText("b"), "2");
+    expect(db.getText("a")).toBe("1");
+    expect(db.getText("b")).toBe("2");
   });
 
   test("a transaction that throws rolls back sets, deletes and updates, in memory and in the file", async () => {
@@ -120,13 +122,14 @@ everywhere("batch and transaction", ({ storage }) => {
         { name: "RangeError", message: "mine" },
       );
       for (const key of ["set", "deleted", "updated", "resized"])
-        equal(db.getText(key), "old", key);
-      equal(db.get("large")?.length, 600_000);
-      equal(db.count(), 5);
+        expect(db.getText(key), key).toBe("old");
+      expect(db.get("large")?.length).toBe(600_000);
+      expect(db.count()).toBe(5);
     }
     db = await reopened(db, storage, name);
-    for (const key of ["set", "deleted", "updated", "resized"]) equal(db.getText(key), "old", key);
-    equal(db.count(), 5);
+    for (const key of ["set", "deleted", "updated", "resized"])
+      expect(db.getText(key), key).toBe("old");
+    expect(db.count()).toBe(5);
   });
 
   test("an inner transaction can fail alone, without affecting the outer one", async () => {
@@ -141,12 +144,12 @@ everywhere("batch and transaction", ({ storage }) => {
           throw new Error("inner");
         }),
       );
-      equal(db.getText("outer"), "1");
+      expect(db.getText("outer")).toBe("1");
       db.transaction(() => db.set("kept", "3"));
     });
-    equal(db.getText("outer"), "1");
-    equal(db.getText("kept"), "3");
-    equal(db.count(), 2);
+    expect(db.getText("outer")).toBe("1");
+    expect(db.getText("kept")).toBe("3");
+    expect(db.count()).toBe(2);
   });
 
   test("a failing outer transaction rolls back the inner ones", async () => {
@@ -154,11 +157,11 @@ everywhere("batch and transaction", ({ storage }) => {
     throws(() =>
       db.transaction(() => {
         db.transaction(() => db.set("inner", "1"));
-        equal(db.getText("inner"), "1");
+        expect(db.getText("inner")).toBe("1");
         throw new Error("outer");
       }),
     );
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
   });
 
   test("a transaction of many megabytes is one commit, and is rolled back as one", async () => {
@@ -173,12 +176,12 @@ everywhere("batch and transaction", ({ storage }) => {
         throw new Error("undone");
       }),
     );
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     db.transaction(write);
-    equal(db.count(), 300);
+    expect(db.count()).toBe(300);
     db = await reopened(db, storage, name);
-    equal(db.count(), 300);
-    equal(db.get("key 299")?.[0], 299 % 256);
+    expect(db.count()).toBe(300);
+    expect(db.get("key 299")?.[0]).toBe(299 % 256);
   });
 
   test("a transaction that returns a promise is refused and rolled back", async () => {
@@ -187,9 +190,9 @@ everywhere("batch and transaction", ({ storage }) => {
       tx.set("a", "1");
     }) as unknown as (tx: typeof db) => number;
     throws(() => db.transaction(late), { ...BAD, message: /synchronous.*promise/ });
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     await turn();
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
   });
 
   test("a generator is refused wherever a synchronous function is required", async () => {
@@ -213,7 +216,7 @@ everywhere("batch and transaction", ({ storage }) => {
       throws(() => notes.updateIf("a", generator as () => undefined), refused);
       await rejects(db.migrate("notes", text(), { migrate: generator as () => string }), refused);
     }
-    deepEqual([db.getText("a"), notes.get("a")], ["old", { text: "old" }]);
+    expect([db.getText("a"), notes.get("a")]).toStrictEqual(["old", { text: "old" }]);
   });
 
   test("a transaction with invalid arguments is refused", async () => {
@@ -238,7 +241,7 @@ everywhere("batch and transaction", ({ storage }) => {
     });
     await rejects(closing as Promise<void>, { name: "ReentrancyError" });
     db.commit();
-    equal(db.count(), 2);
+    expect(db.count()).toBe(2);
   });
 
   test("views of a rolled back transaction keep their bytes", async () => {
@@ -253,7 +256,7 @@ everywhere("batch and transaction", ({ storage }) => {
         throw new Error("undone");
       }),
     );
-    equal(textOf(before), "old");
-    equal(db.getText("key"), "old");
+    expect(textOf(before)).toBe("old");
+    expect(db.getText("key")).toBe("old");
   });
 });

@@ -1,6 +1,8 @@
 import type { Change, Predicate } from "varve";
-import { deepEqual, equal, ofAnotherRealm, ok, test, text, throws, turn } from "../harness.js";
-import { everywhere, filled, freshName, opened, reopened } from "./places.js";
+import { assert, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { ofAnotherRealm, text, turn } from "../support/values.js";
+import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
@@ -13,14 +15,14 @@ everywhere("updateIf", ({ storage }) => {
     const name = freshName();
     let db = await opened(storage, {}, name);
     db.set("key", new Uint8Array([1, 2, 3]));
-    equal(db.updateIf("key", increment), true);
-    deepEqual(db.get("key")?.slice(), new Uint8Array([2, 2, 3]));
+    expect(db.updateIf("key", increment)).toBe(true);
+    expect(db.get("key")?.slice()).toStrictEqual(new Uint8Array([2, 2, 3]));
     await db.committed;
-    equal(db.updateIf("key", increment), true);
-    equal(db.updateIf("key", increment), true);
-    deepEqual(db.get("key")?.slice(), new Uint8Array([4, 2, 3]));
+    expect(db.updateIf("key", increment)).toBe(true);
+    expect(db.updateIf("key", increment)).toBe(true);
+    expect(db.get("key")?.slice()).toStrictEqual(new Uint8Array([4, 2, 3]));
     db = await reopened(db, storage, name);
-    deepEqual(db.get("key")?.slice(), new Uint8Array([4, 2, 3]));
+    expect(db.get("key")?.slice()).toStrictEqual(new Uint8Array([4, 2, 3]));
   });
 
   test("a value longer than a frame is changed in place", async () => {
@@ -30,10 +32,10 @@ everywhere("updateIf", ({ storage }) => {
     db.updateIf("key", increment);
     await db.committed;
     db.updateIf("key", increment);
-    equal(db.get("key")?.[0], 3);
+    expect(db.get("key")?.[0]).toBe(3);
     db = await reopened(db, storage, name);
-    equal(db.get("key")?.[0], 3);
-    equal(db.get("key")?.[399_999], 1);
+    expect(db.get("key")?.[0]).toBe(3);
+    expect(db.get("key")?.[399_999]).toBe(1);
   });
 
   test("twenty thousand updates of one turn add one record to the file", async () => {
@@ -47,10 +49,10 @@ everywhere("updateIf", ({ storage }) => {
         count.setUint32(0, count.getUint32(0) + 1);
       });
     }
-    ok(db.stats().pendingBytes < 1_000);
+    assert(db.stats().pendingBytes < 1_000);
     await db.committed;
-    equal(db.stats().fileBytes, before);
-    deepEqual(db.get("key")?.slice(), new Uint8Array([0, 0, 0x4e, 0x20]));
+    expect(db.stats().fileBytes).toBe(before);
+    expect(db.get("key")?.slice()).toStrictEqual(new Uint8Array([0, 0, 0x4e, 0x20]));
   });
 
   test("a missing key returns false and calls nothing", async () => {
@@ -60,9 +62,9 @@ everywhere("updateIf", ({ storage }) => {
       calls += 1;
       return true;
     };
-    equal(db.updateIf("missing", count as unknown as Change, { predicate: count }), false);
-    equal(calls, 0);
-    equal(db.count(), 0);
+    expect(db.updateIf("missing", count as unknown as Change, { predicate: count })).toBe(false);
+    expect(calls).toBe(0);
+    expect(db.count()).toBe(0);
   });
 
   test("a refusing predicate returns false, and nothing is changed", async () => {
@@ -72,10 +74,10 @@ everywhere("updateIf", ({ storage }) => {
       (limit: number): Predicate =>
       (view) =>
         (view[0] as number) > limit;
-    equal(db.updateIf("key", increment, { predicate: above(5) }), false);
-    equal(db.get("key")?.[0], 5);
-    equal(db.updateIf("key", increment, { predicate: above(4) }), true);
-    equal(db.get("key")?.[0], 6);
+    expect(db.updateIf("key", increment, { predicate: above(5) })).toBe(false);
+    expect(db.get("key")?.[0]).toBe(5);
+    expect(db.updateIf("key", increment, { predicate: above(4) })).toBe(true);
+    expect(db.get("key")?.[0]).toBe(6);
   });
 
   test("writes of a refusing predicate are rolled back", async () => {
@@ -85,11 +87,11 @@ everywhere("updateIf", ({ storage }) => {
       view.fill(0);
       return false;
     };
-    equal(db.updateIf("key", increment, { predicate: meddling }), false);
-    equal(db.getText("key"), "value");
+    expect(db.updateIf("key", increment, { predicate: meddling })).toBe(false);
+    expect(db.getText("key")).toBe("value");
     db.commit();
-    equal(db.updateIf("key", increment, { predicate: meddling }), false);
-    equal(db.getText("key"), "value");
+    expect(db.updateIf("key", increment, { predicate: meddling })).toBe(false);
+    expect(db.getText("key")).toBe("value");
   });
 
   test("predicateKey gives the predicate another key's bytes", async () => {
@@ -97,21 +99,21 @@ everywhere("updateIf", ({ storage }) => {
     db.set("key", new Uint8Array([1]));
     db.set("switch", "off");
     const on = { predicateKey: "switch", predicate: (view: Uint8Array) => text(view) === "on" };
-    equal(db.updateIf("key", increment, on), false);
+    expect(db.updateIf("key", increment, on)).toBe(false);
     db.set("switch", "on");
-    equal(db.updateIf("key", increment, on), true);
-    equal(db.get("key")?.[0], 2);
-    equal(db.getText("switch"), "on");
-    equal(db.updateIf("missing", increment, on), false);
+    expect(db.updateIf("key", increment, on)).toBe(true);
+    expect(db.get("key")?.[0]).toBe(2);
+    expect(db.getText("switch")).toBe("on");
+    expect(db.updateIf("missing", increment, on)).toBe(false);
   });
 
   test("a missing predicateKey returns false, even with valueIfMissing", async () => {
     const db = await opened(storage);
     db.set("key", new Uint8Array([1]));
     const options = { predicateKey: "missing", predicate: () => true };
-    equal(db.updateIf("key", increment, options), false);
-    equal(db.updateIf("new", increment, { ...options, valueIfMissing: "0" }), false);
-    equal(db.count(), 1);
+    expect(db.updateIf("key", increment, options)).toBe(false);
+    expect(db.updateIf("new", increment, { ...options, valueIfMissing: "0" })).toBe(false);
+    expect(db.count()).toBe(1);
   });
 
   test("valueIfMissing is inserted and then updated, predicate included", async () => {
@@ -120,21 +122,20 @@ everywhere("updateIf", ({ storage }) => {
       valueIfMissing: new Uint8Array([10]),
       predicate: (v: Uint8Array) => v[0] === 10,
     };
-    equal(db.updateIf("key", increment, options), true);
-    equal(db.get("key")?.[0], 11);
-    equal(db.updateIf("key", increment, options), false);
-    equal(db.get("key")?.[0], 11);
-    equal(
-      db.updateIf("text", () => undefined, { valueIfMissing: "as it is" }),
-      true,
-    );
-    equal(db.getText("text"), "as it is");
+    expect(db.updateIf("key", increment, options)).toBe(true);
+    expect(db.get("key")?.[0]).toBe(11);
+    expect(db.updateIf("key", increment, options)).toBe(false);
+    expect(db.get("key")?.[0]).toBe(11);
+    expect(db.updateIf("text", () => undefined, { valueIfMissing: "as it is" })).toBe(true);
+    expect(db.getText("text")).toBe("as it is");
   });
 
   test("valueIfMissing leaves nothing if the predicate refuses or the callback throws", async () => {
     const db = await opened(storage);
-    equal(db.updateIf("key", increment, { valueIfMissing: "0", predicate: () => false }), false);
-    equal(db.has("key"), false);
+    expect(db.updateIf("key", increment, { valueIfMissing: "0", predicate: () => false })).toBe(
+      false,
+    );
+    expect(db.has("key")).toBe(false);
     const thrower = () => {
       throw new RangeError("mine");
     };
@@ -142,8 +143,8 @@ everywhere("updateIf", ({ storage }) => {
     throws(() => db.updateIf("key", increment, { valueIfMissing: "0", predicate: thrower }), {
       message: "mine",
     });
-    equal(db.has("key"), false);
-    equal(db.count(), 0);
+    expect(db.has("key")).toBe(false);
+    expect(db.count()).toBe(0);
   });
 
   test("the callback may return new bytes of any size and kind", async () => {
@@ -162,29 +163,23 @@ everywhere("updateIf", ({ storage }) => {
       for (const result of results) {
         db.set("key", expected);
         between();
-        equal(
-          db.updateIf("key", () => result),
-          true,
-        );
+        expect(db.updateIf("key", () => result)).toBe(true);
         const bytes =
           typeof result === "string" ? new TextEncoder().encode(result) : new Uint8Array(result);
-        deepEqual(db.get("key")?.slice(), bytes);
+        expect(db.get("key")?.slice()).toStrictEqual(bytes);
       }
       expected = "another start";
     }
     db.updateIf("key", () => "the last one");
     db = await reopened(db, storage, name);
-    equal(db.getText("key"), "the last one");
+    expect(db.getText("key")).toBe("the last one");
   });
 
   test("the callback may return an ArrayBuffer of another realm", async () => {
     const db = await opened(storage);
     db.set("key", "1");
-    equal(
-      db.updateIf("key", () => ofAnotherRealm(Uint8Array.of(50).buffer)),
-      true,
-    );
-    equal(db.getText("key"), "2");
+    expect(db.updateIf("key", () => ofAnotherRealm(Uint8Array.of(50).buffer))).toBe(true);
+    expect(db.getText("key")).toBe("2");
   });
 
   test("the callback may return a part of its own view, and a view of another record", async () => {
@@ -194,9 +189,9 @@ everywhere("updateIf", ({ storage }) => {
       db.set("other", "a longer value than that");
       between();
       db.updateIf("key", (view) => view.subarray(3, 7));
-      equal(db.getText("key"), "3456");
+      expect(db.getText("key")).toBe("3456");
       db.updateIf("key", () => db.get("other"));
-      equal(db.getText("key"), "a longer value than that");
+      expect(db.getText("key")).toBe("a longer value than that");
     }
   });
 
@@ -205,7 +200,7 @@ everywhere("updateIf", ({ storage }) => {
     const big = Uint8Array.from({ length: 3_000_000 }, (_, i) => i % 251);
     db.set("key", big);
     for (let i = 1; i <= 4; i++) db.updateIf("key", (view) => view.subarray(1));
-    deepEqual(db.get("key")?.slice(), big.slice(4));
+    expect(db.get("key")?.slice()).toStrictEqual(big.slice(4));
   });
 
   test("a throwing callback restores every byte", async () => {
@@ -218,15 +213,17 @@ everywhere("updateIf", ({ storage }) => {
       const value = filled(size, 77);
       db.set("key", value);
       throws(() => db.updateIf("key", fail), { name: "RangeError", message: "mine" });
-      deepEqual(db.get("key")?.slice(), value, `${size}, in the turn of its set`);
+      expect(db.get("key")?.slice(), `${size}, in the turn of its set`).toStrictEqual(value);
       db.commit();
       throws(() => db.updateIf("key", fail), { message: "mine" });
-      deepEqual(db.get("key")?.slice(), value, `${size}, after a commit`);
+      expect(db.get("key")?.slice(), `${size}, after a commit`).toStrictEqual(value);
       db.updateIf("key", (view) => {
         view.fill(78);
       });
       throws(() => db.updateIf("key", fail), { message: "mine" });
-      deepEqual(db.get("key")?.slice(), filled(size, 78), `${size}, after another update`);
+      expect(db.get("key")?.slice(), `${size}, after another update`).toStrictEqual(
+        filled(size, 78),
+      );
     }
   });
 
@@ -239,7 +236,7 @@ everywhere("updateIf", ({ storage }) => {
         throw new Error("no");
       }),
     );
-    equal(db.stats().pendingBytes, 0);
+    expect(db.stats().pendingBytes).toBe(0);
   });
 
   test("a callback that returns a promise is refused, and its bytes are restored", async () => {
@@ -253,10 +250,10 @@ everywhere("updateIf", ({ storage }) => {
       view.fill(1);
     };
     throws(() => db.updateIf("key", late as unknown as Change), { ...BAD, message: /promise/ });
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
     await turn();
-    equal(kept?.length, 0, "what runs on must find a dead view");
-    equal(db.getText("key"), "value");
+    expect(kept?.length, "what runs on must find a dead view").toBe(0);
+    expect(db.getText("key")).toBe("value");
   });
 
   test("a rejecting promise of a callback or predicate causes one error and no second", async () => {
@@ -269,7 +266,7 @@ everywhere("updateIf", ({ storage }) => {
     const predicate = late as unknown as Predicate;
     throws(() => db.updateIf("key", increment, { predicate }), { ...BAD, message: /promise/ });
     await turn();
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
   });
 
   test("a thenable counts as a promise", async () => {
@@ -281,7 +278,7 @@ everywhere("updateIf", ({ storage }) => {
       ...BAD,
       message: /promise/,
     });
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
   });
 
   test("a predicate must return true or false", async () => {
@@ -294,7 +291,7 @@ everywhere("updateIf", ({ storage }) => {
         message: /true or false/,
       });
     }
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
   });
 
   test("a result that is neither nothing nor bytes is refused, and the bytes are restored", async () => {
@@ -306,11 +303,11 @@ everywhere("updateIf", ({ storage }) => {
         return result;
       }) as unknown as Change;
       throws(() => db.updateIf("key", change), { ...BAD, message: /nothing, or the new bytes/ });
-      equal(db.get("key")?.[0], 1);
+      expect(db.get("key")?.[0]).toBe(1);
     }
     const tooLong: Change = () => filled(16_777_217, 1);
     throws(() => db.updateIf("key", tooLong), { ...BAD, message: /16777216/ });
-    equal(db.get("key")?.[0], 1);
+    expect(db.get("key")?.[0]).toBe(1);
   });
 
   test("writes inside a callback or predicate are refused, and the update goes on", async () => {
@@ -339,19 +336,19 @@ everywhere("updateIf", ({ storage }) => {
       all();
       view[0] = 86;
     };
-    equal(db.updateIf("key", change, { predicate }), true);
-    equal(db.updateIf("key", change, { predicate, predicateKey: "other" }), true);
-    equal(db.getText("key"), "Value");
-    equal(db.getText("other"), "other");
+    expect(db.updateIf("key", change, { predicate })).toBe(true);
+    expect(db.updateIf("key", change, { predicate, predicateKey: "other" })).toBe(true);
+    expect(db.getText("key")).toBe("Value");
+    expect(db.getText("other")).toBe("other");
     throws(() =>
       db.updateIf("key", (view) => {
         view.fill(0);
         db.set("other", "changed");
       }),
     );
-    equal(db.getText("key"), "Value");
+    expect(db.getText("key")).toBe("Value");
     db.set("other", "allowed again");
-    equal(db.getText("other"), "allowed again");
+    expect(db.getText("other")).toBe("allowed again");
   });
 
   test("close inside a callback is refused, and the database stays open", async () => {
@@ -365,8 +362,8 @@ everywhere("updateIf", ({ storage }) => {
     await closing?.catch((thrown: unknown) => {
       error = thrown;
     });
-    equal((error as Error | undefined)?.name, "ReentrancyError");
-    equal(db.getText("key"), "value");
+    expect((error as Error | undefined)?.name).toBe("ReentrancyError");
+    expect(db.getText("key")).toBe("value");
   });
 
   test("reads inside a callback see the database, including the record under change", async () => {
@@ -378,13 +375,13 @@ everywhere("updateIf", ({ storage }) => {
       "key",
       (view) => {
         view[0] = (view[0] as number) + (db.get("step")?.[0] as number);
-        equal(db.has("key"), true);
-        equal(db.count(), 2);
-        equal(db.get("key")?.length, 2);
+        expect(db.has("key")).toBe(true);
+        expect(db.count()).toBe(2);
+        expect(db.get("key")?.length).toBe(2);
       },
       { predicate: () => db.get("step")?.[0] === 5 },
     );
-    deepEqual(db.get("key")?.slice(), new Uint8Array([6, 1]));
+    expect(db.get("key")?.slice()).toStrictEqual(new Uint8Array([6, 1]));
   });
 
   test("unknown, wrong or useless options are refused by name", async () => {
@@ -410,7 +407,7 @@ everywhere("updateIf", ({ storage }) => {
       ...BAD,
       message: /function/,
     });
-    equal(db.getText("key"), "value");
-    equal(db.updateIf("key", increment, {}), true);
+    expect(db.getText("key")).toBe("value");
+    expect(db.updateIf("key", increment, {})).toBe(true);
   });
 });

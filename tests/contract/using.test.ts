@@ -1,6 +1,9 @@
 import { memory, open } from "varve";
-import { equal, ok, rejects, suite, test, throws, turn, wasmOption } from "../harness.js";
-import { everywhere, freshName, opened } from "./places.js";
+import { assert, describe, expect, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { turn } from "../support/values.js";
+import { everywhere, freshName, opened } from "./storages.js";
 
 // These tests are compiled for platforms without `using`, as the programs of most users are.
 
@@ -15,7 +18,7 @@ everywhere("using", ({ storage }) => {
     }
     throws(() => kept.get("key"), { code: "VARVE_DATABASE_CLOSED" });
     await using again = await open(name, { storage, ...wasmOption() });
-    equal(again.getText("key"), "value");
+    expect(again.getText("key")).toBe("value");
   });
 
   test("a database is closed if its block throws, and the error is passed on", async () => {
@@ -26,7 +29,7 @@ everywhere("using", ({ storage }) => {
       throw new Error("on purpose");
     };
     await rejects(failing(), { message: "on purpose" });
-    equal((await opened(storage, {}, name)).getText("key"), "value");
+    expect((await opened(storage, {}, name)).getText("key")).toBe("value");
   });
 
   test("a pin ends with its block, also across a yield, and a missing key has none", async () => {
@@ -36,28 +39,28 @@ everywhere("using", ({ storage }) => {
     {
       using lease = db.pin("key");
       using none = db.pin("missing");
-      equal(none, undefined);
-      ok(lease !== undefined);
+      expect(none).toBe(undefined);
+      assert(lease !== undefined);
       db.set("key", "other");
       await turn();
-      equal(new TextDecoder().decode(lease.bytes.slice()), "value");
+      expect(new TextDecoder().decode(lease.bytes.slice())).toBe("value");
       outlived = lease;
     }
     throws(() => outlived.bytes, { name: "StaleViewError", message: /disposed/ });
   });
 });
 
-suite("iterators with using", () => {
+describe("iterators with using", () => {
   test("the iteration ends with the block", async () => {
     const db = await opened(memory());
     for (const key of ["a", "b", "c"]) db.set(key, key);
     let outlived: Iterator<string>;
     {
       using steps = db.keys()[Symbol.iterator]();
-      equal(steps.next().value, "a");
+      expect(steps.next().value).toBe("a");
       outlived = steps;
     }
-    equal(outlived.next().done, true);
+    expect(outlived.next().done).toBe(true);
   });
 
   test("strict views: the current value is detached at the end of the block", async () => {
@@ -67,8 +70,8 @@ suite("iterators with using", () => {
     {
       using steps = db.values()[Symbol.iterator]();
       value = steps.next().value;
-      equal(value?.length, 1);
+      expect(value?.length).toBe(1);
     }
-    equal(value?.length, 0);
+    expect(value?.length).toBe(0);
   });
 });

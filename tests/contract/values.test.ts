@@ -1,5 +1,7 @@
-import { bytes, deepEqual, equal, ok, test, text, throws } from "../harness.js";
-import { everywhere, filled, freshName, killViews, opened, reopened } from "./places.js";
+import { assert, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
+import { bytes, text } from "../support/values.js";
+import { everywhere, filled, freshName, killViews, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
@@ -27,12 +29,12 @@ everywhere("values", ({ storage }) => {
   test("a set value is read back, and replaced by the next set", async () => {
     const db = await opened(storage);
     db.set("key", "one");
-    equal(text(db.get("key")), "one");
+    expect(text(db.get("key"))).toBe("one");
     db.set("key", "another and longer one");
-    equal(text(db.get("key")), "another and longer one");
+    expect(text(db.get("key"))).toBe("another and longer one");
     db.set("key", "");
-    equal(db.get("key")?.length, 0);
-    equal(db.getText("key"), "");
+    expect(db.get("key")?.length).toBe(0);
+    expect(db.getText("key")).toBe("");
   });
 
   test("a key set a thousand times in a turn is written once, unless a view shows the old value", async () => {
@@ -41,16 +43,16 @@ everywhere("values", ({ storage }) => {
     db.set("key", filled(100, 1));
     const one = db.stats().pendingBytes;
     for (let i = 0; i < 1_000; i++) db.set("key", filled(100, i));
-    equal(db.stats().pendingBytes, one);
+    expect(db.stats().pendingBytes).toBe(one);
     const version = db.getEntry("key")?.version ?? 0;
     const view = db.get("key");
-    deepEqual(view, filled(100, 999));
+    expect(view).toStrictEqual(filled(100, 999));
     db.set("key", filled(100, 7));
-    deepEqual(view, filled(100, 999), "it shows its own record");
-    deepEqual(db.get("key"), filled(100, 7));
-    ok(db.stats().pendingBytes > one);
-    equal(db.getEntry("key")?.version, version + 1);
-    deepEqual(db.get("other"), filled(100, 0));
+    expect(view, "it shows its own record").toStrictEqual(filled(100, 999));
+    expect(db.get("key")).toStrictEqual(filled(100, 7));
+    assert(db.stats().pendingBytes > one);
+    expect(db.getEntry("key")?.version).toBe(version + 1);
+    expect(db.get("other")).toStrictEqual(filled(100, 0));
   });
 
   test("a refused or rolled back set restores the value of an earlier set of the turn", async () => {
@@ -69,42 +71,42 @@ everywhere("values", ({ storage }) => {
       },
       { name: "RangeError" },
     );
-    deepEqual(db.get("key"), filled(9, 1));
+    expect(db.get("key")).toStrictEqual(filled(9, 1));
     await killViews(db);
     db.set("key", filled(9, 4));
     db.set("key", "abc");
     db.set("key", "abc");
-    equal(db.getText("key"), "abc");
+    expect(db.getText("key")).toBe("abc");
     db = await reopened(db, storage, name);
-    equal(db.getText("key"), "abc");
-    equal(db.count(), 1);
+    expect(db.getText("key")).toBe("abc");
+    expect(db.count()).toBe(1);
     await db.close();
   });
 
   test("a missing key is undefined, and deleting it returns false", async () => {
     const db = await opened(storage);
-    equal(db.get("nothing"), undefined);
-    equal(db.getText("nothing"), undefined);
-    equal(db.has("nothing"), false);
-    equal(db.delete("nothing"), false);
+    expect(db.get("nothing")).toBe(undefined);
+    expect(db.getText("nothing")).toBe(undefined);
+    expect(db.has("nothing")).toBe(false);
+    expect(db.delete("nothing")).toBe(false);
     db.set("something", "");
-    equal(db.has("something"), true);
-    equal(db.delete("something"), true);
-    equal(db.has("something"), false);
-    equal(db.delete("something"), false);
+    expect(db.has("something")).toBe(true);
+    expect(db.delete("something")).toBe(true);
+    expect(db.has("something")).toBe(false);
+    expect(db.delete("something")).toBe(false);
   });
 
   test("count follows sets and deletes", async () => {
     const db = await opened(storage);
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     db.set("a", "1");
     db.set("b", "2");
     db.set("a", "3");
-    equal(db.count(), 2);
+    expect(db.count()).toBe(2);
     db.delete("a");
-    equal(db.count(), 1);
+    expect(db.count()).toBe(1);
     db.delete("b");
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
   });
 
   test("values of every size up to beyond a segment are read back, before and after reopening", async () => {
@@ -116,29 +118,31 @@ everywhere("values", ({ storage }) => {
     let db = await opened(storage, {}, name);
     const value = (size: number) => filled(size, size % 251);
     for (const size of sizes) db.set(`size ${size}`, value(size));
-    for (const size of sizes) deepEqual(db.get(`size ${size}`)?.slice(), value(size), `${size}`);
+    for (const size of sizes)
+      expect(db.get(`size ${size}`)?.slice(), `${size}`).toStrictEqual(value(size));
     db = await reopened(db, storage, name);
-    equal(db.count(), sizes.length);
-    for (const size of sizes) deepEqual(db.get(`size ${size}`)?.slice(), value(size), `${size}`);
+    expect(db.count()).toBe(sizes.length);
+    for (const size of sizes)
+      expect(db.get(`size ${size}`)?.slice(), `${size}`).toStrictEqual(value(size));
   });
 
   test("a value may have 16 MiB and not one byte more", async () => {
     const db = await opened(storage);
     const most = filled(16_777_216, 5);
     db.set("most", most);
-    equal(db.get("most")?.length, 16_777_216);
-    equal(db.get("most")?.[16_777_215], 5);
+    expect(db.get("most")?.length).toBe(16_777_216);
+    expect(db.get("most")?.[16_777_215]).toBe(5);
     throws(() => db.set("more", filled(16_777_217, 5)), { ...BAD, message: /16777216 bytes/ });
     throws(() => db.set("more", "x".repeat(16_777_217)), { ...BAD, message: /16777216 bytes/ });
-    equal(db.has("more"), false);
+    expect(db.has("more")).toBe(false);
   });
 
   test("a key may have 65,535 bytes and not one more", async () => {
     const db = await opened(storage);
     const most = "k".repeat(65_535);
     db.set(most, "value");
-    equal(db.getText(most), "value");
-    equal(db.getText(bytes(most)), "value");
+    expect(db.getText(most)).toBe("value");
+    expect(db.getText(bytes(most))).toBe("value");
     for (const key of [
       `${most}k`,
       filled(65_536, 107),
@@ -148,7 +152,7 @@ everywhere("values", ({ storage }) => {
       throws(() => db.get(key), { ...BAD, message: /65535 bytes/ });
       throws(() => db.set(key, ""), { ...BAD, message: /65535 bytes/ });
     }
-    equal(db.count(), 1);
+    expect(db.count()).toBe(1);
   });
 
   test("a key must not be empty", async () => {
@@ -170,7 +174,7 @@ everywhere("values", ({ storage }) => {
     // Also if a key of the same kind is in the scratch area already.
     db.set("a", "1");
     throws(() => db.get(""), BAD);
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
   });
 
   test("a key or value of another type is refused, and the error describes it", async () => {
@@ -194,24 +198,24 @@ everywhere("values", ({ storage }) => {
       throws(() => db.delete(given as string), { ...BAD, message });
       throws(() => db.updateIf(given as string, () => {}), { ...BAD, message });
     }
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
   });
 
   test("keys and values may be strings or any views of bytes", async () => {
     const db = await opened(storage);
     const words = new Uint16Array([0x6261, 0x6463]);
     db.set(words, "by words");
-    equal(db.getText("abcd"), "by words");
-    equal(db.getText(bytes("abcd")), "by words");
-    equal(db.getText(bytes("abcd").buffer as ArrayBuffer), "by words");
-    equal(db.getText(new DataView(bytes("xabcdx").buffer as ArrayBuffer, 1, 4)), "by words");
+    expect(db.getText("abcd")).toBe("by words");
+    expect(db.getText(bytes("abcd"))).toBe("by words");
+    expect(db.getText(bytes("abcd").buffer as ArrayBuffer)).toBe("by words");
+    expect(db.getText(new DataView(bytes("xabcdx").buffer as ArrayBuffer, 1, 4))).toBe("by words");
     const inside = bytes("__value__").subarray(2, 7);
     for (const value of [inside, new DataView(inside.buffer, 2, 5), inside.slice().buffer]) {
       db.set("value", value as ArrayBuffer);
-      equal(db.getText("value"), "value");
+      expect(db.getText("value")).toBe("value");
     }
     db.set("words", words);
-    equal(db.getText("words"), "abcd");
+    expect(db.getText("words")).toBe("abcd");
   });
 
   test("text of every plane is stored as key and as value, short and long", async () => {
@@ -232,23 +236,23 @@ everywhere("values", ({ storage }) => {
     );
     for (const one of texts) {
       db.set(one, one);
-      equal(db.getText(one), one);
-      deepEqual(db.get(one)?.slice(), bytes(one));
-      equal(db.getText(bytes(one)), one);
+      expect(db.getText(one)).toBe(one);
+      expect(db.get(one)?.slice()).toStrictEqual(bytes(one));
+      expect(db.getText(bytes(one))).toBe(one);
     }
-    equal(db.count(), new Set(texts).size);
+    expect(db.count()).toBe(new Set(texts).size);
   });
 
   test("keys that differ only in their last character are different keys", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 300; i++) db.set(`key ${i}`, `${i}`);
     for (let i = 299; i >= 0; i--) {
-      equal(db.getText(`key ${i}`), `${i}`);
-      equal(db.getText(`key ${i}`), `${i}`);
+      expect(db.getText(`key ${i}`)).toBe(`${i}`);
+      expect(db.getText(`key ${i}`)).toBe(`${i}`);
     }
     db.set(bytes("key 1"), "bytes");
-    equal(db.getText("key 0"), "0");
-    equal(db.getText("key 1"), "bytes");
+    expect(db.getText("key 0")).toBe("0");
+    expect(db.getText("key 1")).toBe("bytes");
   });
 
   test("a lone surrogate is refused in keys and values, short and long", async () => {
@@ -261,16 +265,16 @@ everywhere("values", ({ storage }) => {
       throws(() => db.set("key", half), refused);
       throws(() => db.updateIf("key", () => half, { valueIfMissing: "v" }), refused);
     }
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     db.set("key", "still works");
-    equal(db.getText("key"), "still works");
+    expect(db.getText("key")).toBe("still works");
   });
 
   test("a value that is not UTF-8 has bytes and no text", async () => {
     const db = await opened(storage);
     db.set("key", new Uint8Array([0xff, 0xfe]));
     throws(() => db.getText("key"), { ...BAD, message: /UTF-8/ });
-    deepEqual(db.get("key")?.slice(), new Uint8Array([0xff, 0xfe]));
+    expect(db.get("key")?.slice()).toStrictEqual(new Uint8Array([0xff, 0xfe]));
   });
 
   test("bytes in shared memory are stored, however few", async () => {
@@ -291,15 +295,15 @@ everywhere("values", ({ storage }) => {
       const expected = new Uint8Array(all.subarray(byteOffset, byteOffset + byteLength));
       for (const _ of [1, 2, 3]) {
         db.set("key", one);
-        deepEqual(db.get("key")?.slice(), expected);
+        expect(db.get("key")?.slice()).toStrictEqual(expected);
         db.updateIf("key", () => one);
-        deepEqual(db.get("key")?.slice(), expected);
+        expect(db.get("key")?.slice()).toStrictEqual(expected);
       }
       if (byteLength > 65_535) continue;
       db.set(one, "value");
-      equal(db.getText(expected), "value");
-      equal(db.count({ prefix: one }) > 0, true);
-      equal(db.delete(one), true);
+      expect(db.getText(expected)).toBe("value");
+      expect(db.count({ prefix: one }) > 0).toBe(true);
+      expect(db.delete(one)).toBe(true);
     }
   });
 
@@ -312,9 +316,9 @@ everywhere("values", ({ storage }) => {
       const { byteOffset = 0 } = one as Partial<Uint8Array>;
       for (const _ of [1, 2, 3]) {
         db.set("key", one);
-        deepEqual(db.get("key")?.slice(), filled(8, 1).slice(byteOffset));
+        expect(db.get("key")?.slice()).toStrictEqual(filled(8, 1).slice(byteOffset));
         db.set(one, "value");
-        equal(db.getText(filled(8, 1).slice(byteOffset)), "value");
+        expect(db.getText(filled(8, 1).slice(byteOffset))).toBe("value");
       }
     }
     (resizable as unknown as { resize(length: number): void }).resize(2);
@@ -322,7 +326,7 @@ everywhere("values", ({ storage }) => {
     throws(() => db.set("key", shrunk as Uint8Array), { ...BAD, message: /resizable.*slice/ });
     throws(() => db.get(shrunk as Uint8Array), { ...BAD, message: /resizable.*slice/ });
     db.set("key", views[0] as Uint8Array);
-    deepEqual(db.get("key")?.slice(), filled(8, 1).slice(0, 2));
+    expect(db.get("key")?.slice()).toStrictEqual(filled(8, 1).slice(0, 2));
   });
 
   test("a Buffer over the database's own memory is copied before its record moves", async () => {
@@ -337,7 +341,7 @@ everywhere("values", ({ storage }) => {
           }
         }
         db.set("key", new Alias(view.buffer, view.byteOffset, view.length));
-        deepEqual(db.get("key")?.slice(), filled(length, 7));
+        expect(db.get("key")?.slice()).toStrictEqual(filled(length, 7));
       }
     }
   });
@@ -354,7 +358,7 @@ everywhere("values", ({ storage }) => {
     db.set("key", small);
     structuredClone(small.buffer, { transfer: [small.buffer] });
     throws(() => db.set("key", small), { ...BAD, message: /detached/ });
-    deepEqual(db.get("key")?.slice(), filled(4, 1));
+    expect(db.get("key")?.slice()).toStrictEqual(filled(4, 1));
   });
 
   test("detached bytes are refused by hot code that met resizable ones", async () => {
@@ -368,7 +372,7 @@ everywhere("values", ({ storage }) => {
       throws(() => db.set("key", transferred()), { ...BAD, message: /detached/ });
       throws(() => db.set(transferred(), "value"), { ...BAD, message: /detached/ });
     }
-    equal(db.has("key"), false);
+    expect(db.has("key")).toBe(false);
   });
 
   test("a detached view throws StaleViewError as key and as value", async () => {
@@ -378,7 +382,7 @@ everywhere("values", ({ storage }) => {
     const data = new DataView(view.buffer, view.byteOffset, view.length);
     const { buffer } = view;
     await killViews(db);
-    equal(view.length, 0);
+    expect(view.length).toBe(0);
     for (const one of [view, data, buffer]) {
       throws(() => db.set("key", one), { name: "StaleViewError", code: "VARVE_STALE_VIEW" });
       throws(() => db.get(one), { name: "StaleViewError", message: /slice/ });
@@ -386,7 +390,7 @@ everywhere("values", ({ storage }) => {
     }
     const other = await opened(storage);
     throws(() => other.set("key", view), { name: "StaleViewError" });
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
   });
 
   test("set refuses unknown options", async () => {
@@ -398,10 +402,10 @@ everywhere("values", ({ storage }) => {
     for (const options of [null, 5, "ifVersion"]) {
       throws(() => db.set("a", "1", options as unknown as object), BAD);
     }
-    equal(db.has("a"), false);
+    expect(db.has("a")).toBe(false);
     db.set("a", "1", {});
     db.set("a", "2", { ifVersion: undefined });
-    equal(db.getText("a"), "2");
+    expect(db.getText("a")).toBe("2");
   });
 
   test("a refused argument leaves the database unchanged and usable", async () => {
@@ -410,8 +414,8 @@ everywhere("values", ({ storage }) => {
     throws(() => db.set("key", "\ud800"), BAD);
     throws(() => db.set("key", sharedBuffer() as ArrayBuffer), BAD);
     throws(() => db.set("key", 5 as unknown as string), BAD);
-    equal(db.getText("key"), "value");
+    expect(db.getText("key")).toBe("value");
     await db.committed;
-    ok(db.stats().pendingBytes === 0);
+    assert(db.stats().pendingBytes === 0);
   });
 });

@@ -1,5 +1,6 @@
-import { deepEqual, equal, notEqual, ok, test, text, turn } from "../harness.js";
-import { everywhere, filled, killViews, opened, ownOrDead } from "./places.js";
+import { assert, expect, test } from "vitest";
+import { text, turn } from "../support/values.js";
+import { everywhere, filled, killViews, opened, ownOrDead } from "./storages.js";
 
 const MIB = 1_048_576;
 
@@ -10,9 +11,9 @@ everywhere("views", ({ storage }) => {
     db.set("b", "two");
     const a = db.get("a");
     const b = db.get("b");
-    equal(a?.buffer, b?.buffer);
-    notEqual(a?.byteOffset, b?.byteOffset);
-    ok((a?.buffer.byteLength ?? 0) > MIB);
+    expect(a?.buffer).toBe(b?.buffer);
+    expect(a?.byteOffset).not.toBe(b?.byteOffset);
+    assert((a?.buffer.byteLength ?? 0) > MIB);
   });
 
   test("1: a view is valid until the program yields, whatever is written meanwhile", async () => {
@@ -22,16 +23,16 @@ everywhere("views", ({ storage }) => {
     const view = db.get("kept");
     for (let i = 0; i < 4_000; i++) db.set(`other ${i % 50}`, filled(1_000, 2));
     db.delete("kept");
-    deepEqual(view?.slice(), filled(100, 1));
+    expect(view?.slice()).toStrictEqual(filled(100, 1));
     db.flush();
-    deepEqual(view?.slice(), filled(100, 1));
+    expect(view?.slice()).toStrictEqual(filled(100, 1));
   });
 
   test("1: views of one turn are valid together", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 200; i++) db.set(`key ${i}`, filled(50, i));
     const views = Array.from({ length: 200 }, (_, i) => db.get(`key ${i}`));
-    for (let i = 0; i < 200; i++) deepEqual(views[i]?.slice(), filled(50, i));
+    for (let i = 0; i < 200; i++) expect(views[i]?.slice()).toStrictEqual(filled(50, i));
   });
 
   test("2: a view that is kept too long shows its own record or is detached, never another's", async () => {
@@ -45,7 +46,7 @@ everywhere("views", ({ storage }) => {
       if (round % 5 === 0) db.flush();
       for (let i = 0; i < 30; i++) db.set(`other ${i}`, filled(3_000, 200 + (round % 50)));
       await turn();
-      for (const { view, value } of kept) ok(ownOrDead(view, value), `round ${round}`);
+      for (const { view, value } of kept) assert(ownOrDead(view, value), `round ${round}`);
     }
   });
 
@@ -62,15 +63,15 @@ everywhere("views", ({ storage }) => {
       try {
         refused();
       } catch {
-        equal(view.length, size);
+        expect(view.length).toBe(size);
       }
       db.set("after", filled(size, 2));
-      ok(ownOrDead(view, 1), "in the same turn");
+      assert(ownOrDead(view, 1), "in the same turn");
       await turn();
       for (let i = 0; i < 20; i++) db.set(`after ${i}`, filled(size, 3));
-      ok(ownOrDead(view, 1), "in a later turn");
+      assert(ownOrDead(view, 1), "in a later turn");
       await turn();
-      ok(ownOrDead(view, 1), "later still");
+      assert(ownOrDead(view, 1), "later still");
     }
   });
 
@@ -78,10 +79,10 @@ everywhere("views", ({ storage }) => {
     const db = await opened(storage);
     db.set("key", "value");
     const view = db.get("key");
-    equal(text(view), "value");
+    expect(text(view)).toBe("value");
     await db.close();
-    equal(view?.length, 0);
-    equal(view?.buffer.byteLength, 0);
+    expect(view?.length).toBe(0);
+    expect(view?.buffer.byteLength).toBe(0);
   });
 
   test("3: set never overwrites the bytes that a view shows", async () => {
@@ -89,11 +90,11 @@ everywhere("views", ({ storage }) => {
     db.set("key", filled(100, 1));
     const old = db.get("key");
     db.set("key", filled(100, 2));
-    deepEqual(old?.slice(), filled(100, 1));
+    expect(old?.slice()).toStrictEqual(filled(100, 1));
     db.delete("key");
-    deepEqual(old?.slice(), filled(100, 1));
+    expect(old?.slice()).toStrictEqual(filled(100, 1));
     db.set("key", filled(100, 3));
-    deepEqual(old?.slice(), filled(100, 1));
+    expect(old?.slice()).toStrictEqual(filled(100, 1));
   });
 
   test("3: after an update a view shows the old bytes or the new", async () => {
@@ -106,8 +107,8 @@ everywhere("views", ({ storage }) => {
       db.updateIf("key", (bytes) => {
         bytes.fill(2);
       });
-      ok(ownOrDead(view, 1) || ownOrDead(view, 2));
-      deepEqual(db.get("key")?.slice(), filled(100, 2));
+      assert(ownOrDead(view, 1) || ownOrDead(view, 2));
+      expect(db.get("key")?.slice()).toStrictEqual(filled(100, 2));
     }
   });
 
@@ -116,7 +117,7 @@ everywhere("views", ({ storage }) => {
     db.set("key", "value");
     const copy = db.get("key")?.slice();
     await db.close();
-    equal(text(copy), "value");
+    expect(text(copy)).toBe("value");
   });
 
   test("6: a view is a legal key and a legal value, of any size", async () => {
@@ -124,11 +125,11 @@ everywhere("views", ({ storage }) => {
     for (const size of [1, 12, 13, 64, 65, 5_000, 300_000, 600_000, 900_000]) {
       db.set("source", filled(size, 65));
       db.set("copy", db.get("source") as Uint8Array);
-      deepEqual(db.get("copy")?.slice(), filled(size, 65));
+      expect(db.get("copy")?.slice()).toStrictEqual(filled(size, 65));
       if (size > 65_535) continue;
       db.set(db.get("source") as Uint8Array, "found");
-      equal(db.getText("A".repeat(size)), "found");
-      equal(db.has(db.get("source") as Uint8Array), true);
+      expect(db.getText("A".repeat(size))).toBe("found");
+      expect(db.has(db.get("source") as Uint8Array)).toBe(true);
     }
   });
 
@@ -142,8 +143,8 @@ everywhere("views", ({ storage }) => {
       db.set(`${i + 1}`, view);
       views.push(view);
     }
-    for (const view of views) deepEqual(view.slice(), expected);
-    deepEqual(db.get("6")?.slice(), expected);
+    for (const view of views) expect(view.slice()).toStrictEqual(expected);
+    expect(db.get("6")?.slice()).toStrictEqual(expected);
   });
 
   test("6: a view that was kept too long is a legal value while the memory grows", async () => {
@@ -160,10 +161,10 @@ everywhere("views", ({ storage }) => {
         for (let j = 0; j < 40; j++) db.set(`${i} ${j}`, view.length === 0 ? expected : view);
       });
       if (view.length === 0) grown += 1;
-      deepEqual(db.get(`${i} 39`)?.slice(), expected);
+      expect(db.get(`${i} 39`)?.slice()).toStrictEqual(expected);
       await turn();
     }
-    ok(grown > 0, "the memory never grew, so that this shows nothing");
+    assert(grown > 0, "the memory never grew, so that this shows nothing");
   });
 
   test("6: views outlive many writes in their turn", async () => {
@@ -171,14 +172,14 @@ everywhere("views", ({ storage }) => {
     db.set("kept", "kept");
     const view = db.get("kept");
     for (let i = 0; i < 8; i++) db.set(`${i}`, filled(MIB, i));
-    equal(text(view), "kept");
+    expect(text(view)).toBe("kept");
   });
 
   test("6: views of one database are legal values of another", async () => {
     const [a, b] = [await opened(storage), await opened(storage)];
     a.set("key", "from a");
     b.set("key", a.get("key") as Uint8Array);
-    equal(b.getText("key"), "from a");
+    expect(b.getText("key")).toBe("from a");
   });
 
   test("every get of more records than the view cache holds returns its own view", async () => {
@@ -196,8 +197,8 @@ everywhere("views", ({ storage }) => {
         const key = at(i % 3 === 0 ? i % 100 : i);
         const view = db.get(`key ${key}`);
         if (view === undefined) continue;
-        equal(view.length, lengths[key]);
-        ok(ownOrDead(view, key % 251), `key ${key} in round ${round}`);
+        expect(view.length).toBe(lengths[key]);
+        assert(ownOrDead(view, key % 251), `key ${key} in round ${round}`);
       }
       await killViews(db);
       await turn();
@@ -209,8 +210,8 @@ everywhere("views", ({ storage }) => {
     db.set("empty", "");
     for (let round = 0; round < 3; round++) {
       db.set("copy", db.get("empty") as Uint8Array);
-      equal(db.get("copy")?.length, 0);
-      equal(db.has("copy"), true);
+      expect(db.get("copy")?.length).toBe(0);
+      expect(db.has("copy")).toBe(true);
       await killViews(db);
       await turn();
     }

@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type Clock, chromium } from "playwright-core";
-import { cleanup, context, deepEqual, suite, test } from "../harness.js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 
 /** Modules that find their own files by where they lie, and so must not be bundled into this one. */
 async function load<T>(path: string): Promise<T> {
@@ -30,7 +31,7 @@ async function served(): Promise<Served> {
   ];
   await bundleForBrowser(entries, out, {});
   const server = await serve([out], { pages: { "/": PAGE } });
-  cleanup(() => server.close());
+  onTestFinished(() => server.close());
   return server;
 }
 
@@ -62,7 +63,7 @@ const WAYS: Record<string, { before?: Set; after?: Set }> = {
   "has a fixed time when it is loaded": { after: (clock) => clock.setFixedTime(START) },
 };
 
-suite("a page whose clock is Playwright's", () => {
+describe("a page whose clock is Playwright's", () => {
   for (const [how, { before, after }] of Object.entries(WAYS)) {
     test(`and ${how} connects, writes, watches, gives up what nobody answers, and closes`, async () => {
       const { url } = await served();
@@ -70,7 +71,7 @@ suite("a page whose clock is Playwright's", () => {
         "scripts/programs.mjs",
       );
       const profile = mkdtempSync(join(context().directory ?? ".", "profile-"));
-      cleanup(() =>
+      onTestFinished(() =>
         rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }),
       );
       const browser = await chromium.launchPersistentContext(profile, {
@@ -78,14 +79,14 @@ suite("a page whose clock is Playwright's", () => {
         headless: true,
         args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"],
       });
-      cleanup(() => browser.close());
+      onTestFinished(() => browser.close());
       const page = browser.pages()[0] ?? (await browser.newPage());
       await before?.(page.clock);
       await page.goto(url);
       // Not by polling, which a clock that stands still would stop.
       await page.locator("html[data-ready]").waitFor({ state: "attached" });
       await after?.(page.clock);
-      deepEqual(await page.evaluate("use()"), {
+      expect(await page.evaluate("use()")).toStrictEqual({
         watched: ["a", "b"],
         read: "1",
         failed: "VARVE_OWNER_UNAVAILABLE",

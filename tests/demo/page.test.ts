@@ -2,7 +2,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type BrowserContext, chromium, type Page } from "playwright-core";
-import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 
 /** The page of demo/, built and served as `npm start` does it, in a real Chromium. */
 
@@ -25,7 +26,7 @@ async function servePage(): Promise<Server> {
   const out = mkdtempSync(join(context().directory ?? ".", "page-"));
   await buildPage(out);
   const server = await serve([out]);
-  cleanup(() => server.close());
+  onTestFinished(() => server.close());
   return server;
 }
 
@@ -42,7 +43,9 @@ async function visit(browserSetup?: (browser: BrowserContext) => Promise<void>):
     "scripts/programs.mjs",
   );
   const profile = mkdtempSync(join(context().directory ?? ".", "profile-"));
-  cleanup(() => rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }));
+  onTestFinished(() =>
+    rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }),
+  );
   const browser = await chromium.launchPersistentContext(profile, {
     executablePath: await findProgram("chromium"),
     timeout: PATIENCE,
@@ -50,7 +53,7 @@ async function visit(browserSetup?: (browser: BrowserContext) => Promise<void>):
     viewport: { width: 1280, height: 900 },
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"],
   });
-  cleanup(() => browser.close());
+  onTestFinished(() => browser.close());
   browser.setDefaultTimeout(PATIENCE);
   await browserSetup?.(browser);
   const page = browser.pages()[0] ?? (await browser.newPage());
@@ -111,108 +114,98 @@ function shownRows(page: Page): Promise<ShownRow[]> {
   );
 }
 
-suite("the page", () => {
-  test(
-    "runs the drop on all stores by keyboard, and they end with equal contents",
-    async () => {
-      let look = () => {};
-      const looked = new Promise<void>((resolve) => {
-        look = resolve;
+describe("the page", () => {
+  test("runs the drop on all stores by keyboard, and they end with equal contents", {
+    timeout: 2 * PATIENCE,
+  }, async () => {
+    let look = () => {};
+    const looked = new Promise<void>((resolve) => {
+      look = resolve;
+    });
+    const { page, complaints } = await visit(async (browser) => {
+      await browser.route("**/worker.js", async (route) => {
+        await looked;
+        await route.continue();
       });
-      const { page, complaints } = await visit(async (browser) => {
-        await browser.route("**/worker.js", async (route) => {
-          await looked;
-          await route.continue();
-        });
-      });
-      await fewBuyers(page);
-      await page.focus("[name=runs]");
-      await page.keyboard.press("Tab");
-      await page.keyboard.press("Enter");
-      ok(await page.locator("#stop").isVisible(), "there is a way to stop while it runs");
-      ok(await page.locator("progress").isVisible(), "progress is shown while it runs");
-      look();
-      equal(await verdict(page), "equal");
+    });
+    await fewBuyers(page);
+    await page.focus("[name=runs]");
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    assert(await page.locator("#stop").isVisible(), "there is a way to stop while it runs");
+    assert(await page.locator("progress").isVisible(), "progress is shown while it runs");
+    look();
+    expect(await verdict(page)).toBe("equal");
 
-      const rows = await shownRows(page);
-      deepEqual(
-        rows.map(({ table, store }) => `${table} ${store}`),
-        ["all", "each"].flatMap((table) =>
-          ["varve", "sqlite", "indexeddb"].map((store) => `${table} ${store}`),
-        ),
-      );
-      for (const { store, stock, product, cells } of rows) {
-        equal(stock, "1", `${store}: what is left`);
-        equal(product, "Yeezy Boost 350 V2", `${store}: its name`);
-        ok(/survives/.test(cells[0] ?? ""), `${store}: the durability is named`);
-        ok(/\d[\d.,]*\s(ns|µs|ms|s)\n[\d.,]+–[\d.,]+\s/.test(cells[1] ?? ""), `${cells[1]}`);
-        ok(/\d\s×/.test(cells[2] ?? ""), `${store}: its ratio to varve`);
-      }
-      equal(
-        await page.evaluate(() => document.activeElement?.id),
-        "run",
-        "the focus is back where it was",
-      );
-      deepEqual(complaints, []);
+    const rows = await shownRows(page);
+    expect(rows.map(({ table, store }) => `${table} ${store}`)).toStrictEqual(
+      ["all", "each"].flatMap((table) =>
+        ["varve", "sqlite", "indexeddb"].map((store) => `${table} ${store}`),
+      ),
+    );
+    for (const { store, stock, product, cells } of rows) {
+      expect(stock, `${store}: what is left`).toBe("1");
+      expect(product, `${store}: its name`).toBe("Yeezy Boost 350 V2");
+      assert(/survives/.test(cells[0] ?? ""), `${store}: the durability is named`);
+      assert(/\d[\d.,]*\s(ns|µs|ms|s)\n[\d.,]+–[\d.,]+\s/.test(cells[1] ?? ""), `${cells[1]}`);
+      assert(/\d\s×/.test(cells[2] ?? ""), `${store}: its ratio to varve`);
+    }
+    expect(
+      await page.evaluate(() => document.activeElement?.id),
+      "the focus is back where it was",
+    ).toBe("run");
+    expect(complaints).toStrictEqual([]);
 
-      for (const width of [390, 360]) {
-        await page.setViewportSize({ width, height: 800 });
-        const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-        equal(wide, width, "nothing sticks out on a phone");
-      }
-    },
-    { timeout: 2 * PATIENCE },
-  );
+    for (const width of [390, 360]) {
+      await page.setViewportSize({ width, height: 800 });
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+      expect(wide, "nothing sticks out on a phone").toBe(width);
+    }
+  });
 
-  test(
-    "can be stopped, and runs again on what was left behind",
-    async () => {
-      const { page } = await visit();
-      await page.click("#run");
-      await page.waitForFunction(() => document.querySelector("progress")?.value !== 0);
-      await page.click("#stop");
-      equal(await page.locator("#status").innerText(), "Stopped.");
-      ok(await page.locator("#run").isVisible());
-      await fewBuyers(page);
-      await page.click("#run");
-      equal(await verdict(page), "equal");
-    },
-    { timeout: 2 * PATIENCE },
-  );
+  test("can be stopped, and runs again on what was left behind", {
+    timeout: 2 * PATIENCE,
+  }, async () => {
+    const { page } = await visit();
+    await page.click("#run");
+    await page.waitForFunction(() => document.querySelector("progress")?.value !== 0);
+    await page.click("#stop");
+    expect(await page.locator("#status").innerText()).toBe("Stopped.");
+    assert(await page.locator("#run").isVisible());
+    await fewBuyers(page);
+    await page.click("#run");
+    expect(await verdict(page)).toBe("equal");
+  });
 
-  test(
-    "says what is missing in a browser without a private file system",
-    async () => {
-      const { page } = await visit(
-        spoil(
-          "Object.defineProperty(StorageManager.prototype, 'getDirectory', { value: undefined });",
-        ),
-      );
-      await page.click("#run");
-      const error = page.locator("#error:not([hidden])");
-      await error.waitFor();
-      ok(/private file system/.test(await error.innerText()));
-      equal(await error.getAttribute("role"), "alert");
-      ok(await page.locator("#run").isVisible(), "one may try again");
-    },
-    { timeout: 2 * PATIENCE },
-  );
+  test("says what is missing in a browser without a private file system", {
+    timeout: 2 * PATIENCE,
+  }, async () => {
+    const { page } = await visit(
+      spoil(
+        "Object.defineProperty(StorageManager.prototype, 'getDirectory', { value: undefined });",
+      ),
+    );
+    await page.click("#run");
+    const error = page.locator("#error:not([hidden])");
+    await error.waitFor();
+    assert(/private file system/.test(await error.innerText()));
+    expect(await error.getAttribute("role")).toBe("alert");
+    assert(await page.locator("#run").isVisible(), "one may try again");
+  });
 
-  test(
-    "names a store that fails, goes on with the others, and claims nothing",
-    async () => {
-      const { page } = await visit(
-        spoil("IDBFactory.prototype.open = () => { throw new Error('no room for it'); };"),
-      );
-      await fewBuyers(page);
-      await page.click("#run");
-      equal(await verdict(page), "unequal");
-      const rows = await shownRows(page);
-      equal(rows.filter(({ stock }) => stock === "1").length, 4);
-      const failed = rows.filter(({ store }) => store === "indexeddb");
-      equal(failed.length, 2);
-      for (const { cells } of failed) ok(/no room for it/.test(cells.join(" ")));
-    },
-    { timeout: 2 * PATIENCE },
-  );
+  test("names a store that fails, goes on with the others, and claims nothing", {
+    timeout: 2 * PATIENCE,
+  }, async () => {
+    const { page } = await visit(
+      spoil("IDBFactory.prototype.open = () => { throw new Error('no room for it'); };"),
+    );
+    await fewBuyers(page);
+    await page.click("#run");
+    expect(await verdict(page)).toBe("unequal");
+    const rows = await shownRows(page);
+    expect(rows.filter(({ stock }) => stock === "1").length).toBe(4);
+    const failed = rows.filter(({ store }) => store === "indexeddb");
+    expect(failed.length).toBe(2);
+    for (const { cells } of failed) assert(/no room for it/.test(cells.join(" ")));
+  });
 });

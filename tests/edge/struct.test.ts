@@ -2,21 +2,22 @@
 
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import { context, equal, ok, type Report, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
 import { root } from "../packaging/project.js";
+import { context } from "../support/context.js";
+import type { Report } from "../support/vitest-stand-in.js";
 import { bundledWorker, serving } from "./workerd.js";
 
 /** The same tests as a Worker, which runs them on request. */
 function program(files: readonly string[]): string {
   const imports = files.map((file) => `await import("./tests/struct/${file}");`);
   return `
-    import { run } from "./tests/harness.ts";
+    import { run } from "./tests/support/vitest-stand-in.ts";
     export default {
       async fetch() {
-        const context = { runtime: "worker", build: "release", thorough: false, root: "" };
-        globalThis.varveTests = context;
+        globalThis.varveTests = { runtime: "worker", build: "release", thorough: false, root: "" };
         ${imports.join("\n")}
-        return Response.json(await run(context, { log() {} }));
+        return Response.json(await run());
       },
     };`;
 }
@@ -31,16 +32,16 @@ const config :Workerd.Config = (
 );
 `;
 
-suite("schemas in workerd", () => {
+describe("schemas in workerd", () => {
   test("schemas read and write Rust's values byte for byte, and pass all other struct tests", async () => {
     const files = readdirSync(root("tests/struct")).filter((file) => file.endsWith(".test.ts"));
-    ok(files.includes("vectors.test.ts") && files.includes("random.test.ts"));
+    assert(files.includes("vectors.test.ts") && files.includes("random.test.ts"));
     const folder = join(context().directory ?? ".", "edge-struct");
     mkdirSync(folder, { recursive: true });
     await bundledWorker(program(files), folder);
     const { url } = await serving(folder, CONFIG);
     const { passed, failures } = (await (await fetch(url)).json()) as Report;
-    equal(failures.map(({ name, message }) => `${name}: ${message}`).join("\n"), "");
-    ok(passed > 100, `${passed} tests`);
+    expect(failures.map(({ name, message }) => `${name}: ${message}`).join("\n")).toBe("");
+    assert(passed > 100, `${passed} tests`);
   });
 });

@@ -4,7 +4,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
-import { cleanup } from "../harness.js";
+import { onTestFinished } from "vitest";
 import { root, runtime } from "../packaging/project.js";
 
 /** A running workerd. */
@@ -23,7 +23,9 @@ export async function serving(folder: string, configuration: string): Promise<Se
     stdio: ["ignore", "ignore", "pipe", "pipe"],
   });
   const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
-  cleanup(() => child.kill("SIGKILL"));
+  onTestFinished(() => {
+    child.kill("SIGKILL");
+  });
   return {
     url: `http://127.0.0.1:${await portOf(child)}/`,
     kill() {
@@ -61,6 +63,7 @@ export async function bundledWorker(contents: string, folder: string): Promise<v
     stdin: { contents, resolveDir: root(), loader: "ts" },
     outfile: join(folder, "program.js"),
     external: ["cloudflare:workers", "*.varve"],
+    alias: { vitest: root("tests/support/vitest-stand-in.ts") },
     bundle: true,
     format: "esm",
     target: "es2022",

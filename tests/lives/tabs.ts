@@ -2,7 +2,8 @@
 
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { cleanup, context } from "../harness.js";
+import { onTestFinished } from "vitest";
+import { context } from "../support/context.js";
 
 /** The part of the driver that is used. */
 export interface Page {
@@ -65,7 +66,7 @@ class Shared<T> {
   async use(): Promise<T> {
     clearTimeout(this.timer);
     this.users += 1;
-    cleanup(() => this.leave());
+    onTestFinished(() => this.leave());
     this.made ??= this.make();
     return (await this.made).one;
   }
@@ -134,7 +135,7 @@ export async function tabsIn(place: Place): Promise<Tabs> {
   );
   const headers = {};
   const server = await serve([folder], { pages: PAGES, headers });
-  cleanup(() => server.close());
+  onTestFinished(() => server.close());
   return new Tabs(place, browser, server.url, headers);
 }
 
@@ -168,7 +169,7 @@ export class Tabs {
   /** A tab, which has begun to connect, or with another page. */
   async open(search = ""): Promise<Page> {
     const page = await this.browser.newPage();
-    cleanup(() => page.close().catch(() => {}));
+    onTestFinished(() => page.close().catch(() => {}));
     page.setDefaultTimeout(PATIENCE_MS);
     const came = page.goto(`${this.url}/${search}`);
     // A tab that navigates away may do so before it is loaded.

@@ -1,7 +1,7 @@
 /** Generates random programs. */
 
 import type { Durability } from "varve";
-import { random } from "../harness.js";
+import { random } from "../support/values.js";
 import type { Fault, Harm } from "./faulty.js";
 import { keysFor } from "./keys.js";
 import {

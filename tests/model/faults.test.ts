@@ -5,7 +5,8 @@
 
 import type { Database, Key } from "varve";
 import { memory, open } from "varve";
-import { deepEqual, equal, ok, suite, test, wasmOption } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { wasmOption } from "../support/context.js";
 import { programOf } from "./author.js";
 import { callsIn, type Finding, find, told } from "./check.js";
 import type { Ground } from "./machine.js";
@@ -182,15 +183,15 @@ function size(operations: readonly Operation[]): number {
   return operations.reduce((sum, operation) => sum + callsIn(operation), 0);
 }
 
-suite("planted faults", () => {
+describe("planted faults", () => {
   for (const { what, lies, enough, calls } of FAULTS) {
     test(`fault: ${what} is found, and shrunk to ${enough} calls or fewer`, async () => {
       const { small, smallFailure, program, failure } = await finding(lies);
-      ok(smallFailure !== undefined, "the small program does not fail");
-      ok(calls.test(print(small)), print(small));
-      ok(size(small.operations) <= enough, print(small));
-      equal(await run(small, ground()), undefined, "without the fault it fails too");
-      ok(failure.at < program.operations.length);
+      assert(smallFailure !== undefined, "the small program does not fail");
+      assert(calls.test(print(small)), print(small));
+      assert(size(small.operations) <= enough, print(small));
+      expect(await run(small, ground()), "without the fault it fails too").toBe(undefined);
+      assert(failure.at < program.operations.length);
     });
   }
 
@@ -198,19 +199,19 @@ suite("planted faults", () => {
     const lies: Lies = (db) => ({ has: (key) => !db.has(key) });
     const found = await finding(lies);
     const text = told(found, "node again --seed 7");
-    ok(
+    assert(
       text.includes(`seed ${found.program.seed} failed at its operation ${found.failure.at}`),
       text,
     );
-    ok(text.includes("node again --seed 7"), text);
-    ok(/\ndb\.has\(.*\);$/.test(text), text);
-    equal(found.small.operations.length, 1);
+    assert(text.includes("node again --seed 7"), text);
+    assert(/\ndb\.has\(.*\);$/.test(text), text);
+    expect(found.small.operations.length).toBe(1);
   });
 });
 
-suite("the model", () => {
+describe("the model", () => {
   test("model: the same seed makes the same program", () => {
-    deepEqual(programOf(5, ABILITIES, 200), programOf(5, ABILITIES, 200));
+    expect(programOf(5, ABILITIES, 200)).toStrictEqual(programOf(5, ABILITIES, 200));
   });
 
   test("model: different seeds make different programs, which cover every call", () => {
@@ -224,23 +225,26 @@ suite("the model", () => {
     const calls = ["get", "getText", "has", "getMany", "getEntry", "set", "delete", "updateIf"];
     calls.push("batch", "transaction", "count", "clear", "keys", "values", "entries", "pin");
     calls.push("commit", "flush", "committed", "flushed", "close");
-    deepEqual([...calls.filter((name) => !names.has(name))], []);
+    expect([...calls.filter((name) => !names.has(name))]).toStrictEqual([]);
   });
 
   test("model: values are compared by their bytes, whatever buffer they are in", () => {
     const some = pattern(3, 1_000);
     const odd = new Uint8Array(1_003).subarray(3);
     odd.set(some);
-    ok(same(some, odd));
+    assert(same(some, odd));
     for (const i of [0, 63, 64, 500, 999]) {
       const other = some.slice();
       other[i] = (other[i] as number) ^ 1;
-      ok(!same(some, other) && !same(odd, other), `byte ${i}`);
+      assert(!same(some, other) && !same(odd, other), `byte ${i}`);
     }
-    ok(!same(some, some.subarray(0, 999)) && !same(some, undefined) && same(undefined, undefined));
+    assert(
+      !same(some, some.subarray(0, 999)) && !same(some, undefined) && same(undefined, undefined),
+    );
     const texts = ["ascii", "unicode"].map((kind) => ({ number: 9, size: 50, kind })) as Parameters<
       typeof textOf
     >[0][];
-    for (const value of texts) deepEqual(bytesOf(value), new TextEncoder().encode(textOf(value)));
+    for (const value of texts)
+      expect(bytesOf(value)).toStrictEqual(new TextEncoder().encode(textOf(value)));
   });
 });

@@ -1,4 +1,6 @@
-import { context, ok, random, suite, test } from "../harness.js";
+import { assert, describe, test } from "vitest";
+import { context } from "../support/context.js";
+import { random } from "../support/values.js";
 import { type Budget, type Program, World } from "./tabs.js";
 
 const NOTHING: Budget = {
@@ -38,7 +40,7 @@ function tryAll(
       const key = world.key();
       if (seen.has(key)) continue;
       seen.add(key);
-      ok(seen.size <= MOST_WORLDS, `more than ${MOST_WORLDS} worlds`);
+      assert(seen.size <= MOST_WORLDS, `more than ${MOST_WORLDS} worlds`);
       world.check();
       const { length } = world.events();
       for (let next = 0; next < length; next += 1) paths.push([...path, next]);
@@ -100,17 +102,17 @@ const CASES: Readonly<Record<string, Case>> = {
   "two builds, and a write of the newer one": [[["w"], ["r"]], {}, [2, 1]],
 };
 
-suite("every order of events", () => {
+describe("every order of events", () => {
   for (const [name, [programs, budget, versions]] of Object.entries(CASES)) {
     test(`protocol: every order of events ends correctly with ${name}`, () => {
       const worlds = tryAll(programs, budget, versions);
       console.error(`    ${worlds} worlds: ${name}`);
-      ok(worlds > 20);
+      assert(worlds > 20);
     });
   }
 });
 
-suite("long random runs", () => {
+describe("long random runs", () => {
   test("protocol: random runs with many clients and faults apply each write once, in order, or report that they did not", () => {
     const runs = context().thorough ? 1_000 : 100;
     for (let seed = 1; seed <= runs; seed += 1) {

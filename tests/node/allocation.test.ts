@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, open, VarveError } from "varve";
-import { cleanup, context, equal, ok, suite, test, turn } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
+import { turn } from "../support/values.js";
 import { folder } from "./support/processes.js";
 
 /** A number in the encoding of wasm (LEB128), seven bits per byte. */
@@ -24,7 +26,7 @@ function capped(wasm: Uint8Array, pages: number): Uint8Array<ArrayBuffer> {
   while (at < wasm.length) {
     const { value: length, next: body } = readLeb(wasm, at + 1);
     if (wasm[at] === MEMORY_SECTION) {
-      equal(wasm[body], 1, "it has one memory");
+      expect(wasm[body], "it has one memory").toBe(1);
       const initial = readLeb(wasm, body + 2).value;
       const limits = [1, 1, ...leb(initial), ...leb(initial + pages)];
       const section = [MEMORY_SECTION, ...leb(limits.length), ...limits];
@@ -62,7 +64,7 @@ async function writeUntilItEnds(db: Database): Promise<{ committed: number; erro
   throw new Error("memory never ended");
 }
 
-suite("failing allocations", () => {
+describe("failing allocations", () => {
   test("a failing allocation anywhere ends the instance, and the file opens intact", async () => {
     const wasm = readFileSync(join(context().root, "dist/varve.wasm"));
     const ends = { atOpen: 0, later: 0 };
@@ -74,23 +76,23 @@ suite("failing allocations", () => {
       );
       if (started instanceof Error) {
         ends.atOpen += 1;
-        ok(started instanceof VarveError, String(started));
+        assert(started instanceof VarveError, String(started));
         continue;
       }
       const db = started as Database;
       void db.committed.catch(() => undefined);
       const { committed, error } = await writeUntilItEnds(db);
       ends.later += 1;
-      ok(error instanceof VarveError, `${pages} pages: ${String(error)}`);
+      assert(error instanceof VarveError, `${pages} pages: ${String(error)}`);
       await db.close().catch(() => undefined);
       const again = await open("shop", { storage });
-      cleanup(() => again.close());
+      onTestFinished(() => again.close());
       // Committed writes are there, and of the failed turn nothing or complete commits.
-      ok(again.count() === committed || again.count() === committed + 1, `${pages} pages`);
+      assert(again.count() === committed || again.count() === committed + 1, `${pages} pages`);
       for (let index = 0; index < again.count(); index += 1) {
-        equal(again.getText(`key ${index}`), textOf(index));
+        expect(again.getText(`key ${index}`)).toBe(textOf(index));
       }
     }
-    ok(ends.later > 5, JSON.stringify(ends));
+    assert(ends.later > 5, JSON.stringify(ends));
   });
 });

@@ -2,17 +2,9 @@ import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, type OpenOptions, open } from "varve";
 import { desc, f64, type Infer, i32, option, str, struct, u16, u32 } from "varve/struct";
-import {
-  context,
-  deepEqual,
-  equal,
-  ok,
-  random,
-  suite,
-  test,
-  turn,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { random, turn } from "../support/values.js";
 import { folder } from "./support/processes.js";
 
 /**
@@ -81,36 +73,33 @@ function sorted(model: Model, parts: (row: Row) => [unknown, 1 | -1][]): Key[] {
 function agree(rows: Rows, model: Model): void {
   const { byCount, byBrand, byRank, bySku } = rows.index;
   const keys = sorted(model, () => []);
-  deepEqual([...rows.keys()], keys as [number, string][]);
+  expect([...rows.keys()]).toStrictEqual(keys as [number, string][]);
   for (const [key, row] of rows.entries()) {
-    deepEqual(row.snapshot(), model.get(JSON.stringify(key)) as Row);
+    expect(row.snapshot()).toStrictEqual(model.get(JSON.stringify(key)) as Row);
   }
-  deepEqual([...byCount.keys()], sorted(model, ({ count }) => [[count, 1]]) as never);
+  expect([...byCount.keys()]).toStrictEqual(sorted(model, ({ count }) => [[count, 1]]) as never);
   const brands = sorted(model, ({ brand, price }) => [
     [brand, 1],
     [price, -1],
   ]);
-  deepEqual([...byBrand.keys()], brands as never);
-  deepEqual(
-    [...byRank.keys({ reverse: true })].reverse(),
+  expect([...byBrand.keys()]).toStrictEqual(brands as never);
+  expect([...byRank.keys({ reverse: true })].reverse()).toStrictEqual(
     sorted(model, ({ rank }) => [[rank, -1]]) as never,
   );
-  deepEqual(
-    [...bySku.values()].map(({ sku }) => sku),
+  expect([...bySku.values()].map(({ sku }) => sku)).toStrictEqual(
     [...model.values()].map(({ sku }) => sku).sort((a, b) => a - b),
   );
-  equal(
-    byCount.count({ gte: 2, lt: 4 }),
+  expect(byCount.count({ gte: 2, lt: 4 })).toBe(
     [...model.values()].filter(({ count }) => count === 2 || count === 3).length,
   );
-  equal(rows.count(), model.size);
+  expect(rows.count()).toBe(model.size);
 }
 
 /** Applies the same write to both. A refusal by the unique index has to be the same as well. */
 function write(rows: Rows, model: Model, key: Key, row: Row | undefined, way: number): void {
   const name = JSON.stringify(key);
   if (row === undefined) {
-    equal(rows.delete(key), model.delete(name));
+    expect(rows.delete(key)).toBe(model.delete(name));
     return;
   }
   const old = model.get(name);
@@ -131,7 +120,7 @@ function write(rows: Rows, model: Model, key: Key, row: Row | undefined, way: nu
   } catch (thrown) {
     error = thrown as { code?: unknown };
   }
-  equal(error?.code, isTaken ? "VARVE_UNIQUE_VIOLATION" : undefined, String(error));
+  expect(error?.code, String(error)).toBe(isTaken ? "VARVE_UNIQUE_VIOLATION" : undefined);
   if (!isTaken) model.set(name, { ...row, price: row.price });
 }
 
@@ -143,14 +132,12 @@ function step(db: Database, rows: Rows, model: Model, next: Random, depth = 0): 
     // Here nothing indexed changes, but a value may be the same.
     const key = someKey(next);
     const found = model.get(JSON.stringify(key));
-    equal(
-      rows.updateIf(key, () => {}, { predicate: ({ count }) => count > 1 }),
+    expect(rows.updateIf(key, () => {}, { predicate: ({ count }) => count > 1 })).toBe(
       (found?.count ?? 0) > 1,
     );
   } else if (kind === 9 && next(3) === 0) {
     const first = next(4);
-    equal(
-      rows.clear({ prefix: [first] }),
+    expect(rows.clear({ prefix: [first] })).toBe(
       sorted(model, () => []).filter(([a]) => a === first).length,
     );
     for (const name of [...model.keys()]) if (JSON.parse(name)[0] === first) model.delete(name);
@@ -205,7 +192,7 @@ async function run(seed: number, directory: string, steps: number): Promise<void
   }
 }
 
-suite("a model of collections", () => {
+describe("a model of collections", () => {
   const { thorough } = context();
   const programs = thorough ? 20 : 4;
   test("random programs with indexes agree with a map, also after reopening and crashes", async () => {
@@ -249,27 +236,24 @@ suite("a model of collections", () => {
       const crashed = await open(name, options);
       try {
         const before = crashed.collection("rows", Earlier, { key: u32 });
-        deepEqual(
-          [...before.values()].map(({ price }) => price),
+        expect([...before.values()].map(({ price }) => price)).toStrictEqual(
           Array.from({ length: 400 }, (_, i) => -i),
         );
         seen.before += 1;
       } catch (error) {
-        equal((error as { code?: unknown }).code, "VARVE_SCHEMA_MISMATCH", String(error));
+        expect((error as { code?: unknown }).code, String(error)).toBe("VARVE_SCHEMA_MISMATCH");
         seen.after += 1;
       }
       const { index } = await migrated(crashed);
-      deepEqual(
-        [...index.byTotal.keys()].reverse(),
+      expect([...index.byTotal.keys()].reverse()).toStrictEqual(
         Array.from({ length: 400 }, (_, i) => i),
       );
-      deepEqual(
-        [...index.bySku.values()].map(({ total }) => total),
+      expect([...index.bySku.values()].map(({ total }) => total)).toStrictEqual(
         Array.from({ length: 400 }, (_, i) => -2 * i),
       );
-      equal(keysOfAllKinds(crashed), 3 * 400);
+      expect(keysOfAllKinds(crashed)).toBe(3 * 400);
       await crashed.close();
     }
-    ok(seen.before > 2 && seen.after > 0, JSON.stringify(seen));
+    assert(seen.before > 2 && seen.after > 0, JSON.stringify(seen));
   });
 });

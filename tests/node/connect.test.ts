@@ -1,11 +1,12 @@
 import { Worker as Thread } from "node:worker_threads";
 import { connect, type WorkerLike } from "varve";
-import { cleanup, equal, rejects, suite, test } from "../harness.js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { rejects } from "../support/errors.js";
 
-suite("connect on a server", () => {
+describe("connect on a server", () => {
   test("connect returns at once, and calls reject because there is no worker", async () => {
     const client = connect("shop");
-    equal(client.status.state, "idle");
+    expect(client.status.state).toBe("idle");
     await rejects(client.get("yeezy"), {
       code: "VARVE_STORAGE_UNAVAILABLE",
       message: /On a server use open\(\)/,
@@ -23,15 +24,17 @@ suite("connect on a server", () => {
       },
     });
     await new Promise((resolve) => setTimeout(resolve, 5));
-    equal(made, 0);
+    expect(made).toBe(0);
     await rejects(client.get("yeezy"), { code: "VARVE_STORAGE_UNAVAILABLE", cause: true });
-    equal(made, 1);
+    expect(made).toBe(1);
     await client.close();
   });
 
   test("connect refuses objects that are no workers of a page, and says what to use", async () => {
     const thread = new Thread("setInterval(() => {}, 1000);", { eval: true });
-    cleanup(() => thread.terminate());
+    onTestFinished(async () => {
+      await thread.terminate();
+    });
     for (const made of [thread, null, undefined, {}]) {
       const client = connect("shop", { worker: () => made as unknown as WorkerLike });
       await rejects(client.get("yeezy"), {

@@ -1,26 +1,28 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, open } from "varve";
-import { cleanup, deepEqual, equal, ok, random, rejects, suite, test, turn } from "../harness.js";
-import { speaks } from "./support/anywhere.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { rejects } from "../support/errors.js";
+import { random, turn } from "../support/values.js";
 import { folder } from "./support/processes.js";
 import { runs, start } from "./support/programs.js";
+import { speaks } from "./support/runtime-programs.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory) });
-  cleanup(() => db.close());
+  onTestFinished(() => db.close());
   return db;
 }
 
-suite("programs that end", () => {
+describe("programs that end", () => {
   test("the exit hook writes the writes of the same turn", async () => {
     const directory = folder();
     const { code, stderr } = await runs(
       directory,
       `const db = await shop(); db.set("key", "at the last moment"); process.exit(0);`,
     );
-    equal(code, 0, stderr);
-    equal((await reopened(directory)).getText("key"), "at the last moment");
+    expect(code, stderr).toBe(0);
+    expect((await reopened(directory)).getText("key")).toBe("at the last moment");
   });
 
   test("a program that ends without close has written everything, at each durability", async () => {
@@ -30,8 +32,8 @@ suite("programs that end", () => {
         directory,
         `const db = await shop({ durability: "${durability}" }); db.set("key", "${durability}");`,
       );
-      equal(code, 0, stderr);
-      equal((await reopened(directory)).getText("key"), durability);
+      expect(code, stderr).toBe(0);
+      expect((await reopened(directory)).getText("key")).toBe(durability);
     }
   });
 
@@ -41,15 +43,15 @@ suite("programs that end", () => {
       directory,
       `const db = await shop(); db.set("key", "value"); throw new Error("on purpose");`,
     );
-    equal(code, 1);
-    ok(stderr.includes("on purpose"), "the error is shown");
-    equal((await reopened(directory)).getText("key"), "value");
+    expect(code).toBe(1);
+    assert(stderr.includes("on purpose"), "the error is shown");
+    expect((await reopened(directory)).getText("key")).toBe("value");
   });
 
   test("no lock is left behind", async () => {
     const directory = folder();
     await runs(directory, `const db = await shop(); db.set("key", "value");`);
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
   });
 
   test("a program that ends inside a transaction has written none of it", async () => {
@@ -60,20 +62,20 @@ suite("programs that end", () => {
        db.transaction(() => { db.set("a", "new"); db.set("b", "new"); process.exit(0); });`,
     );
     const db = await reopened(directory);
-    equal(db.getText("a"), "old");
-    equal(db.has("b"), false);
+    expect(db.getText("a")).toBe("old");
+    expect(db.has("b")).toBe(false);
   });
 });
 
-suite("killed programs", () => {
+describe("killed programs", () => {
   test("writes committed in the same turn are kept", async () => {
     const directory = folder();
     const { signal } = await runs(
       directory,
       `const db = await shop(); db.set("key", "value"); db.commit(); die();`,
     );
-    equal(signal, "SIGKILL");
-    equal((await reopened(directory)).getText("key"), "value");
+    expect(signal).toBe("SIGKILL");
+    expect((await reopened(directory)).getText("key")).toBe("value");
   });
 
   test("writes committed by the end of an earlier turn are kept", async () => {
@@ -82,7 +84,7 @@ suite("killed programs", () => {
       directory,
       `const db = await shop(); db.set("key", "value"); await db.committed; die();`,
     );
-    equal((await reopened(directory)).getText("key"), "value");
+    expect((await reopened(directory)).getText("key")).toBe("value");
   });
 
   test("uncommitted writes are lost, and nothing before them", async () => {
@@ -92,14 +94,14 @@ suite("killed programs", () => {
       `const db = await shop(); db.set("a", "1"); await db.committed; db.set("b", "2"); die();`,
     );
     const db = await reopened(directory);
-    equal(db.getText("a"), "1");
-    equal(db.has("b"), false);
+    expect(db.getText("a")).toBe("1");
+    expect(db.has("b")).toBe(false);
   });
 
   test("the lock that is left behind is recognized as dead", async () => {
     const directory = folder();
     await runs(directory, `const db = await shop(); db.set("key", "value"); db.commit(); die();`);
-    ok(existsSync(join(directory, "shop.varve.lock")), "the lock is there");
+    assert(existsSync(join(directory, "shop.varve.lock")), "the lock is there");
     await reopened(directory);
   });
 
@@ -129,18 +131,21 @@ suite("killed programs", () => {
       await turn(next(150));
       program.child.kill("SIGKILL");
       const { stdout, stderr } = await program.ended;
-      equal(stderr, "");
+      expect(stderr).toBe("");
       acknowledged = Math.max(acknowledged, ...stdout.trim().split("\n").map(Number));
 
       const db = await open("shop", { storage: file(directory) });
-      equal(db.getText("left"), db.getText("right"), `round ${round}`);
-      ok(Number(db.getText("left")) >= acknowledged, `round ${round}: ${acknowledged} is there`);
+      expect(db.getText("left"), `round ${round}`).toBe(db.getText("right"));
+      assert(
+        Number(db.getText("left")) >= acknowledged,
+        `round ${round}: ${acknowledged} is there`,
+      );
       await db.close();
     }
   });
 });
 
-suite("two programs", () => {
+describe("two programs", () => {
   test("a second program cannot open the database, and learns who has it open", async () => {
     const directory = folder();
     const db = await reopened(directory);
@@ -149,8 +154,8 @@ suite("two programs", () => {
       directory,
       `await shop().catch((error) => console.log(error.name, error.code, error.pid));`,
     );
-    equal(stdout.trim(), `DatabaseBusyError VARVE_DATABASE_BUSY ${process.pid}`);
-    equal(db.getText("key"), "mine");
+    expect(stdout.trim()).toBe(`DatabaseBusyError VARVE_DATABASE_BUSY ${process.pid}`);
+    expect(db.getText("key")).toBe("mine");
   });
 
   test("programs can open the database one after the other", async () => {
@@ -160,8 +165,8 @@ suite("two programs", () => {
         directory,
         `const db = await shop(); console.log(db.getText("key")); db.set("key", "${value}"); await db.close();`,
       );
-      equal(stderr, "");
-      equal(stdout.trim(), value === "1" ? "undefined" : String(Number(value) - 1));
+      expect(stderr).toBe("");
+      expect(stdout.trim()).toBe(value === "1" ? "undefined" : String(Number(value) - 1));
     }
   });
 
@@ -170,11 +175,11 @@ suite("two programs", () => {
       code: "VARVE_STORAGE_UNAVAILABLE",
       cause: true,
     });
-    ok(error.message.includes("/proc/no/such/folder/shop.varve"), error.message);
+    assert(error.message.includes("/proc/no/such/folder/shop.varve"), error.message);
   });
 });
 
-suite("full disks", () => {
+describe("full disks", () => {
   test("writes that do not fit are refused, and everything else is kept", async () => {
     const directory = folder();
     // No file may be longer than 8 MiB, which has the same effect as a full disk.
@@ -192,15 +197,15 @@ suite("full disks", () => {
        await db.close();`,
       { fileSizeLimit: 8 * 1024 * 1024 },
     );
-    equal(stderr, "");
+    expect(stderr).toBe("");
     const [refusal, counts] = stdout.trim().split("\n");
-    equal(refusal, "QuotaExceededError VARVE_QUOTA_EXCEEDED");
+    expect(refusal).toBe("QuotaExceededError VARVE_QUOTA_EXCEEDED");
     const [fitted, count, length, has] = (counts ?? "").split(" ");
-    ok(Number(fitted) > 30, `${fitted} values fitted`);
-    deepEqual([count, length, has], [fitted, "100000", "false"]);
+    assert(Number(fitted) > 30, `${fitted} values fitted`);
+    expect([count, length, has]).toStrictEqual([fitted, "100000", "false"]);
 
     const db = await reopened(directory);
-    equal(db.count(), Number(fitted));
+    expect(db.count()).toBe(Number(fitted));
     db.set("more", "with room again");
     db.flush();
   });

@@ -6,22 +6,14 @@ import { promisify } from "node:util";
 import { install } from "@sinonjs/fake-timers";
 import { type Client, connect, file, memory, open, serve } from "varve";
 import { json } from "varve/struct";
-import {
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  wasmOption,
-} from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 
 /** A clock of this realm that stands still until the test ends, and everything else with it. */
 function stopped() {
   const clock = install({ now: 0 });
-  cleanup(() => clock.uninstall());
+  onTestFinished(() => clock.uninstall());
   return clock;
 }
 
@@ -30,14 +22,14 @@ function served() {
   const collections = { notes: json<number>() };
   serve("shop", { storage: memory(), ...wasmOption(), collections }).listen(port1);
   const client = connect("shop", { worker: () => port2, collections });
-  cleanup(async () => {
+  onTestFinished(async () => {
     await (client as Client).close();
     port1.close();
   });
   return client;
 }
 
-suite("fake timers", () => {
+describe("fake timers", () => {
   test("a database opens, writes, flushes in time, verifies, compacts, exports and closes", async () => {
     stopped();
     const folder = join(context().directory as string, "fake-timers");
@@ -56,10 +48,10 @@ suite("fake timers", () => {
     for (let i = 0; i < 2_000; i += 1) notes.set(`n ${i}`, i);
     for (let i = 0; i < 4_000; i += 1) db.delete(`key ${i}`);
     await db.compact();
-    equal((await db.verify()).ok, true);
-    ok((await new Response(db.export()).arrayBuffer()).byteLength > 10_000);
+    expect((await db.verify()).ok).toBe(true);
+    assert((await new Response(db.export()).arrayBuffer()).byteLength > 10_000);
     const lines = await new Response(notes.toJsonLines()).text();
-    equal(await notes.fromJsonLines(lines), 2_000);
+    expect(await notes.fromJsonLines(lines)).toBe(2_000);
     await db.close();
   });
 
@@ -68,13 +60,13 @@ suite("fake timers", () => {
     const client = served();
     await client.set("a", "1");
     clock.setSystemTime(Date.now() + 3_600_000);
-    equal(await client.getText("a"), "1");
+    expect(await client.getText("a")).toBe("1");
     clock.setSystemTime(5);
     await client.notes.set("n", 1);
     await clock.tickAsync(100_000);
-    deepEqual(await client.notes.get("n"), 1);
+    expect(await client.notes.get("n")).toStrictEqual(1);
     await client.compact();
-    equal((await client.verify()).ok, true);
+    expect((await client.verify()).ok).toBe(true);
     const meddling = client.transaction(
       async (tx) => {
         await tx.get("a");
@@ -102,17 +94,17 @@ suite("fake timers", () => {
       });
     }
     const [late, closing] = [client.getText("a"), client.close()];
-    equal(await late, undefined);
+    expect(await late).toBe(undefined);
     await closing;
   });
 
   test("an unanswered call ends at its deadline, and no step of a clock ends one before", async () => {
     const clock = stopped();
     const { port1, port2 } = new MessageChannel();
-    cleanup(() => port1.close());
+    onTestFinished(() => port1.close());
     const client = connect("shop", { worker: () => port2, timeout: 300 });
     const begun = process.hrtime.bigint;
-    equal(typeof begun, "function");
+    expect(typeof begun).toBe("function");
     let isOver = false;
     const call = client.get("a").finally(() => {
       isOver = true;
@@ -120,7 +112,7 @@ suite("fake timers", () => {
     call.catch(() => {});
     clock.setSystemTime(Date.now() + 3_600_000);
     await clock.tickAsync(50_000);
-    equal(isOver, false);
+    expect(isOver).toBe(false);
     await rejects(call, { code: "VARVE_OWNER_UNAVAILABLE" });
     await client.close();
   });
@@ -158,6 +150,6 @@ suite("fake timers", () => {
     const run =
       context().runtime === "deno" ? ["eval", program] : ["--input-type=module", "-e", program];
     const { stdout } = await promisify(execFile)(process.execPath, run, { cwd: context().root });
-    equal(stdout.trim(), "1 1 VARVE_OWNER_UNAVAILABLE");
+    expect(stdout.trim()).toBe("1 1 VARVE_OWNER_UNAVAILABLE");
   });
 });

@@ -13,22 +13,13 @@ import fs, {
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
 import { file, open } from "varve";
-import {
-  bytes,
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  throws,
-  turn,
-} from "../harness.js";
-import { speaks } from "./support/anywhere.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
+import { rejects, throws } from "../support/errors.js";
+import { bytes, turn } from "../support/values.js";
 import { folder, Holder, type LockFields, lockContent, lockFields } from "./support/processes.js";
 import { runs, start } from "./support/programs.js";
+import { speaks } from "./support/runtime-programs.js";
 
 const NAME = "shop";
 
@@ -55,16 +46,16 @@ function sendsHeartbeats(directory: string): void {
     beats += 1;
     utimesSync(lockOf(directory), beats, beats);
   }, 2000);
-  cleanup(() => clearInterval(beating));
+  onTestFinished(() => clearInterval(beating));
 }
 
 async function opensAndCloses(directory: string): Promise<void> {
   const { file: opened } = await file(directory).open(NAME);
   opened.close();
-  deepEqual(readdirSync(directory), ["shop.varve"]);
+  expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
 }
 
-suite("the lock file of a database", () => {
+describe("the lock file of a database", () => {
   test("a second process is refused, with the number of the first", async () => {
     const directory = folder();
     const first = await Holder.start();
@@ -74,14 +65,14 @@ suite("the lock file of a database", () => {
       code: "VARVE_DATABASE_BUSY",
       message: `process ${first.pid}`,
     });
-    equal((error as Error & { pid?: number }).pid, first.pid);
-    ok(error.message.includes(join(directory, "shop.varve")), "the message names the file");
+    expect((error as Error & { pid?: number }).pid).toBe(first.pid);
+    assert(error.message.includes(join(directory, "shop.varve")), "the message names the file");
   });
 
   test("a second open in this process is refused, and the error names this process", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
-    cleanup(() => opened.close());
+    onTestFinished(() => opened.close());
     await rejects(file(directory).open(NAME), {
       code: "VARVE_DATABASE_BUSY",
       message: /this process/,
@@ -94,8 +85,8 @@ suite("the lock file of a database", () => {
     await first.tell("open", { directory, name: NAME });
     const before = readFileSync(lockOf(directory), "utf8");
     await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
-    equal(readFileSync(lockOf(directory), "utf8"), before);
-    deepEqual(readdirSync(directory).sort(), ["shop.varve", "shop.varve.lock"]);
+    expect(readFileSync(lockOf(directory), "utf8")).toBe(before);
+    expect(readdirSync(directory).sort()).toStrictEqual(["shop.varve", "shop.varve.lock"]);
   });
 
   test("another name in the same folder has another lock", async () => {
@@ -122,7 +113,9 @@ suite("the lock file of a database", () => {
       Object.entries(value).map(([name, value]) =>
         Object.defineProperty(globalThis, name, { value, configurable: true, writable: true }),
       );
-    cleanup(() => replace({ crypto, setTimeout }));
+    onTestFinished(() => {
+      replace({ crypto, setTimeout });
+    });
     const getRandomValues = crypto.getRandomValues.bind(crypto);
     replace({ crypto: { getRandomValues }, setTimeout: () => 0 });
     await opensAndCloses(directory);
@@ -133,7 +126,7 @@ suite("the lock file of a database", () => {
     const first = await Holder.start();
     await first.tell("open", { directory, name: NAME });
     await first.kill();
-    ok(existsSync(lockOf(directory)), "the dead process has left its lock");
+    assert(existsSync(lockOf(directory)), "the dead process has left its lock");
     await opensAndCloses(directory);
   });
 
@@ -183,7 +176,7 @@ suite("the lock file of a database", () => {
     const directory = folder();
     await forgedLock(directory, { pid: "1", space: "1", name: "elsewhere" });
     const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
-    cleanup(() => clearInterval(touching));
+    onTestFinished(() => clearInterval(touching));
     await rejects(file(directory).open(NAME), {
       code: "VARVE_DATABASE_BUSY",
       message: /process 1 of another container or machine \(elsewhere\)/,
@@ -195,7 +188,7 @@ suite("the lock file of a database", () => {
     await forgedLock(directory, { pid: "1", space: "1" });
     const start = Date.now();
     await opensAndCloses(directory);
-    ok(Date.now() - start > 7900, "it was given time to show that it lives");
+    assert(Date.now() - start > 7900, "it was given time to show that it lives");
   });
 
   test("a holder that may be on another machine is never judged by its process number", async () => {
@@ -225,7 +218,7 @@ suite("the lock file of a database", () => {
         `Object.defineProperty(process, "platform", { value: ${JSON.stringify(platform)} });
          console.log(await shop().then(() => "open", (error) => error.code));`,
       );
-      equal(stdout.trim(), "VARVE_DATABASE_BUSY", stderr);
+      expect(stdout.trim(), stderr).toBe("VARVE_DATABASE_BUSY");
     });
   }
 
@@ -235,7 +228,7 @@ suite("the lock file of a database", () => {
     sendsHeartbeats(directory);
     const real = Date.now;
     let steps = 0;
-    cleanup(() => {
+    onTestFinished(() => {
       Date.now = real;
     });
     Date.now = () => {
@@ -249,7 +242,7 @@ suite("the lock file of a database", () => {
     const directory = folder();
     const content = await forgedLock(directory, { pid: "1", space: "1" });
     const { renameSync } = fs;
-    cleanup(() => {
+    onTestFinished(() => {
       fs.renameSync = renameSync;
     });
     fs.renameSync = ((from: string, to: string) => {
@@ -258,9 +251,9 @@ suite("the lock file of a database", () => {
       renameSync(from, to);
     }) as typeof renameSync;
     await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
-    equal(fs.renameSync, renameSync, "it was about to be broken");
-    equal(readFileSync(lockOf(directory), "utf8"), content);
-    deepEqual(readdirSync(directory), ["shop.varve.lock"]);
+    expect(fs.renameSync, "it was about to be broken").toBe(renameSync);
+    expect(readFileSync(lockOf(directory), "utf8")).toBe(content);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve.lock"]);
   });
 
   test("a lock created while another one is put back gives way to it", async () => {
@@ -272,21 +265,21 @@ suite("the lock file of a database", () => {
     writeFileSync(breaker, content);
     const opening = rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
     await turn(1000);
-    ok(existsSync(lockOf(directory)), "it was put in place");
+    assert(existsSync(lockOf(directory)), "it was put in place");
     fs.renameSync(moved, lockOf(directory));
     rmSync(breaker);
     sendsHeartbeats(directory);
     await opening;
-    equal(readFileSync(lockOf(directory), "utf8"), content);
+    expect(readFileSync(lockOf(directory), "utf8")).toBe(content);
   });
 
   test("a holder whose lock is moved away for a moment keeps it", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
-    cleanup(() => opened.close());
+    onTestFinished(() => opened.close());
     const real = Date.now;
     const { lutimesSync } = fs;
-    cleanup(() => {
+    onTestFinished(() => {
       Date.now = real;
       fs.lutimesSync = lutimesSync;
     });
@@ -299,24 +292,24 @@ suite("the lock file of a database", () => {
       lutimesSync(path, ...times);
     };
     Date.now = () => real() + 60_000;
-    equal(opened.write(bytes("on and on"), { at: 0 }), 9);
-    equal(misses, 3);
+    expect(opened.write(bytes("on and on"), { at: 0 })).toBe(9);
+    expect(misses).toBe(3);
   });
 
   test("heartbeats go on while the wall clock stands still, as under fake timers", async () => {
     const directory = folder();
     const real = Date.now;
-    cleanup(() => {
+    onTestFinished(() => {
       Date.now = real;
     });
     Date.now = () => 1_000_000;
     const { file: opened } = await file(directory).open(NAME);
-    cleanup(() => opened.close());
+    onTestFinished(() => opened.close());
     const stamps = new Set<number>();
     const deadline = real() + 60_000;
     while (stamps.size < 3) {
       stamps.add(statSync(lockOf(directory)).mtimeMs);
-      ok(real() < deadline, "each changes it");
+      assert(real() < deadline, "each changes it");
       await turn(100);
     }
   });
@@ -326,7 +319,7 @@ suite("the lock file of a database", () => {
     const { file: opened } = await file(directory).open(NAME);
     const { writeSync } = fs;
     const real = Date.now;
-    cleanup(() => {
+    onTestFinished(() => {
       fs.writeSync = writeSync;
       Date.now = real;
     });
@@ -344,7 +337,7 @@ suite("the lock file of a database", () => {
   test("a flush does not count if the lock is missing", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
-    equal(opened.write(bytes("before"), { at: 0 }), 6);
+    expect(opened.write(bytes("before"), { at: 0 })).toBe(6);
     rmSync(lockOf(directory));
     throws(() => opened.flush(), { code: "VARVE_FILE_LOST", message: /removed, or taken over/ });
     opened.close();
@@ -353,11 +346,11 @@ suite("the lock file of a database", () => {
   test("an open database sends heartbeats", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
-    cleanup(() => opened.close());
+    onTestFinished(() => opened.close());
     const before = statSync(lockOf(directory)).mtimeMs;
     const deadline = Date.now() + 60_000;
     while (statSync(lockOf(directory)).mtimeMs === before) {
-      ok(Date.now() < deadline, "it was touched");
+      assert(Date.now() < deadline, "it was touched");
       await turn(100);
     }
   });
@@ -365,9 +358,9 @@ suite("the lock file of a database", () => {
   test("a suspended holder that lost its lock writes no more, and its file may be closed", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
-    equal(opened.write(bytes("before"), { at: 0 }), 6);
+    expect(opened.write(bytes("before"), { at: 0 })).toBe(6);
     const real = Date.now;
-    cleanup(() => {
+    onTestFinished(() => {
       Date.now = real;
     });
     writeFileSync(lockOf(directory), "somebody else's");
@@ -376,20 +369,20 @@ suite("the lock file of a database", () => {
     throws(() => opened.write(bytes("after"), { at: 0 }), lost);
     throws(() => opened.truncate(0), lost);
     opened.close();
-    equal(readFileSync(join(directory, "shop.varve"), "utf8"), "before");
-    equal(readFileSync(lockOf(directory), "utf8"), "somebody else's");
+    expect(readFileSync(join(directory, "shop.varve"), "utf8")).toBe("before");
+    expect(readFileSync(lockOf(directory), "utf8")).toBe("somebody else's");
   });
 
   test("a suspended holder that kept its lock goes on", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
-    cleanup(() => opened.close());
+    onTestFinished(() => opened.close());
     const real = Date.now;
-    cleanup(() => {
+    onTestFinished(() => {
       Date.now = real;
     });
     Date.now = () => real() + 60_000;
-    equal(opened.write(bytes("on and on"), { at: 0 }), 9);
+    expect(opened.write(bytes("on and on"), { at: 0 })).toBe(9);
   });
 
   test("an empty lock left by a power failure is removed", async () => {
@@ -421,14 +414,14 @@ suite("the lock file of a database", () => {
     const directory = folder();
     symlinkSync("nowhere", lockOf(directory));
     await opensAndCloses(directory);
-    ok(Date.now() - start > 7900, "another build might have made it");
+    assert(Date.now() - start > 7900, "another build might have made it");
   });
 
   test("a lock of another version is respected as long as its holder sends heartbeats", async () => {
     const directory = folder();
     writeFileSync(lockOf(directory), '{"pid":1}\n');
     const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
-    cleanup(() => clearInterval(touching));
+    onTestFinished(() => clearInterval(touching));
     await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
 
@@ -437,7 +430,7 @@ suite("the lock file of a database", () => {
     writeFileSync(lockOf(directory), "");
     const start = Date.now();
     await opensAndCloses(directory);
-    ok(Date.now() - start > 1500, "it was given time to be written");
+    assert(Date.now() - start > 1500, "it was given time to be written");
   });
 
   test("a breaker that died while removing a dead lock is recognized", async () => {
@@ -461,17 +454,19 @@ suite("the lock file of a database", () => {
     const { file: opened } = await file(directory).open(NAME);
     writeFileSync(lockOf(directory), "somebody else's");
     opened.close();
-    equal(readFileSync(lockOf(directory), "utf8"), "somebody else's");
+    expect(readFileSync(lockOf(directory), "utf8")).toBe("somebody else's");
   });
 
   test("two paths to the same folder are one database", async () => {
     const directory = folder();
     const link = join(folder(), "link");
     symlinkSync(directory, link);
-    equal(file(link).identity(NAME), file(directory).identity(NAME));
-    equal(file(join(link, "not", "there")).identity(NAME), join(directory, "not/there/shop.varve"));
+    expect(file(link).identity(NAME)).toBe(file(directory).identity(NAME));
+    expect(file(join(link, "not", "there")).identity(NAME)).toBe(
+      join(directory, "not/there/shop.varve"),
+    );
     const { file: opened } = await file(directory).open(NAME);
-    cleanup(() => opened.close());
+    onTestFinished(() => opened.close());
     await rejects(file(link).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
 
@@ -482,7 +477,7 @@ suite("the lock file of a database", () => {
       directory = join(directory, "d".repeat(Math.min(200, left - directory.length - 1)));
     }
     const error = await rejects(file(directory).open(NAME), { code: "VARVE_STORAGE_UNAVAILABLE" });
-    ok(/ENAMETOOLONG.* open/.test(error.message), error.message);
+    assert(/ENAMETOOLONG.* open/.test(error.message), error.message);
   });
 
   test("two paths to the same file are one database", async () => {
@@ -490,7 +485,7 @@ suite("the lock file of a database", () => {
     const linked = file(elsewhere);
     (await file(directory).open(NAME)).file.close();
     symlinkSync(join(directory, "shop.varve"), join(elsewhere, "shop.varve"));
-    equal(linked.identity(NAME), file(directory).identity(NAME));
+    expect(linked.identity(NAME)).toBe(file(directory).identity(NAME));
     const holder = await Holder.start();
     const busy = { code: "VARVE_DATABASE_BUSY" };
     await holder.tell("open", { directory, name: NAME });
@@ -498,12 +493,12 @@ suite("the lock file of a database", () => {
     await rejects(async () => linked.destroy?.(NAME), busy);
     await holder.tell("close");
     const { file: opened } = await linked.open(NAME);
-    deepEqual(readdirSync(directory).sort(), ["shop.varve", "shop.varve.lock"]);
+    expect(readdirSync(directory).sort()).toStrictEqual(["shop.varve", "shop.varve.lock"]);
     await rejects(holder.tell("open", { directory, name: NAME }), busy);
     opened.close();
-    deepEqual(readdirSync(elsewhere), ["shop.varve"]);
-    equal(await linked.destroy?.(NAME), true);
-    deepEqual([...readdirSync(directory), ...readdirSync(elsewhere)], []);
+    expect(readdirSync(elsewhere)).toStrictEqual(["shop.varve"]);
+    expect(await linked.destroy?.(NAME)).toBe(true);
+    expect([...readdirSync(directory), ...readdirSync(elsewhere)]).toStrictEqual([]);
   });
 });
 
@@ -512,21 +507,21 @@ function linkText(content: string): string {
   return content.split(" ").slice(0, -1).join(" ");
 }
 
-suite("the lock on a full disk", () => {
+describe("the lock on a full disk", () => {
   test("the lock is a link that names its holder, short enough for ext4 to store inline", async () => {
     const directory = folder();
     const first = await Holder.start("--full");
     await first.tell("open", { directory, name: NAME });
     const text = readlinkSync(lockOf(directory));
-    ok(text.length <= 59, text);
-    equal(lockFields(text).pid, String(first.pid));
+    assert(text.length <= 59, text);
+    expect(lockFields(text).pid).toBe(String(first.pid));
     const error = await rejects(file(directory).open(NAME), {
       name: "DatabaseBusyError",
       message: `open in process ${first.pid}`,
     });
-    equal(Reflect.get(error, "pid"), first.pid);
+    expect(Reflect.get(error, "pid")).toBe(first.pid);
     await first.tell("close");
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
   });
 
   test("a killed holder is recognized, and a living one sends heartbeats", async () => {
@@ -536,15 +531,15 @@ suite("the lock on a full disk", () => {
     const before = lstatSync(lockOf(directory)).mtimeMs;
     const deadline = Date.now() + 60_000;
     while (lstatSync(lockOf(directory)).mtimeMs === before) {
-      ok(Date.now() < deadline, "it was touched");
+      assert(Date.now() < deadline, "it was touched");
       await turn(100);
     }
     await first.kill();
-    ok(lstatSync(lockOf(directory)).isSymbolicLink(), "the dead process has left its lock");
+    assert(lstatSync(lockOf(directory)).isSymbolicLink(), "the dead process has left its lock");
     const second = await Holder.start("--full");
     await second.tell("open", { directory, name: NAME });
     await second.tell("close");
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
   });
 
   test("the longest numbers and fingerprints fit into such a link", () => {
@@ -557,14 +552,14 @@ suite("the lock on a full disk", () => {
     const text = linkText(
       lockContent({ ...longest, boot: "zzzzzz", space: "zzzzzz", host: "zzzzzz", name: "" }),
     );
-    equal(text.length, 59);
+    expect(text.length).toBe(59);
   });
 
   test("a file of some segments grows without holes", async () => {
     const directory = folder();
     const writes: [number, number][] = [];
     const write = fs.writeSync;
-    cleanup(() => {
+    onTestFinished(() => {
       fs.writeSync = write;
     });
     fs.writeSync = ((...args: [number, Uint8Array, number, number, number]) => {
@@ -580,8 +575,8 @@ suite("the lock on a full disk", () => {
     for (const [from, to] of writes.sort(([a], [b]) => a - b))
       if (from <= end) end = Math.max(end, to);
     const size = statSync(join(directory, "shop.varve")).size;
-    ok(size > 5 * SEGMENT, "it has a reserve");
-    equal(end, size);
+    assert(size > 5 * SEGMENT, "it has a reserve");
+    expect(end).toBe(size);
     await db.close();
   });
 });
@@ -592,7 +587,7 @@ async function ownLock(holder: Holder): Promise<LockFields> {
   return lockFields(readFileSync(join(directory, "own.varve.lock"), "utf8"));
 }
 
-suite("holders suspended for longer than it takes to break their lock", () => {
+describe("holders suspended for longer than it takes to break their lock", () => {
   /** Commits one key after the other, and reports each only after its commit. */
   const commits = (name: string, count: number, space: string, directory: string) => `
     const { readlinkSync } = fs;
@@ -628,7 +623,7 @@ suite("holders suspended for longer than it takes to break their lock", () => {
         const second = start(directory, commits("second", ENDLESS, "pid:[2]", directory));
         if (context().runtime === "deno") {
           // Deno also has the system's lock, which a suspended process keeps.
-          ok((await second.ended).stderr.includes("DatabaseBusyError"));
+          assert((await second.ended).stderr.includes("DatabaseBusyError"));
           // Deno's own kill() has no effect on a child that it has sent a signal before.
           process.kill(first.child.pid as number, "SIGKILL");
           await first.ended;
@@ -637,7 +632,7 @@ suite("holders suspended for longer than it takes to break their lock", () => {
         await speaks(second);
         first.child.kill("SIGCONT");
         const { stdout, stderr } = await first.ended;
-        ok(stdout.includes("VARVE_FILE_LOST taken-over"), `${stdout} ${stderr}`);
+        assert(stdout.includes("VARVE_FILE_LOST taken-over"), `${stdout} ${stderr}`);
         await turn(200);
         second.child.kill("SIGKILL");
         await second.ended;
@@ -647,17 +642,17 @@ suite("holders suspended for longer than it takes to break their lock", () => {
             .trimEnd()
             .split(" ");
           const missing = said.filter((i) => db.getText(`${name} ${i}`) === undefined);
-          ok(said.length > 10, `${name} committed ${said.length} times`);
-          deepEqual(missing, [], `of ${name}, round ${round}`);
+          assert(said.length > 10, `${name} committed ${said.length} times`);
+          expect(missing, `of ${name}, round ${round}`).toStrictEqual([]);
         }
-        equal((await db.verify()).problems.length, 0);
+        expect((await db.verify()).problems.length).toBe(0);
         await db.close();
       }),
     );
   });
 });
 
-suite("processes racing for a dead lock", () => {
+describe("processes racing for a dead lock", () => {
   const STARTERS = 8;
   const ROUNDS = 20;
 
@@ -678,8 +673,8 @@ suite("processes racing for a dead lock", () => {
         const results = await Promise.all(
           starters.map((starter) => starter.tell("race", { directory, name: NAME })),
         );
-        equal(results.filter(({ together }) => together !== 0).length, 0, `round ${round}`);
-        deepEqual(readdirSync(directory), ["shop.varve"], `round ${round}`);
+        expect(results.filter(({ together }) => together !== 0).length, `round ${round}`).toBe(0);
+        expect(readdirSync(directory), `round ${round}`).toStrictEqual(["shop.varve"]);
       }
     });
   }
@@ -696,20 +691,20 @@ suite("processes racing for a dead lock", () => {
           .catch((error) => ({ together: error.code === "ENDED" ? 0 : 1, refused: 0 })),
       ),
     );
-    equal(results.filter(({ together }) => together !== 0).length, 0);
+    expect(results.filter(({ together }) => together !== 0).length).toBe(0);
     await opensAndCloses(directory);
   });
 });
 
-suite("the end of a process", () => {
+describe("the end of a process", () => {
   test("the exit hook can still write, and the lock is released", async () => {
     const directory = folder();
     const holder = await Holder.start();
     await holder.tell("openWithHook", { directory, name: NAME, text: "written at exit" });
     holder.tell("exit", { code: 3 }).catch(() => {});
-    equal(await holder.ended(), 3);
-    equal(readFileSync(join(directory, "shop.varve"), "utf8"), "written at exit");
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    expect(await holder.ended()).toBe(3);
+    expect(readFileSync(join(directory, "shop.varve"), "utf8")).toBe("written at exit");
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
   });
 
   test("an uncaught error runs the exit hook", async () => {
@@ -717,10 +712,10 @@ suite("the end of a process", () => {
     const holder = await Holder.start();
     await holder.tell("openWithHook", { directory, name: NAME, text: "after the error" });
     await holder.tell("throw");
-    equal(await holder.ended(), 1);
-    equal(readFileSync(join(directory, "shop.varve"), "utf8"), "after the error");
+    expect(await holder.ended()).toBe(1);
+    expect(readFileSync(join(directory, "shop.varve"), "utf8")).toBe("after the error");
     // Deno does not report whether an error ends a program: the lock stays, and the next open breaks it.
-    if (context().runtime !== "deno") deepEqual(readdirSync(directory), ["shop.varve"]);
+    if (context().runtime !== "deno") expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
     await opensAndCloses(directory);
   });
 
@@ -730,7 +725,7 @@ suite("the end of a process", () => {
     await holder.tell("openAndUnhook", { directory, name: NAME, text: "not to be written" });
     holder.tell("exit").catch(() => {});
     await holder.ended();
-    equal(readFileSync(join(directory, "shop.varve"), "utf8"), "");
+    expect(readFileSync(join(directory, "shop.varve"), "utf8")).toBe("");
   });
 
   test("closing removes the exit listener, so that a program may open and close without end", async () => {
@@ -744,21 +739,21 @@ suite("the end of a process", () => {
        for (const one of opened) one.file.close();
        console.log(during - before, count() - before);`,
     );
-    equal(stderr, "", "no warning of too many listeners");
-    equal(stdout.trim(), "1 0");
+    expect(stderr, "no warning of too many listeners").toBe("");
+    expect(stdout.trim()).toBe("1 0");
   });
 
   test("a worker thread that ends releases its lock", async () => {
     const directory = folder();
     await threadOpens(directory, "process.exit()");
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
     await opensAndCloses(directory);
   });
 
   test("a terminated worker thread is recognized, although its process lives", async () => {
     const directory = folder();
     await threadOpens(directory, "setInterval(() => {}, 1000);", true);
-    ok(existsSync(lockOf(directory)), "it could not give its lock back");
+    assert(existsSync(lockOf(directory)), "it could not give its lock back");
     await opensAndCloses(directory);
   });
 
@@ -790,7 +785,7 @@ async function threadOpens(
     ${end}`;
   const path = join(context().root, ".build", `thread-${process.pid}.mjs`);
   writeFileSync(path, source);
-  cleanup(() => rmSync(path, { force: true }));
+  onTestFinished(() => rmSync(path, { force: true }));
   const worker = new Worker(path);
   const ended = new Promise((resolve, reject) => {
     worker.on("exit", resolve);

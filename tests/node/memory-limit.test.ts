@@ -1,4 +1,5 @@
-import { context, deepEqual, equal, suite, test } from "../harness.js";
+import { describe, expect, test } from "vitest";
+import { context } from "../support/context.js";
 import { folder } from "./support/processes.js";
 import { runs } from "./support/programs.js";
 
@@ -29,13 +30,13 @@ const CODE = "VARVE_OUT_OF_MEMORY";
 
 async function failuresOf(source: string): Promise<unknown> {
   const { code, stdout, stderr } = await runs(folder(), LIMIT + source);
-  equal(code, 0, stderr);
-  equal(stderr, "");
+  expect(code, stderr).toBe(0);
+  expect(stderr).toBe("");
   return JSON.parse(stdout);
 }
 
 if (limits) {
-  suite("programs with a limited address space", () => {
+  describe("programs with a limited address space", () => {
     test("opening throws OutOfMemoryError, whatever the source, and open databases go on", async () => {
       const found = await failuresOf(`
         const db = await shop();
@@ -50,7 +51,7 @@ if (limits) {
         db.set("b", db.getText("a"));
         await db.close();
         told();`);
-      deepEqual(found, [
+      expect(found).toStrictEqual([
         ["open", CODE],
         ["from", CODE],
         ["filled", CODE],
@@ -72,7 +73,7 @@ if (limits) {
         if (db.get("k0").length !== big.length) failures.push("lost");
         await db.close();
         told();`);
-      deepEqual(found, [["get", CODE]]);
+      expect(found).toStrictEqual([["get", CODE]]);
     });
 
     test("writing to a database in memory throws, and the database goes on", async () => {
@@ -87,7 +88,7 @@ if (limits) {
         if (db.getText("small") !== "kept") failures.push("lost");
         await db.close();
         told();`);
-      deepEqual(found, [["set", CODE]]);
+      expect(found).toStrictEqual([["set", CODE]]);
     });
 
     test("importing lines throws, and the records stored before stay", async () => {
@@ -108,7 +109,7 @@ if (limits) {
         if (notes.get(1).length !== 100) failures.push("lost");
         await db.close();
         told();`);
-      deepEqual(found, [["lines", CODE]]);
+      expect(found).toStrictEqual([["lines", CODE]]);
     });
   });
 }

@@ -1,11 +1,13 @@
 import { type Database, file, open } from "varve";
-import { cleanup, context, equal, rejects, suite, test, wasmOption } from "../harness.js";
-import { shopIn, speaks, starts } from "./support/anywhere.js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 import { folder } from "./support/processes.js";
+import { shopIn, speaks, starts } from "./support/runtime-programs.js";
 
 async function opened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });
-  cleanup(() => db.close());
+  onTestFinished(() => db.close());
   return db;
 }
 
@@ -14,7 +16,7 @@ const BUSY = { name: "DatabaseBusyError" };
 
 // Only Deno has separate permissions.
 if (context().runtime === "deno") {
-  suite("Deno with permissions for files only", () => {
+  describe("Deno with permissions for files only", () => {
     test("databases work, and the quota is unknown", async () => {
       const directory = folder();
       const { stdout, stderr } = await starts(
@@ -26,8 +28,8 @@ if (context().runtime === "deno") {
          console.log(db.getText("key"), usage === fileBytes, quota);`,
         FILES_ONLY,
       ).ended;
-      equal(stdout.trim(), "value true undefined", stderr);
-      equal((await opened(directory)).getText("key"), "value");
+      expect(stdout.trim(), stderr).toBe("value true undefined");
+      expect((await opened(directory)).getText("key")).toBe("value");
     });
 
     test("a database that another program has open is refused", async () => {
@@ -37,7 +39,7 @@ if (context().runtime === "deno") {
         `${shopIn(directory)} console.log(await shop().catch((error) => error.name));`,
         FILES_ONLY,
       ).ended;
-      equal(stdout.trim(), BUSY.name, stderr);
+      expect(stdout.trim(), stderr).toBe(BUSY.name);
     });
 
     test("a database is locked as long as its program lives, and a moment longer", async () => {
@@ -54,7 +56,7 @@ if (context().runtime === "deno") {
       await rejects(opened(directory), BUSY);
       program.child.kill("SIGKILL");
       await program.ended;
-      equal((await opened(directory)).getText("key"), "value");
+      expect((await opened(directory)).getText("key")).toBe("value");
     });
   });
 }

@@ -2,9 +2,10 @@ import { execFileSync } from "node:child_process";
 import fs, { chmodSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { databases, destroy, file, open } from "varve";
-import { cleanup, deepEqual, equal, rejects, suite, test, throws } from "../harness.js";
-import { shopIn, starts } from "./support/anywhere.js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { rejects, throws } from "../support/errors.js";
 import { folder, Holder, lockContent, lockFields } from "./support/processes.js";
+import { shopIn, starts } from "./support/runtime-programs.js";
 
 const NAME = "shop";
 const BUSY = { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" } as const;
@@ -18,22 +19,22 @@ async function written(): Promise<string> {
   return directory;
 }
 
-suite("files opened read-only", () => {
+describe("files opened read-only", () => {
   test("reading leaves no trace: no lock, no folder, and not a byte changed", async () => {
     const directory = await written();
     const path = join(directory, "shop.varve");
     const before = readFileSync(path);
     const db = await open(NAME, { storage: file(directory), readOnly: true });
-    equal(db.getText("a"), "1");
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    expect(db.getText("a")).toBe("1");
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
     await db.close();
-    deepEqual(new Uint8Array(readFileSync(path)), new Uint8Array(before));
+    expect(new Uint8Array(readFileSync(path))).toStrictEqual(new Uint8Array(before));
     const missing = join(directory, "missing");
     await rejects(open(NAME, { storage: file(missing), readOnly: true }), {
       name: "DatabaseNotFoundError",
       message: missing,
     });
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
   });
 
   test("a file that is not writable can be read", async () => {
@@ -43,7 +44,7 @@ suite("files opened read-only", () => {
     chmodSync(directory, 0o555);
     try {
       const db = await open(NAME, { storage: file(directory), readOnly: true });
-      equal(db.getText("a"), "1");
+      expect(db.getText("a")).toBe("1");
       await db.close();
     } finally {
       chmodSync(directory, 0o755);
@@ -54,14 +55,14 @@ suite("files opened read-only", () => {
     const directory = folder();
     await (await open(NAME, { storage: file(directory) })).close();
     const flush = fs.fdatasyncSync;
-    cleanup(() => {
+    onTestFinished(() => {
       fs.fdatasyncSync = flush;
     });
     fs.fdatasyncSync = () => {
       throw Object.assign(new Error("EPERM: operation not permitted"), { code: "EPERM" });
     };
     const db = await open(NAME, { storage: file(directory), readOnly: true });
-    equal(db.count(), 0);
+    expect(db.count()).toBe(0);
     db.flush();
     await db.close();
   });
@@ -71,11 +72,11 @@ suite("files opened read-only", () => {
     const writer = await Holder.start();
     await writer.tell("open", { directory, name: NAME });
     const error = await rejects(open(NAME, { storage: file(directory), readOnly: true }), BUSY);
-    equal(typeof Reflect.get(error, "pid"), "number");
+    expect(typeof Reflect.get(error, "pid")).toBe("number");
     await rejects(destroy(NAME, { storage: file(directory) }), BUSY);
     await writer.tell("close");
     const db = await open(NAME, { storage: file(directory), readOnly: true });
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
     await db.close();
   });
 
@@ -88,9 +89,9 @@ suite("files opened read-only", () => {
     await real.tell("close");
     writeFileSync(lock, lockContent({ ...lockFields(content), started: "never" }));
     const db = await open(NAME, { storage: file(directory), readOnly: true });
-    equal(db.getText("a"), "1");
+    expect(db.getText("a")).toBe("1");
     await db.close();
-    deepEqual(readdirSync(directory).sort(), ["shop.varve", "shop.varve.lock"]);
+    expect(readdirSync(directory).sort()).toStrictEqual(["shop.varve", "shop.varve.lock"]);
   });
 
   test("a reader keeps its data when a writer comes later", async () => {
@@ -98,7 +99,7 @@ suite("files opened read-only", () => {
     const reader = await open(NAME, { storage: file(directory), readOnly: true });
     const writer = await Holder.start();
     await writer.tell("open", { directory, name: NAME });
-    equal(reader.getText("a"), "1");
+    expect(reader.getText("a")).toBe("1");
     throws(() => reader.set("a", "2"), { name: "ReadOnlyError" });
     await reader.close();
     await writer.tell("close");
@@ -120,26 +121,23 @@ suite("files opened read-only", () => {
        for (let i = 0; i < 80; i += 1) db.set("k" + i, new Uint8Array(50_000).fill(2));
        await db.close();`,
     ).ended;
-    equal(stderr, "");
+    expect(stderr).toBe("");
     const changed = { name: "StorageError", message: "changed by another program" } as const;
     throws(() => keys.map((key) => reader.get(key)), changed);
     await rejects(reader.verify(), changed);
     await reader.close();
     const again = await openReader();
-    deepEqual(
-      keys.map((key) => again.get(key)?.[0]).filter((byte) => byte !== 2),
-      [],
-    );
+    expect(keys.map((key) => again.get(key)?.[0]).filter((byte) => byte !== 2)).toStrictEqual([]);
     await again.close();
     // Without a writer it is damage.
     const path = join(directory, "shop.varve");
     writeFileSync(path, readFileSync(path).fill(0, 8_192));
     const damaged = await openReader().catch((error) => error);
-    equal(damaged.name, "CorruptionError");
+    expect(damaged.name).toBe("CorruptionError");
   });
 });
 
-suite("paths that cannot be a database file", () => {
+describe("paths that cannot be a database file", () => {
   const UNAVAILABLE = { code: "VARVE_STORAGE_UNAVAILABLE" } as const;
 
   test("a pipe and a dangling link are refused at once", async () => {
@@ -153,7 +151,7 @@ suite("paths that cannot be a database file", () => {
       }
       await rejects(destroy(name, { storage }), UNAVAILABLE);
     }
-    deepEqual(readdirSync(directory).sort(), ["pipe.varve", "shop.varve"]);
+    expect(readdirSync(directory).sort()).toStrictEqual(["pipe.varve", "shop.varve"]);
   });
 
   test("a file that the system hides is not taken for a missing one", async () => {
@@ -166,21 +164,21 @@ suite("paths that cannot be a database file", () => {
   });
 });
 
-suite("folders of databases", () => {
+describe("folders of databases", () => {
   test("databases lists the database files only, and nothing for a missing folder", async () => {
     const directory = await written();
     for (const other of ["notes.txt", "%zz.varve", "Upper.varve", ".varve", "shop.varve.lock.x"]) {
       writeFileSync(join(directory, other), "");
     }
-    deepEqual(await databases({ storage: file(directory) }), ["shop"]);
-    deepEqual(await databases({ storage: file(join(directory, "missing")) }), []);
+    expect(await databases({ storage: file(directory) })).toStrictEqual(["shop"]);
+    expect(await databases({ storage: file(join(directory, "missing")) })).toStrictEqual([]);
   });
 
   test("destroy removes the file and its lock, and keeps all else", async () => {
     const directory = await written();
     writeFileSync(join(directory, "notes.txt"), "");
-    equal(await destroy(NAME, { storage: file(directory) }), true);
-    deepEqual(readdirSync(directory), ["notes.txt"]);
-    equal(await destroy(NAME, { storage: file(join(directory, "missing")) }), false);
+    expect(await destroy(NAME, { storage: file(directory) })).toBe(true);
+    expect(readdirSync(directory)).toStrictEqual(["notes.txt"]);
+    expect(await destroy(NAME, { storage: file(join(directory, "missing")) })).toBe(false);
   });
 });

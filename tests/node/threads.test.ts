@@ -1,29 +1,21 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, open } from "varve";
-import {
-  cleanup,
-  context,
-  deepEqual,
-  equal,
-  ok,
-  rejects,
-  suite,
-  test,
-  wasmOption,
-} from "../harness.js";
-import { shopIn, Thread } from "./support/anywhere.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
 import { folder } from "./support/processes.js";
+import { shopIn, Thread } from "./support/runtime-programs.js";
 
 async function opened(directory: string, readOnly = false): Promise<Database> {
   const db = await open("shop", { storage: file(directory), readOnly, ...wasmOption() });
-  cleanup(() => db.close());
+  onTestFinished(() => db.close());
   return db;
 }
 
 const KEEPS_ON = "setInterval(() => {}, 1000);";
 
-suite("threads of one process", () => {
+describe("threads of one process", () => {
   test("threads can each have their own databases, also in one folder", async () => {
     const directory = folder();
     const thread = new Thread(
@@ -34,8 +26,8 @@ suite("threads of one process", () => {
     );
     const db = await opened(directory);
     db.set("key", "ours");
-    equal(await thread.said, "theirs");
-    equal(db.getText("key"), "ours");
+    expect(await thread.said).toBe("theirs");
+    expect(db.getText("key")).toBe("ours");
   });
 
   test("a database that another thread has open is refused, with the reason", async () => {
@@ -58,9 +50,9 @@ suite("threads of one process", () => {
     const opens = `${shopIn(directory)}
       const answer = await shop().then((db) => db.getText("key"), (error) => error.code);
       parentPort.postMessage(answer);`;
-    equal(await new Thread(opens).said, "VARVE_DATABASE_BUSY");
+    expect(await new Thread(opens).said).toBe("VARVE_DATABASE_BUSY");
     await db.close();
-    equal(await new Thread(opens).said, "value");
+    expect(await new Thread(opens).said).toBe("value");
   });
 
   test("threads may share a database that is open read-only", async () => {
@@ -74,8 +66,8 @@ suite("threads of one process", () => {
        const db = await shop({ readOnly: true });
        parentPort.postMessage(db.getText("key"));`,
     );
-    equal(await thread.said, "value");
-    equal(reader.getText("key"), "value");
+    expect(await thread.said).toBe("value");
+    expect(reader.getText("key")).toBe("value");
   });
 
   test("threads may share one compiled module", async () => {
@@ -88,11 +80,11 @@ suite("threads of one process", () => {
        db.set("key", "value");
        parentPort.postMessage(db.getText("key"));`,
     );
-    equal(await thread.said, "value");
+    expect(await thread.said).toBe("value");
   });
 });
 
-suite("threads that end", () => {
+describe("threads that end", () => {
   const ENDS: Record<string, string> = {
     "by process.exit": "process.exit(0);",
     "because it has nothing left to do": "parentPort.unref?.();",
@@ -108,7 +100,7 @@ suite("threads that end", () => {
          ${source}`,
       );
       await thread.ended;
-      equal((await opened(directory)).getText("key"), "value");
+      expect((await opened(directory)).getText("key")).toBe("value");
     });
   }
 
@@ -116,7 +108,7 @@ suite("threads that end", () => {
     const directory = folder();
     await new Thread(`${shopIn(directory)} (await shop()).set("key", "value"); process.exit(0);`)
       .ended;
-    deepEqual(readdirSync(directory), ["shop.varve"]);
+    expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
   });
 
   test("a terminated thread does not lock the database: it opens at once, with all commits", async () => {
@@ -134,9 +126,9 @@ suite("threads that end", () => {
       );
       await thread.said;
       await thread.terminate();
-      ok(existsSync(join(directory, "shop.varve.lock")), "it could not give its lock back");
+      assert(existsSync(join(directory, "shop.varve.lock")), "it could not give its lock back");
       const db = await opened(directory);
-      equal(db.getText("round"), `${round}`);
+      expect(db.getText("round")).toBe(`${round}`);
       await db.close();
     }
   });
@@ -148,8 +140,8 @@ suite("threads that end", () => {
       parentPort.postMessage(db instanceof Error ? db.message : "open");
       ${KEEPS_ON}`;
     const first = new Thread(opens);
-    equal(await first.said, "open");
+    expect(await first.said).toBe("open");
     await first.terminate();
-    equal(await new Thread(opens).said, "open");
+    expect(await new Thread(opens).said).toBe("open");
   });
 });

@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { context, deepEqual, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { context } from "../support/context.js";
 
 /** The imports of the engine: the file, detaching views before memory is reused, and reports of panics. */
 const IMPORTS = [
@@ -62,13 +63,12 @@ function built(name: string): WebAssembly.Module {
   return new WebAssembly.Module(readFileSync(join(context().root, "dist", name)));
 }
 
-suite("the boundary of the wasm module", () => {
+describe("the boundary of the wasm module", () => {
   test("the module imports exactly these functions of one host module", () => {
     const imports = WebAssembly.Module.imports(built("varve.wasm"));
-    deepEqual(
+    expect(
       imports.map(({ module, name, kind }) => `${module}.${name} ${kind}`).sort(),
-      IMPORTS.map((name) => `host.${name} function`),
-    );
+    ).toStrictEqual(IMPORTS.map((name) => `host.${name} function`));
   });
 
   test("the module exports exactly these functions, its memory and two linker symbols", () => {
@@ -78,10 +78,10 @@ suite("the boundary of the wasm module", () => {
         .filter(({ kind }) => kind === wanted)
         .map(({ name }) => name)
         .sort();
-    deepEqual(named("function"), EXPORTS);
-    deepEqual(named("memory"), ["memory"]);
-    deepEqual(named("global"), ["__data_end", "__heap_base"]);
-    deepEqual(named("table"), []);
+    expect(named("function")).toStrictEqual(EXPORTS);
+    expect(named("memory")).toStrictEqual(["memory"]);
+    expect(named("global")).toStrictEqual(["__data_end", "__heap_base"]);
+    expect(named("table")).toStrictEqual([]);
   });
 
   test("the debug build has the same boundary, except for unused parts that the optimizer removes", () => {
@@ -90,16 +90,16 @@ suite("the boundary of the wasm module", () => {
       WebAssembly.Module.exports(module)
         .map(({ name }) => name)
         .sort();
-    deepEqual(exportsOf(debug), exportsOf(release));
+    expect(exportsOf(debug)).toStrictEqual(exportsOf(release));
     const host = new Set([...IMPORTS, "truncate"].map((name) => `host.${name}`));
     for (const { module, name } of WebAssembly.Module.imports(debug)) {
-      ok(host.has(`${module}.${name}`), `${module}.${name} is asked for`);
+      assert(host.has(`${module}.${name}`), `${module}.${name} is asked for`);
     }
   });
 
   test("the module contains no names, debugging data or producers", () => {
     for (const section of ["name", "producers", "target_features", ".debug_info"]) {
-      ok(
+      assert(
         WebAssembly.Module.customSections(built("varve.wasm"), section).length === 0,
         `the section ${section} is gone`,
       );

@@ -1,7 +1,8 @@
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Worker } from "node:worker_threads";
-import { cleanup, context, equal, suite, test } from "../harness.js";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 
 /** Runs in a thread whose monotonic clock can be advanced; `varve` has all exports of the package. */
 function moved(program: string): Promise<unknown> {
@@ -25,14 +26,16 @@ function moved(program: string): Promise<unknown> {
      }).then((answer) => parentPort.postMessage(answer));`,
     { eval: true },
   );
-  cleanup(() => thread.terminate());
+  onTestFinished(async () => {
+    await thread.terminate();
+  });
   return new Promise((resolve, reject) => {
     thread.once("message", resolve);
     thread.once("error", reject);
   });
 }
 
-suite("expired watches of a client", () => {
+describe("expired watches of a client", () => {
   test("a client learns of the change that found its watch expired, and of all later ones", async () => {
     const rows = await moved(`
       let rows = [];
@@ -47,7 +50,7 @@ suite("expired watches of a client", () => {
         await until(() => rows.length === 42 + i);
       }
       return rows.length;`);
-    equal(rows, 101);
+    expect(rows).toBe(101);
   });
 
   test("a renewed watch reports each key that was written meanwhile", async () => {
@@ -60,7 +63,7 @@ suite("expired watches of a client", () => {
       await client.batch([{ type: "set", key: "b", value: "1" }, { type: "delete", key: "a" }]);
       await until(() => keys.size === 2);
       return [...keys].join();`);
-    equal(keys, "a,b");
+    expect(keys).toBe("a,b");
   });
 
   test("a watch of a client that is gone is dropped, and nothing is read for it", async () => {
@@ -96,6 +99,6 @@ suite("expired watches of a client", () => {
       await gone.set("c", "1");
       await new Promise((resolve) => setTimeout(resolve, 20));
       return reads;`);
-    equal(reads, 0);
+    expect(reads).toBe(0);
   });
 });

@@ -1,7 +1,7 @@
 import { mkdirSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
-import { cleanup, equal, suite, test } from "../harness.js";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { command, load, project, runs, runtime, written } from "./project.js";
 
 const LOCAL = ["node", "node24", "deno", "bun"] as const;
@@ -97,7 +97,7 @@ async function saysInBrowser(place: Browser, folder: string): Promise<unknown> {
     withPage(place: Browser, use: (page: Page) => Promise<unknown>): Promise<unknown>;
   }>("tests/browsers.mjs");
   const server = await serve([folder], { pages: { "/": PAGE } });
-  cleanup(() => server.close());
+  onTestFinished(() => server.close());
   return withPage(place, async (page) => {
     await page.goto(server.url);
     return page.evaluate(`new Promise((resolve) => {
@@ -108,12 +108,12 @@ async function saysInBrowser(place: Browser, folder: string): Promise<unknown> {
   });
 }
 
-suite("the installed package", () => {
+describe("the installed package", () => {
   for (const place of LOCAL) {
     test(`it stores, reads and closes in ${place}`, async () => {
       const storage = `file(${JSON.stringify(fresh())})`;
       const source = program(storage, "console.log");
-      equal(runs(source, "installed.mjs", await runtime(place)).trim(), SAID);
+      expect(runs(source, "installed.mjs", await runtime(place)).trim()).toBe(SAID);
     });
   }
 
@@ -124,19 +124,19 @@ suite("the installed package", () => {
       db.set("key", "value");
       console.log(db.getText("key"));
       await db.close();`;
-    equal(runs(source, "nothing.mjs", await runtime("deno", [])).trim(), "value");
+    expect(runs(source, "nothing.mjs", await runtime("deno", [])).trim()).toBe("value");
   });
 });
 
 for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
-  suite(`the bundle of ${bundler}`, () => {
+  describe(`the bundle of ${bundler}`, () => {
     for (const place of LOCAL) {
       test(`it opens, sets, reads and closes in ${place}`, async () => {
         const folder = fresh();
         const source = program(`file(${JSON.stringify(folder)})`, "console.log");
         await bundle(written("program.ts", source), folder, place);
         const bundled = join(folder, "program.mjs");
-        equal(command([...(await runtime(place)), bundled]).trim(), SAID);
+        expect(command([...(await runtime(place)), bundled]).trim()).toBe(SAID);
       });
     }
 
@@ -144,7 +144,7 @@ for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
       test(`it opens, sets, reads and closes in a worker of ${place}`, async () => {
         const folder = fresh();
         await bundle(written("program.ts", program("undefined", "postMessage")), folder, place);
-        equal(await saysInBrowser(place, folder), SAID);
+        expect(await saysInBrowser(place, folder)).toBe(SAID);
       });
     }
   });

@@ -1,7 +1,8 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join, posix } from "node:path";
-import { cleanup, context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { context } from "../support/context.js";
 
 interface Ended {
   code: number;
@@ -16,7 +17,9 @@ function command(...args: string[]): Promise<Ended> {
     const child = execFile("npm", args, options, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code), stdout, stderr });
     });
-    cleanup(() => child.kill());
+    onTestFinished(() => {
+      child.kill();
+    });
   });
 }
 
@@ -30,31 +33,28 @@ function lastLine(text: string): string {
   return text.trimEnd().split("\n").at(-1) ?? "";
 }
 
-suite("npm start", () => {
+describe("npm start", () => {
   test("--once and --json sell all but one, as the last line says", async () => {
     const { code, stdout, stderr } = await command("start", "--", "--once", "--json");
-    equal(code, 0, stderr);
+    expect(code, stderr).toBe(0);
     const result = JSON.parse(lastLine(stdout));
     const { cycles, stock, name, storage, durability } = result;
-    deepEqual(
-      { cycles, stock, name, storage, durability },
-      {
-        cycles: 20_000,
-        stock: 1,
-        name: "Yeezy Boost 350 V2",
-        storage: "file",
-        durability: "written",
-      },
-    );
-    ok(result.ms > 0, `${result.ms} ms`);
-    ok(Math.abs(result.opsPerSecond / ((cycles / result.ms) * 1000) - 1) < 0.01, "a true rate");
-    equal(result.reopened.stock, 1);
+    expect({ cycles, stock, name, storage, durability }).toStrictEqual({
+      cycles: 20_000,
+      stock: 1,
+      name: "Yeezy Boost 350 V2",
+      storage: "file",
+      durability: "written",
+    });
+    assert(result.ms > 0, `${result.ms} ms`);
+    assert(Math.abs(result.opsPerSecond / ((cycles / result.ms) * 1000) - 1) < 0.01, "a true rate");
+    expect(result.reopened.stock).toBe(1);
   });
 
   test("--cycles sets the number of sales", async () => {
     const { stdout } = await command("start", "--", "--once", "--json", "--cycles", "65534");
     const { cycles, stock } = JSON.parse(lastLine(stdout));
-    deepEqual([cycles, stock], [65_534, 1]);
+    expect([cycles, stock]).toStrictEqual([65_534, 1]);
   });
 
   test("unknown options are refused with the list of the known ones", async () => {
@@ -69,9 +69,9 @@ suite("npm start", () => {
       [["once"], "once"],
     ] as const) {
       const { code, stdout, stderr } = await command("start", "--", ...args);
-      equal(code, 1, args.join(" "));
-      ok(stderr.includes(message) && stderr.includes("--json"), stderr);
-      ok(!stdout.includes("sold"), "nothing was run");
+      expect(code, args.join(" ")).toBe(1);
+      assert(stderr.includes(message) && stderr.includes("--json"), stderr);
+      assert(!stdout.includes("sold"), "nothing was run");
     }
   });
 
@@ -80,20 +80,22 @@ suite("npm start", () => {
       cwd: context().root,
       stdio: ["ignore", "pipe", "ignore"],
     });
-    cleanup(() => child.kill("SIGKILL"));
+    onTestFinished(() => {
+      child.kill("SIGKILL");
+    });
     const url = await addressOf(child);
     const page = await fetch(url);
-    equal(page.status, 200);
+    expect(page.status).toBe(200);
     const html = await page.text();
     const loaded = [...html.matchAll(/(?:src|href)="([^":]+)"/g)].map((match) => match[1] ?? "");
-    ok(loaded.length >= 2, "a script and a style");
+    assert(loaded.length >= 2, "a script and a style");
     for (const path of [...loaded, "worker.js", "sqlite3.wasm"]) {
-      equal((await fetch(new URL(path, url))).status, 200, path);
+      expect((await fetch(new URL(path, url))).status, path).toBe(200);
     }
     for (const path of ["/package.json", "/..%2fpackage.json", "/%2e%2e/package.json", "/%00"]) {
-      ok((await fetch(new URL(path, url))).status >= 400, `${path} is not served`);
+      assert((await fetch(new URL(path, url))).status >= 400, `${path} is not served`);
     }
-    equal((await fetch(url, { method: "POST" })).status, 405);
+    expect((await fetch(url, { method: "POST" })).status).toBe(405);
   });
 });
 
@@ -116,16 +118,16 @@ function filesIn(folder: string): string[] {
     .map(({ parentPath, name }) => join(parentPath, name));
 }
 
-suite("the repository", () => {
+describe("the repository", () => {
   const text = (path: string) => readFileSync(join(context().root, path), "utf8");
 
   test("the commands and documents that it names exist", () => {
     const { scripts } = JSON.parse(text("package.json"));
     for (const name of ["start", "test", "build", "bench", "check"]) {
-      ok(existsSync(join(context().root, String(scripts[name]).split(" ")[1] ?? "")), name);
+      assert(existsSync(join(context().root, String(scripts[name]).split(" ")[1] ?? "")), name);
     }
     for (const path of ["LICENSE-MIT", "LICENSE-APACHE", "ARCHITECTURE.md", "crate/FORMAT.md"]) {
-      ok(existsSync(join(context().root, path)), path);
+      assert(existsSync(join(context().root, path)), path);
     }
   });
 
@@ -148,18 +150,18 @@ suite("the repository", () => {
         /\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)/g,
       )) {
         const linked = target === "" ? page : posix.join(posix.dirname(page), target);
-        ok(existsSync(join(context().root, linked)), `${page} links to ${linked}`);
-        ok(
+        assert(existsSync(join(context().root, linked)), `${page} links to ${linked}`);
+        assert(
           anchor === undefined || anchorsOf(linked).includes(anchor),
           `${page}: ${linked}#${anchor}`,
         );
         links += 1;
       }
     }
-    ok(links > 30, `${links} links`);
+    assert(links > 30, `${links} links`);
     const below = [...filesIn("js"), ...filesIn("crate/src")];
     for (const [, path = ""] of text("ARCHITECTURE.md").matchAll(/`([\w./-]+\.(?:ts|rs))`/g)) {
-      ok(
+      assert(
         below.some((file) => file.endsWith(`/${path}`) || file === path),
         `ARCHITECTURE.md: ${path}`,
       );
@@ -169,8 +171,8 @@ suite("the repository", () => {
   test("has the same version and licence in both of its packages", () => {
     const { version, license } = JSON.parse(text("package.json"));
     const crate = text("crate/Cargo.toml");
-    ok(crate.includes(`version = "${version}"`), version);
-    ok(crate.includes(`license = "${license}"`), license);
-    ok(text("CHANGELOG.md").includes(`## ${version}`), "the changelog knows it");
+    assert(crate.includes(`version = "${version}"`), version);
+    assert(crate.includes(`license = "${license}"`), license);
+    assert(text("CHANGELOG.md").includes(`## ${version}`), "the changelog knows it");
   });
 });

@@ -5,8 +5,8 @@ import { once } from "node:events";
 import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { builtBy, inChromium, tool, type Vite } from "../fixtures/fixture.js";
-import { cleanup, equal, ok, suite, test } from "../harness.js";
 import { load, project, root } from "./project.js";
 
 /** A copy of an example in the project that has installed the package. */
@@ -23,25 +23,27 @@ async function started(folder: string): Promise<{ process: ChildProcess; url: st
     env: { ...process.env, PORT: "0" },
     stdio: ["ignore", "pipe", "inherit"],
   });
-  cleanup(() => process_.kill("SIGKILL"));
+  onTestFinished(() => {
+    process_.kill("SIGKILL");
+  });
   const [url] = await once(createInterface({ input: process_.stdout }), "line");
   return { process: process_, url: String(url) };
 }
 
-suite("the examples", () => {
+describe("the examples", () => {
   test("node: an answered visit is counted after kill -9", async () => {
     const folder = example("node");
     const first = await started(folder);
     await (await fetch(`${first.url}/a`)).text();
-    ok((await (await fetch(`${first.url}/a`)).text()).startsWith("Visit 2 of /a"));
+    assert((await (await fetch(`${first.url}/a`)).text()).startsWith("Visit 2 of /a"));
     first.process.kill("SIGKILL");
     await once(first.process, "exit");
 
     const second = await started(folder);
-    ok((await (await fetch(`${second.url}/a`)).text()).startsWith("Visit 3 of /a"));
+    assert((await (await fetch(`${second.url}/a`)).text()).startsWith("Visit 3 of /a"));
     second.process.kill("SIGINT");
     const [code] = await once(second.process, "exit");
-    equal(code, 0);
+    expect(code).toBe(0);
   });
 
   test("todo: an item is added, ticked, kept over a reload and removed", async () => {
@@ -50,7 +52,7 @@ suite("the examples", () => {
       serve(folders: string[]): Promise<{ url: string; close(): Promise<void> }>;
     }>("scripts/serve.mjs");
     const server = await serve([out]);
-    cleanup(() => server.close());
+    onTestFinished(() => server.close());
     const left = 'document.querySelector("#left").textContent';
     await inChromium(async (page) => {
       await page.goto(server.url);
@@ -69,8 +71,8 @@ suite("the examples", () => {
       await page.waitForFunction(`${left} === "1 of 2 left"`);
       await page.evaluate('document.querySelector("#clear").click()');
       await page.waitForFunction(`${left} === "1 of 1 left"`);
-      equal(await page.evaluate('document.querySelector("ul").textContent'), "Call Ann");
-      equal(await page.evaluate('document.querySelector("#problem").textContent'), "");
+      expect(await page.evaluate('document.querySelector("ul").textContent')).toBe("Call Ann");
+      expect(await page.evaluate('document.querySelector("#problem").textContent')).toBe("");
     });
   });
 });

@@ -2,7 +2,7 @@
 
 import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { equal, suite, test } from "../harness.js";
+import { describe, expect, test } from "vitest";
 import { load, project } from "./project.js";
 
 const FILES = {
@@ -62,7 +62,7 @@ interface Browsers {
   withProfile(place: "chromium", use: (profile: string) => Promise<void>): Promise<void>;
 }
 
-suite("an extension of Chromium (Manifest V3)", () => {
+describe("an extension of Chromium (Manifest V3)", () => {
   test("the background reads the writes of a page, and bytes that it receives", async () => {
     const folder = join(project(), "extension");
     mkdirSync(folder, { recursive: true });
@@ -78,8 +78,10 @@ suite("an extension of Chromium (Manifest V3)", () => {
         await page.waitForFunction('"visit" in globalThis');
         for (const value of ["one", "two"]) {
           const bytes = JSON.stringify(await page.evaluate(`visit("${value}")`));
-          equal(await page.evaluate('ask({ ask: "read", key: "key" })'), value);
-          equal(await page.evaluate(`ask({ ask: "image", key: "key", bytes: ${bytes} })`), value);
+          expect(await page.evaluate('ask({ ask: "read", key: "key" })')).toBe(value);
+          expect(await page.evaluate(`ask({ ask: "image", key: "key", bytes: ${bytes} })`)).toBe(
+            value,
+          );
         }
       } finally {
         await browser.close();

@@ -4,6 +4,7 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
+import { assert, describe, expect, test } from "vitest";
 import {
   builtBy,
   copied,
@@ -17,7 +18,6 @@ import {
   within,
   withPaths,
 } from "../fixtures/fixture.js";
-import { deepEqual, ok, suite, test } from "../harness.js";
 import { manifest, pack, project, root } from "./project.js";
 
 /** The modules that a page or a worker begins with. */
@@ -27,7 +27,7 @@ interface Rolldown {
   rolldown(options: object): Promise<{ write(options: object): Promise<unknown> }>;
 }
 
-suite("a page under a strict policy, without isolation", () => {
+describe("a page under a strict policy, without isolation", () => {
   test("it loads the package as plain modules from a static server", async () => {
     const folder = copied("app");
     withPaths(folder);
@@ -93,7 +93,7 @@ const WRITING = `
   };
 `;
 
-suite("a page reloaded by Vite's development server", () => {
+describe("a page reloaded by Vite's development server", () => {
   for (const place of ["chromium", "firefox"] as const) {
     test(`no write that was answered before is lost, in ${place}`, async () => {
       const folder = copied("app");
@@ -109,14 +109,14 @@ suite("a page reloaded by Vite's development server", () => {
         // It now meets another module of the package. The name is concatenated so that it does not before.
         await page.evaluate('globalThis.isOld = true, void import(["/later", ".js"].join(""))');
         await page.waitForFunction('"lost" in globalThis && !("isOld" in globalThis)');
-        ok(Number(await page.evaluate("answered")) > 50);
-        deepEqual(await page.evaluate("lost()"), []);
+        assert(Number(await page.evaluate("answered")) > 50);
+        expect(await page.evaluate("lost()")).toStrictEqual([]);
       });
     });
   }
 });
 
-suite("the package archive", () => {
+describe("the package archive", () => {
   /** The output of a checker whose command fails by its exit code. */
   async function checked(program: string, ...args: string[]): Promise<string> {
     const path = root(await pathOf(program));
@@ -125,7 +125,7 @@ suite("the package archive", () => {
 
   test("publint reports no problem", async () => {
     const said = await checked("publint/src/cli.js", "run", pack().archive, "--strict");
-    ok(said.includes("All good!"), said);
+    assert(said.includes("All good!"), said);
   });
 
   test("the types of every entry resolve like its modules", async () => {
@@ -133,7 +133,7 @@ suite("the package archive", () => {
     const attw = "@arethetypeswrong/cli/dist/index.js";
     const said = await checked(attw, archive, "--profile", "esm-only", "--no-color");
     for (const entry of Object.keys(manifest().exports)) {
-      ok(said.includes(`"varve${entry.slice(1)}"`), entry);
+      assert(said.includes(`"varve${entry.slice(1)}"`), entry);
     }
   });
 });

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type BuildOptions, build } from "esbuild";
-import { deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
 import { command, compile, manifest, pack, project, root, runs } from "./project.js";
 
 async function bundle(source: string, options: BuildOptions = {}) {
@@ -21,7 +21,7 @@ async function bundle(source: string, options: BuildOptions = {}) {
   return { outputFiles: result.outputFiles ?? [], inputs, outputs };
 }
 
-suite("the published package", () => {
+describe("the published package", () => {
   test("it contains the built modules, the wasm and the licences, and no development files", () => {
     const wanted = [
       /^dist\/[a-z0-9/-]+\.(js|d\.ts)$/,
@@ -29,26 +29,23 @@ suite("the published package", () => {
       /^(package\.json|README\.md|CHANGELOG\.md|LICENSE-MIT|LICENSE-APACHE)$/,
     ];
     const paths = pack().details.files.map(({ path }) => path);
-    deepEqual(
-      paths.filter((path) => !wanted.some((pattern) => pattern.test(path))),
-      [],
-    );
+    expect(paths.filter((path) => !wanted.some((pattern) => pattern.test(path)))).toStrictEqual([]);
     for (const path of ["dist/index.js", "dist/index.d.ts", "dist/varve.wasm", "LICENSE-MIT"]) {
-      ok(paths.includes(path), `${path} is there`);
+      assert(paths.includes(path), `${path} is there`);
     }
   });
 
   test("its archive is smaller than 540 KB", () => {
-    ok(pack().details.size < 540_000, `it takes ${pack().details.size} bytes`);
+    assert(pack().details.size < 540_000, `it takes ${pack().details.size} bytes`);
   });
 
   test("each exported path leads to a file, types first", () => {
     const paths = new Set(pack().details.files.map(({ path }) => `./${path}`));
     for (const [name, target] of Object.entries(manifest().exports)) {
       const targets = typeof target === "string" ? { default: target } : target;
-      for (const path of Object.values(targets)) ok(paths.has(path), `${name}: ${path}`);
-      if (name !== "./package.json") equal(Object.keys(targets)[0], "types", name);
-      equal(Object.keys(targets).at(-1), "default", name);
+      for (const path of Object.values(targets)) assert(paths.has(path), `${name}: ${path}`);
+      if (name !== "./package.json") expect(Object.keys(targets)[0], name).toBe("types");
+      expect(Object.keys(targets).at(-1), name).toBe("default");
     }
   });
 
@@ -60,18 +57,17 @@ suite("the published package", () => {
       await db.close();
     `);
     const npx = (...args: string[]) => command(["npx", "--offline", "varve", ...args]);
-    equal(npx("--version"), `varve ${manifest().version}\n`);
-    equal(npx("get", "data/from%20a%20program.varve", "key"), "value");
+    expect(npx("--version")).toBe(`varve ${manifest().version}\n`);
+    expect(npx("get", "data/from%20a%20program.varve", "key")).toBe("value");
   });
 
   test("it depends on no other package and runs no script when installed", () => {
     const { dependencies, peerDependencies, optionalDependencies, scripts } = manifest();
-    deepEqual([dependencies, peerDependencies, optionalDependencies], Array(3).fill(undefined));
-    const names = Object.keys(scripts as Record<string, string>);
-    deepEqual(
-      names.filter((name) => /install|prepare|prepublish/.test(name)),
-      [],
+    expect([dependencies, peerDependencies, optionalDependencies]).toStrictEqual(
+      Array(3).fill(undefined),
     );
+    const names = Object.keys(scripts as Record<string, string>);
+    expect(names.filter((name) => /install|prepare|prepublish/.test(name))).toStrictEqual([]);
   });
 
   test("its development dependencies have exact versions, and no registry is named", () => {
@@ -80,12 +76,12 @@ suite("the published package", () => {
         readFileSync(root(folder, "package.json"), "utf8"),
       );
       const all = { ...devDependencies, ...dependencies, ...optionalDependencies };
-      ok(Object.keys(all).length > 3, folder);
+      assert(Object.keys(all).length > 3, folder);
       for (const [name, version] of Object.entries(all)) {
-        ok(/^\d[\w.-]+$/.test(String(version)), `${folder}: ${name} ${version} is exact`);
+        assert(/^\d[\w.-]+$/.test(String(version)), `${folder}: ${name} ${version} is exact`);
       }
       const lock = readFileSync(root(folder, "package-lock.json"), "utf8");
-      ok(!lock.includes('"resolved"'), folder);
+      assert(!lock.includes('"resolved"'), folder);
     }
   });
 
@@ -97,7 +93,7 @@ suite("the published package", () => {
       console.log(db.getText("key"), db.getText("other"));
       await db.close();
     `);
-    equal(output.trim(), "value undefined");
+    expect(output.trim()).toBe("value undefined");
   });
 
   test("its wasm is available as a file, which open accepts", () => {
@@ -118,7 +114,7 @@ suite("the published package", () => {
         await db.close();
       }
     `);
-    equal(output.trim(), Array(4).fill("value").join("\n"));
+    expect(output.trim()).toBe(Array(4).fill("value").join("\n"));
   });
 
   test("importing it has no effect: no global, listener, timer, wasm or file", () => {
@@ -136,7 +132,7 @@ suite("the published package", () => {
       const after = { globals: Reflect.ownKeys(globalThis).length, count: count(), files: readdirSync(".").join() };
       console.log(JSON.stringify(before) === JSON.stringify(after), names.includes("open"));
     `);
-    equal(output.trim(), "true true");
+    expect(output.trim()).toBe("true true");
   });
 
   test("it can be imported without process, document, navigator and wasm", () => {
@@ -149,7 +145,7 @@ suite("the published package", () => {
       const error = await open("shop").catch((error) => error);
       log(error.code);
     `);
-    equal(output.trim(), "VARVE_STORAGE_UNAVAILABLE");
+    expect(output.trim()).toBe("VARVE_STORAGE_UNAVAILABLE");
   });
 
   test("it works where only Node and not the realm has a TextEncoder, as in Jest with jsdom", () => {
@@ -168,7 +164,7 @@ suite("the published package", () => {
       console.log(products.get("yeezy").name, db.getText("ä".repeat(50)), json);
       await db.close();
     `);
-    equal(output.trim(), 'Größe 36 ö {"stock":2,"name":"é"}');
+    expect(output.trim()).toBe('Größe 36 ö {"stock":2,"name":"é"}');
   });
 
   test("without any TextEncoder it says what to do", () => {
@@ -186,7 +182,7 @@ suite("the published package", () => {
         log(error.code, /globalThis/.test(error.message));
       }
     `);
-    equal(output.trim(), "VARVE_TEXT_ENCODER true");
+    expect(output.trim()).toBe("VARVE_TEXT_ENCODER true");
   });
 
   test("it keeps a program alive only while its databases are open", () => {
@@ -196,17 +192,17 @@ suite("the published package", () => {
       db.set("key", "value");
       console.log("the end");
     `);
-    equal(output.trim(), "the end");
-    ok(!existsSync(join(project(), "data/alive.varve.lock")), "its lock went with it");
+    expect(output.trim()).toBe("the end");
+    assert(!existsSync(join(project(), "data/alive.varve.lock")), "its lock went with it");
   });
 });
 
-suite("required browsers", () => {
+describe("required browsers", () => {
   test("they are the same wherever they are named", () => {
     const readme = readFileSync(root("README.md"), "utf8");
     const [, ...wanted] =
       /Chrome (\d+), Firefox (\d+), Safari ([\d.]+) or newer/.exec(readme) ?? [];
-    equal(wanted.length, 3, "the README names them");
+    expect(wanted.length, "the README names them").toBe(3);
     const code = pack().details.files.filter(({ path }) => /\.(js|d\.ts)$/.test(path));
     const paths = [...code.map(({ path }) => path), "README.md", "docs/places.md"];
     let named = 0;
@@ -217,30 +213,27 @@ suite("required browsers", () => {
         /Chrome (\d+),\s+Firefox (\d+),?\s+(?:and )?Safari (\d+(?:\.\d+)?)/g,
       );
       for (const [, ...there] of found) {
-        deepEqual(there, wanted, path);
+        expect(there, path).toStrictEqual(wanted);
         named += 1;
       }
     }
-    ok(named >= 3, "they are named where they are missing");
+    assert(named >= 3, "they are named where they are missing");
   });
 });
 
-suite("the package in a browser bundle", () => {
+describe("the package in a browser bundle", () => {
   test("the bundle imports no module of Node", async () => {
     const { outputFiles, inputs } = await bundle('export * from "varve";');
     const paths = Object.keys(inputs).filter((path) => path !== "<stdin>");
-    ok(
+    assert(
       paths.length > 5 && paths.every((path) => path.includes("node_modules/varve/dist/")),
       paths.join(),
     );
     for (const { imports } of Object.values(inputs)) {
-      deepEqual(
-        imports.filter(({ external }) => external),
-        [],
-      );
+      expect(imports.filter(({ external }) => external)).toStrictEqual([]);
     }
     const code = outputFiles.map((one) => one.text).join("\n");
-    ok(
+    assert(
       !/(?:\bfrom|\bimport|\brequire)\s*\(?\s*["'`]node:/.test(code),
       "no import of node: is left",
     );
@@ -251,28 +244,28 @@ suite("the package in a browser bundle", () => {
       splitting: true,
     });
     const wasm = outputFiles.filter((one) => one.text.includes("AGFzbQ"));
-    equal(wasm.length, 1, "one chunk has it");
-    ok(!wasm[0]?.path.endsWith("stdin.js"), "and not the one that is loaded first");
+    expect(wasm.length, "one chunk has it").toBe(1);
+    assert(!wasm[0]?.path.endsWith("stdin.js"), "and not the one that is loaded first");
     // The first chunk needs its static imports; dynamic imports are loaded later.
     const needed = new Set(Object.keys(outputs).filter((path) => path.endsWith("stdin.js")));
-    equal(needed.size, 1);
+    expect(needed.size).toBe(1);
     for (const path of needed) {
       for (const { path: other, kind } of outputs[path]?.imports ?? []) {
         if (kind === "import-statement") needed.add(other);
       }
     }
     const bytes = [...needed].reduce((sum, path) => sum + (outputs[path]?.bytes ?? 1e9), 0);
-    ok(bytes < 128_000, `what is loaded first takes ${bytes} bytes`);
+    assert(bytes < 128_000, `what is loaded first takes ${bytes} bytes`);
   });
 
   test("unused code is left out", async () => {
     const { outputFiles } = await bundle('import { memory } from "varve"; console.log(memory());');
     const size = outputFiles[0]?.text.length ?? 1e9;
-    ok(size < 6000, `memory() alone takes ${size} bytes`);
+    assert(size < 6000, `memory() alone takes ${size} bytes`);
   });
 });
 
-suite("types of the package", () => {
+describe("types of the package", () => {
   const program = `
     import { type Database, memory, open } from "varve";
     const db: Database = await open("shop", { storage: memory() });
@@ -284,13 +277,13 @@ suite("types of the package", () => {
 
   test("they compile without the types of Node, with skipLibCheck off", () => {
     const lib = ["ES2022", "DOM"];
-    equal(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib }), "");
-    equal(compile(program, { module: "NodeNext", moduleResolution: "NodeNext", lib }), "");
+    expect(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib })).toBe("");
+    expect(compile(program, { module: "NodeNext", moduleResolution: "NodeNext", lib })).toBe("");
   });
 
   test("they compile with the library of types for workers", () => {
     const lib = ["ES2022", "WebWorker"];
-    equal(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib }), "");
+    expect(compile(program, { module: "ESNext", moduleResolution: "Bundler", lib })).toBe("");
   });
 
   test("they compile with other types of the platform than a page's, or none", () => {
@@ -306,8 +299,8 @@ suite("types of the package", () => {
         ["ESNext", "Bundler"],
       ]) {
         const options = { module, moduleResolution, typeRoots, types, lib: ["ES2023"] };
-        equal(compile(all, options), "", `${moduleResolution}, ${types}`);
-        equal(compile(silent, options), "", `${moduleResolution}, ${types}`);
+        expect(compile(all, options), `${moduleResolution}, ${types}`).toBe("");
+        expect(compile(silent, options), `${moduleResolution}, ${types}`).toBe("");
       }
     }
   });
@@ -316,7 +309,7 @@ suite("types of the package", () => {
     const declarations = pack().details.files.filter(({ path }) => path.endsWith(".d.ts"));
     for (const { path } of declarations) {
       const code = readFileSync(root(path), "utf8").replace(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, "");
-      ok(!/[:<|&,(]\s*any\b/.test(code), `${path} has none`);
+      assert(!/[:<|&,(]\s*any\b/.test(code), `${path} has none`);
     }
   });
 });

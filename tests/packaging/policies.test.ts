@@ -2,15 +2,15 @@
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { copied } from "../fixtures/fixture.js";
-import { cleanup, deepEqual, equal, ok, suite, test } from "../harness.js";
 import { load, project, root } from "./project.js";
 
 const RECIPES = readFileSync(root("docs/places.md"), "utf8");
 
 /** A part of a policy, as written in docs/places.md. */
 function named(directives: string): string {
-  ok(RECIPES.includes(`\`${directives}\``), `docs/places.md names ${directives}`);
+  assert(RECIPES.includes(`\`${directives}\``), `docs/places.md names ${directives}`);
   return directives;
 }
 
@@ -94,7 +94,7 @@ async function served(folder: string, headers: Record<string, string>) {
   const posts = { "/reports": (text: string) => reports.push(text) };
   const folders = [folder, join(project(), "node_modules/varve")];
   const server = await serve(folders, { pages, headers, posts });
-  cleanup(() => server.close());
+  onTestFinished(() => server.close());
   return { url: server.url, reports };
 }
 
@@ -130,7 +130,7 @@ function inTabs(
 }
 
 for (const place of ["chromium", "firefox"]) {
-  suite(`tabs of ${place}`, () => {
+  describe(`tabs of ${place}`, () => {
     for (const [what, [header, policy, worker]] of Object.entries(POLICIES)) {
       test(`tabs under ${what} cause no report, and reach each other by a port`, async () => {
         const folder = copied();
@@ -141,17 +141,17 @@ for (const place of ["chromium", "firefox"]) {
         );
         const { url, reports } = await served(folder, { [header]: policy });
         await inTabs(place, url, async (first, second) => {
-          equal(await first.evaluate("write(20)"), "here");
-          equal(await second.evaluate("write(200)"), "elsewhere");
+          expect(await first.evaluate("write(20)")).toBe("here");
+          expect(await second.evaluate("write(200)")).toBe("elsewhere");
           await second.waitForFunction(
             "(async (before) => (await write(5), channels === before))(channels)",
           );
           for (const page of [first, second]) {
-            deepEqual(await page.evaluate("violations"), []);
+            expect(await page.evaluate("violations")).toStrictEqual([]);
             await page.evaluate("shop.close()");
           }
         });
-        deepEqual(reports, []);
+        expect(reports).toStrictEqual([]);
       });
     }
   });
@@ -209,7 +209,7 @@ const REFUSED: Record<
 };
 
 for (const place of ["chromium", "firefox"]) {
-  suite(`workers refused by ${place}`, () => {
+  describe(`workers refused by ${place}`, () => {
     test("the error gives the reason, as far as the browser reports it", async () => {
       const folder = copied();
       writeFileSync(join(folder, "imports.js"), 'import "/none.js";');
@@ -228,8 +228,8 @@ for (const place of ["chromium", "firefox"]) {
           await page.goto(url);
           await page.waitForFunction('"refused" in globalThis');
           const refused = String(await page.evaluate("refused"));
-          ok(refused.startsWith("VARVE_STORAGE_UNAVAILABLE "), `${what}: ${refused}`);
-          ok(said[place]?.test(refused), `${what}: ${refused}`);
+          assert(refused.startsWith("VARVE_STORAGE_UNAVAILABLE "), `${what}: ${refused}`);
+          assert(said[place]?.test(refused), `${what}: ${refused}`);
         }
       });
     });

@@ -4,7 +4,8 @@ import { execFileSync } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { context, ok } from "../harness.js";
+import { assert } from "vitest";
+import { context } from "../support/context.js";
 
 /** A list of strings, or conditions with a target each: what `exports` holds. */
 type Target = string | Record<string, string>;
@@ -41,7 +42,7 @@ export function pack(): { archive: string; details: Packed } {
     stdio: ["ignore", "pipe", "ignore"],
   });
   const details = (JSON.parse(output) as Packed[])[0];
-  ok(details !== undefined, "npm pack says what it packed");
+  assert(details !== undefined, "npm pack says what it packed");
   packed = { archive: join(to, details.filename), details };
   return packed;
 }

@@ -2,10 +2,11 @@
 
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { assert, describe, expect, test } from "vitest";
 import { copied, developed, inChromium } from "../fixtures/fixture.js";
-import { deepEqual, equal, ok, suite, test, until } from "../harness.js";
+import { until } from "../support/values.js";
+import { prepared, ranAsShown, shown, shownIn } from "./documented-programs.js";
 import { command, compile, root } from "./project.js";
-import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
 
 const README = "README.md";
 const PAGES = "docs/pages.md";
@@ -38,36 +39,35 @@ async function writes(files: Readonly<Record<string, string>>, wanted: unknown):
   });
 }
 
-suite("the programs of the README", () => {
+describe("the programs of the README", () => {
   test("the list is complete, each with its file name and how it is run", () => {
-    deepEqual(
+    expect(
       [README, "docs/api.md", "docs/durability.md", PAGES, RECORDS, "docs/cloudflare.md"].map(
         (page) => shownIn(page).map(({ file }) => file),
       ),
-      [
-        ["shop.mjs", "main.js", "records.ts"],
-        [],
-        [],
-        ["db.ts", "main.ts"],
-        ["src/main.rs"],
-        ["worker.ts"],
-      ],
-    );
+    ).toStrictEqual([
+      ["shop.mjs", "main.js", "records.ts"],
+      [],
+      [],
+      ["db.ts", "main.ts"],
+      ["src/main.rs"],
+      ["worker.ts"],
+    ]);
     const length = readFileSync(root(README), "utf8").split("\n").length;
-    ok(length < 200, `the README has ${length} lines`);
+    assert(length < 200, `the README has ${length} lines`);
     const manual = readFileSync(root("CONTRIBUTING.md"), "utf8");
-    ok(manual.includes("`README.md` and `docs/` are run by tests"), "as CONTRIBUTING says");
+    assert(manual.includes("`README.md` and `docs/` are run by tests"), "as CONTRIBUTING says");
   });
 
   test("the first one prints what it says, as a module and with types", async () => {
     const program = shown(README, "shop.mjs");
     const promised = /console\.log\(.*\/\/ (.+)$/m.exec(program.source)?.[1];
-    ok(promised !== undefined, "it prints something and says what");
+    assert(promised !== undefined, "it prints something and says what");
     for (const place of ["node", "node24"]) {
-      equal(await ranAsShown(program, place), promised.replaceAll('"', ""), place);
+      expect(await ranAsShown(program, place), place).toBe(promised.replaceAll('"', ""));
     }
-    ok(linesOf(program.source).length <= 12, "it is short");
-    equal(compile(program.source, TYPES), "");
+    assert(linesOf(program.source).length <= 12, "it is short");
+    expect(compile(program.source, TYPES)).toBe("");
   });
 
   test("the page's program prints what it says", async () => {
@@ -86,16 +86,16 @@ suite("the programs of the README", () => {
   test("the program with records runs with its types removed, on what it has stored", async () => {
     const program = shown(README, "records.ts");
     for (const place of ["node24", "deno", "bun"]) {
-      equal(await ranAsShown(program, place), "Yeezy Boost 350 V2 20000", place);
+      expect(await ranAsShown(program, place), place).toBe("Yeezy Boost 350 V2 20000");
     }
-    equal(compile(program.source, TYPES), "");
+    expect(compile(program.source, TYPES)).toBe("");
   });
 
   test("the Rust program reads and changes records in fewer than forty lines", async () => {
     const program = shown(README, "records.ts");
     const rust = shown(RECORDS, "src/main.rs").source;
     const { folder, said } = await prepared(program, "node24");
-    equal(command(said, folder).trim(), "Yeezy Boost 350 V2 20000");
+    expect(command(said, folder).trim()).toBe("Yeezy Boost 350 V2 20000");
     const package_ = join(folder, "rust");
     mkdirSync(join(package_, "src"), { recursive: true });
     writeFileSync(join(package_, "src/main.rs"), rust);
@@ -105,7 +105,7 @@ suite("the programs of the README", () => {
         readFileSync(root(RECORDS), "utf8"),
       ) ?? [];
     const here = crate.replace("../varve/crate", root("crate"));
-    ok(here !== crate, crate);
+    assert(here !== crate, crate);
     writeFileSync(
       join(package_, "Cargo.toml"),
       `[package]\nname = "records"\nedition = "2024"\n[dependencies]\n${here}\n${musli}\n[workspace]\n`,
@@ -113,14 +113,14 @@ suite("the programs of the README", () => {
     cpSync(root("Cargo.lock"), join(package_, "Cargo.lock"));
     cpSync(join(folder, "shop.varve"), join(package_, "shop.varve"));
     const run = ["cargo", "run", "--quiet", "--offline", "--target-dir", root("target/readme")];
-    equal(command(run, package_).trim(), "19999 of Yeezy Boost 350 V2");
+    expect(command(run, package_).trim()).toBe("19999 of Yeezy Boost 350 V2");
     cpSync(join(package_, "shop.varve"), join(folder, "shop.varve"));
     const reading = program.source.replace(/^products\.(set|updateIf)\(.*\n/gm, "");
     writeFileSync(join(folder, program.file), reading);
-    equal(command(said, folder).trim(), "Yeezy Boost 350 V2 19999");
+    expect(command(said, folder).trim()).toBe("Yeezy Boost 350 V2 19999");
     const lines = [...linesOf(program.source), ...linesOf(rust)];
-    ok(lines.length > 20 && lines.length < 40, `${lines.length} lines`);
+    assert(lines.length > 20 && lines.length < 40, `${lines.length} lines`);
     const example = linesOf(readFileSync(root("crate/examples/records.rs"), "utf8"));
-    for (const line of linesOf(rust)) ok(example.includes(line), line);
+    for (const line of linesOf(rust)) assert(example.includes(line), line);
   });
 });

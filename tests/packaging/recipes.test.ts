@@ -7,17 +7,17 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { memory, open } from "varve";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { copied, developed, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
-import { cleanup, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { prepared, ranAsShown, shown, shownIn } from "./documented-programs.js";
 import { command, load, project, root, runs, runtime } from "./project.js";
-import { prepared, ranAsShown, shown, shownIn } from "./shown.js";
 
 /** The programs by the names in their first lines. */
 const programs = new Map(shownIn("docs/places.md").map((one) => [one.file, one.source] as const));
 
 function program(name: string): string {
   const source = programs.get(name);
-  ok(source !== undefined, `docs/places.md has ${name}`);
+  assert(source !== undefined, `docs/places.md has ${name}`);
   return source;
 }
 
@@ -46,7 +46,7 @@ async function onPage<T>(folders: string[], use: (page: Page, url: string) => Pr
     serve(folders: string[]): Promise<{ url: string; close(): Promise<void> }>;
   }>("scripts/serve.mjs");
   const server = await serve(folders);
-  cleanup(() => server.close());
+  onTestFinished(() => server.close());
   return inChromium(async (page) => {
     await page.goto(server.url);
     return use(page, server.url);
@@ -60,7 +60,7 @@ async function seen(page: Page): Promise<unknown> {
   return page.evaluate(text);
 }
 
-suite("the recipes", () => {
+describe("the recipes", () => {
   test("every program is named, and each is run", () => {
     const names = [
       "db.ts",
@@ -80,9 +80,9 @@ suite("the recipes", () => {
       "server.mjs",
       "threads.mjs",
     ];
-    deepEqual([...programs.keys()], [...names, "edge.ts", ...inNode]);
+    expect([...programs.keys()]).toStrictEqual([...names, "edge.ts", ...inNode]);
     const fences = readFileSync(root("docs/places.md"), "utf8").match(/^```/gm)?.length;
-    equal(fences, 2 * programs.size);
+    expect(fences).toBe(2 * programs.size);
   });
 
   test("a page with a bundler, and a service worker beside it", async () => {
@@ -93,13 +93,15 @@ suite("the recipes", () => {
     command([root("node_modules/esbuild/bin/esbuild"), ...bundles], folder);
     cpSync(join(folder, "public/sw.js"), join(out, "sw.js"));
     await onPage([out], async (page, url) => {
-      equal(await seen(page), '{"stock":99,"name":"Boost 350"}');
+      expect(await seen(page)).toBe('{"stock":99,"name":"Boost 350"}');
       await page.evaluate(`navigator.serviceWorker.register("/sw.js").then(async () => {
         await navigator.serviceWorker.ready;
       })`);
       await page.goto(url);
       await seen(page);
-      deepEqual(await page.evaluate('fetch("/stock/yeezy").then((answer) => answer.json())'), {
+      expect(
+        await page.evaluate('fetch("/stock/yeezy").then((answer) => answer.json())'),
+      ).toStrictEqual({
         stock: 99,
         name: "Boost 350",
       });
@@ -120,8 +122,8 @@ suite("the recipes", () => {
       await inChromium(async (page) => {
         await page.goto(url);
         await page.waitForFunction(`sessionStorage.loads === "${isTold ? 1 : 2}"`);
-        equal(await seen(page), '{"stock":99,"name":"Boost 350"}');
-        equal(await page.evaluate("sessionStorage.loads"), isTold ? "1" : "2");
+        expect(await seen(page)).toBe('{"stock":99,"name":"Boost 350"}');
+        expect(await page.evaluate("sessionStorage.loads")).toBe(isTold ? "1" : "2");
       });
     }
   });
@@ -129,11 +131,11 @@ suite("the recipes", () => {
   test("a page without a bundler", async () => {
     const folder = copied();
     writeFileSync(join(folder, "index.html"), `${program("index.html")}<body>`);
-    equal(await onPage([folder, project()], seen), "Boost 350");
+    expect(await onPage([folder, project()], seen)).toBe("Boost 350");
   });
 
   test("a custom worker", async () => {
-    equal(await onPage([await built(site("page.ts", "worker.ts"))], seen), "Boost 350");
+    expect(await onPage([await built(site("page.ts", "worker.ts"))], seen)).toBe("Boost 350");
   });
 
   test("a page that only reads", async () => {
@@ -143,13 +145,13 @@ suite("the recipes", () => {
     const bytes = new Uint8Array(await new Response(db.export()).arrayBuffer());
     await db.close();
     writeFileSync(join(out, "shop.varve"), bytes);
-    equal(await onPage([out], seen), "1 keys, Boost 350");
+    expect(await onPage([out], seen)).toBe("1 keys, Boost 350");
   });
 
   test("Node, Deno and Bun", async () => {
     for (const place of ["node", "node24", "deno", "bun"]) {
       const said = await ranAsShown(shown("docs/places.md", "program.mjs"), place);
-      equal(said, "Boost 350 1", place);
+      expect(said, place).toBe("Boost 350 1");
     }
   });
 
@@ -159,9 +161,9 @@ suite("the recipes", () => {
     const counted = program.source.replace("db.count()", "db.count(), db.stats().frame");
     const said = await ranAsShown({ ...program, source: counted }, "node", { "stock.csv": lines });
     const [count, frames = 0] = said.split(" ").map(Number);
-    equal(count, 5_500);
+    expect(count).toBe(5_500);
     // Six commits at most, and what opening writes.
-    ok(frames < 20, `${frames} frames`);
+    assert(frames < 20, `${frames} frames`);
   });
 
   test("JSON lines, import and export of a collection", async () => {
@@ -171,8 +173,8 @@ suite("the recipes", () => {
     );
     const program = shown("docs/places.md", "lines.mjs");
     const { folder, said } = await prepared(program, "node", { "jobs.jsonl": lines.join("") });
-    equal(command(said, folder).trim(), "3000 3000");
-    equal(readFileSync(join(folder, "copy.jsonl"), "utf8"), lines.join(""));
+    expect(command(said, folder).trim()).toBe("3000 3000");
+    expect(readFileSync(join(folder, "copy.jsonl"), "utf8")).toBe(lines.join(""));
   });
 
   test("modules that are loaded again, each with its own copy of the package", async () => {
@@ -207,32 +209,38 @@ suite("the recipes", () => {
       `,
       "anew.mjs",
     );
-    deepEqual(said.trim().split("\n"), ["true Boost 350", "VARVE_DATABASE_BUSY", "Boost 350"]);
+    expect(said.trim().split("\n")).toStrictEqual([
+      "true Boost 350",
+      "VARVE_DATABASE_BUSY",
+      "Boost 350",
+    ]);
   });
 
   test("a process that waits until the one before it ends", async () => {
     const waits = "await setTimeout(100)";
     const program = shown("docs/places.md", "server.mjs");
-    ok(program.source.includes(waits), "it waits");
+    assert(program.source.includes(waits), "it waits");
     const source = program.source.replace(waits, `console.error("busy"); ${waits}`);
     const { folder, said } = await prepared({ ...program, source });
     const [node = "", ...args] = said;
     const start = () => {
       const child = spawn(node, args, { cwd: folder });
-      cleanup(() => child.kill("SIGKILL"));
+      onTestFinished(() => {
+        child.kill("SIGKILL");
+      });
       const line = (from: typeof child.stdout) =>
         once(from, "data").then(([chunk]) => String(chunk).trim());
       return { child, busy: line(child.stderr), starts: line(child.stdout) };
     };
     const first = start();
-    equal(await first.starts, "1");
+    expect(await first.starts).toBe("1");
     const second = start();
-    equal(await second.busy, "busy");
+    expect(await second.busy).toBe("busy");
     first.child.kill("SIGTERM");
-    deepEqual(await once(first.child, "exit"), [0, null]);
-    equal(await second.starts, "2");
+    expect(await once(first.child, "exit")).toStrictEqual([0, null]);
+    expect(await second.starts).toBe("2");
     second.child.kill("SIGKILL");
-    equal(await start().starts, "3");
+    expect(await start().starts).toBe("3");
   });
 
   test("CommonJS, by import() and, where Node supports it, by require()", async () => {
@@ -248,14 +256,14 @@ suite("the recipes", () => {
           console.log(db.getText("yeezy"));
         });
       `;
-      equal(runs(source, "common.cjs", await runtime(place)).trim(), "Boost 350", how);
+      expect(runs(source, "common.cjs", await runtime(place)).trim(), how).toBe("Boost 350");
     }
   });
 
   test("threads of Node", async () => {
     for (const place of ["node", "node24"]) {
       const said = await ranAsShown(shown("docs/places.md", "threads.mjs"), place);
-      equal(said, "Boost 350", place);
+      expect(said, place).toBe("Boost 350");
     }
   });
 });

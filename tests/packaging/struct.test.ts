@@ -4,8 +4,8 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { brotliCompressSync } from "node:zlib";
 import { build } from "esbuild";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { serving } from "../edge/workerd.js";
-import { cleanup, equal, ok, suite, test } from "../harness.js";
 import { command, load, project, runs, runtime, written } from "./project.js";
 
 /** Defines `said`: the result for a schema with a field of every kind, and whether code generation was refused. */
@@ -67,21 +67,21 @@ async function bundled(name: string, ending: string): Promise<string> {
   return folder;
 }
 
-suite("schemas where code generation from strings is forbidden", () => {
+describe("schemas where code generation from strings is forbidden", () => {
   test("they work in a Node that forbids it", () => {
     const node = [process.execPath, "--disallow-code-generation-from-strings"];
-    equal(runs(`${PROGRAM} console.log(tried());`, "forbidden.mjs", node).trim(), SAID);
+    expect(runs(`${PROGRAM} console.log(tried());`, "forbidden.mjs", node).trim()).toBe(SAID);
   });
 
   test("they work in workerd", async () => {
     const handler = "export default { fetch() { return new Response(tried()); } };";
     const folder = await bundled("workerd", handler);
-    equal(await saysInWorkerd(folder), SAID);
+    expect(await saysInWorkerd(folder)).toBe(SAID);
   });
 
   test("they work on a page with a strict content security policy, in Chromium", async () => {
     const folder = await bundled("strict", "globalThis.said = tried();");
-    equal(await saysOnPage(folder), SAID);
+    expect(await saysOnPage(folder)).toBe(SAID);
   });
 });
 
@@ -120,7 +120,7 @@ async function saysOnPage(folder: string): Promise<unknown> {
     withPage(place: "chromium", use: (page: Page) => Promise<unknown>): Promise<unknown>;
   }>("tests/browsers.mjs");
   const server = await serve([folder], { pages: { "/": STRICT } });
-  cleanup(() => server.close());
+  onTestFinished(() => server.close());
   return withPage("chromium", async (page) => {
     await page.goto(server.url);
     // The module ran before the page was loaded; the policy does not hold for the debugger.
@@ -143,7 +143,7 @@ async function bundle(source: string): Promise<string> {
   return outputFiles[0]?.text ?? "";
 }
 
-suite("schemas in a bundle", () => {
+describe("schemas in a bundle", () => {
   /** A text by which a kind of type is recognized in a bundle. */
   const MARKS = {
     union: "{ type, value }",
@@ -164,33 +164,33 @@ suite("schemas in a bundle", () => {
       import { f64, struct, u16 } from "varve/struct";
       export const Point = struct("Point", { x: f64, n: u16 });`);
     for (const [kind, mark] of Object.entries(MARKS)) {
-      ok(!numbers.includes(mark), `a schema of numbers has no need of ${kind}`);
+      assert(!numbers.includes(mark), `a schema of numbers has no need of ${kind}`);
     }
-    ok(numbers.includes("getUint16") && !numbers.includes("getInt16"));
+    assert(numbers.includes("getUint16") && !numbers.includes("getInt16"));
     const all = await bundle('export * from "varve/struct";');
     for (const [kind, mark] of Object.entries(MARKS)) {
-      ok(all.includes(mark), `${kind} is known by this mark`);
+      assert(all.includes(mark), `${kind} is known by this mark`);
     }
   });
 
   test("the bundle contains nothing if nothing is used, and nothing of the engine", async () => {
-    equal((await bundle('import "varve/struct";')).trim(), "");
+    expect((await bundle('import "varve/struct";')).trim()).toBe("");
     const all = await bundle('export * from "varve/struct";');
-    ok(!all.includes("WebAssembly") && !all.includes("node:"), "no engine, no files");
+    assert(!all.includes("WebAssembly") && !all.includes("node:"), "no engine, no files");
   });
 
   test("all types together take at most six and a half kilobytes", async () => {
     const { length } = brotliCompressSync(await bundle('export * from "varve/struct";'));
-    ok(length <= 6656, `${length} bytes of brotli`);
+    assert(length <= 6656, `${length} bytes of brotli`);
   });
 });
 
-suite("the entry varve/struct", () => {
+describe("the entry varve/struct", () => {
   test("it works without a bundler in every runtime", async () => {
     const source = `${PROGRAM.replace("let refused = false", "let refused = true")} console.log(tried());`;
     for (const place of ["node24", "deno", "bun"]) {
-      equal(runs(source, "struct.mjs", await runtime(place, [])).trim(), SAID, place);
+      expect(runs(source, "struct.mjs", await runtime(place, [])).trim(), place).toBe(SAID);
     }
-    ok(command([process.execPath, "-e", 'import("varve/struct")']).length === 0);
+    assert(command([process.execPath, "-e", 'import("varve/struct")']).length === 0);
   });
 });

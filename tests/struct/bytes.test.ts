@@ -1,5 +1,5 @@
 import { flatten, str, struct, u8, u16, u32 } from "varve/struct";
-import { deepEqual, equal, suite, test } from "../harness.js";
+import { describe, expect, test } from "vitest";
 
 function hex(bytes: Uint8Array): string {
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -7,20 +7,23 @@ function hex(bytes: Uint8Array): string {
 
 const Product = struct("Product", { stock: u16, name: str });
 
-suite("bytes of a schema", () => {
+describe("bytes of a schema", () => {
   test("the product has the thirty bytes that Rust writes", () => {
     const bytes = Product.encode({ stock: 20_001, name: "Yeezy Boost 350 V2" });
     const name = "5965657a7920426f6f737420333530205632";
-    equal(hex(bytes), `214e00000c00000012000000${name}`);
-    deepEqual(Product.view(bytes).snapshot(), { stock: 20_001, name: "Yeezy Boost 350 V2" });
+    expect(hex(bytes)).toBe(`214e00000c00000012000000${name}`);
+    expect(Product.view(bytes).snapshot()).toStrictEqual({
+      stock: 20_001,
+      name: "Yeezy Boost 350 V2",
+    });
   });
 
   test("a flattened struct is where Rust has it", () => {
     const Page = struct("Page", { offset: u32, limit: u8 });
     const Paged = struct("Paged", { head: u8, params: flatten(Page), tail: u8 });
     const bytes = Paged.encode({ head: 1, offset: 2, limit: 3, tail: 4 });
-    equal(hex(bytes), "01000000020000000300000004000000");
-    equal(Paged.view(bytes).tail, 4);
-    equal(Paged.view(bytes).limit, 3);
+    expect(hex(bytes)).toBe("01000000020000000300000004000000");
+    expect(Paged.view(bytes).tail).toBe(4);
+    expect(Paged.view(bytes).limit).toBe(3);
   });
 });

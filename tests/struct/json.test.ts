@@ -1,6 +1,7 @@
 import { fromJson, MalformedValueError, toJson } from "varve/json";
 import { json, option, str, struct, u8, u32, union, vec } from "varve/struct";
-import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
 import type { Kind, StructKind } from "./kinds.js";
 import { hex, reversed, unhex, type Vector, vectors } from "./vectors.js";
 
@@ -22,8 +23,8 @@ function stringify(value: unknown): string {
 /** The position and the reason of a refusal. */
 function refused(kind: StructKind, json: string | Uint8Array): string {
   const error = throws(() => fromJson({ kind }, json)) as MalformedValueError;
-  ok(error instanceof MalformedValueError, String(error));
-  ok(error.message.startsWith(`${error.field}: `), error.message);
+  assert(error instanceof MalformedValueError, String(error));
+  assert(error.message.startsWith(`${error.field}: `), error.message);
   return error.message;
 }
 
@@ -35,21 +36,21 @@ function turn(value: unknown): unknown {
   return Object.fromEntries(entries.map(([name, one]) => [name, turn(one)]));
 }
 
-suite("struct: JSON", () => {
+describe("struct: JSON", () => {
   test("text nested a hundred thousand deep is read, skipped or refused, without a stack overflow", () => {
     const deep = (open: string, close: string) => open.repeat(100_000) + close.repeat(100_000);
     for (const text of [deep("[", "]"), `${deep('{"a":', "}").replace("}", "1}")}`]) {
       try {
-        equal(toJson(json(), fromJson(json(), text)), text);
+        expect(toJson(json(), fromJson(json(), text))).toBe(text);
       } catch (error) {
         // Not every platform can parse it.
-        ok(error instanceof MalformedValueError, String(error));
+        assert(error instanceof MalformedValueError, String(error));
       }
       const Row = struct("Row", { name: str });
       throws(() => fromJson(Row, text), { code: "VARVE_MALFORMED_VALUE" });
       throws(() => fromJson(Row, `{"name":${text}}`), { code: "VARVE_MALFORMED_VALUE" });
       const read = fromJson(Row, `{"name":"a","more":${text}}`, { ignoreUnknown: true });
-      equal(toJson(Row, read), '{"name":"a"}');
+      expect(toJson(Row, read)).toBe('{"name":"a"}');
     }
   });
 
@@ -57,9 +58,9 @@ suite("struct: JSON", () => {
     test(`Rust's bytes convert to JSON, and the JSON to those bytes: ${name}`, () => {
       for (const { bytes, value } of values) {
         const json = toJson({ kind: schema }, unhex(bytes));
-        deepEqual(JSON.parse(json), value);
-        deepEqual(fromJson({ kind: schema }, json), unhex(bytes));
-        deepEqual(fromJson({ kind: schema }, stringify(value)), unhex(bytes));
+        expect(JSON.parse(json)).toStrictEqual(value);
+        expect(fromJson({ kind: schema }, json)).toStrictEqual(unhex(bytes));
+        expect(fromJson({ kind: schema }, stringify(value))).toStrictEqual(unhex(bytes));
       }
     });
   }
@@ -68,8 +69,8 @@ suite("struct: JSON", () => {
     for (const { name, schema, values } of vectors) {
       for (const [index, { value }] of values.entries()) {
         const bytes = fromJson({ kind: schema }, stringify(turn(value)));
-        equal(hex(bytes), reversed.get(`${name} ${index}`));
-        deepEqual(JSON.parse(toJson({ kind: schema }, bytes)), value);
+        expect(hex(bytes)).toBe(reversed.get(`${name} ${index}`));
+        expect(JSON.parse(toJson({ kind: schema }, bytes))).toStrictEqual(value);
       }
     }
   });
@@ -78,10 +79,10 @@ suite("struct: JSON", () => {
     for (const { name, schema, malformed } of vectors) {
       for (const { about, at, why, bytes } of malformed) {
         const error = throws(() => toJson({ kind: schema }, unhex(bytes))) as MalformedValueError;
-        ok(error instanceof MalformedValueError, `${name}, ${about}: ${error}`);
+        assert(error instanceof MalformedValueError, `${name}, ${about}: ${error}`);
         const path = at === "" ? name : `${name}.${at}`;
-        ok(error.field.startsWith(path), `${name}, ${about}: ${error.field}`);
-        ok(error.message.startsWith(`${error.field}: ${why}: `), `${name}, ${about}: ${error}`);
+        assert(error.field.startsWith(path), `${name}, ${about}: ${error.field}`);
+        assert(error.message.startsWith(`${error.field}: ${why}: `), `${name}, ${about}: ${error}`);
       }
     }
   });
@@ -91,23 +92,19 @@ suite("struct: JSON", () => {
     const json = (words: unknown[]) =>
       JSON.stringify({ n: 1, names: [], words, lists: [], blobs: [], shapes: [], last: "" });
     const good = { text: "", n: 1 };
-    equal(
-      refused(schema, json([good, good, { ...good, n: 256 }])),
+    expect(refused(schema, json([good, good, { ...good, n: 256 }]))).toBe(
       "$.words[2].n: 256 is out of range for u8",
     );
-    equal(refused(schema, json([{ n: 1 }])), "$.words[0]: missing field text");
-    equal(refused(schema, json([good, { ...good, m: 1 }])), '$.words[1]: unknown field "m"');
-    equal(refused(schema, json([good, 7])), "$.words[1]: expected { at byte 45, found 7");
-    equal(
-      refused(vector("Unions").schema, '{"n":1,"shape":{"Boxed":{"flag":1}}}'),
+    expect(refused(schema, json([{ n: 1 }]))).toBe("$.words[0]: missing field text");
+    expect(refused(schema, json([good, { ...good, m: 1 }]))).toBe('$.words[1]: unknown field "m"');
+    expect(refused(schema, json([good, 7]))).toBe("$.words[1]: expected { at byte 45, found 7");
+    expect(refused(vector("Unions").schema, '{"n":1,"shape":{"Boxed":{"flag":1}}}')).toBe(
       "$.shape.Boxed.flag: expected false at byte 32, found 1",
     );
-    equal(
-      refused(vector("Unions").schema, '{"n":1,"shape":"Round"}'),
+    expect(refused(vector("Unions").schema, '{"n":1,"shape":"Round"}')).toBe(
       '$.shape: "Round" is not one of Empty, Tiny, Circle, Named, Corner, Half, Boxed',
     );
-    equal(
-      refused(vector("Unions").schema, '{"n":1,"shape":"Tiny"}'),
+    expect(refused(vector("Unions").schema, '{"n":1,"shape":"Tiny"}')).toBe(
       "$.shape: Tiny needs a payload",
     );
   });
@@ -162,7 +159,7 @@ suite("struct: JSON", () => {
     const { schema } = vector("Product");
     const bytes = new TextEncoder().encode('{"stock":12,"name":"ab"}');
     for (let end = 0; end < bytes.length; end++) refused(schema, bytes.subarray(0, end));
-    deepEqual(JSON.parse(toJson({ kind: schema }, fromJson({ kind: schema }, bytes))), {
+    expect(JSON.parse(toJson({ kind: schema }, fromJson({ kind: schema }, bytes)))).toStrictEqual({
       stock: 12,
       name: "ab",
     });
@@ -173,7 +170,7 @@ suite("struct: JSON", () => {
     const json =
       '{"st\\u006fck":1,"name":"\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00e4\\u20ac\\ud83d\\ude00"}';
     const bytes = fromJson({ kind: schema }, json);
-    deepEqual(JSON.parse(toJson({ kind: schema }, bytes)), JSON.parse(json));
+    expect(JSON.parse(toJson({ kind: schema }, bytes))).toStrictEqual(JSON.parse(json));
   });
 
   test("numbers are exact, in every notation", () => {
@@ -200,14 +197,12 @@ suite("struct: JSON", () => {
       "100000000000000000000000",
     ]) {
       const { a: found } = JSON.parse(through(a, "0", "0", "0"));
-      ok(Object.is(found, Number(a)), `${a}: ${found}`);
+      assert(Object.is(found, Number(a)), `${a}: ${found}`);
     }
-    equal(
-      through("0", "18446744073709551615", "-9223372036854775808", "-2147483648"),
+    expect(through("0", "18446744073709551615", "-9223372036854775808", "-2147483648")).toBe(
       '{"a":0,"b":"18446744073709551615","c":"-9223372036854775808","d":-2147483648}',
     );
-    equal(
-      through('"-Infinity"', '"9007199254740993"', '"-1"', "1e3"),
+    expect(through('"-Infinity"', '"9007199254740993"', '"-1"', "1e3")).toBe(
       '{"a":"-Infinity","b":"9007199254740993","c":"-1","d":1000}',
     );
     for (const [field, json] of [
@@ -226,7 +221,7 @@ suite("struct: JSON", () => {
     ] as const) {
       const values = { a: "0", b: "0", c: "0", d: "0", [field]: json };
       const error = throws(() => through(values.a, values.b, values.c, values.d));
-      ok(error.message.startsWith(`$.${field}: `), error.message);
+      assert(error.message.startsWith(`$.${field}: `), error.message);
     }
   });
 
@@ -234,11 +229,11 @@ suite("struct: JSON", () => {
     const schema = of({ at: { kind: "timestamp" } });
     const through = (at: unknown) =>
       JSON.parse(toJson(schema, fromJson(schema, JSON.stringify({ at })))).at;
-    equal(through(-5), -5);
-    equal(through("2026-11-21T20:00:00.123Z"), Date.UTC(2026, 10, 21, 20, 0, 0, 123));
-    equal(through("1969-12-31T23:59:59+01:00"), -3_601_000);
-    equal(through("2024-02-29T23:59Z"), Date.UTC(2024, 1, 29, 23, 59));
-    equal(through("+275760-09-13T00:00:00.000Z"), 8.64e15);
+    expect(through(-5)).toBe(-5);
+    expect(through("2026-11-21T20:00:00.123Z")).toBe(Date.UTC(2026, 10, 21, 20, 0, 0, 123));
+    expect(through("1969-12-31T23:59:59+01:00")).toBe(-3_601_000);
+    expect(through("2024-02-29T23:59Z")).toBe(Date.UTC(2024, 1, 29, 23, 59));
+    expect(through("+275760-09-13T00:00:00.000Z")).toBe(8.64e15);
     for (const at of [
       "2026-11-21",
       "2026-13-21T20:00:00Z",
@@ -257,7 +252,7 @@ suite("struct: JSON", () => {
   test("bytes are canonical base64", () => {
     const schema = of({ a: { kind: "blob" }, b: { kind: "bytes", length: 2 } });
     const bytes = fromJson(schema, '{"a":"AP+A","b":"/+8="}');
-    equal(toJson(schema, bytes), '{"a":"AP+A","b":"/+8="}');
+    expect(toJson(schema, bytes)).toBe('{"a":"AP+A","b":"/+8="}');
     for (const a of ["A", "AA", "AA=", "AB==", "A===", "AAA", "AP-A", "AP A", "====", "AA==AA=="]) {
       refused(schema.kind, JSON.stringify({ a, b: "AAA=" }));
     }
@@ -270,9 +265,9 @@ suite("struct: JSON", () => {
       b: { kind: "optNonZero", of: { kind: "u8" } },
       c: { kind: "u8" },
     });
-    equal(toJson(schema, fromJson(schema, '{"c":1}')), '{"a":null,"b":null,"c":1}');
-    equal(refused(schema.kind, "{}"), "$: missing field c");
-    equal(refused(schema.kind, '{"b":0,"c":1}'), "$.b: 0 means absent here: write null");
+    expect(toJson(schema, fromJson(schema, '{"c":1}'))).toBe('{"a":null,"b":null,"c":1}');
+    expect(refused(schema.kind, "{}")).toBe("$: missing field c");
+    expect(refused(schema.kind, '{"b":0,"c":1}')).toBe("$.b: 0 means absent here: write null");
   });
 
   test("variants may have the form of JSON.stringify of a snapshot", () => {
@@ -293,12 +288,11 @@ suite("struct: JSON", () => {
     ] as const) {
       const bytes = Paid.encode({ by, all });
       const view = Paid.view(bytes);
-      deepEqual(
-        Paid.view(fromJson(Paid, JSON.stringify(view.snapshot()))).snapshot(),
+      expect(Paid.view(fromJson(Paid, JSON.stringify(view.snapshot()))).snapshot()).toStrictEqual(
         view.snapshot(),
       );
-      deepEqual(fromJson(Paid, JSON.stringify(view)), bytes);
-      deepEqual(fromJson(Paid, toJson(Paid, bytes)), bytes);
+      expect(fromJson(Paid, JSON.stringify(view))).toStrictEqual(bytes);
+      expect(fromJson(Paid, toJson(Paid, bytes))).toStrictEqual(bytes);
     }
     const cash = Paid.encode({ by: { type: "Cash", value: 1 }, all: [] });
     for (const by of [
@@ -306,7 +300,7 @@ suite("struct: JSON", () => {
       '{ "value": 1 , "type": "Cash" }',
       '{"type":"C\\u0061sh","value":1}',
     ]) {
-      deepEqual(fromJson(Paid, `{"by":${by},"all":[]}`), cash);
+      expect(fromJson(Paid, `{"by":${by},"all":[]}`)).toStrictEqual(cash);
     }
     for (const [by, why] of [
       ['{"type":"Cheque","value":1}', /"Cheque" is not one of Cash, Card/],
@@ -327,14 +321,14 @@ suite("struct: JSON", () => {
     // A variant with that name keeps its old JSON form.
     const Named = struct("Named", { by: union({ type: str, Free: null }) });
     const named = Named.encode({ by: { type: "type", value: "Free" } });
-    deepEqual(fromJson(Named, '{"by":{"type":"Free"}}'), named);
+    expect(fromJson(Named, '{"by":{"type":"Free"}}')).toStrictEqual(named);
   });
 
   test("unknown fields may be skipped, whatever they hold", () => {
     const schema = of({ n: { kind: "u8" } });
     for (const other of ["1", '"a\\"}"', "[[1],{}]", '{"n":{"n":[]}}', "null", "-1e5", '""']) {
       const json = `{"m":${other},"n":7,"o":${other}}`;
-      deepEqual(fromJson(schema, json, { ignoreUnknown: true }), Uint8Array.of(7));
+      expect(fromJson(schema, json, { ignoreUnknown: true })).toStrictEqual(Uint8Array.of(7));
       throws(() => fromJson(schema, json), { message: '$: unknown field "m"' });
     }
   });
@@ -348,10 +342,10 @@ suite("struct: JSON", () => {
     const good = `{"a":"x","b":[${"null,".repeat(199)}null],"c":"y"}`;
     const before = fromJson(schema, good);
     refused(schema.kind, `{"a":"12345678","b":[${"18446744073709551615,".repeat(140)}x`);
-    deepEqual(fromJson(schema, good), before);
+    expect(fromJson(schema, good)).toStrictEqual(before);
     refused(schema.kind, `{"c":"${"long ".repeat(1000)}`);
-    deepEqual(fromJson(schema, good), before);
+    expect(fromJson(schema, good)).toStrictEqual(before);
     refused(schema.kind, `{"a":"${"longer ".repeat(500)}"}`);
-    deepEqual(fromJson(schema, good), before);
+    expect(fromJson(schema, good)).toStrictEqual(before);
   });
 });

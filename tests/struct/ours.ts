@@ -2,7 +2,7 @@
 
 import * as t from "varve/struct";
 import type { Kind, StructKind } from "./kinds.js";
-import { type Fields, type Value, variantOf } from "./slow.js";
+import { type Fields, type Value, variantOf } from "./reference-codec.js";
 
 type Leaves = Record<string, t.Type>;
 /** A schema without static types. */

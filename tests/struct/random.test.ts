@@ -3,11 +3,15 @@
 import { codecOf } from "varve/codec";
 import { fromJson, toJson } from "varve/json";
 import { MalformedValueError } from "varve/struct";
-import { context, deepEqual, equal, ok, random, suite, test, throws } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { context } from "../support/context.js";
+import { throws } from "../support/errors.js";
+import { expectSameContents } from "../support/same-contents.js";
+import { random } from "../support/values.js";
 import { fingerprintOf, layoutOf, type StructKind } from "./kinds.js";
 import { type AnySchema, oursOf, schemaOf, walk } from "./ours.js";
 import { pick, randomFields, randomStruct, randomValue } from "./random.js";
-import { decode, encode, type Fields, Malformed } from "./slow.js";
+import { decode, encode, type Fields, Malformed } from "./reference-codec.js";
 import { hex } from "./vectors.js";
 
 type Random = (below: number) => number;
@@ -92,18 +96,20 @@ function isRefusedAlike(kind: StructKind, schema: AnySchema, bytes: Uint8Array):
     const [first, second] = [0x00, 0xff].map((filler) => {
       const { all, value: place } = surround(bytes, filler);
       const seen = outcome(() => way(place));
-      ok(isUntouched(all, filler));
-      deepEqual(place, bytes);
+      assert(isUntouched(all, filler));
+      expect(place).toStrictEqual(bytes);
       return seen;
     });
-    deepEqual(first, second);
-    deepEqual(
+    expectSameContents(first, second);
+    expectSameContents(
       outcome(() => way(bytes.slice())),
       first,
     );
-    equal("error" in first!, value === undefined, "error" in first! ? first.error : "no error");
+    expect("error" in first!, "error" in first! ? first.error : "no error").toBe(
+      value === undefined,
+    );
   }
-  if (value !== undefined) deepEqual(schema.view(bytes).snapshot(), oursOf(kind, value));
+  if (value !== undefined) expectSameContents(schema.view(bytes).snapshot(), oursOf(kind, value));
   return value === undefined;
 }
 
@@ -122,28 +128,28 @@ function broken(next: Random, bytes: Uint8Array): Uint8Array {
   return next(6) === 0 ? copy.subarray(0, next(copy.length)) : copy;
 }
 
-suite("struct: random schemas", () => {
+describe("struct: random schemas", () => {
   test("values are written and read as by the slow codec", () => {
     each(800, ({ kind, schema, value, bytes }) => {
       const ours = oursOf(kind, value) as Fields;
-      equal(codecOf(schema).layout, layoutOf(kind));
-      equal(codecOf(schema).fingerprint, fingerprintOf(layoutOf(kind)));
-      equal(hex(schema.encode(ours)), hex(bytes));
+      expect(codecOf(schema).layout).toBe(layoutOf(kind));
+      expect(codecOf(schema).fingerprint).toBe(fingerprintOf(layoutOf(kind)));
+      expect(hex(schema.encode(ours))).toBe(hex(bytes));
       schema.check(bytes);
       const view = schema.view(bytes);
-      deepEqual(walk(kind, view), ours);
-      deepEqual(view.snapshot(), ours);
-      equal(hex(schema.encode(view)), hex(bytes));
+      expectSameContents(walk(kind, view), ours);
+      expectSameContents(view.snapshot(), ours);
+      expect(hex(schema.encode(view))).toBe(hex(bytes));
     });
   });
 
   test("values convert to JSON and back to the same bytes", () => {
     each(800, ({ kind, schema, bytes }) => {
       const json = toJson(schema, bytes);
-      equal(hex(fromJson(schema, json)), hex(bytes), json);
+      expect(hex(fromJson(schema, json)), json).toBe(hex(bytes));
       const turned = JSON.stringify(turn(JSON.parse(json.replaceAll(/([:[,])-0\b(?!\.)/g, "$10"))));
       const back = decode(kind, fromJson(schema, turned));
-      equal(text(back), text(decode(kind, bytes)));
+      expect(text(back)).toBe(text(decode(kind, bytes)));
     });
   });
 
@@ -154,11 +160,11 @@ suite("struct: random schemas", () => {
       const bad = broken(next, text);
       const { all, value: place } = surround(bad, 0x22);
       const seen = outcome(() => fromJson(schema, place));
-      deepEqual(
+      expectSameContents(
         outcome(() => fromJson(schema, bad.slice())),
         seen,
       );
-      ok(isUntouched(all, 0x22));
+      assert(isUntouched(all, 0x22));
       if ("error" in seen) {
         refused += 1;
         return;
@@ -166,7 +172,7 @@ suite("struct: random schemas", () => {
       JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bad));
       schema.check(seen.result as Uint8Array);
     });
-    ok(refused > 20);
+    assert(refused > 20);
   });
 
   test("broken bytes are refused or read, whatever surrounds them", () => {
@@ -174,7 +180,7 @@ suite("struct: random schemas", () => {
     each(1000, ({ random: next, kind, schema, bytes }) => {
       if (isRefusedAlike(kind, schema, broken(next, bytes))) refused += 1;
     });
-    ok(refused > 20);
+    assert(refused > 20);
   });
 
   test("random bytes are refused or read, whatever surrounds them", () => {
@@ -189,7 +195,7 @@ suite("struct: random schemas", () => {
       cases += 1;
       if (isRefusedAlike(kind, schema, some)) refused += 1;
     });
-    ok(refused > 20 && refused < cases, `${refused} of ${cases}`);
+    assert(refused > 20 && refused < cases, `${refused} of ${cases}`);
   });
 
   test("an update changes only what is assigned, in place or by encoding again", () => {
@@ -209,9 +215,9 @@ suite("struct: random schemas", () => {
       const after = Object.fromEntries(changed);
       const anew = codec.finish(view as never);
       codec.revoke(view as never);
-      ok(isUntouched(all, 0x5a));
-      if (anew !== undefined) equal(hex(anew), hex(encode(kind, after)));
-      deepEqual(decode(kind, anew ?? place), after);
+      assert(isUntouched(all, 0x5a));
+      if (anew !== undefined) expect(hex(anew)).toBe(hex(encode(kind, after)));
+      expectSameContents(decode(kind, anew ?? place), after);
       throws(() => schema.encode(view as never), { code: "VARVE_STALE_VIEW" });
     });
   });
@@ -244,25 +250,25 @@ suite("struct: random schemas", () => {
             view[field] = wrong;
           });
           if (was === "assigned") break;
-          equal(hex(schema.encode(view as never)), hex(before), `${field}: ${String(wrong)}`);
-          equal(was, "VARVE_BAD_ARGUMENT", `${field}: ${String(wrong)}`);
+          expect(hex(schema.encode(view as never)), `${field}: ${String(wrong)}`).toBe(hex(before));
+          expect(was, `${field}: ${String(wrong)}`).toBe("VARVE_BAD_ARGUMENT");
         }
       }
-      ok(isUntouched(all, 0x5a));
-      equal(place.length, bytes.length);
+      assert(isUntouched(all, 0x5a));
+      expect(place.length).toBe(bytes.length);
     });
   });
 
   test("no name changes a prototype", () => {
-    equal(Object.keys(Object.prototype).length, 0);
+    expect(Object.keys(Object.prototype).length).toBe(0);
     const own = Object.getOwnPropertyNames(Object.prototype).sort();
     each(100, ({ schema, bytes }) => {
       const copies = [
         schema.view(bytes).snapshot(),
         JSON.parse(JSON.stringify(schema.view(bytes))),
       ];
-      for (const copy of copies) equal(Object.getPrototypeOf(copy), Object.prototype);
-      deepEqual(Object.getOwnPropertyNames(Object.prototype).sort(), own);
+      for (const copy of copies) expect(Object.getPrototypeOf(copy)).toBe(Object.prototype);
+      expect(Object.getOwnPropertyNames(Object.prototype).sort()).toStrictEqual(own);
     });
   });
 });

@@ -1,7 +1,7 @@
 /** Random schemas and random values: the same seed gives the same ones. */
 
 import type { Kind, Simple, StructKind } from "./kinds.js";
-import { type Fields, LATEST, type Value } from "./slow.js";
+import { type Fields, LATEST, type Value } from "./reference-codec.js";
 
 type Random = (below: number) => number;
 

@@ -29,7 +29,8 @@ import {
   versioned,
   type Writable,
 } from "varve/struct";
-import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
 
 /** The symbol by which Node gets the text of an object for its console. */
 const INSPECT = Symbol.for("nodejs.util.inspect.custom");
@@ -99,14 +100,16 @@ function updated(change: (view: Writable<typeof Order>) => void) {
   const anew = codecOf(Order).finish(view);
   codecOf(Order).revoke(view);
   const end = memory.u8.subarray(64 + bytes.length);
-  ok(
+  assert(
     memory.u8.subarray(0, 64).every((byte) => byte === 0xee) && end.every((byte) => byte === 0xee),
     "nothing beside the value was written to",
   );
   const result = anew ?? written(memory, bytes.length);
   Order.check(result);
   const value = Order.view(result).snapshot();
-  deepEqual(result, Order.encode(value), "an update leaves what storing the value would");
+  expect(result, "an update leaves what storing the value would").toStrictEqual(
+    Order.encode(value),
+  );
   return { value, inPlace: anew === undefined };
 }
 
@@ -115,20 +118,24 @@ function boxOf({ by }: Writable<typeof Order>): { width: number } {
   return by.value;
 }
 
-suite("views for reading", () => {
+describe("views for reading", () => {
   const view = Order.view(Order.encode(order));
 
   test("a view gives every field as it was stored", () => {
-    deepEqual(view.snapshot() as unknown, order);
-    equal(view.id, 7);
-    equal(view.size.height, 4);
-    equal(view.tags.length, 2);
-    deepEqual([...view.tags], ["a", "grün"]);
-    deepEqual([view.marks.at(0), view.marks.at(-1), view.marks.at(3)], [1, 3, undefined]);
-    equal(view.lines.at(0)?.title, "one");
-    deepEqual(view.key.slice(), order.key);
-    deepEqual(view.by as unknown, { type: "Card", value: "1234" });
-    equal(view.rank, undefined);
+    expect(view.snapshot() as unknown).toStrictEqual(order);
+    expect(view.id).toBe(7);
+    expect(view.size.height).toBe(4);
+    expect(view.tags.length).toBe(2);
+    expect([...view.tags]).toStrictEqual(["a", "grün"]);
+    expect([view.marks.at(0), view.marks.at(-1), view.marks.at(3)]).toStrictEqual([
+      1,
+      3,
+      undefined,
+    ]);
+    expect(view.lines.at(0)?.title).toBe("one");
+    expect(view.key.slice()).toStrictEqual(order.key);
+    expect(view.by as unknown).toStrictEqual({ type: "Card", value: "1234" });
+    expect(view.rank).toBe(undefined);
   });
 
   test("a view converts to JSON", () => {
@@ -139,12 +146,11 @@ suite("views for reading", () => {
       none: undefined,
       raw: Uint8Array.of(255),
     };
-    equal(
-      JSON.stringify(Odd.view(Odd.encode(value))),
+    expect(JSON.stringify(Odd.view(Odd.encode(value)))).toBe(
       '{"big":"18446744073709551615","not":"NaN","none":null,"raw":"/w=="}',
     );
-    equal(JSON.stringify(view.by), '{"type":"Card","value":"1234"}');
-    equal(JSON.parse(JSON.stringify(view)).by.Card, "1234");
+    expect(JSON.stringify(view.by)).toBe('{"type":"Card","value":"1234"}');
+    expect(JSON.parse(JSON.stringify(view)).by.Card).toBe("1234");
   });
 
   test("a view refuses every assignment, and says what to do", () => {
@@ -160,16 +166,19 @@ suite("views for reading", () => {
     throws(() => (view.marks as unknown as { set(i: number, v: number): void }).set(0, 1), {
       message: /updateIf/,
     });
-    deepEqual(view.snapshot() as unknown, order);
+    expect(view.snapshot() as unknown).toStrictEqual(order);
   });
 
   test("a console shows a view's content, or an error if it cannot", () => {
     const inspect = Symbol.for("nodejs.util.inspect.custom");
     const shown = (of: object) => (of as { [inspect]: () => unknown })[inspect]();
-    deepEqual(shown(Size.view(Size.encode({ width: 1, height: 2 }))), { width: 1, height: 2 });
+    expect(shown(Size.view(Size.encode({ width: 1, height: 2 })))).toStrictEqual({
+      width: 1,
+      height: 2,
+    });
     const Flag = struct("Flag", { on: bool });
-    ok(shown(Flag.view(Uint8Array.of(2))) instanceof Error);
-    deepEqual(shown(Order.view(Order.encode(order)).tags), [...order.tags]);
+    assert(shown(Flag.view(Uint8Array.of(2))) instanceof Error);
+    expect(shown(Order.view(Order.encode(order)).tags)).toStrictEqual([...order.tags]);
   });
 
   test("a view ends with its memory's epoch, and every part of it", () => {
@@ -190,7 +199,7 @@ suite("views for reading", () => {
     ]) {
       throws(use, { code: "VARVE_STALE_VIEW" });
     }
-    equal(Order.view(memory, 64, bytes.length).id, 7);
+    expect(Order.view(memory, 64, bytes.length).id).toBe(7);
   });
 
   test("bytes are copies, whatever kind of array they are read from", () => {
@@ -203,32 +212,32 @@ suite("views for reading", () => {
     const bytes = new Shared(Order.encode(order));
     const { key } = Order.view(bytes).snapshot();
     bytes.fill(0);
-    deepEqual(key, order.key);
+    expect(key).toStrictEqual(order.key);
   });
 
   test("text and bytes are compared without decoding them", () => {
-    ok(eq(view, "note", "first") && eq(view, "code", "abc"));
-    ok(eq(view, "key", Uint8Array.of(1, 2, 3, 4)) && eq(view, "data", order.data));
-    ok(!eq(view, "note", "firs") && !eq(view, "note", "first!") && !eq(view, "note", "fürst"));
-    ok(!eq(view, "key", Uint8Array.of(1, 2, 3, 5)) && !eq(view, "code", "abcdef"));
+    assert(eq(view, "note", "first") && eq(view, "code", "abc"));
+    assert(eq(view, "key", Uint8Array.of(1, 2, 3, 4)) && eq(view, "data", order.data));
+    assert(!eq(view, "note", "firs") && !eq(view, "note", "first!") && !eq(view, "note", "fürst"));
+    assert(!eq(view, "key", Uint8Array.of(1, 2, 3, 5)) && !eq(view, "code", "abcdef"));
     const Name = struct("Name", { name: str });
     const name = Name.view(Name.encode({ name: "日本 🙂" }));
-    ok(eq(name, "name", "日本 🙂") && eq(name, "name", new TextEncoder().encode("日本 🙂")));
-    ok(!eq(name, "name", "日本 🙃"));
+    assert(eq(name, "name", "日本 🙂") && eq(name, "name", new TextEncoder().encode("日本 🙂")));
+    assert(!eq(name, "name", "日本 🙃"));
   });
 
   test("a view may be stored again", () => {
-    deepEqual(Order.encode(view), Order.encode(order));
+    expect(Order.encode(view)).toStrictEqual(Order.encode(order));
     const Box = struct("Box", { size: Size, lines: vec(Line) });
     const box = Box.encode({ size: view.size, lines: view.lines });
-    deepEqual(Box.view(box).snapshot(), {
+    expect(Box.view(box).snapshot()).toStrictEqual({
       size: { width: 3, height: 4 },
       lines: [{ title: "one", count: 1 }],
     });
   });
 });
 
-suite("views in an update", () => {
+describe("views in an update", () => {
   test("numbers, bools, enums and fixed parts are assigned in place", () => {
     const { value, inPlace } = updated((view) => {
       view.id -= 1;
@@ -245,8 +254,8 @@ suite("views in an update", () => {
         grid: [1, view.grid.at(1) ?? 0, 3],
       });
     });
-    ok(inPlace);
-    deepEqual(value as unknown, {
+    assert(inPlace);
+    expect(value as unknown).toStrictEqual({
       ...order,
       id: 6,
       paid: false,
@@ -269,8 +278,8 @@ suite("views in an update", () => {
       throws(() => ((view.tags as unknown as string[])[0] = "c"), { name: "TypeError" });
       view.assign({ marks: Uint16Array.of(4, 5, 6) });
     });
-    ok(inPlace);
-    deepEqual(value as unknown, {
+    assert(inPlace);
+    expect(value as unknown).toStrictEqual({
       ...order,
       note: "other",
       data: Uint8Array.of(6, 5),
@@ -285,7 +294,7 @@ suite("views in an update", () => {
       const { size, tags, lines } = view;
       const line = lines.at(0);
       view.note = "a note that is longer";
-      equal(view.note, "a note that is longer");
+      expect(view.note).toBe("a note that is longer");
       size.width = 31;
       tags.set(1, "a longer tag");
       if (line !== undefined) line.title = "the first line";
@@ -294,10 +303,10 @@ suite("views in an update", () => {
       view.gift = undefined;
       view.data = new Uint8Array();
       view.id += 1;
-      equal(line?.title, "the first line");
+      expect(line?.title).toBe("the first line");
     });
-    ok(!inPlace);
-    deepEqual(value as unknown, {
+    assert(!inPlace);
+    expect(value as unknown).toStrictEqual({
       ...order,
       id: 8,
       note: "a note that is longer",
@@ -336,7 +345,7 @@ suite("views in an update", () => {
       const { message } = throws(() => One.encode({ ...one, ...field } as never), {
         code: "VARVE_BAD_ARGUMENT",
       });
-      ok(message.endsWith(` Given: ${shown}.`), message);
+      assert(message.endsWith(` Given: ${shown}.`), message);
     }
   });
 
@@ -366,14 +375,14 @@ suite("views in an update", () => {
       ];
       for (const [act, field] of refused) {
         const error = throws(act, { name: "TypeError", code: "VARVE_BAD_ARGUMENT" });
-        equal((error as Error & { field: string }).field, field);
-        ok(error.message.startsWith(`${field}: `), error.message);
+        expect((error as Error & { field: string }).field).toBe(field);
+        assert(error.message.startsWith(`${field}: `), error.message);
       }
       throws(() => view.assign({ nothing: 1 } as object), {
         message: /Order has no field nothing/,
       });
     });
-    deepEqual(value as unknown, order);
+    expect(value as unknown).toStrictEqual(order);
   });
 
   test("field names do not collide with internal names", () => {
@@ -383,7 +392,7 @@ suite("views in an update", () => {
         throws(() => view.assign(fields), { code: "VARVE_BAD_ARGUMENT", message: /has no field/ });
       }
     });
-    deepEqual(value as unknown, order);
+    expect(value as unknown).toStrictEqual(order);
   });
 
   test("views of a replaced variant end, and no others", () => {
@@ -396,7 +405,7 @@ suite("views in an update", () => {
       view.by = { type: "Card", value: "1234" };
       throws(() => (box.width = 0xffff), { code: "VARVE_STALE_VIEW" });
       size.width = 9;
-      equal(view.size.width, 9);
+      expect(view.size.width).toBe(9);
     });
   });
 
@@ -407,7 +416,7 @@ suite("views in an update", () => {
       view.assign({ by: { type: "Box", value: { width: 3, height: 4 } } });
       view.note = "a note that is longer";
       throws(() => (box.width = 9), { code: "VARVE_STALE_VIEW" });
-      equal(boxOf(view).width, 3);
+      expect(boxOf(view).width).toBe(3);
     });
   });
 
@@ -416,8 +425,8 @@ suite("views in an update", () => {
       view.gift = undefined;
       view.gift = undefined;
     });
-    ok(!inPlace);
-    deepEqual(value as unknown, { ...order, gift: undefined });
+    assert(!inPlace);
+    expect(value as unknown).toStrictEqual({ ...order, gift: undefined });
   });
 
   test("revoking a view ends it and every view taken from it", () => {
@@ -437,11 +446,11 @@ suite("views in an update", () => {
       throws(use, { code: "VARVE_STALE_VIEW" });
     }
     other.id = 9;
-    equal(Order.view(memory, 64, bytes.length).id, 9);
+    expect(Order.view(memory, 64, bytes.length).id).toBe(9);
   });
 });
 
-suite("numbers", () => {
+describe("numbers", () => {
   test("numbers outside of their range are refused, with field and value", () => {
     const Numbers = struct("Numbers", {
       a: u8,
@@ -487,17 +496,17 @@ suite("numbers", () => {
       f: -1 / 0,
     };
     const back = Numbers.view(Numbers.encode({ ...ends, g: new Date(-1) })).snapshot();
-    deepEqual(back, { ...ends, g: -1 });
+    expect(back).toStrictEqual({ ...ends, g: -1 });
   });
 
   test("floats keep negative zero and NaN", () => {
     const Floats = struct("Floats", { a: f32, b: f32 });
     const view = Floats.view(Floats.encode({ a: -0, b: Number.NaN }));
-    ok(Object.is(view.a, -0) && Number.isNaN(view.b));
+    assert(Object.is(view.a, -0) && Number.isNaN(view.b));
   });
 });
 
-suite("definitions of structs", () => {
+describe("definitions of structs", () => {
   test("names that would hide one another are refused", () => {
     const twice = /is a duplicate/;
     throws(() => struct("A", { id: u8, size: flatten(struct("B", { id: u8 })) }), {
@@ -544,7 +553,7 @@ suite("definitions of structs", () => {
   });
 });
 
-suite("versioned structs", () => {
+describe("versioned structs", () => {
   const First = versioned("Product", { stock: u16, name: str });
   const Second = versioned("Product", {
     stock: u16,
@@ -558,12 +567,12 @@ suite("versioned structs", () => {
 
   test("values of an earlier version are read with defaults", () => {
     const view = Second.view(first);
-    deepEqual(view.snapshot(), { stock: 3, name: "shoe", ...defaults });
-    deepEqual([view.price, view.size.width, view.tags.at(0)], [5, 1, "new"]);
+    expect(view.snapshot()).toStrictEqual({ stock: 3, name: "shoe", ...defaults });
+    expect([view.price, view.size.width, view.tags.at(0)]).toStrictEqual([5, 1, "new"]);
     Second.check(first);
     const all = Second.encode({ stock: 3, name: "shoe" });
-    deepEqual(Second.view(all).snapshot(), view.snapshot());
-    deepEqual(First.view(all).snapshot(), { stock: 3, name: "shoe" });
+    expect(Second.view(all).snapshot()).toStrictEqual(view.snapshot());
+    expect(First.view(all).snapshot()).toStrictEqual({ stock: 3, name: "shoe" });
   });
 
   test("an update converts a value to the current version", () => {
@@ -573,8 +582,10 @@ suite("versioned structs", () => {
     view.size.width = 7;
     const anew = codecOf(Second).finish(view) ?? new Uint8Array();
     const size = { width: 7, height: 2 };
-    deepEqual(anew, Second.encode({ stock: 3, name: "shoe", ...defaults, price: 6, size }));
-    deepEqual(written(memory, first.length), first);
+    expect(anew).toStrictEqual(
+      Second.encode({ stock: 3, name: "shoe", ...defaults, price: 6, size }),
+    );
+    expect(written(memory, first.length)).toStrictEqual(first);
   });
 
   test("values of a later version are changed only in place", () => {
@@ -584,9 +595,9 @@ suite("versioned structs", () => {
     view.stock = 4;
     view.name = "boot";
     throws(() => (view.name = "boots"), { message: /Product.name: .*newer version/ });
-    equal(codecOf(First).finish(view), undefined);
+    expect(codecOf(First).finish(view)).toBe(undefined);
     const all = { stock: 4, name: "boot", ...defaults, price: 9 };
-    deepEqual(Second.view(written(memory, second.length)).snapshot(), all);
+    expect(Second.view(written(memory, second.length)).snapshot()).toStrictEqual(all);
   });
 
   test("an impossible length of the fields is refused", () => {
@@ -601,7 +612,7 @@ suite("versioned structs", () => {
   });
 });
 
-suite("checks of bytes", () => {
+describe("checks of bytes", () => {
   test("a check of overlapping lists ends", () => {
     const Deep = struct("Deep", { lists: vec(vec(vec(vec(u8)))) });
     const bytes = new Uint8Array(65_536);
@@ -611,7 +622,7 @@ suite("checks of bytes", () => {
       code: "VARVE_MALFORMED_VALUE",
       message: /overlap too often/,
     });
-    equal(Deep.view(bytes).lists.length, bytes.length / 8);
+    expect(Deep.view(bytes).lists.length).toBe(bytes.length / 8);
   });
 
   test("a part shared by several fields is allowed", () => {
@@ -619,7 +630,7 @@ suite("checks of bytes", () => {
     const bytes = Names.encode({ a: "shared", b: "" });
     bytes.copyWithin(8, 0, 8);
     Names.check(bytes);
-    equal(Names.view(bytes).b, "shared");
+    expect(Names.view(bytes).b).toBe("shared");
   });
 });
 
@@ -631,7 +642,7 @@ function overlapping(length: number, items: number): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-suite("traversal of values with overlapping parts", () => {
+describe("traversal of values with overlapping parts", () => {
   const refused = { code: "VARVE_MALFORMED_VALUE", message: /overlap too often/ };
   // Of options and variants: each item exists, and leads to all of them.
   const tagged = overlapping(8_192, 300);
@@ -661,7 +672,7 @@ suite("traversal of values with overlapping parts", () => {
     const Deep = schema as unknown as ReturnType<typeof struct<{ lists: typeof Lists }>>;
     test(`every traversal is refused, but not reading a part: ${name}`, () => {
       const view = Deep.view(bytes);
-      equal(view.lists.length, new DataView(bytes.buffer).getUint32(4, true));
+      expect(view.lists.length).toBe(new DataView(bytes.buffer).getUint32(4, true));
       throws(() => view.snapshot(), refused);
       throws(() => JSON.stringify(view), refused);
       throws(() => view.lists.snapshot(), refused);
@@ -672,7 +683,7 @@ suite("traversal of values with overlapping parts", () => {
       throws(() => Deep.encode({ lists: view.lists }), refused);
       // Console output.
       const shown = (view as unknown as { [key: symbol]: () => unknown })[INSPECT]?.();
-      equal((shown as { code?: unknown }).code, refused.code);
+      expect((shown as { code?: unknown }).code).toBe(refused.code);
     });
 
     test(`an update is refused and leaves the value as it was: ${name}`, () => {
@@ -683,7 +694,7 @@ suite("traversal of values with overlapping parts", () => {
         view.lists = Deep.view(bytes).lists;
       }, refused);
       codec.revoke(view as never);
-      deepEqual(memory.u8, bytes);
+      expect(memory.u8).toStrictEqual(bytes);
     });
   }
 
@@ -693,7 +704,8 @@ suite("traversal of values with overlapping parts", () => {
     const plain = {
       lists: Array.from({ length: 64 }, () => [Array.from({ length: 999 }, () => 1)]),
     };
-    for (let i = 0; i < 100; i++) deepEqual(Deep.view(Deep.encode(plain)).snapshot(), plain);
+    for (let i = 0; i < 100; i++)
+      expect(Deep.view(Deep.encode(plain)).snapshot()).toStrictEqual(plain);
   });
 
   test("every value that can be encoded is allowed, of the largest size too", () => {
@@ -701,9 +713,9 @@ suite("traversal of values with overlapping parts", () => {
     const list = new Uint8Array(1_000_000).fill(7);
     const bytes = Bytes.encode({ lists: [list, list, list] });
     Bytes.check(bytes);
-    equal(Bytes.view(bytes).snapshot().lists.length, 3);
-    equal(toJson(Bytes, bytes).length, 6_000_017);
-    deepEqual(Bytes.encode(Bytes.view(bytes)), bytes);
+    expect(Bytes.view(bytes).snapshot().lists.length).toBe(3);
+    expect(toJson(Bytes, bytes).length).toBe(6_000_017);
+    expect(Bytes.encode(Bytes.view(bytes))).toStrictEqual(bytes);
   });
 
   test("a text shared by all items is allowed", () => {
@@ -712,7 +724,7 @@ suite("traversal of values with overlapping parts", () => {
       texts: Array.from({ length: 1_000 }, (_, i) => (i ? "" : "x".repeat(400))),
     });
     for (let at = 16; at < 8 + 8_000; at += 8) bytes.copyWithin(at, 8, 16);
-    equal(Texts.view(bytes).snapshot().texts[999], "x".repeat(400));
+    expect(Texts.view(bytes).snapshot().texts[999]).toBe("x".repeat(400));
     Texts.check(bytes);
   });
 
@@ -732,11 +744,11 @@ suite("traversal of values with overlapping parts", () => {
       code: "VARVE_MALFORMED_VALUE",
       message: /its JSON has more than/,
     });
-    equal(toJson(Long, Long.encode({ items: [{ [long]: 1 }] })).length, 60_000 + 18);
+    expect(toJson(Long, Long.encode({ items: [{ [long]: 1 }] })).length).toBe(60_000 + 18);
   });
 });
 
-suite("storing values", () => {
+describe("storing values", () => {
   test("each field is read once, so that a value cannot change while it is stored", () => {
     let asked = 0;
     const grows = {
@@ -750,11 +762,11 @@ suite("storing values", () => {
     const memory = memoryOf(new Uint8Array(64));
     const size = codecOf(Product).size(grows);
     codecOf(Product).write(memory, 64, grows, size);
-    equal(Product.view(written(memory, size)).name, "xxxxxxxxxx");
-    equal(Product.view(Product.encode(grows)).name.length, 20);
+    expect(Product.view(written(memory, size)).name).toBe("xxxxxxxxxx");
+    expect(Product.view(Product.encode(grows)).name.length).toBe(20);
     // Another value than the one that was measured.
     throws(() => codecOf(Product).write(memory, 64, grows, size), { message: /must not change/ });
-    equal(asked, 3);
+    expect(asked).toBe(3);
   });
 
   test("a getter may store another value meanwhile", () => {
@@ -774,9 +786,9 @@ suite("storing values", () => {
     other.push(Product.encode(inner));
     codecOf(Product).write(memory, 64, outer, size);
     const plain = { stock: 1, name: "the name", about: "the text" };
-    deepEqual(Product.view(written(memory, size)).snapshot(), plain);
-    for (const bytes of other) deepEqual(Product.view(bytes).snapshot(), inner);
-    equal(other.length, 2);
+    expect(Product.view(written(memory, size)).snapshot()).toStrictEqual(plain);
+    for (const bytes of other) expect(Product.view(bytes).snapshot()).toStrictEqual(inner);
+    expect(other.length).toBe(2);
   });
 
   test("parts may be larger than any before", () => {
@@ -789,7 +801,7 @@ suite("storing values", () => {
       };
       const bytes = Part.encode(value);
       Part.check(bytes);
-      deepEqual(Part.view(bytes).snapshot(), value);
+      expect(Part.view(bytes).snapshot()).toStrictEqual(value);
     }
   });
 
@@ -797,12 +809,12 @@ suite("storing values", () => {
     const size = codecOf(Order).size(order);
     const memory = memoryOf(new Uint8Array(size).fill(0xcc));
     codecOf(Order).write(memory, 64, order, size);
-    deepEqual(written(memory, size), Order.encode(order));
-    ok(memory.u8.subarray(64 + size).every((byte) => byte === 0xee));
+    expect(written(memory, size)).toStrictEqual(Order.encode(order));
+    assert(memory.u8.subarray(64 + size).every((byte) => byte === 0xee));
   });
 });
 
-suite("codecOf", () => {
+describe("codecOf", () => {
   test("codecOf refuses objects that only resemble a schema", () => {
     for (const given of [
       5,

@@ -3,9 +3,10 @@
 import { codecOf } from "varve/codec";
 import { fromJson as bytesOf, toJson } from "varve/json";
 import { added, MalformedValueError, str, u16, u32, versioned } from "varve/struct";
-import { deepEqual, equal, ok, suite, test, throws } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { throws } from "../support/errors.js";
 import { oursOf, schemaOf, walk } from "./ours.js";
-import { type Fields, fromJson } from "./slow.js";
+import { type Fields, fromJson } from "./reference-codec.js";
 import { unhex, vectors } from "./vectors.js";
 
 /** The same bytes at an odd address, with bytes of another value around them. */
@@ -15,24 +16,26 @@ function within(bytes: Uint8Array): Uint8Array {
   return large.subarray(51, 51 + bytes.length);
 }
 
-suite("struct: vectors of Rust", () => {
+describe("struct: vectors of Rust", () => {
   for (const { name, schema: kind, ...vector } of vectors) {
     test(`${name} is laid out, written and read as in Rust, byte for byte`, () => {
       const schema = schemaOf(kind);
-      deepEqual(JSON.parse(JSON.stringify(schema.kind)), JSON.parse(JSON.stringify(kind)));
-      equal(codecOf(schema).layout, vector.layout);
-      equal(codecOf(schema).fingerprint, vector.fingerprint);
-      deepEqual([schema.bytes, schema.align], [vector.size, vector.align]);
+      expect(JSON.parse(JSON.stringify(schema.kind))).toStrictEqual(
+        JSON.parse(JSON.stringify(kind)),
+      );
+      expect(codecOf(schema).layout).toBe(vector.layout);
+      expect(codecOf(schema).fingerprint).toBe(vector.fingerprint);
+      expect([schema.bytes, schema.align]).toStrictEqual([vector.size, vector.align]);
       for (const { bytes: digits, value } of vector.values) {
         const bytes = unhex(digits);
         const ours = oursOf(kind, fromJson(kind, value) as Fields) as Fields;
-        deepEqual(schema.encode(ours), bytes);
+        expect(schema.encode(ours)).toStrictEqual(bytes);
         for (const place of [bytes, within(bytes)]) {
           schema.check(place);
           const view = schema.view(place);
-          deepEqual(view.snapshot(), ours);
-          deepEqual(walk(kind, view), ours);
-          deepEqual(schema.encode(view), bytes);
+          expect(view.snapshot()).toStrictEqual(ours);
+          expect(walk(kind, view)).toStrictEqual(ours);
+          expect(schema.encode(view)).toStrictEqual(bytes);
         }
       }
     });
@@ -49,13 +52,14 @@ suite("struct: vectors of Rust", () => {
             () => walk(kind, schema.view(place)),
           ]) {
             const error = throws(act) as MalformedValueError;
-            ok(error instanceof MalformedValueError, `${about}: ${error}`);
-            ok(error.message.startsWith(`${error.field}: ${why}: `), `${about}: ${error}`);
+            assert(error instanceof MalformedValueError, `${about}: ${error}`);
+            assert(error.message.startsWith(`${error.field}: ${why}: `), `${about}: ${error}`);
             fields.push(error.field);
           }
           // The third error comes from views of parts, which name themselves.
-          for (const field of fields.slice(0, 2)) ok(field.startsWith(path), `${about}: ${field}`);
-          ok(fields[2] !== "", about);
+          for (const field of fields.slice(0, 2))
+            assert(field.startsWith(path), `${about}: ${field}`);
+          assert(fields[2] !== "", about);
         }
       }
     });
@@ -72,15 +76,15 @@ suite("struct: vectors of Rust", () => {
     for (const { bytes, value } of older!.values) {
       const all = { ...value, price: 5, note: "none" };
       New.check(unhex(bytes));
-      deepEqual(New.view(unhex(bytes)).snapshot() as unknown, all);
-      deepEqual(JSON.parse(toJson(New, unhex(bytes))), all);
-      deepEqual(New.encode(New.view(unhex(bytes))), bytesOf(New, JSON.stringify(value)));
+      expect(New.view(unhex(bytes)).snapshot() as unknown).toStrictEqual(all);
+      expect(JSON.parse(toJson(New, unhex(bytes)))).toStrictEqual(all);
+      expect(New.encode(New.view(unhex(bytes)))).toStrictEqual(bytesOf(New, JSON.stringify(value)));
     }
     const Old = schemaOf(older!.schema);
     for (const { bytes, value } of newer!.values) {
       const rest = { stock: value.stock, name: value.name };
-      deepEqual(Old.view(unhex(bytes)).snapshot() as unknown, rest);
-      deepEqual(JSON.parse(toJson(Old, unhex(bytes))), rest);
+      expect(Old.view(unhex(bytes)).snapshot() as unknown).toStrictEqual(rest);
+      expect(JSON.parse(toJson(Old, unhex(bytes)))).toStrictEqual(rest);
     }
   });
 });

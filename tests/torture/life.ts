@@ -1,8 +1,8 @@
 /** One life of a database: opened, looked at from end to end, and written to until it is killed. */
 
 import { type Database, DatabaseBusyError, databases, open, type Storage } from "varve";
-import { turn as task } from "../harness.js";
 import { createWithSegments } from "../model/segments.js";
+import { turn as task } from "../support/values.js";
 import { Held } from "./held.js";
 import {
   durabilityOf,

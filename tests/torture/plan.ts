@@ -8,8 +8,8 @@
  */
 
 import type { Database, Durability } from "varve";
-import { random } from "../harness.js";
 import { pattern } from "../model/values.js";
+import { random } from "../support/values.js";
 
 export type Step =
   /** The value is the pattern of that number. */

@@ -8,7 +8,7 @@
 import { writeSync } from "node:fs";
 import { setImmediate, setTimeout } from "node:timers/promises";
 import { type DatabaseStats, file, open } from "varve";
-import { random } from "../harness.js";
+import { random } from "../support/values.js";
 
 const MEMORY = 64 * 1_048_576;
 const SIZE = 1_000;

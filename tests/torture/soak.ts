@@ -9,8 +9,8 @@
 import { writeSync } from "node:fs";
 import type { Database, Storage } from "varve";
 import { wrapTimers } from "../edge/count-timers.js";
-import { random } from "../harness.js";
 import { pattern, same } from "../model/values.js";
+import { random } from "../support/values.js";
 
 // Last: the package keeps the timers that are there when it is loaded.
 const { file, open } = await import("varve");

@@ -2,7 +2,8 @@
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { context, deepEqual, equal, ok, suite, test } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { context } from "../support/context.js";
 import { CORRUPTION, checksum, type Database, FormatError, hex } from "./layout.js";
 import { read } from "./reader.js";
 
@@ -29,7 +30,7 @@ function folder(): string {
   return join(context().root, "tests/vectors/golden");
 }
 
-function describe(name: string): Description {
+function descriptionOf(name: string): Description {
   return JSON.parse(readFileSync(join(folder(), `${name}.json`), "utf8"));
 }
 
@@ -67,57 +68,57 @@ function sorted(live: Description["live"]): string[] | undefined {
     .sort();
 }
 
-suite("golden files", () => {
+describe("golden files", () => {
   test("the checksum of hash-wasm is that of Rust, seeds included", async () => {
     const data = Uint8Array.from({ length: 5000 }, (_, i) => (131 * i + 7) % 256);
     const vectors: ChecksumVector[] = JSON.parse(
       readFileSync(join(folder(), "checksums.json"), "utf8"),
     );
-    ok(vectors.length > 50);
+    assert(vectors.length > 50);
     for (const { length, seed, check } of vectors) {
       const found = await checksum(data.subarray(0, length), BigInt(`0x${seed}`));
-      equal(found, BigInt(`0x${check}`), `${length} bytes with seed ${seed}`);
+      expect(found, `${length} bytes with seed ${seed}`).toBe(BigInt(`0x${check}`));
     }
   });
 
   const files = readdirSync(folder()).filter((file) => file.endsWith(".varve"));
-  test("there are golden files", () => ok(files.length >= 50, `there are ${files.length}`));
+  test("there are golden files", () => assert(files.length >= 50, `there are ${files.length}`));
 
   for (const file of files) {
     const name = file.replace(/\.varve$/, "");
-    const { about } = describe(name);
+    const { about } = descriptionOf(name);
     test(`${name} reads as described: ${about}`, async () => {
       const bytes = new Uint8Array(readFileSync(join(folder(), file)));
-      const expected = describe(name);
-      equal(bytes.length, expected.size);
+      const expected = descriptionOf(name);
+      expect(bytes.length).toBe(expected.size);
       const found = await outcome(bytes);
-      deepEqual(found.error, expected.error);
-      deepEqual(found.recovery, expected.recovery);
-      deepEqual(found.transactions, expected.transactions);
-      deepEqual(found.unreadable, expected.unreadable);
-      deepEqual(sorted(found.live), sorted(expected.live));
+      expect(found.error).toStrictEqual(expected.error);
+      expect(found.recovery).toStrictEqual(expected.recovery);
+      expect(found.transactions).toStrictEqual(expected.transactions);
+      expect(found.unreadable).toStrictEqual(expected.unreadable);
+      expect(sorted(found.live)).toStrictEqual(sorted(expected.live));
     });
   }
 
   test("the log without its checkpoint tells the same, unless it is damaged", async () => {
     const told = { same: 0, damaged: 0 };
     for (const file of files) {
-      const { recovery, unreadable, live } = describe(file.replace(/\.varve$/, ""));
+      const { recovery, unreadable, live } = descriptionOf(file.replace(/\.varve$/, ""));
       if (recovery?.checkpoint === undefined) continue;
       const whole = await outcome(new Uint8Array(readFileSync(join(folder(), file))), {
         log: "whole",
       });
       if (unreadable !== undefined) {
-        equal(whole.error?.code, CORRUPTION, file);
+        expect(whole.error?.code, file).toBe(CORRUPTION);
         told.damaged += 1;
         continue;
       }
-      deepEqual(sorted(whole.live), sorted(live), file);
-      ok((whole.recovery?.replayedFrames ?? 0) >= recovery.replayedFrames, file);
-      equal(whole.recovery?.lastFrame, recovery.lastFrame, file);
-      equal(whole.recovery?.clean, recovery.clean, file);
+      expect(sorted(whole.live), file).toStrictEqual(sorted(live));
+      assert((whole.recovery?.replayedFrames ?? 0) >= recovery.replayedFrames, file);
+      expect(whole.recovery?.lastFrame, file).toBe(recovery.lastFrame);
+      expect(whole.recovery?.clean, file).toBe(recovery.clean);
       told.same += 1;
     }
-    ok(told.same >= 6 && told.damaged >= 1, JSON.stringify(told));
+    assert(told.same >= 6 && told.damaged >= 1, JSON.stringify(told));
   });
 });

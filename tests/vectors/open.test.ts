@@ -6,7 +6,9 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { CorruptionError, file, memory, open, UnsupportedFormatError } from "varve";
-import { context, deepEqual, equal, ok, random, suite, test, wasmOption } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
+import { context, wasmOption } from "../support/context.js";
+import { random } from "../support/values.js";
 import { CORRUPTION, FormatError, hex, NOT_A_DATABASE } from "./layout.js";
 import { read } from "./reader.js";
 
@@ -101,7 +103,7 @@ let counter = 0;
 /** A copy of the file where `open` finds it. */
 function placed(bytes: Uint8Array): Path & { file: string } {
   const { directory } = context();
-  ok(directory !== undefined);
+  assert(directory !== undefined);
   counter += 1;
   const path = { directory: join(directory, "golden"), name: `golden-${counter}` };
   mkdirSync(path.directory, { recursive: true });
@@ -114,8 +116,9 @@ function placed(bytes: Uint8Array): Path & { file: string } {
 async function bothAgree(bytes: Uint8Array, what: string): Promise<Outcome> {
   const expected = await byReader(bytes);
   const path = placed(bytes);
-  deepEqual(await byEngine(path, expected), expected, what);
-  if ("refused" in expected) deepEqual(new Uint8Array(readFileSync(path.file)), bytes, what);
+  expect(await byEngine(path, expected), what).toStrictEqual(expected);
+  if ("refused" in expected)
+    expect(new Uint8Array(readFileSync(path.file)), what).toStrictEqual(bytes);
   return expected;
 }
 
@@ -147,7 +150,7 @@ function damaged(bytes: Uint8Array, next: (below: number) => number): [Uint8Arra
   return [image, done.join(", ")];
 }
 
-suite("golden files through open()", () => {
+describe("golden files through open()", () => {
   test("every one opens or is refused as FORMAT.md says", async () => {
     for (const [name, bytes] of goldenFiles()) await bothAgree(bytes, name);
   });
@@ -162,31 +165,30 @@ suite("golden files through open()", () => {
       const opening = open(name.slice(0, -6), { storage: memory(), from, ...wasmOption() });
       const db = await opening.catch((error: unknown) => {
         const isTold = error instanceof CorruptionError || error instanceof UnsupportedFormatError;
-        ok(isTold, `${name}: ${error}`);
+        assert(isTold, `${name}: ${error}`);
         return undefined;
       });
       if (db === undefined) {
         refused += 1;
         continue;
       }
-      ok(isWhole, `${name} was taken`);
+      assert(isWhole, `${name} was taken`);
       taken += 1;
       for (const [key, value] of Object.entries(expected.live)) {
-        equal(
+        expect(
           hex(db.get(Uint8Array.from(Buffer.from(key, "hex"))) ?? new Uint8Array()),
-          value,
           name,
-        );
+        ).toBe(value);
       }
-      equal([...db.values()].length, expected.count, name);
+      expect([...db.values()].length, name).toBe(expected.count);
       await db.close();
     }
-    ok(taken > 20 && refused > 20, `${taken} taken, ${refused} refused`);
+    assert(taken > 20 && refused > 20, `${taken} taken, ${refused} refused`);
   });
 
   test("records and frames of every length carry the checksum that FORMAT.md says", async () => {
     const { directory } = context();
-    ok(directory !== undefined);
+    assert(directory !== undefined);
     const storage = file(join(directory, "lengths"));
     const db = await open("lengths", { storage, ...wasmOption() });
     const expected: Record<string, string> = {};
@@ -210,13 +212,15 @@ suite("golden files through open()", () => {
     await db.close();
     const image = new Uint8Array(readFileSync(join(directory, "lengths", "lengths.varve")));
     const { live } = await read(image);
-    deepEqual(Object.fromEntries(live.map(({ key, value }) => [hex(key), hex(value)])), expected);
+    expect(Object.fromEntries(live.map(({ key, value }) => [hex(key), hex(value)]))).toStrictEqual(
+      expected,
+    );
     await bothAgree(image, "lengths");
   });
 
   test("a file that was compacted again and again reads the same with its checkpoint and without", async () => {
     const { directory } = context();
-    ok(directory !== undefined);
+    assert(directory !== undefined);
     const db = await open("lived", { storage: file(join(directory, "lived")), ...wasmOption() });
     const path = join(directory, "lived", "lived.varve");
     const model = new Map<string, Uint8Array>();
@@ -251,13 +255,13 @@ suite("golden files through open()", () => {
         const users = live.filter(({ keyspace }) => keyspace === 0);
         const text = new TextDecoder();
         const found = users.map(({ key, value }) => [text.decode(key), hex(value)]);
-        deepEqual(Object.fromEntries(found), expected, `round ${round}, ${log} log`);
-        deepEqual([count, unreadable], [model.size, 0]);
+        expect(Object.fromEntries(found), `round ${round}, ${log} log`).toStrictEqual(expected);
+        expect([count, unreadable]).toStrictEqual([model.size, 0]);
         if (recovery.checkpoint) seen.checkpoint += 1;
         else seen.gaps += live.filter(({ keyspace }) => keyspace === 1).length;
       }
     }
-    ok(seen.checkpoint >= 1 && seen.gaps >= 1, JSON.stringify(seen));
+    assert(seen.checkpoint >= 1 && seen.gaps >= 1, JSON.stringify(seen));
   });
 
   test("what recovery writes in place of a damaged database reads as FORMAT.md says", async () => {
@@ -281,16 +285,14 @@ suite("golden files through open()", () => {
           new Uint8Array(readFileSync(path.file)),
           `${name}, ${recovery}`,
         );
-        ok("live" in found, `${name} opens after ${recovery}`);
-        deepEqual(
-          found.live,
+        assert("live" in found, `${name} opens after ${recovery}`);
+        expect(found.live, `${name}, ${recovery}`).toStrictEqual(
           Object.fromEntries(keys.map((key, i) => [key, values[i] as string])),
-          `${name}, ${recovery}`,
         );
         recovered[recovery] += 1;
       }
     }
-    ok(recovered.salvage >= 10 && recovered.prefix >= 5, JSON.stringify(recovered));
+    assert(recovered.salvage >= 10 && recovered.prefix >= 5, JSON.stringify(recovered));
   });
 
   test("damaged in 500 ways, each opens or is refused as FORMAT.md says", async () => {
@@ -304,6 +306,6 @@ suite("golden files through open()", () => {
       const kind = "refused" in outcome ? outcome.refused : "opens";
       outcomes.set(kind, (outcomes.get(kind) ?? 0) + 1);
     }
-    equal(outcomes.size, 4, `all outcomes occur: ${JSON.stringify([...outcomes])}`);
+    expect(outcomes.size, `all outcomes occur: ${JSON.stringify([...outcomes])}`).toBe(4);
   });
 });

@@ -18,15 +18,17 @@ import {
   u64,
   versioned,
 } from "varve/struct";
-import { context, equal, ok, suite, test, throws } from "../harness.js";
+import { assert, describe, expect, test } from "vitest";
 import { vectors } from "../struct/vectors.js";
+import { context } from "../support/context.js";
+import { throws } from "../support/errors.js";
 
 /** A name as a module of Rust has it. */
 function moduleOf(name: string): string {
   return name.replace(/(?<=[a-z])[A-Z]/g, "_$&").toLowerCase();
 }
 
-suite("toRust", () => {
+describe("toRust", () => {
   test("prints the committed file for the schemas of all vectors, which cargo test compiles", () => {
     const modules = vectors.map(({ name, schema }) => {
       const indented = toRust({ kind: schema }).replace(/^(?=.)/gm, "    ");
@@ -43,14 +45,12 @@ suite("toRust", () => {
     const made = `${head}${list}\n${modules.join("\n")}`;
     const path = join(context().root, "crate/tests/schema/printed.rs");
     if (process.env.UPDATE_PRINTED !== undefined) writeFileSync(path, made);
-    equal(readFileSync(path, "utf8"), made);
+    expect(readFileSync(path, "utf8")).toBe(made);
   });
 
   test("prints a schema with what it imports", () => {
     const Product = struct("Product", { stock: u16, name: str });
-    equal(
-      toRust(Product),
-      `use musli_zerocopy::{Ref, ZeroCopy};
+    expect(toRust(Product)).toBe(`use musli_zerocopy::{Ref, ZeroCopy};
 use varve::schema::Record;
 
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
@@ -59,8 +59,7 @@ pub struct Product {
     pub stock: u16,
     pub name: Ref<str>,
 }
-`,
-    );
+`);
   });
 
   test("marks what was added to a versioned struct, with what stands for it in earlier records", () => {
@@ -75,9 +74,7 @@ pub struct Product {
       note: added(str, ""),
     });
     const printed = toRust(Product);
-    equal(
-      printed.slice(printed.indexOf("pub struct Product")),
-      `pub struct Product {
+    expect(printed.slice(printed.indexOf("pub struct Product"))).toBe(`pub struct Product {
     pub root_size: u16,
     pub stock: u16,
     pub name: Ref<str>,
@@ -95,8 +92,7 @@ pub struct Product {
     #[varve(added)]
     pub note: Ref<str>,
 }
-`,
-    );
+`);
   });
 
   test("gives names that Rust can have, and keeps those of the schema beside them", () => {
@@ -111,14 +107,14 @@ pub struct Product {
       '#[varve(rename = "self")]\npub struct OrDerSelf {',
       '    #[varve(rename = "self")]\n    pub self_: u8,',
     ]) {
-      ok(printed.includes(line), `${line}\n\n${printed}`);
+      assert(printed.includes(line), `${line}\n\n${printed}`);
     }
   });
 
   test("refuses what is no schema, and what Rust does not have", () => {
     const notSchema = throws(() => toRust(json()), { code: "VARVE_BAD_ARGUMENT" });
-    ok(notSchema.message.includes("Only a schema"));
+    assert(notSchema.message.includes("Only a schema"));
     const noFloat = throws(() => toRust(struct("A", { a: optNonZero(f32) })));
-    ok(noFloat.message.includes("no non-zero float"));
+    assert(noFloat.message.includes("no non-zero float"));
   });
 });

@@ -3,7 +3,8 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { cleanup, context } from "../../harness.js";
+import { onTestFinished } from "vitest";
+import { context } from "../../support/context.js";
 
 interface Answer {
   id: number;
@@ -45,7 +46,9 @@ export class Holder {
     // If the message cannot be sent, report that the process ended.
     this.#child.on("error", () => undefined);
     this.#ended = new Promise((resolve) => this.#child.on("close", resolve));
-    cleanup(() => this.kill());
+    onTestFinished(async () => {
+      await this.kill();
+    });
   }
 
   #hear(answer: Answer): void {
@@ -120,6 +123,6 @@ export function folder(): string {
   folders += 1;
   const path = join(context().directory ?? ".", `folder-${folders}`);
   mkdirSync(path, { recursive: true });
-  cleanup(() => rmSync(path, { recursive: true, force: true }));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
   return path;
 }

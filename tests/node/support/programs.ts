@@ -1,6 +1,6 @@
 /** Small programs that use the package, run in processes of their own. */
 
-import { commandFor, type Ended, type Program, shopIn, startsBy } from "./anywhere.js";
+import { commandFor, type Ended, type Program, shopIn, startsBy } from "./runtime-programs.js";
 
 /** Limits that the system sets for a program. */
 export interface Limits {

@@ -1,0 +1,290 @@
+/** Values stored by a client's collections, compared with those that `db.collection` stores. */
+
+import { memory, open } from "varve";
+import { auto, json, option, str, struct, text, timestamp, u16, u64, vec } from "varve/struct";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
+import { shop } from "./support.js";
+
+/** A class like those of dayjs and Decimal: its fields say little, and one is a function. */
+class Amount {
+  private readonly digits = [1, 5];
+  readonly make = () => this;
+
+  toJSON(): string {
+    return this.digits.join(".");
+  }
+}
+
+class Point {
+  readonly x = 1;
+  readonly "y z" = 2;
+  get hidden(): number {
+    return 3;
+  }
+}
+
+/** A proxy like those of Vue, MobX and Immer, which returns proxies of nested values. */
+function reactive<T extends object>(of: T): T {
+  return new Proxy(of, {
+    get(target, name, receiver) {
+      const value: unknown = Reflect.get(target, name, receiver);
+      const isWhole = value instanceof Date || value instanceof Function;
+      return Object(value) === value && !isWhole ? reactive(value as object) : value;
+    },
+  });
+}
+
+const circle: { me?: unknown } = {};
+circle.me = circle;
+const shared = { a: 1 };
+const fails = {
+  toJSON() {
+    throw new RangeError("not this one");
+  },
+};
+
+const VALUES: Readonly<Record<string, () => unknown>> = {
+  "a URL": () => new URL("https://example.com/a?b=c"),
+  "a nested URL": () => ({ list: [{ u: new URL("https://example.com/") }] }),
+  "a date": () => ({ at: new Date(5), bad: new Date(Number.NaN) }),
+  "an object with toJSON": () => ({ price: new Amount(), prices: [new Amount()] }),
+  "toJSON that returns an object with toJSON": () => ({ toJSON: () => ({ at: new Amount() }) }),
+  "toJSON that uses its key": () => ({ a: { toJSON: (key: string) => `at ${key}` } }),
+  "toJSON that returns undefined": () => ({ a: { toJSON: () => undefined } }),
+  "toJSON that throws": () => ({ a: fails }),
+  "an instance of a class": () => new Point(),
+  "a proxy": () => reactive({ a: 1, list: [{ b: [2] }], at: new Date(5) }),
+  "a proxy of an array": () => reactive([1, { a: [2] }]),
+  "missing properties and items": () => ({
+    a: undefined,
+    list: [undefined, ...Array(2), 1],
+    n: null,
+  }),
+  "functions and symbols": () => ({ f: () => 1, s: Symbol("s"), list: [() => 1, Symbol("s")] }),
+  "a function": () => () => 1,
+  undefined: () => undefined,
+  numbers: () => [Number.NaN, Number.POSITIVE_INFINITY, -0, 1e21, 0.1],
+  "wrapper objects": () => [new String("a"), new Number(1), new Boolean(false)],
+  "a bigint": () => ({ a: 1n }),
+  "a bigint beside a URL": () => ({ u: new URL("https://example.com/"), a: 1n }),
+  "a circular reference": () => circle,
+  "a shared reference": () => ({ a: shared, b: [shared] }),
+  "maps, sets and bytes": () => [new Map([[1, 2]]), new Set([1]), Uint8Array.of(1, 2), /a/],
+  "an error": () => new RangeError("a"),
+  "a lone surrogate": () => ({ a: "\ud800" }),
+  "the property __proto__": () => JSON.parse('{"__proto__": {"a": 1}, "b": 2}') as unknown,
+  "no prototype": () => Object.assign(Object.create(null) as object, { a: 1 }),
+  text: () => "text",
+};
+
+/** The outcome of a call as text: the stored value, or the error. */
+async function outcome(call: () => unknown): Promise<string> {
+  try {
+    return JSON.stringify((await call()) ?? "nothing");
+  } catch (error) {
+    const { name, code, message } = error as { name: string; code?: string; message: string };
+    return `${name} ${code} ${message.replace(/^Operation 0 of the batch: | Given: .*/g, "")}`;
+  }
+}
+
+/** Compares outcomes. Before the worker is ready, an error of the program arrives as a different one. */
+function check(found: string, expected: string, call: string): void {
+  if (found === "TypeError VARVE_BAD_ARGUMENT not this one")
+    assert(expected.includes("not this one"), call);
+  else expect(found, call).toBe(expected);
+}
+
+const free = json<unknown>();
+
+describe("json() collections of clients", () => {
+  for (const [what, make] of Object.entries(VALUES)) {
+    test(`json(): every call stores ${what} as db.collection does`, async () => {
+      const db = await open("direct", { storage: memory(), ...wasmOption() });
+      onTestFinished(() => db.close());
+      const direct = db.collection("free", free);
+      const set = (value: unknown) =>
+        outcome(() => {
+          direct.set("a", value);
+          return direct.get("a");
+        });
+      const [whole, inField] = [await set(make()), await set({ n: 1, field: make() })];
+      for (const isUp of [false, true]) {
+        const calls: Record<string, (client: ReturnType<typeof served>) => Promise<unknown>> = {
+          set: ({ free }) => free.set("a", make()),
+          batch: ({ free }) => free.batch([{ type: "set", key: "a", value: make() }]),
+          push: ({ list }) => list.push(make()),
+          transaction: (client) => client.transaction((tx) => tx.free.set("a", make())),
+          returned: ({ free }) =>
+            free.updateIf("a", () => ({ value: make() }).value as object, { valueIfMissing: 1 }),
+          valueIfMissing: ({ free }) => free.updateIf("a", () => {}, { valueIfMissing: make() }),
+          update: ({ free }) => free.update("a", { valueIfMissing: make() }),
+        };
+        for (const [call, run] of Object.entries(calls)) {
+          // For these calls a missing value has another meaning.
+          if (make() === undefined && /returned|IfMissing|update/.test(call)) continue;
+          const client = served();
+          if (isUp) await client.ready;
+          const found = await outcome(async () => {
+            await run(client);
+            return call === "push" ? client.list.get(1) : client.free.get("a");
+          });
+          check(found, whole, `${call}, ${isUp}`);
+        }
+        const client = served();
+        if (isUp) await client.ready;
+        const found = await outcome(async () => {
+          const change = { set: { field: make() }, valueIfMissing: { n: 1, field: 0 } };
+          await client.free.update("a", change as object);
+          return client.free.get("a");
+        });
+        check(found, inField, `update, ${isUp}`);
+      }
+    });
+  }
+
+  test("json(): transactions and updates read the stored form", async () => {
+    const client = served();
+    await client.ready;
+    const seen: unknown[] = [];
+    await client.transaction(async (tx) => {
+      tx.free.set("a", { price: new Amount(), at: new Date(5), gone: undefined });
+      seen.push(await tx.free.get("a"));
+    });
+    const stored = { price: "1.5", at: "1970-01-01T00:00:00.005Z" };
+    const look = (value: unknown) => void seen.push(value);
+    await client.free.updateIf("b", look, {
+      valueIfMissing: { price: new Amount(), at: new Date(5) },
+    });
+    expect(seen).toStrictEqual([stored, stored]);
+    expect(await client.free.get("b")).toStrictEqual(stored);
+  });
+
+  test("json(): a value is taken as it was at the call", async () => {
+    const client = served();
+    const value = { u: new URL("https://example.com/"), list: [1] };
+    const set = client.free.set("a", value);
+    value.list.push(2);
+    await set;
+    expect(await client.free.get("a")).toStrictEqual({ u: "https://example.com/", list: [1] });
+  });
+});
+
+function served() {
+  return shop({ collections: { free, list: { of: free, key: auto() } } });
+}
+
+describe("struct collections of clients", () => {
+  const Product = struct("Product", {
+    stock: u16,
+    name: str,
+    at: option(timestamp),
+    tags: vec(str),
+    views: option(u64),
+  });
+  const plain = { stock: 1, name: "a", at: 5, tags: ["x", "y"], views: 7n };
+  const make = () => ({ ...plain, at: new Date(5), extra: () => 1 });
+  const custom = {
+    encode: (value: unknown) => new TextEncoder().encode((value as { text: string }).text),
+    decode: (bytes: Uint8Array) => ({ text: new TextDecoder().decode(bytes.slice()) }) as unknown,
+  };
+
+  test("struct: proxies, views and objects with further fields are stored as by db.collection", async () => {
+    for (const isUp of [false, true]) {
+      const client = shop({ collections: { products: Product, notes: text() } });
+      if (isUp) await client.ready;
+      const { products } = client;
+      const view = Product.view(Product.encode(plain));
+      await products.set("a", reactive(make()));
+      await products.batch([{ type: "set", key: "b", value: make() }]);
+      await client.transaction((tx) => tx.products.set("c", view as unknown as typeof plain));
+      await products.updateIf("d", () => reactive(make()), { valueIfMissing: reactive(make()) });
+      await products.update("e", reactive({ set: { tags: ["z"] }, valueIfMissing: make() }));
+      for (const key of ["a", "b", "c", "d"])
+        expect(await products.get(key)).toStrictEqual(await products.get("a"));
+      expect((await products.get("a"))?.tags).toStrictEqual(plain.tags);
+      expect((await products.get("e"))?.tags).toStrictEqual(["z"]);
+      const spread = products.set("f", { ...view } as unknown as typeof plain);
+      await rejects(spread, { code: "VARVE_BAD_ARGUMENT" });
+      expect(await products.has("f")).toBe(false);
+    }
+  });
+
+  test("struct: values that cannot be cloned are refused with a code, also for custom codecs and procedures", async () => {
+    const client = shop({
+      collections: { own: custom },
+      procedures: { keep: (_db, of: unknown) => of },
+    });
+    await client.own.set("a", reactive({ text: "a" }));
+    expect(await client.own.get("a")).toStrictEqual({ text: "a" });
+    const told = { code: "VARVE_BAD_ARGUMENT", message: /f is a function. Give plain data/ };
+    await rejects(client.own.set("b", { text: "b", f: () => 1 }), told);
+    await rejects(
+      client.transaction((tx) => tx.own.set("b", { text: "b", f: () => 1 })),
+      told,
+    );
+    expect(await client.own.has("b")).toBe(false);
+    expect(await client.call.keep(reactive({ a: [{ b: 1 }] }))).toStrictEqual({ a: [{ b: 1 }] });
+    await rejects(client.call.keep({ f: () => 1 }), {
+      ...told,
+      message: /keep\(\).* f is a function/,
+    });
+    const range = { prefix: (() => 1) as unknown as string };
+    await rejects(client.count(range), { code: "VARVE_BAD_ARGUMENT", message: /count\(\)/ });
+    await rejects(client.watch(range).next(), { code: "VARVE_BAD_ARGUMENT", message: /range/ });
+    await rejects(client.own.get(range.prefix), { code: "VARVE_BAD_ARGUMENT" });
+    await rejects(client.own.delete(range.prefix), { code: "VARVE_BAD_ARGUMENT" });
+  });
+});
+
+describe("deeply nested values", () => {
+  const Row = struct("Row", { name: str });
+  for (const depth of [2_000, 4_000, 8_000, 100_000]) {
+    test(`nesting: every call of a client sends or refuses ${depth} levels with a coded error`, async () => {
+      let deep: unknown = [];
+      for (let i = 1; i < depth; i++) deep = [deep];
+      const given = deep as never;
+      const client = shop({
+        collections: { free: { of: json<unknown>() }, rows: { of: Row, key: [str, u16] } },
+        procedures: { take: (_, value: unknown) => value !== undefined, give: () => deep },
+      });
+      const { free, rows } = client;
+      const calls: Record<string, () => unknown> = {
+        set: () => free.set("a", given),
+        batch: () => free.batch([{ type: "set", key: "a", value: given }]),
+        "update of a field": () =>
+          free.update("a", { set: { n: given } as object, valueIfMissing: {} }),
+        "update of what is missing": () => free.update("none", { valueIfMissing: given }),
+        updateIf: () => free.updateIf("a", () => given, { valueIfMissing: 1 }),
+        transaction: () => client.transaction((tx) => tx.free.set("a", given)),
+        "transaction of structs": () => client.transaction((tx) => tx.rows.set(["a", 1], given)),
+        "a key of a transaction": () => client.transaction((tx) => tx.rows.get(given)),
+        get: () => free.get("a"),
+        values: () => free.values().all(),
+        "a struct": () => rows.set(["a", 1], { name: given }),
+        "a key": () => rows.get(given),
+        "a part of a key": () => rows.get([given, 1]),
+        "the key of updateIf": () => rows.updateIf(given, () => {}),
+        "a range": () => rows.keys({ gte: given }).all(),
+        watch: () => rows.watch({ gte: given }).return(),
+        "a raw value": () => client.set("a", given),
+        "a procedure": () => client.call.take(given),
+        "its answer": () => client.call.give(),
+      };
+      for (const isUp of [false, true]) {
+        if (isUp) await client.ready;
+        for (const [what, call] of Object.entries(calls)) {
+          try {
+            await call();
+          } catch (error) {
+            const { code } = error as { code?: unknown };
+            assert(typeof code === "string" && code.startsWith("VARVE_"), `${what}: ${error}`);
+          }
+        }
+      }
+      await free.set("b", "after");
+      expect(await free.get("b")).toBe("after");
+    });
+  }
+});

@@ -1,0 +1,99 @@
+import type { Database, Pin } from "varve";
+import { json, struct, u32 } from "varve/struct";
+import { expect, test } from "vitest";
+import { CLOSED, refuseAll } from "../support/closed.js";
+import { rejects } from "../support/errors.js";
+import { everywhere, opened } from "./storages.js";
+
+const Product = struct("Product", { price: u32 });
+
+everywhere("a closed database", ({ storage }) => {
+  test("every call throws DatabaseClosedError", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    const pin = db.pin("a") as Pin;
+    const products = db.collection("products", Product, { indexes: { byPrice: "price" } });
+    const jobs = db.collection("jobs", json<number>(), { key: u32 });
+    products.set("a", { price: 1 });
+    const ref = products.ref("a");
+    await db.close();
+    await refuseAll<Database>(db, {
+      batch: (of) => of.batch([]),
+      clear: (of) => of.clear(),
+      close: "stays",
+      collection: (of) => of.collection("more", json()),
+      commit: (of) => of.commit(),
+      committed: (of) => of.committed,
+      compact: (of) => of.compact(),
+      count: (of) => of.count(),
+      delete: (of) => of.delete("a"),
+      durability: "stays",
+      entries: (of) => of.entries(),
+      export: (of) => of.export(),
+      flush: (of) => of.flush(),
+      flushed: (of) => of.flushed,
+      get: (of) => of.get("a"),
+      getEntry: (of) => of.getEntry("a"),
+      getMany: (of) => of.getMany(["a"]),
+      getText: (of) => of.getText("a"),
+      has: (of) => of.has("a"),
+      keys: (of) => of.keys(),
+      migrate: (of) => of.migrate("more", json()),
+      pin: (of) => of.pin("a"),
+      recovery: "stays",
+      set: (of) => of.set("a", "1"),
+      stats: (of) => of.stats(),
+      transaction: (of) => of.transaction(() => 1),
+      updateIf: (of) => of.updateIf("a", () => {}),
+      values: (of) => of.values(),
+      verify: (of) => of.verify(),
+    });
+    expect([db.recovery.created, db.durability]).toStrictEqual([true, "written"]);
+    await refuseAll(pin, { bytes: (of) => of.bytes, dispose: "stays" });
+    await refuseAll(ref, { value: (of) => of.value });
+    await refuseAll(jobs, {
+      batch: (of) => of.batch([]),
+      clear: (of) => of.clear(),
+      count: (of) => of.count(),
+      delete: (of) => of.delete(1),
+      entries: (of) => of.entries(),
+      fromJsonLines: (of) => of.fromJsonLines(new Blob(['{"key":1,"value":2}']).stream()),
+      get: (of) => of.get(1),
+      getEntry: (of) => of.getEntry(1),
+      getMany: (of) => of.getMany([1]),
+      has: (of) => of.has(1),
+      index: "stays",
+      keys: (of) => of.keys(),
+      name: "stays",
+      push: (of) => (of as unknown as { push(value: number): number }).push(1),
+      reach: "stays",
+      ref: (of) => of.ref(1),
+      set: (of) => of.set(1, 2),
+      toJsonLines: (of) => of.toJsonLines(),
+      updateIf: (of) => of.updateIf(1, () => 2),
+      values: (of) => of.values(),
+    });
+    await refuseAll(products.index.byPrice, {
+      count: (of) => of.count(),
+      entries: (of) => of.entries(),
+      get: (of) => of.get(1),
+      keys: (of) => of.keys(),
+      name: "stays",
+      unique: "stays",
+      values: (of) => of.values(),
+    });
+  });
+
+  test("closing the database in a progress callback ends the operation", async () => {
+    for (const call of ["compact", "verify"] as const) {
+      const db = await opened(storage);
+      db.set("a", "1");
+      let closing: Promise<void> | undefined;
+      const onProgress = () => {
+        closing ??= db.close();
+      };
+      await rejects(db[call]({ onProgress }), CLOSED);
+      await closing;
+    }
+  });
+});

@@ -1,0 +1,60 @@
+/**
+ * Random programs against a map: whatever a program does, the database and the model of it agree.
+ * Each follows from its seed alone; one that fails is told as the few calls that show why. See
+ * `tests/model/`, and run more of them by `node tests/model/soak.mjs --help`.
+ */
+
+import { assert, describe, test } from "vitest";
+import { check } from "../model/check.js";
+import { abilitiesOf, commandFor, groundsIn, type PlaceName } from "../model/grounds.js";
+import { context } from "../support/context.js";
+
+/** Number of operations of a test, and of tests per storage, in this run. */
+interface Share {
+  operations: number;
+  tests: Readonly<Partial<Record<PlaceName, number>>>;
+}
+
+function shareOf(): Share {
+  const { runtime, build, thorough } = context();
+  // A thorough run has a million operations in all.
+  if (thorough) {
+    return { operations: 100_000, tests: { memory: 4, file: 2, faulty: 4 } };
+  }
+  const operations = build === "debug" ? 4_000 : 20_000;
+  if (runtime === "worker") return { operations, tests: { memory: 1, opfs: 1, faulty: 1 } };
+  return { operations, tests: { memory: 1, file: 1, faulty: 1 } };
+}
+
+/** Each storage has its own seeds, the same ones in each run. */
+const SEEDS: Readonly<Record<PlaceName, number>> = {
+  memory: 100_000,
+  file: 200_000,
+  faulty: 300_000,
+  opfs: 400_000,
+};
+
+/** Time for shrinking a failing program, in addition to running it. */
+const TIMEOUT = 400_000;
+
+describe("a model of random programs", () => {
+  const { operations, tests } = shareOf();
+  for (const [place, count] of Object.entries(tests) as [PlaceName, number][]) {
+    for (let part = 0; part < count; part++) {
+      const first = SEEDS[place] + part * 1_000;
+      const what = place === "faulty" ? "with crashes and failures, " : `on ${place}, `;
+      test(`${operations} operations, ${what}agree with a map: seeds from ${first}`, {
+        timeout: TIMEOUT,
+      }, async () => {
+        const { build, wasm, directory } = context();
+        const grounds = groundsIn(place, { directory, wasm });
+        let done = 0;
+        for (let seed = first; done < operations; seed++) {
+          const again = commandFor(seed, place, build);
+          done += await check(seed, abilitiesOf(place), grounds, { again });
+        }
+        assert(done >= operations);
+      });
+    }
+  }
+});
