@@ -36,6 +36,7 @@ export default defineConfig({
     // What a test prints is printed as everywhere else.
     disableConsoleIntercept: true,
     allowOnly: false,
+    hideSkippedTests: true,
     testTimeout: 300_000,
     hookTimeout: 300_000,
     // A test that takes longer is named, so that it is known who makes everyone wait.

@@ -52,6 +52,7 @@ async function runByVitest({ place, build, rooms, filter }, directory) {
   const pattern = filter === undefined ? undefined : new RegExp(namePattern(filter));
   if (pattern !== undefined) words.push("--testNamePattern", pattern.source);
   const env = {
+    ...(process.stdout.isTTY ? {} : { NO_COLOR: "1" }),
     VARVE_ROOMS: rooms.join(","),
     VARVE_BUILD: build,
     VARVE_THOROUGH: place === "node" && build === "release" ? "1" : "0",

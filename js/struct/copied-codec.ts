@@ -1,5 +1,6 @@
 /** Codecs whose values are copies and not views. */
 
+import { byteLengthOf } from "./byte-length.js";
 import type { Codec, Descriptor, Memory } from "./codec.js";
 import { fingerprint } from "./fingerprint.js";
 import { layoutOf } from "./layout-string.js";
@@ -29,7 +30,7 @@ export abstract class CopyCodec<T> implements Codec<T, T, T> {
     const bytes = this.encode(value);
     this.measured = value;
     this.staged = bytes;
-    return bytes.length;
+    return byteLengthOf(bytes);
   }
 
   write(memory: Memory, at: number, value: T, size: number): void {
@@ -38,7 +39,8 @@ export abstract class CopyCodec<T> implements Codec<T, T, T> {
     this.measured = undefined;
     this.staged = undefined;
     // Code of the key, such as a getter, may have stored another value with this codec, or changed this one.
-    if (bytes.length !== size) throw badValue("The value must not change while it is stored.");
+    if (byteLengthOf(bytes) !== size)
+      throw badValue("The value must not change while it is stored.");
     memory.u8.set(bytes, at);
   }
 

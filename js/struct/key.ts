@@ -6,6 +6,7 @@
 
 import { badArgument } from "../errors/index.js";
 import { decoder, encoder } from "../util/text-coders.js";
+import { byteLengthOf } from "./byte-length.js";
 import type { Descriptor } from "./codec.js";
 import { noMore, type Type } from "./type.js";
 
@@ -290,20 +291,6 @@ function oneOf(
   };
 }
 
-const trueLength = Object.getOwnPropertyDescriptor(
-  Object.getPrototypeOf(Uint8Array.prototype),
-  "length",
-)?.get as (this: unknown) => number;
-
-/** The true byte length of an array, whatever its own `length` returns; -1 for other values. */
-function lengthOf(value: unknown): number {
-  try {
-    return (value as Uint8Array).BYTES_PER_ELEMENT === 1 ? trueLength.call(value) : -1;
-  } catch {
-    return -1;
-  }
-}
-
 /** Encodes bytes and their end mark, so that bytes sort before longer ones that start with them. */
 function writeRun(area: Uint8Array, start: number, bytes: Uint8Array, length: number): number {
   let at = start;
@@ -368,8 +355,7 @@ function binary(what: string): PartCodec {
     kind: { kind: "blob" },
     isRun: true,
     write(area, at, value) {
-      // By behavior and not by class, because arrays of other realms have another class.
-      const length = lengthOf(value);
+      const length = byteLengthOf(value);
       if (length < 0) throw refused(what, "a Uint8Array", value);
       return length > area.length ? at + length : writeRun(area, at, value as Uint8Array, length);
     },
@@ -386,7 +372,7 @@ function fixed(of: PartCodec, length: number, what: string): PartCodec {
       const isText = typeof value === "string";
       const fits = isText
         ? end - at - 2 <= length && !value.includes("\0")
-        : lengthOf(value) === length;
+        : byteLengthOf(value) === length;
       if (fits || isBound === true) return end;
       const wanted = isText
         ? `a string of up to ${length} bytes, without U+0000`

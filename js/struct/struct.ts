@@ -1,5 +1,6 @@
 /** Structs: named fields that are read in place. */
 
+import { byteLengthOf } from "./byte-length.js";
 import type { Memory, StructDescriptor } from "./codec.js";
 import type { Fields, Flatten, LeavesOf, Schema } from "./infer.js";
 import { computeLayout, type Layout, type Leaf } from "./layout.js";
@@ -120,7 +121,8 @@ export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
   view(bytes: Uint8Array): Viewed;
   view(from: Uint8Array | Memory, at?: number, length?: number): Viewed {
     if (at === undefined) {
-      if (from instanceof Uint8Array) return this.view(standaloneMemory(from), 0, from.length);
+      const bytes = from instanceof Uint8Array ? byteLengthOf(from) : -1;
+      if (bytes >= 0) return this.view(standaloneMemory(from as Uint8Array), 0, bytes);
       throw badValue(`${this.name} needs a Uint8Array.`, from);
     }
     if (length === undefined) {
@@ -137,7 +139,7 @@ export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
 
   check(bytes: Uint8Array): void {
     const view = this.view(bytes);
-    walking(bytes.length, () => withField(this.name, () => view.$c(2)));
+    walking(byteLengthOf(bytes), () => withField(this.name, () => view.$c(2)));
   }
 }
 

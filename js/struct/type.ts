@@ -225,12 +225,16 @@ export function prefixField(error: unknown, step: string | undefined): unknown {
   });
 }
 
+/** No value is larger: a list that claims to be is refused before memory is allocated for it. */
+const MAX_BYTES = 2 ** 30;
+
 /** Reserves `bytes` at the writer's end, zeroing the gap before them and as many of them as requested. */
 export function reserve(to: Writer, bytes: number, align: number, zeros = 0): number {
   const at = alignUp(to.end, align);
   const end = at + bytes;
   const { u8 } = to.m;
   if (end > u8.length) {
+    if (end > MAX_BYTES) throw badValue("has more items than any value can hold.");
     to.m = standaloneMemory(new Uint8Array(Math.max(end, 2 * u8.length)));
     to.m.u8.set(u8);
   }

@@ -2,6 +2,7 @@
 
 import { badArgument, MalformedValueError } from "../errors/base.js";
 import { decoder, encoder } from "../util/text-coders.js";
+import { byteLengthOf } from "./byte-length.js";
 import type { Codec, CustomCodec, Declared, StructCodec, Structure } from "./codec.js";
 import { CopyCodec } from "./copied-codec.js";
 import { isTooDeep, jsonOf, TOO_DEEP } from "./json-form.js";
@@ -21,7 +22,7 @@ class OwnCodec<T> extends CopyCodec<T> {
 
   protected encode(value: T): Uint8Array {
     const bytes: unknown = this.custom.encode(value);
-    if (bytes instanceof Uint8Array) return bytes;
+    if (bytes instanceof Uint8Array && byteLengthOf(bytes) >= 0) return bytes;
     if (bytes instanceof ArrayBuffer) return new Uint8Array(bytes);
     throw badArgument("A codec's encode() must return bytes.", bytes);
   }

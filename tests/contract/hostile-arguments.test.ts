@@ -1,5 +1,17 @@
 import type { Database, Key, Value } from "varve";
-import { bytes, json, str, struct, timestamp, u32, vec } from "varve/struct";
+import {
+  array,
+  blob,
+  bytes,
+  json,
+  option,
+  str,
+  struct,
+  timestamp,
+  u32,
+  union,
+  vec,
+} from "varve/struct";
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { text } from "../support/values.js";
@@ -229,6 +241,65 @@ everywhere("hostile arguments", ({ storage }) => {
     throws(() => rows.get([{ BYTES_PER_ELEMENT: 1, length: 5 } as never, 1]), bad);
     throws(() => rows.get([new Proxy(filled(5, 1), {}), 1]), bad);
     throws(() => rows.get([filled(4, 1), 1]), bad);
+  });
+
+  test("bytes in fields of structs are stored by their true length", async () => {
+    const db = await opened(storage);
+    const Part = struct("LyingPart", {
+      blob,
+      option: option(blob),
+      union: union({ bytes: blob }),
+      list: vec(blob),
+    });
+    const parts = db.collection("parts", Part);
+    const fixed = db.collection("fixed", struct("LyingFixed", { five: bytes(5) }));
+    db.set("secret", "TOPSECRET-".repeat(500));
+    for (const [name, array, really] of liars(db)) {
+      const given = {
+        blob: array,
+        option: array,
+        union: { type: "bytes", value: array },
+        list: [array, array],
+      };
+      parts.set("key", given as never);
+      const found = parts.get("key");
+      const lengths = [found?.blob.length, found?.option?.length, found?.list.at(1)?.length];
+      expect(lengths, name).toStrictEqual([really, really, really]);
+      assert(found?.blob.every((byte) => byte === 65) && found.list.at(1)?.every((b) => b === 65));
+      if (really === 5) fixed.set("key", { five: array });
+      else throws(() => fixed.set("key", { five: array }), { code: "VARVE_BAD_ARGUMENT" });
+      expect(fixed.get("key")?.five.length).toBe(5);
+    }
+  });
+
+  test("what the codec of a program returns is stored by its true length", async () => {
+    const db = await opened(storage);
+    for (const [name, array, really] of liars(db)) {
+      const own = db.collection(`own ${name}`, { encode: () => array, decode: (b) => b.slice() });
+      own.set("key", new Uint8Array());
+      expect(own.get("key"), name).toStrictEqual(filled(really, 65));
+    }
+  });
+
+  test("a list whose length is none, or changes, is refused or stored as it was read", async () => {
+    const db = await opened(storage);
+    const texts = db.collection("texts", struct("LyingTexts", { all: vec(str) }));
+    const pairs = db.collection("pairs", struct("LyingPairs", { both: array(u32, 2) }));
+    const claiming = (length: unknown): string[] =>
+      new Proxy(["abc", "def"], {
+        get: (target, name) => (name === "length" ? length : Reflect.get(target, name)),
+      });
+    for (const length of [1.5, -1, 3, 2 ** 31, 1e9, 2 ** 40, Number.NaN, "2", undefined]) {
+      throws(() => texts.set("key", { all: claiming(length) }), { code: "VARVE_BAD_ARGUMENT" });
+      const both = claiming(length) as unknown as number[];
+      throws(() => pairs.set("key", { both }), { code: "VARVE_BAD_ARGUMENT" });
+    }
+    let reads = 0;
+    const growing = new Proxy(["abc", "def"], {
+      get: (target, name) => (name === "length" ? 1 + reads++ : Reflect.get(target, name)),
+    });
+    texts.set("key", { all: growing });
+    expect(texts.get("key")?.all.snapshot()).toStrictEqual(["abc"]);
   });
 
   test("a value that getters of its key change, or during which they store another, is stored or refused", async () => {

@@ -1,5 +1,6 @@
 /** Types for bytes: `bytes` of fixed length, `blob` of any length. */
 
+import { byteLengthOf } from "../byte-length.js";
 import { badValue, reserve, type Type, typed, whole } from "../type.js";
 import { referred } from "./out-of-line.js";
 
@@ -9,9 +10,10 @@ import { referred } from "./out-of-line.js";
  */
 export type BytesType = Type<Uint8Array, Uint8Array, Uint8Array, Uint8Array<ArrayBuffer>>;
 
-function bytesOf(value: unknown, length?: number): Uint8Array {
-  const given = ArrayBuffer.isView(value) && (value as Partial<Uint8Array>).BYTES_PER_ELEMENT === 1;
-  if (given && (length ?? value.byteLength) === value.byteLength) return value as Uint8Array;
+/** The true byte length of a value for such a field. Throws if it is something else, or has another length. */
+function checkedLength(value: unknown, length?: number): number {
+  const given = byteLengthOf(value);
+  if (given >= 0 && given === (length ?? given)) return given;
   throw badValue(
     `must be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`,
     value,
@@ -24,7 +26,10 @@ export function bytes(length: number): BytesType {
     { kind: "bytes", length: whole(length) },
     length,
     1,
-    ({ m }, at, value) => m.u8.set(bytesOf(value, length), at),
+    ({ m }, at, value) => {
+      checkedLength(value, length);
+      m.u8.set(value as Uint8Array, at);
+    },
     ({ m }, at) => m.u8.subarray(at, at + length),
     { span: ({ m }, from) => ({ u8: m.u8, from, length }) },
   );
@@ -38,10 +43,10 @@ export const blob: BytesType = /* @__PURE__ */ referred(
   { kind: "blob" },
   { bytes: 1, align: 1 },
   (to, value) => {
-    const given = bytesOf(value);
-    const at = reserve(to, given.length, 1);
-    to.m.u8.set(given, at);
-    return given.length;
+    const length = checkedLength(value);
+    const at = reserve(to, length, 1);
+    to.m.u8.set(value as Uint8Array, at);
+    return length;
   },
   ({ u8, from, length }) => u8.subarray(from, from + length),
 );

@@ -92,17 +92,27 @@ class ListView extends Copied {
   }
 }
 
-/** The items of a value that was given for a list. */
-function itemsOf(value: unknown, length?: number): ArrayLike<unknown> {
-  const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
-  const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);
-  if (isList && items.length === (length ?? items.length)) return items;
-  throw badValue(`must be an array${length === undefined ? "" : ` of ${length} items`}.`, value);
+/** A list that was given, with its length, which is read once: that of a Proxy may be another one each time. */
+interface Given {
+  readonly items: ArrayLike<unknown>;
+  readonly length: number;
 }
 
-function putAll(type: Type, to: Pick<Writer, "m">, at: number, items: ArrayLike<unknown>): void {
+/** The items of a value that was given for a list. */
+function itemsOf(value: unknown, expected?: number): Given {
+  const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
+  const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);
+  const length = isList ? items.length : -1;
+  if (length >>> 0 === length && length === (expected ?? length)) return { items, length };
+  throw badValue(
+    `must be an array${expected === undefined ? "" : ` of ${expected} items`}.`,
+    value,
+  );
+}
+
+function putAll(type: Type, to: Pick<Writer, "m">, at: number, { items, length }: Given): void {
   const { bytes, put } = type;
-  forEachIndex(items.length, (i) => put(to, at + i * bytes, items[i]));
+  forEachIndex(length, (i) => put(to, at + i * bytes, items[i]));
 }
 
 /** Writes all items of a list. Those of a list in another value may have parts that overlap. */
@@ -136,11 +146,10 @@ export function vec<V, W, I, P>(of: Type<V, W, I, P>, ...more: unknown[]): ListT
     type,
     (to, value) =>
       writing(value, () => {
-        const items = itemsOf(value);
-        const { length } = items;
-        const bytes = length * type.bytes;
-        putAll(type, to, reserve(to, bytes, type.align, bytes), items);
-        return length;
+        const given = itemsOf(value);
+        const bytes = given.length * type.bytes;
+        putAll(type, to, reserve(to, bytes, type.align, bytes), given);
+        return given.length;
       }),
     ({ from: at, length }, from) => new ListView(cursorAt(from, at), type, length),
   );
