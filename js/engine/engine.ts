@@ -777,10 +777,16 @@ export class Engine extends WasmMemory {
   private kill(trap: unknown): DatabasePoisonedError {
     if (this.death !== undefined) return this.death;
     const panic = this.host.panic ?? (trap instanceof Error ? trap.message : String(trap));
+    // Platforms report a stack overflow only by the text.
+    const isOverflow = /call stack|stack overflow|recursion/.test(panic);
     const death = new DatabasePoisonedError(
-      `The engine of the database "${this.name}" failed and refuses all further calls: ` +
-        `${panic}. Close the database and open it again: what was committed is there. Please ` +
-        "report this.",
+      isOverflow
+        ? `Endless or very deep recursion used up the program's stack within a call of the database ` +
+            `"${this.name}", which ended half-way. All further calls are refused. Close the database and open ` +
+            "it again: what was committed is there."
+        : `The engine of the database "${this.name}" failed and refuses all further calls: ` +
+            `${panic}. Close the database and open it again: what was committed is there. Please ` +
+            "report this.",
       { cause: trap },
     );
     if (this.u8.length === 0) this.refresh();
@@ -813,7 +819,9 @@ export class Engine extends WasmMemory {
     }
     const error = failureOf(code, context);
     // Calls are never out of order, so this means that a stack overflow broke off an earlier call.
-    if ((error as VarveError).code === "VARVE_INTERNAL") return this.kill(error);
+    if ((error as VarveError).code === "VARVE_INTERNAL") {
+      return this.kill(Object.assign(new Error("stack overflow"), { cause: error }));
+    }
     if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
     return error;
   }

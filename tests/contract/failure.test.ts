@@ -530,7 +530,10 @@ describe("failures inside the engine", () => {
         if (refused === undefined) {
           expect([...db.keys()].length).toBe(db.count());
           expect((await db.verify()).problems).toStrictEqual([]);
-        } else expect((refused as { code?: unknown }).code).toBe(POISONED.code);
+        } else {
+          expect((refused as { code?: unknown }).code).toBe(POISONED.code);
+          expect((refused as Error).message).toMatch(/recursion .* open it again/s);
+        }
         await db.close();
         expect(fake.openFiles).toBe(0);
         const again = await opened(fake);
