@@ -300,7 +300,7 @@ everywhere("pins", ({ storage }) => {
     await turn();
     expect(first.length).toBe(0);
     const second = pin.bytes;
-    expect(first).not.toBe(second);
+    assert(first !== second);
     expect(text(second)).toBe("1");
     pin.dispose();
   });
