@@ -24,7 +24,7 @@ export default defineConfig({
   resolve: { alias },
   test: {
     include: VARVE_ROOMS.split(",").map((room) => `tests/${room}/**/*.test.ts`),
-    exclude: ["**/node_modules/**", "**/*.page.test.ts"],
+    exclude: ["**/node_modules/**", "**/*.page.test.ts", "**/*.deno.test.ts"],
     globalSetup: ["tests/support/vitest-global-setup.ts"],
     setupFiles: ["tests/support/vitest-setup.ts"],
     // All files run in one process, one after the other: they share what is packed and built once, and many start

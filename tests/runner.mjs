@@ -19,7 +19,7 @@ export function runner({ program, places, rooms }, run) {
     const place = oneOf(places, values["--in"], usage);
     const build = oneOf(BUILDS, values["--build"], usage);
     const chosen = values["--rooms"]?.split(",") ?? rooms;
-    const files = chosen.flatMap((room) => testsOf(room));
+    const files = chosen.flatMap((room) => testsOf(room, place));
     conclude(
       `${place}, ${build} wasm`,
       await run({ place, build, rooms: chosen, files, filter: words[0] }),
@@ -32,9 +32,13 @@ function oneOf(choices, given = choices[0], usage) {
   throw new Problem(`${given} is none of ${choices.join(", ")}.\n\n${usage}`);
 }
 
-/** A room without tests is a mistake in its name, or in what was deleted. */
-function testsOf(room) {
-  const files = filesBelow(`tests/${room}`, (file) => file.endsWith(".test.ts"));
+/**
+ * The tests of a room. Those named *.deno.test.ts are about what only Deno has. A room without tests is a mistake in its
+ * name, or in what was deleted.
+ */
+function testsOf(room, place) {
+  const isMeant = (file) => place === "deno" || !file.endsWith(".deno.test.ts");
+  const files = filesBelow(`tests/${room}`, (file) => file.endsWith(".test.ts") && isMeant(file));
   if (files.length === 0) throw new Problem(`there are no tests in tests/${room}.`);
   return files;
 }
