@@ -18,12 +18,12 @@ const alias = Object.entries(exports).map(([path, target]) => ({
   replacement: `${root}${(typeof target === "string" ? target : target.default).slice(2)}`,
 }));
 
-const { VARVE_ROOMS = "contract,node,vectors,struct,client,support" } = process.env;
+const { VARVE_FOLDERS = "contract,node,vectors,struct,client,support" } = process.env;
 
 export default defineConfig({
   resolve: { alias },
   test: {
-    include: VARVE_ROOMS.split(",").map((room) => `tests/${room}/**/*.test.ts`),
+    include: VARVE_FOLDERS.split(",").map((folder) => `tests/${folder}/**/*.test.ts`),
     exclude: ["**/node_modules/**", "**/*.page.test.ts", "**/*.deno.test.ts"],
     globalSetup: ["tests/support/vitest-global-setup.ts"],
     setupFiles: ["tests/support/vitest-setup.ts"],

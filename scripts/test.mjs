@@ -33,15 +33,15 @@ const SUITES = [
     run: () => counted(run),
   })),
   { name: "crate", run: cargoTests },
-  ...["node", "node24", "deno", "bun"].flatMap((place) => [
-    suite({ place, build: "release", rooms: place.startsWith("node") ? BY_VITEST : LOCAL }),
-    suite({ place, build: "debug", rooms: ["contract"] }),
+  ...["node", "node24", "deno", "bun"].flatMap((runtime) => [
+    suite({ runtime, build: "release", folders: runtime.startsWith("node") ? BY_VITEST : LOCAL }),
+    suite({ runtime, build: "debug", folders: ["contract"] }),
   ]),
-  ...["chromium", "firefox"].flatMap((place) => [
-    suite({ place, build: "release", rooms: ["contract", "browser", "struct", "client"] }),
-    suite({ place, build: "debug", rooms: ["contract"] }),
+  ...["chromium", "firefox"].flatMap((runtime) => [
+    suite({ runtime, build: "release", folders: ["contract", "browser", "struct", "client"] }),
+    suite({ runtime, build: "debug", folders: ["contract"] }),
   ]),
-  suite({ name: "model", rooms: ["model"] }),
+  suite({ name: "model", folders: ["model"] }),
   {
     name: "kills",
     programs: ["chromium", "firefox"],
@@ -53,25 +53,32 @@ const SUITES = [
     run: (echo) =>
       script(["tests/torture/tabs.mjs", "--tabs", "3", "--rounds", "4", "--each", "0"], echo),
   },
-  suite({ name: "lives of tabs", rooms: ["lives"], programs: ["chromium", "firefox"] }),
+  suite({ name: "lives of tabs", folders: ["lives"], programs: ["chromium", "firefox"] }),
   suite({
     name: "command line",
-    rooms: ["cli"],
+    folders: ["cli"],
     programs: ["node24", "deno", "bun", "chromium"],
   }),
-  suite({ name: "demo", rooms: ["demo"], programs: ["chromium"] }),
-  suite({ name: "edge", rooms: ["edge"], programs: ["workerd"] }),
-  suite({ name: "packaging", alone: true, rooms: ["packaging"], programs: PROGRAM_NAMES }),
+  suite({ name: "demo", folders: ["demo"], programs: ["chromium"] }),
+  suite({ name: "edge", folders: ["edge"], programs: ["workerd"] }),
+  suite({ name: "packaging", alone: true, folders: ["packaging"], programs: PROGRAM_NAMES }),
 ];
 
-/** Rooms of tests/ in one runtime, with one build of the wasm. */
-function suite({ place = "node", build = "release", rooms, name, alone = false, programs = [] }) {
-  const runner = ["chromium", "firefox"].includes(place) ? "browser" : "node";
-  const args = ["--in", place, "--build", build, "--rooms", rooms.join(",")];
+/** Folders of tests/ in one runtime, with one build of the wasm. */
+function suite({
+  runtime = "node",
+  build = "release",
+  folders,
+  name,
+  alone = false,
+  programs = [],
+}) {
+  const runner = ["chromium", "firefox"].includes(runtime) ? "browser" : "node";
+  const args = ["--in", runtime, "--build", build, "--folders", folders.join(",")];
   return {
-    name: name ?? `${place}, ${build} wasm`,
+    name: name ?? `${runtime}, ${build} wasm`,
     alone,
-    programs: [place, ...programs],
+    programs: [runtime, ...programs],
     run: (echo) => script([`tests/run-${runner}.mjs`, ...args], echo),
   };
 }

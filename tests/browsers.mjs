@@ -30,11 +30,11 @@ const LAUNCH = {
  * longer than `patience`: it is there for what hangs, and not for what a busy machine is slow at. Chromium
  * also loads the unpacked `extensions` in these folders.
  */
-export async function launch(place, profile, { patience = 120_000, extensions } = {}) {
+export async function launch(runtime, profile, { patience = 120_000, extensions } = {}) {
   const { default: puppeteer } = await import(pathToFileURL(await browserDriver()).href);
   const browser = await puppeteer.launch({
-    ...LAUNCH[place],
-    executablePath: await findProgram(place),
+    ...LAUNCH[runtime],
+    executablePath: await findProgram(runtime),
     userDataDir: profile,
     timeout: patience,
     protocolTimeout: patience,
@@ -53,17 +53,17 @@ export async function launch(place, profile, { patience = 120_000, extensions } 
 }
 
 /** The page with which a browser has begun. What goes wrong there is said here. */
-export async function firstPage(place, browser) {
+export async function firstPage(runtime, browser) {
   const [page] = await browser.pages();
   page.on("console", (message) => say(message.text()));
-  page.on("pageerror", (error) => say(`  [${place}] ${error.stack ?? error}`));
-  page.on("error", (error) => say(`  [${place}] the page crashed: ${error.message}`));
+  page.on("pageerror", (error) => say(`  [${runtime}] ${error.stack ?? error}`));
+  page.on("error", (error) => say(`  [${runtime}] the page crashed: ${error.message}`));
   return page;
 }
 
 /** Gives a fresh profile to `use`, and what that gives to the caller; then the profile is gone. */
-export async function withProfile(place, use) {
-  const profile = mkdtempSync(join(tmpdir(), `varve-${place}-`));
+export async function withProfile(runtime, use) {
+  const profile = mkdtempSync(join(tmpdir(), `varve-${runtime}-`));
   try {
     return await use(profile);
   } finally {
@@ -76,11 +76,11 @@ export async function withProfile(place, use) {
  * Gives a browser's page to `use`, and what that gives to the caller; then the browser and its
  * profile are gone.
  */
-export function withPage(place, use, options) {
-  return withProfile(place, async (profile) => {
-    const browser = await launch(place, profile, options);
+export function withPage(runtime, use, options) {
+  return withProfile(runtime, async (profile) => {
+    const browser = await launch(runtime, profile, options);
     try {
-      return await use(await firstPage(place, browser));
+      return await use(await firstPage(runtime, browser));
     } finally {
       await browser.close();
     }

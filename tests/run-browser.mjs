@@ -1,6 +1,6 @@
 // Runs suites in Chromium or Firefox: tests/contract, tests/browser and tests/client in a dedicated worker, and
 // those named *.page.test.ts on a page's main thread.
-//   node tests/run-browser.mjs [--in chromium|firefox] [--build release|debug] [--rooms contract,browser,struct,client] [text in the name]
+//   node tests/run-browser.mjs [--in chromium|firefox] [--build release|debug] [--folders contract,browser,struct,client] [text in the name]
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
@@ -15,14 +15,14 @@ const PATIENCE_MS = 59 * 60_000;
 runner(
   {
     program: "tests/run-browser.mjs",
-    places: ["chromium", "firefox"],
-    rooms: ["contract", "browser", "struct", "client"],
+    runtimes: ["chromium", "firefox"],
+    folders: ["contract", "browser", "struct", "client"],
   },
-  async ({ place, build, files, filter }) => {
+  async ({ runtime, build, files, filter }) => {
     const onPage = files.filter((file) => file.endsWith(".page.test.ts"));
     const inWorker = files.filter((file) => !onPage.includes(file));
-    const out = `.build/tests/${place}-${build}-${process.pid}`;
-    const options = { place, build, filter };
+    const out = `.build/tests/${runtime}-${build}-${process.pid}`;
+    const options = { runtime, build, filter };
     const server = await serve([join(root, out), root], { pages: { "/": PAGE } });
     try {
       await bundleForBrowser(
@@ -39,7 +39,7 @@ runner(
         },
       );
       if (onPage.length > 0) await bundleServiceWorkers(out);
-      return await runInBrowser(place, server.url);
+      return await runInBrowser(runtime, server.url);
     } finally {
       await server.close();
       rmSync(join(root, out), { recursive: true, force: true });
@@ -114,7 +114,7 @@ context.startWorker = (program) => {
   });
   return { said, kill: () => ask({ kill: worker }) };
 };
-context.limitStorage = ${options.place === "firefox" ? BALLAST : "(bytes) => ask({ limit: { bytes } })"};
+context.limitStorage = ${options.runtime === "firefox" ? BALLAST : "(bytes) => ask({ limit: { bytes } })"};
 try {
 ${sources(files)}
   const log = (line) => self.postMessage({ log: line });
@@ -177,11 +177,11 @@ ${sources(files)}
 export {};`;
 }
 
-function runInBrowser(place, url) {
+function runInBrowser(runtime, url) {
   return withPage(
-    place,
+    runtime,
     async (page) => {
-      if (place === "chromium") await letLimitStorage(page, url);
+      if (runtime === "chromium") await letLimitStorage(page, url);
       await page.goto(url);
       await page.waitForFunction(() => "runTests" in globalThis);
       const { onPage, report, error } = await page.evaluate("runTests()");

@@ -1,5 +1,5 @@
 // Runs suites in a runtime that has files: this Node and Node 24 by Vitest, Deno and Bun with what stands in for it.
-//   node tests/run-node.mjs [--in node|node24|deno|bun] [--build release|debug] [--rooms contract,node,vectors,struct,client] [text in the name]
+//   node tests/run-node.mjs [--in node|node24|deno|bun] [--build release|debug] [--folders contract,node,vectors,struct,client] [text in the name]
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,7 @@ import { runner } from "./runner.mjs";
 
 const MINUTE = 60_000;
 
-/** By room: what its tests use, and what takes longer to make or to fetch than a test has. */
+/** By folder: what its tests use, and what takes longer to make or to fetch than a test has. */
 const NEEDED = {
   cli: () => example("shop"),
   packaging: async () => {
@@ -31,14 +31,14 @@ function example(name) {
 runner(
   {
     program: "tests/run-node.mjs",
-    places: ["node", "node24", "deno", "bun"],
-    rooms: ["contract", "node", "vectors", "struct", "client"],
+    runtimes: ["node", "node24", "deno", "bun"],
+    folders: ["contract", "node", "vectors", "struct", "client"],
   },
   async (task) => {
-    for (const room of task.rooms) await NEEDED[room]?.();
+    for (const folder of task.folders) await NEEDED[folder]?.();
     const directory = mkdtempSync(join(tmpdir(), "varve-tests-"));
     try {
-      const run = ["node", "node24"].includes(task.place) ? runByVitest : runBundled;
+      const run = ["node", "node24"].includes(task.runtime) ? runByVitest : runBundled;
       return await run(task, directory);
     } finally {
       rmSync(directory, { recursive: true, force: true });
@@ -46,28 +46,28 @@ runner(
   },
 );
 
-async function runByVitest({ place, build, rooms, filter }, directory) {
+async function runByVitest({ runtime, build, folders, filter }, directory) {
   const report = join(directory, "report.json");
   const words = ["run", "--reporter=default", "--reporter=json", `--outputFile.json=${report}`];
   const pattern = filter === undefined ? undefined : new RegExp(namePattern(filter));
   if (pattern !== undefined) words.push("--testNamePattern", pattern.source);
   const env = {
     ...(process.stdout.isTTY ? {} : { NO_COLOR: "1" }),
-    VARVE_ROOMS: rooms.join(","),
+    VARVE_FOLDERS: folders.join(","),
     VARVE_BUILD: build,
-    VARVE_THOROUGH: place === "node" && build === "release" ? "1" : "0",
+    VARVE_THOROUGH: runtime === "node" && build === "release" ? "1" : "0",
   };
-  const command = [...(await runtimeCommand(place)), tool("vitest/vitest.mjs"), ...words];
+  const command = [...(await runtimeCommand(runtime)), tool("vitest/vitest.mjs"), ...words];
   const start = Date.now();
   const { code, signal } = await execute(command[0], command.slice(1), {
     env,
     timeout: 59 * MINUTE,
   });
   const ms = Date.now() - start;
-  if (!existsSync(report)) throw brokeOff(place, code, signal);
+  if (!existsSync(report)) throw brokeOff(runtime, code, signal);
   const sum = summary(JSON.parse(readFileSync(report, "utf8")), pattern);
   // An error outside of all tests is in no test's result.
-  if (code !== 0 && sum.failed === 0) throw brokeOff(place, code, signal);
+  if (code !== 0 && sum.failed === 0) throw brokeOff(runtime, code, signal);
   return { ...sum, ms };
 }
 
@@ -95,14 +95,14 @@ function summary({ testResults }, pattern = /^/) {
   return sum;
 }
 
-async function runBundled({ place, build, files, filter }, directory) {
-  const out = `.build/tests/${place}-${build}-${process.pid}`;
+async function runBundled({ runtime, build, files, filter }, directory) {
+  const out = `.build/tests/${runtime}-${build}-${process.pid}`;
   const [task, report] = [join(directory, "task.json"), join(directory, "report.json")];
   const urlOf = (file) =>
     pathToFileURL(join(root, out, file.slice("tests/".length).replace(/\.ts$/, ".mjs"))).href;
   const standIn = VITEST_STAND_IN.vitest.slice(root.length + 1);
   const context = {
-    runtime: place,
+    runtime,
     build,
     thorough: false,
     directory: join(directory, "files"),
@@ -116,17 +116,17 @@ async function runBundled({ place, build, files, filter }, directory) {
   );
   try {
     await bundleForNode([standIn, ...files], out);
-    const [program, ...flags] = await runtimeCommand(place);
-    const allowed = place === "deno" ? ["--allow-all"] : [];
+    const [program, ...flags] = await runtimeCommand(runtime);
+    const allowed = runtime === "deno" ? ["--allow-all"] : [];
     const words = [...flags, ...allowed, "tests/run-here.mjs", task];
     const { code, signal } = await execute(program, words, { timeout: 59 * MINUTE });
-    if (code !== 0 || !existsSync(report)) throw brokeOff(place, code, signal);
+    if (code !== 0 || !existsSync(report)) throw brokeOff(runtime, code, signal);
     return JSON.parse(readFileSync(report, "utf8"));
   } finally {
     rmSync(join(root, out), { recursive: true, force: true });
   }
 }
 
-function brokeOff(place, code, signal) {
-  return new Problem(`the tests in ${place} broke off (${signal ?? `exit code ${code}`}).`);
+function brokeOff(runtime, code, signal) {
+  return new Problem(`the tests in ${runtime} broke off (${signal ?? `exit code ${code}`}).`);
 }

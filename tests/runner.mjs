@@ -6,23 +6,23 @@ import { entry, filesBelow, Problem, parseArguments, say } from "../scripts/lib.
 const BUILDS = ["release", "debug"];
 
 /**
- * Runs `run` with what the arguments say: `{ place, build, rooms, filter, files }`, of which `place` is one
- * of `places`, a name that scripts/programs.mjs knows, and `files` are those of its rooms. `run`
+ * Runs `run` with what the arguments say: `{ runtime, build, folders, filter, files }`, of which `runtime` is one
+ * of `runtimes`, a name that scripts/programs.mjs knows, and `files` are those of its folders. `run`
  * gives a report as tests/support/vitest-stand-in.ts does.
  */
-export function runner({ program, places, rooms }, run) {
+export function runner({ program, runtimes, folders }, run) {
   entry(async () => {
-    const usage = `node ${program} [--in ${places.join("|")}] [--build ${BUILDS.join("|")}] [--rooms ${rooms.join(",")}] [part of a test's name]`;
-    const known = { "--in": "text", "--build": "text", "--rooms": "text" };
+    const usage = `node ${program} [--in ${runtimes.join("|")}] [--build ${BUILDS.join("|")}] [--folders ${folders.join(",")}] [part of a test's name]`;
+    const known = { "--in": "text", "--build": "text", "--folders": "text" };
     const { values, words } = parseArguments(process.argv.slice(2), known, usage);
     if (words.length > 1) throw new Problem(`one part of a name at a time.\n\n${usage}`);
-    const place = oneOf(places, values["--in"], usage);
+    const runtime = oneOf(runtimes, values["--in"], usage);
     const build = oneOf(BUILDS, values["--build"], usage);
-    const chosen = values["--rooms"]?.split(",") ?? rooms;
-    const files = chosen.flatMap((room) => testsOf(room, place));
+    const chosen = values["--folders"]?.split(",") ?? folders;
+    const files = chosen.flatMap((folder) => testsOf(folder, runtime));
     conclude(
-      `${place}, ${build} wasm`,
-      await run({ place, build, rooms: chosen, files, filter: words[0] }),
+      `${runtime}, ${build} wasm`,
+      await run({ runtime, build, folders: chosen, files, filter: words[0] }),
     );
   });
 }
@@ -33,13 +33,13 @@ function oneOf(choices, given = choices[0], usage) {
 }
 
 /**
- * The tests of a room. Those named *.deno.test.ts are about what only Deno has. A room without tests is a mistake in its
+ * The tests of a folder. Those named *.deno.test.ts are about what only Deno has. A folder without tests is a mistake in its
  * name, or in what was deleted.
  */
-function testsOf(room, place) {
-  const isMeant = (file) => place === "deno" || !file.endsWith(".deno.test.ts");
-  const files = filesBelow(`tests/${room}`, (file) => file.endsWith(".test.ts") && isMeant(file));
-  if (files.length === 0) throw new Problem(`there are no tests in tests/${room}.`);
+function testsOf(folder, runtime) {
+  const isMeant = (file) => runtime === "deno" || !file.endsWith(".deno.test.ts");
+  const files = filesBelow(`tests/${folder}`, (file) => file.endsWith(".test.ts") && isMeant(file));
+  if (files.length === 0) throw new Problem(`there are no tests in tests/${folder}.`);
   return files;
 }
 
