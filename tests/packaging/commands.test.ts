@@ -176,3 +176,20 @@ describe("the repository", () => {
     assert(text("CHANGELOG.md").includes(`## ${version}`), "the changelog knows it");
   });
 });
+
+test("docs/errors.md lists every error code of the package, and no other", () => {
+  const { root } = context();
+  const files = readdirSync(join(root, "js"), { recursive: true, encoding: "utf8" });
+  const source = files
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => readFileSync(join(root, "js", file), "utf8"))
+    .join("\n");
+  const codes = new Set(source.match(/(?<=")VARVE_[A-Z_]+(?=")/g));
+  for (const [, name = ""] of source.matchAll(/ named\(\w+, "(\w+)Error"\)/g)) {
+    codes.add(`VARVE${name.replace(/[A-Z]/g, "_$&").toUpperCase()}`);
+  }
+  // The base class has no code of its own.
+  codes.delete("VARVE_VARVE");
+  const listed = readFileSync(join(root, "docs/errors.md"), "utf8").match(/(?<=^\| `)\w+/gm);
+  expect([...(listed ?? [])].sort()).toStrictEqual([...codes].sort());
+});
