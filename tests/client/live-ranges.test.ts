@@ -127,7 +127,8 @@ describe("live ranges", () => {
       for (;;) {
         await client.set(keyOf(6), "x");
         await client.set(keyOf(12), "x");
-        await client.collection("rows").set(7, 7);
+        await client.set(keyOf(19), "x");
+        for (const key of [0, 7, 23]) await client.collection("rows").set(key, key);
         for (let i = 0; i < 30; i += 1) await turn(1);
         const now = await Promise.all(
           raw.map(async ({ range }) => (await client.entries(range).all()).map(([key]) => key)),
@@ -140,7 +141,7 @@ describe("live ranges", () => {
         await client.set(keyOf(0), "x");
         await client.set(keyOf(23), "x");
         await client.batch([0, 23, 11, 16].map((key) => ({ type: "delete", key: keyOf(key) })));
-        await client.collection("rows").delete(7);
+        for (const key of [0, 7, 23]) await client.collection("rows").delete(key);
       }
     }
   });
