@@ -145,6 +145,7 @@ impl<G: PageSource> Heap<G> {
         Some(block)
     }
 
+    /// A free block of at least so many bytes: among the first few of its size class, or the first of a larger class.
     fn find(&self, size: Addr) -> Option<Addr> {
         let class = class_of(size);
         let mut block = self.free_lists[class];

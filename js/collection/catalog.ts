@@ -105,9 +105,9 @@ export class CollectionSpace implements Space {
   /** All indexes of the collection, declared here or not: every write updates them. */
   readonly indexes: IndexSpace[];
   /** The key that was pushed last, and the engine's `changes` and `rollbacks` at that time. */
-  pushed: { key: number; changes: number; undone: number };
+  pushed: { key: number; changes: number; rollbacks: number };
   /** The stored highest id that was ever in use, and the engine's `rollbacks` when it was read. */
-  used: { upTo: bigint; isStored: boolean; undone: number };
+  used: { upTo: bigint; isStored: boolean; rollbacks: number };
   private readonly catalog: Catalog;
 
   constructor(catalog: Catalog, name: string, declaration: Declaration, keyspace: number) {
@@ -117,8 +117,8 @@ export class CollectionSpace implements Space {
     this.keyspace = keyspace;
     this.checkedAt = -1;
     this.indexes = [];
-    this.pushed = { key: 0, changes: -1, undone: -1 };
-    this.used = { upTo: 0n, isStored: false, undone: -1 };
+    this.pushed = { key: 0, changes: -1, rollbacks: -1 };
+    this.used = { upTo: 0n, isStored: false, rollbacks: -1 };
   }
 
   /** Writes the descriptor before a write, unless it is written already. */

@@ -55,7 +55,7 @@ export function keepId<K>(
   if ((typeof key !== "number" && typeof key !== "bigint") || key <= upTo) return;
   if (engine.find(keys.encode(engine, key), space.keyspace) === 0) return;
   const { pushed } = space;
-  const given = pushed.undone === engine.rollbacks ? BigInt(pushed.key) : 0n;
+  const given = pushed.rollbacks === engine.rollbacks ? BigInt(pushed.key) : 0n;
   const id = BigInt(key);
   raise(session, space, id > given ? id : given);
 }
@@ -82,14 +82,14 @@ function highestKey<K>(
 }
 
 function stored(engine: Engine, space: CollectionSpace): CollectionSpace["used"] {
-  const { rollbacks: undone } = engine;
-  if (space.used.undone !== undone) {
+  const { rollbacks } = engine;
+  if (space.used.rollbacks !== rollbacks) {
     const bytes = engine.get(idsKeyOf(space.name), SYSTEM_KEYSPACE);
     const isStored = bytes !== undefined && bytes.length >= 8;
     const upTo = isStored
       ? new DataView(bytes.buffer, bytes.byteOffset, 8).getBigUint64(0, true)
       : 0n;
-    space.used = { upTo, isStored, undone };
+    space.used = { upTo, isStored, rollbacks };
   }
   return space.used;
 }
@@ -101,6 +101,6 @@ function raise(session: Session, space: CollectionSpace, upTo: bigint): void {
     new Uint8Array(new BigUint64Array([upTo]).buffer),
     SYSTEM_KEYSPACE,
   );
-  space.used = { upTo, isStored: true, undone: engine.rollbacks };
+  space.used = { upTo, isStored: true, rollbacks: engine.rollbacks };
   if (!session.commits.queued) session.commits.queue();
 }

@@ -232,8 +232,8 @@ export function push<View, Writable, Input>(
   store(session, context, key, value);
   noteIds(session, space);
   // While nothing else is written, the next push needs no lookup.
-  const { changes, rollbacks: abortUpdate } = engine;
-  space.pushed = { key, changes, undone: abortUpdate };
+  const { changes, rollbacks } = engine;
+  space.pushed = { key, changes, rollbacks };
   return key;
 }
 

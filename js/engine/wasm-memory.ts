@@ -191,7 +191,11 @@ export class WasmMemory {
     return this.copies ? this.copyAt(at, length) : new Uint8Array(this.buffer, at, length);
   }
 
-  /** Ends a turn: its views need not stay valid any longer. */
+  /**
+   * Ends a turn: its views need not stay valid any longer. They are detached later, and all at once, when the engine is
+   * about to reuse memory that one may show (`Engine.endTurn`, `refresh`), or when the memory grows (`renew`). With
+   * `strictViews` each view is a copy, which is detached at once (`strict-views.ts`).
+   */
   releaseViews(): void {
     this.viewsHeld = false;
     this.rowsHeld = 0;

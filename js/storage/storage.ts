@@ -94,7 +94,7 @@ export interface OpenedStorage {
    * For files that can be lost while they are open: calls `listener`, once, when that is noticed outside of any call.
    * Returns a function that removes the listener.
    */
-  onLoss?(hear: (loss: Error) => void): () => void;
+  onLoss?(listener: (loss: Error) => void): () => void;
   /**
    * For storages that keep a `flush` only some time after it, or learn only then whether it was kept: resolves when all
    * that was flushed is kept.

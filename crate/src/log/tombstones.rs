@@ -32,7 +32,7 @@ pub(super) struct Tombstones(Vec<Bucket>);
 impl Tombstones {
     /// How many buckets start at or before `oldest`.
     fn index_of(&self, oldest: u32) -> usize {
-        self.0.partition_point(|part| part.oldest <= oldest)
+        self.0.partition_point(|bucket| bucket.oldest <= oldest)
     }
 
     /// Adds `bytes` of tombstones that cover segments from `oldest` to `newest`.
@@ -45,39 +45,39 @@ impl Tombstones {
             self.0.insert(at, Bucket { oldest, newest, bytes });
             return;
         }
-        let part = &mut self.0[at.saturating_sub(1)];
-        part.bytes += bytes;
-        (part.oldest, part.newest) = (part.oldest.min(oldest), part.newest.max(newest));
+        let bucket = &mut self.0[at.saturating_sub(1)];
+        bucket.bytes += bytes;
+        (bucket.oldest, bucket.newest) = (bucket.oldest.min(oldest), bucket.newest.max(newest));
     }
 
     /// Subtracts `bytes` that were added with this `oldest`.
     pub(super) fn subtract(&mut self, bytes: u32, oldest: u32) {
         let at = self.index_of(oldest);
-        if let Some(part) = self.0.get_mut(at.saturating_sub(1)) {
-            part.bytes = part.bytes.saturating_sub(bytes);
+        if let Some(bucket) = self.0.get_mut(at.saturating_sub(1)) {
+            bucket.bytes = bucket.bytes.saturating_sub(bytes);
         }
     }
 
     /// The newest segment that any tombstone with this `oldest` may cover.
     pub(super) fn newest(&self, oldest: u32) -> u32 {
-        let part = self.0.get(self.index_of(oldest).wrapping_sub(1));
-        part.map_or(UNKNOWN, |part| part.newest)
+        let bucket = self.0.get(self.index_of(oldest).wrapping_sub(1));
+        bucket.map_or(UNKNOWN, |bucket| bucket.newest)
     }
 
     /// The oldest segment that any of them covers.
     pub(super) fn oldest(&self) -> u32 {
-        self.0.first().map_or(u32::MAX, |part| part.oldest)
+        self.0.first().map_or(u32::MAX, |bucket| bucket.oldest)
     }
 
     pub(super) fn bytes(&self) -> u32 {
-        self.0.iter().map(|part| part.bytes).sum()
+        self.0.iter().map(|bucket| bucket.bytes).sum()
     }
 
     /// Bytes of the tombstones that are needed in the segment `own`.
     pub(super) fn needed(&self, sequences: &[u32], own: u32) -> u32 {
         let needed =
             self.0.iter().filter(|it| covers_any(sequences, it.oldest, it.newest.min(own), own));
-        needed.map(|part| part.bytes).sum()
+        needed.map(|bucket| bucket.bytes).sum()
     }
 }
 

@@ -348,6 +348,7 @@ impl<F: File> Store<F> {
                         self.drop_clear(hash, position, key, size as u32);
                     }
                 }
+                // A tombstone is dropped when no segment is left that may hold an older record of its key.
                 KIND_DELETE => {
                     let newest = value.get(..4).and_then(|bytes| bytes.try_into().ok());
                     let newest = newest.map_or(scan.sequence, u32::from_le_bytes);

@@ -606,6 +606,7 @@ impl<F: File> Store<F> {
         }
     }
 
+    /// Values above [`MAX_VALUE`] are refused. Large ones below it lie in an extent or in chunks.
     fn check_value(length: usize) -> Result<(), Error> {
         if length > MAX_VALUE { Err(Error::ValueTooLong) } else { Ok(()) }
     }

@@ -121,7 +121,9 @@ impl Instance {
         }
     }
 
+    /// Puts numbers into the slots of the answer behind the first one.
     pub fn numbers(&mut self, values: &[u64]) {
+        debug_assert!(values.len() < self.answer.numbers.len(), "more numbers than slots");
         for (slot, value) in self.answer.numbers[1..].iter_mut().zip(values) {
             *slot = *value as f64;
         }

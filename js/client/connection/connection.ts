@@ -344,10 +344,10 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.ensureWorker();
     return this.watches.add({
       client,
-      collection: collection,
+      collection,
       range: cloneOfRange,
-      onChanges: onChanges,
-      onEnd: onEnd,
+      onChanges,
+      onEnd,
       knownVersions: new Map(),
     });
   }

@@ -157,7 +157,7 @@ export class WatchList {
 
   private sendWatch(id: number): void {
     const { collection, range, epoch, number } = this.all.get(id) as WatchEntry;
-    this.requests.send({ type: "watch", id, collection: collection, range, epoch, number });
+    this.requests.send({ type: "watch", id, collection, range, epoch, number });
   }
 }
 

@@ -226,10 +226,11 @@ export class RequestQueue {
    * Marks the requests that an owner had when it hung. A possible cause is tried once more, and a request that
    * hung twice is not.
    */
-  private markSuspects({ owner, retriedHung: retried }: OwnerResignation): void {
+  private markSuspects({ owner, retriedHung }: OwnerResignation): void {
     for (const request of this.pending.values()) {
       if (request.owner !== owner || request.call !== "call") continue;
-      const wasRetried = retried?.client === this.client && retried.ids.includes(request.id);
+      const wasRetried =
+        retriedHung?.client === this.client && retriedHung.ids.includes(request.id);
       request.hangs = wasRetried ? 2 : Math.max(request.hangs, 1);
     }
   }

@@ -139,7 +139,7 @@ export class OwnerCandidate {
       id,
       name,
       storage,
-      hostOptions: hostOptions,
+      hostOptions,
       lock,
       module: () => this.loaded(),
       refusalFor: (build) => this.refusalFor(build),

@@ -237,7 +237,7 @@ export class Reader {
     const db = await open(name, { storage, readOnly: true, wasm: module(), memory, ordered });
     const collections = new ServedCollections(db, specs);
     const requestLog = new RequestLog(new SnapshotJournal(name, { db, procedures, collections }));
-    return { file, db, requestLog: requestLog, watches: new Watches(id, db, collections) };
+    return { file, db, requestLog, watches: new Watches(id, db, collections) };
   }
 
   private async forget(): Promise<void> {
