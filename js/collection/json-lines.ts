@@ -21,11 +21,15 @@ import type { CollectionContext } from "./catalog.js";
 import type { Keys } from "./keys.js";
 import { storeBytes } from "./writes.js";
 
-/** A source of JSON lines: the body of a `Response`, the stream of a file, chunks of either, or a string. */
+/**
+ * A source of JSON lines: the body of a `Response`, the stream of a file, chunks of either, or a string. Chunks may
+ * end anywhere, also within a character.
+ */
 export type LinesSource =
   | string
   | Uint8Array
   | ReadableStream<Uint8Array>
+  | ReadableStream<string>
   | AsyncIterable<string | Uint8Array>
   | Iterable<string | Uint8Array>;
 
@@ -207,9 +211,6 @@ async function* gathered(
       signal?.throwIfAborted();
       if (result.done === true) return;
       const { value } = result;
-      if (!(value instanceof Uint8Array)) {
-        throw badArgument("Chunks of JSON lines must be strings or Uint8Arrays.", value);
-      }
       held.push(value);
       size += value.length;
       task ??= nextTask().then(() => undefined);
@@ -221,12 +222,44 @@ async function* gathered(
   }
 }
 
+/** The chunks of a source as bytes. */
 async function* chunksOf(source: LinesSource, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
-  if (typeof source === "string") yield encoder.encode(source);
-  else if (source instanceof Uint8Array) yield source;
+  // A string may end within a character: its high surrogate is kept for the next string.
+  let high = "";
+  for await (const chunk of piecesOf(source, signal)) {
+    if (typeof chunk === "string") {
+      const text = high + chunk;
+      high = /[\ud800-\udbff]$/.exec(text)?.[0] ?? "";
+      yield encoded(high === "" ? text : text.slice(0, -1));
+    } else if (chunk instanceof Uint8Array) {
+      // Bytes cannot complete the character.
+      encoded(high);
+      yield chunk;
+    } else {
+      throw badArgument("Chunks of JSON lines must be strings or Uint8Arrays.", chunk);
+    }
+  }
+  encoded(high);
+}
+
+/** Encodes a string. Throws for a lone surrogate, which the encoder would silently replace. */
+function encoded(text: string): Uint8Array {
+  const at = text.search(/\p{Surrogate}/u);
+  if (at < 0) return encoder.encode(text);
+  throw badArgument(
+    "JSON lines must not contain a lone surrogate: it has no UTF-8 form.",
+    text.slice(Math.max(0, at - 30), at + 30),
+  );
+}
+
+async function* piecesOf(
+  source: LinesSource,
+  signal?: AbortSignal,
+): AsyncGenerator<string | Uint8Array> {
+  if (typeof source === "string" || source instanceof Uint8Array) yield source;
   else if (typeof (source as Partial<ReadableStream>)?.getReader === "function") {
     // Not all browsers support iteration of streams.
-    const reader = (source as ReadableStream<Uint8Array>).getReader();
+    const reader = (source as ReadableStream<string | Uint8Array>).getReader();
     const cancel = () => void reader.cancel(signal?.reason).catch(() => undefined);
     signal?.addEventListener("abort", cancel);
     try {
@@ -240,9 +273,7 @@ async function* chunksOf(source: LinesSource, signal?: AbortSignal): AsyncGenera
     source !== null &&
     (Symbol.asyncIterator in source || Symbol.iterator in source)
   ) {
-    for await (const chunk of source as AsyncIterable<string | Uint8Array>) {
-      yield typeof chunk === "string" ? encoder.encode(chunk) : chunk;
-    }
+    yield* source as AsyncIterable<string | Uint8Array>;
   } else {
     throw badArgument(
       "JSON lines must be a string, bytes, a stream or another iterable: of a Blob its stream(), of a " +

@@ -91,6 +91,54 @@ everywhere("JSON lines", ({ storage }) => {
     expect(await textOf(db.collection("none", text()).toJsonLines())).toBe("");
   });
 
+  test("strings may be divided anywhere, also within a character, and come from a stream", async () => {
+    const db = await opened(storage);
+    const texts = db.collection("texts", json<string>());
+    const lines = '{"key":"a","value":"😀é😀"}\n{"key":"😀","value":"🎈"}\n';
+    const units = lines.split("");
+    const streamed = () =>
+      new ReadableStream<string>({
+        start(to) {
+          for (const unit of units) to.enqueue(unit);
+          to.close();
+        },
+      });
+    const later = async function* () {
+      for (const unit of units) yield unit;
+    };
+    const at = lines.indexOf("😀") + 1;
+    const halves = [lines.slice(0, at), "", lines.slice(at)];
+    for (const source of [units, later(), streamed(), halves]) {
+      texts.clear();
+      expect(await texts.fromJsonLines(source)).toBe(2);
+      expect([...texts.entries()]).toStrictEqual([
+        ["a", "😀é😀"],
+        ["😀", "🎈"],
+      ]);
+    }
+  });
+
+  test("a lone surrogate in a string is refused, wherever its chunk ends", async () => {
+    const db = await opened(storage);
+    const texts = db.collection("texts", json<string>());
+    const rest = new TextEncoder().encode('"}\n');
+    const [high, low] = ["\ud83d", "\ude00"];
+    const head = '{"key":"a","value":"';
+    for (const source of [
+      `${head}${high}"}`,
+      `${head}${low}"}`,
+      [head, high, '"}'],
+      [head, low, '"}'],
+      [`${head}${high}`, `${high}${low}"}`],
+      [`${head}${high}`],
+      [`${head}${high}`, rest],
+      [`${head}${high}`, new Uint8Array(0), `${low}"}`],
+    ]) {
+      await rejects(texts.fromJsonLines(source), { ...BAD, message: /lone surrogate/ });
+      expect(texts.count()).toBe(0);
+    }
+  });
+
   test("lines that arrive one by one without a pause share commits", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", json<number>(), { key: u32 });

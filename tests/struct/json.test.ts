@@ -37,6 +37,15 @@ function turn(value: unknown): unknown {
 }
 
 describe("struct: JSON", () => {
+  test("a lone surrogate in the text is refused, and not stored as another character", () => {
+    const Row = struct("Row", { name: str });
+    for (const name of ["\ud83d", "\ude00", "\ude00\ud83d"]) {
+      throws(() => fromJson(Row, `{"name":"${name}"}`), { message: /lone surrogate/ });
+      throws(() => fromJson(json(), `"${name}"`), { message: /lone surrogate/ });
+    }
+    expect(toJson(json(), fromJson(json(), '"😀"'))).toBe('"😀"');
+  });
+
   test("text nested a hundred thousand deep is read, skipped or refused, without a stack overflow", () => {
     const deep = (open: string, close: string) => open.repeat(100_000) + close.repeat(100_000);
     for (const text of [deep("[", "]"), `${deep('{"a":', "}").replace("}", "1}")}`]) {

@@ -7,6 +7,7 @@ import { encoder, newDecoder } from "../../util/text-coders.js";
 import type { Descriptor, Memory } from "../codec.js";
 import type { Leaf } from "../layout.js";
 import { badValue, noMore, standaloneMemory } from "../type.js";
+import { textOf } from "../utf8.js";
 import { read } from "./parse.js";
 import { planOf } from "./plan.js";
 import { write } from "./stringify.js";
@@ -66,7 +67,7 @@ export function fromJson(
   }
   if (Object(options) !== options)
     throw badValue("The options of fromJson() must be an object.", options);
-  const bytes = typeof json === "string" ? encoder.encode(json) : json;
+  const bytes = typeof json === "string" ? encoder.encode(textOf(json)) : json;
   return jsonReader(schema, options)(bytes, 0, bytes.length).slice() as Uint8Array<ArrayBuffer>;
 }
 
