@@ -23,7 +23,7 @@ import {
   type Watching,
   type WatchOptions,
 } from "./protocol/client-subscriptions.js";
-import { cloneArgs } from "./protocol/clone.js";
+import { cloneArgs, listOf } from "./protocol/clone.js";
 import { cloned } from "./protocol/json-values.js";
 import { RemoteCollection, RemoteScan } from "./remote-collection.js";
 import type { Calls, Collections, Remoted, ServedTypes, TxOf } from "./types.js";
@@ -142,11 +142,11 @@ export class Client<
   }
 
   /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
-  getMany(
+  async getMany(
     keys: Iterable<Key>,
     options?: CallOptions,
   ): Promise<(Uint8Array<ArrayBuffer> | undefined)[]> {
-    return this.requestRead("getMany", [keys], options);
+    return this.requestRead("getMany", [listOf(keys)], options);
   }
 
   /** Resolves to whether the key has a value. */
@@ -203,8 +203,8 @@ export class Client<
   }
 
   /** Runs several writes in the given order, all of them or none. */
-  batch(operations: readonly BatchOperation[], options?: CallOptions): Promise<void> {
-    return this.requestWrite("batch", [operations], options);
+  async batch(operations: readonly BatchOperation[], options?: CallOptions): Promise<void> {
+    return this.requestWrite("batch", [listOf(operations)], options);
   }
 
   /**
@@ -281,7 +281,7 @@ export class Client<
     to?: WatchOptions | ((changes: readonly KeyChange<string>[]) => void),
     ...more: unknown[]
   ) {
-    return changesOf(this.link.watch(undefined, range), to, more);
+    return changesOf(this.link.watch(undefined, range, "watch()"), to, more);
   }
 
   /**
@@ -300,7 +300,12 @@ export class Client<
     to?: WatchOptions | ((rows: [string, Uint8Array<ArrayBuffer>][]) => void),
     ...more: unknown[]
   ) {
-    return rowsOf(this.link.watch(undefined, range), () => this.entries(range).all(), to, more);
+    return rowsOf(
+      this.link.watch(undefined, range, "live()"),
+      () => this.entries(range).all(),
+      to,
+      more,
+    );
   }
 
   /** Resolves when everything requested before is in the file. */

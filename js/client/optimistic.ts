@@ -186,7 +186,9 @@ export async function updateIf(
     if (laterOf(isAccepted) || isAccepted !== true) {
       throw badCall("The predicate of updateIf() must return true or false.");
     }
-    const changed = change(value) ?? value;
+    const result = change(value);
+    // As in the database itself, `null` is a value: a json() collection stores it.
+    const changed = result === undefined ? value : result;
     if (laterOf(changed)) {
       throw badCall("The function of updateIf() must return the new value or nothing.");
     }

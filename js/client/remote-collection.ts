@@ -14,7 +14,7 @@ import {
   type Watching,
   type WatchOptions,
 } from "./protocol/client-subscriptions.js";
-import { cloneArgs } from "./protocol/clone.js";
+import { cloneArgs, listOf } from "./protocol/clone.js";
 import { type Forms, fieldOf, sentOf } from "./protocol/json-values.js";
 
 /**
@@ -191,8 +191,8 @@ export class RemoteCollection<
   }
 
   /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
-  getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
-    return this.requestRead("getMany", [keys], options);
+  async getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
+    return this.requestRead("getMany", [listOf(keys)], options);
   }
 
   /** Resolves to the value of a key with its version, or `undefined` if the key is missing. */
@@ -300,7 +300,7 @@ export class RemoteCollection<
     to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
     ...more: unknown[]
   ) {
-    return changesOf(this.caller.watch(this.name, range), to, more);
+    return changesOf(this.caller.watch(this.name, range, "watch()"), to, more);
   }
 
   /** Gives the records of a range now and after every change in it, without a gap. As `client.live`. */
@@ -314,7 +314,12 @@ export class RemoteCollection<
     to?: WatchOptions | ((rows: [K, Plain][]) => void),
     ...more: unknown[]
   ) {
-    return rowsOf(this.caller.watch(this.name, range), () => this.entries(range).all(), to, more);
+    return rowsOf(
+      this.caller.watch(this.name, range, "live()"),
+      () => this.entries(range).all(),
+      to,
+      more,
+    );
   }
 
   /**

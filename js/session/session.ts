@@ -474,6 +474,11 @@ export class Session {
     return this.engine.updateReplace(result);
   }
 
+  /** The form of a handle in JSON: the whole of its memory is no text, and has no use in one. */
+  toJSON(): string {
+    return this.engine.name;
+  }
+
   /** Throws for the result of an async function or a generator: it would run after its view has ended. */
   refuseLater(what: string, result: unknown): void {
     if ((typeof result !== "object" && typeof result !== "function") || result === null) return;

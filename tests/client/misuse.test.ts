@@ -488,6 +488,98 @@ describe("a client closed after its worker was ended", () => {
   });
 });
 
+describe("arguments that are neither text nor bytes", () => {
+  test("call: a Blob, a promise, a stream or a Map as key or value is refused by what it is", async () => {
+    const client = stocked();
+    const given: [unknown, RegExp][] = [
+      [new Blob(["x"]), /Await the bytes .*Given: Blob/],
+      [new Response("x"), /Await the bytes .*Given: Response/],
+      [new Response("x").body, /stream.*Given: ReadableStream/],
+      [Promise.resolve("x"), /promise.*Given: Promise/],
+      // biome-ignore lint/suspicious/noThenProperty: queries of databases are such objects.
+      [{ then: () => {} }, /promise/],
+      [new Map([["a", "1"]]), /Given: Map/],
+      [new Set(["a"]), /Given: Set/],
+      [new Proxy(new Uint8Array(2), {}), /no Proxy/],
+    ];
+    for (const [one, message] of given) {
+      const none = one as string;
+      const gone = one as Uint8Array<ArrayBuffer>;
+      const refused = { ...BAD, name: "TypeError", message };
+      for (const call of [
+        () => client.set("b", none),
+        () => client.set(none, "b"),
+        () => client.get(none),
+        () => client.getMany([none]),
+        () => client.delete(none),
+        () => client.batch([{ type: "set", key: "b", value: none }]),
+        () => client.batch([{ type: "delete", key: none }]),
+        () => client.updateIf(none, () => {}),
+        () => client.updateIf("b", () => {}, { valueIfMissing: none }),
+        () => client.transaction((tx) => tx.set("b", none)),
+        () => client.transaction((tx) => tx.get(none)),
+        () => client.count({ prefix: none }),
+        () => client.files.get(gone),
+        () => client.files.getMany([gone]),
+        () => client.files.set(gone, 1),
+        () => client.files.delete(gone),
+        () => client.files.batch([{ type: "delete", key: gone }]),
+      ]) {
+        await rejects(call(), refused);
+      }
+    }
+    expect(await client.count()).toBe(0);
+    expect(await client.getMany(new Set(["a"]))).toStrictEqual([undefined]);
+    expect(await client.files.getMany(new Set([Uint8Array.of(1)]))).toStrictEqual([undefined]);
+  });
+});
+
+describe("what a client needs", () => {
+  test("connect: without a worker the error says so, and what to do", async () => {
+    // In a browser it would be the package's own worker.
+    const client = connect("workerless", { worker: (() => 5) as never });
+    await rejects(client.get("a"), { message: /needs its own worker/ });
+    if (typeof Worker === "function") return;
+    const none = connect("none");
+    await rejects(none.get("a"), {
+      code: "VARVE_STORAGE_UNAVAILABLE",
+      message: /^connect\("none"\) needs its own worker\. On a server use open\(\)/,
+    });
+  });
+
+  test("procedure: one that returns a promise is named in the error", async () => {
+    const client = shop({ procedures: { later: (() => Promise.resolve(1)) as () => unknown } });
+    await rejects(client.call.later(), {
+      ...BAD,
+      message: /^The procedure "later" of serve\(\) must be synchronous, but it returned a promise/,
+    });
+  });
+
+  test("updateIf: null is a value, as in the database itself", async () => {
+    const client = shop({
+      collections: { notes: json<unknown>() },
+      procedures: {
+        local: (db) => {
+          const notes = db.collection("notes", json<unknown>());
+          notes.set("local", 1);
+          notes.updateIf("local", () => null);
+        },
+      },
+    });
+    await client.call.local();
+    await client.notes.set("a", 1);
+    expect(await client.notes.updateIf("a", () => null)).toBe(true);
+    expect(await client.notes.values().all()).toStrictEqual([null, null]);
+    expect(await client.notes.updateIf("a", () => undefined)).toBe(true);
+    await client.set("raw", "1");
+    await rejects(
+      client.updateIf("raw", () => null),
+      BAD,
+    );
+    expect(await client.getText("raw")).toBe("1");
+  });
+});
+
 describe("misleading arguments", () => {
   test("call: an argument with overridden properties is taken as it is at the call", async () => {
     const client = shop({

@@ -322,18 +322,26 @@ describe("live ranges with a listener", () => {
 });
 
 describe("watches that cannot begin", () => {
-  test("watch: a bad range rejects its promise and ends it", async () => {
+  test("watch: a bad range throws at once, or rejects if only the owner can tell", async () => {
     const client = shop({ collections: { jobs: json<string>() } });
     const never = () => assert(false, "there is nothing to hear");
     const bad = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" };
+    const wrong = [{ limit: -1 }, { reverse: 1 }, { gt: "a", gte: "b" }, { perfix: "a" }, 5, null];
+    for (const range of wrong as object[]) {
+      for (const watched of [client, client.jobs] as Pick<Client, "watch" | "live">[]) {
+        throws(() => watched.watch(range, never), { ...bad, message: /watch\(\)/ });
+        throws(() => watched.live(range, never), { ...bad, message: /live\(\)/ });
+      }
+    }
+    throws(() => client.watch({ after: "a" } as object, never), bad);
+    throws(() => client.jobs.watch({ keyAs: "bytes" } as object, never), bad);
     for (const range of [{ limit: -1 }, { gt: "a", gte: "b" }, { perfix: "a" }] as object[]) {
-      await rejects(client.watch(range, never).ended, bad);
-      await rejects(client.live(range, never).ended, bad);
-      await rejects(client.jobs.watch(range, never).ended, bad);
-      await rejects(client.jobs.live(range, never).ended, bad);
       await rejects(client.watch(range).next(), bad);
       await rejects(client.jobs.live(range).next(), bad);
     }
+    // Only the owner knows the type of a collection's keys.
+    const late = client.jobs.live({ gte: 5 } as object, never).ended;
+    await rejects(late, { ...bad, message: /live\(\)/ });
     const tasks = client.collection("tasks" as "jobs");
     await rejects(tasks.watch({}, never).ended, { ...bad, message: /no collection "tasks"/ });
     // Requests that wait for watches to begin proceed.

@@ -4,7 +4,12 @@
  */
 
 import { clearTimeout, monotonicNow, setTimeout } from "../../util/clock.js";
-import { CALL_NAME, checkedOptions, LONGEST_TIMEOUT } from "../protocol/call-options.js";
+import {
+  CALL_NAME,
+  checkedOptions,
+  checkedRange,
+  LONGEST_TIMEOUT,
+} from "../protocol/call-options.js";
 import {
   type ChangeListener,
   type EndListener,
@@ -99,7 +104,7 @@ export interface Caller {
     collection?: string,
     index?: string,
   ): Promise<unknown>;
-  watch(collection: string | undefined, range: unknown): Subscribe;
+  watch(collection: string | undefined, range: unknown, call: string): Subscribe;
   /** Whether the values of a collection are JSON; `undefined` until the worker has sent its list. */
   isJson(collection: string): boolean | undefined;
 }
@@ -144,8 +149,9 @@ export class ClientHandle implements Caller {
     return this.connection.request(this, ...call);
   }
 
-  watch(collection: string | undefined, range: unknown): Subscribe {
-    return (onChanges, onEnd) => this.connection.watch(this, collection, range, onChanges, onEnd);
+  watch(collection: string | undefined, range: unknown, call: string): Subscribe {
+    return (onChanges, onEnd) =>
+      this.connection.watch(this, collection, range, call, onChanges, onEnd);
   }
 
   isJson(collection: string): boolean | undefined {
@@ -335,17 +341,22 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     client: ClientHandle,
     collection: string | undefined,
     range: unknown,
+    call: string,
     onChanges: ChangeListener,
     onEnd: EndListener,
   ) {
-    // A range that cannot be cloned throws here, at the caller.
-    const cloneOfRange = ownClone(range, "The range of a watch");
+    // A bad range throws here, at the caller: with a listener, nobody may wait for the owner's answer.
+    const cloneOfRange = ownClone(
+      checkedRange(call, range, collection !== undefined),
+      "The range of a watch",
+    );
     this.assertUsable(client);
     this.ensureWorker();
     return this.watches.add({
       client,
       collection,
       range: cloneOfRange,
+      call,
       onChanges,
       onEnd,
       knownVersions: new Map(),
@@ -377,12 +388,13 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
 
   private startWorker(): WorkerLike {
     const { worker: make } = this.options;
+    if (make === undefined) throw noWorker(this.name);
     const since = monotonicNow();
     watchPolicy();
     let worker: WorkerLike;
     try {
-      // An option that is not a function, or returns no worker, throws here.
-      worker = (make as () => WorkerLike)();
+      // An option that returns no worker throws here.
+      worker = make();
       worker.addEventListener("message", (event) => {
         if (this.worker === worker)
           this.onWorkerMessage((event as MessageEvent).data as FromWorker);

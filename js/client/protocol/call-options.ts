@@ -11,6 +11,11 @@ export const CALL_NAME: unique symbol = /* @__PURE__ */ Symbol();
 /** The options of every call. */
 const CALL_OPTIONS: readonly string[] = ["signal", "timeout"];
 
+/** The options of a range. */
+const RANGE: readonly string[] = ["gt", "gte", "lt", "lte", "prefix", "reverse", "limit"];
+
+type Ends = { readonly [End in "gt" | "gte" | "lt" | "lte"]?: unknown };
+
 interface Known {
   readonly signal?: AbortSignal | undefined;
   readonly timeout?: number | undefined;
@@ -29,6 +34,8 @@ function requirementOf(option: string, value: unknown): string | true | undefine
     // Without a limit, a call could wait forever.
     timeout: isTime || `a number of ms up to ${LONGEST_TIMEOUT}`,
     retries: isWhole,
+    limit: isWhole,
+    reverse: typeof value === "boolean" || "true or false",
     version: isWhole,
     predicate: isFunction,
     worker: isFunction,
@@ -50,9 +57,19 @@ export function checkedOptions<T extends Known>(
     const value: unknown = options[option];
     const requirement = value === undefined || requirementOf(option, value);
     if (requirement && requirement !== true)
-      throw badCall(`The option ${option} must be ${requirement}.`);
+      throw badCall(`${what}: The option ${option} must be ${requirement}.`);
   }
   return options;
+}
+
+/** Checks a range as far as the page can. The owner, which knows the type of the keys, checks the rest. */
+export function checkedRange(call: string, range: unknown, ofCollection: boolean): unknown {
+  const known = [...RANGE, ofCollection ? "after" : "keyAs"];
+  const { gt, gte, lt, lte } = checkedOptions(call, range as Known & Ends, known);
+  if ((gt !== undefined && gte !== undefined) || (lt !== undefined && lte !== undefined)) {
+    throw badCall(`${call} takes gt or gte, lt or lte, not both.`);
+  }
+  return range;
 }
 
 /** Splits a call's options into those for the owner and those of the call itself. */

@@ -61,6 +61,8 @@ export interface WatchEntry {
   readonly client: unknown;
   readonly collection: string | undefined;
   readonly range: unknown;
+  /** How messages name the call. */
+  readonly call?: string | undefined;
   readonly onChanges: ChangeListener;
   readonly onEnd: EndListener;
   readonly knownVersions: Map<string, readonly [key: unknown, version: number]>;
@@ -156,8 +158,8 @@ export class WatchList {
   }
 
   private sendWatch(id: number): void {
-    const { collection, range, epoch, number } = this.all.get(id) as WatchEntry;
-    this.requests.send({ type: "watch", id, collection, range, epoch, number });
+    const { collection, range, call, epoch, number } = this.all.get(id) as WatchEntry;
+    this.requests.send({ type: "watch", id, collection, range, call, epoch, number });
   }
 }
 

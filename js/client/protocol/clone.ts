@@ -12,7 +12,11 @@ export function isBytes(given: unknown): given is Bytes {
   );
 }
 
-/** Clones keys, values, operations and ranges as far as they are mutable. Iterables become arrays. */
+/**
+ * Clones keys, values, operations and ranges as far as they are mutable.
+ *
+ * @throws TypeError for an object that a message would carry as an empty one, or not at all
+ */
 export function cloneArgs<T>(given: T): T {
   if (typeof given !== "object" || given === null) return given;
   // Dates are keys of collections, and may come from another realm.
@@ -31,10 +35,22 @@ export function cloneArgs<T>(given: T): T {
       throw badCall((error as Error).message);
     }
   }
-  // Arrays, the usual case, are treated apart: iterating costs as much as the rest of a call here.
   if (Array.isArray(given)) return given.map(cloneArgs) as T;
-  if (Symbol.iterator in given) return cloneArgs([...(given as never)]) as T;
+  const kind = Object.prototype.toString.call(given).slice(8, -1);
+  // A Proxy of bytes is an iterable that is called Object.
+  if (kind !== "Object" || Symbol.iterator in given || "then" in given || "pipe" in given) {
+    throw badCall(
+      `A key or value must be a string or bytes, no Proxy. Await the bytes of a promise, Blob or stream. Given: ${kind}.`,
+    );
+  }
   return Object.fromEntries(cloneArgs(Object.entries(given))) as T;
+}
+
+/** Lists the items of an iterable argument, which may be another object than an array. */
+export function listOf(given: unknown): unknown {
+  return Symbol.iterator in Object(given) && typeof given === "object"
+    ? [...(given as Iterable<unknown>)]
+    : given;
 }
 
 /** Clones text or bytes as bytes. Anything else is passed on, for the owner to reject. */

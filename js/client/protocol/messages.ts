@@ -130,6 +130,8 @@ export interface Watch {
   /** The collection; `undefined` for raw keys. */
   readonly collection: string | undefined;
   readonly range: unknown;
+  /** How messages name the call: "live()". Clients of earlier builds do not say it. */
+  readonly call?: string | undefined;
   /** The client's epoch: that of the last full answer from this owner, 0 if there was none. */
   readonly epoch: number;
   /** The number of the last `WatchUpdate` of that epoch that the client has received. */

@@ -103,8 +103,9 @@ export function perform(service: Service, { call, args }: Request): unknown {
     const [name, ...rest] = args as [string, ...never[]];
     if (!Object.hasOwn(procedures, name)) throw noProcedure(name, procedures);
     const answer = (procedures[name] as Procedure)(db, ...rest);
-    // The enclosing transaction refuses promises.
-    return typeof Object(answer).then === "function" ? answer : copyForAnswer(answer, db);
+    // Refused here, where the name is known, and not by the enclosing transaction.
+    Database.sessionOf(db).refuseLater(`The procedure ${describe(name)} of serve()`, answer);
+    return copyForAnswer(answer, db);
   }
   if (!Object.hasOwn(CALLS, call)) throw badArgument(`The owner has no call ${describe(call)}.`);
   return (CALLS[call] as Call)(db, ...(args as never[]));

@@ -274,11 +274,11 @@ export class Watches {
   }
 
   /** @throws TypeError for an invalid range, or a database without an order of keys */
-  private watchedRangeOf({ collection, range }: Watch): WatchedRange {
-    Database.sessionOf(this.db).checkRange("watch()");
+  private watchedRangeOf({ collection, range, call = "watch()" }: Watch): WatchedRange {
+    Database.sessionOf(this.db).checkRange(call);
     if (collection !== undefined)
-      return this.collections.get(collection).reach("watch()", range as object);
-    const bounds = boundsOf("watch()", range as TextRange, true);
+      return this.collections.get(collection).reach(call, range as object);
+    const bounds = boundsOf(call, range as TextRange, true);
     const keyOf = (key: Uint8Array) => (bounds.asBytes ? key : stringOf(key));
     return { keyspace: () => RAW, bounds, keyOf };
   }
