@@ -104,6 +104,11 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
     return `Collection "${this.name}" ${format(facts, options)}`;
   }
 
+  /** @internal Its form in JSON: what it holds is the memory of the database, which is no text. */
+  protected toJSON(): string {
+    return this.name;
+  }
+
   /** @internal The bounds of a range, and the key codec. */
   reach(call: string, range: KeyRange<K> | undefined) {
     const { keys, space } = this.context;

@@ -474,7 +474,7 @@ export class Session {
     return this.engine.updateReplace(result);
   }
 
-  /** The form of a handle in JSON: the whole of its memory is no text, and has no use in one. */
+  /** Its form in JSON, in that of every handle: the memory is no text. */
   toJSON(): string {
     return this.engine.name;
   }

@@ -72,6 +72,14 @@ function dateOf(meddle: () => unknown, time: number): Date {
 }
 
 everywhere("hostile arguments", ({ storage }) => {
+  test("a database and its collections have a short JSON form, without their memory", async () => {
+    const db = await opened(storage);
+    for (const handle of [db, db.collection("rows", json()), db.keys()]) {
+      const { length } = JSON.stringify(handle);
+      assert(length < 500, `${length} characters`);
+    }
+  });
+
   test("arrays are stored by their true length, whatever their length property returns", async () => {
     const db = await opened(storage);
     db.set("secret", filled(4_000, 99));
