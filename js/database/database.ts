@@ -769,6 +769,11 @@ export class Database {
     return this.close();
   }
 
+  /** @internal A database is its name in JSON, and not the text of all its memory. */
+  protected toJSON(): string {
+    return this.session.name;
+  }
+
   /** @internal Logging a database must not throw, whatever its state. */
   [INSPECT](_depth: number, options: unknown, format: Format): string {
     const { name, engine, commits } = this.session;

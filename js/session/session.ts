@@ -474,11 +474,6 @@ export class Session {
     return this.engine.updateReplace(result);
   }
 
-  /** Its form in JSON, in that of every handle: the memory is no text. */
-  toJSON(): string {
-    return this.engine.name;
-  }
-
   /** Throws for the result of an async function or a generator: it would run after its view has ended. */
   refuseLater(what: string, result: unknown): void {
     if ((typeof result !== "object" && typeof result !== "function") || result === null) return;
