@@ -13,7 +13,11 @@ import { rejects } from "../support/errors.js";
 /** A clock of this realm that stands still until the test ends, and everything else with it. */
 function stopped() {
   const clock = install({ now: 0 });
-  onTestFinished(() => clock.uninstall());
+  onTestFinished(() => {
+    // Node passes messages of other processes on by nextTick, so one of Vitest may be waiting in this clock.
+    clock.runMicrotasks();
+    clock.uninstall();
+  });
   return clock;
 }
 
