@@ -1,5 +1,6 @@
 import fs, {
   existsSync,
+  linkSync,
   lstatSync,
   readdirSync,
   readFileSync,
@@ -12,7 +13,7 @@ import fs, {
 } from "node:fs";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
-import { file, open } from "varve";
+import { destroy, file, open } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
@@ -499,6 +500,47 @@ describe("the lock file of a database", () => {
     expect(readdirSync(elsewhere)).toStrictEqual(["shop.varve"]);
     expect(await linked.destroy?.(NAME)).toBe(true);
     expect([...readdirSync(directory), ...readdirSync(elsewhere)]).toStrictEqual([]);
+  });
+});
+
+describe("a file with two names (hard links)", () => {
+  const refused = { code: "VARVE_STORAGE_UNAVAILABLE", message: /2 names \(hard links\).*Remove/ };
+
+  test("it is refused by both names and left alone, and readOnly opens it", async () => {
+    const directory = folder();
+    const storage = file(directory);
+    const db = await open(NAME, { storage });
+    db.set("a", "1");
+    await db.close();
+    linkSync(join(directory, "shop.varve"), join(directory, "other.varve"));
+    for (const name of [NAME, "other"]) {
+      await rejects(open(name, { storage }), refused);
+      const reader = await open(name, { storage, readOnly: true });
+      expect(reader.getText("a")).toBe("1");
+      await reader.close();
+    }
+    expect(readdirSync(directory).sort()).toStrictEqual(["other.varve", "shop.varve"]);
+    expect(await destroy("other", { storage })).toBe(true);
+    const again = await open(NAME, { storage });
+    expect(again.getText("a")).toBe("1");
+    await again.close();
+  });
+
+  test("a name that it gets while it is open is refused, and the first one goes on", async () => {
+    const directory = folder();
+    const storage = file(directory);
+    const db = await open(NAME, { storage });
+    db.set("a", "1");
+    db.flush();
+    linkSync(join(directory, "shop.varve"), join(directory, "other.varve"));
+    await rejects(open("other", { storage }), refused);
+    db.set("b", "2");
+    db.flush();
+    await db.close();
+    rmSync(join(directory, "other.varve"));
+    const again = await open(NAME, { storage });
+    expect([...again.keys()].length).toBe(2);
+    await again.close();
   });
 });
 

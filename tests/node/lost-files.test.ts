@@ -1,12 +1,15 @@
-import {
+import fs, {
   chmodSync,
   copyFileSync,
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
+  truncateSync,
+  writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
 import { type Database, type FileLostError, file, memory, open } from "varve";
@@ -120,6 +123,91 @@ describe("lost files", () => {
       await again.close();
     });
   }
+
+  const OVERWRITES: Record<string, (path: string) => void> = {
+    "truncated to nothing": (path) => truncateSync(path),
+    "overwritten by its backup": (path) =>
+      writeFileSync(path, readFileSync(join(path, "../../backup"))),
+    "made longer": (path) => writeFileSync(path, "more", { flag: "a" }),
+  };
+  for (const [how, overwrite] of Object.entries(OVERWRITES)) {
+    // A short file grows back to its size by the flush itself, and an old superblock may still be the current one.
+    if (how !== "overwritten by its backup")
+      test(`a file that another program has ${how} is reported by the next flush, and its data can be saved`, async () => {
+        const directory = place();
+        const db = await written(directory);
+        for (let i = 0; i < 500; i += 1) db.set(`k${i}`, "value".repeat(20));
+        db.flush();
+        overwrite(join(directory, "shop.varve"));
+        db.set("b", "written after it");
+        throws(() => db.flush(), lost("replaced"));
+        throws(() => db.set("c", "refused"), lost("replaced"));
+        expect((await saved(db)).b).toBe("written after it");
+        await rejects(db.close(), lost("replaced"));
+      });
+
+    test(`a file that another program has ${how} is noticed by a heartbeat`, async () => {
+      const directory = place();
+      const told: Error[] = [];
+      const db = await written(directory, (error) => told.push(error));
+      overwrite(join(directory, "shop.varve"));
+      const deadline = Date.now() + 60_000;
+      while (told.length === 0) {
+        assert(Date.now() < deadline, "it is noticed");
+        await turn(100);
+      }
+      expect(told.map((error) => Reflect.get(error, "reason"))).toStrictEqual(["replaced"]);
+      expect((await saved(db)).a).toBe("flushed before");
+    });
+  }
+
+  test("a file overwritten with as many bytes is noticed by a heartbeat", async () => {
+    const directory = place();
+    const told: Error[] = [];
+    const db = await written(directory, (error) => told.push(error));
+    const path = join(directory, "shop.varve");
+    writeFileSync(path, new Uint8Array(readFileSync(path).length), { flag: "r+" });
+    const deadline = Date.now() + 60_000;
+    while (told.length === 0) {
+      assert(Date.now() < deadline, "it is noticed");
+      await turn(100);
+    }
+    expect(db.getText("a")).toBe("flushed before");
+  });
+
+  test("a file whose writes fail on a full disk, that grows and is compacted, is not lost", async () => {
+    const directory = place();
+    const db = await written(directory);
+    const { writeSync } = fs;
+    onTestFinished(() => {
+      fs.writeSync = writeSync;
+    });
+    const refuse = (...args: [number, Uint8Array, number, number, number]) => {
+      if (args[1].length <= 65_536) return writeSync(...args);
+      throw Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
+    };
+    for (let round = 0; round < 6; round += 1) {
+      fs.writeSync = refuse as typeof writeSync;
+      throws(
+        () => {
+          db.set("large", new Uint8Array(200_000 * (round + 1)));
+          db.flush();
+        },
+        { code: "VARVE_QUOTA_EXCEEDED" },
+      );
+      fs.writeSync = writeSync;
+      await turn(10);
+      db.set("a", `round ${round}`);
+      db.flush();
+      db.set("large", new Uint8Array(150_000 * (round + 1)));
+      db.flush();
+      await db.compact();
+    }
+    await turn(2500);
+    db.set("a", "still there");
+    db.flush();
+    await db.close();
+  });
 
   test("a removed file is reported by a flush with nothing to flush, and by its promise", async () => {
     const directory = place();

@@ -27,7 +27,11 @@ export async function openAt(
 ): Promise<OpenedStorage> {
   try {
     const found = find(node, path);
-    if (mode?.readOnly !== true) return await openFile(node, found ?? path);
+    if (mode?.readOnly !== true) {
+      // Before the lock, so that the error is the same whether another program has the other name open or not.
+      if (found !== undefined) refuseHardLinks(found, node.fs.statSync(found));
+      return await openFile(node, found ?? path);
+    }
     if (found !== undefined) return await openToRead(node, found);
   } catch (error) {
     throw error instanceof VarveError ? error : unavailable(path, error);
@@ -50,6 +54,18 @@ function find({ fs }: Builtins, path: string): string | undefined {
     );
   }
   return found.isSymbolicLink() ? fs.realpathSync.native(path) : path;
+}
+
+/**
+ * Refuses a file with more than one name for writing: locks go by names, so two programs could have the file open under
+ * two of them. Where the file system does not count names, the count is 0 or 1.
+ */
+function refuseHardLinks(path: string, { nlink }: { nlink: number }): void {
+  if (!(nlink > 1)) return;
+  throw new StorageUnavailableError(
+    `The file ${path} has ${nlink} names (hard links), and programs that open it by different ones would overwrite ` +
+      "each other's data. Remove the other names, or copy the file and open the copy. It can be read with readOnly.",
+  );
 }
 
 async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
@@ -155,6 +171,9 @@ const ZEROS = new Uint8Array(CHUNK_BYTES);
  */
 const SMALL = 1_048_576;
 
+/** The first bytes of a file, up to the end of the second superblock. */
+const HEAD_BYTES = 4352;
+
 class NodeFile implements StorageFile {
   readonly #node: Builtins;
   readonly #path: string;
@@ -166,8 +185,13 @@ class NodeFile implements StorageFile {
   readonly #isNew: boolean;
   /** The time of the last write, for a file that is open for reading only. */
   readonly #written: number | undefined;
-  /** The size, read once: no other process changes it while the lock is held, and reading it costs up to 8 µs. */
+  /** The size, read once: no other process may change it while the lock is held, and reading it costs up to 8 µs. */
   #size: number;
+  /**
+   * The first bytes, as they were read or written last; what lies behind the end is zero. Another program that truncates
+   * or overwrites the file is noticed by them and by the size. `undefined` where both are uncertain.
+   */
+  #head: Uint8Array | undefined;
   /** The chunks of a small file that nothing was written to yet. */
   readonly #blank = new Set<number>();
 
@@ -176,6 +200,13 @@ class NodeFile implements StorageFile {
     const isNew = !fs.existsSync(path);
     const fd = openToUse(node, path, lock === undefined);
     const stat = fs.fstatSync(fd);
+    try {
+      // The file may have got its other name after `find` had looked.
+      if (lock !== undefined) refuseHardLinks(path, stat);
+    } catch (error) {
+      fs.closeSync(fd);
+      throw error;
+    }
     if (isNew) flushFolder(node, path);
     this.#node = node;
     this.#path = path;
@@ -185,12 +216,34 @@ class NodeFile implements StorageFile {
     this.#written = lock === undefined ? stat.mtimeMs : undefined;
     this.#size = stat.size;
     try {
-      this.#lock?.guard(fd);
+      this.#learn(fd);
+      this.#guard(fd);
     } catch (error) {
       fs.closeSync(fd);
       throw error;
     }
     watchExit(node, this);
+  }
+
+  #guard(fd: number): void {
+    this.#lock?.guard({
+      fd,
+      size: () => (this.#head === undefined ? undefined : this.#size),
+      isHeadSame: () => this.#head === undefined || isSame(this.#head, headOf(this.#node, fd)),
+    });
+  }
+
+  /** Reads the size and the first bytes, to compare them later. */
+  #learn(fd: number): void {
+    this.#head = undefined;
+    // The last holder may still change both, if it was suspended in the middle of a call.
+    if (this.#lock === undefined || this.#lock.takenOver) return;
+    try {
+      this.#size = this.#node.fs.fstatSync(fd).size;
+      this.#head = headOf(this.#node, fd);
+    } catch {
+      // Not compared then: they only serve to notice mistakes of other programs.
+    }
   }
 
   #living(): number {
@@ -213,19 +266,26 @@ class NodeFile implements StorageFile {
   write(buffer: Uint8Array, { at }: { at: number }): number {
     const fd = this.#living();
     this.#lock?.assertHeld();
-    this.#grow(fd, at);
-    this.#fill(fd, at, at + buffer.length);
+    // Superblocks are written seldom. That of another file must not be overwritten, least of all by `close`.
+    if (at < HEAD_BYTES) this.#lock?.assertUnchanged();
     let done = 0;
     try {
+      this.#grow(fd, at);
+      this.#fill(fd, at, at + buffer.length);
       while (done < buffer.length) {
         const count = this.#node.fs.writeSync(fd, buffer, done, buffer.length - done, at + done);
         if (count === 0) break;
         done += count;
       }
+    } catch (error) {
+      // What a failed write leaves behind is up to the file system.
+      this.#learn(fd);
+      throw error;
     } finally {
       // Also after an error, because a partial write may have made the file longer.
       if (done > 0) this.#size = Math.max(this.#size, at + done);
     }
+    if (at < HEAD_BYTES) this.#head?.set(buffer.subarray(0, Math.min(done, HEAD_BYTES - at)), at);
     // The write counts only if no other process could take over the file in the meantime.
     this.#lock?.assertHeld();
     return done;
@@ -253,7 +313,10 @@ class NodeFile implements StorageFile {
     for (let chunk = Math.floor(at / CHUNK_BYTES); chunk * CHUNK_BYTES < end; chunk++) {
       if (!blank.delete(chunk) || end - at >= CHUNK_BYTES) continue;
       try {
-        this.#node.fs.writeSync(fd, ZEROS, 0, CHUNK_BYTES, chunk * CHUNK_BYTES);
+        const start = chunk * CHUNK_BYTES;
+        const count = this.#node.fs.writeSync(fd, ZEROS, 0, CHUNK_BYTES, start);
+        // Longer only if the write behind the chunk, for which it was left blank, has failed.
+        this.#size = Math.max(this.#size, start + count);
       } catch {
         // Ignored: the chunk reads as zeros anyway, and the write itself will report the error.
       }
@@ -263,8 +326,14 @@ class NodeFile implements StorageFile {
   truncate(size: number): void {
     const fd = this.#living();
     this.#lock?.assertHeld();
-    this.#node.fs.ftruncateSync(fd, size);
+    try {
+      this.#node.fs.ftruncateSync(fd, size);
+    } catch (error) {
+      this.#learn(fd);
+      throw error;
+    }
     this.#size = size;
+    this.#head?.fill(0, Math.min(size, HEAD_BYTES));
     this.#blank.clear();
     this.#lock?.assertHeld();
   }
@@ -286,7 +355,13 @@ class NodeFile implements StorageFile {
 
   flush(): void {
     // The size is part of what fdatasync makes durable; access times, which it omits, do not matter.
-    this.#node.fs.fdatasyncSync(this.#living());
+    try {
+      this.#node.fs.fdatasyncSync(this.#living());
+    } catch (error) {
+      // A network file system may drop here what it could not write.
+      this.#head = undefined;
+      throw error;
+    }
     this.assertThere();
   }
 
@@ -314,9 +389,10 @@ class NodeFile implements StorageFile {
       flushFolder(this.#node, this.#path);
     } finally {
       this.#fd = openToUse(this.#node, this.#path, false);
-      this.#lock?.guard(this.#fd);
       this.#size = fs.fstatSync(this.#fd).size;
       this.#blank.clear();
+      this.#learn(this.#fd);
+      this.#guard(this.#fd);
     }
   }
 
@@ -377,6 +453,22 @@ class NodeFile implements StorageFile {
       this.close();
     }
   }
+}
+
+/** The first bytes of an open file, filled up with zeros. */
+function headOf({ fs }: Builtins, fd: number): Uint8Array {
+  const head = new Uint8Array(HEAD_BYTES);
+  let done = 0;
+  while (done < HEAD_BYTES) {
+    const count = fs.readSync(fd, head, done, HEAD_BYTES - done, done);
+    if (count === 0) break;
+    done += count;
+  }
+  return head;
+}
+
+function isSame(a: Uint8Array, b: Uint8Array): boolean {
+  return a.every((byte, i) => byte === b[i]);
 }
 
 function openToUse({ fs }: Builtins, path: string, readOnly: boolean): number {

@@ -24,12 +24,14 @@ const files = () => moduleAt("storage/node/file", () => import("./file.js"));
  * committed first. Signals are left to the program: one that ends it is like a crash, unless the program
  * listens for it and calls `process.exit`.
  *
- * If the file is removed or replaced while it is open, or another process takes its lock over because this one was
- * suspended for more than eight seconds, the next flush or a check every two seconds finds out: writes fail
- * with `FileLostError`, and what is in memory can still be read and exported.
+ * If the file is removed or replaced while it is open, truncated or overwritten by another program, or another process
+ * takes its lock over because this one was suspended for more than eight seconds, the next flush or a check every two
+ * seconds finds out: writes fail with `FileLostError`, and what is in memory can still be read and exported.
  *
  * A symbolic link to a file elsewhere is that database under another name; the lock lies beside the file that
- * it points to. (Hard links cannot be told apart: a file must have only one.)
+ * it points to. A file with more than one hard link is refused with `StorageUnavailableError`, except with `readOnly`:
+ * the locks of its names would not exclude each other. The same goes for a file that is mounted into several
+ * containers, which cannot be noticed: mount its folder, not the file.
  *
  * Threads count like processes: only one thread can have a database open at a time. When a thread was
  * terminated, the next one can open the database at once on Linux, and after eight seconds elsewhere.

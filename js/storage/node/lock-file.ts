@@ -23,9 +23,11 @@
  *    there.
  * 6. A lock is released only by the holder whose token it contains.
  *
- * The heartbeat also checks that the guarded file is still the one at its path.
+ * The heartbeat also checks that the guarded file is still the one at its path, and that no other program has truncated
+ * or overwritten it.
  */
 
+import type { BigIntStats } from "node:fs";
 import { DatabaseBusyError, FileLostError, StorageError } from "../../errors/index.js";
 import { monotonicNow } from "../../util/clock.js";
 import { ioCode } from "../storage.js";
@@ -166,6 +168,8 @@ export class Lock {
   readonly #timer: NodeJS.Timeout;
   #system: Unlock | undefined;
   #file: FileIdentity | undefined;
+  /** The blocks of the guarded file when they were last seen. */
+  #blocks = 0n;
   /** The time stamp of the last heartbeat, in seconds. */
   #stamp = Math.floor(Date.now() / 1000 / HEARTBEAT_SECONDS) * HEARTBEAT_SECONDS;
   /** The time of the last heartbeat, by both clocks, because the monotonic one may stop while the machine sleeps. */
@@ -201,7 +205,7 @@ export class Lock {
    *
    * @throws DatabaseBusyError if another process holds the system's own lock on it
    */
-  guard(fd: number): void {
+  guard(opened: GuardedFile): void {
     const node = this.#node;
     const systemLock = lockBySystem(node, this.#guarded);
     // If the file existed before, this lock holds the system's lock already.
@@ -212,7 +216,8 @@ export class Lock {
       this.#system?.();
       this.#system = systemLock;
     }
-    this.#file = identityOf(node, fd, this.#guarded);
+    this.#file = identityOf(node, opened, this.#guarded);
+    this.#blocks = 0n;
   }
 
   /**
@@ -239,9 +244,20 @@ export class Lock {
    * @throws FileLostError if not, permanently
    */
   assertThere(): void {
-    this.#checkFile();
+    this.#checkFile(false);
     if (this.#loss === undefined && !this.#isOurs()) this.#heartbeat();
     this.assertHeld();
+  }
+
+  /**
+   * Checks like a heartbeat that the guarded file is still the one at its path, and that no other program has written
+   * to it.
+   *
+   * @throws FileLostError if not, permanently
+   */
+  assertUnchanged(): void {
+    this.#checkFile(true);
+    if (this.#loss !== undefined) throw this.#loss;
   }
 
   /** Releases the lock. It may be called twice. A lock that another process has taken over is left alone. */
@@ -275,7 +291,7 @@ export class Lock {
   }
 
   #heartbeat(): void {
-    this.#checkFile();
+    this.#checkFile(true);
     if (this.#loss !== undefined) return;
     const [now, wall] = [monotonicNow(), Date.now()];
     this.#stamp += HEARTBEAT_SECONDS;
@@ -311,9 +327,26 @@ export class Lock {
     return readLock(this.#node, this.#path)?.content === this.#content;
   }
 
-  #checkFile(): void {
-    const loss = this.#file && lossOf(this.#node, this.#file, this.#guarded);
-    if (loss !== undefined) this.#lose(loss);
+  /**
+   * Checks the guarded file: by its identity and size, which one call reads, and if `readsHead`, by its first bytes. A
+   * file that was truncated and has grown to its old size since has fewer blocks, which is no proof (file systems give
+   * blocks back later, or compress them), but reason to read the first bytes.
+   */
+  #checkFile(readsHead: boolean): void {
+    const opened = this.#file;
+    if (opened === undefined) return;
+    const { fs } = this.#node;
+    try {
+      const there = fs.statSync(this.#guarded, { bigint: true, throwIfNoEntry: false });
+      const loss = lossOf(this.#node, opened, there);
+      if (loss !== undefined) this.#lose(loss);
+      const blocks = there?.blocks ?? 0n;
+      const hasFewer = blocks < this.#blocks;
+      this.#blocks = blocks;
+      if ((readsHead || hasFewer) && !opened.isHeadSame()) this.#lose("replaced");
+    } catch (error) {
+      if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") this.#lose("removed");
+    }
   }
 
   #lose(reason: FileLostError["reason"]): void {
@@ -326,43 +359,54 @@ export class Lock {
   }
 }
 
-/** Identifies a file for as long as it is open. */
-interface FileIdentity {
-  fd: number;
-  /** `undefined` where inode numbers are useless, because path and open file give different ones. */
-  numbers: string | undefined;
+/** An open file that a lock guards, and what its program last knew of it. */
+export interface GuardedFile {
+  readonly fd: number;
+  /** The size that it must have; `undefined` if that is uncertain. */
+  size(): number | undefined;
+  /** Reads its first bytes. Returns whether they are those that were written last, as far as that is known. */
+  isHeadSame(): boolean;
 }
 
-function identityOf({ fs }: Builtins, fd: number, path: string): FileIdentity {
-  const numbers = numbersOf(fs.fstatSync(fd, { bigint: true }));
+/** Identifies a file for as long as it is open. */
+interface FileIdentity extends GuardedFile {
+  /** `undefined` where inode numbers are useless, because path and open file give different ones. */
+  readonly numbers: string | undefined;
+}
+
+function identityOf({ fs }: Builtins, opened: GuardedFile, path: string): FileIdentity {
+  const numbers = numbersOf(fs.fstatSync(opened.fd, { bigint: true }));
   const there = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
-  return { fd, numbers: there !== undefined && numbersOf(there) !== numbers ? undefined : numbers };
+  const isUseless = there !== undefined && numbersOf(there) !== numbers;
+  return { ...opened, numbers: isUseless ? undefined : numbers };
 }
 
 function numbersOf({ dev, ino }: { dev: bigint; ino: bigint }): string {
   return `${dev} ${ino}`;
 }
 
-/** How an open file was lost: `undefined` if it is still the one at its path, or if that cannot be checked now. */
+/** How an open file was lost, judged by what is at its path: `undefined` if it was not. */
 function lossOf(
   { fs }: Builtins,
-  { fd, numbers }: FileIdentity,
-  path: string,
+  { fd, numbers, size }: FileIdentity,
+  there: BigIntStats | undefined,
 ): FileLostError["reason"] | undefined {
-  try {
-    const there = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
-    if (there === undefined) return "removed";
-    if (numbers !== undefined) return numbersOf(there) === numbers ? undefined : "replaced";
-    return fs.fstatSync(fd).nlink === 0 ? "replaced" : undefined;
-  } catch (error) {
-    return codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR" ? "removed" : undefined;
+  if (there === undefined) return "removed";
+  if (numbers === undefined ? fs.fstatSync(fd).nlink === 0 : numbersOf(there) !== numbers) {
+    return "replaced";
   }
+  const known = size();
+  if (known === undefined || Number(there.size) === known) return undefined;
+  // A network file system may know an earlier size of the path. That of the open file counts.
+  return fs.fstatSync(fd).size === known ? undefined : "replaced";
 }
 
 function lossText(path: string, reason: FileLostError["reason"]): string {
   const what = {
     removed: `The database file ${path} was removed or moved away while this program had it open`,
-    replaced: `Another file was put in the place of ${path} while this program had it open`,
+    replaced:
+      `Another file was put in the place of ${path}, or another program truncated or overwrote it, while this ` +
+      "program had it open",
     "taken-over":
       `The lock of ${path} was removed, or taken over by another process while this one was suspended ` +
       "or busy for seconds",
