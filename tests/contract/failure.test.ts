@@ -532,7 +532,7 @@ describe("failures inside the engine", () => {
           expect((await db.verify()).problems).toStrictEqual([]);
         } else {
           expect((refused as { code?: unknown }).code).toBe(POISONED.code);
-          assert(/recursion .* open it again/s.test((refused as Error).message));
+          assert((refused as Error).message.includes("open it again"));
         }
         await db.close();
         expect(fake.openFiles).toBe(0);

@@ -27,7 +27,6 @@
  * or overwritten it.
  */
 
-import type { BigIntStats } from "node:fs";
 import { DatabaseBusyError, FileLostError, StorageError } from "../../errors/index.js";
 import { monotonicNow } from "../../util/clock.js";
 import { ioCode } from "../storage.js";
@@ -340,13 +339,19 @@ export class Lock {
       const there = fs.statSync(this.#guarded, { bigint: true, throwIfNoEntry: false });
       const loss = lossOf(this.#node, opened, there);
       if (loss !== undefined) this.#lose(loss);
+      if (!hasSize(this.#node, opened, there)) this.#loseContent();
       const blocks = there?.blocks ?? 0n;
       const hasFewer = blocks < this.#blocks;
       this.#blocks = blocks;
-      if ((readsHead || hasFewer) && !opened.isHeadSame()) this.#lose("replaced");
+      if ((readsHead || hasFewer) && !opened.isHeadSame()) this.#loseContent();
     } catch (error) {
       if (codeOf(error) === "ENOENT" || codeOf(error) === "ENOTDIR") this.#lose("removed");
     }
+  }
+
+  /** Another program has written to the file: the next holder of the lock, or one that knows no locks. */
+  #loseContent(): void {
+    this.#lose(this.#isOurs() ? "replaced" : "taken-over");
   }
 
   #lose(reason: FileLostError["reason"]): void {
@@ -366,6 +371,13 @@ export interface GuardedFile {
   size(): number | undefined;
   /** Reads its first bytes. Returns whether they are those that were written last, as far as that is known. */
   isHeadSame(): boolean;
+}
+
+/** What the system says of a file. */
+interface FileStatus {
+  readonly dev: bigint;
+  readonly ino: bigint;
+  readonly size: bigint;
 }
 
 /** Identifies a file for as long as it is open. */
@@ -388,17 +400,25 @@ function numbersOf({ dev, ino }: { dev: bigint; ino: bigint }): string {
 /** How an open file was lost, judged by what is at its path: `undefined` if it was not. */
 function lossOf(
   { fs }: Builtins,
-  { fd, numbers, size }: FileIdentity,
-  there: BigIntStats | undefined,
+  { fd, numbers }: FileIdentity,
+  there: FileStatus | undefined,
 ): FileLostError["reason"] | undefined {
   if (there === undefined) return "removed";
-  if (numbers === undefined ? fs.fstatSync(fd).nlink === 0 : numbersOf(there) !== numbers) {
-    return "replaced";
-  }
+  const isOther =
+    numbers === undefined ? fs.fstatSync(fd).nlink === 0 : numbersOf(there) !== numbers;
+  return isOther ? "replaced" : undefined;
+}
+
+/** Whether the file has the size that its program knows. Also if that is uncertain, or the file is lost. */
+function hasSize(
+  { fs }: Builtins,
+  { fd, size }: FileIdentity,
+  there: FileStatus | undefined,
+): boolean {
   const known = size();
-  if (known === undefined || Number(there.size) === known) return undefined;
+  if (there === undefined || known === undefined || Number(there.size) === known) return true;
   // A network file system may know an earlier size of the path. That of the open file counts.
-  return fs.fstatSync(fd).size === known ? undefined : "replaced";
+  return fs.fstatSync(fd).size === known;
 }
 
 function lossText(path: string, reason: FileLostError["reason"]): string {
