@@ -60,3 +60,5 @@ struct Records;
 pub use aligned_buf::AlignedBytes;
 #[cfg(not(target_arch = "wasm32"))]
 pub use native::*;
+#[cfg(not(target_arch = "wasm32"))]
+pub use store::{OnDamage, Recovery, Stats};

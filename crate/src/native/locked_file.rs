@@ -1,7 +1,7 @@
 //! A database file with its lock.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::file::{self, IoError};
@@ -95,10 +95,29 @@ fn open_locked(path: &Path, create: bool) -> Result<File, Error> {
         return Err(busy());
     }
     let file = opened.map_err(|cause| Error::unavailable(path, cause))?;
+    refuse_hard_links(&file).map_err(|cause| Error::unavailable(path, cause))?;
     if cfg!(unix) && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
         return Err(busy());
     }
     Ok(file)
+}
+
+/// Refuses a file with more than one name: lock files go by names, so another program could have it open under
+/// another one.
+#[cfg(unix)]
+fn refuse_hard_links(file: &File) -> io::Result<()> {
+    let names = std::os::unix::fs::MetadataExt::nlink(&file.metadata()?);
+    if names <= 1 {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "it has {names} names (hard links): remove the others, or copy the file and open the copy"
+    )))
+}
+
+#[cfg(not(unix))]
+fn refuse_hard_links(_: &File) -> io::Result<()> {
+    Ok(())
 }
 
 /// Resolves the symlinks at `path`: the lock file is next to the actual file, so that all paths

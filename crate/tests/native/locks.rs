@@ -25,6 +25,25 @@ fn second_open_is_refused_naming_the_holder() {
 }
 
 #[test]
+#[cfg(unix)]
+fn file_with_two_names_is_refused_for_writing_and_can_be_read() {
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    Store::open(&path).unwrap().close().unwrap();
+    let other = folder.file("other.varve");
+    fs::hard_link(&path, &other).unwrap();
+    for path in [&path, &other] {
+        let refused = Store::open(path).expect_err("it has two names");
+        assert_eq!(refused.code(), "VARVE_STORAGE_UNAVAILABLE");
+        assert!(refused.to_string().contains("2 names"), "{refused}");
+        let read_only = OpenOptions { read_only: true, ..OpenOptions::default() };
+        Store::open_with(path, read_only).expect("it can be read");
+    }
+    fs::remove_file(&other).unwrap();
+    Store::open(&path).expect("it has one name again");
+}
+
+#[test]
 fn lock_content_matches_the_one_of_node() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
