@@ -1,36 +1,30 @@
 /** Makes schemas from the descriptors in a file. */
 
 import { badArgument } from "../../errors/index.js";
+import type { Descriptor, StructDescriptor } from "../codec.js";
+import { schema } from "../struct.js";
+import { copied, placeOf, standaloneMemory, type Type, walking } from "../type.js";
+import { blob, bytes } from "../types/bytes.js";
+import { enum8, enum16 } from "../types/enums.js";
+import { array, vec } from "../types/lists.js";
 import {
-  array,
-  blob,
   bool,
-  bytes,
-  enum8,
-  enum16,
   f32,
   f64,
-  fixedStr,
   i8,
   i16,
   i32,
   i64,
-  option,
-  optNonZero,
-  str,
   timestamp,
   u8,
   u16,
   u32,
   u53,
   u64,
-  union,
-  type Variants,
-  vec,
-} from "../../struct.js";
-import type { Descriptor, StructDescriptor } from "../codec.js";
-import { schema } from "../struct.js";
-import { copied, placeOf, standaloneMemory, type Type, walking } from "../type.js";
+} from "../types/numbers.js";
+import { option, optNonZero } from "../types/option.js";
+import { fixedStr, str } from "../types/strings.js";
+import { union, type Variants } from "../types/union.js";
 import { added } from "../types/versioned.js";
 
 /** Maximum nesting depth of descriptors. */
