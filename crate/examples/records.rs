@@ -2,7 +2,7 @@
 //! current folder. `cargo run --example records`
 
 use musli_zerocopy::{Ref, ZeroCopy};
-use varve::{native::Store, schema::Record};
+use varve::{Store, schema::Record};
 
 #[derive(Clone, Copy, ZeroCopy, Record)]
 #[repr(C)]
