@@ -32,12 +32,31 @@ function obstacle(): string | undefined {
   return undefined;
 }
 
+/** How long to wait for a worker that was stopped. Another tab that runs the page is not waited for longer. */
+const STOPPED_MS = 5_000;
+
+/**
+ * Waits until no other worker of this page runs. One that was stopped may live, and keep its files, a moment longer. The
+ * lock is held until this worker ends.
+ */
+function stoppedWorkersGone(): Promise<void> {
+  return new Promise((resolve) => {
+    const held = () => {
+      resolve();
+      return new Promise<never>(() => {});
+    };
+    const signal = AbortSignal.timeout(STOPPED_MS);
+    navigator.locks.request("varve demo", { signal }, held).catch(() => resolve());
+  });
+}
+
 async function run({ cycles, runs }: Request): Promise<void> {
   const missing = obstacle();
   if (missing !== undefined) {
     report({ type: "unavailable", message: missing });
     return;
   }
+  await stoppedWorkersGone();
   const verdict = await runSuite(
     contenders,
     ["all", "each"],
