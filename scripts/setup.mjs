@@ -9,8 +9,9 @@ import { findProgram, PROGRAM_NAMES } from "./programs.mjs";
 const WASM_TARGET = "wasm32-unknown-unknown";
 
 /** Everything that building needs, and the programs that are to be there beside it. */
-export async function setup({ programs = [] } = {}) {
-  requireNode();
+export async function setup({ programs = [], tests = false } = {}) {
+  // Building and starting need what the package needs; Vitest needs a later Node.
+  requireNode(tests ? 19 : 16);
   addCargoToPath();
   requireRustup();
   await installPackages();
@@ -19,11 +20,11 @@ export async function setup({ programs = [] } = {}) {
   for (const name of programs) await findProgram(name);
 }
 
-function requireNode() {
+function requireNode(leastMinor) {
   const [major, minor] = process.versions.node.split(".").map(Number);
-  if (major > 20 || (major === 20 && minor >= 16)) return;
+  if (major > 20 || (major === 20 && minor >= leastMinor)) return;
   throw new Problem(
-    `this is Node ${process.versions.node}; varve needs 20.16 or later. ` +
+    `this is Node ${process.versions.node}; this needs 20.${leastMinor} or later. ` +
       "Get it from https://nodejs.org, or with a version manager: nvm install 20",
   );
 }

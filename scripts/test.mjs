@@ -127,7 +127,8 @@ entry(async () => {
   if (chosen.length === 0) throw new Problem(`no suite is called ${words.join(", ")}.`);
   if (values["--list"]) return process.stdout.write(`${chosen.map((s) => s.name).join("\n")}\n`);
 
-  await setup({ programs: new Set(chosen.flatMap(({ programs = [] }) => programs)) });
+  const programs = new Set(chosen.flatMap(({ programs = [] }) => programs));
+  await setup({ programs, tests: true });
   await build({ debug: true });
 
   const results = new Map();
