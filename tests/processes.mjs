@@ -57,12 +57,14 @@ function workersIn(browser) {
   return new Map([...parents.keys()].filter(descends).map((pid) => [pid, count(pid)]));
 }
 
-/** What is told of each thread of a process, in that file. */
+/** What is reported of each thread of a process, in that file. */
 function threadsOf(pid, file) {
   const folder = `/proc/${pid}/task`;
   try {
     const names = readdirSync(folder);
-    return names.map((name) => read(`${folder}/${name}/${file}`)).filter((told) => told !== "");
+    return names
+      .map((name) => read(`${folder}/${name}/${file}`))
+      .filter((reported) => reported !== "");
   } catch {
     return [];
   }

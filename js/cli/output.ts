@@ -88,14 +88,14 @@ export class Output {
 }
 
 /** Progress is shown only after this time. */
-const PATIENCE_MS = 300;
-const BEAT_MS = 100;
+const QUIET_MS = 300;
+const INTERVAL_MS = 100;
 
 /** A progress line on a terminal, which is removed at the end. */
 export class Progress {
   readonly #stream: NodeJS.WriteStream;
   readonly #start = monotonicNow();
-  #told = 0;
+  #printedAt = 0;
   #line = "";
 
   constructor(stream: NodeJS.WriteStream) {
@@ -104,9 +104,9 @@ export class Progress {
 
   print(what: string, done: number, total: number): void {
     const now = monotonicNow();
-    if (!this.#stream.isTTY || now - this.#start < PATIENCE_MS || now - this.#told < BEAT_MS)
+    if (!this.#stream.isTTY || now - this.#start < QUIET_MS || now - this.#printedAt < INTERVAL_MS)
       return;
-    this.#told = now;
+    this.#printedAt = now;
     const percent = total > 0 ? Math.min(100, Math.floor((100 * done) / total)) : 100;
     const line = `${what}: ${percent} %`;
     if (line !== this.#line) this.#stream.write(`\r${line}\x1b[K`);
@@ -115,7 +115,7 @@ export class Progress {
 
   /** Removes the line. */
   end(): void {
-    if (this.#told > 0) this.#stream.write("\r\x1b[K");
-    this.#told = 0;
+    if (this.#printedAt > 0) this.#stream.write("\r\x1b[K");
+    this.#printedAt = 0;
   }
 }

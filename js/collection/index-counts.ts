@@ -1,4 +1,4 @@
-/** The stored list of index keyspaces, with which index entries are told apart from records in counts. */
+/** The stored list of index keyspaces, by which counts distinguish index entries from records. */
 
 import type { Engine } from "../engine/engine.js";
 import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";

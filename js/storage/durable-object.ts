@@ -38,7 +38,7 @@ const databasesByObject = new WeakMap<object, ObjectDatabases>();
  * table in it, named after the database with ".varve" at the end.
  *
  * - The writes of a turn are one commit, and the object's responses wait until it is stored: nothing that a
- *   client has been told is ever lost. `await db.flushed` waits for the same.
+ *   client has received is ever lost. `await db.flushed` waits for the same.
  * - A transaction of the object itself (`ctx.storage.transaction`) is not one of the database; use
  *   `db.transaction`. If one rolls back what the database wrote meanwhile, the database refuses to go on and
  *   throws `StorageError`. Opened again, it is as the rollback left it.

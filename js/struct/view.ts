@@ -84,7 +84,7 @@ class Methods extends Copied {
  * location. Engines remember four classes at each location: a constructor shared by eight classes takes 24 ns to set
  * its property, and a `new` shared by several classes takes 10 ns longer than that of one.
  */
-// biome-ignore format: the functions have to be written out (measured, see above), and one line each shows that they are equal.
+// biome-ignore format: twelve equal functions, each at a code location of its own: on one line each, a difference would show.
 const PLACES = [
   () => { class View { declare $v: Cursor; constructor(place: Cursor) { this.$v = place; } } return [View.prototype, (view: Viewed) => view.$v, (place: Cursor) => new View(place)]; },
   () => { class View { declare $v: Cursor; constructor(place: Cursor) { this.$v = place; } } return [View.prototype, (view: Viewed) => view.$v, (place: Cursor) => new View(place)]; },

@@ -26,7 +26,7 @@ async function fresh(name: string): Promise<string> {
   return name;
 }
 
-function told(client: Client, event: string): Promise<void> {
+function reported(client: Client, event: string): Promise<void> {
   return new Promise((resolve) => {
     client.addEventListener(event, () => resolve(), { once: true });
   });
@@ -38,7 +38,7 @@ describe("two builds side by side", () => {
     const old = tab(name, { version: 1, collections: { products: Old } });
     await old.collection("products").set("yeezy", { price: 220, name: "Boost" });
     expect(old.status.owner).toBe("here");
-    const outdated = told(old, "outdated");
+    const outdated = reported(old, "outdated");
     const newer = tab(name, {
       version: 2,
       collections: { products: New },
@@ -80,7 +80,7 @@ describe("two builds side by side", () => {
       );
     for (let i = 0; i < 20; i += 1) asked.push(add(i));
     const newer = tab(name, { version: 2 });
-    const over = told(old, "outdated").then(() => true);
+    const over = reported(old, "outdated").then(() => true);
     for (let i = 20; !(await Promise.race([over, pause()])); i += 1) asked.push(add(i));
     const ends = await Promise.all(asked);
     const there = new Set(await newer.keys().all());
@@ -98,7 +98,7 @@ describe("two builds side by side", () => {
     await rejects(old.get("a"), { code: "VARVE_VERSION_CHANGED" });
     await newer.close();
     const alone = tab(name, { version: 6 });
-    const outdated = told(alone, "outdated");
+    const outdated = reported(alone, "outdated");
     await rejects(alone.get("a"), { code: "VARVE_VERSION_CHANGED" });
     await outdated;
     const again = tab(name, { version: 7 });

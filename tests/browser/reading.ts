@@ -18,9 +18,9 @@ function answer(event: MessageToWorker): void {
   const { data, ports, waitUntil } = event;
   const { bytes, key } = data as { bytes: ArrayBuffer; key: string };
   const reading = open("image", { from: bytes, readOnly: true }).then((db) => db.getText(key));
-  const told = reading.then(
+  const reported = reading.then(
     (value) => ports[0]?.postMessage({ value }),
     ({ code, message }) => ports[0]?.postMessage({ error: { code, message } }),
   );
-  waitUntil.call(event, told);
+  waitUntil.call(event, reported);
 }

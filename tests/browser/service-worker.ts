@@ -83,14 +83,14 @@ async function answer({ name, call, args }: Asked): Promise<unknown> {
 addEventListener("message", (event) => {
   const { data, ports, waitUntil } = event as MessageToWorker;
   const [port] = ports;
-  const told = answer(data as Asked).then(
+  const reported = answer(data as Asked).then(
     (value) => port?.postMessage({ value }),
     (error: { name: string; code?: string; applied?: unknown; message: string }) => {
       const { name, code, applied, message } = error;
       port?.postMessage({ error: { name, code, applied, message } });
     },
   );
-  waitUntil.call(event, told);
+  waitUntil.call(event, reported);
 });
 
 // The next version takes over at once, so that a test does not meet the one of an earlier run.

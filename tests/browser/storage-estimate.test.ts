@@ -12,7 +12,10 @@ async function opened(name: string): Promise<Database> {
 }
 
 /** Waits for the browser's answer, which `stats` then includes. */
-async function told(db: Database, holds: (quota: number, usage: number) => boolean): Promise<void> {
+async function reported(
+  db: Database,
+  holds: (quota: number, usage: number) => boolean,
+): Promise<void> {
   for (;;) {
     const { quota, usage } = db.stats();
     if (quota !== undefined && usage !== undefined && holds(quota, usage)) return;
@@ -26,7 +29,7 @@ describe("storage quota of a browser", () => {
     db.set("key", crypto.getRandomValues(new Uint8Array(50_000)));
     db.flush();
     const { fileBytes } = db.stats();
-    await told(db, (quota, usage) => quota > usage && usage >= fileBytes);
+    await reported(db, (quota, usage) => quota > usage && usage >= fileBytes);
     expect(db.stats().persisted).toBe(await navigator.storage.persisted());
   });
 });

@@ -268,9 +268,9 @@ describe("varve export", () => {
       newFile: beside(path, "b.varve"),
       bytes: bytes.length,
     });
-    expect(await printed("verify", beside(path)).then((told) => told.startsWith("ok: "))).toBe(
-      true,
-    );
+    expect(
+      await printed("verify", beside(path)).then((reported) => reported.startsWith("ok: ")),
+    ).toBe(true);
   });
 
   test("an existing target is not overwritten, and a damaged source leaves none", async () => {

@@ -216,9 +216,12 @@ describe("declarative updates", () => {
     const value = { stock: 3, rank: 1, price: undefined };
     await outer.set("a", value);
     const names = ["$v", "$s", "snapshot", "constructor", "stokc", "inner"];
-    for (const told of [...names.map((name) => ({ [name]: 1 })), JSON.parse('{"__proto__":1}')]) {
+    for (const reported of [
+      ...names.map((name) => ({ [name]: 1 })),
+      JSON.parse('{"__proto__":1}'),
+    ]) {
       for (const part of ["add", "set", "where"]) {
-        await rejects(outer.update("a", { [part]: told }), {
+        await rejects(outer.update("a", { [part]: reported }), {
           code: "VARVE_BAD_ARGUMENT",
           message: new RegExp(`${part} of update\\(\\) names .*fields are: stock, rank, price`),
         });
@@ -246,8 +249,8 @@ describe("declarative updates", () => {
     await notes.set("a", "text");
     for (const value of ["text", null, 5]) {
       await free.set("a", value);
-      for (const told of [{ set: { b: 1 } }, { add: { b: 1 } }, { where: { b: 1 } }]) {
-        await rejects(free.update("a", told as never), { message: /changes fields/ });
+      for (const reported of [{ set: { b: 1 } }, { add: { b: 1 } }, { where: { b: 1 } }]) {
+        await rejects(free.update("a", reported as never), { message: /changes fields/ });
       }
       expect(await free.update("a", {})).toStrictEqual({ applied: true, value });
     }

@@ -116,7 +116,7 @@ describe("long work for clients", () => {
       port1.close();
       port2.close();
     });
-    const told: { id: number; outcome: unknown }[] = [];
+    const reported: { id: number; outcome: unknown }[] = [];
     let heard = (_: { type: string }) => {};
     const until = (type: string, act: () => void) =>
       new Promise<Record<string, unknown>>((resolve) => {
@@ -126,7 +126,7 @@ describe("long work for clients", () => {
         act();
       });
     port2.onmessage = ({ data }) => {
-      if (data.type === "responses") told.push(...data.answers);
+      if (data.type === "responses") reported.push(...data.answers);
       heard(data);
     };
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
@@ -154,8 +154,8 @@ describe("long work for clients", () => {
       port2.postMessage(ask);
     });
     await until("responses", () => port2.postMessage(ask));
-    expect(told.length).toBe(2);
-    expect(told[0]).toStrictEqual(told[1]);
+    expect(reported.length).toBe(2);
+    expect(reported[0]).toStrictEqual(reported[1]);
     const closed = until("released", () => port2.postMessage({ type: "release" }));
     await closed;
   });

@@ -218,16 +218,16 @@ describe("struct collections of clients", () => {
     });
     await client.own.set("a", reactive({ text: "a" }));
     expect(await client.own.get("a")).toStrictEqual({ text: "a" });
-    const told = { code: "VARVE_BAD_ARGUMENT", message: /f is a function. Give plain data/ };
-    await rejects(client.own.set("b", { text: "b", f: () => 1 }), told);
+    const reported = { code: "VARVE_BAD_ARGUMENT", message: /f is a function. Give plain data/ };
+    await rejects(client.own.set("b", { text: "b", f: () => 1 }), reported);
     await rejects(
       client.transaction((tx) => tx.own.set("b", { text: "b", f: () => 1 })),
-      told,
+      reported,
     );
     expect(await client.own.has("b")).toBe(false);
     expect(await client.call.keep(reactive({ a: [{ b: 1 }] }))).toStrictEqual({ a: [{ b: 1 }] });
     await rejects(client.call.keep({ f: () => 1 }), {
-      ...told,
+      ...reported,
       message: /keep\(\).* f is a function/,
     });
     const range = { prefix: (() => 1) as unknown as string };

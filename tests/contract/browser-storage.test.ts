@@ -224,24 +224,24 @@ describe("storage estimates", () => {
   }
 
   test("in a browser the estimate is the last one reported; each call asks again", async () => {
-    let told = 0;
+    let reported = 0;
     pretendRoom({
       estimate: async () => {
-        told += 1_000;
-        return { usage: told, quota: 5_000 };
+        reported += 1_000;
+        return { usage: reported, quota: 5_000 };
       },
-      persisted: async () => told > 1_000,
+      persisted: async () => reported > 1_000,
     });
     const db = await opened(opfs());
     await turn();
-    expect(told, "asked once, at opening").toBe(1_000);
+    expect(reported, "asked once, at opening").toBe(1_000);
     const { usage, quota, persisted } = db.stats();
     expect(`${usage} ${quota} ${persisted}`).toBe("1000 5000 false");
     await turn();
     expect(db.stats().usage).toBe(2_000);
     expect(db.stats().persisted).toBe(true);
     await turn();
-    expect(told, "once, however often it is looked at until then").toBe(3_000);
+    expect(reported, "once, however often it is looked at until then").toBe(3_000);
   });
 
   test("a browser without an estimate causes no failure", async () => {

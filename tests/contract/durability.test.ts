@@ -256,7 +256,7 @@ describe("durability at the end of a program", () => {
         view[0] = 88;
         fake.exit?.(true);
       });
-      expect(fake.count("write"), "half a transaction is not handed on").toBe(1);
+      expect(fake.count("write"), "half a transaction is not committed").toBe(1);
       db.set("c", "3");
     });
     db.commit();

@@ -199,14 +199,14 @@ everywhere("versions", ({ storage }) => {
     for (const value of ["1", "2", "3"]) db.set("b", value);
     db.set("a", "1");
     const versionOf = (key: string) => db.getEntry(key)?.version;
-    const told = (key: string) => ({
+    const reported = (key: string) => ({
       get ifVersion() {
         db.get("b");
         return versionOf(key);
       },
     });
-    db.set("a", "2", told("a"));
-    throws(() => db.set("a", "3", told("b")), CONFLICT);
+    db.set("a", "2", reported("a"));
+    throws(() => db.set("a", "3", reported("b")), CONFLICT);
     expect(db.getText("a")).toBe("2");
   });
 

@@ -225,7 +225,7 @@ everywhere("export", ({ storage }) => {
     const [bytes, other] = await Promise.all(both);
     isOver = true;
     await written;
-    assert(progress > 3, `it was told ${progress} times`);
+    assert(progress > 3, `${progress} reports`);
     const copy = await openedFrom({ from: bytes as Bytes });
     expect([...copy.keys()]).toStrictEqual([...expected.keys()]);
     for (const [key, old] of expected) expect(copy.get(key)?.slice()).toStrictEqual(old);
@@ -241,7 +241,7 @@ everywhere("export", ({ storage }) => {
   test("the program goes on while the index of the copy is written", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`);
-    const told: number[] = [];
+    const reported: number[] = [];
     let time = 0;
     // Every part is made to take longer than its slice.
     replaceClock({
@@ -250,27 +250,27 @@ everywhere("export", ({ storage }) => {
         return time;
       },
     });
-    await bytesOf(db.export({ onProgress: ({ bytes }) => told.push(bytes) }));
-    const all = told.at(-2);
-    const after = told.filter((bytes) => bytes === all).length;
+    await bytesOf(db.export({ onProgress: ({ bytes }) => reported.push(bytes) }));
+    const all = reported.at(-2);
+    const after = reported.filter((bytes) => bytes === all).length;
     assert(after > 4, `when all records had been copied it rested ${after} times`);
   });
 
   test("progress is reported, and a signal, a throw or a canceled stream ends the export", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`.repeat(5));
-    const told: number[] = [];
+    const reported: number[] = [];
     let total = 0;
     const whole = await bytesOf(
       db.export({
         onProgress(progress) {
-          told.push(progress.bytes);
+          reported.push(progress.bytes);
           total = progress.total;
         },
       }),
     );
-    assert(told.every((bytes, i) => bytes >= (told[i - 1] ?? 0) && bytes <= total));
-    expect(told.at(-1)).toBe(total);
+    assert(reported.every((bytes, i) => bytes >= (reported[i - 1] ?? 0) && bytes <= total));
+    expect(reported.at(-1)).toBe(total);
     const ending = new AbortController();
     const ended = db.export({ onProgress: () => ending.abort(), signal: ending.signal });
     await rejects(bytesOf(ended), { name: "AbortError" });

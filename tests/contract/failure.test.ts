@@ -57,8 +57,8 @@ const FULL: [string, () => () => Fault, boolean][] = [
   ["thrown as browsers do", () => platform.quota, true],
   ["thrown as Node does", () => platform.enospc, true],
   ["thrown as Deno does", () => platform.efbig, true],
-  ["told by a count of zero", () => () => 0, false],
-  ["told by a short count", once, false],
+  ["reported by a count of zero", () => () => 0, false],
+  ["reported by a short count", once, false],
 ];
 
 /** The first write is cut off; the bytes that it left can be overwritten, as on any disk. */

@@ -271,15 +271,15 @@ everywhere("import", ({ storage }) => {
 
   test("progress is reported, and the signal or a throw ends the import at any time", async () => {
     const bytes = await exportOf("new", 2_000, 1_500_000);
-    const told: OpenProgress[] = [];
-    const onProgress = (progress: OpenProgress) => void told.push(progress);
+    const reported: OpenProgress[] = [];
+    const onProgress = (progress: OpenProgress) => void reported.push(progress);
     await (await opened(storage, { from: bytes, onProgress })).close();
-    expect([...new Set(told.map(({ doing }) => doing))]).toStrictEqual([
+    expect([...new Set(reported.map(({ doing }) => doing))]).toStrictEqual([
       "filling",
       "verifying",
       "opening",
     ]);
-    const filling = told.filter(({ doing }) => doing === "filling");
+    const filling = reported.filter(({ doing }) => doing === "filling");
     expect(filling.at(-1)).toStrictEqual({
       doing: "filling",
       bytes: bytes.length,
@@ -287,7 +287,7 @@ everywhere("import", ({ storage }) => {
     });
     expect(filling[1]?.total).toBe(bytes.length);
     for (const replace of [false, true]) {
-      for (let end = 1; end < told.length; end += Math.ceil(told.length / 8)) {
+      for (let end = 1; end < reported.length; end += Math.ceil(reported.length / 8)) {
         const name = freshName();
         if (replace)
           await (await opened(storage, { from: await exportOf("old", 9) }, name)).close();
@@ -312,8 +312,8 @@ everywhere("import", ({ storage }) => {
         );
         const after = await whoseIs(await opened(storage, {}, name));
         // While it is being opened it exists.
-        const isOver = told[end - 1]?.doing === "opening";
-        expect(after, `${end} of ${told.length}`).toBe(
+        const isOver = reported[end - 1]?.doing === "opening";
+        expect(after, `${end} of ${reported.length}`).toBe(
           isOver ? "new" : replace ? "old" : undefined,
         );
       }
@@ -361,8 +361,8 @@ everywhere("import", ({ storage }) => {
     await rejects(open(name, { storage, from: noBytes, ...wasmOption() }), BAD);
     await rejects(open(name, { storage, from: 7 as never, ...wasmOption() }), BAD);
     const missing = new Response("none", { status: 404 });
-    const told = /could not be fetched: the response has status 404/;
-    await rejects(open(name, { storage, from: missing, ...wasmOption() }), { message: told });
+    const reported = /could not be fetched: the response has status 404/;
+    await rejects(open(name, { storage, from: missing, ...wasmOption() }), { message: reported });
     const address = Object.defineProperty(missing, "url", { value: "https://a.example/b.varve" });
     await rejects(open(name, { storage, from: address, ...wasmOption() }), {
       message: /fetched from https:\/\/a\.example\/b\.varve: the response has status 404/,
@@ -383,10 +383,10 @@ describe("options of an import", () => {
     await used.arrayBuffer();
     const locked = new Response(new Uint8Array(9));
     const reader = locked.body?.getReader();
-    const told = { ...BAD, message: /was already read, or is being read/ };
+    const reported = { ...BAD, message: /was already read, or is being read/ };
     for (const from of [used, locked, locked.body as ReadableStream<Bytes>]) {
-      await rejects(open("a", { storage: memory(), from, ...wasmOption() }), told);
-      await rejects(open("a", { from, readOnly: true, ...wasmOption() }), told);
+      await rejects(open("a", { storage: memory(), from, ...wasmOption() }), reported);
+      await rejects(open("a", { from, readOnly: true, ...wasmOption() }), reported);
     }
     await reader?.cancel();
   });

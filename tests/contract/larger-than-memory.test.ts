@@ -446,8 +446,8 @@ describe("values in extents", () => {
   /** Each write of a value fails in each of these ways. */
   const ways: [string, (length: number) => number | Error][] = [
     ["thrown", () => platform.quota()],
-    ["told by a short count", (length) => length >> 1],
-    ["told by a count of nothing", () => 0],
+    ["reported by a short count", (length) => length >> 1],
+    ["reported by a count of nothing", () => 0],
   ];
   for (const [style, fault] of ways) {
     test(`a disk that fills up half way leaves no value, and its space is reused, ${style}`, async () => {

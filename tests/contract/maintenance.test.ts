@@ -163,11 +163,11 @@ everywhere("maintenance of a file", ({ storage }) => {
     const lease = db.pin(keyOf(1));
     const seen: string[] = [];
     const keys = db.keys()[Symbol.iterator]();
-    let told = 0;
+    let reported = 0;
     let writes = 0;
     const compacted = db.compact({
       onProgress({ fileBytes, liveBytes }) {
-        told += 1;
+        reported += 1;
         assert(fileBytes > 0 && liveBytes > 6_000_000);
         const next = keys.next();
         if (next.done !== true) seen.push(next.value);
@@ -176,7 +176,7 @@ everywhere("maintenance of a file", ({ storage }) => {
       },
     });
     await compacted;
-    assert(told > 0 && writes > 0);
+    assert(reported > 0 && writes > 0);
     for (let next = keys.next(); next.done !== true; next = keys.next()) seen.push(next.value);
     expect(new Set(seen).size).toBe(6_000);
     expect(lease?.bytes.slice(0, 2)).toStrictEqual(new Uint8Array([1, 1]));

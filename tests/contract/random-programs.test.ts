@@ -1,6 +1,6 @@
 /**
  * Random programs against a map: whatever a program does, the database and the model of it agree.
- * Each follows from its seed alone; one that fails is told as the few calls that show why. See
+ * Each follows from its seed alone; one that fails is reported as the few calls that show why. See
  * `tests/model/`, and run more of them by `node tests/model/soak.mjs --help`.
  */
 

@@ -191,7 +191,7 @@ everywhere("verification", ({ storage }) => {
     for (let i = 0; i < 3_000; i++) db.set(keyOf(i), bytesOf(i, 0));
     for (let i = 0; i < 1_000; i++) db.delete(keyOf(i));
     db.set("large", filled(700_000, 7));
-    db.set("not handed on", "yet");
+    db.set("not committed", "yet");
     let last = 0;
     const found = await db.verify({
       onProgress: ({ bytes, total }) => {

@@ -75,8 +75,8 @@ describe("a database in a Durable Object", () => {
 
   test("a full object refuses writes, and accepts them again after deletions", async () => {
     const edge = await (await worker())();
-    const told = (await call(edge, "one/full")) as Record<string, unknown>;
-    const { written, kept, ...rest } = told;
+    const reported = (await call(edge, "one/full")) as Record<string, unknown>;
+    const { written, kept, ...rest } = reported;
     expect(rest).toStrictEqual({ refused: "VARVE_QUOTA_EXCEEDED", isThere: true, after: "1" });
     expect(kept).toBe(Number(written) - 1);
     assert(Number(kept) > 100, `${kept} were written`);
@@ -86,8 +86,8 @@ describe("a database in a Durable Object", () => {
     const start = await worker();
     const edge = await start();
     for (const length of [100, 100_000, 3_000_000]) {
-      const told = await call(edge, `torn-${length}/torn`, String(length));
-      const [first = "", second = "", ...opened] = told as [string, string, ...unknown[]];
+      const reported = await call(edge, `torn-${length}/torn`, String(length));
+      const [first = "", second = "", ...opened] = reported as [string, string, ...unknown[]];
       assert(
         /^VARVE_STORAGE .*rolled back.*db\.transaction\(\)/.test(first),
         `${length}: ${first}`,
@@ -139,7 +139,7 @@ describe("a database in a Durable Object", () => {
       await edge.kill();
       edge = await start();
       const buyers = new Set((await call(edge, "drop/buyers")) as string[]);
-      for (const buyer of sold) assert(buyers.has(buyer), `${buyer} was told of a sale`);
+      for (const buyer of sold) assert(buyers.has(buyer), `${buyer} was sold a pair`);
       expect(buyers.size + Number(await call(edge, "drop/left"))).toBe(stock);
     }
   });

@@ -135,9 +135,9 @@ const CALLS: Record<string, Call> = {
       throw new Error("never mind");
     });
     await unwinding.catch(() => {});
-    const told = [await refused(() => db.set("after", "1"), db)];
-    told.push(await refused(() => db.set("after", "2"), db));
-    return [...told, ...(await reopened(shop, db))];
+    const reported = [await refused(() => db.set("after", "1"), db)];
+    reported.push(await refused(() => db.set("after", "2"), db));
+    return [...reported, ...(await reopened(shop, db))];
   },
   async emptied(_, shop) {
     const db = await shop.opening;
@@ -217,14 +217,14 @@ const CALLS: Record<string, Call> = {
     const db = await opening;
     const exported = () =>
       new Response(db.export()).body as ReadableStream<Uint8Array<ArrayBuffer>>;
-    const told: unknown[] = [];
+    const reported: unknown[] = [];
     const filled = async (from: ReadableStream<Uint8Array<ArrayBuffer>>, replace: boolean) => {
       try {
         await using copy = await open("copy", { storage, from, replace });
-        told.push(copy.getText("key"), (await copy.verify()).ok);
+        reported.push(copy.getText("key"), (await copy.verify()).ok);
         copy.set("more", "1");
       } catch (error) {
-        told.push((error as { code: string }).code);
+        reported.push((error as { code: string }).code);
       }
     };
     await filled(exported(), false);
@@ -234,14 +234,14 @@ const CALLS: Record<string, Call> = {
     const damaged = new Blob([whole.slice(0, 8_300)]).stream();
     await filled(damaged as ReadableStream<Uint8Array<ArrayBuffer>>, true);
     await using old = await open("copy", { storage });
-    told.push(old.getText("key"), old.count());
+    reported.push(old.getText("key"), old.count());
     await old.close();
     await filled(exported(), true);
     await using last = await open("copy", { storage });
-    told.push(last.count(), await databases({ storage }));
+    reported.push(last.count(), await databases({ storage }));
     await last.close();
     const tables = sql.exec("SELECT name FROM sqlite_master WHERE name LIKE 'copy%'").toArray();
-    return [...told, tables.length, await destroy("copy", { storage })];
+    return [...reported, tables.length, await destroy("copy", { storage })];
   },
   /** Overwrites 200 values of 10 KB twenty times, a turn each. */
   async churn(_, { opening }) {
@@ -287,9 +287,9 @@ async function refused(write: () => void, db: Database): Promise<string> {
     db.commit();
     return "kept";
   } catch (error) {
-    const told = [(error as { code: string }).code];
-    for (let next = error; next instanceof Error; next = next.cause) told.push(next.message);
-    return told.join(" ");
+    const reported = [(error as { code: string }).code];
+    for (let next = error; next instanceof Error; next = next.cause) reported.push(next.message);
+    return reported.join(" ");
   }
 }
 

@@ -41,10 +41,10 @@ function portOf(child: ChildProcess): Promise<number> {
     child.stderr?.on("data", (chunk) => {
       complaint += chunk;
     });
-    let told = "";
+    let reported = "";
     child.stdio[3]?.on("data", (chunk) => {
-      told += chunk;
-      const found = /"port":(\d+)\D/.exec(told);
+      reported += chunk;
+      const found = /"port":(\d+)\D/.exec(reported);
       if (found !== null) resolve(Number(found[1]));
     });
     child.on("error", reject);

@@ -16,7 +16,7 @@ const WAYS: Record<Place, Record<string, Lose>> = {
   firefox: { "with the site's data": clear },
 };
 
-/** One of the page's workers is told to do something. */
+/** One of the page's workers is given a task. */
 function ask(page: Page, ...call: string[]): Promise<unknown> {
   return page.evaluate(`lost.ask(0, ...${JSON.stringify(call)})`);
 }
@@ -73,7 +73,7 @@ for (const place of ["chromium", "firefox"] as const) {
         expect(await ask(page, "set", "c", "refused")).toStrictEqual(REMOVED);
         expect(await ask(page, "flush")).toStrictEqual(REMOVED);
         expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
-        expect(await ask(page, "told")).toStrictEqual([REMOVED]);
+        expect(await ask(page, "reported")).toStrictEqual([REMOVED]);
         expect(await ask(page, "get", "a")).toBe("flushed before");
         expect(await ask(page, "get", "c")).toBe(undefined);
         // Chromium still wrote it, to what nobody finds; Firefox refused it and it was undone.
@@ -90,8 +90,10 @@ for (const place of ["chromium", "firefox"] as const) {
       const page = await written(tabs);
       await lose(page, tabs);
       await ask(page, "set", "b", "written after it");
-      await page.waitForFunction('lost.ask(0, "told").then((told) => told.length === 1)');
-      expect(await ask(page, "told")).toStrictEqual([REMOVED]);
+      await page.waitForFunction(
+        'lost.ask(0, "reported").then((reported) => reported.length === 1)',
+      );
+      expect(await ask(page, "reported")).toStrictEqual([REMOVED]);
       expect(await ask(page, "set", "c", "1")).toStrictEqual(
         place === "chromium" ? undefined : REMOVED,
       );
@@ -175,7 +177,7 @@ for (const place of ["chromium", "firefox"] as const) {
       await ask(page, "set", "b", "behind the replacement");
       expect(await ask(page, "flushed")).toBe(undefined);
       expect(await ask(page, "close")).toBe(undefined);
-      expect(await ask(page, "told")).toStrictEqual([]);
+      expect(await ask(page, "reported")).toStrictEqual([]);
     });
   });
 }

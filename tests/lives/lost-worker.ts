@@ -1,10 +1,10 @@
-/** A worker whose database loses its file. It does what it is told, a call at a time. */
+/** A worker whose database loses its file. It executes the requested calls, one at a time. */
 
 import { type Database, memory, open, opfs } from "varve";
 
 let db: Database;
 /** What the database reported without being called. */
-const told: unknown[] = [];
+const reported: unknown[] = [];
 
 function plain(error: unknown): object {
   const { code, name, reason } = error as { code?: string; name: string; reason?: string };
@@ -23,7 +23,7 @@ const bytesOf = async () => new Uint8Array(await new Response(db.export()).array
 
 const calls: Record<string, (...texts: string[]) => unknown> = {
   async open() {
-    db = await open("shop", { storage: opfs(), onError: (error) => told.push(plain(error)) });
+    db = await open("shop", { storage: opfs(), onError: (error) => reported.push(plain(error)) });
   },
   set: (key = "", value = "") => db.set(key, value),
   get: (key = "") => db.getText(key),
@@ -44,7 +44,7 @@ const calls: Record<string, (...texts: string[]) => unknown> = {
     await db.close();
     db = await open("shop", { storage: opfs(), from, replace: true });
   },
-  told: () => told,
+  reported: () => reported,
 };
 
 addEventListener("message", async ({ data: [call, ...texts] }: MessageEvent<string[]>) => {

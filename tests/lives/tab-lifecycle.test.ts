@@ -111,8 +111,8 @@ for (const place of ["chromium", "firefox"] as const) {
         await happen(owner, tabs);
         await owns(other);
         await answered(other);
-        const told = (await other.evaluate("tab.end()")) as Stream;
-        await settled(other, told);
+        const reported = (await other.evaluate("tab.end()")) as Stream;
+        await settled(other, reported);
       });
     }
 
@@ -128,8 +128,8 @@ for (const place of ["chromium", "firefox"] as const) {
         const counts = [await add(owner), await add(second), await add(third)];
         expect(counts).toStrictEqual([1, 2, 3]);
         // A short timeout, so that its caller stops waiting soon.
-        const told = (await (isOwner ? owner : third).evaluate("tab.hang(1000)")) as string;
-        expect(told).toBe("VARVE_OWNER_UNAVAILABLE unknown");
+        const reported = (await (isOwner ? owner : third).evaluate("tab.hang(1000)")) as string;
+        expect(reported).toBe("VARVE_OWNER_UNAVAILABLE unknown");
         // The owner's page sends no requests.
         const more = await Promise.all([add(second), add(second), add(third), add(third)]);
         expect(more.sort()).toStrictEqual([4, 5, 6, 7]);
@@ -211,17 +211,20 @@ async function answered(page: Page): Promise<void> {
 }
 
 /** Checks that no request was lost, repeated or left without an answer. */
-async function settled(page: Page, told: Stream): Promise<void> {
-  expect(told.others).toStrictEqual([]);
-  const { slowestMs, stillMs } = told;
+async function settled(page: Page, reported: Stream): Promise<void> {
+  expect(reported.others).toStrictEqual([]);
+  const { slowestMs, stillMs } = reported;
   assert(
     slowestMs < TIMEOUT_MS + GRACE_MS + stillMs,
     `one took ${slowestMs} ms, ${stillMs} stood still`,
   );
-  assert(told.answered > 0);
+  assert(reported.answered > 0);
   const done = (await page.evaluate('tab.get("stream")')) as number;
-  assert(done >= told.answered, `${told.answered} were answered, and ${done} are there`);
-  assert(done <= told.answered + told.unknown, `${done} are there of ${told.answered} answered`);
+  assert(done >= reported.answered, `${reported.answered} were answered, and ${done} are there`);
+  assert(
+    done <= reported.answered + reported.unknown,
+    `${done} are there of ${reported.answered} answered`,
+  );
 }
 
 /** A suspended process releases neither lock nor file, and sends no messages. */

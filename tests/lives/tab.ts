@@ -48,19 +48,26 @@ if (asked.has("flees")) {
 
 if (asked.has("asks")) addEventListener("pagehide", () => void client.call.add("last"));
 
-const told: Stream = { answered: 0, notDone: 0, unknown: 0, others: [], slowestMs: 0, stillMs: 0 };
+const reported: Stream = {
+  answered: 0,
+  notDone: 0,
+  unknown: 0,
+  others: [],
+  slowestMs: 0,
+  stillMs: 0,
+};
 
 async function ask(): Promise<void> {
   const start = performance.now();
   try {
     await hasty.call.add("stream");
-    told.answered += 1;
+    reported.answered += 1;
   } catch (error) {
-    if (!(error instanceof OwnerUnavailableError)) told.others.push(String(error));
-    else if (error.applied === false) told.notDone += 1;
-    else told.unknown += 1;
+    if (!(error instanceof OwnerUnavailableError)) reported.others.push(String(error));
+    else if (error.applied === false) reported.notDone += 1;
+    else reported.unknown += 1;
   }
-  told.slowestMs = Math.max(told.slowestMs, performance.now() - start);
+  reported.slowestMs = Math.max(reported.slowestMs, performance.now() - start);
 }
 
 let isOver = false;
@@ -70,7 +77,7 @@ async function stream(): Promise<Stream> {
   let last = performance.now();
   const watch = setInterval(() => {
     const now = performance.now();
-    told.stillMs = Math.max(told.stillMs, now - last);
+    reported.stillMs = Math.max(reported.stillMs, now - last);
     last = now;
   }, EVERY_MS);
   while (!isOver) {
@@ -79,7 +86,7 @@ async function stream(): Promise<Stream> {
   }
   await Promise.all(all);
   clearInterval(watch);
-  return told;
+  return reported;
 }
 
 let streaming: Promise<Stream> | undefined;
@@ -105,7 +112,7 @@ Object.assign(globalThis, {
       ),
     text: (key: string) => client.getText(key),
     /** The number of answers to the stream so far. */
-    answered: () => told.answered,
+    answered: () => reported.answered,
     begin() {
       streaming = stream();
     },

@@ -43,7 +43,7 @@ export async function check(
 ): Promise<number> {
   const program = programOf(seed, abilities, length);
   const finding = await find(program, ground);
-  if (finding !== undefined) throw new Error(told(finding, again), { cause: causeOf(finding) });
+  if (finding !== undefined) throw new Error(reported(finding, again), { cause: causeOf(finding) });
   return program.operations.reduce((sum, operation) => sum + callsIn(operation), 0);
 }
 
@@ -55,7 +55,7 @@ export function callsIn(operation: Operation): number {
 }
 
 /** The finding as text. */
-export function told(finding: Finding, again: string): string {
+export function reported(finding: Finding, again: string): string {
   const { program, failure, small, smallFailure } = finding;
   const story =
     smallFailure === undefined

@@ -8,7 +8,7 @@ import { memory, open } from "varve";
 import { assert, describe, expect, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { programOf } from "./author.js";
-import { callsIn, type Finding, find, told } from "./check.js";
+import { callsIn, type Finding, find, reported } from "./check.js";
 import type { Ground } from "./machine.js";
 import { print } from "./print.js";
 import type { Operation } from "./program.js";
@@ -31,13 +31,13 @@ function ground(lies?: Lies): Ground {
 
 /** A database whose methods are replaced by those of `lies`. */
 function between(db: Database, lies: Lies): Database {
-  const told: Partial<Database> = {
+  const reported: Partial<Database> = {
     transaction: (body) => db.transaction(() => body(self)),
     ...lies(db, () => self),
   };
   const self: Database = new Proxy(db, {
     get(target, name) {
-      const value: unknown = Reflect.get(name in told ? told : target, name);
+      const value: unknown = Reflect.get(name in reported ? reported : target, name);
       return typeof value === "function" ? value.bind(target) : value;
     },
   });
@@ -198,7 +198,7 @@ describe("planted faults", () => {
   test("fault: the report has the line that repeats it and every call", async () => {
     const lies: Lies = (db) => ({ has: (key) => !db.has(key) });
     const found = await finding(lies);
-    const text = told(found, "node again --seed 7");
+    const text = reported(found, "node again --seed 7");
     assert(
       text.includes(`seed ${found.program.seed} failed at its operation ${found.failure.at}`),
       text,

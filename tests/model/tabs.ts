@@ -81,7 +81,7 @@ class Owner implements ClientRecordStore {
   readonly id: string;
   readonly ledger: RequestLog;
   /** The state of a watch is the length of the log that was reported to it. */
-  readonly watched: Subscriptions<{ told: number }>;
+  readonly watched: Subscriptions<{ reported: number }>;
   /** Whether it has handed over: it still exists, and no longer has the file. */
   retired: boolean;
   disk: Disk;
@@ -126,7 +126,7 @@ class Owner implements ClientRecordStore {
     const respond = (seen: WatchUpdate) => void outbox.push([watch.client, seen]);
     const at = now + this.ahead;
     if (!watched.renew(watch, respond, at)) {
-      watched.begin(watch, respond, at, { told: log.length }, changesOf(log, 0));
+      watched.begin(watch, respond, at, { reported: log.length }, changesOf(log, 0));
     }
     return outbox.splice(0);
   }
@@ -137,8 +137,8 @@ class Owner implements ClientRecordStore {
     const { log } = this.disk;
     watched.expire(now + this.ahead);
     for (const one of watched) {
-      watched.notify(one, changesOf(log, one.state.told));
-      one.state.told = log.length;
+      watched.notify(one, changesOf(log, one.state.reported));
+      one.state.reported = log.length;
     }
     return outbox.splice(0);
   }
@@ -202,7 +202,7 @@ interface Asked {
   /** The client's writes that were requested before it. */
   readonly before: readonly string[];
   /** The keys reported to the watches that began before it. */
-  readonly told: readonly ReadonlySet<unknown>[];
+  readonly reported: readonly ReadonlySet<unknown>[];
   ending: Settlement | "given up" | undefined;
 }
 
@@ -258,7 +258,7 @@ class ModelClient {
         writes,
         id: 0,
         before,
-        told: [...this.heard],
+        reported: [...this.heard],
         ending: undefined,
       };
       const settle = (ending: Settlement) => {
@@ -274,10 +274,10 @@ class ModelClient {
   }
 
   private watch(): void {
-    const told = new Set();
-    this.heard.push(told);
+    const reported = new Set();
+    this.heard.push(reported);
     const onChanges: ChangeListener = (changes, isFirst) => {
-      for (const { key } of isFirst ? [] : changes) told.add(key);
+      for (const { key } of isFirst ? [] : changes) reported.add(key);
     };
     const [client, collection, range] = [0, undefined, {}];
     const onEnd = (reason?: unknown) => {
@@ -647,9 +647,9 @@ function gone(number: number): Owner {
 }
 
 function checkOne(one: Asked, log: readonly string[], isEnd: boolean) {
-  const { tag, writes, before, told, ending } = one;
-  if (isEnd && writes && log.includes(tag) && told.some((heard) => !heard.has(tag))) {
-    throw new Error(`${tag} was not told to a watch that was there before it`);
+  const { tag, writes, before, reported, ending } = one;
+  if (isEnd && writes && log.includes(tag) && reported.some((heard) => !heard.has(tag))) {
+    throw new Error(`${tag} was not reported to a watch that was there before it`);
   }
   if (ending === undefined) {
     if (isEnd) throw new Error(`${tag} has no end`);

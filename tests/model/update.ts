@@ -19,7 +19,7 @@ import type { Predicate, Update } from "./program.js";
 import { bytesOf, fill, pattern, same } from "./values.js";
 
 /** The observations of a callback. */
-interface Told {
+interface Reported {
   view: Uint8Array | undefined;
   died: boolean;
 }
@@ -36,15 +36,15 @@ export function update(machine: Machine, update: Update): void {
   const old = model.get(update.key)?.bytes;
   const start = old ?? (update.valueIfMissing && bytesOf(update.valueIfMissing));
   const { outcome, next } = foresee(machine, update, start);
-  const told: Told = { view: undefined, died: false };
+  const reported: Reported = { view: undefined, died: false };
   const call = () =>
     machine.db.updateIf(
       machine.key(update),
-      (view) => change(machine, update, view, start, told),
+      (view) => change(machine, update, view, start, reported),
       optionsOf(machine, update, start),
     );
   const { answer, thrown } = attempt(call);
-  if (told.died) {
+  if (reported.died) {
     // A read of the callback took the memory of its view. The call reports it, and nothing is changed.
     if (codeOf(thrown) !== STALE_VIEW) throw thrown ?? new Mismatch("a dead view was kept");
     machine.killedViews();
@@ -53,8 +53,8 @@ export function update(machine: Machine, update: Update): void {
   settle(outcome, answer, thrown);
   if (diesByPromise(update)) machine.killedViews();
   const { keep } = update;
-  if (keep !== undefined && told.view !== undefined && start !== undefined) {
-    keepView(machine, keep, told.view, update, start);
+  if (keep !== undefined && reported.view !== undefined && start !== undefined) {
+    keepView(machine, keep, reported.view, update, start);
   }
   if (next !== undefined) machine.wrote(update.key, next);
 }
@@ -153,13 +153,13 @@ function change(
   update: Update,
   view: Uint8Array,
   start: Uint8Array | undefined,
-  told: Told,
+  reported: Reported,
 ): undefined {
-  told.view = view;
+  reported.view = view;
   if (!same(view, start)) throw wrongly("a callback", view, start);
   for (const rank of update.reads) read(machine, rank, update.key);
-  told.died = view.length === 0 && start?.length !== 0 && machine.setting.memory < AMPLE;
-  if (told.died) return undefined;
+  reported.died = view.length === 0 && start?.length !== 0 && machine.setting.memory < AMPLE;
+  if (reported.died) return undefined;
   if (!same(view, start)) throw wrongly("a callback that has read other keys", view, start);
   const result = (given: unknown) => given as undefined;
   const { change } = update;

@@ -97,8 +97,8 @@ describe("lost files", () => {
   for (const [how, { reason, lose }] of Object.entries(WAYS)) {
     test(`a file that ${how} while it is open is reported by the next flush, refuses writes, and can be saved`, async () => {
       const directory = place();
-      const told: Error[] = [];
-      const db = await written(directory, (error) => told.push(error));
+      const reported: Error[] = [];
+      const db = await written(directory, (error) => reported.push(error));
       lose(directory);
       db.set("b", "written after it");
       throws(() => db.flush(), lost(reason));
@@ -106,7 +106,7 @@ describe("lost files", () => {
       throws(() => db.delete("a"), lost(reason));
       throws(() => db.flush(), lost(reason));
       await rejects(db.flushed, lost(reason));
-      expect(told.map((error) => Reflect.get(error, "reason"))).toStrictEqual([reason]);
+      expect(reported.map((error) => Reflect.get(error, "reason"))).toStrictEqual([reason]);
       expect(db.getText("a")).toBe("flushed before");
       expect(await saved(db)).toStrictEqual({
         old: "in the backup",
@@ -148,27 +148,27 @@ describe("lost files", () => {
 
     test(`a file that another program has ${how} is noticed by a heartbeat`, async () => {
       const directory = place();
-      const told: Error[] = [];
-      const db = await written(directory, (error) => told.push(error));
+      const reported: Error[] = [];
+      const db = await written(directory, (error) => reported.push(error));
       overwrite(join(directory, "shop.varve"));
       const deadline = Date.now() + 60_000;
-      while (told.length === 0) {
+      while (reported.length === 0) {
         assert(Date.now() < deadline, "it is noticed");
         await turn(100);
       }
-      expect(told.map((error) => Reflect.get(error, "reason"))).toStrictEqual(["replaced"]);
+      expect(reported.map((error) => Reflect.get(error, "reason"))).toStrictEqual(["replaced"]);
       expect((await saved(db)).a).toBe("flushed before");
     });
   }
 
   test("a file overwritten with as many bytes is noticed by a heartbeat", async () => {
     const directory = place();
-    const told: Error[] = [];
-    const db = await written(directory, (error) => told.push(error));
+    const reported: Error[] = [];
+    const db = await written(directory, (error) => reported.push(error));
     const path = join(directory, "shop.varve");
     writeFileSync(path, new Uint8Array(readFileSync(path).length), { flag: "r+" });
     const deadline = Date.now() + 60_000;
-    while (told.length === 0) {
+    while (reported.length === 0) {
       assert(Date.now() < deadline, "it is noticed");
       await turn(100);
     }
@@ -232,21 +232,21 @@ describe("lost files", () => {
 
   test("a removed file is noticed by a heartbeat, without a call, and the next write is refused", async () => {
     const directory = place();
-    const told: Error[] = [];
-    const db = await written(directory, (error) => told.push(error));
+    const reported: Error[] = [];
+    const db = await written(directory, (error) => reported.push(error));
     rmSync(join(directory, "shop.varve"));
     const deadline = Date.now() + 60_000;
-    while (told.length === 0) {
+    while (reported.length === 0) {
       assert(Date.now() < deadline, "it is noticed");
       await turn(100);
     }
-    expect(Reflect.get(told[0] as Error, "code")).toBe("VARVE_FILE_LOST");
+    expect(Reflect.get(reported[0] as Error, "code")).toBe("VARVE_FILE_LOST");
     expect(db.getText("a")).toBe("flushed before");
     db.set("b", "in a turn that is not committed");
     await rejects(db.committed, lost("removed"));
     expect(db.getText("b")).toBe(undefined);
     throws(() => db.set("b", "again"), lost("removed"));
-    expect(told.length, "it is told once").toBe(1);
+    expect(reported.length, "it is reported once").toBe(1);
     expect(await saved(db)).toStrictEqual({
       old: "in the backup",
       a: "flushed before",

@@ -24,7 +24,7 @@ const LIMIT = `
     }
   };
   const big = new Uint8Array(16 * 2 ** 20).fill(7);
-  const told = () => console.log(JSON.stringify(failures));`;
+  const reported = () => console.log(JSON.stringify(failures));`;
 
 const CODE = "VARVE_OUT_OF_MEMORY";
 
@@ -50,7 +50,7 @@ if (limits) {
         await tried("export", () => db.export().getReader().read());
         db.set("b", db.getText("a"));
         await db.close();
-        told();`);
+        reported();`);
       expect(found).toStrictEqual([
         ["open", CODE],
         ["from", CODE],
@@ -72,7 +72,7 @@ if (limits) {
         await new Promise((resolve) => setTimeout(resolve));
         if (db.get("k0").length !== big.length) failures.push("lost");
         await db.close();
-        told();`);
+        reported();`);
       expect(found).toStrictEqual([["get", CODE]]);
     });
 
@@ -87,7 +87,7 @@ if (limits) {
         db.commit();
         if (db.getText("small") !== "kept") failures.push("lost");
         await db.close();
-        told();`);
+        reported();`);
       expect(found).toStrictEqual([["set", CODE]]);
     });
 
@@ -108,7 +108,7 @@ if (limits) {
         await tried("lines", () => notes.fromJsonLines(lines()));
         if (notes.get(1).length !== 100) failures.push("lost");
         await db.close();
-        told();`);
+        reported();`);
       expect(found).toStrictEqual([["lines", CODE]]);
     });
   });

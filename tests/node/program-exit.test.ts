@@ -89,9 +89,9 @@ describe("the end of a program, in its own runtime", () => {
        const db = await shop();
        db.set("key", "last");
        process.on("exit", () => {
-         const told = [db.getText("key")];
-         try { db.set("key", "too late"); } catch ({ name }) { told.push(name); }
-         console.log(told.join());
+         const reported = [db.getText("key")];
+         try { db.set("key", "too late"); } catch ({ name }) { reported.push(name); }
+         console.log(reported.join());
        });`,
     ).ended;
     expect(stdout.trim(), stderr).toBe("last,ReadOnlyError");

@@ -601,9 +601,9 @@ describe("versioned structs", () => {
   });
 
   test("an impossible length of the fields is refused", () => {
-    for (const told of [0, 1, 11, 1000]) {
+    for (const reported of [0, 1, 11, 1000]) {
       const bytes = first.slice();
-      new DataView(bytes.buffer).setUint16(0, told, true);
+      new DataView(bytes.buffer).setUint16(0, reported, true);
       throws(() => Second.view(bytes), {
         code: "VARVE_MALFORMED_VALUE",
         message: /^Product: size: /,

@@ -14,7 +14,7 @@ interface Value {
 /** More than a record takes beside its key and value. */
 const OVERHEAD = 64;
 
-/** A group of writes is handed on at this size, or a quarter of a segment, also within a turn. */
+/** Writes are committed at this size, or a quarter of a segment, also within a turn. */
 const LARGEST_GROUP = 262_144;
 
 export class Held {
@@ -86,7 +86,7 @@ export class Held {
 
   /**
    * Finds out how far a life came, of which nobody knows: the turn of the mark, or a few steps more
-   * where a turn is handed on in parts. Throws when the database holds what no prefix of its writes is.
+   * where a turn is committed in parts. Throws when the database holds what no prefix of its writes is.
    */
   find(db: Database, life: number): Reach {
     const mark = markOf(db);

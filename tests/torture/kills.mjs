@@ -125,9 +125,9 @@ class Tortured {
   async torture(rounds) {
     let acknowledged = 0;
     for (let life = 1; life <= rounds; life += 1) {
-      const told = await this.#liveAndDie(life);
-      this.#note(life, told.found, acknowledged);
-      acknowledged = told.acknowledged;
+      const reported = await this.#liveAndDie(life);
+      this.#note(life, reported.found, acknowledged);
+      acknowledged = reported.acknowledged;
     }
     const last = await this.#begin(rounds + 1, false);
     await last.until("ended");
@@ -138,22 +138,22 @@ class Tortured {
   /** Begins a life, and kills it at any moment; until one has found out what the last one left. */
   async #liveAndDie(life) {
     for (;;) {
-      const told = await this.#begin(life, true);
+      const reported = await this.#begin(life, true);
       const soon = Math.random() * ONE_IN < 1;
-      if (!soon) await told.until("found");
-      await told.failsWithin(Math.random() * (soon ? SOON_MS : LONGEST_MS));
+      if (!soon) await reported.until("found");
+      await reported.failsWithin(Math.random() * (soon ? SOON_MS : LONGEST_MS));
       await this.#victim.kill();
-      if (told.found !== undefined) return told;
+      if (reported.found !== undefined) return reported;
       // It writes only after that was heard: the life begins anew, in what opening has left.
       this.#total.killedWhileOpening += 1;
     }
   }
 
   async #begin(life, writes) {
-    const told = new Told(life);
+    const reported = new Reported(life);
     const order = { ...this.#plan, life, past: this.#past, writes };
-    await this.#victim.begin(order, (news) => told.hear(news));
-    return told;
+    await this.#victim.begin(order, (news) => reported.hear(news));
+    return reported;
   }
 
   /** What a life has found of the one before it, which had acknowledged so many turns. */
@@ -182,7 +182,7 @@ class Tortured {
 }
 
 /** What a life tells. */
-class Told {
+class Reported {
   #life;
   #heard;
   #changed;
@@ -203,7 +203,7 @@ class Told {
   }
 
   hear({ life, acknowledged, found, ended, failed }) {
-    // What a life before it has told comes too late to count.
+    // What a life before it has reported comes too late to count.
     if (life !== this.#life) return;
     this.acknowledged = Math.max(this.acknowledged, acknowledged ?? 0);
     this.found ??= found;

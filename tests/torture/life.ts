@@ -15,7 +15,7 @@ import {
   turnOf,
 } from "./plan.js";
 
-/** What a life is told. */
+/** The task of a process. */
 export interface Order {
   readonly seed: number;
   readonly name: string;
@@ -65,7 +65,7 @@ export type Tell = (news: News) => Promise<void>;
 /** Whoever was killed does not hold its database for longer than this. */
 const PATIENCE_MS = 60_000;
 
-/** Lives until it is killed, or has done what it was told. */
+/** Lives until it is killed, or has done its task. */
 export async function live(order: Order, storage: Storage, tell: Tell): Promise<void> {
   try {
     await new Life(order, storage, tell).live();

@@ -13,7 +13,7 @@ function add(db: Database, key: string, amount: number): void {
 export default serve("tabs", {
   collections: { tallies: Tally },
   procedures: {
-    /** One less in stock, and a mark of who took it. A second time would be told by "twice". */
+    /** One less in stock, and a mark of who took it. A second time would show in "twice". */
     drop(db, mark: string): number {
       if (db.has(mark)) add(db, "twice", 1);
       db.set(mark, "1");

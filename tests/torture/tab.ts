@@ -68,29 +68,29 @@ async function one(form: string, mark: string): Promise<unknown> {
   );
 }
 
-async function lane(form: string, told: Account): Promise<void> {
+async function lane(form: string, reported: Account): Promise<void> {
   while (!isOver) {
-    const take = () => taken(form, told);
+    const take = () => taken(form, reported);
     await Promise.all(Array.from({ length: form === "procedure" ? BURST : 1 }, take));
     await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
   }
 }
 
 /** One more, in that form, with what came of it. */
-async function taken(form: string, told: Account): Promise<void> {
-  const number = told.asked[form] as number;
-  told.asked[form] = number + 1;
+async function taken(form: string, reported: Account): Promise<void> {
+  const number = reported.asked[form] as number;
+  reported.asked[form] = number + 1;
   const start = Date.now();
   try {
-    await one(form, `done/${told.name}/${form}/${number}`);
-    told.answered[form] = (told.answered[form] as number) + 1;
+    await one(form, `done/${reported.name}/${form}/${number}`);
+    reported.answered[form] = (reported.answered[form] as number) + 1;
   } catch (error) {
-    if (error instanceof ConflictError) told.refused += 1;
-    else told.failures.push(`${form} ${number}: ${String(error)}`);
+    if (error instanceof ConflictError) reported.refused += 1;
+    else reported.failures.push(`${form} ${number}: ${String(error)}`);
   }
   // The others repeat what has conflicted, and take as long as that takes.
   if (form !== "procedure" && form !== "declared") return;
-  told.slowestMs = Math.max(told.slowestMs, Date.now() - start);
+  reported.slowestMs = Math.max(reported.slowestMs, Date.now() - start);
 }
 
 Object.assign(globalThis, {

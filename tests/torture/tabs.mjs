@@ -60,10 +60,10 @@ entry(async () => {
   const sum = { passed: 0, failed: 0 };
   const runs = [];
   for (const place of places) {
-    const { passed, failed, ...told } = await torture(place, { tabs, rounds, each, seed });
+    const { passed, failed, ...reported } = await torture(place, { tabs, rounds, each, seed });
     sum.passed += passed;
     sum.failed += failed;
-    runs.push({ place, ...told });
+    runs.push({ place, ...reported });
   }
   keep("tabs", begun, { seed, tabs, rounds, each, runs });
   process.stdout.write(`${sum.passed} passed, ${sum.failed} failed, 0 skipped\n`);
@@ -79,8 +79,8 @@ async function torture(place, { tabs, rounds, each, seed }) {
       const browser = await launch(place, profile);
       try {
         const crowd = new Crowd(place, browser, server.url, generator(seed));
-        const told = await crowd.live(tabs, rounds, each).catch((error) => crowd.tell(error));
-        return { passed: rounds, failed: 0, version: await browser.version(), ...told };
+        const reported = await crowd.live(tabs, rounds, each).catch((error) => crowd.tell(error));
+        return { passed: rounds, failed: 0, version: await browser.version(), ...reported };
       } catch (error) {
         say(`FAILED ${place}: ${error.stack ?? error}`);
         say(`  again: npm run torture:tabs -- --in ${place} --tabs ${tabs} --seed ${seed}`);
@@ -102,7 +102,7 @@ class Crowd {
   #url;
   #random;
   #tabs = [];
-  /** What tabs that had no end have told last. */
+  /** What tabs that had no end have reported last. */
   #gone = [];
   #names = 0;
   #history = [];
@@ -269,7 +269,7 @@ class Crowd {
     await devtools.detach();
   }
 
-  /** Ends all tabs in order, and compares what they were told with what is there. */
+  /** Ends all tabs in order, and compares what they were reported with what is there. */
   async #count(start) {
     const ended = await Promise.all(this.#tabs.map(({ page }) => page.evaluate("end()")));
     const found = await this.#tabs[0].page.evaluate("found()");

@@ -1,4 +1,4 @@
-// What is killed: each begins a life, passes on what it tells, and dies by SIGKILL when told so.
+// What is killed: each begins a life, passes on what it tells, and dies by SIGKILL when reported so.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -20,7 +20,7 @@ const GONE_MS = 60_000;
 /**
  * By name, each `(use) => …`: gives a victim to `use`, in a place where its databases outlive it.
  * `victim.begin(order, hear)` begins a life, and `victim.kill()` resolves when it is dead and what it
- * told before has been heard. `victim.close()` ends it however it is, and a life may begin anew after
+ * reported before has been heard. `victim.close()` ends it however it is, and a life may begin anew after
  * that. `victim.version` names the program, from the first life on.
  */
 export const VICTIMS = {
@@ -61,7 +61,7 @@ class ProcessVictim {
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
     this.#child = child;
     this.#closed = once(child, "close");
-    // A line that was cut off was not told.
+    // A line that was cut off was not reported.
     createInterface(child.stdout).on(
       "line",
       (line) => line.endsWith("}") && hear(JSON.parse(line)),

@@ -101,7 +101,7 @@ describe("golden files", () => {
   }
 
   test("the log without its checkpoint tells the same, unless it is damaged", async () => {
-    const told = { same: 0, damaged: 0 };
+    const reported = { same: 0, damaged: 0 };
     for (const file of files) {
       const { recovery, unreadable, live } = descriptionOf(file.replace(/\.varve$/, ""));
       if (recovery?.checkpoint === undefined) continue;
@@ -110,15 +110,15 @@ describe("golden files", () => {
       });
       if (unreadable !== undefined) {
         expect(whole.error?.code, file).toBe(CORRUPTION);
-        told.damaged += 1;
+        reported.damaged += 1;
         continue;
       }
       expect(sorted(whole.live), file).toStrictEqual(sorted(live));
       assert((whole.recovery?.replayedFrames ?? 0) >= recovery.replayedFrames, file);
       expect(whole.recovery?.lastFrame, file).toBe(recovery.lastFrame);
       expect(whole.recovery?.clean, file).toBe(recovery.clean);
-      told.same += 1;
+      reported.same += 1;
     }
-    assert(told.same >= 6 && told.damaged >= 1, JSON.stringify(told));
+    assert(reported.same >= 6 && reported.damaged >= 1, JSON.stringify(reported));
   });
 });

@@ -84,7 +84,7 @@ async function byEngine(path: Path, expected: Outcome): Promise<Outcome> {
     return outcome;
   } catch (error) {
     if (error instanceof CorruptionError) {
-      // What the commits before it leave is told by the contract's tests.
+      // What the commits before it leave is checked by the contract's tests.
       const { before: _, ...details } = { before: undefined, ...error.details };
       return { refused: "damaged", details };
     }
@@ -273,7 +273,7 @@ describe("golden files through open()", () => {
         const path = placed(bytes);
         const storage = file(path.directory);
         const db = await open(path.name, { storage, recovery, ...wasmOption() }).catch((error) => {
-          // Some have nothing left, or nothing that the commits before the damage could be told from.
+          // Some have nothing left, or nothing that the commits before the damage could be recognized by.
           if (error instanceof CorruptionError) return undefined;
           throw error;
         });

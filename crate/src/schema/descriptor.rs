@@ -66,7 +66,7 @@ pub struct Field {
 pub struct Variant {
     /// Its name.
     pub name: String,
-    /// Its data, if it has any.
+    /// The kind of its data; `None` for a variant without data.
     pub kind: Option<Kind>,
 }
 

@@ -257,7 +257,7 @@ function queryIndex(
     throw noIndex(collection.name, name, indexes);
   }
   const [query, cursor] = args as unknown as [never, unknown];
-  // An index is returned as a single page: the end of a page cannot be told from the record of an index entry.
+  // An index is returned as a single page: an index entry does not say after which record its page ended.
   if (cursor !== undefined) return { rows: queryIndex(collection, name, call, [query]) };
   switch (call) {
     case "get":

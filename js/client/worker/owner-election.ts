@@ -245,7 +245,7 @@ export class OwnerCandidate {
     try {
       if (this.channel !== undefined) this.listen(this.channel);
       this.announce();
-      await turn.told;
+      await turn.endRequested;
     } finally {
       this.owner = undefined;
       await active.close().finally(() => this.resign());
@@ -529,7 +529,7 @@ function locks(): LockManager | undefined {
 
 /** One wait for ownership and the ownership that follows. */
 class Turn {
-  readonly told: Promise<void>;
+  readonly endRequested: Promise<void>;
   readonly ended: Promise<void>;
   readonly over: AbortSignal;
   finish: () => void = () => {};
@@ -538,7 +538,7 @@ class Turn {
   constructor() {
     const controller = new AbortController();
     this.over = controller.signal;
-    this.told = new Promise((resolve) => {
+    this.endRequested = new Promise((resolve) => {
       this.end = () => {
         controller.abort();
         resolve();

@@ -125,7 +125,7 @@ export class Owner {
     try {
       if (this.db.durability === "flushed" || includes("flush")) {
         this.db.flush();
-        // It may be told only later that the file is lost.
+        // The loss of the file may be reported only later.
         this.db.flushed.then(() => done(reply), commitFailed);
         return;
       }

@@ -1,4 +1,4 @@
-// A process that opens database files when told so by its parent. Plain JavaScript, so that it starts
+// A process that opens database files when reported so by its parent. Plain JavaScript, so that it starts
 // fast and many can run at a time; it uses the package as built.
 
 import fs, { existsSync, unlinkSync, writeFileSync } from "node:fs";

@@ -1,7 +1,7 @@
 //! Every image that a crash could have left, from the history of a disk.
 //!
 //! - The process dies: all writes are there, the last one up to some byte.
-//! - The system dies: each sector of 512 bytes written since the last flush has any one of its
+//! - The system dies: each sector of 512 bytes written since the last flush has one of its
 //!   contents since then, and the file has one of its sizes since then. That covers reordered and
 //!   dropped writes, and size without data. Some images also mix parts of writes within a sector,
 //!   older ones lost under newer ones.
