@@ -1,14 +1,9 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
-import { type Clock, chromium } from "playwright-core";
+import type { Clock } from "playwright-core";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
-
-/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
-async function load<T>(path: string): Promise<T> {
-  return (await import(pathToFileURL(join(context().root, path)).href)) as T;
-}
+import { load, startChromium } from "./chromium.js";
 
 interface Served {
   url: string;
@@ -67,19 +62,7 @@ describe("a page whose clock is Playwright's", () => {
   for (const [how, { before, after }] of Object.entries(WAYS)) {
     test(`and ${how} connects, writes, watches, gives up what nobody answers, and closes`, async () => {
       const { url } = await served();
-      const { findProgram } = await load<{ findProgram(name: string): Promise<string> }>(
-        "scripts/programs.mjs",
-      );
-      const profile = mkdtempSync(join(context().directory ?? ".", "profile-"));
-      onTestFinished(() =>
-        rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }),
-      );
-      const browser = await chromium.launchPersistentContext(profile, {
-        executablePath: await findProgram("chromium"),
-        headless: true,
-        args: ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"],
-      });
-      onTestFinished(() => browser.close());
+      const browser = await startChromium();
       const page = browser.pages()[0] ?? (await browser.newPage());
       await before?.(page.clock);
       await page.goto(url);

@@ -1,19 +1,11 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { join } from "node:path";
-import { pathToFileURL } from "node:url";
-import { type BrowserContext, chromium, type Page } from "playwright-core";
+import type { BrowserContext, Page } from "playwright-core";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
+import { load, PATIENCE, startChromium } from "./chromium.js";
 
 /** The page of demo/, built and served as `npm start` does it, in a real Chromium. */
-
-/** What is waited for on a page comes: this only ends what hangs. */
-const PATIENCE = 300_000;
-
-/** Modules that find their own files by where they lie, and so must not be bundled into this one. */
-async function load<T>(path: string): Promise<T> {
-  return (await import(pathToFileURL(join(context().root, path)).href)) as T;
-}
 
 interface Server {
   url: string;
@@ -39,21 +31,7 @@ interface Visit {
 /** Opens the page with a profile on disk: in a private window OPFS is not what it is for users. */
 async function visit(browserSetup?: (browser: BrowserContext) => Promise<void>): Promise<Visit> {
   const server = await servePage();
-  const { findProgram } = await load<{ findProgram(name: string): Promise<string> }>(
-    "scripts/programs.mjs",
-  );
-  const profile = mkdtempSync(join(context().directory ?? ".", "profile-"));
-  onTestFinished(() =>
-    rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }),
-  );
-  const browser = await chromium.launchPersistentContext(profile, {
-    executablePath: await findProgram("chromium"),
-    timeout: PATIENCE,
-    headless: true,
-    viewport: { width: 1280, height: 900 },
-    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"],
-  });
-  onTestFinished(() => browser.close());
+  const browser = await startChromium();
   browser.setDefaultTimeout(PATIENCE);
   await browserSetup?.(browser);
   const page = browser.pages()[0] ?? (await browser.newPage());

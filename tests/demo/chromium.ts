@@ -1,0 +1,36 @@
+/** Starts the installed Chromium for tests of pages. */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { type BrowserContext, chromium } from "playwright-core";
+import { onTestFinished } from "vitest";
+import { context } from "../support/context.js";
+
+/** It only ends what hangs. */
+export const PATIENCE = 300_000;
+
+/** Loads a module that finds its own files by its location, so that it must not be bundled into the tests. */
+export async function load<T>(path: string): Promise<T> {
+  return (await import(pathToFileURL(join(context().root, path)).href)) as T;
+}
+
+/** A Chromium until the test ends, with a new profile on disk: in a private window OPFS is in memory. */
+export async function startChromium(): Promise<BrowserContext> {
+  const { findProgram } = await load<{ findProgram(name: string): Promise<string> }>(
+    "scripts/programs.mjs",
+  );
+  const profile = mkdtempSync(join(context().directory ?? ".", "profile-"));
+  onTestFinished(() =>
+    rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 }),
+  );
+  const browser = await chromium.launchPersistentContext(profile, {
+    executablePath: await findProgram("chromium"),
+    timeout: PATIENCE,
+    headless: true,
+    viewport: { width: 1280, height: 900 },
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"],
+  });
+  onTestFinished(() => browser.close());
+  return browser;
+}
