@@ -2,6 +2,7 @@
 // The last line is the sum over all of them, and the exit code says the same.
 
 import { availableParallelism } from "node:os";
+import { stripVTControlCharacters } from "node:util";
 import { build } from "./build.mjs";
 import { CHECKS } from "./check.mjs";
 import { entry, execute, Problem, parseArguments, say } from "./lib.mjs";
@@ -89,10 +90,14 @@ async function counted(check) {
 }
 
 async function cargoTests() {
-  const { code, output } = await execute("cargo", ["test", "--workspace", "--quiet"], {
-    capture: true,
-    timeout: 90 * MINUTE,
-  });
+  const { code, output } = await execute(
+    "cargo",
+    ["test", "--workspace", "--quiet", "--no-fail-fast"],
+    {
+      capture: true,
+      timeout: 90 * MINUTE,
+    },
+  );
   const sum = { passed: 0, failed: 0, skipped: 0 };
   const results = /^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored/gm;
   for (const [, passed, failed, ignored] of output.matchAll(results)) {
@@ -100,7 +105,7 @@ async function cargoTests() {
     sum.failed += Number(failed);
     sum.skipped += Number(ignored);
   }
-  return conclude(sum, code);
+  return conclude(sum, code, output);
 }
 
 async function script(args, echo) {
@@ -110,13 +115,23 @@ async function script(args, echo) {
   // The runner prints it once, at its end; what goes to stderr may be read after it.
   const found = /^(\d+) passed, (\d+) failed, (\d+) skipped$/m.exec(output);
   const [passed = 0, failed = 0, skipped = 0] = (found ?? []).slice(1).map(Number);
-  return conclude({ passed, failed, skipped }, code);
+  return conclude({ passed, failed, skipped }, code, output);
 }
 
+/** Lines by which the runners say what failed and why. */
+const FAILURE = /^\s*(FAILED|FAIL|✗|×|not ok)\s|\bError: |panicked at|--- FAILED|^error:/;
+const MOST_FAILURE_LINES = 12;
+
 /** A suite that broke off, or that ran nothing, has failed even if no test of it says so. */
-function conclude(sum, code) {
+function conclude(sum, code, output) {
   const broken = (code !== 0 && sum.failed === 0) || sum.passed + sum.failed === 0;
-  return broken ? { ...sum, failed: sum.failed + 1 } : sum;
+  const failed = broken ? sum.failed + 1 : sum.failed;
+  if (failed === 0) return sum;
+  const lines = output.split("\n");
+  const failures = lines.filter((line) => FAILURE.test(stripVTControlCharacters(line)));
+  const reasons =
+    failures.length > 0 ? failures : lines.filter((line) => line.trim() !== "").slice(-5);
+  return { ...sum, failed, reasons: reasons.slice(0, MOST_FAILURE_LINES) };
 }
 
 entry(async () => {
@@ -175,8 +190,12 @@ async function runOne({ name, run }, echo) {
   return { ...result, line };
 }
 
+/** The reasons of failures come last, so that the end of the output is enough to find them. */
 function report(results) {
   say(`\n${results.map(({ line }) => line).join("\n")}`);
+  for (const { line, reasons = [] } of results) {
+    if (reasons.length > 0) say(`\n${line}\n${reasons.map((reason) => `  ${reason}`).join("\n")}`);
+  }
   const sum = (key) => results.reduce((all, result) => all + result[key], 0);
   if (sum("failed") > 0) process.exitCode = 1;
   process.stdout.write(
