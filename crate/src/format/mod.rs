@@ -9,6 +9,7 @@ pub mod checksum;
 pub mod frame;
 pub mod record;
 pub mod segment;
+pub mod sorted_table;
 pub mod superblock;
 pub mod system_records;
 
