@@ -25,7 +25,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   "long-browser": browserLong,
 };
 
-/** What scripts/record.mjs gives. */
+/** The exports of scripts/record.mjs. */
 interface Recording {
   begin(): Omit<Results, "sections">;
   keep(name: string, begun: Omit<Results, "sections">, told: Pick<Results, "sections">): void;
@@ -61,7 +61,7 @@ export async function main(
       process.stderr.write(`\n! ${name} failed: ${(error as Error).stack}\n`);
     }
     process.stderr.write(`· ${name} took ${Math.round((performance.now() - started) / 1e3)} s\n`);
-    // After each, so that a late failure does not take the others with it.
+    // Written after each section, so that a later failure does not lose earlier results.
     keep("latest", begun, { sections });
   }
   process.stdout.write(`\nAll samples are in benches/results/latest.json.\n`);

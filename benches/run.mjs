@@ -1,4 +1,4 @@
-// The benchmarks. Wants a release build in dist/ (npm run bench makes one first).
+// The benchmarks. Needs a release build in dist/ (npm run bench makes one first).
 //   node benches/run.mjs [parts] [--quick] [--sizes 1000,1000000] [--stores varve,lmdb]
 // Tables go to stdout; all samples go to benches/results/latest.json.
 

@@ -1,5 +1,5 @@
-// Fuzzing for as long as one has patience, guided by coverage: cargo-fuzz, on a nightly toolchain. The
-// same targets run on the stable one in `npm test`, each run the same.
+// Coverage-guided fuzzing without a time limit: cargo-fuzz, on a nightly toolchain. `npm test` runs the same
+// targets on the stable one, with the same inputs each time.
 
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,14 +10,14 @@ const USAGE = `npm run fuzz [-- target …] [--seconds n]
   target        ${TARGETS.join(", ")}: open when none is named
   --seconds n   end after so many seconds for each; otherwise at the first finding, or Ctrl-C`;
 
-/** Of a file, and of the memory that the process may take. */
+/** Limits of an input's size and of the process's memory. */
 const LONGEST = 65_536;
 const MEMORY_MB = 1024;
 
 const GOLDEN = "tests/vectors/golden";
 const FOUND = "crate/fuzz/found/open";
 
-/** Where in a file what a target parses begins: by its magic, so many bytes before or behind it. */
+/** Where a target's input begins in a file: at its magic, plus or minus so many bytes. */
 const PARSES = {
   superblock: { magic: "varve\r\n\x1a", from: 0 },
   segment: { magic: "VSEG", from: -8 },
@@ -27,7 +27,7 @@ const PARSES = {
 };
 const PIECE = 600;
 
-/** Where a target begins: the golden files and what was found before, or the pieces of them that it parses. */
+/** The initial corpus of a target: the golden files and earlier findings, or the parts of them that it parses. */
 function seeds(target) {
   if (PARSES[target] === undefined) return [join(root, GOLDEN), join(root, FOUND)];
   const { magic, from } = PARSES[target];
@@ -50,7 +50,7 @@ function seeds(target) {
   return [folder];
 }
 
-/** The program, which is built once, below .tools. */
+/** The program, built once, in .tools. */
 async function cargoFuzz() {
   if (ask("cargo", ["+nightly", "--version"]) === undefined) {
     throw new Problem("cargo-fuzz wants a nightly toolchain: rustup toolchain install nightly");
@@ -71,7 +71,7 @@ entry(async () => {
   for (const target of words.length > 0 ? words : ["open"]) {
     const corpus = join(root, ".build/fuzz", target);
     mkdirSync(corpus, { recursive: true });
-    // What is found is kept below .build.
+    // Findings are stored in .build.
     const folders = [corpus, ...seeds(target)];
     const limits = [`-max_len=${LONGEST}`, `-rss_limit_mb=${MEMORY_MB}`, "-print_final_stats=1"];
     const seconds = values["--seconds"] ?? 0;

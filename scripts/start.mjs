@@ -1,4 +1,4 @@
-// The product drop in Node, on a file, and then the page that runs it in the browser beside others.
+// The product drop in Node, on a file, and then the page that runs it in the browser beside other stores.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -43,7 +43,7 @@ entry(async () => {
   process.stdout.write(`\nThe page is at ${server.url}/ (end with Ctrl+C)\n`);
 });
 
-/** One drop on a file of its own; then the file is opened again, to see that it was all kept. */
+/** One drop in a new file, which is then opened again to check that everything was stored. */
 async function runDrop(cycles) {
   await bundleForNode(["demo/drop.ts"], ".build/start");
   const drop = await import(pathToFileURL(join(root, ".build/start/drop.mjs")).href);
@@ -55,7 +55,7 @@ async function runDrop(cycles) {
     const { durability } = db;
     const result = drop.productDrop(db, { cycles });
     check(result, "at the end of the drop");
-    // The first drop is compiled while it runs; a shop that stays open sells at the speed of the others.
+    // The first drop includes compilation; a running program has the speed of the later ones.
     const repeats = Array.from({ length: REPEATS }, () => drop.productDrop(db, { cycles }).ms);
     const warmMs = repeats.sort((a, b) => a - b)[REPEATS >> 1];
     await db.close();

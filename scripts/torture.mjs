@@ -1,5 +1,5 @@
-// Programs that die and whose files fail, without end: crate/examples/torture.rs. What came of a run that
-// ended by --seconds or --states goes to benches/results/torture.json.
+// Runs crate/examples/torture.rs: programs that die and whose files fail, without end. The result of a run
+// that ended by --seconds or --states goes to benches/results/torture.json.
 
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
@@ -18,7 +18,7 @@ entry(async () => {
   const begun = begin();
   const env = { ...process.env, VARVE_KEEP_IMAGE: image, VARVE_KEEP_TOLD: told };
   const args = ["run", ...TORTURE, "--", ...process.argv.slice(2)];
-  // Ctrl-C is for the program; this one ends when that has.
+  // Ctrl-C ends the program; this script ends after it.
   process.on("SIGINT", () => undefined);
   const child = spawn("cargo", args, { cwd: root, env, stdio: "inherit" });
   process.exitCode = await new Promise((done) => child.on("close", (code) => done(code ?? 1)));

@@ -1,4 +1,4 @@
-/** What every worker of the benchmarks does with a request: works, tells how far it is, and answers. */
+/** The message handler of every benchmark worker: runs a request, reports its progress, and posts the result. */
 export function answer<Request, Result>(
   work: (request: Request, progress: (doing: string) => void) => Promise<Result>,
 ): void {

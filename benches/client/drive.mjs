@@ -1,4 +1,4 @@
-// Opens tabs and does to them what is measured: asks them, closes, kills and freezes them.
+// Opens tabs and runs the measurements: calls in them, and closing, killing and freezing the owner's tab.
 
 import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -14,15 +14,15 @@ const PGLITE = join(root, "benches/rivals/node_modules/@electric-sql/pglite/dist
 
 const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
 
-/** Tabs ask all the time for so long before something happens to the owner, and after it. */
+/** How long tabs send calls before and after the owner's tab is closed, killed or frozen. */
 const PEACE_MS = 150;
 
 const FROZEN_MS = 400;
 
-/** Whether PGlite is there, which `npm ci` in benches/rivals brings. */
+/** Whether PGlite is installed, by `npm ci` in benches/rivals. */
 export const hasPglite = existsSync(PGLITE);
 
-/** Bundles what tabs run, and gives the bundles to `use`. */
+/** Bundles the scripts of the tabs and passes the bundles to `use`. */
 export async function withBundles(use) {
   const out = `.build/benches/client-${process.pid}`;
   const entries = [
@@ -60,7 +60,7 @@ export async function withBundles(use) {
   }
 }
 
-/** Files as a host has them: compressed once, and sent so. */
+/** The files as a web host serves them: compressed once, and cached. */
 class Files {
   #folder;
   #known = new Map();
@@ -78,7 +78,7 @@ class Files {
       );
     }
     body ??= brotliCompressSync(readFileSync(join(this.#folder, path)), {
-      // As hosts do: the highest quality takes a minute for what PGlite needs.
+      // A usual setting of hosts: the highest quality takes a minute for PGlite's files.
       params: { [constants.BROTLI_PARAM_QUALITY]: 9 },
     });
     this.#known.set(path, body);
@@ -86,16 +86,16 @@ class Files {
   }
 }
 
-/** What a page has to be served with for shared memory. */
+/** The headers for cross-origin isolation, without which there is no shared memory. */
 const ISOLATED = {
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-embedder-policy": "require-corp",
 };
 
-/** Without shared memory tabs cannot have a file of SQLite's at the same time. */
+/** Without shared memory, several tabs cannot have one SQLite file open. */
 const NEEDS_ISOLATION = ["sqlite"];
 
-/** A server of those files, at an origin of its own, which counts what is downloaded. */
+/** A server with a new origin that counts the downloaded bytes. */
 class Host {
   bytes = 0;
   #server;
@@ -136,7 +136,7 @@ class Host {
   }
 }
 
-/** A browser of one kind, with a profile of its own on disk. */
+/** Starts a browser with a new profile on disk. */
 export function withTabs(place, files, use) {
   return withProfile(place, async (profile) => {
     const browser = await launch(place, profile);
@@ -160,7 +160,7 @@ class Tabs {
     this.#files = files;
   }
 
-  /** How long a page takes that has never been here, and how much it downloads. */
+  /** How long the first visit to an origin takes, and how much it downloads. */
   async cold(store, samples) {
     const found = { ms: [], bytes: [] };
     for (let i = 0; i < samples; i += 1) {
@@ -173,7 +173,7 @@ class Tabs {
     return found;
   }
 
-  /** Round trips of the tab that has the file, and of one that has not. */
+  /** Round trips of the tab that has the file, and of another tab. */
   trips(store, { rounds, width }) {
     return this.#at(store, async (host) => {
       const [owner] = await this.#open(host, store);
@@ -184,7 +184,7 @@ class Tabs {
     });
   }
 
-  /** Writes per second of so many tabs together. */
+  /** Writes per second of all tabs together. */
   writes(store, count, { ms, samples }) {
     return this.#at(store, async (host) => {
       const tabs = [];
@@ -203,7 +203,7 @@ class Tabs {
     });
   }
 
-  /** How long another tab is not answered when something happens to the one that has the file. */
+  /** The longest time another tab is not answered when the owner's tab is closed, killed or frozen. */
   gaps(store, how, samples) {
     return this.#at(store, async (host) => {
       const tabs = [];
@@ -238,7 +238,7 @@ class Tabs {
     return () => devtools.send("Page.setWebLifecycleState", { state: "active" });
   }
 
-  /** Its process, if it is alone in it: another that dies with it could tell nothing. */
+  /** The tab's process. Throws if another tab shares it, since that would be killed too. */
   async #processOf(owner, tabs) {
     const pid = await processOf(this.#browser, owner);
     for (const tab of tabs) {
@@ -264,7 +264,7 @@ class Tabs {
     return [page, await ask(page, "first()")];
   }
 
-  /** At an origin that nobody has been to; its tabs are closed at the end. */
+  /** Opens a new origin; its tabs are closed at the end. */
   async #at(store, use) {
     const host = await new Host(store).listen(this.#files);
     try {

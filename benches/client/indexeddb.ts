@@ -1,4 +1,4 @@
-/** A tab with IndexedDB, which every page may use for itself. */
+/** A tab with IndexedDB, which every tab opens by itself. */
 
 import { offer } from "./tab.js";
 

@@ -1,4 +1,4 @@
-/** A tab that shares a database with others by PGlite, whose leader is elected as well. */
+/** A tab with PGlite, which elects one tab as the leader that has the database. */
 
 import { PGliteWorker } from "@electric-sql/pglite/worker";
 import { offer } from "./tab.js";

@@ -5,7 +5,7 @@ import type { BenchOptions } from "../options.js";
 import { type Goal, goal, type Row, row, type Section } from "../report.js";
 import type { Times } from "./tab.js";
 
-/** What `drive.mjs` offers. */
+/** The methods of `drive.mjs`. */
 interface Tabs {
   cold(store: string, samples: number): Promise<{ ms: number[]; bytes: number[] }>;
   trips(store: string, effort: { rounds: number; width: number }): Promise<Trips>;
@@ -25,7 +25,7 @@ interface Driver {
   ): Promise<T>;
 }
 
-/** How much is asked of a store; those that take longer are asked less. */
+/** The number of measurements of a store: fewer for slow ones. */
 interface Effort {
   readonly title: string;
   readonly opens: number;
@@ -33,7 +33,7 @@ interface Effort {
   readonly width: number;
   readonly tabs: readonly number[];
   readonly samples: number;
-  /** What happens to the owner, where there is one. */
+  /** How often the owner's tab is closed, killed or frozen, for stores that have an owner. */
   readonly gaps: Readonly<Record<string, number>>;
 }
 
@@ -78,7 +78,7 @@ const STORES: Record<string, Effort> = {
   },
 };
 
-/** Chromium has all of it; Firefox what is ours, but that nobody can freeze one of its tabs. */
+/** Firefox runs fewer stores, and has no way to freeze a tab. */
 const PLACES = {
   chromium: { title: "Chromium", stores: ["varve", "indexeddb", "sqlite", "pglite"] },
   firefox: { title: "Firefox", stores: ["varve", "indexeddb"] },
@@ -164,14 +164,14 @@ async function measured(place: Place, store: string, tabs: Tabs, quick: boolean)
     try {
       gaps[how] = await tabs.gaps(store, how, samples);
     } catch (error) {
-      // Of a rival whose tabs come to no owner nothing is told here, and all else is.
+      // Rivals that find no new owner get a note instead of a row.
       if (store === "varve") throw error;
       notes.push(`${title}, the owner's tab is ${how}: ${error}.`);
       continue;
     }
     add("longest time unanswered", `the owner's tab is ${how}`, "ms", gaps[how]);
   }
-  // The others have promised nothing.
+  // Only varve has goals.
   const goals = store === "varve" ? goalsOf(PLACES[place].title, trips, gaps) : [];
   return { rows, goals, notes };
 }

@@ -1,26 +1,26 @@
-/** The worker of a tab with SQLite: each has the file open, and they take turns by its locks. */
+/** The worker of a tab with SQLite: each tab has the file open and locks it for each call. */
 
 import init from "@sqlite.org/sqlite-wasm";
 
-/** What its page asks for. */
+/** A request from the page. */
 export interface Asked {
   readonly id: number;
   readonly key: string;
-  /** Written, or read when there is none. */
+  /** The value to write; absent for a read. */
   readonly value?: Uint8Array;
 }
 
 const SQLITE_BUSY = 5;
 const BUSY_MS = 2;
 
-/** Write-ahead logs need memory that connections share, which there is not among tabs. */
+/** A write-ahead log needs memory shared by all connections, which tabs do not have. */
 const TUNING = `
   PRAGMA journal_mode = persist;
   PRAGMA synchronous = normal;
   CREATE TABLE IF NOT EXISTS pairs (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 `;
 
-/** Again until nobody else has the file. */
+/** Retries until no other tab has the file locked. */
 async function patiently<T>(attempt: () => T): Promise<T> {
   for (;;) {
     try {
@@ -43,7 +43,7 @@ async function opened() {
 }
 
 const opening = opened();
-/** One after the other: a statement that waits for the file is not begun twice. */
+/** Requests run one after the other, so that a statement is never started while it waits for the lock. */
 let last: Promise<unknown> = opening;
 
 async function answer({ id, key, value }: Asked): Promise<void> {

@@ -1,4 +1,4 @@
-/** A tab with SQLite's own way of sharing a file: every tab has it open, and locks it for each call. */
+/** A tab with SQLite's `opfs` store: every tab has the file open, and locks it for each call. */
 
 import type { Asked } from "./sqlite-worker.js";
 import { offer } from "./tab.js";

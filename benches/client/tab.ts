@@ -1,21 +1,21 @@
-/** A tab of the benchmark: it opens a store, measures calls, and keeps calling while others measure. */
+/** A tab of the benchmark: it opens a store, measures calls, and sends calls while other tabs are measured. */
 
-/** A store as a tab has it: every call resolves when the store has answered. */
+/** A store in a tab: every call resolves when the store has answered. */
 export interface Store {
   get(): Promise<unknown>;
   set(): Promise<unknown>;
-  /** Whether this tab has the file, where one tab has it for all. */
+  /** Whether this tab is the owner, for stores where one tab has the file. */
   owns(): boolean;
 }
 
-/** Microseconds of one call, a figure for each round. */
+/** Microseconds per call, one figure for each round. */
 export type Times = Record<string, number[]>;
 
-/** So many calls make one figure, or as many as there is time for. */
+/** A figure is the mean of this many calls, or of fewer if they take longer than `ALONE_MS`. */
 const ALONE = 200;
 const ALONE_MS = 200;
 
-/** Writes under way at once, where they are not sent one by one. */
+/** Concurrent writes, unless they are sent one by one. */
 const LANES = 64;
 
 const VALUE = new Uint8Array(64);
@@ -23,12 +23,12 @@ const VALUE = new Uint8Array(64);
 type Call = () => Promise<unknown>;
 
 /**
- * So many come before those that are measured: the first after a thousand at once, of whatever kind, wait for
- * what those have left to collect.
+ * Calls before the measured ones: the first calls after a thousand concurrent ones include their garbage
+ * collection.
  */
 const BEFORE = 50;
 
-/** One after the other. */
+/** Sends the calls one after the other. */
 async function alone(call: Call): Promise<number> {
   for (let i = 0; i < BEFORE; i += 1) await call();
   const start = performance.now();
@@ -37,14 +37,14 @@ async function alone(call: Call): Promise<number> {
   return ((performance.now() - start) * 1_000) / count;
 }
 
-/** All of them in one task. */
+/** Sends all calls in one task. */
 async function pipelined(call: Call, count: number): Promise<number> {
   const start = performance.now();
   await Promise.all(Array.from({ length: count }, call));
   return ((performance.now() - start) * 1_000) / count;
 }
 
-/** All kinds in turn, so that what disturbs one of them disturbs the others too. */
+/** Measures all kinds in turn, so that a disturbance affects all of them. */
 async function interleaved(
   kinds: Record<string, Call>,
   rounds: number,
@@ -64,7 +64,10 @@ async function interleaved(
   return times;
 }
 
-/** What comes straight back, and what comes back when as much as a `set` writes was appended to a file. */
+/**
+ * A worker that echoes messages, by itself or through a port, and on request after appending as many bytes as
+ * a `set` writes.
+ */
 const ECHO = `
 const record = new Uint8Array(248);
 const file = navigator.storage.getDirectory()
@@ -87,7 +90,10 @@ function echoWorker(): Worker {
   return new Worker(URL.createObjectURL(new Blob([ECHO], { type: "text/javascript" })));
 }
 
-/** Carries ports to the tab that lends its worker, which is in another process. */
+/**
+ * A shared worker that transfers ports to the tab whose echo worker answers: tabs of different processes have
+ * no other way.
+ */
 const COURIER =
   "data:text/javascript,let lender;onconnect=({ports:[page]})=>{page.onmessage=({ports})=>" +
   "{if(ports[0])lender.postMessage(0,ports);else lender=page}}";
@@ -96,7 +102,7 @@ function courier(): MessagePort {
   return new SharedWorker(COURIER).port;
 }
 
-/** Has another tab echoed to by a worker of this one. */
+/** Lets another tab use an echo worker of this one. */
 function lend(): void {
   const worker = echoWorker();
   const to = courier();
@@ -104,7 +110,7 @@ function lend(): void {
   to.postMessage(0);
 }
 
-/** `borrows`: what answers by a port is what another tab has lent, as the owner is another's. */
+/** `isRemote`: the echo by a port comes from another tab's worker, as the answers of a remote owner do. */
 async function echo(borrows: boolean): Promise<Record<string, Call>> {
   const worker = echoWorker();
   const { port1, port2 } = new MessageChannel();
@@ -131,10 +137,10 @@ async function echo(borrows: boolean): Promise<Record<string, Call>> {
   };
 }
 
-/** Nobody waits longer for an answer that does not come. */
+/** How long to wait for an answer that may never come. */
 const PATIENCE_MS = 5_000;
 
-/** The longest time in which nothing was answered to one who asks all the time. */
+/** Sends one write after the other and records the longest time without an answer. */
 class Pulse {
   private isOver = false;
   private longest = 0;
@@ -147,7 +153,7 @@ class Pulse {
 
   private async run(store: Store): Promise<void> {
     while (!this.isOver) {
-      // What a change of owners makes fail is asked for again, as a program would.
+      // Calls that fail during a change of owners are retried, as a program would.
       const answered = await store.set().then(
         () => true,
         () => false,
@@ -169,14 +175,14 @@ class Pulse {
   }
 }
 
-/** Writes for so long, and says how often it was answered. */
+/** Writes for `ms` milliseconds and returns the number of answers. */
 async function write(store: Store, ms: number, lanes: number): Promise<number> {
   const end = performance.now() + ms;
   let count = 0;
   const lane = async () => {
     while (performance.now() < end) {
       await store.set();
-      // One that was under way at the end is not one of this time.
+      // A write that was in flight at the end is not counted.
       if (performance.now() < end) count += 1;
     }
   };
@@ -184,7 +190,7 @@ async function write(store: Store, ms: number, lanes: number): Promise<number> {
   return count;
 }
 
-/** What the page can be asked for from outside. */
+/** Offers the tab's methods to the driver. */
 export function offer(open: () => Promise<Store>): void {
   let store: Store;
   let pulse: Pulse;
@@ -196,7 +202,7 @@ export function offer(open: () => Promise<Store>): void {
       await store.get();
       return performance.now();
     },
-    /** `width`: so many calls in one task. */
+    /** `width`: the number of calls in one task. */
     async trips(rounds: number, width: number, borrows: boolean): Promise<Times> {
       const calls = { get: () => store.get(), set: () => store.set() };
       return interleaved({ ...(await echo(borrows)), ...calls }, rounds, width);

@@ -1,4 +1,4 @@
-/** A tab that shares a database with others by varve. */
+/** A tab with varve's client. */
 
 import { connect } from "varve/client";
 import { offer } from "./tab.js";

@@ -9,7 +9,7 @@ const SETS = ["engine", "vec"] as const;
 const PHASES = ["insert", "seek", "walk"] as const;
 type Phase = (typeof PHASES)[number];
 
-/** Of one set: ns per key for each phase, and what it holds when it is full. */
+/** Of one set: ns per key for each phase, and its memory when it is full. */
 type Measured = Record<Phase, number[]> & { bytesPerKey: number; blocksPerKey: number };
 
 interface KeysWasm {
@@ -24,7 +24,7 @@ function empty(): Measured {
   return { insert: [], seek: [], walk: [], bytesPerKey: 0, blocksPerKey: 0 };
 }
 
-/** The same rounds as benches/keys/src/main.rs, timed from outside. */
+/** The same rounds as benches/keys/src/main.rs, timed by the caller. */
 function runWasm(wasm: KeysWasm, count: number, samples: number): Record<string, Measured> {
   const measured: Record<string, Measured> = { engine: empty(), vec: empty() };
   wasm.keys_prepare(count, 2);

@@ -5,15 +5,15 @@ import type { Amounts, Ground, LargeResult } from "./ground.js";
 
 const VALUE = 1_024;
 const PAIR = KEY_BYTES + VALUE;
-/** Pairs of a turn: about 1 MiB. */
+/** Pairs per commit: about 1 MiB. */
 const GROUP = 1_000;
-/** As often as varve flushes by itself. */
+/** varve's default interval. */
 const FLUSH_MS = 1_000;
 const NAME = "bulk";
 const RAW = "bulk.raw";
 const MEMORY = 64 * 1_048_576;
 
-/** Pairs in order of their keys, each value with its number in it. */
+/** Pairs in order of their keys; each value contains its number. */
 export async function bulkLoad(ground: Ground, amounts: Amounts): Promise<LargeResult> {
   const groups = Math.ceil(amounts.bulkBytes / PAIR / GROUP);
   const megabytes = (groups * GROUP * PAIR) / 1e6;
@@ -78,7 +78,7 @@ export async function bulkLoad(ground: Ground, amounts: Amounts): Promise<LargeR
   };
 }
 
-/** As many bytes in as many writes, flushed as often; gives the milliseconds. */
+/** Writes and flushes as many bytes, in as many calls; returns the milliseconds. */
 async function bareWrites(ground: Ground, groups: number): Promise<number> {
   const block = new Uint8Array(GROUP * PAIR).fill(7);
   const raw = await ground.raw(RAW);
@@ -96,7 +96,7 @@ async function bareWrites(ground: Ground, groups: number): Promise<number> {
   return performance.now() - start;
 }
 
-/** Opens it again and compares all that is in it; gives the milliseconds of going over it once. */
+/** Opens the database again and compares its contents; returns the milliseconds of one scan. */
 async function compare(ground: Ground, groups: number): Promise<number> {
   const db = await open(NAME, { storage: ground.storage, memory: MEMORY });
   const start = performance.now();

@@ -7,7 +7,7 @@ const VALUE = 1_024;
 const NAME = "cold";
 const GROUP = 500;
 
-/** Every value begins with the number of its key, so that a read shows whether it is the right one. */
+/** Every value begins with the number of its key, so that a read can be checked. */
 async function fill(db: Database, count: number, turn: () => Promise<void>): Promise<void> {
   const value = new Uint8Array(VALUE).fill(7);
   const words = new Uint32Array(value.buffer);
@@ -21,7 +21,7 @@ async function fill(db: Database, count: number, turn: () => Promise<void>): Pro
   }
 }
 
-/** Gets them in this order; each has to be its own. */
+/** Gets the keys in this order and checks that each value belongs to its key. */
 function getAll(db: Database, keys: readonly string[], numbers: Uint32Array): void {
   for (let i = 0; i < keys.length; i++) {
     const view = db.get(keys[i]!)!;
@@ -35,15 +35,15 @@ function getAll(db: Database, keys: readonly string[], numbers: Uint32Array): vo
 interface Order {
   id: string;
   work: string;
-  /** Numbers of the keys of a sample, or of a turn before them. */
+  /** Numbers of the keys of a sample, or of a warm-up turn before the samples. */
   slice(index: number): Uint32Array;
 }
 
 /**
- * Random reads of a database four times its memory: all keys in one random order, over and over, so that
- * each was used least recently when its turn comes again and none is in memory; and each key at random,
- * so that some are. What the database reads is listened to once, and then asked of a bare file: the same
- * calls, at the same places, in the same order.
+ * Random reads of a database four times its memory: all keys in one random order, over and over, so that each
+ * was used least recently when it is read again and none is in memory; and each key at random, so that some
+ * are. The database's reads are recorded once and then repeated on a bare file: the same calls, at the same
+ * offsets, in the same order.
  */
 export async function coldReads(ground: Ground, amounts: Amounts): Promise<LargeResult> {
   const { coldMemory: memory, coldReads: count } = amounts;
@@ -132,7 +132,7 @@ async function measure(
   const buffer = new Uint8Array(Math.max(...new Set(all.map(({ length }) => length))));
   const views = new Map(all.map(({ length }) => [length, buffer.subarray(0, length)]));
   const theirs: number[] = [];
-  // The first time around does not count: code is still compiled.
+  // The first pass is a warm-up and not counted.
   for (const [round, calls] of [...asked, ...asked].entries()) {
     const start = performance.now();
     let sum = 0;

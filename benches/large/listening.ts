@@ -1,12 +1,12 @@
 import type { Storage, StorageFile } from "varve";
 
-/** A call to the file: where, and of how many bytes. */
+/** A call to the file: its offset and its length. */
 export interface Call {
   at: number;
   length: number;
 }
 
-/** The same storage, with lists of all that is read and written. */
+/** Wraps a storage and records all reads and writes. */
 export function listening(
   storage: Storage,
   { reads, writes }: { reads?: Call[]; writes?: Call[] },

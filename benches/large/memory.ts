@@ -5,12 +5,12 @@ import type { Amounts, Ground, LargeResult, Line } from "./ground.js";
 const VALUE = 100;
 const GROUP = 1_000;
 const NAME = "memory";
-/** So little that it is full, and what the index takes is taken beside it. */
+/** So little that the values fill it, and the index needs memory beyond it. */
 const MEMORY = 8 * 1_048_576;
 
 /**
- * What a key costs in memory: that of the index's table as the database tells it, and all that its
- * wasm has taken beyond the option `memory`, with the room that it keeps ready for growing.
+ * The memory of a key: in the index table, as `stats` reports it, and in all wasm memory beyond the option
+ * `memory`, which includes capacity kept for growth.
  */
 export async function memoryPerKey(ground: Ground, amounts: Amounts): Promise<LargeResult> {
   const count = amounts.memoryKeys;

@@ -7,15 +7,15 @@ const SIZES = [64 * KIB, 4 * KIB * KIB];
 const NAME = "values";
 const RAW = "values.raw";
 const SAME = "values.same";
-/** Bytes that one of the two writes before it is the other's turn. */
+/** Bytes that one of the two writes before the other one does. */
 const TURN = KIB * KIB;
-/** All values of the last samples fit in: reads are reads of memory. */
+/** Samples whose values fit in memory: the reads then are memory reads. */
 const MEMORY_SAMPLES = 3;
 
 const sizeName = (size: number) =>
   size < KIB * KIB ? `${size / KIB} KiB` : `${size / KIB / KIB} MiB`;
 
-/** A byte that tells values apart, at every place that is looked at. */
+/** Checks the value's mark, in its first byte and its last. */
 function check(view: Uint8Array | undefined, size: number, mark: number): void {
   if (view?.length !== size || view[0] !== mark || view[size - 1] !== mark) {
     throw new Error(`a value of ${size} bytes shows ${view?.length} of ${view?.[0]}`);
@@ -28,7 +28,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
     Array.from({ length: count }, (_, i) => `value:${name}:${String(i).padStart(10, "0")}`);
   const inTurn = Math.max(1, TURN / size);
   const value = new Uint8Array(size);
-  /** No write of the database is longer than a value and two segments. */
+  /** A write of the database is at most a value and two segments long. */
   const room = new Uint8Array(size + 2 * TURN);
   const times = {
     set: [] as number[],
@@ -47,7 +47,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
   const same = await ground.raw(SAME);
   let at = 0;
   const over = keysOf("over");
-  // Until memory is full, and what is written takes the place of what was.
+  // Warms up until memory is full and values are evicted.
   const warmup = MEMORY_SAMPLES + 2;
   for (let round = 0; round < warmup + amounts.samples; round++) {
     ground.progress(`values of ${sizeName(size)}: round ${round + 1}`);
@@ -72,16 +72,16 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
         at += size;
       }
     };
-    // As many bytes as the database writes, where it writes them: beside the value a header of its frame
-    // and one of its record, so that no write begins where a page of the system does.
+    // Repeats the database's writes, at the same offsets: each has a frame header and a record header besides
+    // the value, and so is not aligned to the system's pages.
     const repeat = (calls: readonly Call[]) => {
       for (const { at, length } of calls) {
         if (same.write(room.subarray(0, length), at) !== length)
           throw new Error("the disk is full");
       }
     };
-    // By turns, and each as often the first: what the system writes back meanwhile it does to all. What
-    // was written before is on the medium by then.
+    // Both write in turn, and each is first as often, so that the system's write-back affects both. Earlier
+    // writes have been flushed by then.
     let [set, write, repeated] = [0, 0, 0];
     for (let from = 0, ourTurn = round % 2 === 0; from < count; from += inTurn) {
       const names = keys.slice(from, from + inTurn);
@@ -162,7 +162,7 @@ async function ofSize(ground: Ground, amounts: Amounts, size: number): Promise<L
   ];
 }
 
-/** Large values, each handed on by itself beside the bare call, and read with and without a copy. */
+/** Large values, each with a commit, next to the bare calls, and reads with and without a copy. */
 export async function largeValues(ground: Ground, amounts: Amounts): Promise<LargeResult> {
   const lines: Line[] = [];
   for (const size of SIZES) lines.push(...(await ofSize(ground, amounts, size)));

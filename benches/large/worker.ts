@@ -4,7 +4,7 @@ import { removeAll, turn } from "../browser/place.js";
 import type { LargeResult } from "./ground.js";
 import { amountsFor, runLarge } from "./run.js";
 
-/** What only workers have, and the types of pages do not know. */
+/** Types of workers only, which TypeScript's DOM library lacks. */
 interface AccessHandle {
   read(bytes: Uint8Array, options: { at: number }): number;
   write(bytes: Uint8Array, options: { at: number }): number;

@@ -9,7 +9,7 @@ import { type Around, type Kept, runStep, type Step } from "./steps.js";
 import { keep, leastForATail, type Pair, type Read, whatATailAdds } from "./tail.js";
 import { watchedVarve } from "./varve.js";
 
-/** What a process is told: one step of one store's life. */
+/** One step of one store, which a process runs. */
 export interface Request {
   root: string;
   folder: string;
@@ -17,25 +17,25 @@ export interface Request {
   memory: number;
   spaceFactor: number;
   step: Step;
-  /** Where the wasm of benches/tail is, for the step that needs it. */
+  /** The wasm of benches/tail, for the step that needs it. */
   wasm?: string;
 }
 
 const request: Request = JSON.parse(process.argv[2] ?? "");
 const { root, folder, store, memory } = request;
 
-/** What the files in a folder take of the disk. */
+/** The disk space that the files in a folder take. */
 function room(path: string): number {
   const entries = readdirSync(path, { withFileTypes: true, recursive: true });
   const files = entries.filter((entry) => entry.isFile());
   return files.reduce((sum, { parentPath, name }) => {
-    // A file of a log-structured store may go while it is counted.
+    // A log-structured store may delete a file meanwhile.
     const found = statSync(join(parentPath, name), { throwIfNoEntry: false });
     return sum + (found?.blocks ?? 0) * 512;
   }, 0);
 }
 
-/** Bytes that this process has handed to the system in calls of write. */
+/** Bytes that this process has written by system calls. */
 function writtenByCalls(): number | undefined {
   try {
     return Number(/^wchar: (\d+)$/m.exec(readFileSync("/proc/self/io", "utf8"))?.[1]);
@@ -45,8 +45,8 @@ function writtenByCalls(): number | undefined {
 }
 
 /**
- * Opens a file that is not to change, up to the first get. With little memory: what the openings before have left
- * is collected while much is reserved.
+ * Opens a file read-only, up to the first get. With little memory, because reserving much makes the garbage
+ * collector collect what earlier openings left.
  */
 async function openToGet(storage: Storage, name: string, key: string): Promise<Database> {
   const db = await openVarve(name, { storage, memory: 4_194_304, readOnly: true });
@@ -110,7 +110,7 @@ function surroundings(): Pick<Around, "open" | "written" | "tails"> {
   const open = rivals[store](root);
   return {
     open: (name) => open(join(folder, name), { memory }),
-    // What lmdb writes it writes through its map, which no call tells of.
+    // lmdb writes through a memory map, which no system call counts.
     written: store === "lmdb" ? () => undefined : writtenByCalls,
   };
 }
@@ -122,6 +122,6 @@ const result = await runStep(request.step, {
   room: async () => room(folder),
 });
 process.stdout.write(JSON.stringify(result), () => {
-  // The worst that can happen to a program.
+  // Simulates a crash: the process kills itself with the store open.
   if (request.step.step === "tail") process.kill(process.pid, "SIGKILL");
 });

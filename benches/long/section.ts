@@ -17,7 +17,7 @@ const MEMORY = 64 * MIB;
 const TAILS =
   "What a tail adds to an opening is the time of opening a file as a crash left it, less that of the same file as it was closed before, opened right before or behind it: the median of such differences, in a program that had opened both before, against the median of the reads: those that the first opening makes and the other does not, where they lie, into the same memory. From the medium: after the system was made to forget both files.";
 
-/** One store, and how much of what it gives up for room. */
+/** A store and its space factor. */
 interface Contender<Id extends string> {
   store: Id;
   spaceFactor: number;
@@ -26,13 +26,13 @@ interface Contender<Id extends string> {
 type Run<Id extends string> = (contender: Contender<Id>, step: Step) => Promise<StepResult>;
 
 interface Amounts {
-  /** Whether it is told what a tail adds to an opening. */
+  /** Whether to measure what a tail adds to an opening. */
   addsTails: boolean;
   sizes: readonly number[];
   opens: number;
   crashes: number;
   tail: number;
-  /** Keys that are overwritten, and how often. */
+  /** Keys that are overwritten, and the number of overwrites. */
   keys: number;
   overwrites: number;
 }
@@ -59,7 +59,7 @@ function amountsFor({ quick, sizes }: BenchOptions): Amounts {
       };
 }
 
-/** Rows, and what was seen on the way that goals are about. */
+/** Collects the section's rows and goals. */
 class Table {
   readonly rows: Row[] = [];
   readonly goals: Goal[] = [];
@@ -80,7 +80,7 @@ class Table {
     });
   }
 
-  /** The same work must end in the same contents. */
+  /** Checks that the same work led to the same contents in every store. */
   compare(work: string, store: string, { digest }: StepResult): void {
     if (digest === undefined) return;
     const digests = this.digests.get(work) ?? new Map<string, string>();
@@ -96,7 +96,7 @@ class Table {
 
 const median = (samples: readonly number[]) => summarize(samples).median;
 
-/** The time below which so many of a hundred samples lie. */
+/** The given percentile of the samples. */
 function percentile(samples: readonly number[], percent: number): number {
   const sorted = [...samples].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * percent) / 100))] ?? 0;
@@ -141,8 +141,8 @@ async function openings<Id extends string>(
           goal(`open after a close, ${group}`, median(samples.opens ?? []), { atMost: 50 }, "ms"),
         );
       }
-      // What a tail of less than a segment adds is lost in what two openings differ by: medians of 120 pairs
-      // came out below nothing.
+      // What a short tail adds is smaller than the noise between two openings: medians of 120 pairs were
+      // negative.
       if (!amounts.addsTails || tail < 10_000) continue;
       const rounds = (size > 10_000 ? 3 : 30) * amounts.opens;
       const opens = { size, count: rounds, seed: 1, tail };
@@ -155,8 +155,9 @@ async function openings<Id extends string>(
 }
 
 /**
- * What a tail adds to an opening, beside reading it. By the median of many pairs: what it adds is less than
- * what else a machine does meanwhile makes of two openings, whose least ones need not be of one moment.
+ * What a tail adds to an opening, compared with reading it. It is the median difference of many pairs,
+ * because it is smaller than the noise of the machine, and the minima of both openings may be from different
+ * times.
  */
 function addTail(table: Table, group: string, tail: string, added: Added): void {
   for (const [from, closed, crashed, reads] of [
@@ -179,7 +180,10 @@ function addTail(table: Table, group: string, tail: string, added: Added): void 
   }
 }
 
-/** What stands below any opening that verifies what it reads and has an index: whether twice the reads can be reached. */
+/**
+ * The lower bound of an opening that verifies the tail and updates an index: it shows whether twice the reads
+ * can be reached.
+ */
 function addLeast(table: Table, group: string, { read, verified, looked }: Least): void {
   const cached = "from the system's cache into wasm memory";
   const reads = `bare reads of what these add, ${cached}`;

@@ -1,6 +1,6 @@
 /**
- * What years do to a store, in steps that each run in a program of their own: some end in order, one
- * dies with the store open.
+ * The long life of a store, in steps that each run in a separate process: some close the store, one is killed
+ * with the store open.
  */
 
 import { newDigest } from "../sizes/digest.js";
@@ -12,24 +12,24 @@ export type StepName = "load" | "reopen" | "tail" | "crashed" | "added" | "least
 
 export interface Step {
   step: StepName;
-  /** Keys that are there. */
+  /** Keys in the store. */
   size: number;
-  /** Openings that are timed, or writes of the step. */
+  /** Timed openings, or writes of the step. */
   count: number;
-  /** Writes of the tail that openings are about. */
+  /** Writes in the tail. */
   tail?: number;
   seed: number;
 }
 
-/** A store of which it is known what it does with its files. */
+/** A store that reports how it uses its files. */
 export interface Watched extends Store {
-  /** Bytes that live records take, where the store tells. */
+  /** Bytes of live records, if the store reports them. */
   live?(): { liveBytes: number; fileBytes: number };
-  /** Milliseconds of each slice of housekeeping so far, without the platform's flush. */
+  /** Milliseconds of each maintenance step so far, without the platform's flush. */
   slices?(): readonly number[];
 }
 
-/** A store as it was closed, the same behind a tail of so many bytes, and a key that is in both. */
+/** The same store closed, and crashed with a tail of `bytes` bytes, and a key in both. */
 export interface Kept {
   closed: string;
   crashed: string;
@@ -38,11 +38,11 @@ export interface Kept {
 }
 
 export interface Tails {
-  /** Copies a store's file to the medium. */
+  /** Copies a store's file and flushes the copy. */
   keep(from: string, to: string): void;
-  /** Opens the two in turn up to the first get: see `whatATailAdds`. */
+  /** Opens the two in turn, up to the first get: see `whatATailAdds`. */
   added(kept: Kept, rounds: number): Promise<Added>;
-  /** What any opening of the second does with its tail: see `leastForATail`. */
+  /** The lower bound for opening the second: see `leastForATail`. */
   least(kept: Kept, of: { keys: number; records: number }, rounds: number): Promise<Least>;
 }
 
@@ -50,15 +50,15 @@ export interface Around {
   open(name: string): Promise<Watched>;
   turn(): Promise<void>;
   wrap(buffer: ArrayBuffer, offset: number, length: number): Uint8Array;
-  /** Bytes that the files of a store take. */
+  /** Disk space of a store's files. */
   room(name: string): Promise<number>;
-  /** Bytes handed to the system so far, where that can be told. */
+  /** Bytes written to the system so far, if they can be counted. */
   written(): number | undefined;
-  /** Where it can be told what a tail adds to an opening. */
+  /** For stores where the cost of a tail is measured. */
   tails?: Tails;
 }
 
-/** Samples by what they are of, in ms or bytes, and the contents' checksum. */
+/** Samples by name, in ms or bytes, and the contents' checksum. */
 export interface StepResult {
   name: string;
   settings: string;
@@ -66,16 +66,16 @@ export interface StepResult {
   digest?: string;
 }
 
-/** Writes that are handed on together. */
+/** Writes per commit. */
 const GROUP = 1_000;
 const NAME = "long";
-/** What it was before its last crash, and after it. */
+/** Copies of the store before and after its last crash. */
 const [CLOSED, CRASHED] = ["closed", "crashed"];
-/** Bytes of a record that holds one of these keys and values, with its header. */
+/** Bytes of a record with a key and value of this benchmark, including the header. */
 const RECORD = 40 + KEY_BYTES + 8 * Math.ceil(VALUE_BYTES / 8);
 
 export async function runStep(step: Step, around: Around): Promise<StepResult> {
-  // What is compiled is compiled before anything is timed.
+  // Warms up the code before anything is timed.
   const small = await around.open("warm");
   await write(small, around, new Uint32Array([2, 4, 6]), 1);
   await small.close();
@@ -97,7 +97,7 @@ export async function runStep(step: Step, around: Around): Promise<StepResult> {
   }
 }
 
-/** Writes these keys in groups; `after` is called behind each with the milliseconds that it took. */
+/** Writes these keys in batches; `after` is called after each with its milliseconds. */
 async function write(
   store: Watched,
   { turn, wrap }: Around,
@@ -136,7 +136,7 @@ async function load({ size, seed }: Step, around: Around): Promise<StepResult> {
   return { name, settings, samples: {} };
 }
 
-/** A key that is there. */
+/** A key that exists. */
 const [KEY] = keysOf(new Uint32Array([2])) as [string];
 
 async function timedOpen(around: Around): Promise<{ store: Watched; ms: number }> {
@@ -161,7 +161,7 @@ async function reopen({ count }: Step, around: Around): Promise<StepResult> {
   }
 }
 
-/** Overwrites keys at random and ends with the store open: whoever runs this kills it then. */
+/** Overwrites keys at random and leaves the store open: the caller then kills the process. */
 async function tail({ size, count, seed }: Step, around: Around): Promise<StepResult> {
   around.tails?.keep(NAME, CLOSED);
   const store = await around.open(NAME);
@@ -179,7 +179,7 @@ async function crashed({ size }: Step, around: Around): Promise<StepResult> {
   return { name, settings, digest, samples: { crashed: [ms] } };
 }
 
-/** What the last two steps kept. */
+/** The copies made by the last two steps. */
 const keptBehind = (tail: number): Kept => ({
   closed: CLOSED,
   crashed: CRASHED,
@@ -187,7 +187,7 @@ const keptBehind = (tail: number): Kept => ({
   key: KEY,
 });
 
-/** Opens what was kept, so many times each. */
+/** Opens each copy `count` times. */
 async function added({ count, tail = 0 }: Step, { tails }: Around): Promise<StepResult> {
   const samples = await tails?.added(keptBehind(tail), count);
   return { name: "", settings: "", samples: { ...samples } };
@@ -202,7 +202,7 @@ async function overwrite({ size, count, seed }: Step, around: Around): Promise<S
   const store = await around.open(NAME);
   const { name, settings } = store;
   const [groups, room, excess]: number[][] = [[], [], []];
-  /** Of the groups, those beside which housekeeping ran, and the others. */
+  /** Times of the batches during which maintenance ran, and of the others. */
   const [beside, alone]: number[][] = [[], []];
   let slicesBefore = 0;
   const before = around.written();
@@ -231,7 +231,7 @@ async function overwrite({ size, count, seed }: Step, around: Around): Promise<S
 
 const MIB = 1_048_576;
 
-/** What the file may come to: 1.5 times what lives, two checkpoints and four segments. */
+/** The bound of the file's size: 1.5 times the live bytes, two checkpoints and four segments. */
 function bound(liveBytes: number, size: number): number {
   const checkpoint = Math.ceil((9 * size + 65_536) / MIB) * MIB;
   return Math.ceil((1.5 * liveBytes) / MIB) * MIB + 2 * checkpoint + 4 * MIB;

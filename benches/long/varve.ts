@@ -2,14 +2,14 @@ import { type OpenedStorage, open, type Storage, type StorageFile } from "varve"
 import { varveStore } from "../sizes/varve.js";
 import type { Watched } from "./steps.js";
 
-/** What a storage was asked to do. */
+/** Bytes and time that a storage has used. */
 export interface Counts {
   written: number;
   /** Milliseconds within the platform's flush. */
   flushing: number;
 }
 
-/** A storage that counts what is written to it. */
+/** Wraps a storage and counts the written bytes. */
 function counted(storage: Storage, counts: Counts): Storage {
   const file = (inner: StorageFile): StorageFile => ({
     read: (buffer, options) => inner.read(buffer, options),
@@ -36,7 +36,7 @@ function counted(storage: Storage, counts: Counts): Storage {
   };
 }
 
-/** Housekeeping runs in timers without a pause, and nothing else here does: so they can be timed. */
+/** Times maintenance steps: they are the only timers without a delay here. */
 function timeSlices(counts: Counts): number[] {
   const slices: number[] = [];
   const { setTimeout } = globalThis;
@@ -58,7 +58,7 @@ export interface Settings {
   spaceFactor: number;
 }
 
-/** Opens databases in a storage, and tells what they do with it. */
+/** Opens databases in a storage, and reports how they use it. */
 export function watchedVarve(storage: Storage, { memory, spaceFactor }: Settings) {
   const counts: Counts = { written: 0, flushing: 0 };
   const slices = timeSlices(counts);

@@ -5,7 +5,7 @@ import { openSqliteWasm } from "../sizes/browser/sqlite.js";
 import { type Around, runStep, type Step, type StepResult } from "./steps.js";
 import { watchedVarve } from "./varve.js";
 
-/** What a worker is told: one step of one store's life. */
+/** One step of one store, which a worker runs. */
 export interface Request {
   store: "varve" | "sqlite";
   memory: number;

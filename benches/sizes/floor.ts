@@ -1,18 +1,17 @@
 import type { StoreResult } from "./run.js";
 import { KEY_BYTES, keysOf, looked, type Plan, Random, VALUE_BYTES, Values } from "./workload.js";
 
-/** Bytes of a table's entry, and of a record: about what varve has of both. */
+/** Bytes of an index entry and of a record, close to varve's. */
 const ENTRY = 8;
 const RECORD = 56 + VALUE_BYTES + 4;
 const PAGE = 65_536;
 
-/** Fewer than this are gone over several times a sample, as in `run.ts`. */
+/** Scans of fewer keys are repeated within a sample, as in `run.ts`. */
 const LEAST_SCANNED = 20_000;
 
 /**
- * What a walk over pairs hands out and nothing else: a text cut out of one that has all keys, and a view
- * where an array says that the value lies. No tree, no page of keys, no call, no question whether it still
- * lies there.
+ * An iterator that only makes what a scan yields: a substring of one string with all keys, and a view at an
+ * offset from an array. No tree, no page of keys, no call into wasm, no check whether the value has moved.
  */
 class Handing<T> implements IterableIterator<T, undefined> {
   private at = 0;
@@ -52,7 +51,7 @@ function sumOfKeys(walk: Iterable<string>): number {
   return sum;
 }
 
-/** The objects that the three kinds of scan make, each beside the work that has to make them. */
+/** For each of the three kinds of scan, the cost of the objects that it yields. */
 function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measured"] {
   const count = Math.min(size, ops);
   const times = Math.max(1, Math.floor(Math.min(ops, LEAST_SCANNED) / count));
@@ -74,7 +73,7 @@ function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measur
       const start = performance.now();
       for (let time = 0; time < times; time++) sum += walk();
       const ms = performance.now() - start;
-      // The values are zero.
+      // All values are zero.
       if (sum !== times * count * each) throw new Error(`${work} saw ${sum}`);
       if (round >= warmup) ns.push((ms * 1e6) / (times * count));
     }
@@ -83,8 +82,8 @@ function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measur
 }
 
 /**
- * Wasm memory of the size that it takes to hold so many keys: entries, each of which leads to a record at
- * a random place, which leads to nothing. Then room for a group of records, and for a key.
+ * Wasm memory as large as that of a database with so many keys: entries that point to records at random
+ * offsets, which point to nothing. After them, space for a batch of records and for a key.
  */
 class Ground {
   readonly words: Uint32Array<ArrayBuffer>;
@@ -103,7 +102,7 @@ class Ground {
     const { buffer } = new WebAssembly.Memory({ initial: pages });
     this.bytes = new Uint8Array(buffer);
     this.words = new Uint32Array(buffer);
-    // Written to, so that there is memory behind it.
+    // Touches the pages, so that the system allocates them.
     this.words.fill(0);
     const first = recordsAt / 4;
     for (let entry = 0; entry < this.entries; entry++) {
@@ -116,7 +115,7 @@ class Ground {
   }
 }
 
-/** What every `get` waits for. */
+/** The dependent reads of every `get`. */
 function measureGets(ground: Ground, { ops, warmup, samples }: Plan): number[] {
   const { words } = ground;
   const ns: number[] = [];
@@ -133,7 +132,7 @@ function measureGets(ground: Ground, { ops, warmup, samples }: Plan): number[] {
   return ns;
 }
 
-/** Writes a key's letters, four at a time: nothing else takes less for so few. */
+/** Writes a key's characters, four at a time: the fastest way for short keys. */
 function writeLetters(words: Uint32Array, at: number, key: string): void {
   for (let i = 0; i < KEY_BYTES; i += 4) {
     words[at + (i >>> 2)] =
@@ -145,9 +144,9 @@ function writeLetters(words: Uint32Array, at: number, key: string): void {
 }
 
 /**
- * What every `set` of a key that is there does: its letters and the value's bytes come into the memory,
- * the old record is found as by `get`, and the entry leads elsewhere. No hash, no comparison, no checksum, no
- * call, and nothing is handed to a file.
+ * The least work of a `set` of an existing key: its characters and the value's bytes are copied into memory,
+ * the old record is found as by `get`, and the entry is changed. No hash, no comparison, no checksum, no call
+ * into wasm, and no write to a file.
  */
 function measureSets(ground: Ground, plan: Plan): number[] {
   const { words, bytes, roomAt, keyAt } = ground;
@@ -177,9 +176,10 @@ function measureSets(ground: Ground, plan: Plan): number[] {
 }
 
 /**
- * No store, and no lookup: for each `get` two reads of so much memory, at random places, the second where
- * the first says, and the next where the second says. No hash, no key, no comparison, no call: what is above
- * it is work, what is below it was in a cache. For each `set` the same, and its key and value besides.
+ * The lower bounds of `get`, `set` and scans, without a store or a lookup. Each `get` is two dependent reads
+ * at random addresses of that much memory, and the next one depends on the second. No hash, no key, no
+ * comparison, no call: a store's time above it is work, and a time below it is due to the processor's cache.
+ * A `set` is the same plus its key and value.
  */
 export function measureFloor(plan: Plan): StoreResult {
   const ground = new Ground(plan);

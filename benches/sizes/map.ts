@@ -2,10 +2,10 @@ import { keyBytes } from "./run.js";
 import type { OpenStore, Store } from "./store.js";
 import { COUNTER_AT, KEY_BYTES, looked, VALUE_BYTES } from "./workload.js";
 
-/** Pairs that the memory is made larger by. */
+/** Pairs by which the memory grows. */
 const STEP = 100_000;
 
-/** What was in it when it was closed, by folder; it is kept nowhere else. */
+/** Contents of closed stores, by folder; nothing is stored elsewhere. */
 const closed = new Map<string, Contents>();
 
 interface Contents {
@@ -16,8 +16,8 @@ interface Contents {
 }
 
 /**
- * No store: a Map from keys to places in one piece of memory, and a new view for each get. It shows
- * what the machine and the language take for it at this size.
+ * Not a store: a Map from keys to offsets in one buffer, and a new view for each get. It shows the cost of
+ * machine and language at this size.
  */
 export const openMap: OpenStore = async (folder) => {
   const contents: Contents = closed.get(folder) ?? {

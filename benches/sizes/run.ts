@@ -2,7 +2,7 @@ import { newDigest } from "./digest.js";
 import type { Flushing, Store } from "./store.js";
 import { Chooser, keysOf, Model, PATTERNS, type Pattern, type Plan, Values } from "./workload.js";
 
-/** One line of the result: one kind of work, in nanoseconds an operation. */
+/** Samples of one kind of work, in nanoseconds per operation. */
 export interface Measured {
   work: string;
   pattern: Pattern | "";
@@ -14,46 +14,46 @@ export interface StoreResult {
   settings: string;
   remarks: readonly string[];
   measured: Measured[];
-  /** Checksums of the contents, by the work that they were taken after. */
+  /** Checksums of the contents, by the work that came before. */
   digests: Record<string, string>;
   memory: { when: string; bytes: Record<string, number>; keys: number }[];
 }
 
 export interface Surroundings {
   open(flushing?: Flushing): Promise<Store>;
-  /** Lets the runtime do what it does between two events. */
+  /** Yields to the runtime's event loop. */
   turn(): Promise<void>;
-  /** Collects what the preparation of a sample left, where a program can ask for that. */
+  /** Collects garbage before a sample, if the runtime offers that. */
   collect?(): void;
   wrap(buffer: ArrayBuffer, offset: number, length: number): Uint8Array;
   progress(doing: string): void;
 }
 
-/** The only kind of work that is told in milliseconds, and for all the keys. */
+/** The only work measured in milliseconds, and for all keys at once. */
 export const REOPEN = "close and reopen";
 
-/** What is done at equal durability, and the words that tell of it. */
+/** The names of the work that is measured at equal durability. */
 export const FLUSHED = {
   "each second": "set existing, all flushed once a second",
   "each group": "set existing, each group flushed",
 } as const;
 
-/** Keys that are asked for together. */
+/** Keys per `getMany`. */
 export const MANY = 100;
 const GET_MANY = `getMany of ${MANY}`;
 
 const SEED = 3;
-/** Keys that are made ready at a time while a store is filled. */
+/** Keys prepared at a time during the load. */
 const LOAD_CHUNK = 100_000;
-/** A sample of fewer new keys than this is made of several. */
+/** A sample with fewer new keys than this repeats the work. */
 const LEAST_FRESH = 20_000;
 
-/** Groups of a sample in which each is flushed. */
+/** Batches per sample when each is flushed. */
 const FLUSHED_GROUPS = 10;
 
 const utf8 = new TextEncoder();
 
-/** Fills a store, does everything to it, and compares it with what must be in it on the way. */
+/** Fills a store, measures every kind of work, and compares the contents with the model in between. */
 export async function runStore(plan: Plan, around: Surroundings): Promise<StoreResult> {
   const run = new Run(plan, around, await around.open());
   await run.load();
@@ -71,7 +71,7 @@ export async function runStore(plan: Plan, around: Surroundings): Promise<StoreR
   return run.result();
 }
 
-/** Fills a store, and overwrites in it what has to be on the medium as soon as in all others. */
+/** Fills a store and measures overwrites at equal durability. */
 export async function runFlushed(plan: Plan, around: Surroundings): Promise<StoreResult> {
   const run = new Run(plan, around, await around.open());
   await run.load();
@@ -105,7 +105,7 @@ class Run {
     return { name, settings, remarks, measured, digests, memory };
   }
 
-  /** The clock says how many writes there were: contents are compared with the model, not among stores. */
+  /** The number of writes depends on the clock: contents are compared with the model, but not between stores. */
   flushedResult(): StoreResult {
     const works: readonly string[] = Object.values(FLUSHED);
     const { name, settings, remarks, measured } = this.result();
@@ -113,7 +113,7 @@ class Run {
     return { name, settings, remarks, measured: own, digests: {}, memory: [] };
   }
 
-  /** Milliseconds of what `work` does, with what the runtime does at its end. */
+  /** Milliseconds of `work`, including what the runtime does at the end of the turn. */
   private async time(work: () => Promise<void>): Promise<number> {
     const { elapsed } = this.store;
     this.around.collect?.();
@@ -124,7 +124,7 @@ class Run {
     return elapsed?.() ?? performance.now() - start;
   }
 
-  /** Group by group. Where a store is synchronous, this ends the turn in between and nothing else. */
+  /** Runs `work` in batches. Where a store is synchronous, awaiting only ends the turn in between. */
   private async grouped(
     count: number,
     group: number,
@@ -194,7 +194,7 @@ class Run {
   async readsOfMany(): Promise<void> {
     const { store, model, plan } = this;
     if (store.many === undefined) return;
-    // Not every store has this row, and all that follows chooses the same keys for each.
+    // Not every store has this row: a separate chooser keeps the later keys the same for all stores.
     const chooser = new Chooser(plan.size, SEED + 1);
     await this.samples(GET_MANY, "random", async () => {
       const count = plan.ops - (plan.ops % MANY);
@@ -215,7 +215,7 @@ class Run {
     });
   }
 
-  /** Keys as strings; in a small database the same few strings again and again. */
+  /** Keys as strings; a small database reuses the same strings. */
   private keys(numbers: Uint32Array): string[] {
     if (this.plan.size > 1_000) return keysOf(numbers);
     this.few ??= keysOf(Uint32Array.from({ length: this.plan.size }, (_, i) => 2 * i));
@@ -233,7 +233,7 @@ class Run {
     this.remember(`after the ${work}`);
   }
 
-  /** Several times over the same keys where they are few. */
+  /** Repeats the scan where the keys are few. */
   private async scan(
     work: string,
     scan: (from: string, limit: number) => number | Promise<number>,
@@ -280,7 +280,7 @@ class Run {
     });
   }
 
-  /** A sample is a second of writing and the flush at its end. */
+  /** A sample is a second of writes and the flush at its end. */
   async flushedEachSecond(): Promise<void> {
     await this.openAgain("each second");
     const { writes } = this.plan;
@@ -311,7 +311,7 @@ class Run {
     this.store = await this.around.open(flushing);
   }
 
-  /** Overwrites random keys; gives the milliseconds that it took. */
+  /** Overwrites random keys and returns the milliseconds. */
   private async randomly(count: number, afterGroup?: () => void | Promise<void>): Promise<number> {
     const { store, values, model } = this;
     const numbers = this.chooser.existing("random", count);
@@ -343,7 +343,7 @@ class Run {
     await this.compareIfOften("update");
   }
 
-  /** Keys that were not there, and then away with them: the database is as large as it was. */
+  /** Adds new keys and deletes them again: the database keeps its size. */
   async freshKeys(pattern: "sequential" | "random"): Promise<void> {
     const { store, values, model, plan } = this;
     const { fresh, group, warmup, samples } = plan;
@@ -395,7 +395,7 @@ class Run {
     this.digests[after] = found;
   }
 
-  /** What a process finds that comes later. */
+  /** Measures closing and opening again, and checks the contents. */
   async reopen(): Promise<void> {
     this.around.progress("reopen");
     const start = performance.now();
@@ -412,7 +412,7 @@ class Run {
   }
 }
 
-/** The bytes of a key, for stores that give it as a string. */
+/** The bytes of a key, for stores that return strings. */
 export function keyBytes(key: string, into: Uint8Array): Uint8Array {
   utf8.encodeInto(key, into);
   return into;

@@ -3,7 +3,7 @@ import { type Goal, goal, type Row, row, type Section } from "../report.js";
 import { FLUSHED, REOPEN, type StoreResult } from "./run.js";
 import type { Plan } from "./workload.js";
 
-/** A store at a size, and how it went. */
+/** A store at a size, with its result or its failure. */
 export interface Contender {
   id: string;
   plan: Plan;
@@ -18,7 +18,7 @@ const DURABILITY: Readonly<Record<string, string>> = {
   [FLUSHED["each second"]]: "survives a power loss but for the last second",
   [FLUSHED["each group"]]: "survives a power loss",
 };
-/** A size at which everything lies in the processor's caches, and one at which nothing does. */
+/** A size at which everything fits in the processor's caches, and one at which nothing does. */
 const HOT = 1_000;
 const LARGE = 1_000_000;
 
@@ -38,7 +38,7 @@ function finder(contenders: readonly Contender[]): Find {
   };
 }
 
-/** Contents after equal work have to be equal; every store was compared with the plain model before. */
+/** Equal work must lead to equal contents in all stores; each was compared with the model before. */
 function compareContents(contenders: readonly Contender[]): number {
   const seen = new Map<string, { digest: string; name: string }>();
   let compared = 0;
@@ -74,7 +74,7 @@ function rowsOf(contenders: readonly Contender[], find: Find): Row[] {
         : id === "map"
           ? "none: memory"
           : (DURABILITY[work] ?? WRITTEN);
-      // Nothing is compiled yet when so few keys are loaded.
+      // Loads of few keys are left out: their code is not compiled yet.
       if (samples === undefined || (work === "load" && size <= HOT)) continue;
       rows.push({ group, ...row(title, name, reads, work === REOPEN ? "ms" : "ns", samples) });
     }
@@ -118,7 +118,7 @@ function targets(find: Find, sizes: readonly number[]): Goal[] {
   return goals;
 }
 
-/** Bytes per key of what varve holds: its table, the values in memory, and all that its wasm has taken. */
+/** varve's memory in bytes per key: the index, the values in memory, and all wasm memory. */
 function memoryOf(contenders: readonly Contender[]): string[] {
   const told = new Set<number>();
   return contenders.flatMap(({ id, plan, result }) => {

@@ -1,4 +1,4 @@
-/** A struct with flattened ones in it beside one that has the same fields as its own. */
+/** A struct with flattened structs compared with one that has the same fields directly. */
 
 import { codecOf } from "varve/codec";
 import { fromJson, jsonReader, jsonWriter, toJson } from "varve/json";
@@ -41,8 +41,8 @@ const inputs = Array.from({ length: VALUES }, (_, index) => ({
 }));
 
 /**
- * A program has other schemas too, and all share the code of their getters. Else what is measured
- * first would have that code to itself for a while, and be compiled for that.
+ * A program has several schemas, which share the code of their getters. Without these, the schema measured
+ * first would have that code to itself for a while, and it would be compiled for that schema alone.
  */
 function meetOthers(): number {
   let sum = 0;
@@ -66,7 +66,7 @@ function meetOthers(): number {
   return sum;
 }
 
-/** What is compiled first has the luck of it: in every other turn that is what is flattened. */
+/** The order of compilation matters, so every other process compiles the flattened struct first. */
 export function measureFlat(samples: number, turn: number): Promise<Measured[]> {
   if (meetOthers() !== 66_000) throw new Error("the other schemas are read wrongly");
   const both = [
@@ -102,12 +102,11 @@ const READS = 20;
 type Loop = (views: readonly View<typeof Flattened>[]) => number;
 
 /**
- * Written out twice: code that reads both would ask of each view which of the two it is. Of views that are
- * kept, and in three loops: where views are made as they are read, engines leave out making them in some
- * runs and not in others, and nine getters are more than they put into one loop. Each of the two then
- * took 44 ns or 56, whatever the other did. Each goes over the views once a call: a loop that runs for long
- * is replaced while it runs, by code that knows less of its sum, and some workers keep that code: 7.5 ns
- * for the second loop and not 4.3.
+ * Written out twice, because code for both would check the type of each view. The views are kept, and read in
+ * three loops: where views are created during the loop, engines optimize their allocation away in some runs
+ * only, and nine getters are too many to be inlined into one loop; each of the two took 44 ns or 56 at
+ * random. Each call reads all views once: a long loop is replaced while it runs by code that is less
+ * optimized, and some workers keep that code (7.5 ns instead of 4.3 for the second loop).
  */
 const PLAIN: Loop[] = [
   (views) => {
@@ -202,7 +201,7 @@ function codeWays(store: string, Search: typeof Flattened): Way[] {
   ];
 }
 
-/** The same JSON by way of objects, as programs do it that have nothing else. */
+/** The same JSON through objects, as programs write it without varve. */
 function objectWays(): Way[] {
   const values = inputs.map((input) => Flattened.encode(input));
   const lines = values.map((bytes) => toJson(Flattened, bytes));

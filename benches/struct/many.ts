@@ -1,4 +1,4 @@
-/** A record of a number and a string in a program that has many schemas, all of them in use. */
+/** A record of a number and a string in a program with many schemas, all of them in use. */
 
 import { type Database, memory, open } from "varve";
 import { bool, str, struct, u16, u32 } from "varve/struct";
@@ -6,7 +6,7 @@ import { type Measured, measure, type Way } from "./measure.js";
 
 const Product = struct("Product", { stock: u16, name: str });
 const NAME = "Yeezy Boost 350 V2";
-/** Engines remember four classes at each place in the code. */
+/** Engines cache up to four classes at each place in the code. */
 const OTHERS = 8;
 const KEYS = 64;
 const MASK = KEYS - 1;
@@ -16,7 +16,7 @@ const READS = 4_096 * KEYS;
 const RAW = { store: "raw bytes", about: "offset known" };
 const TYPED = { store: "typed view", about: "collection, schema" };
 
-/** Each of the other schemas is read and changed as often as makes it known to the compiler. */
+/** Each of the other schemas is read and changed often enough to appear in the compiler's type feedback. */
 function useOthers(db: Database): number {
   let sum = 0;
   for (let i = 0; i < OTHERS; i++) {
@@ -41,7 +41,7 @@ export async function measureMany(samples: number): Promise<Measured[]> {
     if (useOthers(db) !== OTHERS * 15_000) throw new Error("the other schemas are read wrongly");
     const all = ways(db);
     const isSet = ({ work }: Way) => work.startsWith("set");
-    // What sets leave behind is cleaned up within whatever is measured next.
+    // The maintenance after sets would run during the next measurement.
     const first = await measure(
       all.filter((way) => !isSet(way)),
       samples,
@@ -52,7 +52,7 @@ export async function measureMany(samples: number): Promise<Measured[]> {
   }
 }
 
-/** The same records raw and in a collection, each of stock 1. */
+/** The same records raw and in a collection, each with stock 1. */
 function stored(db: Database) {
   const products = db.collection("products", Product);
   const keys = Array.from({ length: KEYS }, (_, index) => `product${index}`);
@@ -97,7 +97,7 @@ function ways(db: Database): Way[] {
   ];
 }
 
-// 64 rounds over the records: each is flipped as often back as there.
+// 64 rounds over the records: each record is changed and restored equally often.
 const isStocked = (view: Uint8Array): boolean => view[0]! > 0;
 const hasStock = (view: { readonly stock: number }): boolean => view.stock > 0;
 const flipBytes = (view: Uint8Array): void => {
@@ -109,7 +109,7 @@ const flip = (view: { stock: number }): void => {
 
 type Call = (i: number) => number;
 
-/** The same work both ways, each in a loop of its own. The calls of one sample sum to their number. */
+/** The same work in both forms, each in a separate loop. The calls of one sample sum to their number. */
 function pair(
   work: string,
   count: number,
@@ -130,7 +130,7 @@ function pair(
   return [way(RAW, raw), way(TYPED, typed)];
 }
 
-/** Written out: a read is so short that calling a function for it would be what is measured. */
+/** Written out: a read is so short that a function call would dominate it. */
 function keptWays(bytes: Uint8Array): Way[] {
   const u8 = new Uint8Array(KEYS * 32);
   const data = new DataView(u8.buffer);

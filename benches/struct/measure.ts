@@ -1,22 +1,22 @@
-/** Takes samples of several ways to do one thing, in turn, so that their ratios are of one moment. */
+/** Takes samples of several forms of the same work in turn, so that their ratios are from the same time. */
 
-/** One way of doing one work. */
+/** One form of one kind of work. */
 export interface Way {
   work: string;
   store: string;
-  /** What it is, in a word or two. */
+  /** A short description. */
   about: string;
   /** Operations of one sample. */
   count: number;
-  /** Does them all and gives a sum, which keeps the compiler from leaving anything out. */
+  /** Does them all and returns a sum, which keeps the compiler from removing any. */
   run(): number;
   /** Milliseconds within the last run that are not part of the work. */
   aside?: () => number;
-  /** What the sum has to be. */
+  /** The expected sum. */
   sum?: number;
 }
 
-/** What was measured of it: nanoseconds of one operation, for each sample. */
+/** The samples: nanoseconds per operation. */
 export interface Measured {
   work: string;
   store: string;
@@ -30,7 +30,7 @@ export interface Tables {
 
 const WARM_UP = 20;
 
-/** One sample of each way in each round, those of a later round in the opposite order. */
+/** One sample of each form in each round, in the opposite order in later rounds. */
 export async function measure(ways: readonly Way[], samples: number): Promise<Measured[]> {
   const ns = ways.map(() => [] as number[]);
   const order = ways.map((way, index) => ({ way, index }));
@@ -45,7 +45,7 @@ export async function measure(ways: readonly Way[], samples: number): Promise<Me
       if (round >= WARM_UP) ns[index]!.push((elapsed * 1e6) / way.count);
     }
     order.reverse();
-    // Work of one sample that a store does between turns is not to fall into another's.
+    // A store's work between turns must not count in the next sample.
     await new Promise((resolve) => setTimeout(resolve));
   }
   return ways.map(({ work, store, about }, index) => ({ work, store, about, ns: ns[index]! }));

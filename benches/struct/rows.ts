@@ -1,4 +1,4 @@
-/** VeryLightSQL's four works on a row of 291 bytes, and updateIf, through bytes, views and JSON. */
+/** VeryLightSQL's four kinds of work on a row of 291 bytes, and updateIf, through bytes, views and JSON. */
 
 import { type Database, memory, open } from "varve";
 import { fixedStr, json, struct, u32 } from "varve/struct";
@@ -21,13 +21,13 @@ const input = (id: number): Plain => ({
   email: `person${id}@example.com`,
 });
 
-/** A number as a key that sorts as the number does. */
+/** A number as a key with the same order. */
 function keyOf(id: number): Uint8Array {
   return Uint8Array.of(id >>> 24, id >>> 16, id >>> 8, id);
 }
 
 const SEQUENTIAL = Array.from({ length: INSERTS }, (_, index) => index);
-/** Each of the same keys once, in an order that jumps about. */
+/** Each of the same keys once, in a scattered order. */
 const SCATTERED = SEQUENTIAL.map((index) => (index * 37 + 11) % INSERTS);
 
 const RAW = { store: "raw bytes", about: "a view of bytes" };
@@ -46,7 +46,7 @@ export async function measureRows(samples: number, times: number): Promise<Measu
   const db = await open("rows", { storage: memory() });
   const tables = openTables(db);
   try {
-    // Each work has a database to itself while it is measured: scans and gets find 50 rows.
+    // Each kind of work has a separate database: scans and gets find 50 rows.
     const inserted = await measure(insertWays(db, tables, times), samples);
     clear(db, tables);
     fill(db, tables);
@@ -94,7 +94,7 @@ function insertWays(db: Database, tables: Tables, times: number): Way[] {
         run() {
           aside = 0;
           for (let time = 0; time < times; time++) {
-            // A fresh table each time.
+            // A new database each time.
             const start = performance.now();
             clear(db, tables);
             aside += performance.now() - start;
@@ -166,14 +166,14 @@ function readWays(db: Database, { typed, plain }: Tables, times: number): Way[] 
   ];
 }
 
-/** What may be kept of records: their views, while nothing happens, and handles, whatever happens. */
+/** What a program may keep of records: views until the next write, and handles across writes. */
 function refWays({ typed }: Tables, times: number): Way[] {
   const views = SEQUENTIAL.slice(0, ROWS).map((id) => typed.get(id)!);
   const refs = SEQUENTIAL.slice(0, ROWS).map((id) => typed.ref(id));
   const work = "read a number of a record that is at hand";
   const rounds = times * 500;
   const way = { work, count: ROWS * rounds, sum: ((ROWS * (ROWS - 1)) / 2) * rounds };
-  // Each loop is written out: one that called a function given to it would measure the call.
+  // Each loop is written out: a call of a function parameter would dominate the measurement.
   return [
     {
       ...way,

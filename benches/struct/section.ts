@@ -17,7 +17,7 @@ const PARTS = {
 type Part = keyof typeof PARTS;
 type Run = (request: Request) => Promise<Measured[]>;
 
-/** Both places in one run: the ratios are of one machine at one time. */
+/** Both platforms in one run, so that the ratios are from the same machine and time. */
 export async function structBench({ root, quick }: BenchOptions): Promise<Section> {
   const node = await place("Node", quick, async (request) => runChild(root, request));
   const browser = await Chromium.start(root, "benches/struct/worker.ts");
@@ -36,7 +36,7 @@ export async function structBench({ root, quick }: BenchOptions): Promise<Sectio
   }
 }
 
-/** In a process of its own: no code is compiled for another part's sake. */
+/** Runs a part in a separate process, so that no code is compiled for another part. */
 function runChild(root: string, request: Request): Measured[] {
   const { status, signal, stdout, error } = spawnSync(
     process.execPath,
@@ -68,7 +68,7 @@ async function place(name: string, quick: boolean, run: Run) {
   return { rows, goals };
 }
 
-/** The samples of all turns, which may have taken their ways in another order. */
+/** Merges the samples of all processes, which may list the forms in a different order. */
 function pooled([first = [], ...others]: readonly Measured[][]): Measured[] {
   return first.map((one) => {
     const same = ({ work, store, about }: Measured) =>
@@ -80,7 +80,7 @@ function pooled([first = [], ...others]: readonly Measured[][]): Measured[] {
   });
 }
 
-/** What was measured natively where VeryLightSQL was looked at: no part of this run. */
+/** Figures of VeryLightSQL's native implementation, measured separately. */
 const NATIVE: Row[] = (
   [
     ["insert 100 rows in order, each", 460],

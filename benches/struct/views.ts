@@ -9,13 +9,13 @@ import { type Measured, measure, type Way } from "./measure.js";
 const Product = struct("Product", { stock: u16, name: str });
 const codec = codecOf(Product);
 const NAME = "Yeezy Boost 350 V2";
-/** As many records as no compiler keeps in registers. A power of two. */
+/** More records than a compiler keeps in registers. A power of two. */
 const RECORDS = 256;
 const MASK = RECORDS - 1;
-/** Operations of a sample: whole rounds over the records, there and back. */
+/** Operations of a sample: whole passes over the records, each with its reverse. */
 const MANY = 392 * 2 * RECORDS;
 const FEW = 10 * 2 * RECORDS;
-/** Of each, so that its string ends within it. */
+/** Bytes between two records, enough for the string. */
 const STRIDE = 32;
 
 export interface Rivals {
@@ -42,7 +42,7 @@ function records() {
 
 type Read<T> = (record: T) => number;
 
-/** Passes over the records again and again. */
+/** Reads the records again and again. */
 function over<T>(list: readonly T[], count: number, read: Read<T>): () => number {
   return () => {
     let sum = 0;
@@ -104,7 +104,7 @@ function others({ msgpackr, flatbuffers }: Rivals) {
   };
 }
 
-/** Every form has to tell the same of the record, also after adding to its number. */
+/** Checks that every form has the same contents, also after adding to the number. */
 function agree({ data, memory, starts, size }: Mine, theirs: Theirs): void {
   const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
   const at = starts[0]!;
@@ -157,7 +157,7 @@ function reads({ u8, data, memory, starts, size }: Mine, theirs: Theirs, scale: 
   const decoded = { work: got.work, count: few, sum: few };
   const name = { work: "read a string of 18 letters", count: few * 5, sum: few * 5 * NAME.length };
   const decoder = new TextDecoder();
-  // Each loop is written out: one that called a function given to it would measure the call.
+  // Each loop is written out: a call of a function parameter would dominate the measurement.
   return [
     {
       ...field,
@@ -240,7 +240,7 @@ function writes({ data, memory, starts, size }: Mine, theirs: Theirs, scale: num
   const flats = flat.map((bytes) => new FlatProduct(new ByteBuffer(bytes)));
   const many = MANY * scale;
   const few = FEW * scale;
-  // Twice a record, there and back, so that each sample finds what the first one found.
+  // Every record is incremented and decremented, so that each sample starts with the same contents.
   const there = (i: number) => ((i & RECORDS) === 0 ? 1 : -1);
   const passes =
     <T>(list: readonly T[], count: number, add: (one: T, by: number) => void) =>
@@ -365,7 +365,7 @@ function writes({ data, memory, starts, size }: Mine, theirs: Theirs, scale: num
   ];
 }
 
-/** The bytes of a new record, which are then read, added to and as they are to be stored. */
+/** Creates a record, adds to its number, and leaves it as bytes ready to store. */
 function creations({ data, memory, starts, size }: Mine, rivals: Rivals, scale: number): Way[] {
   const { packr } = others(rivals);
   const { ByteBuffer } = rivals.flatbuffers;

@@ -1,5 +1,5 @@
-// The product drop in a Durable Object: many clients buy at once over HTTP until all is sold, and
-// workerd is killed by -9 in the middle of it.
+// The product drop in a Durable Object: many clients buy at once over HTTP until the stock is empty, and
+// workerd is killed with SIGKILL halfway.
 
 import { spawn } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -14,7 +14,7 @@ const USAGE = "npm run example:edge [-- --json]";
 const CLIENTS = 100;
 const STOCK = 20_001;
 
-/** The Worker as its deployment has it: bundled, and the wasm beside it as a module. */
+/** The Worker as it is deployed: bundled, with the wasm beside it as a module. */
 async function bundled(folder) {
   await build({
     absWorkingDir: root,
@@ -52,7 +52,7 @@ async function started(folder) {
 
 const agent = new Agent({ keepAlive: true });
 
-/** Asks to buy, and gives the answer. (`fetch` would take most of the time for itself.) */
+/** Sends one purchase and returns the answer. (`fetch` would take most of the measured time.) */
 function buy(url, buyer) {
   return new Promise((resolve, reject) => {
     const asked = request(url, { method: "POST", agent }, (response) => {
@@ -71,7 +71,7 @@ function buy(url, buyer) {
   });
 }
 
-/** Everyone buys until there is nothing left; who got no answer asks again. Gives what was answered. */
+/** All clients buy until the stock is empty, and retry requests that were not answered. Returns the answers. */
 async function sellOut(folder) {
   let answered = 0;
   let edge = await started(folder);

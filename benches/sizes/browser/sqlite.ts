@@ -4,7 +4,7 @@ import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 
 const KIB = 1_024;
-/** Its wasm is built for 2 GiB at most, and has to hold more than this. */
+/** SQLite's wasm is limited to 2 GiB, and needs memory beyond its cache. */
 const LARGEST_CACHE = 1_024 * KIB * KIB;
 
 function increase(value: Uint8Array): void {
@@ -14,7 +14,7 @@ function increase(value: Uint8Array): void {
 
 let pool: ReturnType<typeof installPool> | undefined;
 
-/** A second pool in the same folder would be refused. */
+/** Installed once: a second pool in the same folder is refused. */
 async function installPool() {
   const sqlite3 = await init();
   return sqlite3.installOpfsSAHPoolVfs({ initialCapacity: 8, directory: "/bench-sizes-sqlite" });

@@ -10,7 +10,7 @@ import type { Plan } from "../workload.js";
 import { openIndexedDb } from "./indexeddb.js";
 import { openSqliteWasm } from "./sqlite.js";
 
-/** What a worker is told: one store, one size. */
+/** One store at one size, which a worker measures. */
 export interface Request {
   store: keyof typeof OPEN | "floor";
   plan: Plan;

@@ -5,12 +5,12 @@ import type { Readable } from "node:stream";
 import type { OpenStore } from "../store.js";
 import { KEY_BYTES, VALUE_BYTES } from "../workload.js";
 
-/** The exact number of bytes next on a stream, whatever pieces they come in. */
+/** Reads exact numbers of bytes from a stream. */
 class Bytes {
   private pieces: Buffer[] = [];
   private held = 0;
   private ended = false;
-  /** Whoever waits for the next piece. */
+  /** Resumes the read that waits for the next chunk. */
   private wake = () => {};
 
   constructor(stream: Readable) {
@@ -40,10 +40,10 @@ class Bytes {
 }
 
 const HEAD = 5;
-/** Keys asked for at a time when contents are compared. */
+/** Keys per request when contents are compared. */
 const PAGE = 10_000;
 
-/** GrausDB runs natively in a process of its own, which is sent the work and says how long it took. */
+/** GrausDB runs natively in a separate process, which receives the work and reports how long it took. */
 export function openGraus(root: string): OpenStore {
   const program = join(root, "target/graus/release/graus-sizes");
   return async (folder) => {

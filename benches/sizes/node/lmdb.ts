@@ -5,7 +5,7 @@ import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 import { increase, rival } from "./rivals.js";
 
-/** What of lmdb is used. */
+/** The used part of lmdb's API. */
 interface Lmdb {
   getBinaryFast(key: string): Buffer | undefined;
   getBinary(key: string): Buffer | undefined;
@@ -16,7 +16,7 @@ interface Lmdb {
   removeSync(key: string): void;
   transactionSync(body: () => void): void;
   getRange(options: { start?: string; limit?: number }): Iterable<{ key: string; value: Buffer }>;
-  /** Missing in its types, and what a noSync store has for being synced. */
+  /** A method that lmdb's types lack: it flushes a noSync store. */
   sync(done: (error: Error | null) => void): void;
   readonly flushed: PromiseLike<boolean>;
   close(): Promise<void>;

@@ -4,7 +4,7 @@ import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 import { increase, rival } from "./rivals.js";
 
-/** What of better-sqlite3 is used. */
+/** The used part of better-sqlite3's API. */
 interface Statement {
   pluck(): this;
   raw(): this;
@@ -46,7 +46,7 @@ export function openSqlite(root: string): OpenStore {
       .raw();
     const begin = db.prepare("BEGIN IMMEDIATE");
     const commit = db.prepare("COMMIT");
-    /** Without BEGIN every statement that writes is a transaction of its own. */
+    /** Without BEGIN each writing statement is a transaction of its own. */
     const grouped = (from: number, to: number, work: (at: number) => void) => {
       if (to - from > 1) begin.run();
       for (let i = from; i < to; i++) work(i);
@@ -85,7 +85,7 @@ export function openSqlite(root: string): OpenStore {
         grouped(from, to, (i) => remove.run(keys[i]!));
       },
       sync() {
-        // With FULL a commit has been flushed.
+        // With FULL each commit is flushed.
         if (flushing === "each second") db.pragma("wal_checkpoint(PASSIVE)");
       },
       scan(from, limit) {

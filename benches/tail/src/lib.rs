@@ -1,6 +1,6 @@
-//! The least that opening does with the tail of a log once it is read: the checksum of its bytes, and one look
-//! for each record at a place of a table as large as the index. No frame, no record, no key, no hash, and
-//! nothing is changed: no look waits for another.
+//! The lower bound of what opening does with the tail of a log after reading it: the checksum of its bytes,
+//! and for each record one read from a table as large as the index. No frame, no record, no key, no hash, and
+//! no change; the reads do not depend on each other.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,7 @@ use varve::engine::format::checksum::checksum;
 #[derive(Default)]
 struct Ground {
     segment: Vec<u8>,
-    /// As many as a power of two.
+    /// The length is a power of two.
     places: Vec<u64>,
     looks: u32,
 }
@@ -18,18 +18,18 @@ thread_local! {
     static GROUND: RefCell<Ground> = RefCell::default();
 }
 
-/// Makes room for a segment, and a table of `1 << places_log2` places. Answers where the segment lies.
+/// Allocates a segment and a table of `1 << slots_log2` slots. Returns the segment's address.
 #[unsafe(no_mangle)]
 extern "C" fn tail_prepare(segment: usize, places_log2: u32) -> *const u8 {
     GROUND.with_borrow_mut(|ground| {
-        // Written to, so that there is memory behind them.
+        // Touches the pages, so that the system allocates them.
         ground.segment = vec![1; segment];
         ground.places = vec![1; 1 << places_log2];
         ground.segment.as_ptr()
     })
 }
 
-/// The checksum of the segment's first bytes, folded into what a number holds exactly.
+/// The checksum of the segment's first bytes, folded into 32 bits.
 #[unsafe(no_mangle)]
 extern "C" fn tail_checksum(length: usize) -> u32 {
     GROUND.with_borrow(|ground| {
@@ -38,7 +38,7 @@ extern "C" fn tail_checksum(length: usize) -> u32 {
     })
 }
 
-/// Looks at so many places, no two of which lie together. Answers what stands there, added up.
+/// Reads so many scattered slots. Returns the sum of their values.
 #[unsafe(no_mangle)]
 extern "C" fn tail_look(count: u32) -> u32 {
     GROUND.with_borrow_mut(|ground| {
