@@ -194,16 +194,16 @@ function tabs(section: Section | undefined): string[] {
     ["Firefox", "varve"],
   ] as const;
   const lines = TABS.map(([name, group, work]): Cells => {
-    const cells = columns.map(([place, store]) => {
+    const cells = columns.map(([browser, store]) => {
       const row = section.rows.find(
         (one) =>
-          one.group === `${place}: ${group}` && one.work.startsWith(work) && one.store === store,
+          one.group === `${browser}: ${group}` && one.work.startsWith(work) && one.store === store,
       );
       return row === undefined ? "" : `${shown(row)} ${row.unit}`;
     });
     return [name, ...cells];
   });
-  const head = ["pages and tabs", ...columns.map(([place, store]) => `${store}, ${place}`)];
+  const head = ["pages and tabs", ...columns.map(([browser, store]) => `${store}, ${browser}`)];
   return [table(head, ["---", ...columns.map(() => "--:")], lines)];
 }
 
@@ -222,10 +222,10 @@ function views(section: Section | undefined): string[] {
   if (section === undefined) return [];
   const lines = VIEWS.flatMap(([about, work, stores]) =>
     stores.map((store, index): Cells => {
-      const cells = ["Node", "Chromium"].map((place) => {
+      const cells = ["Node", "Chromium"].map((platform) => {
         const found = section.rows.find(
           (row) =>
-            row.group?.startsWith(`${place}: ${about}`) &&
+            row.group?.startsWith(`${platform}: ${about}`) &&
             row.work.startsWith(work) &&
             row.store === store,
         );

@@ -107,12 +107,12 @@ export async function runSuite(
   const step = (doing: string) => listener.progress(done++, total, doing);
 
   for (const grouping of groupings) {
-    const field = new Map<Contender, { rival: Rival; samples: number[] }>();
+    const running = new Map<Contender, { rival: Rival; samples: number[] }>();
     const attempt = async (contender: Contender, work: () => Promise<void>) => {
       try {
         await work();
       } catch (error) {
-        field.delete(contender);
+        running.delete(contender);
         const { id, name } = contender;
         listener.failed({ id, name, grouping, error: messageOf(error) });
       }
@@ -122,21 +122,21 @@ export async function runSuite(
       step(`${contender.name}, ${GROUPING_NAMES[grouping]}: warming up`);
       await attempt(contender, async () => {
         const rival = await contender.open();
-        field.set(contender, { rival, samples: [] });
+        running.set(contender, { rival, samples: [] });
         await warmUp(rival, cycles, grouping);
       });
     }
     for (let run = 1; run <= runs; run++) {
       for (const contender of contenders) {
         step(`${contender.name}, ${GROUPING_NAMES[grouping]}: run ${run} of ${runs}`);
-        const entry = field.get(contender);
+        const entry = running.get(contender);
         if (entry === undefined) continue;
         await attempt(contender, async () => {
           entry.samples.push(await sample(entry.rival, cycles, grouping));
         });
       }
     }
-    for (const [contender, { rival, samples }] of field) {
+    for (const [contender, { rival, samples }] of running) {
       await attempt(contender, async () => {
         const contents = await rival.reopenAndRead();
         const { id, name, durability } = rival;

@@ -19,12 +19,12 @@ function report(message: Report): void {
 }
 
 /** The message if this browser lacks file access, checked before anything starts. */
-function obstacle(): string | undefined {
+function missingSupport(): string | undefined {
   if (!self.isSecureContext) {
     return "This page was not loaded securely, so the browser offers no file storage. Open it by https or as http://localhost.";
   }
   if (typeof navigator.storage?.getDirectory !== "function") {
-    return "This browser has no private file system (OPFS), or has it switched off. Private windows of some browsers do that; try an ordinary window.";
+    return "This browser has no private file system (OPFS), or has disabled it. Some browsers disable it in private windows; try an ordinary window.";
   }
   if (!("createSyncAccessHandle" in FileSystemFileHandle.prototype)) {
     return "This browser's private file system has no synchronous handles. A current Chromium, Firefox or Safari has them.";
@@ -51,7 +51,7 @@ function stoppedWorkersGone(): Promise<void> {
 }
 
 async function run({ cycles, runs }: Request): Promise<void> {
-  const missing = obstacle();
+  const missing = missingSupport();
   if (missing !== undefined) {
     report({ type: "unavailable", message: missing });
     return;

@@ -96,7 +96,7 @@ async function cargo(profile) {
   const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
   const built = join(target, TARGET, profile, "varve.wasm");
   if (!existsSync(built)) {
-    throw new Problem(`cargo made no ${built}.`);
+    throw new Problem(`cargo did not build ${built}.`);
   }
   return built;
 }
@@ -129,7 +129,7 @@ async function buildWasm() {
 
 function inlineModule(bytes) {
   return (
-    "// Made by the build from varve.wasm. Imported only by an open() that is given no wasm.\n" +
+    "// Built from varve.wasm. Imported only by an open() without the option `wasm`.\n" +
     `export const wasmBase64 = "${bytes.toString("base64")}";\n`
   );
 }

@@ -19,7 +19,7 @@ import { setup } from "./setup.mjs";
 import { privateWords } from "./words.mjs";
 
 const USAGE = `npm run check [-- --fix]
-  --fix   let the formatters put right what they can`;
+  --fix   let the formatters fix what they can`;
 
 const WASM = ["--target", "wasm32-unknown-unknown"];
 const DOCUMENTATION = ["doc", "-p", "varve", "--no-deps", "--quiet"];
@@ -79,9 +79,9 @@ export const CHECKS = [
     run: () => passesNode("@biomejs/biome/bin/biome", ["check", "--error-on-warnings"]),
   },
   { name: "types", run: () => passesNode("typescript/bin/tsc", ["-p", "tsconfig.json"]) },
-  { name: "imports fall one way", run: checkImports },
-  { name: "names are the field's terms", run: checkWords },
-  { name: "nothing is left out", run: checkShortcuts },
+  { name: "imports follow the layers", run: checkImports },
+  { name: "names and comments use the field's terms", run: checkWords },
+  { name: "no findings are suppressed", run: checkShortcuts },
 ];
 
 async function passes(command, args) {
@@ -173,7 +173,7 @@ if (isMain(import.meta.url)) {
       say(`· ${name}`);
       if (!(await run())) failed.push(name);
     }
-    if (failed.length > 0) throw new Problem(`not as it should be: ${failed.join(", ")}.`);
-    say("All is as it should be.");
+    if (failed.length > 0) throw new Problem(`failed: ${failed.join(", ")}.`);
+    say("All checks passed.");
   });
 }

@@ -7,8 +7,8 @@ import { ask, entry, filesBelow, must, Problem, parseArguments, root, say } from
 
 const TARGETS = ["open", "superblock", "segment", "frame", "record", "checkpoint"];
 const USAGE = `npm run fuzz [-- target …] [--seconds n]
-  target        ${TARGETS.join(", ")}: open when none is named
-  --seconds n   end after so many seconds for each; otherwise at the first finding, or Ctrl-C`;
+  target        ${TARGETS.join(", ")}: open by default
+  --seconds n   end after n seconds for each target; otherwise at the first finding, or with Ctrl-C`;
 
 /** Limits of an input's size and of the process's memory. */
 const LONGEST = 65_536;
@@ -25,7 +25,7 @@ const PARSES = {
   record: { magic: "VFRM", from: 32 },
   checkpoint: { magic: "VCP2", from: -8 },
 };
-const PIECE = 600;
+const PART_BYTES = 600;
 
 /** The initial corpus of a target: the golden files and earlier findings, or the parts of them that it parses. */
 function seeds(target) {
@@ -34,18 +34,18 @@ function seeds(target) {
   const folder = join(root, ".build/fuzz/seeds", target);
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  const pieces = new Set();
+  const parts = new Set();
   for (const path of filesBelow(GOLDEN, (name) => name.endsWith(".varve"))) {
     const file = readFileSync(join(root, path));
     for (let at = file.indexOf(magic); at >= 0; at = file.indexOf(magic, at + 8)) {
       const begin = Math.max(0, at + from);
-      pieces.add(file.toString("latin1", begin, begin + PIECE));
+      parts.add(file.toString("latin1", begin, begin + PART_BYTES));
     }
   }
   let count = 0;
-  for (const piece of pieces) {
+  for (const part of parts) {
     count += 1;
-    writeFileSync(join(folder, `${count}`), piece, "latin1");
+    writeFileSync(join(folder, `${count}`), part, "latin1");
   }
   return [folder];
 }
@@ -53,20 +53,20 @@ function seeds(target) {
 /** The program, built once, in .tools. */
 async function cargoFuzz() {
   if (ask("cargo", ["+nightly", "--version"]) === undefined) {
-    throw new Problem("cargo-fuzz wants a nightly toolchain: rustup toolchain install nightly");
+    throw new Problem("cargo-fuzz needs a nightly toolchain: rustup toolchain install nightly");
   }
-  const place = join(root, ".tools/cargo-fuzz");
-  if (!existsSync(join(place, "bin/cargo-fuzz"))) {
+  const folder = join(root, ".tools/cargo-fuzz");
+  if (!existsSync(join(folder, "bin/cargo-fuzz"))) {
     say("· cargo install cargo-fuzz");
-    await must("cargo", ["install", "cargo-fuzz", "--quiet", "--root", place]);
+    await must("cargo", ["install", "cargo-fuzz", "--quiet", "--root", folder]);
   }
-  return join(place, "bin/cargo-fuzz");
+  return join(folder, "bin/cargo-fuzz");
 }
 
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), { "--seconds": "count" }, USAGE);
   const unknown = words.find((word) => !TARGETS.includes(word));
-  if (unknown !== undefined) throw new Problem(`no target is called ${unknown}.\n${USAGE}`);
+  if (unknown !== undefined) throw new Problem(`there is no target ${unknown}.\n${USAGE}`);
   const program = await cargoFuzz();
   for (const target of words.length > 0 ? words : ["open"]) {
     const corpus = join(root, ".build/fuzz", target);

@@ -19,16 +19,16 @@ const rankOf = (module) => RUST_LAYERS.findIndex((layer) => layer.includes(modul
 
 /** A sentence for each import that breaks a rule. */
 export function wrongImports() {
-  return [...wrongInRust(), ...leftOutOfWorkers()];
+  return [...wrongInRust(), ...missingInWorkers()];
 }
 
 /**
  * Dynamic imports that a serving worker's bundle, which is one file, does not contain; and dynamic imports
  * without `moduleAt`, by which a service worker finds statically imported modules.
  */
-function leftOutOfWorkers() {
+function missingInWorkers() {
   const eager = "js/client/worker/eager-imports.ts";
-  const there = importsOf(eager).map((specifier) => targetOf(eager, specifier));
+  const included = importsOf(eager).map((specifier) => targetOf(eager, specifier));
   const registered = readFileSync(join(root, eager), "utf8");
   return filesBelow("js", (file) => file.endsWith(".ts") && !/^js\/cli/.test(file)).flatMap(
     (path) => {
@@ -40,7 +40,7 @@ function leftOutOfWorkers() {
           `moduleAt\\(\\s*"${name}",\\s*\\(\\) => import\\("${specifier}"\\)`,
         );
         return [
-          !there.includes(target) && `${path} loads ${target} on demand; import it in ${eager}`,
+          !included.includes(target) && `${path} loads ${target} on demand; import it in ${eager}`,
           !call.test(source) && `${path} loads ${target} without moduleAt("${name}", …)`,
           !new RegExp(`^ {2}"?${name}"?[:,]`, "m").test(registered) &&
             `${eager} does not register "${name}"`,

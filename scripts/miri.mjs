@@ -22,7 +22,7 @@ const LONG = [
 ];
 
 /** Each of these covers writing, reading back, reopening, and callbacks that fail. */
-const STORIES = [
+const WHOLE_LIFECYCLES = [
   "grausdb_regressions::failing_callback_changes_nothing",
   "grausdb_regressions::panicking_callback_changes_nothing",
   "grausdb_regressions::overwritten_and_deleted_values_never_reappear",
@@ -37,5 +37,5 @@ entry(async () => {
   }
   const miri = ["+nightly", "miri", "test", "--quiet", "-p", "varve"];
   await must("cargo", [...miri, "--lib", "--", ...LONG.flatMap((name) => ["--skip", name])]);
-  await must("cargo", [...miri, "--test", "engine", "--", ...STORIES]);
+  await must("cargo", [...miri, "--test", "engine", "--", ...WHOLE_LIFECYCLES]);
 });

@@ -56,21 +56,21 @@ export async function findProgram(name) {
   const wanted = process.env[variable];
   if (wanted) {
     if (existsSync(wanted)) return wanted;
-    throw new Problem(`${variable} names ${wanted}, which is not there.`);
+    throw new Problem(`${variable} names ${wanted}, which does not exist.`);
   }
   if (apt === undefined) await installPackages(PACKAGE, { scripts: false });
   const found = installed(PROGRAMS[name]);
   if (found !== undefined) return found;
   if (apt === undefined) {
     throw new Problem(
-      `npm has no ${title} that runs on this ${process.platform}-${process.arch}. Name one in ${variable}.`,
+      `npm has no ${title} for this ${process.platform}-${process.arch}. Name one in ${variable}.`,
     );
   }
   say(`· ${title} is missing`);
   await aptInstall([apt], `${title} (or name one in the environment variable ${variable})`);
   const fetched = installed(PROGRAMS[name]);
   if (fetched !== undefined) return fetched;
-  throw new Problem(`${title} was installed and is not found. Name it in ${variable}.`);
+  throw new Problem(`${title} was installed, but cannot be found. Name it in ${variable}.`);
 }
 
 /**

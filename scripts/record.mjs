@@ -11,11 +11,11 @@ export function begin() {
 }
 
 /** Writes `benches/results/<name>.json`. */
-export function keep(name, begun, told) {
-  const results = join(root, "benches/results");
-  mkdirSync(results, { recursive: true });
-  const text = JSON.stringify({ ...begun, ...told }, null, 2);
-  writeFileSync(join(results, `${name}.json`), `${text}\n`);
+export function keep(name, start, results) {
+  const folder = join(root, "benches/results");
+  mkdirSync(folder, { recursive: true });
+  const text = JSON.stringify({ ...start, ...results }, null, 2);
+  writeFileSync(join(folder, `${name}.json`), `${text}\n`);
 }
 
 function machine() {

@@ -18,7 +18,7 @@ export async function serve(folders, { port = 0, pages = {}, posts = {}, headers
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     const { pathname } = new URL(request.url ?? "/", "http://localhost");
     if (request.method === "POST" && Object.hasOwn(posts, pathname)) {
-      return take(request, response, posts[pathname]);
+      return receiveText(request, response, posts[pathname]);
     }
     if (request.method !== "GET" && request.method !== "HEAD") return end(response, 405);
     if (Object.hasOwn(pages, pathname)) {
@@ -51,7 +51,7 @@ export async function serve(folders, { port = 0, pages = {}, posts = {}, headers
   };
 }
 
-function take(request, response, listener) {
+function receiveText(request, response, listener) {
   let text = "";
   request.setEncoding("utf8").on("data", (chunk) => {
     text += chunk;

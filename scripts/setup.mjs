@@ -63,11 +63,11 @@ async function installCompiler() {
 async function installToolchain() {
   if (ask("rustup", ["--version"], { cwd: "/" }) === undefined) return;
   const wanted = toolchain();
-  const parts = ["--no-self-update", "--profile", "minimal", "--target", WASM_TARGET];
-  for (const component of COMPONENTS) parts.push("--component", component);
+  const args = ["--no-self-update", "--profile", "minimal", "--target", WASM_TARGET];
+  for (const component of COMPONENTS) args.push("--component", component);
   if (!isInstalled(wanted)) {
     say(`· rustup toolchain install ${wanted}`);
-    await must("rustup", ["toolchain", "install", wanted, ...parts], { cwd: "/" });
+    await must("rustup", ["toolchain", "install", wanted, ...args], { cwd: "/" });
     return;
   }
   const present = ask("rustup", ["component", "list", "--installed", "--toolchain", wanted]) ?? "";
@@ -99,6 +99,6 @@ function isInstalled(wanted) {
 if (isMain(import.meta.url)) {
   entry(async () => {
     await setup({ programs: PROGRAM_NAMES });
-    say("Everything is there.");
+    say("Everything is installed.");
   });
 }

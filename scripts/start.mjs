@@ -13,8 +13,8 @@ import { setup } from "./setup.mjs";
 const USAGE = `npm start [-- options]
   --once        end after the drop; serve no page
   --json        the last line of the drop is one JSON object
-  --cycles N    how many buyers come, 1 to 65534 (20000)
-  --port N      where to serve the page (8080, or a free one when that is taken)
+  --cycles N    number of buyers, 1 to 65534 (20000)
+  --port N      port of the page (8080, or a free one if that is taken)
   --help        this text`;
 
 const FLAGS = { "--once": "flag", "--json": "flag", "--cycles": "count", "--port": "count" };
@@ -24,12 +24,13 @@ const PORT = 8080;
 
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
-  if (words.length > 0) throw new Problem(`what is meant by ${words.join(" ")}?\n\n${USAGE}`);
+  if (words.length > 0) throw new Problem(`unknown argument ${words.join(" ")}.\n\n${USAGE}`);
   const cycles = values["--cycles"] ?? CYCLES;
   if (cycles < 1 || cycles > 65_534)
-    throw new Problem(`--cycles goes from 1 to 65534.\n\n${USAGE}`);
+    throw new Problem(`--cycles must be from 1 to 65534.\n\n${USAGE}`);
   const port = values["--port"];
-  if (port !== undefined && port > 65_535) throw new Problem(`--port goes to 65535.\n\n${USAGE}`);
+  if (port !== undefined && port > 65_535)
+    throw new Problem(`--port must be at most 65535.\n\n${USAGE}`);
 
   await setup();
   await build();
@@ -71,7 +72,7 @@ async function runDrop(cycles) {
 
 function check({ stock, name }, when) {
   if (stock !== 1 || name !== "Yeezy Boost 350 V2") {
-    throw new Error(`${when} the stock is ${stock} of "${name}", and ought to be 1`);
+    throw new Error(`${when} the stock is ${stock} of "${name}", and should be 1`);
   }
 }
 

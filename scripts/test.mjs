@@ -9,7 +9,7 @@ import { PROGRAM_NAMES } from "./programs.mjs";
 import { setup } from "./setup.mjs";
 
 const USAGE = `npm test [-- part of a suite's name …] [--list]
-  --list   name the suites and run none`;
+  --list   list the suites and run none`;
 
 const MINUTE = 60_000;
 
@@ -127,7 +127,7 @@ entry(async () => {
   const chosen = SUITES.filter(
     ({ name }) => words.length === 0 || words.some((word) => name.includes(word)),
   );
-  if (chosen.length === 0) throw new Problem(`no suite is called ${words.join(", ")}.`);
+  if (chosen.length === 0) throw new Problem(`there is no suite ${words.join(", ")}.`);
   if (values["--list"]) return process.stdout.write(`${chosen.map((s) => s.name).join("\n")}\n`);
 
   const programs = new Set(chosen.flatMap(({ programs = [] }) => programs));
@@ -137,12 +137,12 @@ entry(async () => {
   const results = new Map();
   for (const stage of stagesOf(chosen)) {
     const waiting = [...stage];
-    const lane = async () => {
+    const runner = async () => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
         results.set(next.name, await runOne(next, stage.length === 1));
       }
     };
-    await Promise.all(Array.from({ length: SIDE_BY_SIDE }, lane));
+    await Promise.all(Array.from({ length: SIDE_BY_SIDE }, runner));
   }
   report(chosen.map(({ name }) => results.get(name)));
 });

@@ -4,7 +4,7 @@ import type { Grouping } from "../../demo/rivals/rival.js";
 import { sqliteRival } from "../../demo/rivals/sqlite.js";
 import { varveRival } from "../../demo/rivals/varve.js";
 import { runSuite } from "../../demo/suite.js";
-import { answer } from "./answer.js";
+import { handleRequests } from "./handle-requests.js";
 
 export interface BrowserRequest {
   /** Samples of each single call. */
@@ -209,7 +209,7 @@ async function measureDrops({
   return { drops, equal };
 }
 
-answer<BrowserRequest, BrowserResult>(async (request, tell) => {
-  progress = tell;
+handleRequests<BrowserRequest, BrowserResult>(async (request, reportProgress) => {
+  progress = reportProgress;
   return { calls: await measureCalls(request.samples), ...(await measureDrops(request)) };
 });

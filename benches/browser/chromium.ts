@@ -16,7 +16,7 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-const PATIENCE_MS = 30 * 60_000;
+const RUN_TIMEOUT_MS = 30 * 60_000;
 
 const TYPES: Record<string, string> = {
   ".js": "text/javascript",
@@ -97,7 +97,7 @@ export class Chromium {
       args: FLAGS,
     });
     const page = context.pages()[0] ?? (await context.newPage());
-    page.setDefaultTimeout(PATIENCE_MS);
+    page.setDefaultTimeout(RUN_TIMEOUT_MS);
     page.on("console", (message) => process.stderr.write(`  [chromium] ${message.text()}\n`));
     await page.goto(server.url);
     const version = await page.evaluate(() => navigator.userAgent);
@@ -107,10 +107,10 @@ export class Chromium {
   /** Posts a request to a new worker and resolves to its result. */
   async run<T>(worker: string, request: unknown): Promise<T> {
     const result = await this.page.evaluate(
-      (asked) =>
+      (call) =>
         (
           globalThis as unknown as { bench(worker: string, request: unknown): Promise<unknown> }
-        ).bench(asked.worker, asked.request),
+        ).bench(call.worker, call.request),
       { worker, request },
     );
     return result as T;

@@ -15,7 +15,7 @@ const PGLITE = join(root, "benches/rivals/node_modules/@electric-sql/pglite/dist
 const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
 
 /** How long tabs send calls before and after the owner's tab is closed, killed or frozen. */
-const PEACE_MS = 150;
+const STEADY_MS = 150;
 
 const FROZEN_MS = 400;
 
@@ -137,11 +137,11 @@ class Host {
 }
 
 /** Starts a browser with a new profile on disk. */
-export function withTabs(place, files, use) {
-  return withProfile(place, async (profile) => {
-    const browser = await launch(place, profile);
+export function withTabs(browserName, files, use) {
+  return withProfile(browserName, async (profile) => {
+    const browser = await launch(browserName, profile);
     try {
-      return await use(new Tabs(place, browser, files), await browser.version());
+      return await use(new Tabs(browserName, browser, files), await browser.version());
     } finally {
       await browser.close();
     }
@@ -150,12 +150,12 @@ export function withTabs(place, files, use) {
 
 /** The tabs of one browser. */
 class Tabs {
-  #place;
+  #browserName;
   #browser;
   #files;
 
-  constructor(place, browser, files) {
-    this.#place = place;
+  constructor(browserName, browser, files) {
+    this.#browserName = browserName;
     this.#browser = browser;
     this.#files = files;
   }
@@ -164,7 +164,7 @@ class Tabs {
   async cold(store, samples) {
     const found = { ms: [], bytes: [] };
     for (let i = 0; i < samples; i += 1) {
-      await this.#at(store, async (host) => {
+      await this.#atNewOrigin(store, async (host) => {
         const [, ms] = await this.#open(host, store);
         found.ms.push(ms);
         found.bytes.push(host.bytes);
@@ -175,28 +175,28 @@ class Tabs {
 
   /** Round trips of the tab that has the file, and of another tab. */
   trips(store, { rounds, width }) {
-    return this.#at(store, async (host) => {
+    return this.#atNewOrigin(store, async (host) => {
       const [owner] = await this.#open(host, store);
       const [other] = await this.#open(host, store);
       const own = await ask(owner, `trips(${rounds}, ${width}, false)`);
-      await ask(owner, "lend()");
+      await ask(owner, "shareEcho()");
       return { own, other: await ask(other, `trips(${rounds}, ${width}, true)`) };
     });
   }
 
   /** Writes per second of all tabs together. */
   writes(store, count, { ms, samples }) {
-    return this.#at(store, async (host) => {
+    return this.#atNewOrigin(store, async (host) => {
       const tabs = [];
       while (tabs.length < count) tabs.push((await this.#open(host, store))[0]);
       const found = { alone: [], together: [] };
       for (let i = -1; i < samples; i += 1) {
-        for (const way of ["alone", "together"]) {
+        for (const mode of ["alone", "together"]) {
           const done = await Promise.all(
-            tabs.map((tab) => ask(tab, `write(${ms}, ${way === "alone"})`)),
+            tabs.map((tab) => ask(tab, `write(${ms}, ${mode === "alone"})`)),
           );
           const sum = done.reduce((a, b) => a + b, 0);
-          if (i >= 0) found[way].push((sum * 1_000) / ms);
+          if (i >= 0) found[mode].push((sum * 1_000) / ms);
         }
       }
       return found;
@@ -205,19 +205,19 @@ class Tabs {
 
   /** The longest time another tab is not answered when the owner's tab is closed, killed or frozen. */
   gaps(store, how, samples) {
-    return this.#at(store, async (host) => {
+    return this.#atNewOrigin(store, async (host) => {
       const tabs = [];
       const gaps = [];
       for (let i = 0; i < samples; i += 1) {
         while (tabs.length < 3) tabs.push((await this.#open(host, store))[0]);
         const owner = await this.#owner(tabs);
-        const witness = tabs.find((tab) => tab !== owner);
+        const client = tabs.find((tab) => tab !== owner);
         const pid = how === "killed" && (await this.#processOf(owner, tabs));
-        await ask(witness, "pulse()");
-        await pause(PEACE_MS);
-        const undo = await this.#happen(how, owner, pid);
-        await pause(PEACE_MS);
-        gaps.push(await ask(witness, "pulsed()"));
+        await ask(client, "startGap()");
+        await pause(STEADY_MS);
+        const undo = await this.#disturb(how, owner, pid);
+        await pause(STEADY_MS);
+        gaps.push(await ask(client, "endGap()"));
         await undo?.();
         if (how !== "frozen") tabs.splice(tabs.indexOf(owner), 1);
       }
@@ -225,11 +225,11 @@ class Tabs {
     });
   }
 
-  async #happen(how, owner, pid) {
+  async #disturb(how, owner, pid) {
     if (how === "closed") return void (await owner.close());
     if (how === "killed") {
       process.kill(pid, "SIGKILL");
-      await pause(PEACE_MS);
+      await pause(STEADY_MS);
       return () => owner.close().catch(() => {});
     }
     const devtools = await owner.createCDPSession();
@@ -243,7 +243,7 @@ class Tabs {
     const pid = await processOf(this.#browser, owner);
     for (const tab of tabs) {
       if (tab !== owner && (await processOf(this.#browser, tab)) === pid) {
-        throw new Error(`two tabs share a process in ${this.#place}`);
+        throw new Error(`two tabs share a process in ${this.#browserName}`);
       }
     }
     return pid;
@@ -258,14 +258,14 @@ class Tabs {
 
   async #open(host, store) {
     const page = await this.#browser.newPage();
-    page.on("pageerror", (error) => process.stderr.write(`  [${this.#place}] ${error}\n`));
+    page.on("pageerror", (error) => process.stderr.write(`  [${this.#browserName}] ${error}\n`));
     await page.goto(`${host.url}/${store}.html`);
     await page.waitForFunction(() => "tab" in globalThis);
     return [page, await ask(page, "first()")];
   }
 
   /** Opens a new origin; its tabs are closed at the end. */
-  async #at(store, use) {
+  async #atNewOrigin(store, use) {
     const host = await new Host(store).listen(this.#files);
     try {
       return await use(host);

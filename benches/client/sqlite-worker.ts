@@ -3,7 +3,7 @@
 import init from "@sqlite.org/sqlite-wasm";
 
 /** A request from the page. */
-export interface Asked {
+export interface Request {
   readonly id: number;
   readonly key: string;
   /** The value to write; absent for a read. */
@@ -21,7 +21,7 @@ const TUNING = `
 `;
 
 /** Retries until no other tab has the file locked. */
-async function patiently<T>(attempt: () => T): Promise<T> {
+async function retryWhileBusy<T>(attempt: () => T): Promise<T> {
   for (;;) {
     try {
       return attempt();
@@ -32,23 +32,23 @@ async function patiently<T>(attempt: () => T): Promise<T> {
   }
 }
 
-async function opened() {
+async function openDatabase() {
   const { oo1 } = await init();
-  const db = await patiently(() => new oo1.OpfsDb("/bench.sqlite3", "c"));
-  await patiently(() => db.exec(TUNING));
+  const db = await retryWhileBusy(() => new oo1.OpfsDb("/bench.sqlite3", "c"));
+  await retryWhileBusy(() => db.exec(TUNING));
   return {
     read: db.prepare("SELECT value FROM pairs WHERE key = ?"),
     write: db.prepare("INSERT OR REPLACE INTO pairs VALUES (?, ?)"),
   };
 }
 
-const opening = opened();
+const opening = openDatabase();
 /** Requests run one after the other, so that a statement is never started while it waits for the lock. */
 let last: Promise<unknown> = opening;
 
-async function answer({ id, key, value }: Asked): Promise<void> {
+async function answer({ id, key, value }: Request): Promise<void> {
   const { read, write } = await opening;
-  const found = await patiently(() => {
+  const found = await retryWhileBusy(() => {
     try {
       if (value === undefined) return read.bind(key).step() ? read.getBlob(0) : null;
       return write.bind([key, value]).step() ? null : null;
@@ -59,6 +59,6 @@ async function answer({ id, key, value }: Asked): Promise<void> {
   postMessage({ id, found });
 }
 
-addEventListener("message", ({ data }: MessageEvent<Asked>) => {
+addEventListener("message", ({ data }: MessageEvent<Request>) => {
   last = last.then(() => answer(data));
 });

@@ -11,12 +11,12 @@ export interface Store {
 /** Microseconds per call, one figure for each round. */
 export type Times = Record<string, number[]>;
 
-/** A figure is the mean of this many calls, or of fewer if they take longer than `ALONE_MS`. */
-const ALONE = 200;
-const ALONE_MS = 200;
+/** A figure is the mean of this many calls, or of fewer if they take longer than `CALLS_MS`. */
+const CALLS = 200;
+const CALLS_MS = 200;
 
 /** Concurrent writes, unless they are sent one by one. */
-const LANES = 64;
+const CONCURRENT_WRITES = 64;
 
 const VALUE = new Uint8Array(64);
 
@@ -26,14 +26,14 @@ type Call = () => Promise<unknown>;
  * Calls before the measured ones: the first calls after a thousand concurrent ones include their garbage
  * collection.
  */
-const BEFORE = 50;
+const WARM_UP_CALLS = 50;
 
 /** Sends the calls one after the other. */
 async function alone(call: Call): Promise<number> {
-  for (let i = 0; i < BEFORE; i += 1) await call();
+  for (let i = 0; i < WARM_UP_CALLS; i += 1) await call();
   const start = performance.now();
   let count = 0;
-  for (; count < ALONE && performance.now() < start + ALONE_MS; count += 1) await call();
+  for (; count < CALLS && performance.now() < start + CALLS_MS; count += 1) await call();
   return ((performance.now() - start) * 1_000) / count;
 }
 
@@ -45,7 +45,7 @@ async function pipelined(call: Call, count: number): Promise<number> {
 }
 
 /** Measures all kinds in turn, so that a disturbance affects all of them. */
-async function interleaved(
+async function measureInTurn(
   kinds: Record<string, Call>,
   rounds: number,
   width: number,
@@ -54,10 +54,10 @@ async function interleaved(
   for (let round = -1; round < rounds; round += 1) {
     for (const [name, call] of Object.entries(kinds)) {
       const figures = { alone: await alone(call), pipelined: await pipelined(call, width) };
-      for (const [way, us] of Object.entries(figures)) {
-        times[`${name}, ${way}`] ??= [];
+      for (const [mode, us] of Object.entries(figures)) {
+        times[`${name}, ${mode}`] ??= [];
         // The first round warms up.
-        if (round >= 0) times[`${name}, ${way}`]?.push(us);
+        if (round >= 0) times[`${name}, ${mode}`]?.push(us);
       }
     }
   }
@@ -77,12 +77,12 @@ let at = 0;
 onmessage = async ({ data, ports: [port] }) => {
   const handle = await file;
   handle.truncate(64 << 20);
-  const by = (way) => ({ data }) => {
+  const answerTo = (target) => ({ data }) => {
     if (data.writes) at += handle.write(record, { at: at % (63 << 20) });
-    way.postMessage(data);
+    target.postMessage(data);
   };
-  onmessage = by(globalThis);
-  port.onmessage = by(port);
+  onmessage = answerTo(globalThis);
+  port.onmessage = answerTo(port);
   postMessage(0);
 };`;
 
@@ -94,37 +94,37 @@ function echoWorker(): Worker {
  * A shared worker that transfers ports to the tab whose echo worker answers: tabs of different processes have
  * no other way.
  */
-const COURIER =
-  "data:text/javascript,let lender;onconnect=({ports:[page]})=>{page.onmessage=({ports})=>" +
-  "{if(ports[0])lender.postMessage(0,ports);else lender=page}}";
+const PORT_RELAY =
+  "data:text/javascript,let echo;onconnect=({ports:[page]})=>{page.onmessage=({ports})=>" +
+  "{if(ports[0])echo.postMessage(0,ports);else echo=page}}";
 
-function courier(): MessagePort {
-  return new SharedWorker(COURIER).port;
+function portRelay(): MessagePort {
+  return new SharedWorker(PORT_RELAY).port;
 }
 
 /** Lets another tab use an echo worker of this one. */
-function lend(): void {
+function shareEcho(): void {
   const worker = echoWorker();
-  const to = courier();
+  const to = portRelay();
   to.onmessage = ({ ports }) => worker.postMessage(0, [...ports]);
   to.postMessage(0);
 }
 
 /** `isRemote`: the echo by a port comes from another tab's worker, as the answers of a remote owner do. */
-async function echo(borrows: boolean): Promise<Record<string, Call>> {
+async function echo(isRemote: boolean): Promise<Record<string, Call>> {
   const worker = echoWorker();
   const { port1, port2 } = new MessageChannel();
-  const lent = new MessageChannel();
-  if (borrows) courier().postMessage(0, [lent.port2]);
-  const port = borrows ? lent.port1 : port1;
+  const remote = new MessageChannel();
+  if (isRemote) portRelay().postMessage(0, [remote.port2]);
+  const port = isRemote ? remote.port1 : port1;
   const waiting: ((message: unknown) => void)[] = [];
-  const hear = ({ data }: MessageEvent) => waiting.shift()?.(data);
-  worker.onmessage = hear;
-  port.onmessage = hear;
-  const send = (way: Worker | MessagePort, message: object) =>
+  const receive = ({ data }: MessageEvent) => waiting.shift()?.(data);
+  worker.onmessage = receive;
+  port.onmessage = receive;
+  const send = (target: Worker | MessagePort, message: object) =>
     new Promise((resolve) => {
       waiting.push(resolve);
-      way.postMessage(message);
+      target.postMessage(message);
     });
   await new Promise((resolve) => {
     waiting.push(resolve);
@@ -138,10 +138,10 @@ async function echo(borrows: boolean): Promise<Record<string, Call>> {
 }
 
 /** How long to wait for an answer that may never come. */
-const PATIENCE_MS = 5_000;
+const ANSWER_TIMEOUT_MS = 5_000;
 
 /** Sends one write after the other and records the longest time without an answer. */
-class Pulse {
+class GapRecorder {
   private isOver = false;
   private longest = 0;
   private last = performance.now();
@@ -170,30 +170,33 @@ class Pulse {
 
   async end(): Promise<number> {
     this.isOver = true;
-    await Promise.race([this.over, new Promise((resolve) => setTimeout(resolve, PATIENCE_MS))]);
+    await Promise.race([
+      this.over,
+      new Promise((resolve) => setTimeout(resolve, ANSWER_TIMEOUT_MS)),
+    ]);
     return Math.max(this.longest, performance.now() - this.last);
   }
 }
 
 /** Writes for `ms` milliseconds and returns the number of answers. */
-async function write(store: Store, ms: number, lanes: number): Promise<number> {
+async function write(store: Store, ms: number, writers: number): Promise<number> {
   const end = performance.now() + ms;
   let count = 0;
-  const lane = async () => {
+  const writer = async () => {
     while (performance.now() < end) {
       await store.set();
       // A write that was in flight at the end is not counted.
       if (performance.now() < end) count += 1;
     }
   };
-  await Promise.all(Array.from({ length: lanes }, lane));
+  await Promise.all(Array.from({ length: writers }, writer));
   return count;
 }
 
 /** Offers the tab's methods to the driver. */
-export function offer(open: () => Promise<Store>): void {
+export function offerTab(open: () => Promise<Store>): void {
   let store: Store;
-  let pulse: Pulse;
+  let gap: GapRecorder;
   const tab = {
     /** Milliseconds from the beginning of this page's load until the store has answered. */
     async first(): Promise<number> {
@@ -203,17 +206,17 @@ export function offer(open: () => Promise<Store>): void {
       return performance.now();
     },
     /** `width`: the number of calls in one task. */
-    async trips(rounds: number, width: number, borrows: boolean): Promise<Times> {
+    async trips(rounds: number, width: number, isRemote: boolean): Promise<Times> {
       const calls = { get: () => store.get(), set: () => store.set() };
-      return interleaved({ ...(await echo(borrows)), ...calls }, rounds, width);
+      return measureInTurn({ ...(await echo(isRemote)), ...calls }, rounds, width);
     },
-    lend,
-    write: (ms: number, alone: boolean) => write(store, ms, alone ? 1 : LANES),
+    shareEcho,
+    write: (ms: number, alone: boolean) => write(store, ms, alone ? 1 : CONCURRENT_WRITES),
     owns: () => store.owns(),
-    pulse() {
-      pulse = new Pulse(store);
+    startGap() {
+      gap = new GapRecorder(store);
     },
-    pulsed: () => pulse.end(),
+    endGap: () => gap.end(),
   };
   Object.assign(globalThis, { tab });
 }

@@ -1,7 +1,7 @@
 import { opfs } from "varve";
-import { answer } from "../browser/answer.js";
-import { removeAll, turn } from "../browser/place.js";
-import type { LargeResult } from "./ground.js";
+import { handleRequests } from "../browser/handle-requests.js";
+import { removeAll, turn } from "../browser/platform.js";
+import type { LargeResult } from "./platform.js";
 import { amountsFor, runLarge } from "./run.js";
 
 /** Types of workers only, which TypeScript's DOM library lacks. */
@@ -22,7 +22,7 @@ async function folder(): Promise<FileSystemDirectoryHandle> {
   return root.getDirectoryHandle(FOLDER, { create: true });
 }
 
-answer<{ quick: boolean }, LargeResult>(async ({ quick }, progress) => {
+handleRequests<{ quick: boolean }, LargeResult>(async ({ quick }, progress) => {
   await removeAll();
   return runLarge(
     {

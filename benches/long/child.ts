@@ -5,9 +5,9 @@ import { type Database, file, open as openVarve, type Storage } from "varve";
 import { openLevel } from "../sizes/node/level.js";
 import { openLmdb } from "../sizes/node/lmdb.js";
 import type { OpenStore } from "../sizes/store.js";
-import { type Around, type Kept, runStep, type Step } from "./steps.js";
-import { keep, leastForATail, type Pair, type Read, whatATailAdds } from "./tail.js";
-import { watchedVarve } from "./varve.js";
+import { type Copies, type Environment, runStep, type Step } from "./steps.js";
+import { copyFlushed, costOfTail, lowerBoundOfTail, type Pair, type Read } from "./tail.js";
+import { measuredVarve } from "./varve.js";
 
 /** One step of one store, which a process runs. */
 export interface Request {
@@ -25,7 +25,7 @@ const request: Request = JSON.parse(process.argv[2] ?? "");
 const { root, folder, store, memory } = request;
 
 /** The disk space that the files in a folder take. */
-function room(path: string): number {
+function diskSpace(path: string): number {
   const entries = readdirSync(path, { withFileTypes: true, recursive: true });
   const files = entries.filter((entry) => entry.isFile());
   return files.reduce((sum, { parentPath, name }) => {
@@ -64,11 +64,11 @@ async function timedOpen(name: string, key: string): Promise<number> {
 
 async function readsOf(name: string, key: string): Promise<Read[]> {
   const reads: Read[] = [];
-  const place = file(folder);
+  const inner = file(folder);
   const storage: Storage = {
-    ...place,
+    ...inner,
     async open(name, mode) {
-      const opened = await place.open(name, mode);
+      const opened = await inner.open(name, mode);
       const read = opened.file.read.bind(opened.file);
       opened.file.read = (buffer, options) => {
         reads.push({ at: options.at, length: buffer.length });
@@ -81,11 +81,11 @@ async function readsOf(name: string, key: string): Promise<Read[]> {
   return reads;
 }
 
-function surroundings(): Pick<Around, "open" | "written" | "tails"> {
+function environment(): Pick<Environment, "open" | "written" | "tails"> {
   if (store === "varve") {
-    const { open, counts } = watchedVarve(file(folder), request);
+    const { open, counts } = measuredVarve(file(folder), request);
     const path = (name: string) => join(folder, `${name}.varve`);
-    const pairOf = ({ closed, crashed, bytes, key }: Kept): Pair => ({
+    const pairOf = ({ closed, crashed, bytes, key }: Copies): Pair => ({
       closed: path(closed),
       crashed: path(crashed),
       bytes,
@@ -96,10 +96,10 @@ function surroundings(): Pick<Around, "open" | "written" | "tails"> {
       open,
       written: () => counts.written,
       tails: {
-        keep: (from, to) => keep(path(from), path(to)),
-        added: (kept, rounds) => whatATailAdds(pairOf(kept), rounds),
-        least: (kept, of, rounds) =>
-          leastForATail(pairOf(kept), { ...of, wasm: request.wasm ?? "" }, rounds),
+        copyFlushed: (from, to) => copyFlushed(path(from), path(to)),
+        added: (copies, rounds) => costOfTail(pairOf(copies), rounds),
+        least: (copies, of, rounds) =>
+          lowerBoundOfTail(pairOf(copies), { ...of, wasm: request.wasm ?? "" }, rounds),
       },
     };
   }
@@ -116,10 +116,10 @@ function surroundings(): Pick<Around, "open" | "written" | "tails"> {
 }
 
 const result = await runStep(request.step, {
-  ...surroundings(),
+  ...environment(),
   turn: () => setImmediate(),
   wrap: (buffer, offset, length) => Buffer.from(buffer, offset, length),
-  room: async () => room(folder),
+  diskSpace: async () => diskSpace(folder),
 });
 process.stdout.write(JSON.stringify(result), () => {
   // Simulates a crash: the process kills itself with the store open.

@@ -6,7 +6,7 @@
 import { newDigest } from "../sizes/digest.js";
 import type { Store } from "../sizes/store.js";
 import { Chooser, KEY_BYTES, keysOf, VALUE_BYTES, Values } from "../sizes/workload.js";
-import type { Added, Least } from "./tail.js";
+import type { TailBound, TailCost } from "./tail.js";
 
 export type StepName = "load" | "reopen" | "tail" | "crashed" | "added" | "least" | "overwrite";
 
@@ -22,15 +22,15 @@ export interface Step {
 }
 
 /** A store that reports how it uses its files. */
-export interface Watched extends Store {
+export interface MeasuredStore extends Store {
   /** Bytes of live records, if the store reports them. */
   live?(): { liveBytes: number; fileBytes: number };
   /** Milliseconds of each maintenance step so far, without the platform's flush. */
-  slices?(): readonly number[];
+  maintenanceSteps?(): readonly number[];
 }
 
 /** The same store closed, and crashed with a tail of `bytes` bytes, and a key in both. */
-export interface Kept {
+export interface Copies {
   closed: string;
   crashed: string;
   bytes: number;
@@ -39,19 +39,19 @@ export interface Kept {
 
 export interface Tails {
   /** Copies a store's file and flushes the copy. */
-  keep(from: string, to: string): void;
-  /** Opens the two in turn, up to the first get: see `whatATailAdds`. */
-  added(kept: Kept, rounds: number): Promise<Added>;
-  /** The lower bound for opening the second: see `leastForATail`. */
-  least(kept: Kept, of: { keys: number; records: number }, rounds: number): Promise<Least>;
+  copyFlushed(from: string, to: string): void;
+  /** Opens the two in turn, up to the first get: see `costOfTail`. */
+  added(copies: Copies, rounds: number): Promise<TailCost>;
+  /** The lower bound for opening the second: see `lowerBoundOfTail`. */
+  least(copies: Copies, of: { keys: number; records: number }, rounds: number): Promise<TailBound>;
 }
 
-export interface Around {
-  open(name: string): Promise<Watched>;
+export interface Environment {
+  open(name: string): Promise<MeasuredStore>;
   turn(): Promise<void>;
   wrap(buffer: ArrayBuffer, offset: number, length: number): Uint8Array;
   /** Disk space of a store's files. */
-  room(name: string): Promise<number>;
+  diskSpace(name: string): Promise<number>;
   /** Bytes written to the system so far, if they can be counted. */
   written(): number | undefined;
   /** For stores where the cost of a tail is measured. */
@@ -74,33 +74,33 @@ const [CLOSED, CRASHED] = ["closed", "crashed"];
 /** Bytes of a record with a key and value of this benchmark, including the header. */
 const RECORD = 40 + KEY_BYTES + 8 * Math.ceil(VALUE_BYTES / 8);
 
-export async function runStep(step: Step, around: Around): Promise<StepResult> {
+export async function runStep(step: Step, environment: Environment): Promise<StepResult> {
   // Warms up the code before anything is timed.
-  const small = await around.open("warm");
-  await write(small, around, new Uint32Array([2, 4, 6]), 1);
+  const small = await environment.open("warm");
+  await write(small, environment, new Uint32Array([2, 4, 6]), 1);
   await small.close();
   switch (step.step) {
     case "load":
-      return load(step, around);
+      return load(step, environment);
     case "reopen":
-      return reopen(step, around);
+      return reopen(step, environment);
     case "tail":
-      return tail(step, around);
+      return tail(step, environment);
     case "crashed":
-      return crashed(step, around);
+      return crashed(step, environment);
     case "added":
-      return added(step, around);
+      return added(step, environment);
     case "least":
-      return least(step, around);
+      return least(step, environment);
     case "overwrite":
-      return overwrite(step, around);
+      return overwrite(step, environment);
   }
 }
 
 /** Writes these keys in batches; `after` is called after each with its milliseconds. */
 async function write(
-  store: Watched,
-  { turn, wrap }: Around,
+  store: MeasuredStore,
+  { turn, wrap }: Environment,
   numbers: Uint32Array,
   seed: number,
   after?: (ms: number) => void | Promise<void>,
@@ -124,13 +124,13 @@ async function digestOf(store: Store, size: number): Promise<string> {
   return digest.end();
 }
 
-async function load({ size, seed }: Step, around: Around): Promise<StepResult> {
-  const store = await around.open(NAME);
+async function load({ size, seed }: Step, environment: Environment): Promise<StepResult> {
+  const store = await environment.open(NAME);
   const order = new Chooser(size, seed).shuffled(
     Uint32Array.from({ length: size }, (_, i) => 2 * i),
   );
   const groups: number[] = [];
-  await write(store, around, order, seed, (ms) => void groups.push(ms));
+  await write(store, environment, order, seed, (ms) => void groups.push(ms));
   const { name, settings } = store;
   await store.close();
   return { name, settings, samples: {} };
@@ -139,40 +139,40 @@ async function load({ size, seed }: Step, around: Around): Promise<StepResult> {
 /** A key that exists. */
 const [KEY] = keysOf(new Uint32Array([2])) as [string];
 
-async function timedOpen(around: Around): Promise<{ store: Watched; ms: number }> {
+async function timedOpen(environment: Environment): Promise<{ store: MeasuredStore; ms: number }> {
   const start = performance.now();
-  const store = await around.open(NAME);
+  const store = await environment.open(NAME);
   await store.gets([KEY]);
   return { store, ms: performance.now() - start };
 }
 
-async function reopen({ count }: Step, around: Around): Promise<StepResult> {
+async function reopen({ count }: Step, environment: Environment): Promise<StepResult> {
   const [opens, ranges]: [number[], number[]] = [[], []];
   for (let i = 0; ; i++) {
-    const { store, ms } = await timedOpen(around);
+    const { store, ms } = await timedOpen(environment);
     opens.push(ms);
     const start = performance.now();
     await store.scan?.("user", 1);
     ranges.push(performance.now() - start);
     const { name, settings } = store;
     await store.close();
-    await around.turn();
+    await environment.turn();
     if (i + 1 === count) return { name, settings, samples: { opens, ranges } };
   }
 }
 
 /** Overwrites keys at random and leaves the store open: the caller then kills the process. */
-async function tail({ size, count, seed }: Step, around: Around): Promise<StepResult> {
-  around.tails?.keep(NAME, CLOSED);
-  const store = await around.open(NAME);
+async function tail({ size, count, seed }: Step, environment: Environment): Promise<StepResult> {
+  environment.tails?.copyFlushed(NAME, CLOSED);
+  const store = await environment.open(NAME);
   const { name, settings } = store;
-  await write(store, around, new Chooser(size, seed).existing("random", count), seed);
+  await write(store, environment, new Chooser(size, seed).existing("random", count), seed);
   return { name, settings, samples: {} };
 }
 
-async function crashed({ size }: Step, around: Around): Promise<StepResult> {
-  around.tails?.keep(NAME, CRASHED);
-  const { store, ms } = await timedOpen(around);
+async function crashed({ size }: Step, environment: Environment): Promise<StepResult> {
+  environment.tails?.copyFlushed(NAME, CRASHED);
+  const { store, ms } = await timedOpen(environment);
   const { name, settings } = store;
   const digest = await digestOf(store, size);
   await store.close();
@@ -180,7 +180,7 @@ async function crashed({ size }: Step, around: Around): Promise<StepResult> {
 }
 
 /** The copies made by the last two steps. */
-const keptBehind = (tail: number): Kept => ({
+const copiesWithTail = (tail: number): Copies => ({
   closed: CLOSED,
   crashed: CRASHED,
   bytes: tail * RECORD,
@@ -188,42 +188,45 @@ const keptBehind = (tail: number): Kept => ({
 });
 
 /** Opens each copy `count` times. */
-async function added({ count, tail = 0 }: Step, { tails }: Around): Promise<StepResult> {
-  const samples = await tails?.added(keptBehind(tail), count);
+async function added({ count, tail = 0 }: Step, { tails }: Environment): Promise<StepResult> {
+  const samples = await tails?.added(copiesWithTail(tail), count);
   return { name: "", settings: "", samples: { ...samples } };
 }
 
-async function least({ size, count, tail = 0 }: Step, { tails }: Around): Promise<StepResult> {
-  const samples = await tails?.least(keptBehind(tail), { keys: size, records: tail }, count);
+async function least({ size, count, tail = 0 }: Step, { tails }: Environment): Promise<StepResult> {
+  const samples = await tails?.least(copiesWithTail(tail), { keys: size, records: tail }, count);
   return { name: "", settings: "", samples: { ...samples } };
 }
 
-async function overwrite({ size, count, seed }: Step, around: Around): Promise<StepResult> {
-  const store = await around.open(NAME);
+async function overwrite(
+  { size, count, seed }: Step,
+  environment: Environment,
+): Promise<StepResult> {
+  const store = await environment.open(NAME);
   const { name, settings } = store;
-  const [groups, room, excess]: number[][] = [[], [], []];
+  const [groups, diskSpace, excess]: number[][] = [[], [], []];
   /** Times of the batches during which maintenance ran, and of the others. */
-  const [beside, alone]: number[][] = [[], []];
-  let slicesBefore = 0;
-  const before = around.written();
+  const [busy, idle]: number[][] = [[], []];
+  let stepsBefore = 0;
+  const before = environment.written();
   const numbers = new Chooser(size, seed).existing("zipfian", count);
-  await write(store, around, numbers, seed, async (ms) => {
+  await write(store, environment, numbers, seed, async (ms) => {
     groups!.push(ms);
-    const slices = store.slices?.().length;
-    if (slices !== undefined) {
-      (slices > slicesBefore ? beside : alone)!.push(ms);
-      slicesBefore = slices;
+    const maintenanceSteps = store.maintenanceSteps?.().length;
+    if (maintenanceSteps !== undefined) {
+      (maintenanceSteps > stepsBefore ? busy : idle)!.push(ms);
+      stepsBefore = maintenanceSteps;
     }
     if (groups!.length % 20 !== 0) return;
-    const bytes = await around.room(NAME);
-    room!.push(bytes);
+    const bytes = await environment.diskSpace(NAME);
+    diskSpace!.push(bytes);
     const live = store.live?.();
     if (live !== undefined) excess!.push(live.fileBytes / bound(live.liveBytes, size));
   });
-  const written = around.written();
-  const samples = { groups, beside, alone, room, excess } as Record<string, number[]>;
+  const written = environment.written();
+  const samples = { groups, busy, idle, diskSpace, excess } as Record<string, number[]>;
   if (before !== undefined && written !== undefined) samples.written = [written - before];
-  samples.slices = [...(store.slices?.() ?? [])];
+  samples.maintenanceSteps = [...(store.maintenanceSteps?.() ?? [])];
   const digest = await digestOf(store, size);
   await store.close();
   return { name, settings, digest, samples };

@@ -12,7 +12,7 @@ import { instantiateAlone } from "../wasm.js";
 const WARM = 4;
 
 /** Copies a file and flushes the copy. */
-export function keep(from: string, to: string): void {
+export function copyFlushed(from: string, to: string): void {
   copyFileSync(from, to);
   const fd = openSync(to, "r+");
   fsyncSync(fd);
@@ -20,7 +20,7 @@ export function keep(from: string, to: string): void {
 }
 
 /** Evicts a file from the system's cache. Returns whether the system supports that. */
-function forget(path: string): boolean {
+function evict(path: string): boolean {
   const { status } = spawnSync("dd", [`if=${path}`, "iflag=nocache", "count=0"]);
   return status === 0;
 }
@@ -69,11 +69,11 @@ function rawRead(
 }
 
 /** The exports of benches/tail. */
-interface LeastWasm {
+interface TailWasm {
   memory: WebAssembly.Memory;
-  tail_prepare(segment: number, placesLog2: number): number;
+  tail_prepare(segment: number, slotsLog2: number): number;
   tail_checksum(length: number): number;
-  tail_look(count: number): number;
+  tail_look_up(count: number): number;
 }
 
 /** The two files, and how to open one up to the first get and close it again; only the opening is timed. */
@@ -88,7 +88,7 @@ export interface Pair {
 }
 
 /** Samples in ms of opening the two, and of reading; none from the medium if the cache cannot be evicted. */
-export type Added = Record<
+export type TailCost = Record<
   "closed" | "crashed" | "read" | "closedCold" | "crashedCold" | "readCold",
   number[]
 >;
@@ -97,23 +97,23 @@ export type Added = Record<
  * Samples in ms of the work that grows with a tail: the reads alone, with checksums, and with an index lookup
  * for each key too.
  */
-export type Least = Record<"read" | "verified" | "looked", number[]>;
+export type TailBound = Record<"read" | "verified" | "lookedUp", number[]>;
 
 /**
  * The lower bound for opening with a tail that is in the system's cache: each segment is read into wasm
  * memory, its checksum is computed there, and for each of its records one slot of a table as large as the
  * index is read. These reads do not depend on each other.
  */
-export async function leastForATail(
+export async function lowerBoundOfTail(
   pair: Pair,
   { wasm, keys, records }: { wasm: string; keys: number; records: number },
   rounds: number,
-): Promise<Least> {
-  const least: Least = { read: [], verified: [], looked: [] };
+): Promise<TailBound> {
+  const least: TailBound = { read: [], verified: [], lookedUp: [] };
   const tail = await tailOf(pair);
   if (tail.length === 0) return least;
-  const { memory, tail_prepare, tail_checksum, tail_look } =
-    await instantiateAlone<LeastWasm>(wasm);
+  const { memory, tail_prepare, tail_checksum, tail_look_up } =
+    await instantiateAlone<TailWasm>(wasm);
   // The index is at most three quarters full.
   const at = tail_prepare(SEGMENT, Math.ceil(Math.log2((keys + 1) * (4 / 3))));
   const block = new Uint8Array(memory.buffer, at, SEGMENT);
@@ -121,26 +121,26 @@ export async function leastForATail(
   const verify = (length: number) => {
     sum ^= tail_checksum(length);
   };
-  const look = (length: number) => {
+  const lookUp = (length: number) => {
     verify(length);
-    sum ^= tail_look(Math.round((length * records) / pair.bytes));
+    sum ^= tail_look_up(Math.round((length * records) / pair.bytes));
   };
   const read = (after?: (length: number) => void) => rawRead(pair.crashed, tail, block, after);
   for (let i = -WARM; i < rounds; i++) {
-    const [bare, verified, looked] = [read(), read(verify), read(look)];
+    const [bare, verified, lookedUp] = [read(), read(verify), read(lookUp)];
     if (i < 0) continue;
     least.read.push(bare);
     least.verified.push(verified);
-    least.looked.push(looked);
+    least.lookedUp.push(lookedUp);
   }
   if (!Number.isInteger(sum)) throw new Error("no checksum was computed");
   return least;
 }
 
-export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> {
+export async function costOfTail(pair: Pair, rounds: number): Promise<TailCost> {
   const { closed, crashed, timedOpen } = pair;
   const tail = await tailOf(pair);
-  const added: Added = {
+  const added: TailCost = {
     closed: [],
     crashed: [],
     read: [],
@@ -170,13 +170,13 @@ export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> 
     // The tail may be empty, if a checkpoint was written after the last write.
     if (tail.length > 0) added.read.push(rawRead(crashed, tail));
   }
-  for (let i = 0; i < rounds && forget(closed) && forget(crashed); i++) {
+  for (let i = 0; i < rounds && evict(closed) && evict(crashed); i++) {
     await inTurn(
       i,
-      async () => forget(closed) && added.closedCold.push(await timedOpen(closed)),
-      async () => forget(crashed) && added.crashedCold.push(await timedOpen(crashed)),
+      async () => evict(closed) && added.closedCold.push(await timedOpen(closed)),
+      async () => evict(crashed) && added.crashedCold.push(await timedOpen(crashed)),
     );
-    forget(crashed);
+    evict(crashed);
     if (tail.length > 0) added.readCold.push(rawRead(crashed, tail));
   }
   return added;

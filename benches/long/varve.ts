@@ -1,6 +1,6 @@
 import { type OpenedStorage, open, type Storage, type StorageFile } from "varve";
 import { varveStore } from "../sizes/varve.js";
-import type { Watched } from "./steps.js";
+import type { MeasuredStore } from "./steps.js";
 
 /** Bytes and time that a storage has used. */
 export interface Counts {
@@ -10,7 +10,7 @@ export interface Counts {
 }
 
 /** Wraps a storage and counts the written bytes. */
-function counted(storage: Storage, counts: Counts): Storage {
+function countingStorage(storage: Storage, counts: Counts): Storage {
   const file = (inner: StorageFile): StorageFile => ({
     read: (buffer, options) => inner.read(buffer, options),
     write(buffer, options) {
@@ -37,20 +37,20 @@ function counted(storage: Storage, counts: Counts): Storage {
 }
 
 /** Times maintenance steps: they are the only timers without a delay here. */
-function timeSlices(counts: Counts): number[] {
-  const slices: number[] = [];
+function timeMaintenance(counts: Counts): number[] {
+  const maintenanceSteps: number[] = [];
   const { setTimeout } = globalThis;
   const timed = (task: () => void, ms?: number): unknown => {
     if (ms !== 0) return setTimeout(task, ms);
-    const slice = () => {
+    const step = () => {
       const [start, flushing] = [performance.now(), counts.flushing];
       task();
-      slices.push(performance.now() - start - (counts.flushing - flushing));
+      maintenanceSteps.push(performance.now() - start - (counts.flushing - flushing));
     };
-    return setTimeout(slice, 0);
+    return setTimeout(step, 0);
   };
   globalThis.setTimeout = timed as typeof globalThis.setTimeout;
-  return slices;
+  return maintenanceSteps;
 }
 
 export interface Settings {
@@ -59,20 +59,20 @@ export interface Settings {
 }
 
 /** Opens databases in a storage, and reports how they use it. */
-export function watchedVarve(storage: Storage, { memory, spaceFactor }: Settings) {
+export function measuredVarve(storage: Storage, { memory, spaceFactor }: Settings) {
   const counts: Counts = { written: 0, flushing: 0 };
-  const slices = timeSlices(counts);
-  const place = counted(storage, counts);
+  const maintenanceSteps = timeMaintenance(counts);
+  const counting = countingStorage(storage, counts);
   return {
     counts,
-    async open(name: string): Promise<Watched> {
-      const db = await open(name, { storage: place, memory, spaceFactor });
+    async open(name: string): Promise<MeasuredStore> {
+      const db = await open(name, { storage: counting, memory, spaceFactor });
       const store = varveStore(db, memory);
       return {
         ...store,
         settings: `${store.settings}, spaceFactor ${spaceFactor}`,
         live: () => db.stats(),
-        slices: () => slices,
+        maintenanceSteps: () => maintenanceSteps,
       };
     },
   };

@@ -165,9 +165,9 @@ export async function nodeBench({ root, quick }: BenchOptions): Promise<Section>
       ),
     ],
     notes: [
-      "varve keeps one database open, as a program does; after its first drops its code is compiled for good. GrausDB gets an empty folder for each sample, since it compacts at 1 MiB of garbage. The first drop of a new process is told apart.",
+      "varve keeps one database open, as a program does; its code is fully compiled after the first drops. GrausDB gets an empty folder for each sample, since it compacts at 1 MiB of garbage. The first drop of a new process has its own row.",
       "After every drop one pair of the right name is left, and again when the file was closed and opened.",
-      "GrausDB is measured in its fastest form: stock is checked inside the callback, which spares it the read of its own predicate. It has no form that groups writes.",
+      "GrausDB is measured in its fastest form: stock is checked inside the callback, which saves the read for its own predicate. It cannot group writes.",
       "None of the stores flushes within a drop.",
     ],
   };

@@ -13,7 +13,7 @@ const LEAST_SCANNED = 20_000;
  * An iterator that only makes what a scan yields: a substring of one string with all keys, and a view at an
  * offset from an array. No tree, no page of keys, no call into wasm, no check whether the value has moved.
  */
-class Handing<T> implements IterableIterator<T, undefined> {
+class BareIterator<T> implements IterableIterator<T, undefined> {
   private at = 0;
 
   constructor(
@@ -55,16 +55,16 @@ function sumOfKeys(walk: Iterable<string>): number {
 function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measured"] {
   const count = Math.min(size, ops);
   const times = Math.max(1, Math.floor(Math.min(ops, LEAST_SCANNED) / count));
-  const places = Uint32Array.from({ length: count }, (_, i) => i * RECORD);
+  const offsets = Uint32Array.from({ length: count }, (_, i) => i * RECORD);
   const pages = Math.ceil((count * RECORD) / PAGE);
   const { buffer } = new WebAssembly.Memory({ initial: pages });
-  const text = keysOf(places).join("");
+  const text = keysOf(offsets).join("");
   const key = (at: number) => text.substring(at * KEY_BYTES, (at + 1) * KEY_BYTES);
-  const value = (at: number) => new Uint8Array(buffer, places[at], VALUE_BYTES);
+  const value = (at: number) => new Uint8Array(buffer, offsets[at], VALUE_BYTES);
   const works: [string, () => number, number][] = [
-    ["scan", () => sumOfPairs(new Handing(count, (at) => [key(at), value(at)])), KEY_BYTES],
-    ["scan, values only", () => sumOfValues(new Handing(count, value)), 0],
-    ["scan, keys only", () => sumOfKeys(new Handing(count, key)), KEY_BYTES],
+    ["scan", () => sumOfPairs(new BareIterator(count, (at) => [key(at), value(at)])), KEY_BYTES],
+    ["scan, values only", () => sumOfValues(new BareIterator(count, value)), 0],
+    ["scan, keys only", () => sumOfKeys(new BareIterator(count, key)), KEY_BYTES],
   ];
   return works.map(([work, walk, each]) => {
     const ns: number[] = [];
@@ -85,19 +85,19 @@ function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measur
  * Wasm memory as large as that of a database with so many keys: entries that point to records at random
  * offsets, which point to nothing. After them, space for a batch of records and for a key.
  */
-class Ground {
+class SimulatedMemory {
   readonly words: Uint32Array<ArrayBuffer>;
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly entries: number;
-  readonly roomAt: number;
+  readonly batchAt: number;
   readonly keyAt: number;
   readonly random = new Random(7);
 
-  constructor({ size, group }: Plan) {
+  constructor({ size, batch }: Plan) {
     this.entries = 2 ** Math.ceil(Math.log2(size * (4 / 3)));
     const recordsAt = this.entries * ENTRY;
-    this.roomAt = recordsAt + size * RECORD;
-    this.keyAt = this.roomAt + group * RECORD;
+    this.batchAt = recordsAt + size * RECORD;
+    this.keyAt = this.batchAt + batch * RECORD;
     const pages = Math.ceil((this.keyAt + KEY_BYTES) / PAGE);
     const { buffer } = new WebAssembly.Memory({ initial: pages });
     this.bytes = new Uint8Array(buffer);
@@ -110,21 +110,21 @@ class Ground {
     }
   }
 
-  places(count: number): Uint32Array {
+  randomEntries(count: number): Uint32Array {
     return Uint32Array.from({ length: count }, () => 2 * this.random.below(this.entries));
   }
 }
 
 /** The dependent reads of every `get`. */
-function measureGets(ground: Ground, { ops, warmup, samples }: Plan): number[] {
-  const { words } = ground;
+function measureGets(memory: SimulatedMemory, { ops, warmup, samples }: Plan): number[] {
+  const { words } = memory;
   const ns: number[] = [];
   for (let round = 0; round < warmup + samples; round++) {
-    const places = ground.places(ops);
+    const entries = memory.randomEntries(ops);
     const start = performance.now();
     // All records are zero, which the compiler does not know.
     let last = 0;
-    for (let i = 0; i < ops; i++) last = words[words[places[i]! + last]!]!;
+    for (let i = 0; i < ops; i++) last = words[words[entries[i]! + last]!]!;
     const ms = performance.now() - start;
     if (last !== 0) throw new Error("a record is not zero");
     if (round >= warmup) ns.push((ms * 1e6) / ops);
@@ -148,24 +148,24 @@ function writeLetters(words: Uint32Array, at: number, key: string): void {
  * the old record is found as by `get`, and the entry is changed. No hash, no comparison, no checksum, no call
  * into wasm, and no write to a file.
  */
-function measureSets(ground: Ground, plan: Plan): number[] {
-  const { words, bytes, roomAt, keyAt } = ground;
-  const { size, ops, group, warmup, samples } = plan;
+function measureSets(memory: SimulatedMemory, plan: Plan): number[] {
+  const { words, bytes, batchAt, keyAt } = memory;
+  const { size, ops, batch, warmup, samples } = plan;
   const values = new Values((buffer, offset, length) => new Uint8Array(buffer, offset, length));
   const mask = values.all.length - 1;
   const few = keysOf(Uint32Array.from({ length: Math.min(size, 1_000) }, (_, i) => 2 * i));
   const ns: number[] = [];
   for (let round = 0; round < warmup + samples; round++) {
-    const places = ground.places(ops);
-    const many = size > 1_000 ? keysOf(places) : Array.from(places, (_, i) => few[i % size]!);
+    const entries = memory.randomEntries(ops);
+    const many = size > 1_000 ? keysOf(entries) : Array.from(entries, (_, i) => few[i % size]!);
     const start = performance.now();
     let last = 0;
     for (let i = 0; i < ops; i++) {
       writeLetters(words, keyAt >>> 2, many[i]!);
-      const entry = places[i]! + last;
+      const entry = entries[i]! + last;
       const record = words[entry]!;
       last = words[record]!;
-      bytes.set(values.all[i & mask]!, roomAt + (i % group) * RECORD);
+      bytes.set(values.all[i & mask]!, batchAt + (i % batch) * RECORD);
       words[entry] = record;
     }
     const ms = performance.now() - start;
@@ -182,15 +182,15 @@ function measureSets(ground: Ground, plan: Plan): number[] {
  * A `set` is the same plus its key and value.
  */
 export function measureFloor(plan: Plan): StoreResult {
-  const ground = new Ground(plan);
-  const mib = Math.ceil(ground.bytes.length / 1_048_576).toLocaleString("en");
+  const memory = new SimulatedMemory(plan);
+  const mib = Math.ceil(memory.bytes.length / 1_048_576).toLocaleString("en");
   return {
     name: "floor",
-    settings: `no store: two reads at random places in ${mib} MiB of wasm memory, each waiting for the one before; what a get from so much memory takes at least. A set is that and the bytes of its key and value, without hash, call, checksum or file. Its scans make what a scan hands out, and look for nothing`,
+    settings: `no store: two dependent reads at random addresses in ${mib} MiB of wasm memory, the least that a get from so much memory takes. A set is that plus copying its key and value, without hash, call, checksum or file. Scans only create what a scan yields`,
     remarks: [],
     measured: [
-      { work: "get", pattern: "random", ns: measureGets(ground, plan) },
-      { work: "set existing", pattern: "random", ns: measureSets(ground, plan) },
+      { work: "get", pattern: "random", ns: measureGets(memory, plan) },
+      { work: "set existing", pattern: "random", ns: measureSets(memory, plan) },
       ...measureScans(plan),
     ],
     digests: {},

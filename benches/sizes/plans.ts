@@ -19,7 +19,7 @@ export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; me
       ops,
       writes: ops,
       fresh: Math.min(size, ops),
-      group: 1_000,
+      batch: 1_000,
       singles: quick ? 500 : 2_000,
       warmup: quick || many ? 2 : 3,
       samples: quick ? 3 : many ? 5 : 7,

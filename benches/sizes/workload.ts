@@ -26,7 +26,7 @@ export interface Plan {
   /** New keys of a sample, which are deleted again. */
   fresh: number;
   /** Writes per commit. */
-  group: number;
+  batch: number;
   /** Writes of a sample that are committed one by one. */
   singles: number;
   /** Samples that are not counted, because code is still being compiled. */
@@ -233,7 +233,7 @@ export class Model {
   }
 
   /** All keys that ever existed, in order. */
-  *everThere(): Generator<string> {
+  *everStored(): Generator<string> {
     const step = 4_096;
     const found = new Uint32Array(step);
     let count = 0;

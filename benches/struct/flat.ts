@@ -3,7 +3,7 @@
 import { codecOf } from "varve/codec";
 import { fromJson, jsonReader, jsonWriter, toJson } from "varve/json";
 import { bool, f64, flatten, str, struct, u8, u16, u32, type View } from "varve/struct";
-import { type Measured, measure, type Way } from "./measure.js";
+import { type Measured, measure, type Variant } from "./measure.js";
 
 const Page = struct("Page", { offset: u32, limit: u16, total: u32 });
 const Sort = struct("Sort", { by: u8, descending: bool, weight: f64 });
@@ -44,7 +44,7 @@ const inputs = Array.from({ length: VALUES }, (_, index) => ({
  * A program has several schemas, which share the code of their getters. Without these, the schema measured
  * first would have that code to itself for a while, and it would be compiled for that schema alone.
  */
-function meetOthers(): number {
+function useOthers(): number {
   let sum = 0;
   for (let i = 0; i < 6; i++) {
     const fields = {
@@ -68,19 +68,19 @@ function meetOthers(): number {
 
 /** The order of compilation matters, so every other process compiles the flattened struct first. */
 export function measureFlat(samples: number, turn: number): Promise<Measured[]> {
-  if (meetOthers() !== 66_000) throw new Error("the other schemas are read wrongly");
+  if (useOthers() !== 66_000) throw new Error("the other schemas are read wrongly");
   const both = [
-    () => readWay("plain fields", Plainly as unknown as typeof Flattened, PLAIN),
-    () => readWay("flattened", Flattened, FLAT),
+    () => readVariant("plain fields", Plainly as unknown as typeof Flattened, PLAIN),
+    () => readVariant("flattened", Flattened, FLAT),
   ];
   if (turn % 2 === 1) both.reverse();
-  const ways = [
+  const variants = [
     ...both.map((make) => make()),
-    ...codeWays("plain fields", Plainly as unknown as typeof Flattened),
-    ...codeWays("flattened", Flattened),
-    ...objectWays(),
+    ...codeVariants("plain fields", Plainly as unknown as typeof Flattened),
+    ...codeVariants("flattened", Flattened),
+    ...objectVariants(),
   ];
-  return measure(ways, samples);
+  return measure(variants, samples);
 }
 
 const about = "the same fields";
@@ -156,7 +156,7 @@ const FLAT: Loop[] = [
   },
 ];
 
-function readWay(store: string, of: typeof Flattened, loops: Loop[]): Way {
+function readVariant(store: string, of: typeof Flattened, loops: Loop[]): Variant {
   const { memory, starts, sizes } = stored(of);
   const views = starts.map((at, index) => of.view(memory, at, sizes[index]!));
   return {
@@ -172,7 +172,7 @@ function readWay(store: string, of: typeof Flattened, loops: Loop[]): Way {
   };
 }
 
-function codeWays(store: string, Search: typeof Flattened): Way[] {
+function codeVariants(store: string, Search: typeof Flattened): Variant[] {
   const { memory, sizes, starts, put } = stored(Search);
   const values = inputs.map((input) => Search.encode(input));
   const lines = values.map((bytes) => new TextEncoder().encode(toJson(Search, bytes)));
@@ -184,7 +184,7 @@ function codeWays(store: string, Search: typeof Flattened): Way[] {
     for (let i = 0; i < VALUES; i++) sum += run(i);
     return sum;
   };
-  const way = (work: string, run: (index: number) => number): Way => ({
+  const variant = (work: string, run: (index: number) => number): Variant => ({
     work,
     store,
     about,
@@ -192,20 +192,20 @@ function codeWays(store: string, Search: typeof Flattened): Way[] {
     run: each(run),
   });
   return [
-    way("write a value", (index) => {
+    variant("write a value", (index) => {
       put(index);
       return index;
     }),
-    way("JSON out", (index) => write(memory, starts[index]!, sizes[index]!).length),
-    way("JSON in", (index) => read(lines[index]!, 0, lines[index]!.length).length),
+    variant("JSON out", (index) => write(memory, starts[index]!, sizes[index]!).length),
+    variant("JSON in", (index) => read(lines[index]!, 0, lines[index]!.length).length),
   ];
 }
 
 /** The same JSON through objects, as programs write it without varve. */
-function objectWays(): Way[] {
+function objectVariants(): Variant[] {
   const values = inputs.map((input) => Flattened.encode(input));
   const lines = values.map((bytes) => toJson(Flattened, bytes));
-  const way = (work: string, run: (index: number) => number): Way => ({
+  const variant = (work: string, run: (index: number) => number): Variant => ({
     work,
     store: "through objects",
     about: "the platform's JSON",
@@ -217,7 +217,7 @@ function objectWays(): Way[] {
     },
   });
   return [
-    way("JSON out", (index) => JSON.stringify(Flattened.view(values[index]!)).length),
-    way("JSON in", (index) => Flattened.encode(JSON.parse(lines[index]!)).length),
+    variant("JSON out", (index) => JSON.stringify(Flattened.view(values[index]!)).length),
+    variant("JSON in", (index) => Flattened.encode(JSON.parse(lines[index]!)).length),
   ];
 }

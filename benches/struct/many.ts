@@ -2,7 +2,7 @@
 
 import { type Database, memory, open } from "varve";
 import { bool, str, struct, u16, u32 } from "varve/struct";
-import { type Measured, measure, type Way } from "./measure.js";
+import { type Measured, measure, type Variant } from "./measure.js";
 
 const Product = struct("Product", { stock: u16, name: str });
 const NAME = "Yeezy Boost 350 V2";
@@ -39,11 +39,11 @@ export async function measureMany(samples: number): Promise<Measured[]> {
   const db = await open("many", { storage: memory() });
   try {
     if (useOthers(db) !== OTHERS * 15_000) throw new Error("the other schemas are read wrongly");
-    const all = ways(db);
-    const isSet = ({ work }: Way) => work.startsWith("set");
+    const all = variants(db);
+    const isSet = ({ work }: Variant) => work.startsWith("set");
     // The maintenance after sets would run during the next measurement.
     const first = await measure(
-      all.filter((way) => !isSet(way)),
+      all.filter((variant) => !isSet(variant)),
       samples,
     );
     return [...first, ...(await measure(all.filter(isSet), samples))];
@@ -66,10 +66,10 @@ function stored(db: Database) {
   return { products, keys, input, bytes };
 }
 
-function ways(db: Database): Way[] {
+function variants(db: Database): Variant[] {
   const { products, keys, input, bytes } = stored(db);
   return [
-    ...keptWays(bytes),
+    ...keptVariants(bytes),
     ...pair("get a record, read a number", CALLS, {
       raw: (i) => db.get(keys[i & MASK]!)![0]!,
       typed: (i) => products.get(keys[i & MASK]!)!.stock,
@@ -114,8 +114,8 @@ function pair(
   work: string,
   count: number,
   { raw, typed, end }: { raw: Call; typed: Call; end?: () => void },
-): Way[] {
-  const way = (about: typeof RAW, call: Call): Way => ({
+): Variant[] {
+  const variant = (about: typeof RAW, call: Call): Variant => ({
     work,
     ...about,
     count,
@@ -127,11 +127,11 @@ function pair(
       return sum;
     },
   });
-  return [way(RAW, raw), way(TYPED, typed)];
+  return [variant(RAW, raw), variant(TYPED, typed)];
 }
 
 /** Written out: a read is so short that a function call would dominate it. */
-function keptWays(bytes: Uint8Array): Way[] {
+function keptVariants(bytes: Uint8Array): Variant[] {
   const u8 = new Uint8Array(KEYS * 32);
   const data = new DataView(u8.buffer);
   const starts = Array.from({ length: KEYS }, (_, index) => index * 32);

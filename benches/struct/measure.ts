@@ -1,7 +1,7 @@
 /** Takes samples of several forms of the same work in turn, so that their ratios are from the same time. */
 
 /** One form of one kind of work. */
-export interface Way {
+export interface Variant {
   work: string;
   store: string;
   /** A short description. */
@@ -31,22 +31,24 @@ export interface Tables {
 const WARM_UP = 20;
 
 /** One sample of each form in each round, in the opposite order in later rounds. */
-export async function measure(ways: readonly Way[], samples: number): Promise<Measured[]> {
-  const ns = ways.map(() => [] as number[]);
-  const order = ways.map((way, index) => ({ way, index }));
+export async function measure(variants: readonly Variant[], samples: number): Promise<Measured[]> {
+  const ns = variants.map(() => [] as number[]);
+  const order = variants.map((variant, index) => ({ variant, index }));
   for (let round = 0; round < WARM_UP + samples; round++) {
-    for (const { way, index } of order) {
+    for (const { variant, index } of order) {
       const start = performance.now();
-      const sum = way.run();
-      const elapsed = performance.now() - start - (way.aside?.() ?? 0);
-      if (way.sum !== undefined && sum !== way.sum) {
-        throw new Error(`${way.store}, ${way.work}: the sum is ${sum} and not ${way.sum}`);
+      const sum = variant.run();
+      const elapsed = performance.now() - start - (variant.aside?.() ?? 0);
+      if (variant.sum !== undefined && sum !== variant.sum) {
+        throw new Error(
+          `${variant.store}, ${variant.work}: the sum is ${sum} and not ${variant.sum}`,
+        );
       }
-      if (round >= WARM_UP) ns[index]!.push((elapsed * 1e6) / way.count);
+      if (round >= WARM_UP) ns[index]!.push((elapsed * 1e6) / variant.count);
     }
     order.reverse();
     // A store's work between turns must not count in the next sample.
     await new Promise((resolve) => setTimeout(resolve));
   }
-  return ways.map(({ work, store, about }, index) => ({ work, store, about, ns: ns[index]! }));
+  return variants.map(({ work, store, about }, index) => ({ work, store, about, ns: ns[index]! }));
 }

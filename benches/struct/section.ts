@@ -19,10 +19,12 @@ type Run = (request: Request) => Promise<Measured[]>;
 
 /** Both platforms in one run, so that the ratios are from the same machine and time. */
 export async function structBench({ root, quick }: BenchOptions): Promise<Section> {
-  const node = await place("Node", quick, async (request) => runChild(root, request));
+  const node = await onPlatform("Node", quick, async (request) => runChild(root, request));
   const browser = await Chromium.start(root, "benches/struct/worker.ts");
   try {
-    const chromium = await place("Chromium", quick, (request) => browser.run("worker", request));
+    const chromium = await onPlatform("Chromium", quick, (request) =>
+      browser.run("worker", request),
+    );
     const sizes = await bundleSizes(root);
     return {
       title: "Structs: typed views beside raw bytes and decoded objects",
@@ -48,7 +50,7 @@ function runChild(root: string, request: Request): Measured[] {
   return JSON.parse(stdout) as Measured[];
 }
 
-async function place(name: string, quick: boolean, run: Run) {
+async function onPlatform(name: string, quick: boolean, run: Run) {
   const rows: Row[] = [];
   const goals: Goal[] = [];
   for (const part of Object.keys(PARTS) as Part[]) {
@@ -156,11 +158,11 @@ const GOALS: Record<Part, (median: Median) => Goal[]> = {
 };
 
 const NOTES = [
-  `Each part in ${TURNS.views} to ${TURNS.flat} processes or workers of its own, flattened and plain fields each first in half of theirs; samples of all ways in turn, forwards and backwards. Medians are of all samples.`,
+  `Each part runs in ${TURNS.views} to ${TURNS.flat} separate processes or workers; flattened and plain fields each are first in half of them. Samples of all variants are taken in turn, forwards and backwards. Medians are of all samples.`,
   "All forms are compared with each other first, and every sample's sum is checked.",
-  "Flattened and plain fields are read of views that are kept, in three loops, after six other schemas were read: a program has some, and all share the code of their getters.",
-  "A typed read checks the view's life and, where it can be wrong, the value; the raw one checks nothing. 256 records in turn.",
-  "msgpackr with records (structures it knows), FlatBuffers with what its compiler would generate, JSON from a string. What has to decode has no view that could be kept.",
+  "Flattened and plain fields are read from kept views, in three loops, after six other schemas were read: a program has several, and all share the code of their getters.",
+  "A typed read checks that the view is valid and, for types with invalid values, the value; the raw one checks nothing. 256 records in turn.",
+  "msgpackr with records (structures it knows), FlatBuffers with what its compiler would generate, JSON from a string. Formats that must decode have no view to keep.",
   "Rows: memory storage, a fresh table and one commit for each hundred inserts. Raw inserts store bytes that were encoded before; the others start from an object.",
-  "The native figures of VeryLightSQL are recorded ones of the machine that the goals come from, one sample.",
+  "The native figures of VeryLightSQL were recorded on the machine that the goals come from, one sample each.",
 ];

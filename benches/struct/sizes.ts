@@ -19,7 +19,7 @@ const BUNDLES = [
   { what: "one kind of number", uses: "{ struct, u16 }" },
 ] as const;
 
-/** Names that an error message lists, though a schema of numbers does not need their code. */
+/** A text that only the code of unions contains. */
 const UNION = "{ type, value }";
 
 export async function bundleSizes(root: string): Promise<{ rows: Row[]; goals: Goal[] }> {

@@ -69,7 +69,7 @@ export const openIndexedDb: OpenStore = async (name) => {
     name: "IndexedDB",
     settings: "relaxed durability; requests of a transaction made at once",
     remarks: [
-      "IndexedDB: relaxed is handed to the system and not flushed. It is given fewer operations, by the same plan: each sample is one transaction.",
+      "IndexedDB: relaxed durability is written to the system and not flushed. It runs fewer operations of the same plan: each sample is one transaction.",
     ],
     async gets(keys) {
       const store = db.transaction(STORE).objectStore(STORE);

@@ -35,7 +35,11 @@ export async function browserSizes(options: BenchOptions): Promise<Section> {
 async function attempt(browser: Chromium, request: Request): Promise<Contender> {
   const { store: id, plan } = request;
   if (id === "indexeddb" && plan.size > LARGEST_INDEXEDDB) {
-    return { id, plan, failure: "loading so many would take it longer than all else together" };
+    return {
+      id,
+      plan,
+      failure: "loading so many keys would take longer than all other stores together",
+    };
   }
   try {
     return { id, plan, result: await browser.run<StoreResult>("worker", request) };

@@ -45,7 +45,7 @@ export const openSqliteWasm: OpenStore = async (name, { memory }) => {
     get.reset();
     return value;
   };
-  const grouped = (from: number, to: number, work: (at: number) => void) => {
+  const inBatches = (from: number, to: number, work: (at: number) => void) => {
     if (to - from > 1) db.exec("BEGIN");
     for (let i = from; i < to; i++) work(i);
     if (to - from > 1) db.exec("COMMIT");
@@ -65,17 +65,17 @@ export const openSqliteWasm: OpenStore = async (name, { memory }) => {
     },
     sets(keys, values, from, to) {
       const mask = values.length - 1;
-      grouped(from, to, (i) => set.bind([keys[i]!, values[i & mask]!]).stepReset());
+      inBatches(from, to, (i) => set.bind([keys[i]!, values[i & mask]!]).stepReset());
     },
     updates(keys, from, to) {
-      grouped(from, to, (i) => {
+      inBatches(from, to, (i) => {
         const value = read(keys[i]!);
         increase(value);
         update.bind([value, keys[i]!]).stepReset();
       });
     },
     deletes(keys, from, to) {
-      grouped(from, to, (i) => remove.bind(keys[i]!).stepReset());
+      inBatches(from, to, (i) => remove.bind(keys[i]!).stepReset());
     },
     scan(from, limit) {
       let sum = 0;

@@ -1,6 +1,6 @@
 import { open, opfs } from "varve";
-import { answer } from "../../browser/answer.js";
-import { removeAll, turn } from "../../browser/place.js";
+import { handleRequests } from "../../browser/handle-requests.js";
+import { removeAll, turn } from "../../browser/platform.js";
 import { measureFloor } from "../floor.js";
 import { openMap } from "../map.js";
 import { runStore, type StoreResult } from "../run.js";
@@ -37,7 +37,7 @@ function removeDatabase(name: string): Promise<unknown> {
   });
 }
 
-answer<Request, StoreResult>(async ({ store, plan, memory }, progress) => {
+handleRequests<Request, StoreResult>(async ({ store, plan, memory }, progress) => {
   if (store === "floor") return measureFloor(plan);
   const name = `sizes-${store}`;
   await removeAll();

@@ -50,8 +50,8 @@ function collect(): void {
 async function run(): Promise<StoreResult> {
   if (store === "floor") return measureFloor(plan);
   const open = OPEN[store](root);
-  const runIt = request.flushed ? runFlushed : runStore;
-  return runIt(plan, {
+  const runPlan = request.flushed ? runFlushed : runStore;
+  return runPlan(plan, {
     open: (flushing = "as it likes") => open(folder, { memory, flushing }),
     turn: () => setImmediate(),
     collect,

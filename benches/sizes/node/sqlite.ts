@@ -47,7 +47,7 @@ export function openSqlite(root: string): OpenStore {
     const begin = db.prepare("BEGIN IMMEDIATE");
     const commit = db.prepare("COMMIT");
     /** Without BEGIN each writing statement is a transaction of its own. */
-    const grouped = (from: number, to: number, work: (at: number) => void) => {
+    const inBatches = (from: number, to: number, work: (at: number) => void) => {
       if (to - from > 1) begin.run();
       for (let i = from; i < to; i++) work(i);
       if (to - from > 1) commit.run();
@@ -72,17 +72,17 @@ export function openSqlite(root: string): OpenStore {
       },
       sets(keys, values, from, to) {
         const mask = values.length - 1;
-        grouped(from, to, (i) => set.run(keys[i]!, values[i & mask]!));
+        inBatches(from, to, (i) => set.run(keys[i]!, values[i & mask]!));
       },
       updates(keys, from, to) {
-        grouped(from, to, (i) => {
+        inBatches(from, to, (i) => {
           const value = get.get(keys[i]!) as Buffer;
           increase(value, COUNTER_AT);
           update.run(value, keys[i]!);
         });
       },
       deletes(keys, from, to) {
-        grouped(from, to, (i) => remove.run(keys[i]!));
+        inBatches(from, to, (i) => remove.run(keys[i]!));
       },
       sync() {
         // With FULL each commit is flushed.

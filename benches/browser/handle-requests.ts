@@ -1,5 +1,5 @@
 /** The message handler of every benchmark worker: runs a request, reports its progress, and posts the result. */
-export function answer<Request, Result>(
+export function handleRequests<Request, Result>(
   work: (request: Request, progress: (doing: string) => void) => Promise<Result>,
 ): void {
   const progress = (doing: string) => self.postMessage({ type: "progress", doing });

@@ -9,7 +9,7 @@ export interface RawFile {
 }
 
 /** The platform: a folder in Node, OPFS in a browser. */
-export interface Ground {
+export interface Platform {
   storage: Storage;
   /** A new and empty file, or that of a database. */
   raw(name: string, database?: boolean): Promise<RawFile>;

@@ -1,4 +1,4 @@
-const PATIENCE_MS = 30_000;
+const RELEASE_TIMEOUT_MS = 30_000;
 const PAUSE_MS = 100;
 
 /** Retries, since a terminated worker releases its files a little later. */
@@ -9,7 +9,7 @@ async function remove(root: FileSystemDirectoryHandle, name: string): Promise<vo
       return await root.removeEntry(name, { recursive: true });
     } catch (error) {
       const held = (error as DOMException).name === "NoModificationAllowedError";
-      if (!held || performance.now() - start > PATIENCE_MS) throw error;
+      if (!held || performance.now() - start > RELEASE_TIMEOUT_MS) throw error;
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
   }
