@@ -61,7 +61,7 @@ const IMAGE_MEMORY = 4_194_304;
  * @throws OptionsMismatchError if the database is open in this realm with other options
  * @throws CorruptionError if flushed data is damaged; nothing was changed, and `recovery` is the way out
  * @throws UnsupportedFormatError if the file is not a database, or has a newer format
- * @throws QuotaExceededError if there is no room to create it
+ * @throws QuotaExceededError if there is no space to create it
  * @throws StorageError if the file cannot be read
  * @throws VarveError with the code `VARVE_WASM` if the engine's wasm cannot be fetched or compiled here, and
  * `VARVE_MODULE` if another module of the package that is loaded on demand cannot be
@@ -245,7 +245,7 @@ async function start(
       throw error;
     });
     await quietly(() => opened.tidy?.());
-    if (onProgress !== undefined) engine.hearSorting(progressOf("sorting", file, onProgress));
+    if (onProgress !== undefined) engine.reportSorting(progressOf("sorting", file, onProgress));
     const strict = settings.strictViews
       ? await moduleAt("session/strict-views", () => import("../session/strict-views.js"))
       : undefined;

@@ -56,7 +56,7 @@ export class StorageUnavailableError extends NamedError {
  * The disk, or this origin's share of it, is full, or the database has reached its limit of 32 GiB, or that of
  * 65,534 collections and indexes. The write
  * was rolled back as a whole, and everything that was there before is untouched. Reads still work. So do
- * deletions, as long as the file has room to record them. A `clear` of everything records one thing; one
+ * deletions, as long as the file has space to record them. A `clear` of everything records one thing; one
  * transaction or `clear` of a range records each key, all at once, so delete large parts in several steps. Delete what is not needed and call
  * `await db.compact()`, or free disk space elsewhere.
  */
@@ -91,7 +91,7 @@ export interface CorruptionDetails {
  * else. Then `open` with the option `recovery` restores what it can.
  */
 export class CorruptionError extends ErrorWithDetails<{ details?: CorruptionDetails }> {
-  /** Where the damage is and what is intact; `undefined` if there is no position to tell. */
+  /** Where the damage is and what is intact; `undefined` if there is no position. */
   declare readonly details: CorruptionDetails | undefined;
 
   static {
@@ -200,7 +200,7 @@ export class UniqueViolationError extends ErrorWithDetails<{ collection: string;
   }
 }
 
-/** No owner answered in time. `applied` tells whether the write may have been applied all the same. */
+/** No owner answered in time. `applied` says whether the write may have been applied all the same. */
 export class OwnerUnavailableError extends ErrorWithDetails<{ applied: boolean | "unknown" }> {
   /**
    * `false`: certainly not applied. `"unknown"`: the owner vanished, or was silent, before it answered.
