@@ -48,7 +48,7 @@ export type OpenStore = (folder: string, options: StoreOptions) => Promise<Store
  * When writes must be on the medium: by the store's default, when `sync` is called once a second, or after
  * each batch, for which `sync` is called as well.
  */
-export type Flushing = "as it likes" | "each second" | "each group";
+export type Flushing = "default" | "each second" | "each group";
 
 export interface StoreOptions {
   /** Bytes of memory that the store may use, if it has such an option. */

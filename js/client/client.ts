@@ -351,7 +351,7 @@ export class Client<
 
   /**
    * Closes this client after everything requested before is answered. With the last client of this database
-   * in this page or worker, the worker hands the database over and ends.
+   * in this page or worker, the worker releases the database and ends.
    */
   close(): Promise<void> {
     return this.link.close();

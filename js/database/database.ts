@@ -436,7 +436,7 @@ export class Database {
 
   /**
    * A collection: records of one kind, in a keyspace of their own that the other calls of this database never
-   * see. A collection exists from its first record on; asking for it writes nothing.
+   * see. A collection exists from its first record on; getting it writes nothing.
    *
    * ```ts
    * const sessions = db.collection("sessions", json<Session>());
@@ -447,7 +447,7 @@ export class Database {
    * "varve/struct", or an object with two functions of your own, `encode` and `decode`.
    *
    * Keys are strings by default. With the option `key` they are numbers, dates or tuples of several parts, in
-   * the order of their values; with `auto()` the collection counts them, and gives none out twice:
+   * the order of their values; with `auto()` the collection assigns them, and none twice:
    *
    * ```ts
    * db.collection("scores", Score, { key: [u32, desc(f64), str] }).get([7, 99.5, "ann"]);
@@ -657,8 +657,8 @@ export class Database {
   }
 
   /**
-   * Exports all live data, collections and indexes included, as the bytes of a database file. Nothing is in
-   * it of what was deleted or replaced, nor of the database's own bookkeeping. Saved as a file it is a
+   * Exports all live data, collections and indexes included, as the bytes of a database file. It contains no
+   * deleted or replaced data, and none of the database's own records. Saved as a file it is a
    * database like any other; `open(name, { from, readOnly: true })` opens the bytes themselves, also where
    * there are no files.
    *

@@ -151,7 +151,7 @@ export class ReentrancyError extends NamedError {
   }
 }
 
-/** Someone else has changed what was read. Read it again and repeat. */
+/** Another write has changed what was read. Read it again and repeat. */
 export class ConflictError extends NamedError {
   static {
     named(ConflictError, "ConflictError");
@@ -236,13 +236,13 @@ export function isNoMemory(error: unknown): boolean {
 }
 
 /**
- * While a database in a file was open, that stopped being the one that the next `open` finds: it was removed or moved,
- * another file such as a backup was put in its place, a browser cleared the data of the site, or another process took
- * over the lock because this one was suspended for longer than eight seconds. With `file()` the next flush notices it,
- * and a look every two seconds. With `opfs()` the look behind each flush does, which the promises `flushed` and `close`
- * wait for, and `flush()` does not: so within about a second of the next write. Writes since the loss are in no file that
- * anybody will find, and all further ones are refused with this error. Reads still work, in Firefox those of what is in
- * memory: save what is needed, say with `export`, then close the database and open it again.
+ * The open file is no longer the one that the next `open` finds: it was removed or moved, another file such as a backup
+ * was put in its place, a browser cleared the data of the site, or another process took over the lock because this one
+ * was suspended for longer than eight seconds. With `file()` the next flush detects it, or a check every two seconds. With
+ * `opfs()` a check after each flush detects it, within about a second of the next write; the promises `flushed` and
+ * `close` wait for that check, and `flush()` does not. Writes since the loss are lost, and all further ones are refused
+ * with this error. Reads still work, in Firefox only those of values in memory: save what is needed, say with `export`,
+ * then close the database and open it again.
  */
 export class FileLostError extends ErrorWithDetails<{
   reason: "removed" | "replaced" | "taken-over";

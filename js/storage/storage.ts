@@ -159,7 +159,7 @@ export interface Storage {
    * Opens the file of this database for this program alone and creates it if it is missing, or opens it for
    * reading only if `mode` says so.
    *
-   * @throws DatabaseBusyError if someone else has it open
+   * @throws DatabaseBusyError if another program has it open
    * @throws DatabaseNotFoundError if it is missing and to be opened for reading only
    * @throws StorageUnavailableError if there is no such storage here
    */
@@ -172,7 +172,7 @@ export interface Storage {
   /**
    * Removes a database. Resolves to whether there was one. Storages without it cannot remove any.
    *
-   * @throws DatabaseBusyError if someone has it open
+   * @throws DatabaseBusyError if a program has it open
    * @throws StorageUnavailableError if there is no such storage here
    */
   destroy?(name: string): Promise<boolean>;

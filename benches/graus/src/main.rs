@@ -41,7 +41,7 @@ impl Arguments {
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or(format!("{word} wants a value"));
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
                 "--directory" => parsed.directory = value()?.into(),
                 "--cycles" => parsed.cycles = value()?.parse()?,

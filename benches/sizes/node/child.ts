@@ -52,7 +52,7 @@ async function run(): Promise<StoreResult> {
   const open = OPEN[store](root);
   const runPlan = request.flushed ? runFlushed : runStore;
   return runPlan(plan, {
-    open: (flushing = "as it likes") => open(folder, { memory, flushing }),
+    open: (flushing = "default") => open(folder, { memory, flushing }),
     turn: () => setImmediate(),
     collect,
     wrap: (buffer, offset, length) => Buffer.from(buffer, offset, length),

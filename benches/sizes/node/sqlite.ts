@@ -21,11 +21,11 @@ interface Sqlite {
 }
 
 const KIB = 1_024;
-const SYNCHRONOUS = { "as it likes": "off", "each second": "normal", "each group": "full" };
+const SYNCHRONOUS = { default: "off", "each second": "normal", "each group": "full" };
 
 export function openSqlite(root: string): OpenStore {
   const Database = rival(root, "better-sqlite3") as new (path: string) => Sqlite;
-  return async (folder, { memory, flushing = "as it likes" }) => {
+  return async (folder, { memory, flushing = "default" }) => {
     const db = new Database(join(folder, "sizes.sqlite3"));
     db.pragma("journal_mode = wal");
     db.pragma(`synchronous = ${SYNCHRONOUS[flushing]}`);
