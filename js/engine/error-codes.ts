@@ -60,7 +60,7 @@ const makers: Readonly<Record<number, Maker>> = {
   [Code.ValueTooLong]: () => badArgument(TOO_LONG_VALUE),
   [Code.Quota]: ({ name, cause }) =>
     new QuotaExceededError(
-      `There is no space to write to the database "${name}". The write was rolled back, and what ` +
+      `There is no room to write to the database "${name}". The write was rolled back, and what ` +
         "was there is unchanged. Delete what is not needed, large parts in several turns with " +
         "clear({ limit: 10_000 }), and await db.compact(), or free space elsewhere, then write " +
         "again. db.stats() shows usage and quota; on a page, persist() may gain more.",
