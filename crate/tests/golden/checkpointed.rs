@@ -184,7 +184,8 @@ fn checkpoint_record_damaged() -> Golden {
     // The last record of the frame: that of the collection.
     let length = 40 + 48 + (40 + 8 + 32) + (40 + 8 + 16);
     image.flip(two + length - 4);
-    let about = "a damaged record in a segment before the checkpoint: it is reported when it is read";
+    let about =
+        "a damaged record in a segment before the checkpoint: it is reported when it is read";
     let mut content = content_with_history(Content::closed_at(6).checkpoint(4));
     content.live.retain(|live| live.keyspace != 2);
     opens("checkpoint-record-damaged", about, image, content.unreadable(2, "a"))
