@@ -240,7 +240,7 @@ const STUCK_MS = 10_000;
  * The first message of a worker with this program. It can use everything that the package exports by name, and
  * start the package's worker as its own with `nested`.
  */
-async function said(program: string): Promise<unknown> {
+async function firstMessage(program: string): Promise<unknown> {
   const file = new URL(`${context().root}/dist/index.js`, location.href).href;
   const engine = file.replace("index.js", "client/worker/index.js");
   const source = `import { connect, destroy, open, serve } from ${JSON.stringify(file)};
@@ -259,7 +259,7 @@ async function said(program: string): Promise<unknown> {
     let stuck: ReturnType<typeof setTimeout>;
     // The database that it serves posts messages too.
     worker.onmessage = ({ data }) => {
-      if (data === 0) stuck = setTimeout(() => resolve(said(program)), STUCK_MS);
+      if (data === 0) stuck = setTimeout(() => resolve(firstMessage(program)), STUCK_MS);
       if (data === 1) clearTimeout(stuck);
       if (Array.isArray(data) || typeof data === "string") resolve(data);
     };
@@ -276,16 +276,16 @@ describe("a worker that connects", () => {
       const found = [await client.getText("of the page") ?? "", client.status.owner];
       await client.close();
       return found;`;
-    expect(await said(program)).toStrictEqual(["", "here"]);
+    expect(await firstMessage(program)).toStrictEqual(["", "here"]);
     const client = tab(name);
     await client.set("of the page", "2");
-    expect(await said(program)).toStrictEqual(["2", "elsewhere"]);
+    expect(await firstMessage(program)).toStrictEqual(["2", "elsewhere"]);
     expect(await client.getText("of the worker")).toBe("1");
   });
 
   test("worker: it may serve its own database, to pages too", async () => {
     const name = await fresh("connect-own-open");
-    const found = await said(`
+    const found = await firstMessage(`
       const db = await open("${name}");
       db.set("opened", "1");
       const client = connect("${name}", { worker: serve("${name}").here });
@@ -457,11 +457,9 @@ describe("workers that open a new database at once", () => {
         await patiently(() => destroy("${name}"));
       }
       return [];`;
-    expect(await Promise.all([said(failing), said(writing), said(failing)])).toStrictEqual([
-      [],
-      [],
-      [],
-    ]);
+    expect(
+      await Promise.all([firstMessage(failing), firstMessage(writing), firstMessage(failing)]),
+    ).toStrictEqual([[], [], []]);
   });
 });
 

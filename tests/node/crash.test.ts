@@ -6,7 +6,7 @@ import { rejects } from "../support/errors.js";
 import { random, turn } from "../support/values.js";
 import { folder } from "./support/processes.js";
 import { runs, start } from "./support/programs.js";
-import { speaks } from "./support/runtime-programs.js";
+import { hasOutput } from "./support/runtime-programs.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory) });
@@ -127,7 +127,7 @@ describe("killed programs", () => {
              fs.writeSync(1, n + "\\n");
            }`,
       );
-      await speaks(program);
+      await hasOutput(program);
       await turn(next(150));
       program.child.kill("SIGKILL");
       const { stdout, stderr } = await program.ended;

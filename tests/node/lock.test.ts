@@ -20,7 +20,7 @@ import { rejects, throws } from "../support/errors.js";
 import { bytes, turn } from "../support/values.js";
 import { folder, Holder, type LockFields, lockContent, lockFields } from "./support/processes.js";
 import { runs, start } from "./support/programs.js";
-import { speaks } from "./support/runtime-programs.js";
+import { hasOutput } from "./support/runtime-programs.js";
 
 const NAME = "shop";
 
@@ -659,7 +659,7 @@ describe("holders suspended for longer than it takes to break their lock", () =>
       Array.from({ length: 6 }, async (_, round) => {
         const directory = folder();
         const first = start(directory, commits("first", ENDLESS, "pid:[1]", directory));
-        await speaks(first);
+        await hasOutput(first);
         await turn(200 + round * 37);
         first.child.kill("SIGSTOP");
         const second = start(directory, commits("second", ENDLESS, "pid:[2]", directory));
@@ -671,7 +671,7 @@ describe("holders suspended for longer than it takes to break their lock", () =>
           await first.ended;
           return;
         }
-        await speaks(second);
+        await hasOutput(second);
         first.child.kill("SIGCONT");
         const { stdout, stderr } = await first.ended;
         assert(stdout.includes("VARVE_FILE_LOST taken-over"), `${stdout} ${stderr}`);

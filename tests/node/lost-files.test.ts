@@ -317,13 +317,13 @@ describe("system errors with their own error code", () => {
          console.log(error.code, /working directory, which was deleted/.test(error.message));
        }`,
     ).ended;
-    const said = stdout.trim().split("\n");
+    const lines = stdout.trim().split("\n");
     // Bun remembers the path of the folder, which open() creates again then.
     if (context().runtime !== "bun") {
-      expect(said, stderr).toStrictEqual(Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"));
+      expect(lines, stderr).toStrictEqual(Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"));
     }
-    expect(said.length, stderr).toBe(5);
-    for (const line of said) assert(/^(undefined|VARVE_[A-Z_]+) /.test(line), line);
+    expect(lines.length, stderr).toBe(5);
+    for (const line of lines) assert(/^(undefined|VARVE_[A-Z_]+) /.test(line), line);
   });
 
   test("a lock that cannot be read is reported when it is acquired, found and released", async () => {

@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { rejects } from "../support/errors.js";
 import { folder } from "./support/processes.js";
-import { shopIn, speaks, starts } from "./support/runtime-programs.js";
+import { hasOutput, shopIn, starts } from "./support/runtime-programs.js";
 
 async function opened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });
@@ -50,7 +50,7 @@ describe("Deno with permissions for files only", () => {
          setInterval(() => {}, 1000);`,
       FILES_ONLY,
     );
-    await speaks(program);
+    await hasOutput(program);
     await rejects(opened(directory), BUSY);
     program.child.kill("SIGKILL");
     await program.ended;

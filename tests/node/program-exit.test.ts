@@ -4,7 +4,7 @@ import { type Database, file, open } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { folder } from "./support/processes.js";
-import { type Program, shopIn, speaks, starts } from "./support/runtime-programs.js";
+import { hasOutput, type Program, shopIn, starts } from "./support/runtime-programs.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });
@@ -176,7 +176,7 @@ describe("signals", () => {
          setTimeout(() => console.log("written"));
          setInterval(() => {}, 1000);`,
       );
-      await speaks(program);
+      await hasOutput(program);
       signalTo(program, signal);
       const ended = await program.ended;
       assert(ended.signal === signal || (ended.code ?? 0) > 128, `${ended.signal} ${ended.code}`);
@@ -194,7 +194,7 @@ describe("signals", () => {
        ${LISTENING}
        setInterval(() => {}, 1000);`,
     );
-    await speaks(program);
+    await hasOutput(program);
     signalTo(program, "SIGTERM");
     const { code, stderr } = await program.ended;
     expect(code, stderr).toBe(0);

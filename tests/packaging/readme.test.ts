@@ -94,8 +94,8 @@ describe("the programs of the README", () => {
   test("the Rust program reads and changes records in fewer than forty lines", async () => {
     const program = shown(README, "records.ts");
     const rust = shown(RECORDS, "src/main.rs").source;
-    const { folder, said } = await prepared(program, "node24");
-    expect(command(said, folder).trim()).toBe("Yeezy Boost 350 V2 20000");
+    const { folder, commandLine } = await prepared(program, "node24");
+    expect(command(commandLine, folder).trim()).toBe("Yeezy Boost 350 V2 20000");
     const package_ = join(folder, "rust");
     mkdirSync(join(package_, "src"), { recursive: true });
     writeFileSync(join(package_, "src/main.rs"), rust);
@@ -117,7 +117,7 @@ describe("the programs of the README", () => {
     cpSync(join(package_, "shop.varve"), join(folder, "shop.varve"));
     const reading = program.source.replace(/^products\.(set|updateIf)\(.*\n/gm, "");
     writeFileSync(join(folder, program.file), reading);
-    expect(command(said, folder).trim()).toBe("Yeezy Boost 350 V2 19999");
+    expect(command(commandLine, folder).trim()).toBe("Yeezy Boost 350 V2 19999");
     const lines = [...linesOf(program.source), ...linesOf(rust)];
     assert(lines.length > 20 && lines.length < 40, `${lines.length} lines`);
     const example = linesOf(readFileSync(root("crate/examples/records.rs"), "utf8"));

@@ -150,8 +150,8 @@ describe("the recipes", () => {
 
   test("Node, Deno and Bun", async () => {
     for (const place of ["node", "node24", "deno", "bun"]) {
-      const said = await ranAsShown(shown("docs/places.md", "program.mjs"), place);
-      expect(said, place).toBe("Boost 350 1");
+      const output = await ranAsShown(shown("docs/places.md", "program.mjs"), place);
+      expect(output, place).toBe("Boost 350 1");
     }
   });
 
@@ -159,8 +159,10 @@ describe("the recipes", () => {
     const lines = Array.from({ length: 5_500 }, (_, i) => `key ${i},${i}`).join("\n");
     const program = shown("docs/places.md", "import.mjs");
     const counted = program.source.replace("db.count()", "db.count(), db.stats().frame");
-    const said = await ranAsShown({ ...program, source: counted }, "node", { "stock.csv": lines });
-    const [count, frames = 0] = said.split(" ").map(Number);
+    const output = await ranAsShown({ ...program, source: counted }, "node", {
+      "stock.csv": lines,
+    });
+    const [count, frames = 0] = output.split(" ").map(Number);
     expect(count).toBe(5_500);
     // Six commits at most, and what opening writes.
     assert(frames < 20, `${frames} frames`);
@@ -172,8 +174,10 @@ describe("the recipes", () => {
       (_, i) => `{"key":"${1e4 + i}","value":{"n":${i}}}\n`,
     );
     const program = shown("docs/places.md", "lines.mjs");
-    const { folder, said } = await prepared(program, "node", { "jobs.jsonl": lines.join("") });
-    expect(command(said, folder).trim()).toBe("3000 3000");
+    const { folder, commandLine } = await prepared(program, "node", {
+      "jobs.jsonl": lines.join(""),
+    });
+    expect(command(commandLine, folder).trim()).toBe("3000 3000");
     expect(readFileSync(join(folder, "copy.jsonl"), "utf8")).toBe(lines.join(""));
   });
 
@@ -193,7 +197,7 @@ describe("the recipes", () => {
       });
     }
     const at = (copy: string) => JSON.stringify(pathToFileURL(join(folder, `${copy}.mjs`)));
-    const said = runs(
+    const output = runs(
       `
         const [one, two] = await Promise.all([import(${at("one")}), import(${at("two")})]);
         const [a, b] = [await one.shop(), await two.shop()];
@@ -207,9 +211,9 @@ describe("the recipes", () => {
         console.log(again.getText("yeezy"));
         await again.close();
       `,
-      "anew.mjs",
+      "again.mjs",
     );
-    expect(said.trim().split("\n")).toStrictEqual([
+    expect(output.trim().split("\n")).toStrictEqual([
       "true Boost 350",
       "VARVE_DATABASE_BUSY",
       "Boost 350",
@@ -221,8 +225,8 @@ describe("the recipes", () => {
     const program = shown("docs/places.md", "server.mjs");
     assert(program.source.includes(waits), "it waits");
     const source = program.source.replace(waits, `console.error("busy"); ${waits}`);
-    const { folder, said } = await prepared({ ...program, source });
-    const [node = "", ...args] = said;
+    const { folder, commandLine } = await prepared({ ...program, source });
+    const [node = "", ...args] = commandLine;
     const start = () => {
       const child = spawn(node, args, { cwd: folder });
       onTestFinished(() => {
@@ -262,8 +266,8 @@ describe("the recipes", () => {
 
   test("threads of Node", async () => {
     for (const place of ["node", "node24"]) {
-      const said = await ranAsShown(shown("docs/places.md", "threads.mjs"), place);
-      expect(said, place).toBe("Boost 350");
+      const output = await ranAsShown(shown("docs/places.md", "threads.mjs"), place);
+      expect(output, place).toBe("Boost 350");
     }
   });
 });

@@ -23,7 +23,7 @@ const OTHERS: Record<string, ErrorPattern> = {
   "another name and its code": { name: "RangeError", code: "EMPTY" },
 };
 
-/** The failure of a check, which is to be an assertion's. */
+/** Checks that a call fails with an assertion error, and returns it. */
 async function failureOf(check: () => unknown): Promise<string> {
   try {
     await check();
@@ -40,7 +40,7 @@ function fails(): never {
 
 describe("expected errors", () => {
   for (const [what, pattern] of Object.entries(MATCHING)) {
-    test(`an error matches ${what}, and is given back`, async () => {
+    test(`an error matches ${what}, and is returned`, async () => {
       expect(throws(fails, pattern)).toBe(thrown);
       expect(await rejects(Promise.reject(thrown), pattern)).toBe(thrown);
       expect(await rejects(async () => fails(), pattern)).toBe(thrown);
