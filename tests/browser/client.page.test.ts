@@ -197,12 +197,12 @@ describe("several clients of one page", () => {
     two.addEventListener("status", () => states.push(`two ${two.status.state}`));
     await two.ready;
     assert(states.includes("one open") && states.includes("two open"));
-    const heard: string[] = [];
-    one.watch({}, (changes) => heard.push(...changes.map(({ key }) => `one ${key}`)));
+    const received: string[] = [];
+    one.watch({}, (changes) => received.push(...changes.map(({ key }) => `one ${key}`)));
     let wake = () => {};
     two.watch({}, (changes) => {
-      heard.push(...changes.map(({ key }) => `two ${key}`));
-      if (heard.includes("two b")) wake();
+      received.push(...changes.map(({ key }) => `two ${key}`));
+      if (received.includes("two b")) wake();
     });
     await two.set("a", "1");
     await two.count();
@@ -213,7 +213,7 @@ describe("several clients of one page", () => {
     });
     await two.set("b", "2");
     await both;
-    assert(!heard.includes("one b"), heard.join(", "));
+    assert(!received.includes("one b"), received.join(", "));
     expect(states).toStrictEqual([]);
   });
 
@@ -351,10 +351,10 @@ describe("two clients with a worker each", () => {
     const two = tab(name);
     await two.ready;
     expect(two.status.owner).toBe("elsewhere");
-    const heard = new Set<string | undefined>();
-    two.addEventListener("status", () => heard.add(two.status.progress?.doing));
+    const received = new Set<string | undefined>();
+    two.addEventListener("status", () => received.add(two.status.progress?.doing));
     const { ok: isIntact } = await two.verify();
-    assert(isIntact && heard.has("verifying"));
+    assert(isIntact && received.has("verifying"));
     const again = two.verify();
     await one.close();
     assert((await again).ok);
@@ -468,7 +468,7 @@ describe("a page with more databases than its memory can hold", () => {
     for (let round = 0; round < 2; round += 1) {
       const opened: Database[] = [];
       try {
-        // Chromium has room for about 124 in one process.
+        // In Chromium about 124 fit into one process.
         while (opened.length < 150) {
           opened.push(await open(`many-${opened.length}`, { storage: memory(), ...wasmOption() }));
         }

@@ -49,7 +49,7 @@ describe("an origin without free quota", () => {
     await context().limitStorage?.(undefined);
     const reached = written;
     fill();
-    assert(written > reached, "with room again it goes on");
+    assert(written > reached, "it continues when there is space again");
     await db.close();
     const again = await open("full", { storage, ...wasmOption() });
     onTestFinished(() => again.close());

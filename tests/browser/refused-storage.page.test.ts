@@ -62,12 +62,12 @@ function frame(port: MessagePort, { sources, wasm, program }: FrameMessage): voi
     ${program}`;
   // Chromium starts module workers of such a frame from a data URL, and Firefox from a blob.
   const workerUrls = [urlOf(start), `data:text/javascript,${encodeURIComponent(start)}`];
-  const begin = (way: string | undefined, reason: string): void => {
-    if (way === undefined) {
+  const begin = (url: string | undefined, reason: string): void => {
+    if (url === undefined) {
       port.postMessage(`the worker did not start: ${reason}`);
       return;
     }
-    const worker = new Worker(way, { type: "module" });
+    const worker = new Worker(url, { type: "module" });
     worker.postMessage(wasm);
     worker.onmessage = ({ data }) => port.postMessage(data);
     worker.onerror = (event) => begin(workerUrls.shift(), event.message);

@@ -125,7 +125,7 @@ describe("a Rust program and Node", () => {
     expect((busy as DatabaseBusyError).pid).toBe(holder.pid);
     holder.kill("SIGKILL");
     await once(holder, "exit");
-    // Its lock is still there, and is recognized as dead.
+    // Its lock still exists, and is recognized as stale.
     assert(existsSync(`${path}.lock`));
     await (await products(directory)).db.close();
     expect(shop(path, "buy", "yeezy")).toStrictEqual(["bought\n", 0]);

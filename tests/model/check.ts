@@ -8,7 +8,7 @@ import type { Ground } from "./machine.js";
 import { print } from "./print.js";
 import type { Abilities, Operation, Program } from "./program.js";
 import { type Failure, run } from "./run.js";
-import { type Patience, shrink } from "./shrink.js";
+import { type Limits, shrink } from "./shrink.js";
 
 /** A failed program, and the smallest failing one found. */
 export interface Finding {
@@ -18,19 +18,19 @@ export interface Finding {
   readonly smallFailure: Failure | undefined;
 }
 
-const PATIENCE: Patience = { tries: 5_000, ms: 60_000 };
+const LIMITS: Limits = { tries: 5_000, ms: 60_000 };
 
 /** Runs a program on a new ground each time. */
 export async function find(
   program: Program,
   ground: () => Ground,
-  patience = PATIENCE,
+  limits = LIMITS,
 ): Promise<Finding | undefined> {
   const failure = await run(program, ground());
   if (failure === undefined) return undefined;
   const operations = program.operations.slice(0, failure.at + 1);
   const fails = async (smaller: Program) => (await run(smaller, ground())) !== undefined;
-  const small = await shrink({ ...program, operations }, fails, patience);
+  const small = await shrink({ ...program, operations }, fails, limits);
   return { program, failure, small, smallFailure: await run(small, ground()) };
 }
 

@@ -162,7 +162,7 @@ export class Machine {
   }
 
   /** Records that all views of this turn have expired as specified. */
-  killedViews(): void {
+  expireViews(): void {
     this.viewsKilled = true;
   }
 
@@ -192,6 +192,6 @@ export class Machine {
     }
     this.views.checkSome(this.turn);
     const [error] = this.reported;
-    if (error !== undefined) throw new Mismatch(`onError heard: ${String(error)}`);
+    if (error !== undefined) throw new Mismatch(`onError was called: ${String(error)}`);
   }
 }

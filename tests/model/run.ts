@@ -202,7 +202,7 @@ function transaction(
       undone(call);
     } else {
       refused(BAD_ARGUMENT, call);
-      machine.killedViews();
+      machine.expireViews();
     }
   } finally {
     machine.depth = depth;

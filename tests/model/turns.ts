@@ -121,7 +121,7 @@ export async function recover(machine: Machine, before: State, error: unknown): 
   if (faulty === undefined) throw error;
   refuseUnlessStruck(faulty, error);
   faulty.heal();
-  machine.killedViews();
+  machine.expireViews();
   machine.reported.length = 0;
   machine.depth = 0;
   const candidates = [model.state(), before, machine.handedOn];

@@ -20,7 +20,7 @@ interface Kept {
 /** The expected state of this turn's views. */
 export interface Turn {
   readonly number: number;
-  /** Whether its views have to be alive: the turn has read less than its memory. */
+  /** Whether its views must still be valid: the turn has read less than its memory. */
   readonly lives: boolean;
 }
 
@@ -78,7 +78,7 @@ export class Views {
     for (const kept of this.slots) {
       if (kept === undefined || kept.view.length === 0) continue;
       if (isStrict || kept.view.buffer.byteLength !== kept.length) {
-        throw new Mismatch(`the view of ${kept.from} is alive ${when}`);
+        throw new Mismatch(`the view of ${kept.from} is still valid ${when}`);
       }
       check(kept, turn);
     }
@@ -89,7 +89,7 @@ export class Views {
 function check({ view, length, turn: had, from, bytes }: Kept, turn: Turn): void {
   if (view.length === 0) {
     if (had === turn.number && turn.lives) {
-      throw new Mismatch(`the view of ${from} is dead within its turn`);
+      throw new Mismatch(`the view of ${from} is stale within its turn`);
     }
     return;
   }

@@ -112,7 +112,7 @@ describe("discarded new files", () => {
     for (const isWritten of [false, true]) {
       const opened = await file(directory).open("shop");
       assert(existsSync(path));
-      if (isWritten) writeFileSync(path, "of whoever has taken over the lock");
+      if (isWritten) writeFileSync(path, "of the process that has taken over the lock");
       await opened.discard?.();
       expect(readdirSync(directory)).toStrictEqual(isWritten ? ["shop.varve"] : []);
     }

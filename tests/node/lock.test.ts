@@ -32,25 +32,26 @@ function lockOf(directory: string): string {
 async function forgedLock(directory: string, change: Partial<LockFields>): Promise<string> {
   const elsewhere = folder();
   const holder = await Holder.start();
-  await holder.tell("open", { directory: elsewhere, name: NAME });
+  await holder.run("open", { directory: elsewhere, name: NAME });
   const real = lockFields(readFileSync(lockOf(elsewhere), "utf8"));
-  await holder.tell("close");
+  await holder.run("close");
   const content = lockContent({ ...real, ...change });
   writeFileSync(lockOf(directory), content);
   return content;
 }
 
-/** Makes a lock look alive until the test ends, by changing time stamps. */
-function sendsHeartbeats(directory: string): void {
-  let beats = 0;
-  const beating = setInterval(() => {
-    beats += 1;
-    utimesSync(lockOf(directory), beats, beats);
+/** Sends heartbeats for a forged lock until the test ends, by changing its time stamps. */
+function sendHeartbeats(directory: string): void {
+  let count = 0;
+  const timer = setInterval(() => {
+    count += 1;
+    utimesSync(lockOf(directory), count, count);
   }, 2000);
-  onTestFinished(() => clearInterval(beating));
+  onTestFinished(() => clearInterval(timer));
 }
 
-async function opensAndCloses(directory: string): Promise<void> {
+/** Opens and closes the database, and checks that no lock is left. */
+async function openAndClose(directory: string): Promise<void> {
   const { file: opened } = await file(directory).open(NAME);
   opened.close();
   expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
@@ -60,7 +61,7 @@ describe("the lock file of a database", () => {
   test("a second process is refused, with the number of the first", async () => {
     const directory = folder();
     const first = await Holder.start();
-    await first.tell("open", { directory, name: NAME });
+    await first.run("open", { directory, name: NAME });
     const error = await rejects(file(directory).open(NAME), {
       name: "DatabaseBusyError",
       code: "VARVE_DATABASE_BUSY",
@@ -83,7 +84,7 @@ describe("the lock file of a database", () => {
   test("a refused open leaves the holder's lock and file alone", async () => {
     const directory = folder();
     const first = await Holder.start();
-    await first.tell("open", { directory, name: NAME });
+    await first.run("open", { directory, name: NAME });
     const before = readFileSync(lockOf(directory), "utf8");
     await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
     expect(readFileSync(lockOf(directory), "utf8")).toBe(before);
@@ -93,7 +94,7 @@ describe("the lock file of a database", () => {
   test("another name in the same folder has another lock", async () => {
     const directory = folder();
     const first = await Holder.start();
-    await first.tell("open", { directory, name: NAME });
+    await first.run("open", { directory, name: NAME });
     const { file: opened } = await file(directory).open("shop2");
     opened.close();
   });
@@ -101,12 +102,12 @@ describe("the lock file of a database", () => {
   test("closing releases the lock", async () => {
     const directory = folder();
     const first = await Holder.start();
-    await first.tell("open", { directory, name: NAME });
-    await first.tell("close");
-    await opensAndCloses(directory);
+    await first.run("open", { directory, name: NAME });
+    await first.run("close");
+    await openAndClose(directory);
   });
 
-  test("a dead lock is broken under fake timers and a page's crypto", async () => {
+  test("a stale lock is broken under fake timers and a page's crypto", async () => {
     const directory = folder();
     await forgedLock(directory, { host: "elsewhere", space: "another" });
     const { crypto, setTimeout } = globalThis;
@@ -119,28 +120,28 @@ describe("the lock file of a database", () => {
     });
     const getRandomValues = crypto.getRandomValues.bind(crypto);
     replace({ crypto: { getRandomValues }, setTimeout: () => 0 });
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 
   test("a killed holder is recognized", async () => {
     const directory = folder();
     const first = await Holder.start();
-    await first.tell("open", { directory, name: NAME });
+    await first.run("open", { directory, name: NAME });
     await first.kill();
-    assert(existsSync(lockOf(directory)), "the dead process has left its lock");
-    await opensAndCloses(directory);
+    assert(existsSync(lockOf(directory)), "the killed process has left its lock");
+    await openAndClose(directory);
   });
 
   test("a holder that ended and was not yet waited for is recognized", async () => {
     const directory = folder();
     const first = await Holder.start();
-    await first.tell("open", { directory, name: NAME });
+    await first.run("open", { directory, name: NAME });
     // Killed without waiting: for a moment it is a zombie, whose process number still exists.
     const ended = first.kill();
     const deadline = Date.now() + 60_000;
     for (;;) {
       try {
-        await opensAndCloses(directory);
+        await openAndClose(directory);
         break;
       } catch (error) {
         if (Date.now() > deadline) throw error;
@@ -152,47 +153,46 @@ describe("the lock file of a database", () => {
   test("a reused process number is recognized by the start time", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: String(process.pid), started: "1" });
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 
-  test("the same number with the same start time is the living holder", async () => {
+  test("the same number with the same start time is the running holder", async () => {
     const directory = folder();
-    const alive = await Holder.start();
-    await alive.tell("open", { directory: folder(), name: NAME });
-    const { started, thread } = await ownLock(alive);
-    await forgedLock(directory, { pid: String(alive.pid), started, thread });
+    const holder = await Holder.start();
+    await holder.run("open", { directory: folder(), name: NAME });
+    const { started, thread } = await ownLock(holder);
+    await forgedLock(directory, { pid: String(holder.pid), started, thread });
     await rejects(file(directory).open(NAME), {
       code: "VARVE_DATABASE_BUSY",
-      message: String(alive.pid),
+      message: String(holder.pid),
     });
   });
 
-  test("a lock from before the machine's reboot is dead", async () => {
+  test("a lock from before the machine's reboot is stale", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: String(process.pid), boot: "0" });
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 
   test("a holder in another container is respected as long as it sends heartbeats", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: "1", space: "1", name: "elsewhere" });
-    const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
-    onTestFinished(() => clearInterval(touching));
+    sendHeartbeats(directory);
     await rejects(file(directory).open(NAME), {
       code: "VARVE_DATABASE_BUSY",
       message: /process 1 of another container or machine \(elsewhere\)/,
     });
   });
 
-  test("a holder in another container is dead after eight seconds without a heartbeat", async () => {
+  test("the lock of another container is stale after eight seconds without a heartbeat", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: "1", space: "1" });
     const start = Date.now();
-    await opensAndCloses(directory);
-    assert(Date.now() - start > 7900, "it was given time to show that it lives");
+    await openAndClose(directory);
+    assert(Date.now() - start > 7900, "it had time to send a heartbeat");
   });
 
-  test("a holder that may be on another machine is never judged by its process number", async () => {
+  test("the process number of a holder that may be on another machine is ignored", async () => {
     const changes: Partial<LockFields>[] = [
       { boot: "0" },
       { space: "-" },
@@ -203,17 +203,17 @@ describe("the lock file of a database", () => {
       changes.map(async (change) => {
         const directory = folder();
         await forgedLock(directory, { pid: "999999", ...change });
-        sendsHeartbeats(directory);
+        sendHeartbeats(directory);
         await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
       }),
     );
   });
 
   for (const platform of ["darwin", "win32", "freebsd"]) {
-    test(`a holder is not judged by its process number where ${platform} does not identify machines`, async () => {
+    test(`the process number of a holder is ignored where ${platform} does not identify machines`, async () => {
       const directory = folder();
       await forgedLock(directory, { pid: "999999", boot: "-", space: "-", host: "elsewhere" });
-      sendsHeartbeats(directory);
+      sendHeartbeats(directory);
       const { stdout, stderr } = await runs(
         directory,
         `Object.defineProperty(process, "platform", { value: ${JSON.stringify(platform)} });
@@ -226,7 +226,7 @@ describe("the lock file of a database", () => {
   test("a step of the wall clock does not break a lock", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: "1", space: "1" });
-    sendsHeartbeats(directory);
+    sendHeartbeats(directory);
     const real = Date.now;
     let steps = 0;
     onTestFinished(() => {
@@ -266,10 +266,10 @@ describe("the lock file of a database", () => {
     writeFileSync(breaker, content);
     const opening = rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
     await turn(1000);
-    assert(existsSync(lockOf(directory)), "it was put in place");
+    assert(existsSync(lockOf(directory)), "it was created");
     fs.renameSync(moved, lockOf(directory));
     rmSync(breaker);
-    sendsHeartbeats(directory);
+    sendHeartbeats(directory);
     await opening;
     expect(readFileSync(lockOf(directory), "utf8")).toBe(content);
   });
@@ -293,7 +293,7 @@ describe("the lock file of a database", () => {
       lutimesSync(path, ...times);
     };
     Date.now = () => real() + 60_000;
-    expect(opened.write(bytes("on and on"), { at: 0 })).toBe(9);
+    expect(opened.write(bytes("continued"), { at: 0 })).toBe(9);
     expect(misses).toBe(3);
   });
 
@@ -310,7 +310,7 @@ describe("the lock file of a database", () => {
     const deadline = real() + 60_000;
     while (stamps.size < 3) {
       stamps.add(statSync(lockOf(directory)).mtimeMs);
-      assert(real() < deadline, "each changes it");
+      assert(real() < deadline, "no heartbeat within a minute");
       await turn(100);
     }
   });
@@ -325,10 +325,10 @@ describe("the lock file of a database", () => {
       Date.now = real;
     });
     fs.writeSync = ((...args: [number, Uint8Array, number, number, number]) => {
-      // It was suspended between its check of the lock and the end of its write, for long enough.
+      // As if it had been suspended between its check of the lock and the end of its write.
       fs.writeSync = writeSync;
       Date.now = () => real() + 60_000;
-      writeFileSync(lockOf(directory), "somebody else's");
+      writeFileSync(lockOf(directory), "of another process");
       return writeSync(...args);
     }) as typeof writeSync;
     throws(() => opened.write(bytes("after"), { at: 0 }), { code: "VARVE_FILE_LOST" });
@@ -351,7 +351,7 @@ describe("the lock file of a database", () => {
     const before = statSync(lockOf(directory)).mtimeMs;
     const deadline = Date.now() + 60_000;
     while (statSync(lockOf(directory)).mtimeMs === before) {
-      assert(Date.now() < deadline, "it was touched");
+      assert(Date.now() < deadline, "no heartbeat within a minute");
       await turn(100);
     }
   });
@@ -364,14 +364,14 @@ describe("the lock file of a database", () => {
     onTestFinished(() => {
       Date.now = real;
     });
-    writeFileSync(lockOf(directory), "somebody else's");
+    writeFileSync(lockOf(directory), "of another process");
     Date.now = () => real() + 6000;
     const lost = { name: "FileLostError", code: "VARVE_FILE_LOST", message: /taken over/ } as const;
     throws(() => opened.write(bytes("after"), { at: 0 }), lost);
     throws(() => opened.truncate(0), lost);
     opened.close();
     expect(readFileSync(join(directory, "shop.varve"), "utf8")).toBe("before");
-    expect(readFileSync(lockOf(directory), "utf8")).toBe("somebody else's");
+    expect(readFileSync(lockOf(directory), "utf8")).toBe("of another process");
   });
 
   test("a suspended holder that kept its lock goes on", async () => {
@@ -383,7 +383,7 @@ describe("the lock file of a database", () => {
       Date.now = real;
     });
     Date.now = () => real() + 60_000;
-    expect(opened.write(bytes("on and on"), { at: 0 })).toBe(9);
+    expect(opened.write(bytes("continued"), { at: 0 })).toBe(9);
   });
 
   test("an empty lock left by a power failure is removed", async () => {
@@ -391,7 +391,7 @@ describe("the lock file of a database", () => {
     for (const left of ["", "\0\0\0"]) {
       writeFileSync(lockOf(directory), left);
       utimesSync(lockOf(directory), new Date(0), new Date(0));
-      await opensAndCloses(directory);
+      await openAndClose(directory);
     }
   });
 
@@ -409,20 +409,19 @@ describe("the lock file of a database", () => {
         const directory = folder();
         writeFileSync(lockOf(directory), content);
         utimesSync(lockOf(directory), new Date(0), new Date(0));
-        await opensAndCloses(directory);
+        await openAndClose(directory);
       }),
     );
     const directory = folder();
     symlinkSync("nowhere", lockOf(directory));
-    await opensAndCloses(directory);
-    assert(Date.now() - start > 7900, "another build might have made it");
+    await openAndClose(directory);
+    assert(Date.now() - start > 7900, "a newer version might have created it");
   });
 
   test("a lock of another version is respected as long as its holder sends heartbeats", async () => {
     const directory = folder();
     writeFileSync(lockOf(directory), '{"pid":1}\n');
-    const touching = setInterval(() => utimesSync(lockOf(directory), new Date(), new Date()), 2000);
-    onTestFinished(() => clearInterval(touching));
+    sendHeartbeats(directory);
     await rejects(file(directory).open(NAME), { code: "VARVE_DATABASE_BUSY" });
   });
 
@@ -430,32 +429,32 @@ describe("the lock file of a database", () => {
     const directory = folder();
     writeFileSync(lockOf(directory), "");
     const start = Date.now();
-    await opensAndCloses(directory);
-    assert(Date.now() - start > 1500, "it was given time to be written");
+    await openAndClose(directory);
+    assert(Date.now() - start > 1500, "it had time to be written");
   });
 
-  test("a breaker that died while removing a dead lock is recognized", async () => {
+  test("a process killed while removing a stale lock is recognized", async () => {
     const directory = folder();
     const content = await forgedLock(directory, { pid: String(process.pid), started: "1" });
     writeFileSync(`${lockOf(directory)}.break`, content);
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 
-  test("drafts of dead processes are removed with the dead lock", async () => {
+  test("drafts of killed processes are removed with the stale lock", async () => {
     const directory = folder();
     await forgedLock(directory, { pid: String(process.pid), started: "1" });
     const draft = `${lockOf(directory)}.01234567`;
     writeFileSync(draft, "");
     utimesSync(draft, new Date(0), new Date(0));
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 
   test("a lock that another process has taken over is not released", async () => {
     const directory = folder();
     const { file: opened } = await file(directory).open(NAME);
-    writeFileSync(lockOf(directory), "somebody else's");
+    writeFileSync(lockOf(directory), "of another process");
     opened.close();
-    expect(readFileSync(lockOf(directory), "utf8")).toBe("somebody else's");
+    expect(readFileSync(lockOf(directory), "utf8")).toBe("of another process");
   });
 
   test("two paths to the same folder are one database", async () => {
@@ -473,7 +472,7 @@ describe("the lock file of a database", () => {
 
   test("errors of creating the lock are reported, and errors of its cleanup are not", async () => {
     let directory = folder();
-    // A path has at most 4,095 bytes: one fails in the suffix of its draft.
+    // A path has at most 4,095 bytes, so the path of the draft is too long.
     for (let left = 4_075; left > directory.length + 1; ) {
       directory = join(directory, "d".repeat(Math.min(200, left - directory.length - 1)));
     }
@@ -489,13 +488,13 @@ describe("the lock file of a database", () => {
     expect(linked.identity(NAME)).toBe(file(directory).identity(NAME));
     const holder = await Holder.start();
     const busy = { code: "VARVE_DATABASE_BUSY" };
-    await holder.tell("open", { directory, name: NAME });
+    await holder.run("open", { directory, name: NAME });
     for (const readOnly of [false, true]) await rejects(linked.open(NAME, { readOnly }), busy);
     await rejects(async () => linked.destroy?.(NAME), busy);
-    await holder.tell("close");
+    await holder.run("close");
     const { file: opened } = await linked.open(NAME);
     expect(readdirSync(directory).sort()).toStrictEqual(["shop.varve", "shop.varve.lock"]);
-    await rejects(holder.tell("open", { directory, name: NAME }), busy);
+    await rejects(holder.run("open", { directory, name: NAME }), busy);
     opened.close();
     expect(readdirSync(elsewhere)).toStrictEqual(["shop.varve"]);
     expect(await linked.destroy?.(NAME)).toBe(true);
@@ -506,7 +505,7 @@ describe("the lock file of a database", () => {
 describe("a file with two names (hard links)", () => {
   const refused = { code: "VARVE_STORAGE_UNAVAILABLE", message: /2 names \(hard links\).*Remove/ };
 
-  test("it is refused by both names and left alone, and readOnly opens it", async () => {
+  test("it is refused under both names and left alone, and readOnly opens it", async () => {
     const directory = folder();
     const storage = file(directory);
     const db = await open(NAME, { storage });
@@ -526,7 +525,7 @@ describe("a file with two names (hard links)", () => {
     await again.close();
   });
 
-  test("a name that it gets while it is open is refused, and the first one goes on", async () => {
+  test("a name added while it is open is refused, and the first one stays usable", async () => {
     const directory = folder();
     const storage = file(directory);
     const db = await open(NAME, { storage });
@@ -544,7 +543,7 @@ describe("a file with two names (hard links)", () => {
   });
 });
 
-/** The target of a link in place of this content: it has no host name. */
+/** The target of a symbolic link that replaces this content. It has no host name. */
 function linkText(content: string): string {
   return content.split(" ").slice(0, -1).join(" ");
 }
@@ -553,7 +552,7 @@ describe("the lock on a full disk", () => {
   test("the lock is a link that names its holder, short enough for ext4 to store inline", async () => {
     const directory = folder();
     const first = await Holder.start("--full");
-    await first.tell("open", { directory, name: NAME });
+    await first.run("open", { directory, name: NAME });
     const text = readlinkSync(lockOf(directory));
     assert(text.length <= 59, text);
     expect(lockFields(text).pid).toBe(String(first.pid));
@@ -562,25 +561,25 @@ describe("the lock on a full disk", () => {
       message: `open in process ${first.pid}`,
     });
     expect(Reflect.get(error, "pid")).toBe(first.pid);
-    await first.tell("close");
+    await first.run("close");
     expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
   });
 
-  test("a killed holder is recognized, and a living one sends heartbeats", async () => {
+  test("a killed holder is recognized, and a running one sends heartbeats", async () => {
     const directory = folder();
     const first = await Holder.start("--full");
-    await first.tell("open", { directory, name: NAME });
+    await first.run("open", { directory, name: NAME });
     const before = lstatSync(lockOf(directory)).mtimeMs;
     const deadline = Date.now() + 60_000;
     while (lstatSync(lockOf(directory)).mtimeMs === before) {
-      assert(Date.now() < deadline, "it was touched");
+      assert(Date.now() < deadline, "no heartbeat within a minute");
       await turn(100);
     }
     await first.kill();
-    assert(lstatSync(lockOf(directory)).isSymbolicLink(), "the dead process has left its lock");
+    assert(lstatSync(lockOf(directory)).isSymbolicLink(), "the killed process has left its lock");
     const second = await Holder.start("--full");
-    await second.tell("open", { directory, name: NAME });
-    await second.tell("close");
+    await second.run("open", { directory, name: NAME });
+    await second.run("close");
     expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
   });
 
@@ -625,7 +624,7 @@ describe("the lock on a full disk", () => {
 
 async function ownLock(holder: Holder): Promise<LockFields> {
   const directory = folder();
-  await holder.tell("open", { directory, name: "own" });
+  await holder.run("open", { directory, name: "own" });
   return lockFields(readFileSync(join(directory, "own.varve.lock"), "utf8"));
 }
 
@@ -633,7 +632,7 @@ describe("holders suspended for longer than it takes to break their lock", () =>
   /** Commits one key after the other, and reports each only after its commit. */
   const commits = (name: string, count: number, space: string, directory: string) => `
     const { readlinkSync } = fs;
-    // In another container: neither sees the processes of the other.
+    // As if in another container, so that neither sees the processes of the other.
     fs.readlinkSync = (path, ...more) =>
       path === "/proc/self/ns/pid" ? "${space}" : readlinkSync(path, ...more);
     const acknowledged = fs.openSync(${JSON.stringify(directory)} + "/${name}.txt", "a");
@@ -666,7 +665,7 @@ describe("holders suspended for longer than it takes to break their lock", () =>
         if (context().runtime === "deno") {
           // Deno also has the system's lock, which a suspended process keeps.
           assert((await second.ended).stderr.includes("DatabaseBusyError"));
-          // Deno's own kill() has no effect on a child that it has sent a signal before.
+          // Deno's kill() has no effect on a child that was sent a signal before.
           process.kill(first.child.pid as number, "SIGKILL");
           await first.ended;
           return;
@@ -680,11 +679,11 @@ describe("holders suspended for longer than it takes to break their lock", () =>
         await second.ended;
         const db = await open(NAME, { storage: file(directory) });
         for (const name of ["first", "second"]) {
-          const said = readFileSync(join(directory, `${name}.txt`), "utf8")
+          const committed = readFileSync(join(directory, `${name}.txt`), "utf8")
             .trimEnd()
             .split(" ");
-          const missing = said.filter((i) => db.getText(`${name} ${i}`) === undefined);
-          assert(said.length > 10, `${name} committed ${said.length} times`);
+          const missing = committed.filter((i) => db.getText(`${name} ${i}`) === undefined);
+          assert(committed.length > 10, `${name} committed ${committed.length} times`);
           expect(missing, `of ${name}, round ${round}`).toStrictEqual([]);
         }
         expect((await db.verify()).problems.length).toBe(0);
@@ -694,26 +693,26 @@ describe("holders suspended for longer than it takes to break their lock", () =>
   });
 });
 
-describe("processes racing for a dead lock", () => {
+describe("processes racing for a stale lock", () => {
   const STARTERS = 8;
   const ROUNDS = 20;
 
   for (const full of [false, true]) {
-    const where = full ? "on a full disk" : "where there is room";
+    const where = full ? "on a full disk" : "with space on the disk";
     test(`${where} never hold it together, and each gets its turn, in twenty rounds of eight`, async () => {
       const directory = folder();
-      const dead = await forgedLock(directory, { pid: String(process.pid), started: "1" });
+      const stale = await forgedLock(directory, { pid: String(process.pid), started: "1" });
       const starters = await Promise.all(
         Array.from({ length: STARTERS }, (_, index) =>
-          full && index > 0 ? Holder.start("--dawdle", "--full") : Holder.start("--dawdle"),
+          full && index > 0 ? Holder.start("--delays", "--full") : Holder.start("--delays"),
         ),
       );
       for (let round = 0; round < ROUNDS; round += 1) {
         rmSync(lockOf(directory), { force: true });
-        if (full) symlinkSync(linkText(dead), lockOf(directory));
-        else writeFileSync(lockOf(directory), dead);
+        if (full) symlinkSync(linkText(stale), lockOf(directory));
+        else writeFileSync(lockOf(directory), stale);
         const results = await Promise.all(
-          starters.map((starter) => starter.tell("race", { directory, name: NAME })),
+          starters.map((starter) => starter.run("race", { directory, name: NAME })),
         );
         expect(results.filter(({ together }) => together !== 0).length, `round ${round}`).toBe(0);
         expect(readdirSync(directory), `round ${round}`).toStrictEqual(["shop.varve"]);
@@ -724,17 +723,17 @@ describe("processes racing for a dead lock", () => {
   test("the race survives holders that are killed one after the other", async () => {
     const directory = folder();
     const starters = await Promise.all(
-      Array.from({ length: STARTERS }, () => Holder.start("--dawdle")),
+      Array.from({ length: STARTERS }, () => Holder.start("--delays")),
     );
     const results = await Promise.all(
       starters.map((starter, index) =>
         starter
-          .tell("race", { directory, name: NAME, die: index % 2 === 0 })
+          .run("race", { directory, name: NAME, isKilled: index % 2 === 0 })
           .catch((error) => ({ together: error.code === "ENDED" ? 0 : 1, refused: 0 })),
       ),
     );
     expect(results.filter(({ together }) => together !== 0).length).toBe(0);
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 });
 
@@ -742,8 +741,8 @@ describe("the end of a process", () => {
   test("the exit hook can still write, and the lock is released", async () => {
     const directory = folder();
     const holder = await Holder.start();
-    await holder.tell("openWithHook", { directory, name: NAME, text: "written at exit" });
-    holder.tell("exit", { code: 3 }).catch(() => {});
+    await holder.run("openWithHook", { directory, name: NAME, text: "written at exit" });
+    holder.run("exit", { code: 3 }).catch(() => {});
     expect(await holder.ended()).toBe(3);
     expect(readFileSync(join(directory, "shop.varve"), "utf8")).toBe("written at exit");
     expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
@@ -752,20 +751,20 @@ describe("the end of a process", () => {
   test("an uncaught error runs the exit hook", async () => {
     const directory = folder();
     const holder = await Holder.start();
-    await holder.tell("openWithHook", { directory, name: NAME, text: "after the error" });
-    await holder.tell("throw");
+    await holder.run("openWithHook", { directory, name: NAME, text: "after the error" });
+    await holder.run("throw");
     expect(await holder.ended()).toBe(1);
     expect(readFileSync(join(directory, "shop.varve"), "utf8")).toBe("after the error");
     // Deno does not report whether an error ends a program: the lock stays, and the next open breaks it.
     if (context().runtime !== "deno") expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 
   test("a removed exit hook does not run", async () => {
     const directory = folder();
     const holder = await Holder.start();
-    await holder.tell("openAndUnhook", { directory, name: NAME, text: "not to be written" });
-    holder.tell("exit").catch(() => {});
+    await holder.run("openAndUnhook", { directory, name: NAME, text: "not to be written" });
+    holder.run("exit").catch(() => {});
     await holder.ended();
     expect(readFileSync(join(directory, "shop.varve"), "utf8")).toBe("");
   });
@@ -789,17 +788,17 @@ describe("the end of a process", () => {
     const directory = folder();
     await threadOpens(directory, "process.exit()");
     expect(readdirSync(directory)).toStrictEqual(["shop.varve"]);
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 
-  test("a terminated worker thread is recognized, although its process lives", async () => {
+  test("a terminated worker thread is recognized, although its process runs", async () => {
     const directory = folder();
     await threadOpens(directory, "setInterval(() => {}, 1000);", true);
-    assert(existsSync(lockOf(directory)), "it could not give its lock back");
-    await opensAndCloses(directory);
+    assert(existsSync(lockOf(directory)), "it could not release its lock");
+    await openAndClose(directory);
   });
 
-  test("a living worker thread is respected, and named as one of this process", async () => {
+  test("the lock of a running worker thread is respected, and the error names this process", async () => {
     const directory = folder();
     const refused = async () => {
       await rejects(file(directory).open(NAME), {
@@ -808,7 +807,7 @@ describe("the end of a process", () => {
       });
     };
     await threadOpens(directory, "setInterval(() => {}, 1000);", true, refused);
-    await opensAndCloses(directory);
+    await openAndClose(directory);
   });
 });
 

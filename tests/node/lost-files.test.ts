@@ -52,7 +52,7 @@ async function saved(db: Database): Promise<Record<string, string | undefined>> 
   return found;
 }
 
-interface Way {
+interface Loss {
   reason: "removed" | "replaced";
   lose(directory: string): void;
 }
@@ -62,7 +62,7 @@ const restore = (directory: string) => {
   renameSync(join(directory, "restored"), join(directory, "shop.varve"));
 };
 
-const WAYS: Record<string, Way> = {
+const LOSSES: Record<string, Loss> = {
   "was removed": { reason: "removed", lose: (at) => rmSync(join(at, "shop.varve")) },
   "was moved away": {
     reason: "removed",
@@ -94,7 +94,7 @@ function place(): string {
 }
 
 describe("lost files", () => {
-  for (const [how, { reason, lose }] of Object.entries(WAYS)) {
+  for (const [how, { reason, lose }] of Object.entries(LOSSES)) {
     test(`a file that ${how} while it is open is reported by the next flush, refuses writes, and can be saved`, async () => {
       const directory = place();
       const reported: Error[] = [];
@@ -119,7 +119,7 @@ describe("lost files", () => {
       const again = await open(NAME, { storage: file(directory), ...wasmOption() });
       expect(again.getText("old")).toBe(reason === "replaced" ? "in the backup" : undefined);
       expect(again.getText("a")).toBe(undefined);
-      again.set("a", "anew");
+      again.set("a", "new");
       await again.close();
     });
   }

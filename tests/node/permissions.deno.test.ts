@@ -40,7 +40,7 @@ describe("Deno with permissions for files only", () => {
     expect(stdout.trim(), stderr).toBe(BUSY.name);
   });
 
-  test("a database is locked as long as its program lives, and a moment longer", async () => {
+  test("a database is locked as long as its program runs, and a moment longer", async () => {
     const directory = folder();
     const program = starts(
       `${shopIn(directory)}

@@ -27,7 +27,7 @@ const LISTENING = `
   else while ((caught() & (1n << 14n)) === 0n) await pause(1);
   console.log("ready");`;
 
-/** The ways in which programs end with a notice, and the exit code that their parent sees. */
+/** How programs end without being killed, and the exit code that their parent sees. */
 const ENDS: Record<string, { source: string; code: number }> = {
   "by process.exit": { source: "process.exit(3);", code: 3 },
   "by running to its end": { source: "process.exitCode = 5;", code: 5 },
@@ -40,7 +40,7 @@ const ENDS: Record<string, { source: string; code: number }> = {
     source: 'setTimeout(() => { db.set("key", "last"); throw new Error("on purpose"); }, 10);',
     code: 1,
   },
-  "by a rejection that nobody handles": {
+  "by an unhandled rejection": {
     source:
       'setTimeout(() => { db.set("key", "last"); Promise.reject(new Error("on purpose")); }, 10);',
     code: 1,

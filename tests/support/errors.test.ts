@@ -68,7 +68,7 @@ describe("expected errors", () => {
     const returned = await failureOf(() => throws(() => [1, 2]));
     assert(returned.endsWith("it returned [1,2]"), returned);
     const resolved = await failureOf(() => rejects(Promise.resolve("sold")));
-    assert(resolved.endsWith('it gave "sold"'), resolved);
+    assert(resolved.endsWith('it resolved to "sold"'), resolved);
   });
 
   test("what is no object matches nothing", async () => {

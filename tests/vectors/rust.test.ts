@@ -38,7 +38,7 @@ describe("toRust", () => {
       const path = `${moduleOf(name)}::${name}`;
       return `    ("${name}", <${path} as Record>::LAYOUT, <${path} as Record>::FINGERPRINT),\n`;
     });
-    const head = "// Made by toRust: UPDATE_PRINTED=1 writes it anew.\n\n";
+    const head = "// Made by toRust: UPDATE_PRINTED=1 writes it again.\n\n";
     const list =
       "use varve::schema::{Layout, Record};\n\n" +
       `pub const ALL: &[(&str, &Layout, u64)] = &[\n${all.join("")}];\n`;
@@ -62,7 +62,7 @@ pub struct Product {
 `);
   });
 
-  test("marks what was added to a versioned struct, with what stands for it in earlier records", () => {
+  test("marks what was added to a versioned struct, with its default in earlier records", () => {
     const Product = versioned("Product", {
       stock: u16,
       name: str,
