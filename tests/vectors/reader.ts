@@ -1,7 +1,7 @@
 /**
- * A reader of the file format, written from crate/FORMAT.md alone: it shares no code and no author's
- * habit with the engine, so that what both read in the golden files is what the document says.
- * Section numbers are those of the document. It reads a whole file at once and is not fast.
+ * A reader of the file format, written from crate/FORMAT.md alone. It shares no code with the engine, so that the
+ * document is proved complete where both agree. Section numbers are those of the document. It reads the file as a
+ * whole and is not fast.
  */
 
 import {
@@ -22,6 +22,7 @@ import {
   FormatError,
   FRAME,
   type Frame,
+  filePosition,
   GAP,
   HEAD,
   HEADER,
@@ -39,7 +40,6 @@ import {
   NOT_A_DATABASE,
   PIECES,
   pad8,
-  placeOf,
   RECORD,
   readTransaction,
   SEGMENT_ROW,
@@ -53,7 +53,7 @@ import {
   type Superblock,
   seedAt,
   TRANSACTION,
-  type TransactionNote,
+  type TransactionRecord,
   UNSUPPORTED_FORMAT,
   u64,
   VOID,
@@ -61,19 +61,19 @@ import {
 } from "./layout.js";
 
 /**
- * Opens a database (section 9). Throws `FormatError` for what must not open. With `log: "whole"` it
- * looks at no checkpoint.
+ * Opens a database (section 9). Throws `FormatError` for a file that must be refused. With
+ * `log: "whole"` it ignores the checkpoint.
  */
 export async function read(
   file: Uint8Array,
   options: { log?: "whole" | "tail" } = {},
 ): Promise<Database> {
   const superblock = await readSuperblock(file);
-  if (superblock === undefined) return createdAnew();
+  if (superblock === undefined) return newDatabase();
   return new Reader(file, superblock).open(options.log !== "whole");
 }
 
-function createdAnew(): Database {
+function newDatabase(): Database {
   const recovery = { tornBytes: 0, droppedFrames: 0, lastFrame: 0, replayedFrames: 0 };
   return {
     recovery: { ...recovery, clean: true, created: true, checkpoint: false },
@@ -160,31 +160,31 @@ function refuseUnsupported(view: DataView): void {
 }
 
 /**
- * Section 9, step 4: ends a chain, of which so many frames count, before the first gap that no record
- * accounts for. A record does that if it was flushed; or if it is part of what counts, and all that it
- * speaks of is missing. Whether there was one.
+ * Section 9, step 4: ends a chain, of which `count` frames are valid, before the first gap that no record explains.
+ * A record explains a gap if it was flushed, or if it is in a valid frame and all frames that it names are missing.
+ * Returns whether there was an unexplained gap.
  */
-function endBeforeOpenGap(chain: Chain, count: number, flushed: number): boolean {
+function endBeforeUnexplainedGap(chain: Chain, count: number, flushed: number): boolean {
   const end = (chain.frames[count - 1]?.number ?? -1) + 1;
-  const open = chain.gaps.findIndex((gap) => {
-    const isClosed = chain.accounts.some(({ frame, from, to }) => {
+  const index = chain.gaps.findIndex((gap) => {
+    const isExplained = chain.gapRecords.some(({ frame, from, to }) => {
       const covers = from <= gap.from && gap.to <= to;
       return (covers && frame < flushed) || (frame < end && from === gap.from && gap.to === to);
     });
-    return gap.before.frames <= count && (gap.isDamage || !isClosed);
+    return gap.before.frames <= count && (gap.isDamage || !isExplained);
   });
-  const gap = chain.gaps[open];
+  const gap = chain.gaps[index];
   if (gap === undefined) return false;
-  chain.gaps.length = open;
+  chain.gaps.length = index;
   chain.frames.length = gap.before.frames;
   chain.segment = gap.before.segment;
   chain.position = gap.before.position;
   chain.expected = gap.from;
-  endBeforeOpenGap(chain, chain.frames.length, flushed);
+  endBeforeUnexplainedGap(chain, chain.frames.length, flushed);
   return true;
 }
 
-/** Section 7a: the value, if all of its pieces are there and have its length. */
+/** Section 7a: the value, if all of its pieces exist and have its length. */
 function joinPieces(
   descriptor: Uint8Array,
   newest: Map<string, LogRecord>,
@@ -210,7 +210,7 @@ class Reader {
     file: Uint8Array,
     readonly superblock: Superblock,
   ) {
-    // What lies behind the end of the file reads as zeros: the last slot is filled up.
+    // Bytes behind the end of the file read as zeros, up to the end of the last slot.
     const size = 2 ** superblock.segmentLog2;
     const slots = Math.max(0, Math.ceil((file.length - DATA_START) / size));
     this.file = new Uint8Array(DATA_START + slots * size);
@@ -225,11 +225,11 @@ class Reader {
     let flushed: number;
     let kept: Frame[];
     do {
-      flushed = await this.lookBeyond(log, chain);
-      kept = await this.wholeCommits(chain.frames, flushed);
-      // What does not count may have been what accounted for a gap.
-    } while (endBeforeOpenGap(chain, kept.length, flushed));
-    // Frames that were valid and do not count begin where the first of them is.
+      flushed = await this.scanBehindChain(log, chain);
+      kept = await this.completeCommits(chain.frames, flushed);
+      // The record that explained a gap may be in a dropped frame.
+    } while (endBeforeUnexplainedGap(chain, kept.length, flushed));
+    // The dropped frames begin at the first of them.
     const position = chain.frames[kept.length]?.position ?? chain.position;
     const next = chain.frames[kept.length]?.number ?? chain.expected;
     if (next < flushed) {
@@ -237,7 +237,7 @@ class Reader {
       const damage = { position, expectedFrame: next, flushedFrames: flushed };
       throw corruption({ ...damage, intactFrames, intactBytes });
     }
-    const { tornBytes, isBlank } = this.lookBehind(log, position, next, chain.intactFrames > 0);
+    const { tornBytes, isBlank } = this.tornBehind(log, position, next, chain.intactFrames > 0);
     const dropped = chain.frames.length - kept.length + chain.intactFrames;
     const { clean, nextFrame } = this.superblock;
     const records = (await this.readRecords(kept.at(-1))) ?? [];
@@ -258,7 +258,7 @@ class Reader {
     return DATA_START + slot * 2 ** this.superblock.segmentLog2;
   }
 
-  /** Section 4: all valid headers and trailers; the larger sequence has a slot. */
+  /** Section 4: finds all valid headers and trailers. The one with the larger sequence has the slot. */
   async findSegments(): Promise<void> {
     const copies: Segment[] = [];
     for (let slot = 0; this.slotStart(slot) < this.file.length; slot += 1) {
@@ -297,12 +297,12 @@ class Reader {
       payload: u64(view, 40),
       reused: (view.getUint8(13) & 1) !== 0,
       start,
-      roomEnd: this.slotStart(slot + span) - HEADER,
+      capacityEnd: this.slotStart(slot + span) - HEADER,
       limit: Number.POSITIVE_INFINITY,
     };
   }
 
-  /** Section 8a: the checkpoint that the superblock names, if it counts. */
+  /** Section 8a: the checkpoint that the superblock names, if it is valid. */
   async readCheckpoint(): Promise<Checkpoint | undefined> {
     const { checkpointSequence, checkpointFrame } = this.superblock;
     const segment = [...this.segments.values()].find(
@@ -310,10 +310,10 @@ class Reader {
     );
     if (segment === undefined || checkpointSequence === 0) return undefined;
     const at = segment.start + HEADER;
-    const view = viewOf(this.file.subarray(at, segment.roomEnd));
+    const view = viewOf(this.file.subarray(at, segment.capacityEnd));
     const length = view.getUint32(12, true);
     if (view.getUint32(8, true) !== 0x3250_4356 || length > view.byteLength) return undefined;
-    if (!(await this.isSealed(at, length, segment.salt))) return undefined;
+    if (!(await this.hasChecksum(at, length, segment.salt))) return undefined;
     const counts = [view.getUint32(48, true), view.getUint32(52, true), view.getUint32(56, true)];
     const [keyspaces = 0, segments = 0, extents = 0] = counts;
     const tables = keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
@@ -345,18 +345,18 @@ class Reader {
       const found = this.segments.get(slot);
       if (found?.kind !== LOG || found.sequence !== sequence) return undefined;
       const end = found.start + view.getUint32(row + 16, true);
-      if (end > found.roomEnd) return undefined;
+      if (end > found.capacityEnd) return undefined;
       checkpoint.named.set(slot, { sequence, salt: found.salt, end });
     }
     for (let i = 0, row = length - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
       const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
-      checkpoint.extents.set(placeOf(view.getUint32(row + 8, true)), { slot, sequence });
+      checkpoint.extents.set(filePosition(view.getUint32(row + 8, true)), { slot, sequence });
     }
     const isRead = await this.readBlocks(checkpoint, segment, at + length, u64(view, 40));
-    return isRead && (await this.isEndWhole(checkpoint)) ? checkpoint : undefined;
+    return isRead && (await this.isEndComplete(checkpoint)) ? checkpoint : undefined;
   }
 
-  /** The entries of a checkpoint; whether they are what they have to be. */
+  /** Reads the entries of a checkpoint. Returns whether they are valid. */
   async readBlocks(
     checkpoint: Checkpoint,
     segment: Segment,
@@ -367,11 +367,11 @@ class Reader {
     for (let left = entries; left > 0; ) {
       const count = Math.min(left, BLOCK / 8 - 1);
       const length = 8 + 8 * count;
-      if (at + length > segment.roomEnd) return false;
-      if (!(await this.isSealed(at, length, segment.salt))) return false;
+      if (at + length > segment.capacityEnd) return false;
+      if (!(await this.hasChecksum(at, length, segment.salt))) return false;
       const view = viewOf(this.file.subarray(at, at + length));
       for (let i = 1; i <= count; i += 1) {
-        const position = placeOf(view.getUint32(8 * i + 4, true));
+        const position = filePosition(view.getUint32(8 * i + 4, true));
         const slot = Math.floor((position - DATA_START) / 2 ** this.superblock.segmentLog2);
         const named = checkpoint.named.get(slot);
         const inside = position >= this.slotStart(slot) + HEADER;
@@ -384,16 +384,16 @@ class Reader {
     return true;
   }
 
-  /** Whether the checksum in the first eight bytes is that of the rest, at that place. */
-  async isSealed(at: number, length: number, salt: bigint): Promise<boolean> {
+  /** Whether the first eight bytes are the checksum of the rest at this position. */
+  async hasChecksum(at: number, length: number, salt: bigint): Promise<boolean> {
     const bytes = this.file.subarray(at, at + length);
     if (bytes.length < 8) return false;
     const check = await checksum(bytes.subarray(8), seedAt(salt, at));
     return check === viewOf(bytes).getBigUint64(0, true);
   }
 
-  /** Whether the log can go on where a checkpoint says: all frames before that are whole. */
-  async isEndWhole({ endSequence, endOffset, named }: Checkpoint): Promise<boolean> {
+  /** Whether all frames before the end that a checkpoint names are complete. */
+  async isEndComplete({ endSequence, endOffset, named }: Checkpoint): Promise<boolean> {
     const [slot] = [...named].find(([, { sequence }]) => sequence === endSequence) ?? [];
     const segment = slot === undefined ? undefined : this.segments.get(slot);
     const end = slot === undefined ? undefined : named.get(slot)?.end;
@@ -408,7 +408,7 @@ class Reader {
     return true;
   }
 
-  /** Section 9, steps 2 and 3: the log segments that have to be walked, in order. */
+  /** Section 9, steps 2 and 3: the log segments to replay, in order. */
   logSegments(checkpoint: Checkpoint | undefined): Segment[] {
     const isEnd = ({ sequence }: Segment) => sequence === checkpoint?.endSequence;
     const first = checkpoint?.nextSequence ?? this.superblock.firstSequence;
@@ -422,13 +422,13 @@ class Reader {
   }
 
   async readFrame(segment: Segment, position: number): Promise<Frame | undefined> {
-    if (position + FRAME > segment.roomEnd) return undefined;
+    if (position + FRAME > segment.capacityEnd) return undefined;
     const view = viewOf(this.file.subarray(position));
     const length = view.getUint32(12, true);
     if (view.getUint32(8, true) !== 0x4d52_4656 || length < FRAME || length % 8 !== 0) {
       return undefined;
     }
-    if (position + length > segment.roomEnd) return undefined;
+    if (position + length > segment.capacityEnd) return undefined;
     const bytes = this.file.subarray(position + 8, position + length);
     const check = await checksum(bytes, seedAt(segment.salt, position));
     if (check !== view.getBigUint64(0, true)) return undefined;
@@ -445,7 +445,7 @@ class Reader {
     };
   }
 
-  /** Section 9, step 4. */
+  /** Section 9, step 4: the chain of frames. */
   async followChain(log: Segment[], checkpoint: Checkpoint | undefined): Promise<Chain> {
     const chain: Chain = {
       frames: [],
@@ -456,12 +456,12 @@ class Reader {
       intactBytes: 0,
       watermark: 0,
       gaps: [],
-      accounts: [],
+      gapRecords: [],
     };
     let isBroken = false;
     for (const [i, segment] of log.entries()) {
-      const goesOn = segment.sequence === checkpoint?.endSequence;
-      if (!goesOn && segment.firstFrame !== chain.expected) {
+      const isContinued = segment.sequence === checkpoint?.endSequence;
+      if (!isContinued && segment.firstFrame !== chain.expected) {
         const { segment: index, position } = chain;
         const before = { frames: chain.frames.length, segment: index, position };
         const gap = { from: chain.expected, to: segment.firstFrame, before };
@@ -469,7 +469,7 @@ class Reader {
         chain.expected = segment.firstFrame;
       }
       chain.segment = i;
-      chain.position = segment.start + (goesOn ? checkpoint.endOffset : HEADER);
+      chain.position = segment.start + (isContinued ? checkpoint.endOffset : HEADER);
       while (chain.expected < segment.limit) {
         const frame = await this.readFrame(segment, chain.position);
         if (frame?.number !== chain.expected) break;
@@ -477,40 +477,40 @@ class Reader {
         chain.position += frame.length;
         chain.expected += 1;
       }
-      const rest = this.file.subarray(chain.position, segment.roomEnd);
+      const rest = this.file.subarray(chain.position, segment.capacityEnd);
       isBroken = chain.expected < segment.limit && rest.some((byte) => byte !== 0);
     }
     const watermarks = chain.frames.map(({ watermark }) => watermark);
     chain.watermark = Math.max(this.superblock.nextFrame, ...watermarks);
-    if (chain.gaps.length > 0) await this.readAccounts(chain);
-    endBeforeOpenGap(chain, chain.frames.length, chain.watermark);
+    if (chain.gaps.length > 0) await this.readGapRecords(chain);
+    endBeforeUnexplainedGap(chain, chain.frames.length, chain.watermark);
     return chain;
   }
 
-  /** Section 8, gaps. */
-  async readAccounts(chain: Chain): Promise<void> {
+  /** Section 8: the records about gaps. */
+  async readGapRecords(chain: Chain): Promise<void> {
     for (const frame of chain.frames) {
       await this.eachRecord(frame, (record) => {
         const { kind, keyspace, key, value } = record;
         const isGap = key.length === 12 && GAP.every((byte, i) => key[i] === byte);
         if (kind === SET && keyspace === ENGINE && isGap && value.length >= 8) {
           const [from, to] = [u64(viewOf(value), 0), Number(viewOf(key).getBigUint64(4, false))];
-          chain.accounts.push({ frame: frame.number, from, to });
+          chain.gapRecords.push({ frame: frame.number, from, to });
         }
         return !isUnknown(record);
       });
     }
   }
 
-  /** Section 9, step 5: gives the largest watermark, and counts what is intact beyond. */
-  async lookBeyond(log: Segment[], chain: Chain): Promise<number> {
+  /** Section 9, step 5: returns the largest watermark, and counts the intact frames behind the chain. */
+  async scanBehindChain(log: Segment[], chain: Chain): Promise<number> {
     [chain.intactFrames, chain.intactBytes] = [0, 0];
     for (const [i, segment] of log.entries()) {
       if (i < chain.segment) continue;
-      // Where the chain never began there is no place in a segment at which it broke off.
-      const brokeOff = i === chain.segment && chain.position !== DATA_START;
-      let at = brokeOff ? chain.position : segment.start + HEADER;
-      while (at < segment.roomEnd) {
+      // An empty chain does not end within a segment.
+      const isEnd = i === chain.segment && chain.position !== DATA_START;
+      let at = isEnd ? chain.position : segment.start + HEADER;
+      while (at < segment.capacityEnd) {
         const frame = await this.readFrame(segment, at);
         if (frame !== undefined) {
           chain.intactFrames += 1;
@@ -523,8 +523,8 @@ class Reader {
     return chain.watermark;
   }
 
-  /** Section 9, step 6: the frames up to the last commit that is whole. */
-  async wholeCommits(frames: Frame[], flushed: number): Promise<Frame[]> {
+  /** Section 9, step 6: the frames up to the last complete commit. */
+  async completeCommits(frames: Frame[], flushed: number): Promise<Frame[]> {
     let complete = 0;
     for (const [i, frame] of frames.entries()) {
       const records = await this.readRecords(frame, frame.number >= flushed);
@@ -534,28 +534,28 @@ class Reader {
     return frames.slice(0, complete);
   }
 
-  /** Section 6. `undefined` if the frame is not whole, or lacks an extent that has to hold. */
+  /** Section 6: the records of a frame; `undefined` if it is incomplete, or lacks a required extent. */
   async readRecords(
     frame: Frame | undefined,
-    extentsMustHold = false,
+    requiresExtents = false,
   ): Promise<LogRecord[] | undefined> {
     if (frame === undefined) return undefined;
     const records: LogRecord[] = [];
-    let holds = true;
+    let isComplete = true;
     const isFilled = await this.eachRecord(frame, async (record) => {
       if (isUnknown(record)) throw new FormatError(UNSUPPORTED_FORMAT, { major: 1, features: 0 });
-      if (extentsMustHold && record.kind === EXTENT) holds &&= await this.holdsExtent(record);
+      if (requiresExtents && record.kind === EXTENT) isComplete &&= await this.hasExtent(record);
       records.push(record);
-      return holds;
+      return isComplete;
     });
     return isFilled && records.length === frame.records ? records : undefined;
   }
 
-  async holdsExtent(record: LogRecord): Promise<boolean> {
+  async hasExtent(record: LogRecord): Promise<boolean> {
     return (await this.readExtent(record.value)) !== undefined;
   }
 
-  /** Goes over a frame's records up to the first that is malformed; whether there was none. */
+  /** Passes a frame's records to `take`, up to the first malformed one. Returns whether there was none. */
   async eachRecord(frame: Frame, take: (record: LogRecord) => unknown): Promise<boolean> {
     const end = frame.position + frame.length;
     let at = frame.position + FRAME;
@@ -571,7 +571,7 @@ class Reader {
     at: number,
     end: number,
     salt: bigint,
-    vouched: "by its frame" | "alone" = "by its frame",
+    checkedBy: "its frame" | "itself" = "its frame",
   ): Promise<{ record: LogRecord; size: number } | undefined> {
     if (at + RECORD > end) return undefined;
     const view = viewOf(this.file.subarray(at));
@@ -602,11 +602,11 @@ class Reader {
         return undefined;
       }
     }
-    // Where a frame vouches for its records, their own checksums must agree with it.
+    // In a valid frame, the records' own checksums must be right too.
     const check = await checksum(this.file.subarray(at + 4, at + size), seedAt(salt, at));
     if ((check & 0xffff_ffffn) !== BigInt(view.getUint32(0, true))) {
-      if (vouched === "alone") return undefined;
-      throw new Error(`the record at ${at} belies its frame`);
+      if (checkedBy === "itself") return undefined;
+      throw new Error(`the record at ${at} has another checksum than its frame`);
     }
     const record = {
       kind,
@@ -614,63 +614,65 @@ class Reader {
       version: u64(view, 24),
       expiry: view.getUint32(32, true),
       position: at,
-      previous: placeOf(view.getUint32(36, true)),
+      previous: filePosition(view.getUint32(36, true)),
       key: this.file.subarray(at + RECORD, at + RECORD + keyLength),
       value: this.file.subarray(valueAt, valueAt + valueLength),
     };
     return { record, size };
   }
 
-  /** Section 7: the value, if the extent holds. */
+  /** Section 7: the value, if the extent is valid. */
   async readExtent(descriptor: Uint8Array): Promise<Uint8Array | undefined> {
     const view = viewOf(descriptor);
     const [length, sequence] = [u64(view, 8), view.getUint32(24, true)];
     const segment = this.segments.get(view.getUint32(0, true));
     if (segment?.kind !== EXTENT_SEGMENT || segment.sequence !== sequence) return undefined;
     const at = segment.start + HEADER;
-    if (segment.payload !== length || at + length > segment.roomEnd) return undefined;
+    if (segment.payload !== length || at + length > segment.capacityEnd) return undefined;
     const value = this.file.subarray(at, at + length);
     const check = await checksum(value, seedAt(segment.salt, at));
     return check === view.getBigUint64(16, true) ? value : undefined;
   }
 
-  /** Section 9, step 7: what was torn behind the end, and whether nothing but zeros is there. */
-  lookBehind(
+  /** Section 9, step 7: the torn bytes behind the end, and whether all bytes there are zero. */
+  tornBehind(
     log: Segment[],
-    place: number,
+    position: number,
     next: number,
-    isSure: boolean,
+    hasIntactFrames: boolean,
   ): { tornBytes: number; isBlank: boolean } {
-    const at = log.findIndex(({ start, roomEnd }) => place > start && place <= roomEnd);
+    const at = log.findIndex(
+      ({ start, capacityEnd }) => position > start && position <= capacityEnd,
+    );
     let [tornBytes, isBlank] = [0, true];
     for (const [i, segment] of log.slice(Math.max(at, 0)).entries()) {
       const isEnd = i === 0 && at >= 0;
-      const from = isEnd ? place : segment.start + HEADER;
-      let end = segment.roomEnd;
+      const from = isEnd ? position : segment.start + HEADER;
+      let end = segment.capacityEnd;
       while (end > from && this.file[end - 1] === 0) end -= 1;
       isBlank &&= end === from;
-      const isBegun = this.isBegun(from, segment.roomEnd, isEnd ? next : segment.firstFrame);
-      if (isSure || !segment.reused || isBegun) tornBytes += end - from;
+      const isBegun = this.isBegun(from, segment.capacityEnd, isEnd ? next : segment.firstFrame);
+      if (hasIntactFrames || !segment.reused || isBegun) tornBytes += end - from;
     }
     return { tornBytes, isBlank };
   }
 
-  /** Whether the frame of that number was begun there. */
-  isBegun(position: number, roomEnd: number, number: number): boolean {
-    if (position + FRAME > roomEnd) return false;
+  /** Whether a frame with this number begins at this position. */
+  isBegun(position: number, capacityEnd: number, number: number): boolean {
+    if (position + FRAME > capacityEnd) return false;
     const view = viewOf(this.file.subarray(position));
     return (
       view.getUint32(8, true) === 0x4d52_4656 && view.getBigUint64(16, true) === BigInt(number)
     );
   }
 
-  /** Section 9, step 8. */
+  /** Section 9, step 8: replays the frames. */
   async replay(
     frames: Frame[],
     next: number,
     checkpoint: Checkpoint | undefined,
   ): Promise<Omit<Database, "recovery">> {
-    const transactions: TransactionNote[] = [];
+    const transactions: TransactionRecord[] = [];
     const { entries, unreadable } = await this.readEntries(checkpoint);
     const newest = new Map<string, LogRecord>();
     const cleared = new Map(checkpoint?.cleared);
@@ -720,16 +722,16 @@ class Reader {
     for (const position of checkpoint?.entries ?? []) {
       const slot = Math.floor((position - DATA_START) / 2 ** this.superblock.segmentLog2);
       const { end, salt } = checkpoint?.named.get(slot) ?? { end: 0, salt: 0n };
-      const { record } = (await this.readRecord(position, end, salt, "alone")) ?? {};
-      // By a record of another kind no key is there.
-      const isOne = record !== undefined && [SET, EXTENT, PIECES, CLEAR].includes(record.kind);
-      if (!isOne) unreadable.add(position);
+      const { record } = (await this.readRecord(position, end, salt, "itself")) ?? {};
+      // Records of other kinds do not set a key.
+      const isSet = record !== undefined && [SET, EXTENT, PIECES, CLEAR].includes(record.kind);
+      if (!isSet) unreadable.add(position);
       else entries.push(record);
     }
     return { entries, unreadable };
   }
 
-  /** Extents that a checkpoint names must stand, if their records still count. */
+  /** Throws unless the extents that a checkpoint names exist, for records that are still live. */
   requireExtents(checkpoint: Checkpoint | undefined, live: Set<number>, next: number): void {
     const named = [...(checkpoint?.extents ?? [])].filter(([position]) => live.has(position));
     const missing = named.filter(([, { slot, sequence }]) => {

@@ -1,4 +1,4 @@
-/** Schemas as Rust: what is printed is committed, so that `cargo test` compiles it and compares. */
+/** Schemas printed as Rust. The output is committed, so that `cargo test` compiles and checks it. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ import { vectors } from "../struct/vectors.js";
 import { context } from "../support/context.js";
 import { throws } from "../support/errors.js";
 
-/** A name as a module of Rust has it. */
+/** The name of a Rust module for a type. */
 function moduleOf(name: string): string {
   return name.replace(/(?<=[a-z])[A-Z]/g, "_$&").toLowerCase();
 }
