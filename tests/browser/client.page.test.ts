@@ -71,7 +71,7 @@ async function fresh(name: string): Promise<string> {
 }
 
 describe("a page that connects", () => {
-  test("page: its worker's database is there again the next time", async () => {
+  test("page: its worker's database is kept for the next worker", async () => {
     const name = await fresh("connect-alone");
     const first = tab(name);
     expect(first.status.state).toBe("starting");

@@ -5,7 +5,7 @@ import { context } from "../support/context.js";
 describe("persist on a page", () => {
   test("persist: it asks the browser and returns its answer", async () => {
     if (/Firefox/.test(navigator.userAgent)) {
-      // Firefox would show a prompt, and no user is there to answer.
+      // Firefox would show a prompt, which no user answers.
       const { storage } = navigator;
       Object.defineProperty(storage, "persist", { value: async () => false, configurable: true });
       onTestFinished(() => {

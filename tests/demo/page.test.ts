@@ -155,7 +155,7 @@ describe("the page", () => {
     expect(await verdict(page)).toBe("equal");
   });
 
-  test("says what is missing in a browser without a private file system", {
+  test("names the missing feature in a browser without a private file system", {
     timeout: 2 * TIMEOUT_MS,
   }, async () => {
     const { page } = await visit(
@@ -171,7 +171,7 @@ describe("the page", () => {
     assert(await page.locator("#run").isVisible(), "one may try again");
   });
 
-  test("names a store that fails, goes on with the others, and claims nothing", {
+  test("names a store that fails, goes on with the others, and reports unequal contents", {
     timeout: 2 * TIMEOUT_MS,
   }, async () => {
     const { page } = await visit(

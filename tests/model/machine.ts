@@ -40,13 +40,13 @@ export class Machine {
   /** The number of open transactions. */
   depth: number;
   /** The state that a crash would leave: everything written to the file. */
-  handedOn: State;
+  written: State;
   /** The largest version seen. */
   private version: number;
   private readonly ground: Ground;
   private turnNumber: number;
   /** Whether the views of this turn have expired. */
-  private viewsKilled: boolean;
+  private viewsExpired: boolean;
 
   constructor(setting: Setting, ground: Ground) {
     this.setting = setting;
@@ -60,10 +60,10 @@ export class Machine {
     this.walks = new Array<Walk | undefined>(WALKS).fill(undefined);
     this.reported = [];
     this.depth = 0;
-    this.handedOn = this.model.state();
+    this.written = this.model.state();
     this.version = 0;
     this.turnNumber = 0;
-    this.viewsKilled = false;
+    this.viewsExpired = false;
   }
 
   async open(): Promise<Database> {
@@ -152,23 +152,23 @@ export class Machine {
 
   /** The turn before this one, for views that are kept too long from the beginning. */
   get past(): Turn {
-    return { number: this.turnNumber - 1, lives: false };
+    return { number: this.turnNumber - 1, areValid: false };
   }
 
-  /** This turn, and whether its views are guaranteed to live. */
+  /** This turn, and whether its views are guaranteed to be valid. */
   get turn(): Turn {
-    const lives = !this.viewsKilled;
-    return { number: this.turnNumber, lives };
+    const areValid = !this.viewsExpired;
+    return { number: this.turnNumber, areValid };
   }
 
   /** Records that all views of this turn have expired as specified. */
   expireViews(): void {
-    this.viewsKilled = true;
+    this.viewsExpired = true;
   }
 
   endTurn(): void {
     this.turnNumber += 1;
-    this.viewsKilled = false;
+    this.viewsExpired = false;
   }
 
   checkPins(): void {
@@ -188,7 +188,7 @@ export class Machine {
     if (poisoned && this.faulty?.struck === true) this.db.flush();
     equal("stats().poisoned", poisoned, false);
     if (pendingBytes === 0 && this.storage instanceof FaultyStorage) {
-      this.handedOn = this.model.state();
+      this.written = this.model.state();
     }
     this.views.checkSome(this.turn);
     const [error] = this.reported;

@@ -132,7 +132,7 @@ class Owner implements ClientRecordStore {
   }
 
   /** The changes not yet reported to watches: each write has a key of its own. */
-  news(now: number) {
+  notifications(now: number) {
     const { watched, outbox } = this;
     const { log } = this.disk;
     watched.expire(now + this.ahead);
@@ -631,7 +631,7 @@ export class World {
       return;
     }
     const { id } = owner;
-    for (const [to, message] of owner.news(this.now)) this.send({ to, message });
+    for (const [to, message] of owner.notifications(this.now)) this.send({ to, message });
     if (answers.length > 0)
       this.send({ to: ask.client, message: { type: "responses", owner: id, answers, at } });
     if (again) this.send({ to: ask.client, message: { type: "resend", owner: id } });

@@ -109,21 +109,21 @@ describe("the recipes", () => {
   });
 
   test("Vite's development server, which reloads the page unless configured otherwise", async () => {
-    for (const isTold of [true, false]) {
-      const folder = site("main.ts", "db.ts", ...(isTold ? ["vite.config.ts"] : []));
+    for (const isConfigured of [true, false]) {
+      const folder = site("main.ts", "db.ts", ...(isConfigured ? ["vite.config.ts"] : []));
       const html = readFileSync(join(folder, "index.html"), "utf8");
       const count = "sessionStorage.loads = 1 + Number(sessionStorage.loads ?? 0)";
       writeFileSync(
         join(folder, "index.html"),
         html.replace("<body>", `<script>${count}</script><body>`),
       );
-      const configFile = isTold ? join(folder, "vite.config.ts") : false;
+      const configFile = isConfigured ? join(folder, "vite.config.ts") : false;
       const url = await developed(folder, { configFile });
       await inChromium(async (page) => {
         await page.goto(url);
-        await page.waitForFunction(`sessionStorage.loads === "${isTold ? 1 : 2}"`);
+        await page.waitForFunction(`sessionStorage.loads === "${isConfigured ? 1 : 2}"`);
         expect(await seen(page)).toBe('{"stock":99,"name":"Boost 350"}');
-        expect(await page.evaluate("sessionStorage.loads")).toBe(isTold ? "1" : "2");
+        expect(await page.evaluate("sessionStorage.loads")).toBe(isConfigured ? "1" : "2");
       });
     }
   });

@@ -61,7 +61,7 @@ describe("storing values", () => {
     }
   });
 
-  test("every byte of the value is written and none beside it, whatever was there", () => {
+  test("every byte of the value is written and none beside it, whatever the memory contained", () => {
     const size = codecOf(Order).size(order);
     const memory = memoryOf(new Uint8Array(size).fill(0xcc));
     codecOf(Order).write(memory, 64, order, size);

@@ -64,14 +64,14 @@ describe("expected errors", () => {
     await failureOf(() => throws(() => raise(bare), { cause: true }));
   });
 
-  test("what returns or resolves fails, and its result is shown", async () => {
+  test("a function that returns or resolves fails the check, which shows its result", async () => {
     const returned = await failureOf(() => throws(() => [1, 2]));
     assert(returned.endsWith("it returned [1,2]"), returned);
     const resolved = await failureOf(() => rejects(Promise.resolve("sold")));
     assert(resolved.endsWith('it resolved to "sold"'), resolved);
   });
 
-  test("what is no object matches nothing", async () => {
+  test("a thrown value that is no object matches no pattern", async () => {
     for (const value of ["text", 1, undefined, null]) {
       await failureOf(() => throws(() => raise(value)));
       await failureOf(() => rejects(Promise.reject(value)));

@@ -287,7 +287,7 @@ describe("the runner of the stand-in for Vitest", () => {
     await standIn.run();
   });
 
-  test("a suite that throws while it is defined leaves its name", async () => {
+  test("a suite that throws during its definition does not prefix later names", async () => {
     const message = messageOf(() =>
       standIn.describe("broken", () => {
         throw new Error("no storage");

@@ -63,7 +63,7 @@ for (const place of ["chromium", "firefox"] as const) {
 
   describe(`a database whose file is removed while it is open, in ${IN}`, () => {
     for (const [what, how] of Object.entries(LOSSES[place])) {
-      test(`${what}, says so by the promise of a flush, refuses writes, and can be saved`, async () => {
+      test(`${what}, is reported by the promise of a flush, refuses writes, and can be saved`, async () => {
         const tabs = await tabsIn(place);
         const page = await written(tabs);
         await lose(page, tabs, how);
@@ -85,7 +85,7 @@ for (const place of ["chromium", "firefox"] as const) {
       });
     }
 
-    test("says so after a write without being asked", async () => {
+    test("is reported to onError after a write", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       await lose(page, tabs);
@@ -100,14 +100,14 @@ for (const place of ["chromium", "firefox"] as const) {
       expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
     });
 
-    test("says so by a promise for what was flushed before", async () => {
+    test("is reported by a promise of earlier flushed writes", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       await lose(page, tabs);
       expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
     });
 
-    test("says so when it is closed", async () => {
+    test("is reported by its close", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       await lose(page, tabs);
@@ -115,7 +115,7 @@ for (const place of ["chromium", "firefox"] as const) {
     });
 
     for (const [what, make] of Object.entries(REPLACEMENTS)) {
-      test(`is not taken for ${what} in its place`, async () => {
+      test(`is not confused with ${what} in its place`, async () => {
         const tabs = await tabsIn(place);
         const page = await written(tabs);
         await lose(page, tabs);
@@ -128,7 +128,7 @@ for (const place of ["chromium", "firefox"] as const) {
       });
     }
 
-    test("fails for clients with that error, which still read and save, until the owner goes", async () => {
+    test("fails for clients with that error, which still read and save, until the owner closes", async () => {
       const tabs = await tabsIn(place);
       const owner = await tabs.open("lost");
       await owner.evaluate("lost.connect()");
@@ -168,7 +168,7 @@ for (const place of ["chromium", "firefox"] as const) {
       expect(await askClient(page, "flush")).toBe(undefined);
     });
 
-    test("is another thing than one that the program compacts or replaces", async () => {
+    test("is not reported for a database that the program compacts or replaces", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       expect(await ask(page, "compact")).toBe(undefined);
