@@ -14,7 +14,7 @@ globalThis.setTimeout = ((handler: () => void, ms = 0) => {
 /** The number of timers that were set. */
 export const timersSet = (): number => count;
 
-/** Replaces the callbacks of all further timers by those that `by` returns. */
+/** Wraps the callbacks of all further timers. */
 export function wrapTimers(by: typeof wrap): void {
   wrap = by;
 }

@@ -176,7 +176,7 @@ describe("a database in a Durable Object", () => {
     assert(/^VARVE_DATABASE_BUSY /.test(String(await call(edge, "one/busy"))));
   });
 
-  test("is what docs/cloudflare.md shows, and that runs", async () => {
+  test("equals the program of docs/cloudflare.md, which runs", async () => {
     const { source } = shown("docs/cloudflare.md", "worker.ts");
     const handler = `export default { async fetch(request, { OBJECTS }) {
       return Response.json(await OBJECTS.get(OBJECTS.idFromName("shop")).buy());

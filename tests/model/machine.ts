@@ -11,11 +11,11 @@ import { type Turn, Views } from "./views.js";
 import type { Walk } from "./walks.js";
 
 /** The place in which programs run. */
-export interface Ground {
+export interface Environment {
   readonly storage: Storage;
   readonly open: (name: string, options: OpenOptions) => Promise<Database>;
   /** Wraps the database, to check that a planted fault is found. */
-  readonly between?: (db: Database) => Database;
+  readonly wrap?: (db: Database) => Database;
 }
 
 /** A pin, and the bytes that it has to show. */
@@ -43,15 +43,15 @@ export class Machine {
   written: State;
   /** The largest version seen. */
   private version: number;
-  private readonly ground: Ground;
+  private readonly environment: Environment;
   private turnNumber: number;
   /** Whether the views of this turn have expired. */
   private viewsExpired: boolean;
 
-  constructor(setting: Setting, ground: Ground) {
+  constructor(setting: Setting, environment: Environment) {
     this.setting = setting;
-    this.ground = ground;
-    this.storage = ground.storage;
+    this.environment = environment;
+    this.storage = environment.storage;
     names += 1;
     this.name = `model-${names}`;
     this.model = new Model(setting.keys);
@@ -70,8 +70,8 @@ export class Machine {
     const { durability, strictViews, ordered, memory } = this.setting;
     const onError = (error: Error) => this.reported.push(error);
     const options = { durability, strictViews, ordered, memory, onError, storage: this.storage };
-    const db = await this.ground.open(this.name, options);
-    return this.ground.between?.(db) ?? db;
+    const db = await this.environment.open(this.name, options);
+    return this.environment.wrap?.(db) ?? db;
   }
 
   /** The storage, if it fails on demand. */

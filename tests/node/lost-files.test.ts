@@ -131,7 +131,7 @@ describe("lost files", () => {
     "made longer": (path) => writeFileSync(path, "more", { flag: "a" }),
   };
   for (const [how, overwrite] of Object.entries(OVERWRITES)) {
-    // A short file grows back to its size by the flush itself, and an old superblock may still be the current one.
+    // A flush extends a short file to its size again, and an older superblock may still be the current one.
     if (how !== "overwritten by its backup")
       test(`a file that another program has ${how} is reported by the next flush, and its data can be saved`, async () => {
         const directory = place();

@@ -1,6 +1,6 @@
 /**
- * What the compiler shows of the package's types: in an editor, in the declarations that it makes of a
- * program (both print types in the same way), and in its errors.
+ * The compiler's output about the package's types: in an editor, in the declarations of a program, which print types
+ * in the same way, and in its errors.
  */
 
 import { readFileSync } from "node:fs";

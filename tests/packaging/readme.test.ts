@@ -1,4 +1,4 @@
-/** README.md and the pages beside docs/places.md: each of their programs runs as it is; worker.ts in tests/edge. */
+/** The programs of README.md and of the pages beside docs/places.md run as printed; worker.ts runs in tests/edge. */
 
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -99,7 +99,7 @@ describe("the programs of the README", () => {
     const package_ = join(folder, "rust");
     mkdirSync(join(package_, "src"), { recursive: true });
     writeFileSync(join(package_, "src/main.rs"), rust);
-    // As the page says it, but for where the crate lies.
+    // The command of the page, with the path of this crate.
     const [, crate = "", musli = ""] =
       /Cargo needs `(varve = [^`]*)` and `(musli-zerocopy = [^`]*)`/.exec(
         readFileSync(root(RECORDS), "utf8"),

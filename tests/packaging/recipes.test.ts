@@ -1,4 +1,4 @@
-/** docs/places.md: each of its programs runs as printed; edge.ts is tested in tests/edge, where there is a workerd. */
+/** The programs of docs/places.md run as printed; edge.ts runs in tests/edge, which has a workerd. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -203,7 +203,7 @@ describe("the recipes", () => {
         const [a, b] = [await one.shop(), await two.shop()];
         a.set("yeezy", "Boost 350");
         console.log(one.shop !== two.shop, b.getText("yeezy"));
-        // As if the other process had not been waited for: it holds the lock, and then releases it.
+        // As if another process still held the lock, and then released it.
         globalThis.shop = undefined;
         console.log(await two.shop().catch((error) => error.code));
         await a.close();
