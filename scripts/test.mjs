@@ -57,7 +57,7 @@ const SUITES = [
     run: (echo) =>
       script(["tests/torture/tabs.mjs", "--tabs", "3", "--rounds", "4", "--each", "0"], echo),
   },
-  suite({ name: "lives of tabs", folders: ["lives"], programs: ["chromium", "firefox"] }),
+  suite({ name: "tab lifecycles", folders: ["tab-lifecycles"], programs: ["chromium", "firefox"] }),
   suite({
     name: "command line",
     folders: ["cli"],
