@@ -25,10 +25,10 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   "long-browser": browserLong,
 };
 
-/** What scripts/record.mjs gives. */
+/** The exports of scripts/record.mjs. */
 interface Recording {
   begin(): Omit<Results, "sections">;
-  keep(name: string, begun: Omit<Results, "sections">, told: Pick<Results, "sections">): void;
+  keep(name: string, start: Omit<Results, "sections">, results: Pick<Results, "sections">): void;
 }
 
 export async function main(
@@ -42,8 +42,8 @@ export async function main(
       `there is no benchmark ${unknown.join(", ")}; there are ${Object.keys(SECTIONS).join(", ")}`,
     );
   }
-  const begun = begin();
-  const { machine } = begun;
+  const start = begin();
+  const { machine } = start;
   process.stdout.write(
     `${machine.cpu}, ${machine.cores} cores, load ${machine.load?.toFixed(1)}, Node ${machine.node}\n`,
   );
@@ -61,8 +61,8 @@ export async function main(
       process.stderr.write(`\n! ${name} failed: ${(error as Error).stack}\n`);
     }
     process.stderr.write(`· ${name} took ${Math.round((performance.now() - started) / 1e3)} s\n`);
-    // After each, so that a late failure does not take the others with it.
-    keep("latest", begun, { sections });
+    // Written after each section, so that a later failure does not lose earlier results.
+    keep("latest", start, { sections });
   }
   process.stdout.write(`\nAll samples are in benches/results/latest.json.\n`);
   if (failed.length > 0) throw new Error(`no figures of ${failed.join(", ")}`);

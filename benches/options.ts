@@ -1,6 +1,6 @@
-/** What `npm run bench` was asked for, as each section gets it. */
+/** The options of `npm run bench`, passed to each section. */
 export interface BenchOptions {
-  /** The repository. */
+  /** The repository's root. */
   root: string;
   /** Few samples, to see that it works. */
   quick: boolean;

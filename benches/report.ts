@@ -1,18 +1,18 @@
 import { type Summary, summarize } from "../demo/statistics.js";
 
-/** One line of a table: one store at one kind of work. */
+/** One line of a table: one store and one kind of work. */
 export interface Row {
-  /** The table that it belongs to, where a section has several. */
+  /** The table that the row belongs to, where a section has several. */
   group?: string;
   work: string;
   store: string;
-  /** What is true of an operation once it is acknowledged; where nothing is stored, what it is. */
+  /** What an acknowledged operation survives; for work that stores nothing, a description. */
   durability: string;
   unit: "ms" | "µs" | "ns" | "bytes" | "MB/s" | "per s" | "times";
   figures: Summary;
 }
 
-/** A figure that was promised, and whether it was reached. */
+/** A promised figure, and whether it was reached. */
 export interface Goal {
   what: string;
   wanted: string;
@@ -21,20 +21,20 @@ export interface Goal {
 }
 
 export interface Section {
-  /** The name by which it is asked for. */
+  /** The section's name on the command line. */
   id?: string;
-  /** The system's load when it began. */
+  /** The system's load when the section started. */
   load?: number | undefined;
   title: string;
   /** A line for each row, or one for each kind of work with the stores side by side. */
   layout?: "lines" | "side by side";
   rows: Row[];
   goals: Goal[];
-  /** What has to be known to read the table. */
+  /** Explanations of the table. */
   notes: string[];
 }
 
-/** A run: what benches/results and benches/records hold. */
+/** A run, as stored in benches/results and benches/records. */
 export interface Results {
   date: string;
   commit: string;
@@ -58,7 +58,7 @@ export function row(
   return { work, store, durability, unit, figures: summarize(samples) };
 }
 
-/** A goal of the kind "at most" or "at least", with the measured figure rounded only for reading. */
+/** A goal with an upper or lower bound; the measured figure is rounded for display only. */
 export function goal(
   what: string,
   measured: number,
@@ -77,7 +77,7 @@ export function goal(
   };
 }
 
-/** Three digits: the machines that this runs on are not steadier than that. */
+/** Three digits: the machines' noise is larger than that. */
 export function figure(value: number): string {
   if (Math.abs(value) >= 1000) return Math.round(value).toLocaleString("en");
   return Number(value.toPrecision(3)).toString();
@@ -109,14 +109,14 @@ function lines(rows: readonly Row[]): string {
   );
 }
 
-/** The median, and by how much of it the middle half of the samples goes up and down. */
+/** The median, and half the interquartile range relative to it. */
 function cell({ median, lowerQuartile, upperQuartile, samples }: Summary): string {
   if (samples.length < 3) return figure(median);
   const half = (upperQuartile - lowerQuartile) / 2;
   return `${figure(median)} ±${Math.round((100 * half) / median)}%`;
 }
 
-/** What stands beside each other, of every group of rows. */
+/** The cells of each group of rows, by work and store. */
 export function sideBySide(
   rows: readonly Row[],
 ): { group: string; stores: string[]; works: { work: string; cells: (Row | undefined)[] }[] }[] {

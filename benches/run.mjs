@@ -1,4 +1,4 @@
-// The benchmarks. Wants a release build in dist/ (npm run bench makes one first).
+// The benchmarks. Needs a release build in dist/ (npm run bench makes one first).
 //   node benches/run.mjs [parts] [--quick] [--sizes 1000,1000000] [--stores varve,lmdb]
 // Tables go to stdout; all samples go to benches/results/latest.json.
 
@@ -14,19 +14,19 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   node      the product drop in files, beside GrausDB
   keys      the ordered key set beside one of vectors, natively and in wasm
   browser   single calls and the product drop in Chromium on OPFS, beside SQLite and IndexedDB
-  struct    typed views of structs in Node and in Chromium, beside raw bytes, JSON, msgpackr, FlatBuffers
-  client    pages and tabs in Chromium and Firefox: round trips, writes of several tabs, hand-over, first
-            visit, beside PGlite, IndexedDB and bare messages
+  struct    typed views of structs in Node and in Chromium, compared with raw bytes, JSON, msgpackr, FlatBuffers
+  client    pages and tabs in Chromium and Firefox: round trips, writes of several tabs, change of owner,
+            first visit, beside PGlite, IndexedDB and bare messages
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
   sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
   large     a database four times its memory, large values, a bulk load, beside bare reads and writes
   large-browser   the same in Chromium on OPFS
   long      opening after a close and after a crash, a million overwrites, beside lmdb and classic-level
   long-browser    the same in Chromium on OPFS, beside sqlite-wasm
-  --quick   few samples: shows that it works, says little
-  --sizes   of the sizes only these, separated by commas
-  --tables  prints the tables of docs/benchmarks.md from the results in this file, and runs nothing
-  --stores  of the stores only these: varve, lmdb, sqlite, level, graus, indexeddb, map, floor`;
+  --quick   few samples: a smoke test
+  --sizes   only these sizes, separated by commas
+  --tables  only prints the tables of docs/benchmarks.md from the results in this file
+  --stores  only these stores: varve, lmdb, sqlite, level, graus, indexeddb, map, floor`;
 
 const FLAGS = { "--quick": "flag", "--sizes": "text", "--stores": "text", "--tables": "text" };
 

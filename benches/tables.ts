@@ -1,4 +1,4 @@
-/** The tables of docs/benchmarks.md, made of a run. */
+/** The tables of docs/benchmarks.md, made from a run. */
 
 import { figure, type Results, type Row, type Section, sideBySide } from "./report.js";
 
@@ -16,7 +16,7 @@ function find(section: Section, work: string, store: string): Row | undefined {
   return section.rows.find((row) => row.work.startsWith(work) && row.store === store);
 }
 
-/** The product drop: a name for each line, and where its figure is. */
+/** The product drop: a name for each line, and the row with its figure. */
 const DROPS: readonly {
   title: string;
   section: string;
@@ -112,7 +112,7 @@ function calls(section: Section | undefined): string[] {
   ];
 }
 
-/** Of all kinds of work those that stand for the others; the rest is in the record. */
+/** A selection of the kinds of work; the record has the rest. */
 const WORKS = [
   "get, sequential",
   "get, random",
@@ -171,7 +171,7 @@ function large(sections: readonly (Section | undefined)[]): string[] {
   return [table(head, ["---", "---", "--:", "--:"], lines)];
 }
 
-/** Of the tabs those lines that stand for the others. */
+/** A selection of the rows about tabs. */
 const TABS: readonly (readonly [name: string, group: string, work: string])[] = [
   ["a read from the page", "a round trip of the tab that has the file, alone", "read"],
   ["a write from the page", "a round trip of the tab that has the file, alone", "write"],
@@ -194,20 +194,20 @@ function tabs(section: Section | undefined): string[] {
     ["Firefox", "varve"],
   ] as const;
   const lines = TABS.map(([name, group, work]): Cells => {
-    const cells = columns.map(([place, store]) => {
+    const cells = columns.map(([browser, store]) => {
       const row = section.rows.find(
         (one) =>
-          one.group === `${place}: ${group}` && one.work.startsWith(work) && one.store === store,
+          one.group === `${browser}: ${group}` && one.work.startsWith(work) && one.store === store,
       );
       return row === undefined ? "" : `${shown(row)} ${row.unit}`;
     });
     return [name, ...cells];
   });
-  const head = ["pages and tabs", ...columns.map(([place, store]) => `${store}, ${place}`)];
+  const head = ["pages and tabs", ...columns.map(([browser, store]) => `${store}, ${browser}`)];
   return [table(head, ["---", ...columns.map(() => "--:")], lines)];
 }
 
-/** Of typed views: what stands for the rest, raw bytes and JSON beside them. */
+/** A selection of the rows about typed views, with raw bytes and JSON for comparison. */
 const VIEWS: readonly (readonly [group: string, work: string, lines: readonly string[]])[] = [
   ["a record", "read a number of a view that is kept", ["raw DataView", "varve", "object"]],
   ["a record", "make a view and read a number of it", ["varve", "FlatBuffers", "msgpackr", "JSON"]],
@@ -222,10 +222,10 @@ function views(section: Section | undefined): string[] {
   if (section === undefined) return [];
   const lines = VIEWS.flatMap(([about, work, stores]) =>
     stores.map((store, index): Cells => {
-      const cells = ["Node", "Chromium"].map((place) => {
+      const cells = ["Node", "Chromium"].map((platform) => {
         const found = section.rows.find(
           (row) =>
-            row.group?.startsWith(`${place}: ${about}`) &&
+            row.group?.startsWith(`${platform}: ${about}`) &&
             row.work.startsWith(work) &&
             row.store === store,
         );

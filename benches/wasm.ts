@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 
-/** Instantiates a module of benches/. The engine's host functions come along in it; nothing here calls them. */
+/** Instantiates a module of benches/. It imports the engine's host functions, which nothing here calls. */
 export async function instantiateAlone<Exports>(path: string): Promise<Exports> {
   const module = await WebAssembly.compile(readFileSync(path));
   const imports: Record<string, Record<string, () => never>> = {};

@@ -2,7 +2,7 @@ import type { Report, Request } from "./messages.js";
 import type { Grouping } from "./rivals/rival.js";
 import type { FailedRow, Row, Verdict } from "./suite.js";
 
-/** The element of this id; the page is ours, so one that is missing is a mistake of ours. */
+/** The element with this id. The page is part of this program, so a missing element is a bug. */
 function element<E extends HTMLElement>(id: string, kind: new () => E): E {
   const found = document.getElementById(id);
   if (!(found instanceof kind)) throw new Error(`the page has no ${kind.name} #${id}`);
@@ -21,13 +21,13 @@ const errorBox = element("error", HTMLParagraphElement);
 const groupings: Grouping[] = ["all", "each"];
 const integers = new Intl.NumberFormat("en");
 
-/** Three digits at most: more would claim what the clock cannot tell. */
+/** At most three digits: the clock is not more precise. */
 function digits(value: number): string {
   if (value >= 99.95) return integers.format(Math.round(value));
   return value.toFixed(value >= 10 ? 1 : 2);
 }
 
-/** The unit is that of the first of the times, so that a range reads in one. */
+/** The first time chooses the unit, so that a range has one unit. */
 function duration(ms: number, ...others: number[]): string {
   const [unit, scale] =
     ms >= 1000 ? ["s", 1e-3] : ms >= 1 ? ["ms", 1] : ms >= 1e-3 ? ["µs", 1e3] : ["ns", 1e6];
@@ -39,7 +39,7 @@ function ratio(times: number): string {
   return `${times >= 10 ? integers.format(Math.round(times)) : times.toFixed(1)}\u00a0×`;
 }
 
-/** A cell of a figure and, below it and smaller, what belongs to it. */
+/** A table cell with a figure and a smaller note below it. */
 function cell(tag: "th" | "td", figure: string, note: string): HTMLTableCellElement {
   const made = document.createElement(tag);
   const small = document.createElement("small");
@@ -71,10 +71,10 @@ function append(grouping: Grouping, row: HTMLTableRowElement): void {
   body.append(row);
 }
 
-/** One run of all stores: its worker, and what has come of it so far. */
+/** One run of all stores: its worker, and its results so far. */
 class Run {
   readonly #worker = new Worker(new URL("./worker.js", import.meta.url), { type: "module" });
-  /** varve's median for each grouping, which the other rows are held against. */
+  /** varve's median for each grouping: the other rows show their ratio to it. */
   readonly #reference = new Map<Grouping, number>();
 
   constructor(
@@ -87,7 +87,7 @@ class Run {
     this.#worker.postMessage(request);
   }
 
-  /** Whatever the stores hold at this moment is what the next run starts from. */
+  /** The next run starts from whatever the stores contain now. */
   stop(): void {
     this.#worker.terminate();
     this.ended();
@@ -167,7 +167,7 @@ class Run {
 let current: Run | undefined;
 
 function setRunning(running: boolean): void {
-  // Which of the two buttons is there changes; who works by keyboard must not lose the place.
+  // One button replaces the other; the keyboard focus must follow.
   const held = document.activeElement;
   runButton.hidden = running;
   stopButton.hidden = !running;

@@ -1,4 +1,4 @@
-/** What is said of a set of samples: the middle one, and between which two the middle half lies. */
+/** A set of samples: its median, extremes and quartiles. */
 export interface Summary {
   samples: number[];
   median: number;
@@ -15,7 +15,7 @@ function quantile(sorted: readonly number[], q: number): number {
   return below + (above - below) * (position - Math.floor(position));
 }
 
-/** At least one sample is required; the samples keep the order in which they were taken. */
+/** Needs at least one sample; the samples keep the order in which they were taken. */
 export function summarize(samples: readonly number[]): Summary {
   if (samples.length === 0) throw new RangeError("no samples to summarize");
   const sorted = [...samples].sort((a, b) => a - b);

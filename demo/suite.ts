@@ -16,7 +16,7 @@ export interface Row {
   durability: string;
   /** Milliseconds per drop. */
   ms: Summary;
-  /** What was read after closing and opening again. */
+  /** The product as read after closing and opening again. */
   contents: Product;
 }
 
@@ -40,14 +40,14 @@ export interface Contender {
 }
 
 export interface Verdict {
-  /** Every store that was asked ran, and all of them hold the same product with one pair left. */
+  /** Whether every store ran, and all hold the same product with one pair left. */
   equal: boolean;
   contents: Product | undefined;
 }
 
-/** Code is compiled in steps as it runs; short drops are repeated until it has been running for this long. */
+/** Code is compiled in stages while it runs; the warm-up repeats short drops for this long. */
 const WARMUP_MS = 250;
-/** A bound for a store that is done in no time. Twenty were too few: the fastest was measured half compiled. */
+/** The most warm-up drops. With twenty, the fastest store was measured half compiled. */
 const WARMUP_DROPS = 1_000;
 
 const GROUPING_NAMES: Record<Grouping, string> = {
@@ -55,7 +55,7 @@ const GROUPING_NAMES: Record<Grouping, string> = {
   each: "a commit for each",
 };
 
-/** A page's clock goes in steps of a tenth of a millisecond: a shorter drop is repeated until it has this long. */
+/** A page's clock has steps of a tenth of a millisecond: shorter drops are repeated until they take this long. */
 const SAMPLE_MS = 2;
 
 async function timed(rival: Rival, cycles: number, grouping: Grouping): Promise<number> {
@@ -65,7 +65,7 @@ async function timed(rival: Rival, cycles: number, grouping: Grouping): Promise<
   return performance.now() - start;
 }
 
-/** Milliseconds of one drop, the mean of as many as the clock needs. */
+/** Milliseconds of one drop: the mean of as many as the clock's resolution needs. */
 async function sample(rival: Rival, cycles: number, grouping: Grouping): Promise<number> {
   let ms = 0;
   let drops = 0;
@@ -92,8 +92,8 @@ function messageOf(error: unknown): string {
 }
 
 /**
- * Runs the drop on every store in turn, round by round, so that a machine that slows down slows all of
- * them down. Stores that fail are told to the listener and leave the field; the others go on.
+ * Runs the drop on every store in turn, round by round, so that a slowdown of the machine affects all of
+ * them. A store that fails is reported to the listener and skipped from then on.
  */
 export async function runSuite(
   contenders: readonly Contender[],
@@ -107,12 +107,12 @@ export async function runSuite(
   const step = (doing: string) => listener.progress(done++, total, doing);
 
   for (const grouping of groupings) {
-    const field = new Map<Contender, { rival: Rival; samples: number[] }>();
+    const running = new Map<Contender, { rival: Rival; samples: number[] }>();
     const attempt = async (contender: Contender, work: () => Promise<void>) => {
       try {
         await work();
       } catch (error) {
-        field.delete(contender);
+        running.delete(contender);
         const { id, name } = contender;
         listener.failed({ id, name, grouping, error: messageOf(error) });
       }
@@ -122,21 +122,21 @@ export async function runSuite(
       step(`${contender.name}, ${GROUPING_NAMES[grouping]}: warming up`);
       await attempt(contender, async () => {
         const rival = await contender.open();
-        field.set(contender, { rival, samples: [] });
+        running.set(contender, { rival, samples: [] });
         await warmUp(rival, cycles, grouping);
       });
     }
     for (let run = 1; run <= runs; run++) {
       for (const contender of contenders) {
         step(`${contender.name}, ${GROUPING_NAMES[grouping]}: run ${run} of ${runs}`);
-        const entry = field.get(contender);
+        const entry = running.get(contender);
         if (entry === undefined) continue;
         await attempt(contender, async () => {
           entry.samples.push(await sample(entry.rival, cycles, grouping));
         });
       }
     }
-    for (const [contender, { rival, samples }] of field) {
+    for (const [contender, { rival, samples }] of running) {
       await attempt(contender, async () => {
         const contents = await rival.reopenAndRead();
         const { id, name, durability } = rival;

@@ -4,9 +4,9 @@ import { sqliteRival } from "./rivals/sqlite.js";
 import { varveRival } from "./rivals/varve.js";
 import { type Contender, runSuite } from "./suite.js";
 
-/*
- * The stores live here because files can be used synchronously in workers only.
- * varve is first: a row's ratio is against the first row of its table.
+/**
+ * The stores run in a worker because only workers have synchronous access to files. varve is first: the ratio
+ * of a row is relative to the first row of its table.
  */
 const contenders: Contender[] = [
   { id: "varve", name: "varve", open: varveRival },
@@ -18,13 +18,13 @@ function report(message: Report): void {
   self.postMessage(message);
 }
 
-/** What is missing for files in this browser, said once and before anything starts. */
-function obstacle(): string | undefined {
+/** The message if this browser lacks file access, checked before anything starts. */
+function missingSupport(): string | undefined {
   if (!self.isSecureContext) {
     return "This page was not loaded securely, so the browser offers no file storage. Open it by https or as http://localhost.";
   }
   if (typeof navigator.storage?.getDirectory !== "function") {
-    return "This browser has no private file system (OPFS), or has it switched off. Private windows of some browsers do that; try an ordinary window.";
+    return "This browser has no private file system (OPFS), or has disabled it. Some browsers disable it in private windows; try an ordinary window.";
   }
   if (!("createSyncAccessHandle" in FileSystemFileHandle.prototype)) {
     return "This browser's private file system has no synchronous handles. A current Chromium, Firefox or Safari has them.";
@@ -32,12 +32,12 @@ function obstacle(): string | undefined {
   return undefined;
 }
 
-/** How long to wait for a worker that was stopped. Another tab that runs the page is not waited for longer. */
+/** How long to wait for a stopped worker. Another tab that runs this page is not waited for longer. */
 const STOPPED_MS = 5_000;
 
 /**
- * Waits until no other worker of this page runs. One that was stopped may live, and keep its files, a moment longer. The
- * lock is held until this worker ends.
+ * Waits until no other worker of this page runs: a stopped one may live, and keep its files open, a moment
+ * longer. The lock is held until this worker ends.
  */
 function stoppedWorkersGone(): Promise<void> {
   return new Promise((resolve) => {
@@ -51,7 +51,7 @@ function stoppedWorkersGone(): Promise<void> {
 }
 
 async function run({ cycles, runs }: Request): Promise<void> {
-  const missing = obstacle();
+  const missing = missingSupport();
   if (missing !== undefined) {
     report({ type: "unavailable", message: missing });
     return;
@@ -70,13 +70,13 @@ async function run({ cycles, runs }: Request): Promise<void> {
   report({ type: "done", verdict });
 }
 
-// SQLite's loader, when it cannot load, neither answers nor throws; this is the only sign of it.
+// When SQLite's loader fails, it neither resolves nor rejects; this message is the only sign.
 self.addEventListener("unhandledrejection", ({ reason }) => {
   report({ type: "unavailable", message: `The run broke off. ${String(reason)}` });
 });
 
 self.onmessage = ({ data }: MessageEvent<Request>) => {
-  // A rejected promise would be lost here: a worker's `error` event does not tell of it.
+  // A worker's `error` event does not report rejected promises, so they are reported here.
   run(data).catch((error: unknown) => {
     report({ type: "unavailable", message: `The run broke off. ${String(error)}` });
   });

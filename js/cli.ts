@@ -3,5 +3,5 @@
 
 import { main } from "./cli/main.js";
 
-// Not process.exit(): what was printed has to reach whoever reads it.
+// Not process.exit(), which would lose output that is not written yet.
 process.exitCode = await main(process.argv.slice(2));

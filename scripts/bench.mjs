@@ -1,4 +1,4 @@
-// The benchmarks: everything they need, the release build, and then benches/run.mjs with all options.
+// Installs what the benchmarks need, makes the release build, and runs benches/run.mjs with all options.
 
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// Builds the package into dist/: wasm, its inlined twin, JavaScript and types.
+// Builds the package into dist/: the wasm, the same wasm inlined as base64, JavaScript and types.
 
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { homedir } from "node:os";
@@ -28,15 +28,15 @@ const USAGE = `npm run build [-- --debug]
 
 const TARGET = "wasm32-unknown-unknown";
 const BROTLI_LIMIT = 72 * 1024;
-/** What a page loads that only connects: the engine is its worker's affair. */
+/** For a page that only calls connect(): the engine is loaded in its worker. */
 const CLIENT_LIMIT = 12 * 1024;
 const STRUCT_LIMIT = 4.5 * 1024;
 const EVERY_TYPE_LIMIT = 6.25 * 1024;
-/** All of it is to fit into 6.5 KB; what a program uses of it is less. */
+/** A program's bundle contains only what it imports. */
 const ALL_STRUCT_LIMIT = 6.5 * 1024;
-/** What a page that opens a database has loaded before the wasm comes: minified, not compressed. */
+/** What a page that opens a database loads before the wasm: minified, not compressed. */
 const FIRST_LIMIT = 128_000;
-/** What the wasm may use, everywhere since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
+/** The wasm features available since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
 const FEATURES = [
   "--enable-simd",
   "--enable-bulk-memory",
@@ -49,7 +49,7 @@ const FEATURES = [
   "--enable-call-indirect-overlong",
 ];
 
-/** Generated next to what tsc emits; all else in dist/ has its source in js/. */
+/** Generated files; every other file in dist/ has its source in js/. */
 const GENERATED = new Set([
   "dist/varve.wasm",
   "dist/varve.debug.wasm",
@@ -63,12 +63,12 @@ export async function build({ debug = false } = {}) {
   await buildTypeScript();
 }
 
-/** Where cargo keeps the sources of other crates: panics name them, wherever that is on this machine. */
+/** Panics contain the source paths of other crates, so the path of cargo's home is replaced. */
 const CARGO_HOME = process.env.CARGO_HOME ?? join(homedir(), ".cargo");
 
-/** Wasm only: native builds must not be thrown away because of a flag that they do not have. */
-// Less is inlined than by default, no loop does several turns at once, and none becomes one of vectors:
-// what is hot says so itself, and 6 KB of brotli are saved.
+/** For wasm only: with other flags for native code, cargo would rebuild it. */
+// Less inlining than by default, no unrolling and no vectorized loops: hot functions have attributes for
+// that, and this saves 6 KB of brotli.
 const WASM_ENV = {
   CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS: [
     "-C target-feature=+simd128 -C link-arg=--stack-first -C no-vectorize-loops",
@@ -80,15 +80,15 @@ const WASM_ENV = {
 };
 
 /**
- * Passes are repeated until nothing gets smaller. What has one caller stays apart if it is large. The stack
- * lies below all else (`--stack-first`), so that nothing has an address below 1,024: what is added to an
- * address can then be a part of the instruction that reads there. What is read and written is said to be
- * aligned nowhere: no engine that has vectors reads it another way then, and it is the same byte everywhere.
+ * Passes are repeated until nothing gets smaller. A large function with one caller is not inlined. The stack
+ * lies first (`--stack-first`), so no address is below 1,024, and constant offsets can become part of load
+ * instructions (`--low-memory-unused`). Alignment hints are removed: no engine with SIMD uses them, and equal
+ * hints compress better.
  */
 const OPTIMIZE = ["-O3", "--converge", "--low-memory-unused", "-ocimfs", "25", "--dealign"];
 
 async function cargo(profile) {
-  // The crate is a library. That it becomes a module is the affair of this build alone.
+  // The crate is a library; only this build makes a wasm module of it.
   const args = ["rustc", "--package", "varve", "--lib", "--crate-type", "cdylib"];
   args.push("--features", "module", "--target", TARGET);
   if (profile === "release") args.push("--release");
@@ -96,7 +96,7 @@ async function cargo(profile) {
   const target = process.env.CARGO_TARGET_DIR ?? join(root, "target");
   const built = join(target, TARGET, profile, "varve.wasm");
   if (!existsSync(built)) {
-    throw new Problem(`cargo made no ${built}.`);
+    throw new Problem(`cargo did not build ${built}.`);
   }
   return built;
 }
@@ -129,7 +129,7 @@ async function buildWasm() {
 
 function inlineModule(bytes) {
   return (
-    "// Made by the build from varve.wasm. Imported only by an open() that is given no wasm.\n" +
+    "// Built from varve.wasm. Imported only by an open() without the option `wasm`.\n" +
     `export const wasmBase64 = "${bytes.toString("base64")}";\n`
   );
 }
@@ -154,7 +154,7 @@ function checkSize(bytes) {
   }
 }
 
-/** Unoptimized and full of checks: it panics where the release build would go on. */
+/** Not optimized and with all checks: it panics where the release build would go on. */
 async function buildDebugWasm() {
   say("· cargo build (debug wasm)");
   writeIfChanged("dist/varve.debug.wasm", readFileSync(await cargo("debug")));
@@ -171,7 +171,7 @@ async function buildTypeScript() {
   await checkBundleSizes();
 }
 
-/** Declarations that no public one leads to are read by nobody, and were 5 % of the archive. */
+/** Removes declarations that no public one imports: they were 5 % of the archive. */
 function dropDeclarations() {
   const { exports } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   const targets = Object.values(exports).flatMap((one) => Object.values(Object(one)));
@@ -187,7 +187,7 @@ function dropDeclarations() {
   }
 }
 
-/** What a page loads that asks for this and nothing more, and the most bytes of brotli that it may be. */
+/** Bundles with these exports only, and the limit of each in bytes of brotli. */
 const BUNDLES = [
   {
     name: "connect",
@@ -247,7 +247,7 @@ async function checkBundleSizes() {
   }
 }
 
-/** Bytes of the entry point and of what it imports; what is imported by a call comes later. */
+/** Bytes of the entry point and its static imports; dynamic imports load later. */
 function sizeOfFirst(outputs) {
   const paths = Object.keys(outputs).filter((path) => outputs[path].entryPoint !== undefined);
   const needed = new Set(paths.filter((path) => path.endsWith("stdin.js")));

@@ -1,4 +1,4 @@
-// Gets what is missing, builds, and then runs a program of the repository:
+// Installs what is missing, builds, and then runs a program of the repository:
 //   node scripts/built.mjs tests/torture/kills.mjs [its options]
 
 import { build } from "./build.mjs";

@@ -1,21 +1,21 @@
-// Bundles TypeScript for running it: for Node with varve left outside, for browsers with everything.
+// Bundles TypeScript to run it: for Node with varve as an external import, for browsers with everything.
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { root, tool } from "./lib.mjs";
 
-/** Everything is built from dist/, through the package's own name, as users get it. */
+/** Everything imports dist/ by the package's own name, as users do. */
 const TSCONFIG = { compilerOptions: { target: "ES2022", useDefineForClassFields: true } };
 
-/** Vitest runs in Node alone. Bundles run elsewhere, with a module of ours under its name. */
+/** Vitest runs in Node only. In other runtimes this module replaces it. */
 export const VITEST_STAND_IN = { vitest: join(root, "tests/support/vitest-stand-in.ts") };
 
 async function esbuild() {
   return import(pathToFileURL(tool("esbuild/lib/main.js")).href);
 }
 
-/** Bundles modules for Node into a folder inside the repository, so that "varve" finds itself. */
+/** Bundles modules for Node into a folder inside the repository, so that "varve" resolves to this package. */
 export async function bundleForNode(entryPoints, outdir) {
   const { build } = await esbuild();
   rmSync(join(root, outdir), { recursive: true, force: true });
@@ -38,8 +38,8 @@ export async function bundleForNode(entryPoints, outdir) {
 }
 
 /**
- * Bundles modules for browsers. `virtual` maps names to source text for entry points without a
- * file, resolved as if they lay in the repository's root.
+ * Bundles modules for browsers. `virtual` maps names of entry points without a file to their source text,
+ * which is resolved as if it were in the repository's root.
  */
 export async function bundleForBrowser(entryPoints, outdir, { virtual = {}, ...more } = {}) {
   const { build } = await esbuild();

@@ -19,12 +19,12 @@ import { setup } from "./setup.mjs";
 import { privateWords } from "./words.mjs";
 
 const USAGE = `npm run check [-- --fix]
-  --fix   let the formatters put right what they can`;
+  --fix   let the formatters fix what they can`;
 
 const WASM = ["--target", "wasm32-unknown-unknown"];
 const DOCUMENTATION = ["doc", "-p", "varve", "--no-deps", "--quiet"];
 
-/** Each check gives `true` when all is well, and has said so if not. */
+/** Each check returns `true` when it passes, and prints the problems otherwise. */
 export const CHECKS = [
   { name: "rustfmt", run: () => passes("cargo", ["fmt", "--all", "--check"]) },
   {
@@ -59,14 +59,15 @@ export const CHECKS = [
   },
   {
     name: "rustdoc",
-    // Once as it is published, where links to private items are errors, and once with these.
+    // The docs are built twice: as published, where links to private items are errors, and with private
+    // items.
     run: async () =>
       (await passes("cargo", DOCUMENTATION)) &&
       (await passes("cargo", [...DOCUMENTATION, "--document-private-items"])),
   },
   {
     name: "clippy for the benches",
-    // They are no members of the workspace, so that nothing else compiles them.
+    // These packages are not members of the workspace, so no other check compiles them.
     run: async () =>
       (await passesBench("graus")) &&
       (await passesBench("keys")) &&
@@ -78,9 +79,9 @@ export const CHECKS = [
     run: () => passesNode("@biomejs/biome/bin/biome", ["check", "--error-on-warnings"]),
   },
   { name: "types", run: () => passesNode("typescript/bin/tsc", ["-p", "tsconfig.json"]) },
-  { name: "imports fall one way", run: checkImports },
-  { name: "names are the field's terms", run: checkWords },
-  { name: "nothing is left out", run: checkShortcuts },
+  { name: "imports follow the layers", run: checkImports },
+  { name: "names and comments use the field's terms", run: checkWords },
+  { name: "no findings are suppressed", run: checkShortcuts },
 ];
 
 async function passes(command, args) {
@@ -125,7 +126,7 @@ function checkWords() {
   return found.length === 0;
 }
 
-/** Ways of telling a tool to look away, and of leaving work for later. (biome wants a reason itself.) */
+/** Directives that suppress a tool's finding, and marks for unfinished work. (biome itself requires a reason.) */
 const SHORTCUTS =
   /@ts-(ignore|nocheck|expect-error(?! \w))|\bas any\b|[:<|&,(] *any\b|#\[ignore|\b(todo|unimplemented)!\(/;
 
@@ -147,7 +148,7 @@ function checkShortcuts() {
   return found.length === 0;
 }
 
-/** The source with comments and string literals blanked, but for directives; lines stay in place. */
+/** The source without comments and string literals, except directives; line numbers stay the same. */
 function withoutProse(source, language) {
   const blank = (text) => (/@ts-/.test(text) ? text : text.replace(/[^\n]/g, " "));
   const pattern =
@@ -165,14 +166,14 @@ if (isMain(import.meta.url)) {
       await execute("cargo", ["fmt", "--all"]);
       await execute(process.execPath, [tool("@biomejs/biome/bin/biome"), "check", "--write"]);
     }
-    // The types of tests and demo are checked against what users get, so that has to be there.
+    // Tests and demo are type-checked against the built package, so that must exist first.
     await build();
     const failed = [];
     for (const { name, run } of CHECKS) {
       say(`· ${name}`);
       if (!(await run())) failed.push(name);
     }
-    if (failed.length > 0) throw new Problem(`not as it should be: ${failed.join(", ")}.`);
-    say("All is as it should be.");
+    if (failed.length > 0) throw new Problem(`failed: ${failed.join(", ")}.`);
+    say("All checks passed.");
   });
 }

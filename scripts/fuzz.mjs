@@ -1,5 +1,5 @@
-// Fuzzing for as long as one has patience, guided by coverage: cargo-fuzz, on a nightly toolchain. The
-// same targets run on the stable one in `npm test`, each run the same.
+// Coverage-guided fuzzing without a time limit: cargo-fuzz, on a nightly toolchain. `npm test` runs the same
+// targets on the stable one, with the same inputs each time.
 
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,17 +7,17 @@ import { ask, entry, filesBelow, must, Problem, parseArguments, root, say } from
 
 const TARGETS = ["open", "superblock", "segment", "frame", "record", "checkpoint"];
 const USAGE = `npm run fuzz [-- target …] [--seconds n]
-  target        ${TARGETS.join(", ")}: open when none is named
-  --seconds n   end after so many seconds for each; otherwise at the first finding, or Ctrl-C`;
+  target        ${TARGETS.join(", ")}: open by default
+  --seconds n   end after n seconds for each target; otherwise at the first finding, or with Ctrl-C`;
 
-/** Of a file, and of the memory that the process may take. */
+/** Limits of an input's size and of the process's memory. */
 const LONGEST = 65_536;
 const MEMORY_MB = 1024;
 
 const GOLDEN = "tests/vectors/golden";
 const FOUND = "crate/fuzz/found/open";
 
-/** Where in a file what a target parses begins: by its magic, so many bytes before or behind it. */
+/** Where a target's input begins in a file: at its magic, plus or minus so many bytes. */
 const PARSES = {
   superblock: { magic: "varve\r\n\x1a", from: 0 },
   segment: { magic: "VSEG", from: -8 },
@@ -25,53 +25,53 @@ const PARSES = {
   record: { magic: "VFRM", from: 32 },
   checkpoint: { magic: "VCP2", from: -8 },
 };
-const PIECE = 600;
+const PART_BYTES = 600;
 
-/** Where a target begins: the golden files and what was found before, or the pieces of them that it parses. */
+/** The initial corpus of a target: the golden files and earlier findings, or the parts of them that it parses. */
 function seeds(target) {
   if (PARSES[target] === undefined) return [join(root, GOLDEN), join(root, FOUND)];
   const { magic, from } = PARSES[target];
   const folder = join(root, ".build/fuzz/seeds", target);
   rmSync(folder, { recursive: true, force: true });
   mkdirSync(folder, { recursive: true });
-  const pieces = new Set();
+  const parts = new Set();
   for (const path of filesBelow(GOLDEN, (name) => name.endsWith(".varve"))) {
     const file = readFileSync(join(root, path));
     for (let at = file.indexOf(magic); at >= 0; at = file.indexOf(magic, at + 8)) {
       const begin = Math.max(0, at + from);
-      pieces.add(file.toString("latin1", begin, begin + PIECE));
+      parts.add(file.toString("latin1", begin, begin + PART_BYTES));
     }
   }
   let count = 0;
-  for (const piece of pieces) {
+  for (const part of parts) {
     count += 1;
-    writeFileSync(join(folder, `${count}`), piece, "latin1");
+    writeFileSync(join(folder, `${count}`), part, "latin1");
   }
   return [folder];
 }
 
-/** The program, which is built once, below .tools. */
+/** The program, built once, in .tools. */
 async function cargoFuzz() {
   if (ask("cargo", ["+nightly", "--version"]) === undefined) {
-    throw new Problem("cargo-fuzz wants a nightly toolchain: rustup toolchain install nightly");
+    throw new Problem("cargo-fuzz needs a nightly toolchain: rustup toolchain install nightly");
   }
-  const place = join(root, ".tools/cargo-fuzz");
-  if (!existsSync(join(place, "bin/cargo-fuzz"))) {
+  const folder = join(root, ".tools/cargo-fuzz");
+  if (!existsSync(join(folder, "bin/cargo-fuzz"))) {
     say("· cargo install cargo-fuzz");
-    await must("cargo", ["install", "cargo-fuzz", "--quiet", "--root", place]);
+    await must("cargo", ["install", "cargo-fuzz", "--quiet", "--root", folder]);
   }
-  return join(place, "bin/cargo-fuzz");
+  return join(folder, "bin/cargo-fuzz");
 }
 
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), { "--seconds": "count" }, USAGE);
   const unknown = words.find((word) => !TARGETS.includes(word));
-  if (unknown !== undefined) throw new Problem(`no target is called ${unknown}.\n${USAGE}`);
+  if (unknown !== undefined) throw new Problem(`there is no target ${unknown}.\n${USAGE}`);
   const program = await cargoFuzz();
   for (const target of words.length > 0 ? words : ["open"]) {
     const corpus = join(root, ".build/fuzz", target);
     mkdirSync(corpus, { recursive: true });
-    // What is found is kept below .build.
+    // Findings are stored in .build.
     const folders = [corpus, ...seeds(target)];
     const limits = [`-max_len=${LONGEST}`, `-rss_limit_mb=${MEMORY_MB}`, "-print_final_stats=1"];
     const seconds = values["--seconds"] ?? 0;

@@ -1,11 +1,11 @@
-// What no library checks of imports: the order of the crate's modules, and what a worker has to bring along.
-// The order of the files in js/ is checked by dependency-cruiser (`.dependency-cruiser.mjs`).
+// Import rules that no library checks: the layers of the crate's modules, and what a worker's bundle must
+// contain. dependency-cruiser checks the files in js/ (`.dependency-cruiser.mjs`).
 
 import { readFileSync } from "node:fs";
 import { dirname, join, posix } from "node:path";
 import { filesBelow, root } from "./lib.mjs";
 
-/** Rust: the crate's modules in layers, lowest first. A module never uses one of a higher layer. */
+/** Rust: the crate's modules in layers, lowest first. A module never uses a higher layer. */
 const RUST_LAYERS = [
   ["aligned_buf", "allocator", "error", "file", "radix_sort"],
   ["format"],
@@ -17,18 +17,18 @@ const RUST_LAYERS = [
 ];
 const rankOf = (module) => RUST_LAYERS.findIndex((layer) => layer.includes(module));
 
-/** Every import that goes the wrong way, as a sentence. */
+/** A sentence for each import that breaks a rule. */
 export function wrongImports() {
-  return [...wrongInRust(), ...leftOutOfWorkers()];
+  return [...wrongInRust(), ...missingInWorkers()];
 }
 
 /**
- * What is loaded on demand and does not come with a worker that serves, which is to be one file; and what
- * is loaded without `moduleAt`, by which a service worker finds what it has imported statically.
+ * Dynamic imports that a serving worker's bundle, which is one file, does not contain; and dynamic imports
+ * without `moduleAt`, by which a service worker finds statically imported modules.
  */
-function leftOutOfWorkers() {
+function missingInWorkers() {
   const eager = "js/client/worker/eager-imports.ts";
-  const there = importsOf(eager).map((specifier) => targetOf(eager, specifier));
+  const included = importsOf(eager).map((specifier) => targetOf(eager, specifier));
   const registered = readFileSync(join(root, eager), "utf8");
   return filesBelow("js", (file) => file.endsWith(".ts") && !/^js\/cli/.test(file)).flatMap(
     (path) => {
@@ -40,7 +40,7 @@ function leftOutOfWorkers() {
           `moduleAt\\(\\s*"${name}",\\s*\\(\\) => import\\("${specifier}"\\)`,
         );
         return [
-          !there.includes(target) && `${path} loads ${target} on demand; import it in ${eager}`,
+          !included.includes(target) && `${path} loads ${target} on demand; import it in ${eager}`,
           !call.test(source) && `${path} loads ${target} without moduleAt("${name}", …)`,
           !new RegExp(`^ {2}"?${name}"?[:,]`, "m").test(registered) &&
             `${eager} does not register "${name}"`,
@@ -52,7 +52,7 @@ function leftOutOfWorkers() {
 
 const IMPORTS = /(?:\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\1/g;
 
-/** What a file imports, as it is written there. */
+/** The specifiers that a file imports. */
 export function importsOf(path, pattern = IMPORTS) {
   const source = readFileSync(join(root, path), "utf8").replace(
     /\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm,
@@ -86,7 +86,7 @@ function wrongInRust() {
   return wrong;
 }
 
-/** Tests inside a module may use whatever shows that it works. */
+/** Tests inside a module may use any layer. */
 function withoutTests(source) {
   const at = source.search(/^#\[cfg\(test\)\]\s*(pub )?mod \w+ \{/m);
   return (at < 0 ? source : source.slice(0, at)).replace(/^\s*\/\/.*$/gm, "");

@@ -1,20 +1,19 @@
-// Installs what is missing: npm packages as their lock says, and packages of the system.
+// Installs what is missing: npm packages by their lock file, and system packages.
 
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { ask, fresh, hashOf, must, Problem, root, say, stamp } from "./lib.mjs";
 
 /**
- * Installs the npm packages of a folder of the repository, unless that has been done. With `scripts`
- * as `false` none of them runs a program of its own while it is installed. With `complete` as `false` the
- * lock may lack what other systems would install, which `npm ci` refuses: a registry that does not have
- * those packages cannot write them down.
+ * Installs the npm packages of a folder of the repository, unless they are installed. `scripts: false` runs
+ * no install scripts. `complete: false` accepts a lock file without the optional packages of other systems,
+ * which `npm ci` refuses: a registry that lacks those packages cannot list them.
  */
 export async function installPackages(folder = ".", { scripts = true, complete = true } = {}) {
   const lock = join(root, folder, "package-lock.json");
   const name = folder === "." ? "npm" : `npm-${folder.replaceAll("/", "-")}`;
   const key = hashOf(readFileSync(lock), process.version);
-  // npm notes what it installed in this file, so a folder that npm was not done with does not count.
+  // npm writes this file last, so an interrupted installation does not count.
   const done = join(root, folder, "node_modules", ".package-lock.json");
   if (existsSync(done)) {
     if (fresh(name, key)) return;
@@ -27,7 +26,7 @@ export async function installPackages(folder = ".", { scripts = true, complete =
   stamp(name, key);
 }
 
-/** Installs packages with apt, as root or through sudo, or says what there is to be done. */
+/** Installs packages with apt, as root or through sudo, or throws an error with the command to run. */
 export async function aptInstall(packages, what) {
   const command = `apt-get update && apt-get install -y ${packages.join(" ")}`;
   if (ask("apt-get", ["--version"]) === undefined) {

@@ -1,4 +1,4 @@
-// What all scripts share. Needs nothing but Node: it runs before anything is installed.
+// Shared by all scripts. Needs nothing but Node: it runs before anything is installed.
 
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -10,15 +10,15 @@ import { parseArgs } from "node:util";
 export const root = resolve(dirname(fileURLToPath(import.meta.url)), "..");
 export const isMain = (url) => resolve(process.argv[1] ?? "") === fileURLToPath(url);
 
-/** A problem that the user can solve: printed without a stack. */
+/** A problem that the user can solve: printed without a stack trace. */
 export class Problem extends Error {}
 
-/** Progress goes to stderr, so that what a script prints for machines stays alone on stdout. */
+/** Progress goes to stderr, so that stdout contains only what a script prints for machines. */
 export function say(line) {
   process.stderr.write(`${line}\n`);
 }
 
-/** Runs `main` and turns its failure into an exit code. */
+/** Runs `main`; if it fails, prints the error and sets the exit code. */
 export function entry(main) {
   Promise.resolve()
     .then(main)
@@ -29,8 +29,8 @@ export function entry(main) {
 }
 
 /**
- * Runs a program in the repository, its output passed on as it comes, unless `echo` is false. With
- * `capture` it is also collected and given back, in whatever order stdout and stderr arrive.
+ * Runs a program in the repository. Its output is forwarded as it arrives, unless `echo` is false. With
+ * `capture` it is also returned, stdout and stderr mixed in order of arrival.
  */
 export function execute(
   command,
@@ -59,30 +59,27 @@ export function execute(
   });
 }
 
-/** Like `execute`, and a failure of the program is one of ours. */
+/** Like `execute`, but throws if the program fails. */
 export async function must(command, args, options) {
   const { code, signal, output } = await execute(command, args, options);
   if (code === 0) return output;
   throw new Problem(`${[command, ...args].join(" ")} failed (${signal ?? `exit code ${code}`}).`);
 }
 
-/** What a program prints, or `undefined` when it is missing or fails. */
+/** A program's trimmed stdout, or `undefined` when the program is missing or fails. */
 export function ask(command, args, options = {}) {
   const { status, stdout } = spawnSync(command, args, { cwd: root, encoding: "utf8", ...options });
   return status === 0 ? stdout.trim() : undefined;
 }
 
-/** Path of a JavaScript program in node_modules, to be run with `process.execPath`. */
+/** Path of a JavaScript program in node_modules, to run with `process.execPath`. */
 export function tool(path) {
   const found = join(root, "node_modules", path);
   if (!existsSync(found)) throw new Problem(`${path} is missing. Run: npm ci`);
   return found;
 }
 
-/**
- * All files below a folder, as paths with "/" relative to the repository, sorted; without what npm
- * has installed there.
- */
+/** All files below a folder except node_modules, as sorted paths with "/" relative to the repository. */
 export function filesBelow(folder, matches = () => true) {
   if (!existsSync(join(root, folder))) return [];
   return readdirSync(join(root, folder), { withFileTypes: true })
@@ -101,7 +98,10 @@ export function hashOf(...parts) {
   return hash.digest("hex");
 }
 
-/** Remembers by content what was done already: `fresh(name, key)` asks, `stamp(name, key)` notes. */
+/**
+ * Skips work that was already done with the same input: `stamp(name, key)` stores the input's hash, and
+ * `fresh(name, key)` compares it.
+ */
 const stampPath = (name) => join(root, ".build", "stamps", name);
 
 export function fresh(name, key) {
@@ -113,7 +113,7 @@ export function stamp(name, key) {
   writeFileSync(stampPath(name), key);
 }
 
-/** Writes a file only when its content changes, so that whoever goes by dates is left in peace. */
+/** Writes a file only when its content changes, so that tools that compare dates do not rebuild. */
 export function writeIfChanged(path, content) {
   const target = join(root, path);
   if (existsSync(target) && Buffer.from(content).equals(readFileSync(target))) return;
@@ -122,8 +122,8 @@ export function writeIfChanged(path, content) {
 }
 
 /**
- * Parses the arguments of a script. `known` maps each flag to "flag", "text" or "count"; anything
- * else is refused by name. Gives the flags' values and the words that are no flags.
+ * Parses the arguments of a script. `known` maps each flag to "flag", "text" or "count"; any other flag is an
+ * error. Returns the flags' values and the positional words.
  */
 export function parseArguments(args, known, usage) {
   const help = { type: "boolean", short: "h" };

@@ -1,13 +1,12 @@
-// Miri over the tests of the engine that it can run in a few minutes: it interprets, a thousand times
-// slower than the machine, and finds what unsafe code does wrong. There are two such blocks in what
-// runs natively (crate/src/aligned_buf.rs), those of the wasm's allocator, which its tests run, and those of
-// what reads headers where they lie.
+// Miri over the engine's tests that finish in a few minutes: it interprets, a thousand times slower than the
+// machine, and finds undefined behavior in unsafe code. That is in crate/src/aligned_buf.rs, in the wasm's
+// allocator, and in the code that reads headers in place.
 
 import { ask, entry, must, Problem } from "./lib.mjs";
 
 /**
- * Too long for an interpreter: they try every bit, or thousands of keys in what is safe code down to its
- * last line, where Miri has nothing to find.
+ * Too long for an interpreter: these try every bit, or thousands of keys in purely safe code, where Miri has
+ * nothing to find.
  */
 const LONG = [
   "superblock_detects_every_bit_flip",
@@ -22,8 +21,8 @@ const LONG = [
   "rollback_restores_overwritten_keys",
 ];
 
-/** Each goes through all of it: writing, reading back, reopening, callbacks that fail. */
-const STORIES = [
+/** Each of these covers writing, reading back, reopening, and callbacks that fail. */
+const WHOLE_LIFECYCLES = [
   "grausdb_regressions::failing_callback_changes_nothing",
   "grausdb_regressions::panicking_callback_changes_nothing",
   "grausdb_regressions::overwritten_and_deleted_values_never_reappear",
@@ -38,5 +37,5 @@ entry(async () => {
   }
   const miri = ["+nightly", "miri", "test", "--quiet", "-p", "varve"];
   await must("cargo", [...miri, "--lib", "--", ...LONG.flatMap((name) => ["--skip", name])]);
-  await must("cargo", [...miri, "--test", "engine", "--", ...STORIES]);
+  await must("cargo", [...miri, "--test", "engine", "--", ...WHOLE_LIFECYCLES]);
 });

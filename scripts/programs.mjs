@@ -1,18 +1,17 @@
-// The programs in which varve is tried beside this Node: found, or fetched. Each can be named in an
-// environment variable instead.
+// The programs in which varve is tested besides this Node: found, or installed. An environment variable can
+// name each instead.
 
 import { existsSync, readdirSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { aptInstall, installPackages } from "./install.mjs";
 import { ask, Problem, root, say } from "./lib.mjs";
 
-/** Runtimes and the driver of browsers have a package of their own: only the tests need them. */
+/** The package of the runtimes and the browser driver, which only the tests need. */
 const PACKAGE = "tests/runtimes";
 
 /**
- * `onPath` and `paths` are where an installed browser lies, `apt` is the package that has it. `npm`
- * tells the packages that hold a runtime, one for each kind of machine, and `file` where it is in
- * them.
+ * `onPath` and `paths` are where an installed browser may be; `apt` is its package. `npm` matches the npm
+ * packages of a runtime, one for each platform, and `file` is the program's path in them.
  */
 const PROGRAMS = {
   node24: {
@@ -50,38 +49,41 @@ const PROGRAMS = {
 
 export const PROGRAM_NAMES = ["node", ...Object.keys(PROGRAMS)];
 
-/** The path of a program of that name; `node` is the one that runs this. */
+/** The path of the program with that name; `node` is the one that runs this script. */
 export async function findProgram(name) {
   if (name === "node") return process.execPath;
   const { title, variable, apt } = PROGRAMS[name];
   const wanted = process.env[variable];
   if (wanted) {
     if (existsSync(wanted)) return wanted;
-    throw new Problem(`${variable} names ${wanted}, which is not there.`);
+    throw new Problem(`${variable} names ${wanted}, which does not exist.`);
   }
   if (apt === undefined) await installPackages(PACKAGE, { scripts: false });
   const found = installed(PROGRAMS[name]);
   if (found !== undefined) return found;
   if (apt === undefined) {
     throw new Problem(
-      `npm has no ${title} that runs on this ${process.platform}-${process.arch}. Name one in ${variable}.`,
+      `npm has no ${title} for this ${process.platform}-${process.arch}. Name one in ${variable}.`,
     );
   }
   say(`· ${title} is missing`);
   await aptInstall([apt], `${title} (or name one in the environment variable ${variable})`);
   const fetched = installed(PROGRAMS[name]);
   if (fetched !== undefined) return fetched;
-  throw new Problem(`${title} was installed and is not found. Name it in ${variable}.`);
+  throw new Problem(`${title} was installed, but cannot be found. Name it in ${variable}.`);
 }
 
 /**
- * These compile functions in a thread that may wait for a collection of garbage, which a program that is
- * ending never makes: with Node 24 one end of a few hundred stands still on a loaded machine, whatever
- * the program (github.com/nodejs/node/issues/54918).
+ * Without these compilers, which run in another thread and may wait for a garbage collection that an exiting
+ * program never makes: with Node 24, one exit of a few hundred hangs on a loaded machine, whatever the
+ * program (github.com/nodejs/node/issues/54918).
  */
 export const WITHOUT_WAITING = ["--no-concurrent-sparkplug", "--no-maglev"];
 
-/** What a runtime is called with, before a program and its arguments. Programs hand Node's flags on. */
+/**
+ * The command of a runtime, before a program and its arguments. Programs pass Node's flags to their child
+ * processes.
+ */
 export async function runtimeCommand(name) {
   const program = await findProgram(name);
   if (name === "deno") return [program, "run", "--no-prompt", "--no-lock"];
@@ -103,7 +105,8 @@ function installed({ npm, file, onPath = [], paths = [] }) {
   const modules = join(root, PACKAGE, "node_modules");
   const ending = process.platform === "win32" ? ".exe" : "";
   const candidates = packagesIn(modules).filter((name) => npm.test(name));
-  // Where npm cannot tell which C library a system has, it installs one for each: one of them runs.
+  // Where npm does not know which C library a system has, it installs one package for each: use the one that
+  // runs.
   return candidates
     .map((name) => join(modules, name, file + ending))
     .find((path) => ask(path, ["--version"]) !== undefined);

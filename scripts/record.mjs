@@ -1,28 +1,28 @@
-// What came of a bench or of a long run, kept with the machine, the commit and the time of its beginning.
+// Results of a benchmark or a long run, stored with the machine, the commit and the start time.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { cpus, loadavg } from "node:os";
 import { join } from "node:path";
 import { ask, root } from "./lib.mjs";
 
-/** The load counts at the beginning, too: in the end it is the run's own. */
+/** The load is taken at the start: later it is the run's own. */
 export function begin() {
   return { date: new Date().toISOString(), commit: commit(), machine: machine() };
 }
 
 /** Writes `benches/results/<name>.json`. */
-export function keep(name, begun, told) {
-  const results = join(root, "benches/results");
-  mkdirSync(results, { recursive: true });
-  const text = JSON.stringify({ ...begun, ...told }, null, 2);
-  writeFileSync(join(results, `${name}.json`), `${text}\n`);
+export function keep(name, start, results) {
+  const folder = join(root, "benches/results");
+  mkdirSync(folder, { recursive: true });
+  const text = JSON.stringify({ ...start, ...results }, null, 2);
+  writeFileSync(join(folder, `${name}.json`), `${text}\n`);
 }
 
 function machine() {
   return {
     cpu: cpus()[0]?.model ?? "unknown",
     cores: cpus().length,
-    // Above the number of cores, somebody else is at work and times say little.
+    // Above the number of cores, other programs run too and times are unreliable.
     load: loadavg()[0],
     platform: `${process.platform} ${process.arch}`,
     node: process.version,

@@ -1,15 +1,15 @@
-// A static server for this machine only. Files come from the given folders and from nowhere else.
+// A static server on localhost. It serves files from the given folders only.
 
 import { createServer } from "node:http";
 import { Problem } from "./lib.mjs";
 
 /**
- * Serves `folders` (the first that has a file wins) and gives the address, without a final "/". `pages`
- * are HTML texts by their paths; `posts` has a function for each path that takes the text posted there;
- * `headers` go with every answer.
+ * Serves `folders` (the first that has a file wins) and returns the URL, without a final "/". `pages` maps
+ * paths to HTML; `posts` maps paths to functions that receive the posted text; `headers` are added to every
+ * response.
  */
 export async function serve(folders, { port = 0, pages = {}, posts = {}, headers = {} } = {}) {
-  // Loaded here, because scripts that serve also install what is missing.
+  // Imported here, because scripts that serve also install missing packages.
   const { default: sirv } = await import("sirv");
   const setHeaders = (response) => response.setHeader("x-content-type-options", "nosniff");
   const statics = folders.map((folder) => sirv(folder, { dev: true, etag: false, setHeaders }));
@@ -18,7 +18,7 @@ export async function serve(folders, { port = 0, pages = {}, posts = {}, headers
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
     const { pathname } = new URL(request.url ?? "/", "http://localhost");
     if (request.method === "POST" && Object.hasOwn(posts, pathname)) {
-      return take(request, response, posts[pathname]);
+      return receiveText(request, response, posts[pathname]);
     }
     if (request.method !== "GET" && request.method !== "HEAD") return end(response, 405);
     if (Object.hasOwn(pages, pathname)) {
@@ -51,7 +51,7 @@ export async function serve(folders, { port = 0, pages = {}, posts = {}, headers
   };
 }
 
-function take(request, response, listener) {
+function receiveText(request, response, listener) {
   let text = "";
   request.setEncoding("utf8").on("data", (chunk) => {
     text += chunk;

@@ -1,4 +1,4 @@
-// Gets what the project needs and is missing, and names the command for what it cannot get itself.
+// Installs what the project needs, and prints the command for what it cannot install itself.
 
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -8,9 +8,9 @@ import { findProgram, PROGRAM_NAMES } from "./programs.mjs";
 
 const WASM_TARGET = "wasm32-unknown-unknown";
 
-/** Everything that building needs, and the programs that are to be there beside it. */
+/** Installs everything that building needs, and the given programs. */
 export async function setup({ programs = [], tests = false } = {}) {
-  // Building and starting need what the package needs; Vitest needs a later Node.
+  // Building needs what the package needs; Vitest needs a later Node.
   requireNode(tests ? 19 : 16);
   addCargoToPath();
   requireRustup();
@@ -29,7 +29,7 @@ function requireNode(leastMinor) {
   );
 }
 
-/** A fresh rustup is on the PATH of the next login only. */
+/** A newly installed rustup is on the PATH only after the next login. */
 function addCargoToPath() {
   const home = process.env.CARGO_HOME ?? join(process.env.HOME ?? "", ".cargo");
   const bin = join(home, "bin");
@@ -38,7 +38,7 @@ function addCargoToPath() {
 }
 
 function requireRustup() {
-  // Asked outside the repository: inside, the toolchain file would make the question an installation.
+  // Run outside the repository: inside, the toolchain file would make rustup install a toolchain.
   if (ask("rustup", ["--version"], { cwd: "/" }) !== undefined) return;
   if (ask("cargo", ["--version"]) !== undefined && hasTargetWithoutRustup()) return;
   throw new Problem(
@@ -51,7 +51,7 @@ function hasTargetWithoutRustup() {
   return sysroot !== undefined && existsSync(join(sysroot, "lib", "rustlib", WASM_TARGET));
 }
 
-/** Rust links its build scripts and macros with the system's C compiler. */
+/** Rust links build scripts and macros with the system's C compiler. */
 async function installCompiler() {
   if (process.platform !== "linux") return;
   if (ask("cc", ["--version"]) !== undefined) return;
@@ -59,15 +59,15 @@ async function installCompiler() {
   await aptInstall(["gcc", "libc6-dev"], "a C compiler");
 }
 
-/** rustup would fetch the toolchain by itself when it is first used, in silence and for minutes. */
+/** rustup would install the toolchain at its first use, for minutes and without output. */
 async function installToolchain() {
   if (ask("rustup", ["--version"], { cwd: "/" }) === undefined) return;
   const wanted = toolchain();
-  const parts = ["--no-self-update", "--profile", "minimal", "--target", WASM_TARGET];
-  for (const component of COMPONENTS) parts.push("--component", component);
+  const args = ["--no-self-update", "--profile", "minimal", "--target", WASM_TARGET];
+  for (const component of COMPONENTS) args.push("--component", component);
   if (!isInstalled(wanted)) {
     say(`· rustup toolchain install ${wanted}`);
-    await must("rustup", ["toolchain", "install", wanted, ...parts], { cwd: "/" });
+    await must("rustup", ["toolchain", "install", wanted, ...args], { cwd: "/" });
     return;
   }
   const present = ask("rustup", ["component", "list", "--installed", "--toolchain", wanted]) ?? "";
@@ -84,7 +84,7 @@ async function installToolchain() {
 
 const COMPONENTS = ["rustfmt", "clippy"];
 
-/** What the toolchain file names, or whoever calls has chosen in its place. */
+/** The environment's toolchain, or the one in the toolchain file. */
 function toolchain() {
   const file = readFileSync(join(root, "rust-toolchain.toml"), "utf8");
   const named = /^channel\s*=\s*"([^"]+)"/m.exec(file)?.[1];
@@ -99,6 +99,6 @@ function isInstalled(wanted) {
 if (isMain(import.meta.url)) {
   entry(async () => {
     await setup({ programs: PROGRAM_NAMES });
-    say("Everything is there.");
+    say("Everything is installed.");
   });
 }

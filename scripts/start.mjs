@@ -1,4 +1,4 @@
-// The product drop in Node, on a file, and then the page that runs it in the browser beside others.
+// The product drop in Node, on a file, and then the page that runs it in the browser beside other stores.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,8 +13,8 @@ import { setup } from "./setup.mjs";
 const USAGE = `npm start [-- options]
   --once        end after the drop; serve no page
   --json        the last line of the drop is one JSON object
-  --cycles N    how many buyers come, 1 to 65534 (20000)
-  --port N      where to serve the page (8080, or a free one when that is taken)
+  --cycles N    number of buyers, 1 to 65534 (20000)
+  --port N      port of the page (8080, or a free one if that is taken)
   --help        this text`;
 
 const FLAGS = { "--once": "flag", "--json": "flag", "--cycles": "count", "--port": "count" };
@@ -24,12 +24,13 @@ const PORT = 8080;
 
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), FLAGS, USAGE);
-  if (words.length > 0) throw new Problem(`what is meant by ${words.join(" ")}?\n\n${USAGE}`);
+  if (words.length > 0) throw new Problem(`unknown argument ${words.join(" ")}.\n\n${USAGE}`);
   const cycles = values["--cycles"] ?? CYCLES;
   if (cycles < 1 || cycles > 65_534)
-    throw new Problem(`--cycles goes from 1 to 65534.\n\n${USAGE}`);
+    throw new Problem(`--cycles must be from 1 to 65534.\n\n${USAGE}`);
   const port = values["--port"];
-  if (port !== undefined && port > 65_535) throw new Problem(`--port goes to 65535.\n\n${USAGE}`);
+  if (port !== undefined && port > 65_535)
+    throw new Problem(`--port must be at most 65535.\n\n${USAGE}`);
 
   await setup();
   await build();
@@ -43,7 +44,7 @@ entry(async () => {
   process.stdout.write(`\nThe page is at ${server.url}/ (end with Ctrl+C)\n`);
 });
 
-/** One drop on a file of its own; then the file is opened again, to see that it was all kept. */
+/** One drop in a new file, which is then opened again to check that everything was stored. */
 async function runDrop(cycles) {
   await bundleForNode(["demo/drop.ts"], ".build/start");
   const drop = await import(pathToFileURL(join(root, ".build/start/drop.mjs")).href);
@@ -55,7 +56,7 @@ async function runDrop(cycles) {
     const { durability } = db;
     const result = drop.productDrop(db, { cycles });
     check(result, "at the end of the drop");
-    // The first drop is compiled while it runs; a shop that stays open sells at the speed of the others.
+    // The first drop includes compilation; a running program has the speed of the later ones.
     const repeats = Array.from({ length: REPEATS }, () => drop.productDrop(db, { cycles }).ms);
     const warmMs = repeats.sort((a, b) => a - b)[REPEATS >> 1];
     await db.close();
@@ -71,7 +72,7 @@ async function runDrop(cycles) {
 
 function check({ stock, name }, when) {
   if (stock !== 1 || name !== "Yeezy Boost 350 V2") {
-    throw new Error(`${when} the stock is ${stock} of "${name}", and ought to be 1`);
+    throw new Error(`${when} the stock is ${stock} of "${name}", and should be 1`);
   }
 }
 

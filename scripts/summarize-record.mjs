@@ -1,5 +1,4 @@
-// Makes the summary that is committed of a benchmark's or a long run's result: medians and quartiles,
-// but not the samples, one row a line.
+// Makes the summary of a result that is committed: medians and quartiles without the samples, one row a line.
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -15,7 +14,7 @@ function summaryOf(result) {
   if (sections !== undefined) members.push(`"sections": ${list(sections.map(section))}`);
   if (runs !== undefined) members.push(`"runs": ${list(runs.map(line))}`);
   if (verdict !== undefined) members.push(`"verdict": ${list(verdict.map(line))}`);
-  // A soak's samples are its course; the last one and the verdict say how it ended.
+  // A soak's samples are its history; the last one and the verdict are enough.
   if (Array.isArray(samples)) {
     members.push(member("sampleCount", samples.length), member("lastSample", samples.at(-1)));
   }

@@ -1,5 +1,5 @@
-// Everything: gets what is missing, builds, checks, and runs every suite, some of them side by side.
-// The last line is the sum over all of them, and the exit code says the same.
+// Installs what is missing, builds, checks, and runs every suite, some of them in parallel. The last line has
+// the totals, and the exit code says whether all passed.
 
 import { availableParallelism } from "node:os";
 import { stripVTControlCharacters } from "node:util";
@@ -10,22 +10,25 @@ import { PROGRAM_NAMES } from "./programs.mjs";
 import { setup } from "./setup.mjs";
 
 const USAGE = `npm test [-- part of a suite's name …] [--list]
-  --list   name the suites and run none`;
+  --list   list the suites and run none`;
 
 const MINUTE = 60_000;
 
-/** Suites of one core each, which wait a lot, for disks, locks and clocks: so one more than there are cores. */
+/**
+ * The suites that run in parallel use one core each and wait for disks, locks and clocks: one more than there
+ * are cores.
+ */
 const SIDE_BY_SIDE = Math.min(availableParallelism() + 1, 4);
 
-/** What only reads files and runs code: it is the same in every runtime, and is run in each. */
+/** Tests that only read files and run code: they are the same in every runtime, and run in each. */
 const LOCAL = ["contract", "node", "vectors", "struct", "client"];
 
-/** Where Vitest runs the tests, what stands in for it elsewhere is compared with it. */
+/** Only in Vitest can the tests compare vitest-stand-in.ts with Vitest itself. */
 const BY_VITEST = [...LOCAL, "support"];
 
 /**
- * Each gives { passed, failed, skipped }; a suite that comes to no test at all has failed. `programs`
- * are those that it needs beside this Node. What is `alone` is over soon, or builds what others use.
+ * Each returns { passed, failed, skipped }; a suite without tests counts as failed. `programs` are those that
+ * it needs besides this Node. `alone`: it is short, or builds what other suites use.
  */
 const SUITES = [
   ...CHECKS.map(({ name, run }) => ({
@@ -54,7 +57,7 @@ const SUITES = [
     run: (echo) =>
       script(["tests/torture/tabs.mjs", "--tabs", "3", "--rounds", "4", "--each", "0"], echo),
   },
-  suite({ name: "lives of tabs", folders: ["lives"], programs: ["chromium", "firefox"] }),
+  suite({ name: "tab lifecycles", folders: ["tab-lifecycles"], programs: ["chromium", "firefox"] }),
   suite({
     name: "command line",
     folders: ["cli"],
@@ -112,7 +115,7 @@ async function script(args, echo) {
   const options = { capture: true, echo, timeout: 60 * MINUTE };
   const { code, output } = await execute(process.execPath, args, options);
   if (!echo) say(output.trimEnd());
-  // The runner prints it once, at its end; what goes to stderr may be read after it.
+  // The runner prints this line once, at its end; stderr may arrive after it.
   const found = /^(\d+) passed, (\d+) failed, (\d+) skipped$/m.exec(output);
   const [passed = 0, failed = 0, skipped = 0] = (found ?? []).slice(1).map(Number);
   return conclude({ passed, failed, skipped }, code, output);
@@ -122,7 +125,7 @@ async function script(args, echo) {
 const FAILURE = /^\s*(FAILED|FAIL|✗|×|not ok)\s|\bError: |panicked at|--- FAILED|^error:/;
 const MOST_FAILURE_LINES = 12;
 
-/** A suite that broke off, or that ran nothing, has failed even if no test of it says so. */
+/** A suite that crashed, or that ran nothing, has failed even if it reports no failure. */
 function conclude(sum, code, output) {
   const broken = (code !== 0 && sum.failed === 0) || sum.passed + sum.failed === 0;
   const failed = broken ? sum.failed + 1 : sum.failed;
@@ -139,7 +142,7 @@ entry(async () => {
   const chosen = SUITES.filter(
     ({ name }) => words.length === 0 || words.some((word) => name.includes(word)),
   );
-  if (chosen.length === 0) throw new Problem(`no suite is called ${words.join(", ")}.`);
+  if (chosen.length === 0) throw new Problem(`there is no suite ${words.join(", ")}.`);
   if (values["--list"]) return process.stdout.write(`${chosen.map((s) => s.name).join("\n")}\n`);
 
   const programs = new Set(chosen.flatMap(({ programs = [] }) => programs));
@@ -149,17 +152,17 @@ entry(async () => {
   const results = new Map();
   for (const stage of stagesOf(chosen)) {
     const waiting = [...stage];
-    const lane = async () => {
+    const runner = async () => {
       for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
         results.set(next.name, await runOne(next, stage.length === 1));
       }
     };
-    await Promise.all(Array.from({ length: SIDE_BY_SIDE }, lane));
+    await Promise.all(Array.from({ length: SIDE_BY_SIDE }, runner));
   }
   report(chosen.map(({ name }) => results.get(name)));
 });
 
-/** Suites that may run side by side are one stage, and what runs alone is one by itself. */
+/** Suites that may run in parallel are one stage; a suite that runs alone is a stage of its own. */
 function stagesOf(suites) {
   const stages = [];
   let together;

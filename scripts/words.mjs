@@ -1,11 +1,14 @@
-// Private vocabulary that the code once had. None of these words may come back in a name, nor in the crate in a
-// comment: use the field's term.
+// The project's former private vocabulary. None of these words may come back in a name or a comment: use the
+// field's terms.
 
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { filesBelow, root } from "./lib.mjs";
 
-/** What is not to be said, and what to say instead. */
+/** Where sources are checked. */
+const FOLDERS = ["js", "crate", "benches", "demo", "scripts"];
+
+/** Words that no name and no comment may contain, and what to say instead. */
 const WORDS = {
   grave: "tombstone",
   graves: "tombstones",
@@ -40,106 +43,137 @@ const WORDS = {
   ledger: "request log",
   catalogue: "catalog",
   drafted: "encoded",
-};
-
-/** Further words that are gone from the crate, in names and in comments. */
-const CRATE_WORDS = {
-  ...WORDS,
-  tended: "maintained",
-  heeds: "checks, or respects",
-  hear: "receive",
-  heard: "received",
   tell: "report, or state",
   tells: "reports, or states",
   told: "reported, or stated",
-  foreseen: "prefetched",
+  hear: "receive",
+  hears: "receives",
+  heard: "received",
+  anew: "again",
   lends: "exposes",
+  lender: "owner",
+  patience: "timeout",
+  patiently: "with retries",
+  silence: "timeout",
+  somebody: "the caller, a client, or a process",
+  nobody: "no caller, client, or process",
+  whoever: "the caller, a client, or a process",
+  he: "the caller, a client, or a process",
+};
+
+/** Further words that names and comments in Rust may not contain. */
+const RUST_WORDS = {
+  ...WORDS,
+  tended: "maintained",
+  heeds: "checks, or respects",
+  foreseen: "prefetched",
   peek: "read",
   beat: "heartbeat",
   beats: "heartbeats",
-  silence: "timeout",
-  patience: "timeout",
   room: "space, or capacity",
   rooms: "slots",
   group: "batch, or commit",
   groups: "batches, or commits",
   ways: "transitions",
   sender: "client",
-  somebody: "the caller, a client, or a process",
-  nobody: "no caller, client, or process",
-  whoever: "the caller, a client, or a process",
   who: "the caller, a client, or a process",
-  he: "the caller, a client, or a process",
-  anew: "again",
 };
 
-/** And words that only its names may not have: as others they are plain English. */
-const CRATE_NAMES = {
-  ...CRATE_WORDS,
+/** Words that names in Rust may not contain, but comments may: there they are plain English. */
+const RUST_NAMES = {
+  ...RUST_WORDS,
   place: "address, position, or offset",
   places: "addresses, positions, or offsets",
   piece: "chunk",
   pieces: "chunks",
 };
 
-/** Phrases that its comments may not have. */
-const CRATE_PHRASES =
-  /\b(hand(ed|s|ing)? (on|over)|g[ai]ven? back|gives back|comes? to nothing|makes? good|stands? for|lets? go)\b/i;
+/** Words that names in TypeScript and JavaScript may not contain, but comments may. */
+const SCRIPT_NAMES = {
+  ...WORDS,
+  who: "the caller, a client, or a process",
+  whose: "the owner",
+  ways: "variants, or modes",
+  places: "platforms, addresses, or offsets",
+  surroundings: "environment",
+};
 
-/** Names that are right all the same: of the format, of an export, of libraries, and of tests. */
-const CRATE_EXCEPTIONS = new Set([
+/** Phrases that no comment may contain. */
+const PHRASES =
+  /\b(hand(s|ed|ing)? on|g[ai]ves? back|given back|giving back|c[ao]mes? to nothing|lets? go|letting go|stands? for)\b/i;
+
+/** Further phrases that comments in Rust may not contain. */
+const RUST_PHRASES = /\b(hand(s|ed|ing)? over|makes? good)\b/i;
+
+/** Allowed names: of the file format, of exports, of libraries, and of tests. */
+const EXCEPTIONS = new Set([
+  ...["client/protocol/index.ts", "client/protocol/request-queue.ts"].map(
+    (file) => `js/${file} SILENCE_MS`,
+  ),
   ...["PiecesRef", "KIND_PIECES", "KEY_PIECE", "PIECE_KEY", "MAX_PIECES", "INCOMPATIBLE_PIECES"],
   ...["piece", "pieces", "piece_limit"].map((name) => `crate/src/format ${name}`),
   ...["piece_limit", "queue_room", "Sender", "peek", "ranges_iterate_both_ways_between_any_bounds"],
 ]);
 
-/** Its ordered index is a tree whose nodes are groups of blocks; and TypeScript prints one of its files. */
+/** The ordered index is a tree whose nodes are groups of blocks. */
 const GROUPS = "crate/src/index/ordered_index.rs";
-const PRINTED = "crate/tests/schema/printed.rs";
 
-/** Names and comments that contain such a word, as sentences. */
+/** This list, and a file that TypeScript prints. */
+const SKIPPED = ["scripts/words.mjs", "crate/tests/schema/printed.rs"];
+
+/** A sentence for each name and comment that contains such a word. */
 export function privateWords() {
-  const found = new Map();
+  const found = new Set();
   const check = (path, text, words, table) => {
     const word = words.find((one) => Object.hasOwn(table, one));
     if (word !== undefined && !(path === GROUPS && /^groups?$/.test(word))) {
-      found.set(`${path} ${text}`, `${path}: ${text} (say: ${table[word]})`);
+      found.add(`${path}: "${word}" in: ${text} (say: ${table[word]})`);
     }
   };
-  const crate = filesBelow("crate", (file) => file.endsWith(".rs") && file !== PRINTED);
-  for (const path of [...filesBelow("js", (file) => file.endsWith(".ts")), ...crate]) {
-    const isCrate = path.startsWith("crate/");
+  for (const path of FOLDERS.flatMap((folder) => filesBelow(folder, isSource))) {
+    const isRust = path.endsWith(".rs");
     for (const name of [basename(path).replace(/\..*/, ""), ...namesIn(path)]) {
-      if (isCrate && isException(path, name)) continue;
-      // What is changed in place is changed where it is: no other word says that.
+      if (isException(path, name)) continue;
+      // "In place" is a fixed term.
       const words = wordsOf(name).join(" ").replaceAll("in place", "").split(" ");
-      check(path, name, words, isCrate ? CRATE_NAMES : WORDS);
+      check(path, name, words, isRust ? RUST_NAMES : SCRIPT_NAMES);
     }
-    if (!isCrate) continue;
     for (const comment of commentsIn(path)) {
-      check(path, comment, comment.toLowerCase().match(/[a-z]+/g) ?? [], CRATE_WORDS);
-      if (CRATE_PHRASES.test(comment)) {
-        found.set(`${path} ${comment}`, `${path}: ${comment} (say what happens)`);
-      }
+      const words = comment.toLowerCase().match(/[a-z]+/g) ?? [];
+      check(path, comment, words, isRust ? RUST_WORDS : WORDS);
+      const phrase = PHRASES.exec(comment) ?? (isRust ? RUST_PHRASES.exec(comment) : null);
+      if (phrase !== null) found.add(`${path}: "${phrase[0]}" in: ${comment} (say what happens)`);
     }
   }
-  return [...found.values()];
+  return [...found];
+}
+
+function isSource(path) {
+  return /\.(rs|ts|mjs)$/.test(path) && !SKIPPED.includes(path);
 }
 
 function isException(path, name) {
-  return (
-    CRATE_EXCEPTIONS.has(name) ||
-    CRATE_EXCEPTIONS.has(`${path.split("/").slice(0, 3).join("/")} ${name}`)
-  );
+  const folder = path.split("/").slice(0, 3).join("/");
+  return [name, `${path} ${name}`, `${folder} ${name}`].some((one) => EXCEPTIONS.has(one));
 }
 
-/** The comments of a source in Rust, a line each, without what is quoted as code. */
+/** The comments of a source, each in one line, without quoted code. */
 function commentsIn(path) {
-  const lines = readFileSync(join(root, path), "utf8").split("\n");
-  return lines.flatMap((line) => {
-    const comment = /(?:^|\s)\/\/[/!]?\s(.*)$/.exec(line.replace(/"(?:[^"\\]|\\.)*"/g, '""'));
-    return comment ? [comment[1].replace(/`[^`]*`/g, "")] : [];
-  });
+  const source = readFileSync(join(root, path), "utf8");
+  const blocks = source.match(/(?<=^|\s)\/\*[\s\S]*?\*\//g) ?? [];
+  // Consecutive line comments are one comment, so that phrases across line breaks are found.
+  const lines = source
+    .replace(/"(?:[^"\\\n]|\\.)*"/g, '""')
+    .match(/(?<=^|\s)\/\/[/!]?\s.*(?:\n[ \t]*\/\/[/!]?(?:\s.*)?(?=\n|$))*/g);
+  return [...blocks, ...(lines ?? [])].map((comment) =>
+    comment
+      .replace(/```[\s\S]*?```/g, "")
+      .replace(/^\s*(?:\/\/[/!]?|\/?\*+\/?)/gm, " ")
+      .replace(/`[^`]*`/g, "")
+      .replace(/\s+/g, " ")
+      .replace(/\s*\*\/$/, "")
+      .trim(),
+  );
 }
 
 /** The identifiers of a source, without comments and literals. */
@@ -151,7 +185,7 @@ function namesIn(path) {
   return new Set(source.match(/[A-Za-z_$][\w$]*/g) ?? []);
 }
 
-/** `handOver`, `hand_over`, `HAND_OVER` and `hand-over`: hand, over. */
+/** Splits a name in any case: `readPage`, `read_page`, `READ_PAGE` and `read-page` are read, page. */
 function wordsOf(name) {
   return name
     .replace(/([a-z0-9])([A-Z])/g, "$1 $2")

@@ -1,5 +1,5 @@
-// Chromium and Firefox, driven in one way, each with a profile of its own on disk: in a private
-// window OPFS is memory, and another thing altogether.
+// Starts Chromium and Firefox by the same driver, each with a profile on disk, because OPFS is in memory in a
+// private window.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,7 +8,7 @@ import { pathToFileURL } from "node:url";
 import { say } from "../scripts/lib.mjs";
 import { browserDriver, findProgram } from "../scripts/programs.mjs";
 
-/** How each browser is started, beside what they have in common. */
+/** The launch options that differ between the browsers. */
 const LAUNCH = {
   chromium: {
     browser: "chrome",
@@ -26,33 +26,33 @@ const LAUNCH = {
 };
 
 /**
- * Starts a browser on a profile that is there. Neither that nor what it or one of its pages is asked takes
- * longer than `patience`: it is there for what hangs, and not for what a busy machine is slow at. Chromium
- * also loads the unpacked `extensions` in these folders.
+ * Starts a browser on an existing profile. `timeout` limits the start and every request to the browser or one of
+ * its pages. It is long, because it only has to end what hangs. Chromium also loads the unpacked `extensions` in
+ * these folders.
  */
-export async function launch(runtime, profile, { patience = 120_000, extensions } = {}) {
+export async function launch(runtime, profile, { timeout = 120_000, extensions } = {}) {
   const { default: puppeteer } = await import(pathToFileURL(await browserDriver()).href);
   const browser = await puppeteer.launch({
     ...LAUNCH[runtime],
     executablePath: await findProgram(runtime),
     userDataDir: profile,
-    timeout: patience,
-    protocolTimeout: patience,
+    timeout,
+    protocolTimeout: timeout,
     ...(extensions && { enableExtensions: extensions, pipe: true }),
   });
-  // The driver has its own idea of how long a page may take, and no setting for all pages at once.
+  // The driver has its own default timeout for pages, and no setting for all of them at once.
   for (const method of ["newPage", "pages"]) {
-    const give = browser[method].bind(browser);
+    const original = browser[method].bind(browser);
     browser[method] = async () => {
-      const given = await give();
-      for (const page of [given].flat()) page.setDefaultTimeout(patience);
-      return given;
+      const result = await original();
+      for (const page of [result].flat()) page.setDefaultTimeout(timeout);
+      return result;
     };
   }
   return browser;
 }
 
-/** The page with which a browser has begun. What goes wrong there is said here. */
+/** The page that a browser opens at its start. Its errors are printed. */
 export async function firstPage(runtime, browser) {
   const [page] = await browser.pages();
   page.on("console", (message) => say(message.text()));
@@ -61,20 +61,20 @@ export async function firstPage(runtime, browser) {
   return page;
 }
 
-/** Gives a fresh profile to `use`, and what that gives to the caller; then the profile is gone. */
+/** Calls `use` with a new profile, removes the profile, and returns the result of `use`. */
 export async function withProfile(runtime, use) {
   const profile = mkdtempSync(join(tmpdir(), `varve-${runtime}-`));
   try {
     return await use(profile);
   } finally {
-    // A process of the browser may live a little longer than the browser, and write to it.
+    // A process of the browser may still run for a moment, and write to the profile.
     rmSync(profile, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
   }
 }
 
 /**
- * Gives a browser's page to `use`, and what that gives to the caller; then the browser and its
- * profile are gone.
+ * Calls `use` with the page of a new browser, closes the browser and removes its profile, and returns the result of
+ * `use`.
  */
 export function withPage(runtime, use, options) {
   return withProfile(runtime, async (profile) => {

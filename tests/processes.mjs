@@ -1,42 +1,42 @@
-// The processes of a browser, to kill or stop the one in which a page lives. Linux tells them in /proc.
+// Finds the process of a page in /proc of Linux, to kill or suspend it.
 
 import { readdirSync, readFileSync } from "node:fs";
 
-/** A page is known by so many workers that its process has more of for a moment: more than by chance. */
+/** The number of workers that a page starts so that its process is found by their number. */
 const WORKERS = 12;
 
-/** As Chromium and Firefox name a worker's thread. Those of other kinds come and go, with new processes too. */
+/** The names of workers' threads in Chromium and Firefox. Other threads start and end at any time. */
 const WORKER = /^(DedicatedWorker|DOM Worker)/;
 
-/** Starts so many workers, and gives a function that ends them. */
-const CROWD = `(async () => {
+/** Starts these workers, and defines `endWorkers`. */
+const START_WORKERS = `(async () => {
   const url = URL.createObjectURL(new Blob(["postMessage(0)"], { type: "text/javascript" }));
   const workers = Array.from({ length: ${WORKERS} }, () => new Worker(url));
   await Promise.all(workers.map((one) => new Promise((resolve) => { one.onmessage = resolve; })));
-  globalThis.disperse = () => { for (const one of workers) one.terminate(); };
+  globalThis.endWorkers = () => { for (const one of workers) one.terminate(); };
 })()`;
 
-/** By page. It stays in its process as long as it stays at its origin. */
+/** The process ids by page. A page keeps its process as long as it keeps its origin. */
 const known = new WeakMap();
 
-/** The number of the process in which a page lives. */
+/** The id of the process that runs a page. */
 export async function processOf(browser, page) {
   const found = known.get(page);
   if (found !== undefined) return found;
   const before = workersIn(browser);
-  await page.evaluate(CROWD);
+  await page.evaluate(START_WORKERS);
   const growth = [...workersIn(browser)].map(([pid, count]) => [
     pid,
     count - (before.get(pid) ?? 0),
   ]);
-  await page.evaluate("disperse()");
+  await page.evaluate("endWorkers()");
   const [pid, most] = growth.reduce((a, b) => (b[1] > a[1] ? b : a));
   if (most < WORKERS / 2) throw new Error("the process of a page was not found");
   known.set(page, pid);
   return pid;
 }
 
-/** Stops a process, and waits until it stands: one thread hears it first, and the others run on meanwhile. */
+/** Suspends a process, and waits until all of its threads have stopped. */
 export async function stop(pid) {
   process.kill(pid, "SIGSTOP");
   while (threadsOf(pid, "stat").some((stat) => !/\) [TZX] /.test(stat))) {
@@ -44,7 +44,7 @@ export async function stop(pid) {
   }
 }
 
-/** How many workers run in each process of a browser: each that descends from it. */
+/** The number of workers in each process of a browser, by process id. */
 function workersIn(browser) {
   const parents = new Map();
   for (const name of readdirSync("/proc").filter((one) => /^\d+$/.test(one))) {
@@ -57,20 +57,20 @@ function workersIn(browser) {
   return new Map([...parents.keys()].filter(descends).map((pid) => [pid, count(pid)]));
 }
 
-/** What is reported of each thread of a process, in that file. */
+/** The contents of this file of /proc for each thread of a process. */
 function threadsOf(pid, file) {
   const folder = `/proc/${pid}/task`;
   try {
     const names = readdirSync(folder);
     return names
       .map((name) => read(`${folder}/${name}/${file}`))
-      .filter((reported) => reported !== "");
+      .filter((content) => content !== "");
   } catch {
     return [];
   }
 }
 
-/** Nothing, if what it tells of has ended meanwhile. */
+/** The content of a file, or "" if its process or thread has ended. */
 function read(path) {
   try {
     return readFileSync(path, "utf8");

@@ -10,7 +10,7 @@ import { serve } from "../scripts/serve.mjs";
 import { withPage } from "./browsers.mjs";
 import { runner } from "./runner.mjs";
 
-const PATIENCE_MS = 59 * 60_000;
+const TIMEOUT_MS = 59 * 60_000;
 
 runner(
   {
@@ -48,22 +48,22 @@ runner(
 );
 
 /**
- * Service workers as they are made: a script in one file, a module beside the package's own modules, and
- * modules that share chunks.
+ * Bundles the service workers in each form that programs use: one script, a module that imports the package's own
+ * modules, and modules that share chunks.
  */
 async function bundleServiceWorkers(out) {
   const entry = (name, as = name) => ({ in: `tests/browser/${name}.ts`, out: as });
   const define = { "import.meta.url": "location.href" };
   await bundleForBrowser([entry("service-worker")], out, { format: "iife", define });
-  const apart = {
-    name: "apart",
+  const packageAsExternal = {
+    name: "package-as-external",
     setup(plugin) {
       plugin.onResolve({ filter: /^varve$/ }, () => ({ path: "/dist/index.js", external: true }));
     },
   };
   const modules = [entry("service-worker", "service-worker-modules")];
-  await bundleForBrowser(modules, out, { plugins: [apart] });
-  // Each is a bundle of its own: what one of them needs is not to be in a chunk of another.
+  await bundleForBrowser(modules, out, { plugins: [packageAsExternal] });
+  // Separate bundles, so that none of them shares chunks with another.
   for (const name of ["service-worker", "reading-worker", "reading-worker-whole"]) {
     const into = `${out}/chunks-${name}`;
     await bundleForBrowser([entry(name)], into, { splitting: true });
@@ -77,7 +77,7 @@ function sources(files) {
   return files.map((file) => `await import(${JSON.stringify(`./${file}`)});`).join("\n");
 }
 
-/** Sets the context before the tests are imported: suites may ask for it while they register. */
+/** Sets the context before the tests are imported, because suites may read it while they register. */
 function prelude(runtime, { build, filter }) {
   return `
 import { run } from "./tests/support/vitest-stand-in.ts";
@@ -108,13 +108,13 @@ const ask = (what) =>
 self.addEventListener("message", ({ data }) => answers.get(data.id)(data.answer));
 context.startWorker = (program) => {
   const worker = answers.size;
-  const said = ask({ start: program }).then(({ said, error }) => {
-    if (error === undefined) return said;
+  const firstMessage = ask({ start: program }).then(({ message, error }) => {
+    if (error === undefined) return message;
     throw new Error(error);
   });
-  return { said, kill: () => ask({ kill: worker }) };
+  return { firstMessage, kill: () => ask({ kill: worker }) };
 };
-context.limitStorage = ${options.runtime === "firefox" ? BALLAST : "(bytes) => ask({ limit: { bytes } })"};
+context.limitStorage = ${options.runtime === "firefox" ? LIMIT_BY_FILE : "(bytes) => ask({ limit: { bytes } })"};
 try {
 ${sources(files)}
   const log = (line) => self.postMessage({ log: line });
@@ -126,12 +126,12 @@ export {};`;
 }
 
 /**
- * In Chromium the page has the browser limit what the origin may store. Firefox has one limit for as
- * long as it runs: there a file without content takes what is too much of it.
+ * Limits the storage of the origin in Firefox, whose limit cannot be changed: an empty file takes up the excess.
+ * Chromium can override its limit.
  */
-const BALLAST = `async (bytes) => {
+const LIMIT_BY_FILE = `async (bytes) => {
   const root = await navigator.storage.getDirectory();
-  const file = await root.getFileHandle("ballast", { create: true });
+  const file = await root.getFileHandle("filler", { create: true });
   const handle = await file.createSyncAccessHandle();
   const { quota } = await navigator.storage.estimate();
   handle.truncate(bytes === undefined ? 0 : quota - bytes);
@@ -139,8 +139,8 @@ const BALLAST = `async (bytes) => {
 }`;
 
 /**
- * The page starts the workers that the tests in the worker want beside theirs: in Firefox a worker
- * that has workers of its own may stop in the middle of a call to a file and never go on.
+ * The page starts the workers that tests in the worker request, because in Firefox a worker with nested workers may
+ * hang in a file call.
  */
 function pageSource(files, options) {
   return `${prelude("page", options)}
@@ -151,7 +151,7 @@ const start = (id, program) =>
     const url = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));
     const worker = new Worker(url, { type: "module" });
     started.set(id, worker);
-    worker.onmessage = ({ data }) => resolve({ said: data });
+    worker.onmessage = ({ data }) => resolve({ message: data });
     worker.onerror = (event) => resolve({ error: event.message || "the worker did not start" });
   });
 const answer = async ({ id, start: program, kill, limit }) => {
@@ -181,11 +181,11 @@ function runInBrowser(runtime, url) {
   return withPage(
     runtime,
     async (page) => {
-      if (runtime === "chromium") await letLimitStorage(page, url);
+      if (runtime === "chromium") await allowLimitingStorage(page, url);
       await page.goto(url);
       await page.waitForFunction(() => "runTests" in globalThis);
       const { onPage, report, error } = await page.evaluate("runTests()");
-      if (report === undefined) throw new Problem(`the tests in the worker broke off: ${error}`);
+      if (report === undefined) throw new Problem(`the tests in the worker failed: ${error}`);
       return {
         passed: onPage.passed + report.passed,
         failed: onPage.failed + report.failed,
@@ -194,11 +194,11 @@ function runInBrowser(runtime, url) {
         ms: onPage.ms + report.ms,
       };
     },
-    { patience: PATIENCE_MS },
+    { timeout: TIMEOUT_MS },
   );
 }
 
-async function letLimitStorage(page, origin) {
+async function allowLimitingStorage(page, origin) {
   const devtools = await page.createCDPSession();
   await page.exposeFunction("limitStorage", async (bytes) => {
     const quotaSize = bytes ?? undefined;

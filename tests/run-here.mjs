@@ -1,5 +1,5 @@
-// Runs bundled tests in the runtime that runs this, without Vitest. run-node.mjs starts it, with a file that names
-// them and where the report shall go: a program that ends before its tests do leaves none.
+// Runs bundled tests in this runtime, without Vitest. run-node.mjs starts it with a file that names the tests and
+// the path of the report. If the program ends early, there is no report.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 
@@ -8,7 +8,7 @@ mkdirSync(task.context.directory, { recursive: true });
 
 const here = "Deno" in globalThis ? "deno" : "Bun" in globalThis ? "bun" : "node";
 if (here !== task.context.runtime) {
-  throw new Error(`This is ${here}, and ${task.context.runtime} was meant.`);
+  throw new Error(`expected to run in ${task.context.runtime}, not in ${here}`);
 }
 globalThis.varveTests = {
   ...task.context,
@@ -16,7 +16,7 @@ globalThis.varveTests = {
   limitStorage: undefined,
   startWorker: undefined,
 };
-// Before the tests load the package, which takes the timers that it finds.
+// Imported before the tests load the package, which keeps the timers that exist then.
 const { run } = await import(task.standIn);
 for (const module of task.modules) await import(module);
 const report = await run({ filter: task.filter, log: console.error });

@@ -1,4 +1,4 @@
-// Runs suites in a runtime that has files: this Node and Node 24 by Vitest, Deno and Bun with what stands in for it.
+// Runs suites in a runtime that has files: this Node and Node 24 by Vitest, Deno and Bun by its stand-in.
 //   node tests/run-node.mjs [--in node|node24|deno|bun] [--build release|debug] [--folders contract,node,vectors,struct,client] [text in the name]
 
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -13,8 +13,8 @@ import { runner } from "./runner.mjs";
 
 const MINUTE = 60_000;
 
-/** By folder: what its tests use, and what takes longer to make or to fetch than a test has. */
-const NEEDED = {
+/** Preparations by folder, which would take longer than the timeout of a test. */
+const PREPARATIONS = {
   cli: () => example("shop"),
   packaging: async () => {
     await example("records");
@@ -35,7 +35,7 @@ runner(
     folders: ["contract", "node", "vectors", "struct", "client"],
   },
   async (task) => {
-    for (const folder of task.folders) await NEEDED[folder]?.();
+    for (const folder of task.folders) await PREPARATIONS[folder]?.();
     const directory = mkdtempSync(join(tmpdir(), "varve-tests-"));
     try {
       const run = ["node", "node24"].includes(task.runtime) ? runByVitest : runBundled;
@@ -64,24 +64,24 @@ async function runByVitest({ runtime, build, folders, filter }, directory) {
     timeout: 59 * MINUTE,
   });
   const ms = Date.now() - start;
-  if (!existsSync(report)) throw brokeOff(runtime, code, signal);
+  if (!existsSync(report)) throw endedEarly(runtime, code, signal);
   const sum = summary(JSON.parse(readFileSync(report, "utf8")), pattern);
-  // An error outside of all tests is in no test's result.
-  if (code !== 0 && sum.failed === 0) throw brokeOff(runtime, code, signal);
+  // An error outside of all tests is not in the results of any test.
+  if (code !== 0 && sum.failed === 0) throw endedEarly(runtime, code, signal);
   return { ...sum, ms };
 }
 
-/** Vitest joins the names of suites and their test by a space where it compares, and by " > " where it prints. */
+/** Vitest matches names of suites and tests joined by a space, and prints them joined by " > ". */
 function namePattern(text) {
   return text.replaceAll(" > ", " ").replace(/[.*+?^${}()|[\]\\/]/g, "\\$&");
 }
 
-/** The counts of a report in JSON. A test that did not run is skipped, unless another part of the names was asked for. */
+/** The counts of a JSON report. A test that did not run counts as skipped, unless the pattern excludes it. */
 function summary({ testResults }, pattern = /^/) {
   const sum = { passed: 0, failed: 0, skipped: 0 };
   const names = new Set();
   for (const { assertionResults, status } of testResults) {
-    // A file that could not be imported has no tests.
+    // A file that could not be imported has no tests, and counts as one failure.
     if (status === "failed" && assertionResults.every((one) => one.status !== "failed")) {
       sum.failed += 1;
     }
@@ -120,13 +120,13 @@ async function runBundled({ runtime, build, files, filter }, directory) {
     const allowed = runtime === "deno" ? ["--allow-all"] : [];
     const words = [...flags, ...allowed, "tests/run-here.mjs", task];
     const { code, signal } = await execute(program, words, { timeout: 59 * MINUTE });
-    if (code !== 0 || !existsSync(report)) throw brokeOff(runtime, code, signal);
+    if (code !== 0 || !existsSync(report)) throw endedEarly(runtime, code, signal);
     return JSON.parse(readFileSync(report, "utf8"));
   } finally {
     rmSync(join(root, out), { recursive: true, force: true });
   }
 }
 
-function brokeOff(runtime, code, signal) {
-  return new Problem(`the tests in ${runtime} broke off (${signal ?? `exit code ${code}`}).`);
+function endedEarly(runtime, code, signal) {
+  return new Problem(`the tests in ${runtime} ended early (${signal ?? `exit code ${code}`}).`);
 }

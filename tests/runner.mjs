@@ -1,14 +1,13 @@
-// What all runners share: their arguments, the test files that these choose, and how a run ends.
-// The last line of a run is the sum, and its exit code says the same.
+// The common parts of the runners: arguments, the choice of test files, and the summary in the last line.
 
 import { entry, filesBelow, Problem, parseArguments, say } from "../scripts/lib.mjs";
 
 const BUILDS = ["release", "debug"];
 
 /**
- * Runs `run` with what the arguments say: `{ runtime, build, folders, filter, files }`, of which `runtime` is one
- * of `runtimes`, a name that scripts/programs.mjs knows, and `files` are those of its folders. `run`
- * gives a report as tests/support/vitest-stand-in.ts does.
+ * Calls `run` with the parsed arguments: `{ runtime, build, folders, filter, files }`. `runtime` is one of
+ * `runtimes`, which are names in scripts/programs.mjs, and `files` are the test files of the folders. `run` returns
+ * a report like that of tests/support/vitest-stand-in.ts.
  */
 export function runner({ program, runtimes, folders }, run) {
   entry(async () => {
@@ -33,12 +32,15 @@ function oneOf(choices, given = choices[0], usage) {
 }
 
 /**
- * The tests of a folder. Those named *.deno.test.ts are about what only Deno has. A folder without tests is a mistake in its
- * name, or in what was deleted.
+ * The test files of a folder. Files named *.deno.test.ts only run in Deno. A folder without tests is an error: its
+ * name is wrong, or its tests were lost.
  */
 function testsOf(folder, runtime) {
-  const isMeant = (file) => runtime === "deno" || !file.endsWith(".deno.test.ts");
-  const files = filesBelow(`tests/${folder}`, (file) => file.endsWith(".test.ts") && isMeant(file));
+  const isIncluded = (file) => runtime === "deno" || !file.endsWith(".deno.test.ts");
+  const files = filesBelow(
+    `tests/${folder}`,
+    (file) => file.endsWith(".test.ts") && isIncluded(file),
+  );
   if (files.length === 0) throw new Problem(`there are no tests in tests/${folder}.`);
   return files;
 }

@@ -4,7 +4,7 @@ import type { Grouping } from "../../demo/rivals/rival.js";
 import { sqliteRival } from "../../demo/rivals/sqlite.js";
 import { varveRival } from "../../demo/rivals/varve.js";
 import { runSuite } from "../../demo/suite.js";
-import { answer } from "./answer.js";
+import { handleRequests } from "./handle-requests.js";
 
 export interface BrowserRequest {
   /** Samples of each single call. */
@@ -31,7 +31,10 @@ export interface BrowserResult {
 }
 
 const FOLDER = "bench-calls";
-/** Enough keys that no engine can fold the call away, few enough to stay hot. A power of two. */
+/**
+ * Enough keys that no compiler can hoist the call out of the loop, few enough to stay in the cache. A power
+ * of two.
+ */
 const KEYS = 64;
 const VALUE = 64;
 const GETS = 200_000;
@@ -40,10 +43,10 @@ const WRITTEN = "written: survives a crash of tab or browser";
 
 let progress: (doing: string) => void;
 
-/** What is measured; gives a number that depends on every call, so that none can be left out. */
+/** One kind of call. `run` returns a number that depends on every call, so that none can be optimized away. */
 interface Work extends Omit<Call, "ns"> {
   count: number;
-  /** What `run` must give, if that is known. */
+  /** The expected result of `run`, if it is known. */
   expected?: number;
   run(): number;
 }
@@ -146,7 +149,7 @@ function works(db: Database): Work[] {
   ];
 }
 
-/** Each kind of call once per round, each in a turn of its own. */
+/** Measures each kind of call once per round, each in a separate turn. */
 async function measureCalls(samples: number): Promise<Call[]> {
   const root = await navigator.storage.getDirectory();
   const db = await open("calls", { storage: opfs(FOLDER) });
@@ -206,7 +209,7 @@ async function measureDrops({
   return { drops, equal };
 }
 
-answer<BrowserRequest, BrowserResult>(async (request, tell) => {
-  progress = tell;
+handleRequests<BrowserRequest, BrowserResult>(async (request, reportProgress) => {
+  progress = reportProgress;
   return { calls: await measureCalls(request.samples), ...(await measureDrops(request)) };
 });

@@ -6,7 +6,7 @@ import { extname, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { type BrowserContext, chromium, type Page } from "playwright-core";
 
-/** A private window would keep OPFS in memory and be 20 to 200 times slower: the profile lies on disk. */
+/** The profile is on disk: a private window would keep OPFS in memory and be 20 to 200 times slower. */
 const FLAGS = [
   "--no-sandbox",
   "--disable-gpu",
@@ -16,14 +16,14 @@ const FLAGS = [
   "--disable-component-update",
   "--disable-sync",
 ];
-const PATIENCE_MS = 30 * 60_000;
+const RUN_TIMEOUT_MS = 30 * 60_000;
 
 const TYPES: Record<string, string> = {
   ".js": "text/javascript",
   ".wasm": "application/wasm",
 };
 
-/** SQLite's other store in OPFS is not asked for; the parameter keeps it from setting itself up. */
+/** `opfs-disable` keeps SQLite's other OPFS store, which is not measured, from being set up. */
 const PAGE = `<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script type="module">
   globalThis.bench = (name, request) => new Promise((resolve, reject) => {
     const worker = new Worker("./" + name + ".js?opfs-disable", { type: "module" });
@@ -38,7 +38,7 @@ const PAGE = `<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,
   });
 </script>`;
 
-/** Isolated from other origins, which makes the browser's clock exact to 5 µs instead of 100. */
+/** With cross-origin isolation, the browser's clock has a resolution of 5 µs instead of 100. */
 function serve(folder: string) {
   const server = createServer((request, response) => {
     const path = new URL(request.url ?? "/", "http://localhost").pathname;
@@ -60,7 +60,7 @@ function serve(folder: string) {
   });
 }
 
-/** The page's own build, which runs as it is and not bundled into this. */
+/** Calls the page's own build, which is imported at run time and not bundled. */
 async function bundle(root: string, workers: readonly string[], out: string): Promise<void> {
   type Bundle = (entries: string[], outdir: string, nodePaths: string[]) => Promise<void>;
   const { bundleWorkers }: { bundleWorkers: Bundle } = await import(
@@ -73,18 +73,18 @@ async function bundle(root: string, workers: readonly string[], out: string): Pr
   );
 }
 
-/** A Chromium with a profile of its own, on a page that starts workers. */
+/** A Chromium with a new profile, on a page that starts workers. */
 export class Chromium {
   private constructor(
     private readonly context: BrowserContext,
     private readonly page: Page,
     private readonly profile: string,
     private readonly server: { close(): void },
-    /** What it calls itself. */
+    /** The browser's user agent. */
     readonly version: string,
   ) {}
 
-  /** `workers` are paths of scripts in the repository; each is run by its name without the ending. */
+  /** `workers` are paths of scripts in the repository; `run` takes their names without the extension. */
   static async start(root: string, ...workers: string[]): Promise<Chromium> {
     const out = join(root, ".build/bench-browser");
     await bundle(root, workers, out);
@@ -97,20 +97,20 @@ export class Chromium {
       args: FLAGS,
     });
     const page = context.pages()[0] ?? (await context.newPage());
-    page.setDefaultTimeout(PATIENCE_MS);
+    page.setDefaultTimeout(RUN_TIMEOUT_MS);
     page.on("console", (message) => process.stderr.write(`  [chromium] ${message.text()}\n`));
     await page.goto(server.url);
     const version = await page.evaluate(() => navigator.userAgent);
     return new Chromium(context, page, profile, server, version);
   }
 
-  /** What a worker answers to a request; a new worker each time. */
+  /** Posts a request to a new worker and resolves to its result. */
   async run<T>(worker: string, request: unknown): Promise<T> {
     const result = await this.page.evaluate(
-      (asked) =>
+      (call) =>
         (
           globalThis as unknown as { bench(worker: string, request: unknown): Promise<unknown> }
-        ).bench(asked.worker, asked.request),
+        ).bench(call.worker, call.request),
       { worker, request },
     );
     return result as T;

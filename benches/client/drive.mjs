@@ -1,4 +1,4 @@
-// Opens tabs and does to them what is measured: asks them, closes, kills and freezes them.
+// Opens tabs and runs the measurements: calls in them, and closing, killing and freezing the owner's tab.
 
 import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -14,15 +14,15 @@ const PGLITE = join(root, "benches/rivals/node_modules/@electric-sql/pglite/dist
 
 const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
 
-/** Tabs ask all the time for so long before something happens to the owner, and after it. */
-const PEACE_MS = 150;
+/** How long tabs send calls before and after the owner's tab is closed, killed or frozen. */
+const STEADY_MS = 150;
 
 const FROZEN_MS = 400;
 
-/** Whether PGlite is there, which `npm ci` in benches/rivals brings. */
+/** Whether PGlite is installed, by `npm ci` in benches/rivals. */
 export const hasPglite = existsSync(PGLITE);
 
-/** Bundles what tabs run, and gives the bundles to `use`. */
+/** Bundles the scripts of the tabs and passes the bundles to `use`. */
 export async function withBundles(use) {
   const out = `.build/benches/client-${process.pid}`;
   const entries = [
@@ -60,7 +60,7 @@ export async function withBundles(use) {
   }
 }
 
-/** Files as a host has them: compressed once, and sent so. */
+/** The files as a web host serves them: compressed once, and cached. */
 class Files {
   #folder;
   #known = new Map();
@@ -78,7 +78,7 @@ class Files {
       );
     }
     body ??= brotliCompressSync(readFileSync(join(this.#folder, path)), {
-      // As hosts do: the highest quality takes a minute for what PGlite needs.
+      // A usual setting of hosts: the highest quality takes a minute for PGlite's files.
       params: { [constants.BROTLI_PARAM_QUALITY]: 9 },
     });
     this.#known.set(path, body);
@@ -86,16 +86,16 @@ class Files {
   }
 }
 
-/** What a page has to be served with for shared memory. */
+/** The headers for cross-origin isolation, without which there is no shared memory. */
 const ISOLATED = {
   "cross-origin-opener-policy": "same-origin",
   "cross-origin-embedder-policy": "require-corp",
 };
 
-/** Without shared memory tabs cannot have a file of SQLite's at the same time. */
+/** Without shared memory, several tabs cannot have one SQLite file open. */
 const NEEDS_ISOLATION = ["sqlite"];
 
-/** A server of those files, at an origin of its own, which counts what is downloaded. */
+/** A server with a new origin that counts the downloaded bytes. */
 class Host {
   bytes = 0;
   #server;
@@ -136,12 +136,12 @@ class Host {
   }
 }
 
-/** A browser of one kind, with a profile of its own on disk. */
-export function withTabs(place, files, use) {
-  return withProfile(place, async (profile) => {
-    const browser = await launch(place, profile);
+/** Starts a browser with a new profile on disk. */
+export function withTabs(browserName, files, use) {
+  return withProfile(browserName, async (profile) => {
+    const browser = await launch(browserName, profile);
     try {
-      return await use(new Tabs(place, browser, files), await browser.version());
+      return await use(new Tabs(browserName, browser, files), await browser.version());
     } finally {
       await browser.close();
     }
@@ -150,21 +150,21 @@ export function withTabs(place, files, use) {
 
 /** The tabs of one browser. */
 class Tabs {
-  #place;
+  #browserName;
   #browser;
   #files;
 
-  constructor(place, browser, files) {
-    this.#place = place;
+  constructor(browserName, browser, files) {
+    this.#browserName = browserName;
     this.#browser = browser;
     this.#files = files;
   }
 
-  /** How long a page takes that has never been here, and how much it downloads. */
+  /** How long the first visit to an origin takes, and how much it downloads. */
   async cold(store, samples) {
     const found = { ms: [], bytes: [] };
     for (let i = 0; i < samples; i += 1) {
-      await this.#at(store, async (host) => {
+      await this.#atNewOrigin(store, async (host) => {
         const [, ms] = await this.#open(host, store);
         found.ms.push(ms);
         found.bytes.push(host.bytes);
@@ -173,51 +173,51 @@ class Tabs {
     return found;
   }
 
-  /** Round trips of the tab that has the file, and of one that has not. */
+  /** Round trips of the tab that has the file, and of another tab. */
   trips(store, { rounds, width }) {
-    return this.#at(store, async (host) => {
+    return this.#atNewOrigin(store, async (host) => {
       const [owner] = await this.#open(host, store);
       const [other] = await this.#open(host, store);
       const own = await ask(owner, `trips(${rounds}, ${width}, false)`);
-      await ask(owner, "lend()");
+      await ask(owner, "shareEcho()");
       return { own, other: await ask(other, `trips(${rounds}, ${width}, true)`) };
     });
   }
 
-  /** Writes per second of so many tabs together. */
+  /** Writes per second of all tabs together. */
   writes(store, count, { ms, samples }) {
-    return this.#at(store, async (host) => {
+    return this.#atNewOrigin(store, async (host) => {
       const tabs = [];
       while (tabs.length < count) tabs.push((await this.#open(host, store))[0]);
       const found = { alone: [], together: [] };
       for (let i = -1; i < samples; i += 1) {
-        for (const way of ["alone", "together"]) {
+        for (const mode of ["alone", "together"]) {
           const done = await Promise.all(
-            tabs.map((tab) => ask(tab, `write(${ms}, ${way === "alone"})`)),
+            tabs.map((tab) => ask(tab, `write(${ms}, ${mode === "alone"})`)),
           );
           const sum = done.reduce((a, b) => a + b, 0);
-          if (i >= 0) found[way].push((sum * 1_000) / ms);
+          if (i >= 0) found[mode].push((sum * 1_000) / ms);
         }
       }
       return found;
     });
   }
 
-  /** How long another tab is not answered when something happens to the one that has the file. */
+  /** The longest time another tab is not answered when the owner's tab is closed, killed or frozen. */
   gaps(store, how, samples) {
-    return this.#at(store, async (host) => {
+    return this.#atNewOrigin(store, async (host) => {
       const tabs = [];
       const gaps = [];
       for (let i = 0; i < samples; i += 1) {
         while (tabs.length < 3) tabs.push((await this.#open(host, store))[0]);
         const owner = await this.#owner(tabs);
-        const witness = tabs.find((tab) => tab !== owner);
+        const client = tabs.find((tab) => tab !== owner);
         const pid = how === "killed" && (await this.#processOf(owner, tabs));
-        await ask(witness, "pulse()");
-        await pause(PEACE_MS);
-        const undo = await this.#happen(how, owner, pid);
-        await pause(PEACE_MS);
-        gaps.push(await ask(witness, "pulsed()"));
+        await ask(client, "startGap()");
+        await pause(STEADY_MS);
+        const undo = await this.#disturb(how, owner, pid);
+        await pause(STEADY_MS);
+        gaps.push(await ask(client, "endGap()"));
         await undo?.();
         if (how !== "frozen") tabs.splice(tabs.indexOf(owner), 1);
       }
@@ -225,11 +225,11 @@ class Tabs {
     });
   }
 
-  async #happen(how, owner, pid) {
+  async #disturb(how, owner, pid) {
     if (how === "closed") return void (await owner.close());
     if (how === "killed") {
       process.kill(pid, "SIGKILL");
-      await pause(PEACE_MS);
+      await pause(STEADY_MS);
       return () => owner.close().catch(() => {});
     }
     const devtools = await owner.createCDPSession();
@@ -238,12 +238,12 @@ class Tabs {
     return () => devtools.send("Page.setWebLifecycleState", { state: "active" });
   }
 
-  /** Its process, if it is alone in it: another that dies with it could tell nothing. */
+  /** The tab's process. Throws if another tab shares it, since that would be killed too. */
   async #processOf(owner, tabs) {
     const pid = await processOf(this.#browser, owner);
     for (const tab of tabs) {
       if (tab !== owner && (await processOf(this.#browser, tab)) === pid) {
-        throw new Error(`two tabs share a process in ${this.#place}`);
+        throw new Error(`two tabs share a process in ${this.#browserName}`);
       }
     }
     return pid;
@@ -258,14 +258,14 @@ class Tabs {
 
   async #open(host, store) {
     const page = await this.#browser.newPage();
-    page.on("pageerror", (error) => process.stderr.write(`  [${this.#place}] ${error}\n`));
+    page.on("pageerror", (error) => process.stderr.write(`  [${this.#browserName}] ${error}\n`));
     await page.goto(`${host.url}/${store}.html`);
     await page.waitForFunction(() => "tab" in globalThis);
     return [page, await ask(page, "first()")];
   }
 
-  /** At an origin that nobody has been to; its tabs are closed at the end. */
-  async #at(store, use) {
+  /** Opens a new origin; its tabs are closed at the end. */
+  async #atNewOrigin(store, use) {
     const host = await new Host(store).listen(this.#files);
     try {
       return await use(host);

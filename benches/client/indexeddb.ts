@@ -1,6 +1,6 @@
-/** A tab with IndexedDB, which every page may use for itself. */
+/** A tab with IndexedDB, which every tab opens by itself. */
 
-import { offer } from "./tab.js";
+import { offerTab } from "./tab.js";
 
 const VALUE = new Uint8Array(64);
 
@@ -11,7 +11,7 @@ function done<T>(request: IDBRequest<T>): Promise<T> {
   });
 }
 
-offer(async () => {
+offerTab(async () => {
   const opening = indexedDB.open("bench");
   opening.onupgradeneeded = () => opening.result.createObjectStore("values");
   const db = await done(opening);

@@ -1,11 +1,11 @@
-/** A tab that shares a database with others by PGlite, whose leader is elected as well. */
+/** A tab with PGlite, which elects one tab as the leader that has the database. */
 
 import { PGliteWorker } from "@electric-sql/pglite/worker";
-import { offer } from "./tab.js";
+import { offerTab } from "./tab.js";
 
 const VALUE = new Uint8Array(64);
 
-offer(async () => {
+offerTab(async () => {
   const worker = new Worker("/pglite-worker.js", { type: "module" });
   const db = await PGliteWorker.create(worker, {
     dataDir: "opfs-ahp://bench",

@@ -5,7 +5,7 @@ import type { BenchOptions } from "../options.js";
 import { type Goal, goal, type Row, row, type Section } from "../report.js";
 import type { Times } from "./tab.js";
 
-/** What `drive.mjs` offers. */
+/** The methods of `drive.mjs`. */
 interface Tabs {
   cold(store: string, samples: number): Promise<{ ms: number[]; bytes: number[] }>;
   trips(store: string, effort: { rounds: number; width: number }): Promise<Trips>;
@@ -19,13 +19,13 @@ interface Driver {
   readonly hasPglite: boolean;
   withBundles<T>(use: (files: unknown) => Promise<T>): Promise<T>;
   withTabs<T>(
-    place: string,
+    browserName: string,
     files: unknown,
     use: (tabs: Tabs, version: string) => Promise<T>,
   ): Promise<T>;
 }
 
-/** How much is asked of a store; those that take longer are asked less. */
+/** The number of measurements of a store: fewer for slow ones. */
 interface Effort {
   readonly title: string;
   readonly opens: number;
@@ -33,7 +33,7 @@ interface Effort {
   readonly width: number;
   readonly tabs: readonly number[];
   readonly samples: number;
-  /** What happens to the owner, where there is one. */
+  /** How often the owner's tab is closed, killed or frozen, for stores that have an owner. */
   readonly gaps: Readonly<Record<string, number>>;
 }
 
@@ -78,13 +78,13 @@ const STORES: Record<string, Effort> = {
   },
 };
 
-/** Chromium has all of it; Firefox what is ours, but that nobody can freeze one of its tabs. */
-const PLACES = {
+/** Firefox runs fewer stores, and has no way to freeze a tab. */
+const BROWSERS = {
   chromium: { title: "Chromium", stores: ["varve", "indexeddb", "sqlite", "pglite"] },
   firefox: { title: "Firefox", stores: ["varve", "indexeddb"] },
 } as const;
 
-type Place = keyof typeof PLACES;
+type BrowserName = keyof typeof BROWSERS;
 
 const WRITE_MS = 400;
 
@@ -95,13 +95,13 @@ export async function clientBench({ root, quick }: BenchOptions): Promise<Sectio
   const goals: Goal[] = [];
   const notes: string[] = [];
   await driver.withBundles(async (files) => {
-    for (const place of Object.keys(PLACES) as Place[]) {
-      await driver.withTabs(place, files, async (tabs, version) => {
+    for (const browserName of Object.keys(BROWSERS) as BrowserName[]) {
+      await driver.withTabs(browserName, files, async (tabs, version) => {
         notes.push(version);
-        for (const store of PLACES[place].stores) {
+        for (const store of BROWSERS[browserName].stores) {
           if (store === "pglite" && !driver.hasPglite) continue;
-          process.stderr.write(`· ${PLACES[place].title}: ${STORES[store]?.title}\n`);
-          const found = await measured(place, store, tabs, quick);
+          process.stderr.write(`· ${BROWSERS[browserName].title}: ${STORES[store]?.title}\n`);
+          const found = await measured(browserName, store, tabs, quick);
           rows.push(...found.rows);
           goals.push(...found.goals);
           notes.push(...found.notes);
@@ -118,30 +118,33 @@ export async function clientBench({ root, quick }: BenchOptions): Promise<Sectio
   };
 }
 
-async function measured(place: Place, store: string, tabs: Tabs, quick: boolean) {
-  const effort = quick ? lessOf(STORES[store]!) : STORES[store]!;
+async function measured(browserName: BrowserName, store: string, tabs: Tabs, quick: boolean) {
+  const effort = quick ? reduced(STORES[store]!) : STORES[store]!;
   const { title } = effort;
   const rows: Row[] = [];
   const notes: string[] = [];
   const add = (group: string, work: string, unit: Row["unit"], samples: number[], by = title) =>
-    rows.push({ group: `${PLACES[place].title}: ${group}`, ...row(work, by, "", unit, samples) });
+    rows.push({
+      group: `${BROWSERS[browserName].title}: ${group}`,
+      ...row(work, by, "", unit, samples),
+    });
 
   const { ms, bytes } = await tabs.cold(store, effort.opens);
   add("the first visit", "until it has written and read", "ms", ms);
   add("the first visit", "downloaded, compressed", "bytes", bytes);
 
   const trips = await tabs.trips(store, effort);
-  for (const [who, whose] of [
+  for (const [tab, title] of [
     ["own", "of the tab that has the file"],
     ["other", "of another tab"],
   ] as const) {
-    for (const way of ["alone", "pipelined"]) {
-      const of = (kind: string) => trips[who][`${kind}, ${way}`] ?? [];
-      const group = `a round trip ${whose}, ${way}`;
+    for (const mode of ["alone", "pipelined"]) {
+      const of = (kind: string) => trips[tab][`${kind}, ${mode}`] ?? [];
+      const group = `a round trip ${title}, ${mode}`;
       add(group, "read", "µs", of("get"));
       add(group, "write", "µs", of("set"));
       if (store !== "varve") continue;
-      const echo = who === "own" ? "echo" : "echo by a port";
+      const echo = tab === "own" ? "echo" : "echo by a port";
       add(group, "read", "µs", of(echo), "bare echo");
       add(group, "write", "µs", of(echo), "bare echo");
       add(group, "write", "µs", of("echo after a write"), "echo after a bare write");
@@ -153,30 +156,30 @@ async function measured(place: Place, store: string, tabs: Tabs, quick: boolean)
       ms: WRITE_MS,
       samples: effort.samples,
     });
-    const some = count === 1 ? "1 tab" : `${count} tabs`;
-    add("writes per second", `${some}, one after the other`, "per s", alone);
-    add("writes per second", `${some}, 64 at once`, "per s", together);
+    const tabsTitle = count === 1 ? "1 tab" : `${count} tabs`;
+    add("writes per second", `${tabsTitle}, one after the other`, "per s", alone);
+    add("writes per second", `${tabsTitle}, 64 at once`, "per s", together);
   }
 
   const gaps: Record<string, number[]> = {};
   for (const [how, samples] of Object.entries(effort.gaps)) {
-    if (how === "frozen" && place === "firefox") continue;
+    if (how === "frozen" && browserName === "firefox") continue;
     try {
       gaps[how] = await tabs.gaps(store, how, samples);
     } catch (error) {
-      // Of a rival whose tabs come to no owner nothing is told here, and all else is.
+      // Rivals that find no new owner get a note instead of a row.
       if (store === "varve") throw error;
       notes.push(`${title}, the owner's tab is ${how}: ${error}.`);
       continue;
     }
     add("longest time unanswered", `the owner's tab is ${how}`, "ms", gaps[how]);
   }
-  // The others have promised nothing.
-  const goals = store === "varve" ? goalsOf(PLACES[place].title, trips, gaps) : [];
+  // Only varve has goals.
+  const goals = store === "varve" ? goalsOf(BROWSERS[browserName].title, trips, gaps) : [];
   return { rows, goals, notes };
 }
 
-function lessOf(effort: Effort): Effort {
+function reduced(effort: Effort): Effort {
   const gaps = Object.fromEntries(Object.keys(effort.gaps).map((how) => [how, 1]));
   return { ...effort, opens: 1, rounds: 1, tabs: [1, 2], samples: 1, gaps };
 }
@@ -210,9 +213,9 @@ function goalsOf(where: string, { own, other }: Trips, gaps: Record<string, numb
 }
 
 const NOTES = [
-  "Values of 64 bytes. An echo is `postMessage` to a worker that posts the same back; what another tab asks travels by a MessagePort to a worker of the tab that has the file, so that its floor is an echo by one to such a worker. A bare write appends 248 bytes, what a set writes, to a file of OPFS.",
-  "The tab that reads and writes has its calls one after the other (alone, after 50 that are not counted), or all in one task (pipelined).",
-  "Unanswered: the longest pause of a third tab that writes without end while the owner's tab is closed, killed by SIGKILL to its process, or frozen by the DevTools protocol.",
-  "PGlite's leader is elected among tabs as well: opfs-ahp, relaxed durability. IndexedDB has no owner; its durability is relaxed. sqlite-wasm's `opfs` has every tab open the file, and lock it for each call: only on pages with cross-origin isolation (COOP and COEP headers), which no other here asks for; journal persist, synchronous normal, for its tabs can have no write-ahead log. It has no owner.",
+  "Values of 64 bytes. An echo is `postMessage` to a worker that posts the same back; requests of another tab go through a MessagePort to a worker of the tab that has the file, so they are compared with an echo through such a port. A bare write appends 248 bytes, what a set writes, to a file of OPFS.",
+  "Alone: one call after the other, after 50 that are not counted. Pipelined: all calls in one task.",
+  "Unanswered: the longest time without an answer in another tab that writes all the time while the owner's tab is closed, killed by SIGKILL to its process, or frozen by the DevTools protocol.",
+  "PGlite elects a leader among tabs as well: opfs-ahp, relaxed durability. IndexedDB has no owner; its durability is relaxed. With sqlite-wasm's `opfs` every tab opens the file, and locks it for each call. Of these stores, only it needs cross-origin isolation (COOP and COEP headers). Journal persist, synchronous normal, since its tabs cannot have a write-ahead log. It has no owner.",
   "The first visit: an origin where nothing is stored or cached, files compressed by brotli 9, from the beginning of the page's load.",
 ];

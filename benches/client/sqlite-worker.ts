@@ -1,27 +1,27 @@
-/** The worker of a tab with SQLite: each has the file open, and they take turns by its locks. */
+/** The worker of a tab with SQLite: each tab has the file open and locks it for each call. */
 
 import init from "@sqlite.org/sqlite-wasm";
 
-/** What its page asks for. */
-export interface Asked {
+/** A request from the page. */
+export interface Request {
   readonly id: number;
   readonly key: string;
-  /** Written, or read when there is none. */
+  /** The value to write; absent for a read. */
   readonly value?: Uint8Array;
 }
 
 const SQLITE_BUSY = 5;
 const BUSY_MS = 2;
 
-/** Write-ahead logs need memory that connections share, which there is not among tabs. */
+/** A write-ahead log needs memory shared by all connections, which tabs do not have. */
 const TUNING = `
   PRAGMA journal_mode = persist;
   PRAGMA synchronous = normal;
   CREATE TABLE IF NOT EXISTS pairs (key TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
 `;
 
-/** Again until nobody else has the file. */
-async function patiently<T>(attempt: () => T): Promise<T> {
+/** Retries until no other tab has the file locked. */
+async function retryWhileBusy<T>(attempt: () => T): Promise<T> {
   for (;;) {
     try {
       return attempt();
@@ -32,23 +32,23 @@ async function patiently<T>(attempt: () => T): Promise<T> {
   }
 }
 
-async function opened() {
+async function openDatabase() {
   const { oo1 } = await init();
-  const db = await patiently(() => new oo1.OpfsDb("/bench.sqlite3", "c"));
-  await patiently(() => db.exec(TUNING));
+  const db = await retryWhileBusy(() => new oo1.OpfsDb("/bench.sqlite3", "c"));
+  await retryWhileBusy(() => db.exec(TUNING));
   return {
     read: db.prepare("SELECT value FROM pairs WHERE key = ?"),
     write: db.prepare("INSERT OR REPLACE INTO pairs VALUES (?, ?)"),
   };
 }
 
-const opening = opened();
-/** One after the other: a statement that waits for the file is not begun twice. */
+const opening = openDatabase();
+/** Requests run one after the other, so that a statement is never started while it waits for the lock. */
 let last: Promise<unknown> = opening;
 
-async function answer({ id, key, value }: Asked): Promise<void> {
+async function answer({ id, key, value }: Request): Promise<void> {
   const { read, write } = await opening;
-  const found = await patiently(() => {
+  const found = await retryWhileBusy(() => {
     try {
       if (value === undefined) return read.bind(key).step() ? read.getBlob(0) : null;
       return write.bind([key, value]).step() ? null : null;
@@ -59,6 +59,6 @@ async function answer({ id, key, value }: Asked): Promise<void> {
   postMessage({ id, found });
 }
 
-addEventListener("message", ({ data }: MessageEvent<Asked>) => {
+addEventListener("message", ({ data }: MessageEvent<Request>) => {
   last = last.then(() => answer(data));
 });

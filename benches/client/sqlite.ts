@@ -1,11 +1,11 @@
-/** A tab with SQLite's own way of sharing a file: every tab has it open, and locks it for each call. */
+/** A tab with SQLite's `opfs` store: every tab has the file open, and locks it for each call. */
 
-import type { Asked } from "./sqlite-worker.js";
-import { offer } from "./tab.js";
+import type { Request } from "./sqlite-worker.js";
+import { offerTab } from "./tab.js";
 
 const VALUE = new Uint8Array(64);
 
-offer(async () => {
+offerTab(async () => {
   const worker = new Worker("/sqlite-worker.js", { type: "module" });
   const waiting = new Map<number, (found: unknown) => void>();
   let count = 0;
@@ -13,7 +13,7 @@ offer(async () => {
     waiting.get(id)?.(found);
     waiting.delete(id);
   };
-  const ask = (request: Omit<Asked, "id">) =>
+  const ask = (request: Omit<Request, "id">) =>
     new Promise((resolve) => {
       count += 1;
       waiting.set(count, resolve);

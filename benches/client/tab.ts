@@ -1,51 +1,51 @@
-/** A tab of the benchmark: it opens a store, measures calls, and keeps calling while others measure. */
+/** A tab of the benchmark: it opens a store, measures calls, and sends calls while other tabs are measured. */
 
-/** A store as a tab has it: every call resolves when the store has answered. */
+/** A store in a tab: every call resolves when the store has answered. */
 export interface Store {
   get(): Promise<unknown>;
   set(): Promise<unknown>;
-  /** Whether this tab has the file, where one tab has it for all. */
+  /** Whether this tab is the owner, for stores where one tab has the file. */
   owns(): boolean;
 }
 
-/** Microseconds of one call, a figure for each round. */
+/** Microseconds per call, one figure for each round. */
 export type Times = Record<string, number[]>;
 
-/** So many calls make one figure, or as many as there is time for. */
-const ALONE = 200;
-const ALONE_MS = 200;
+/** A figure is the mean of this many calls, or of fewer if they take longer than `CALLS_MS`. */
+const CALLS = 200;
+const CALLS_MS = 200;
 
-/** Writes under way at once, where they are not sent one by one. */
-const LANES = 64;
+/** Concurrent writes, unless they are sent one by one. */
+const CONCURRENT_WRITES = 64;
 
 const VALUE = new Uint8Array(64);
 
 type Call = () => Promise<unknown>;
 
 /**
- * So many come before those that are measured: the first after a thousand at once, of whatever kind, wait for
- * what those have left to collect.
+ * Calls before the measured ones: the first calls after a thousand concurrent ones include their garbage
+ * collection.
  */
-const BEFORE = 50;
+const WARM_UP_CALLS = 50;
 
-/** One after the other. */
+/** Sends the calls one after the other. */
 async function alone(call: Call): Promise<number> {
-  for (let i = 0; i < BEFORE; i += 1) await call();
+  for (let i = 0; i < WARM_UP_CALLS; i += 1) await call();
   const start = performance.now();
   let count = 0;
-  for (; count < ALONE && performance.now() < start + ALONE_MS; count += 1) await call();
+  for (; count < CALLS && performance.now() < start + CALLS_MS; count += 1) await call();
   return ((performance.now() - start) * 1_000) / count;
 }
 
-/** All of them in one task. */
+/** Sends all calls in one task. */
 async function pipelined(call: Call, count: number): Promise<number> {
   const start = performance.now();
   await Promise.all(Array.from({ length: count }, call));
   return ((performance.now() - start) * 1_000) / count;
 }
 
-/** All kinds in turn, so that what disturbs one of them disturbs the others too. */
-async function interleaved(
+/** Measures all kinds in turn, so that a disturbance affects all of them. */
+async function measureInTurn(
   kinds: Record<string, Call>,
   rounds: number,
   width: number,
@@ -54,17 +54,20 @@ async function interleaved(
   for (let round = -1; round < rounds; round += 1) {
     for (const [name, call] of Object.entries(kinds)) {
       const figures = { alone: await alone(call), pipelined: await pipelined(call, width) };
-      for (const [way, us] of Object.entries(figures)) {
-        times[`${name}, ${way}`] ??= [];
+      for (const [mode, us] of Object.entries(figures)) {
+        times[`${name}, ${mode}`] ??= [];
         // The first round warms up.
-        if (round >= 0) times[`${name}, ${way}`]?.push(us);
+        if (round >= 0) times[`${name}, ${mode}`]?.push(us);
       }
     }
   }
   return times;
 }
 
-/** What comes straight back, and what comes back when as much as a `set` writes was appended to a file. */
+/**
+ * A worker that echoes messages, by itself or through a port, and on request after appending as many bytes as
+ * a `set` writes.
+ */
 const ECHO = `
 const record = new Uint8Array(248);
 const file = navigator.storage.getDirectory()
@@ -74,12 +77,12 @@ let at = 0;
 onmessage = async ({ data, ports: [port] }) => {
   const handle = await file;
   handle.truncate(64 << 20);
-  const by = (way) => ({ data }) => {
+  const answerTo = (target) => ({ data }) => {
     if (data.writes) at += handle.write(record, { at: at % (63 << 20) });
-    way.postMessage(data);
+    target.postMessage(data);
   };
-  onmessage = by(globalThis);
-  port.onmessage = by(port);
+  onmessage = answerTo(globalThis);
+  port.onmessage = answerTo(port);
   postMessage(0);
 };`;
 
@@ -87,38 +90,41 @@ function echoWorker(): Worker {
   return new Worker(URL.createObjectURL(new Blob([ECHO], { type: "text/javascript" })));
 }
 
-/** Carries ports to the tab that lends its worker, which is in another process. */
-const COURIER =
-  "data:text/javascript,let lender;onconnect=({ports:[page]})=>{page.onmessage=({ports})=>" +
-  "{if(ports[0])lender.postMessage(0,ports);else lender=page}}";
+/**
+ * A shared worker that transfers ports to the tab whose echo worker answers: tabs of different processes have
+ * no other way.
+ */
+const PORT_RELAY =
+  "data:text/javascript,let echo;onconnect=({ports:[page]})=>{page.onmessage=({ports})=>" +
+  "{if(ports[0])echo.postMessage(0,ports);else echo=page}}";
 
-function courier(): MessagePort {
-  return new SharedWorker(COURIER).port;
+function portRelay(): MessagePort {
+  return new SharedWorker(PORT_RELAY).port;
 }
 
-/** Has another tab echoed to by a worker of this one. */
-function lend(): void {
+/** Lets another tab use an echo worker of this one. */
+function shareEcho(): void {
   const worker = echoWorker();
-  const to = courier();
+  const to = portRelay();
   to.onmessage = ({ ports }) => worker.postMessage(0, [...ports]);
   to.postMessage(0);
 }
 
-/** `borrows`: what answers by a port is what another tab has lent, as the owner is another's. */
-async function echo(borrows: boolean): Promise<Record<string, Call>> {
+/** `isRemote`: the echo by a port comes from another tab's worker, as the answers of a remote owner do. */
+async function echo(isRemote: boolean): Promise<Record<string, Call>> {
   const worker = echoWorker();
   const { port1, port2 } = new MessageChannel();
-  const lent = new MessageChannel();
-  if (borrows) courier().postMessage(0, [lent.port2]);
-  const port = borrows ? lent.port1 : port1;
+  const remote = new MessageChannel();
+  if (isRemote) portRelay().postMessage(0, [remote.port2]);
+  const port = isRemote ? remote.port1 : port1;
   const waiting: ((message: unknown) => void)[] = [];
-  const hear = ({ data }: MessageEvent) => waiting.shift()?.(data);
-  worker.onmessage = hear;
-  port.onmessage = hear;
-  const send = (way: Worker | MessagePort, message: object) =>
+  const receive = ({ data }: MessageEvent) => waiting.shift()?.(data);
+  worker.onmessage = receive;
+  port.onmessage = receive;
+  const send = (target: Worker | MessagePort, message: object) =>
     new Promise((resolve) => {
       waiting.push(resolve);
-      way.postMessage(message);
+      target.postMessage(message);
     });
   await new Promise((resolve) => {
     waiting.push(resolve);
@@ -131,11 +137,11 @@ async function echo(borrows: boolean): Promise<Record<string, Call>> {
   };
 }
 
-/** Nobody waits longer for an answer that does not come. */
-const PATIENCE_MS = 5_000;
+/** How long to wait for an answer that may never come. */
+const ANSWER_TIMEOUT_MS = 5_000;
 
-/** The longest time in which nothing was answered to one who asks all the time. */
-class Pulse {
+/** Sends one write after the other and records the longest time without an answer. */
+class GapRecorder {
   private isOver = false;
   private longest = 0;
   private last = performance.now();
@@ -147,7 +153,7 @@ class Pulse {
 
   private async run(store: Store): Promise<void> {
     while (!this.isOver) {
-      // What a change of owners makes fail is asked for again, as a program would.
+      // Calls that fail during a change of owners are retried, as a program would.
       const answered = await store.set().then(
         () => true,
         () => false,
@@ -164,30 +170,33 @@ class Pulse {
 
   async end(): Promise<number> {
     this.isOver = true;
-    await Promise.race([this.over, new Promise((resolve) => setTimeout(resolve, PATIENCE_MS))]);
+    await Promise.race([
+      this.over,
+      new Promise((resolve) => setTimeout(resolve, ANSWER_TIMEOUT_MS)),
+    ]);
     return Math.max(this.longest, performance.now() - this.last);
   }
 }
 
-/** Writes for so long, and says how often it was answered. */
-async function write(store: Store, ms: number, lanes: number): Promise<number> {
+/** Writes for `ms` milliseconds and returns the number of answers. */
+async function write(store: Store, ms: number, writers: number): Promise<number> {
   const end = performance.now() + ms;
   let count = 0;
-  const lane = async () => {
+  const writer = async () => {
     while (performance.now() < end) {
       await store.set();
-      // One that was under way at the end is not one of this time.
+      // A write that was in flight at the end is not counted.
       if (performance.now() < end) count += 1;
     }
   };
-  await Promise.all(Array.from({ length: lanes }, lane));
+  await Promise.all(Array.from({ length: writers }, writer));
   return count;
 }
 
-/** What the page can be asked for from outside. */
-export function offer(open: () => Promise<Store>): void {
+/** Offers the tab's methods to the driver. */
+export function offerTab(open: () => Promise<Store>): void {
   let store: Store;
-  let pulse: Pulse;
+  let gap: GapRecorder;
   const tab = {
     /** Milliseconds from the beginning of this page's load until the store has answered. */
     async first(): Promise<number> {
@@ -196,18 +205,18 @@ export function offer(open: () => Promise<Store>): void {
       await store.get();
       return performance.now();
     },
-    /** `width`: so many calls in one task. */
-    async trips(rounds: number, width: number, borrows: boolean): Promise<Times> {
+    /** `width`: the number of calls in one task. */
+    async trips(rounds: number, width: number, isRemote: boolean): Promise<Times> {
       const calls = { get: () => store.get(), set: () => store.set() };
-      return interleaved({ ...(await echo(borrows)), ...calls }, rounds, width);
+      return measureInTurn({ ...(await echo(isRemote)), ...calls }, rounds, width);
     },
-    lend,
-    write: (ms: number, alone: boolean) => write(store, ms, alone ? 1 : LANES),
+    shareEcho,
+    write: (ms: number, alone: boolean) => write(store, ms, alone ? 1 : CONCURRENT_WRITES),
     owns: () => store.owns(),
-    pulse() {
-      pulse = new Pulse(store);
+    startGap() {
+      gap = new GapRecorder(store);
     },
-    pulsed: () => pulse.end(),
+    endGap: () => gap.end(),
   };
   Object.assign(globalThis, { tab });
 }

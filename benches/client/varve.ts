@@ -1,11 +1,11 @@
-/** A tab that shares a database with others by varve. */
+/** A tab with varve's client. */
 
 import { connect } from "varve/client";
-import { offer } from "./tab.js";
+import { offerTab } from "./tab.js";
 
 const VALUE = new Uint8Array(64);
 
-offer(async () => {
+offerTab(async () => {
   const worker = () => new Worker("/worker.js", { type: "module" });
   const client = connect("bench", { worker });
   const key = `tab/${crypto.randomUUID()}`;

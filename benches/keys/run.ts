@@ -9,7 +9,7 @@ const SETS = ["engine", "vec"] as const;
 const PHASES = ["insert", "seek", "walk"] as const;
 type Phase = (typeof PHASES)[number];
 
-/** Of one set: ns per key for each phase, and what it holds when it is full. */
+/** Of one set: ns per key for each phase, and its memory when it is full. */
 type Measured = Record<Phase, number[]> & { bytesPerKey: number; blocksPerKey: number };
 
 interface KeysWasm {
@@ -24,7 +24,7 @@ function empty(): Measured {
   return { insert: [], seek: [], walk: [], bytesPerKey: 0, blocksPerKey: 0 };
 }
 
-/** The same rounds as benches/keys/src/main.rs, timed from outside. */
+/** The same rounds as benches/keys/src/main.rs, timed by the caller. */
 function runWasm(wasm: KeysWasm, count: number, samples: number): Record<string, Measured> {
   const measured: Record<string, Measured> = { engine: empty(), vec: empty() };
   wasm.keys_prepare(count, 2);
@@ -57,19 +57,19 @@ export async function keysBench({ root, quick }: BenchOptions): Promise<Section>
     }),
   );
   const wasm = await instantiateAlone<KeysWasm>(cargoBuildWasm(root, "keys"));
-  const places = { native, wasm: runWasm(wasm, count, samples) };
+  const platforms = { native, wasm: runWasm(wasm, count, samples) };
 
   const names = { engine: "the engine's set", vec: "BTreeSet<Vec<u8>>" };
   const rows: Row[] = [];
-  for (const [place, sets] of Object.entries(places)) {
+  for (const [platform, sets] of Object.entries(platforms)) {
     for (const phase of PHASES) {
       for (const set of SETS) {
-        rows.push(row(`${phase}, ${place}`, names[set], "in memory", "ns", sets[set]![phase]));
+        rows.push(row(`${phase}, ${platform}`, names[set], "in memory", "ns", sets[set]![phase]));
       }
     }
     for (const set of SETS) {
       const { bytesPerKey } = sets[set]!;
-      rows.push(row(`held per key, ${place}`, names[set], "in memory", "bytes", [bytesPerKey]));
+      rows.push(row(`held per key, ${platform}`, names[set], "in memory", "bytes", [bytesPerKey]));
     }
   }
   return {
@@ -77,12 +77,12 @@ export async function keysBench({ root, quick }: BenchOptions): Promise<Section>
     rows,
     goals: [],
     notes: [
-      "Times are per key. Seek looks up every key once in another random order; walk goes through all in order.",
-      `Allocations per key: ${Object.entries(places)
-        .flatMap(([place, sets]) =>
-          SETS.map((set) => `${sets[set]!.blocksPerKey.toFixed(2)} ${set} ${place}`),
+      "Times are per key. Seek looks up every key once in another random order; walk visits all in order.",
+      `Allocations per key: ${Object.entries(platforms)
+        .flatMap(([platform, sets]) =>
+          SETS.map((set) => `${sets[set]!.blocksPerKey.toFixed(2)} ${set} ${platform}`),
         )
-        .join(", ")}. Bytes are those requested, without what the allocator adds to each block.`,
+        .join(", ")}. Bytes are those requested, without the allocator's overhead.`,
       "Both sets gave the same checksum in every phase of every round.",
     ],
   };

@@ -13,7 +13,7 @@ import { setImmediate } from "node:timers/promises";
 import { file } from "varve";
 import { amountsFor, runLarge } from "./run.js";
 
-// A process of its own, with files of its own; the argument says whether it has to be quick.
+// Runs in a separate process with temporary files; the argument "quick" selects the small amounts.
 const folder = mkdtempSync(join(tmpdir(), "varve-large-"));
 try {
   const result = await runLarge(

@@ -1,18 +1,18 @@
 import { type Database, open } from "varve";
 import { Chooser, keysOf, Random } from "../sizes/workload.js";
-import type { Amounts, Ground, LargeResult } from "./ground.js";
-import { type Call, listening } from "./listening.js";
+import type { Amounts, LargeResult, Platform } from "./platform.js";
+import { type Call, recordedStorage } from "./recorded-storage.js";
 
 const VALUE = 1_024;
 const NAME = "cold";
-const GROUP = 500;
+const COMMIT_SIZE = 500;
 
-/** Every value begins with the number of its key, so that a read shows whether it is the right one. */
+/** Every value begins with the number of its key, so that a read can be checked. */
 async function fill(db: Database, count: number, turn: () => Promise<void>): Promise<void> {
   const value = new Uint8Array(VALUE).fill(7);
   const words = new Uint32Array(value.buffer);
-  for (let start = 0; start < count; start += GROUP) {
-    const numbers = Uint32Array.from({ length: GROUP }, (_, i) => start + i);
+  for (let start = 0; start < count; start += COMMIT_SIZE) {
+    const numbers = Uint32Array.from({ length: COMMIT_SIZE }, (_, i) => start + i);
     for (const [i, key] of keysOf(numbers).entries()) {
       words[0] = start + i;
       db.set(key, value);
@@ -21,7 +21,7 @@ async function fill(db: Database, count: number, turn: () => Promise<void>): Pro
   }
 }
 
-/** Gets them in this order; each has to be its own. */
+/** Gets the keys in this order and checks that each value belongs to its key. */
 function getAll(db: Database, keys: readonly string[], numbers: Uint32Array): void {
   for (let i = 0; i < keys.length; i++) {
     const view = db.get(keys[i]!)!;
@@ -35,23 +35,23 @@ function getAll(db: Database, keys: readonly string[], numbers: Uint32Array): vo
 interface Order {
   id: string;
   work: string;
-  /** Numbers of the keys of a sample, or of a turn before them. */
+  /** Numbers of the keys of a sample, or of a warm-up turn before the samples. */
   slice(index: number): Uint32Array;
 }
 
 /**
- * Random reads of a database four times its memory: all keys in one random order, over and over, so that
- * each was used least recently when its turn comes again and none is in memory; and each key at random,
- * so that some are. What the database reads is listened to once, and then asked of a bare file: the same
- * calls, at the same places, in the same order.
+ * Random reads of a database four times its memory: all keys in one random order, over and over, so that each
+ * was used least recently when it is read again and none is in memory; and each key at random, so that some
+ * are. The database's reads are recorded once and then repeated on a bare file: the same calls, at the same
+ * offsets, in the same order.
  */
-export async function coldReads(ground: Ground, amounts: Amounts): Promise<LargeResult> {
+export async function coldReads(platform: Platform, amounts: Amounts): Promise<LargeResult> {
   const { coldMemory: memory, coldReads: count } = amounts;
   const total = Math.ceil((4 * memory) / VALUE / count) * count;
   const order = new Chooser(total, 5).shuffled(Uint32Array.from({ length: total }, (_, i) => i));
-  ground.progress(`cold reads: ${total} values of ${VALUE} bytes`);
-  const db = await open(NAME, { storage: ground.storage, memory });
-  await fill(db, total, ground.turn);
+  platform.progress(`cold reads: ${total} values of ${VALUE} bytes`);
+  const db = await open(NAME, { storage: platform.storage, memory });
+  await fill(db, total, platform.turn);
   await db.close();
 
   const orders: Order[] = [
@@ -70,8 +70,8 @@ export async function coldReads(ground: Ground, amounts: Amounts): Promise<Large
     },
   ];
   const parts: LargeResult[] = [];
-  for (const one of orders) parts.push(await measure(ground, amounts, total, one));
-  await ground.remove(NAME);
+  for (const one of orders) parts.push(await measure(platform, amounts, total, one));
+  await platform.remove(NAME);
   return {
     lines: parts.flatMap(({ lines }) => lines),
     notes: parts.flatMap(({ notes }) => notes),
@@ -79,7 +79,7 @@ export async function coldReads(ground: Ground, amounts: Amounts): Promise<Large
 }
 
 async function measure(
-  ground: Ground,
+  platform: Platform,
   amounts: Amounts,
   total: number,
   order: Order,
@@ -92,52 +92,52 @@ async function measure(
   const slices = total / count;
   const reads: Call[] = [];
 
-  let db = await open(NAME, { storage: listening(ground.storage, { reads }), memory });
+  let db = await open(NAME, { storage: recordedStorage(platform.storage, { reads }), memory });
   for (let index = 0; index < slices; index++) {
     const { keys, numbers } = slice(index);
     getAll(db, keys, numbers);
-    await ground.turn();
+    await platform.turn();
   }
-  const asked: Call[][] = [];
+  const recordedCalls: Call[][] = [];
   for (let sample = 0; sample < samples; sample++) {
     const { keys, numbers } = slice(slices + sample);
     const before = reads.length;
     getAll(db, keys, numbers);
-    await ground.turn();
-    asked.push(reads.slice(before));
+    await platform.turn();
+    recordedCalls.push(reads.slice(before));
   }
   const held = db.stats().memoryBytes;
   await db.close();
-  const all = asked.flat();
+  const all = recordedCalls.flat();
   const bytes = all.reduce((sum, { length }) => sum + length, 0) / all.length;
 
-  db = await open(NAME, { storage: ground.storage, memory });
+  db = await open(NAME, { storage: platform.storage, memory });
   for (let index = 0; index < slices; index++) {
     const { keys, numbers } = slice(index);
     getAll(db, keys, numbers);
-    await ground.turn();
+    await platform.turn();
   }
   const ours: number[] = [];
   for (let sample = 0; sample < samples; sample++) {
-    ground.progress(`cold reads of ${order.work}: sample ${sample + 1} of ${samples}`);
+    platform.progress(`cold reads of ${order.work}: sample ${sample + 1} of ${samples}`);
     const { keys, numbers } = slice(slices + sample);
     const start = performance.now();
     getAll(db, keys, numbers);
-    await ground.turn();
+    await platform.turn();
     ours.push(((performance.now() - start) * 1e6) / count);
   }
   await db.close();
 
-  const raw = await ground.raw(NAME, true);
+  const raw = await platform.raw(NAME, true);
   const buffer = new Uint8Array(Math.max(...new Set(all.map(({ length }) => length))));
   const views = new Map(all.map(({ length }) => [length, buffer.subarray(0, length)]));
   const theirs: number[] = [];
-  // The first time around does not count: code is still compiled.
-  for (const [round, calls] of [...asked, ...asked].entries()) {
+  // The first pass is a warm-up and not counted.
+  for (const [round, calls] of [...recordedCalls, ...recordedCalls].entries()) {
     const start = performance.now();
     let sum = 0;
     for (const { at, length } of calls) sum += raw.read(views.get(length)!, at);
-    await ground.turn();
+    await platform.turn();
     if (sum === 0) throw new Error("the file is empty");
     if (round >= samples) theirs.push(((performance.now() - start) * 1e6) / count);
   }
@@ -161,7 +161,7 @@ async function measure(
       },
     ],
     notes: [
-      `Cold reads: ${total.toLocaleString("en")} values of ${VALUE} bytes, ${mib(total * VALUE)} with memory ${mib(memory)} (${mib(held)} held at the end), ${order.id === "cold" ? "in one random order over and over" : "each at random"}. ${(all.length / (samples * count)).toFixed(3)} reads of the file for each get, of ${Math.round(bytes).toLocaleString("en")} bytes on average; the bare calls are told for each get as well. The file lies in the system's page cache for both.`,
+      `Cold reads: ${total.toLocaleString("en")} values of ${VALUE} bytes, ${mib(total * VALUE)} with memory ${mib(memory)} (${mib(held)} held at the end), ${order.id === "cold" ? "in one random order over and over" : "each at random"}. ${(all.length / (samples * count)).toFixed(3)} reads of the file for each get, of ${Math.round(bytes).toLocaleString("en")} bytes on average; the time of the bare calls is per get as well. The file is in the system's page cache for both.`,
     ],
   };
 }

@@ -1,7 +1,7 @@
 import { bulkLoad } from "./bulk.js";
 import { coldReads } from "./cold.js";
-import type { Amounts, Ground, LargeResult } from "./ground.js";
 import { memoryPerKey } from "./memory.js";
+import type { Amounts, LargeResult, Platform } from "./platform.js";
 import { largeValues } from "./values.js";
 
 const MIB = 1_048_576;
@@ -28,12 +28,12 @@ export function amountsFor(quick: boolean): Amounts {
       };
 }
 
-export async function runLarge(ground: Ground, amounts: Amounts): Promise<LargeResult> {
+export async function runLarge(platform: Platform, amounts: Amounts): Promise<LargeResult> {
   const parts = [
-    await coldReads(ground, amounts),
-    await largeValues(ground, amounts),
-    await bulkLoad(ground, amounts),
-    await memoryPerKey(ground, amounts),
+    await coldReads(platform, amounts),
+    await largeValues(platform, amounts),
+    await bulkLoad(platform, amounts),
+    await memoryPerKey(platform, amounts),
   ];
   return {
     lines: parts.flatMap(({ lines }) => lines),

@@ -4,7 +4,7 @@ import { summarize } from "../../demo/statistics.js";
 import { Chromium } from "../browser/chromium.js";
 import type { BenchOptions } from "../options.js";
 import { type Goal, goal, row, type Section } from "../report.js";
-import type { LargeResult } from "./ground.js";
+import type { LargeResult } from "./platform.js";
 
 function section(title: string, { lines, notes }: LargeResult): Section {
   const median = (id: string) => summarize(lines.find((one) => one.id === id)!.samples).median;

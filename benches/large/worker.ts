@@ -1,10 +1,10 @@
 import { opfs } from "varve";
-import { answer } from "../browser/answer.js";
-import { removeAll, turn } from "../browser/place.js";
-import type { LargeResult } from "./ground.js";
+import { handleRequests } from "../browser/handle-requests.js";
+import { removeAll, turn } from "../browser/platform.js";
+import type { LargeResult } from "./platform.js";
 import { amountsFor, runLarge } from "./run.js";
 
-/** What only workers have, and the types of pages do not know. */
+/** Types of workers only, which TypeScript's DOM library lacks. */
 interface AccessHandle {
   read(bytes: Uint8Array, options: { at: number }): number;
   write(bytes: Uint8Array, options: { at: number }): number;
@@ -22,7 +22,7 @@ async function folder(): Promise<FileSystemDirectoryHandle> {
   return root.getDirectoryHandle(FOLDER, { create: true });
 }
 
-answer<{ quick: boolean }, LargeResult>(async ({ quick }, progress) => {
+handleRequests<{ quick: boolean }, LargeResult>(async ({ quick }, progress) => {
   await removeAll();
   return runLarge(
     {

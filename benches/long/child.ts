@@ -5,11 +5,11 @@ import { type Database, file, open as openVarve, type Storage } from "varve";
 import { openLevel } from "../sizes/node/level.js";
 import { openLmdb } from "../sizes/node/lmdb.js";
 import type { OpenStore } from "../sizes/store.js";
-import { type Around, type Kept, runStep, type Step } from "./steps.js";
-import { keep, leastForATail, type Pair, type Read, whatATailAdds } from "./tail.js";
-import { watchedVarve } from "./varve.js";
+import { type Copies, type Environment, runStep, type Step } from "./steps.js";
+import { copyFlushed, costOfTail, lowerBoundOfTail, type Pair, type Read } from "./tail.js";
+import { measuredVarve } from "./varve.js";
 
-/** What a process is told: one step of one store's life. */
+/** One step of one store, which a process runs. */
 export interface Request {
   root: string;
   folder: string;
@@ -17,25 +17,25 @@ export interface Request {
   memory: number;
   spaceFactor: number;
   step: Step;
-  /** Where the wasm of benches/tail is, for the step that needs it. */
+  /** The wasm of benches/tail, for the step that needs it. */
   wasm?: string;
 }
 
 const request: Request = JSON.parse(process.argv[2] ?? "");
 const { root, folder, store, memory } = request;
 
-/** What the files in a folder take of the disk. */
-function room(path: string): number {
+/** The disk space that the files in a folder take. */
+function diskSpace(path: string): number {
   const entries = readdirSync(path, { withFileTypes: true, recursive: true });
   const files = entries.filter((entry) => entry.isFile());
   return files.reduce((sum, { parentPath, name }) => {
-    // A file of a log-structured store may go while it is counted.
+    // A log-structured store may delete a file meanwhile.
     const found = statSync(join(parentPath, name), { throwIfNoEntry: false });
     return sum + (found?.blocks ?? 0) * 512;
   }, 0);
 }
 
-/** Bytes that this process has handed to the system in calls of write. */
+/** Bytes that this process has written by system calls. */
 function writtenByCalls(): number | undefined {
   try {
     return Number(/^wchar: (\d+)$/m.exec(readFileSync("/proc/self/io", "utf8"))?.[1]);
@@ -45,8 +45,8 @@ function writtenByCalls(): number | undefined {
 }
 
 /**
- * Opens a file that is not to change, up to the first get. With little memory: what the openings before have left
- * is collected while much is reserved.
+ * Opens a file read-only, up to the first get. With little memory, because reserving much makes the garbage
+ * collector collect what earlier openings left.
  */
 async function openToGet(storage: Storage, name: string, key: string): Promise<Database> {
   const db = await openVarve(name, { storage, memory: 4_194_304, readOnly: true });
@@ -64,11 +64,11 @@ async function timedOpen(name: string, key: string): Promise<number> {
 
 async function readsOf(name: string, key: string): Promise<Read[]> {
   const reads: Read[] = [];
-  const place = file(folder);
+  const inner = file(folder);
   const storage: Storage = {
-    ...place,
+    ...inner,
     async open(name, mode) {
-      const opened = await place.open(name, mode);
+      const opened = await inner.open(name, mode);
       const read = opened.file.read.bind(opened.file);
       opened.file.read = (buffer, options) => {
         reads.push({ at: options.at, length: buffer.length });
@@ -81,11 +81,11 @@ async function readsOf(name: string, key: string): Promise<Read[]> {
   return reads;
 }
 
-function surroundings(): Pick<Around, "open" | "written" | "tails"> {
+function environment(): Pick<Environment, "open" | "written" | "tails"> {
   if (store === "varve") {
-    const { open, counts } = watchedVarve(file(folder), request);
+    const { open, counts } = measuredVarve(file(folder), request);
     const path = (name: string) => join(folder, `${name}.varve`);
-    const pairOf = ({ closed, crashed, bytes, key }: Kept): Pair => ({
+    const pairOf = ({ closed, crashed, bytes, key }: Copies): Pair => ({
       closed: path(closed),
       crashed: path(crashed),
       bytes,
@@ -96,10 +96,10 @@ function surroundings(): Pick<Around, "open" | "written" | "tails"> {
       open,
       written: () => counts.written,
       tails: {
-        keep: (from, to) => keep(path(from), path(to)),
-        added: (kept, rounds) => whatATailAdds(pairOf(kept), rounds),
-        least: (kept, of, rounds) =>
-          leastForATail(pairOf(kept), { ...of, wasm: request.wasm ?? "" }, rounds),
+        copyFlushed: (from, to) => copyFlushed(path(from), path(to)),
+        added: (copies, rounds) => costOfTail(pairOf(copies), rounds),
+        least: (copies, of, rounds) =>
+          lowerBoundOfTail(pairOf(copies), { ...of, wasm: request.wasm ?? "" }, rounds),
       },
     };
   }
@@ -110,18 +110,18 @@ function surroundings(): Pick<Around, "open" | "written" | "tails"> {
   const open = rivals[store](root);
   return {
     open: (name) => open(join(folder, name), { memory }),
-    // What lmdb writes it writes through its map, which no call tells of.
+    // lmdb writes through a memory map, which no system call counts.
     written: store === "lmdb" ? () => undefined : writtenByCalls,
   };
 }
 
 const result = await runStep(request.step, {
-  ...surroundings(),
+  ...environment(),
   turn: () => setImmediate(),
   wrap: (buffer, offset, length) => Buffer.from(buffer, offset, length),
-  room: async () => room(folder),
+  diskSpace: async () => diskSpace(folder),
 });
 process.stdout.write(JSON.stringify(result), () => {
-  // The worst that can happen to a program.
+  // Simulates a crash: the process kills itself with the store open.
   if (request.step.step === "tail") process.kill(process.pid, "SIGKILL");
 });

@@ -9,15 +9,15 @@ import type { BenchOptions } from "../options.js";
 import { figure, type Goal, goal, type Row, row, type Section } from "../report.js";
 import type { Request as NodeRequest } from "./child.js";
 import type { Step, StepResult } from "./steps.js";
-import type { Added, Least } from "./tail.js";
+import type { TailBound, TailCost } from "./tail.js";
 import type { Request as WorkerRequest } from "./worker.js";
 
 const MIB = 1_048_576;
 const MEMORY = 64 * MIB;
 const TAILS =
-  "What a tail adds to an opening is the time of opening a file as a crash left it, less that of the same file as it was closed before, opened right before or behind it: the median of such differences, in a program that had opened both before, against the median of the reads: those that the first opening makes and the other does not, where they lie, into the same memory. From the medium: after the system was made to forget both files.";
+  "What a tail adds to an opening is the time of opening a file as a crash left it, minus that of the same file as it was closed before, opened right before or after it: the median of such differences, in a process that is warm, against the median time of the reads that only the first opening makes. From the medium: after both files were evicted from the system's cache.";
 
-/** One store, and how much of what it gives up for room. */
+/** A store and its space factor. */
 interface Contender<Id extends string> {
   store: Id;
   spaceFactor: number;
@@ -26,13 +26,13 @@ interface Contender<Id extends string> {
 type Run<Id extends string> = (contender: Contender<Id>, step: Step) => Promise<StepResult>;
 
 interface Amounts {
-  /** Whether it is told what a tail adds to an opening. */
-  addsTails: boolean;
+  /** Whether to measure what a tail adds to an opening. */
+  measuresTails: boolean;
   sizes: readonly number[];
   opens: number;
   crashes: number;
   tail: number;
-  /** Keys that are overwritten, and how often. */
+  /** Keys that are overwritten, and the number of overwrites. */
   keys: number;
   overwrites: number;
 }
@@ -40,7 +40,7 @@ interface Amounts {
 function amountsFor({ quick, sizes }: BenchOptions): Amounts {
   return quick
     ? {
-        addsTails: true,
+        measuresTails: true,
         sizes: sizes ?? [10_000, 100_000],
         opens: 4,
         crashes: 2,
@@ -49,7 +49,7 @@ function amountsFor({ quick, sizes }: BenchOptions): Amounts {
         overwrites: 100_000,
       }
     : {
-        addsTails: true,
+        measuresTails: true,
         sizes: sizes ?? [10_000, 100_000, 1_000_000, 5_000_000],
         opens: 10,
         crashes: 3,
@@ -59,7 +59,7 @@ function amountsFor({ quick, sizes }: BenchOptions): Amounts {
       };
 }
 
-/** Rows, and what was seen on the way that goals are about. */
+/** Collects the section's rows and goals. */
 class Table {
   readonly rows: Row[] = [];
   readonly goals: Goal[] = [];
@@ -80,7 +80,7 @@ class Table {
     });
   }
 
-  /** The same work must end in the same contents. */
+  /** Checks that the same work led to the same contents in every store. */
   compare(work: string, store: string, { digest }: StepResult): void {
     if (digest === undefined) return;
     const digests = this.digests.get(work) ?? new Map<string, string>();
@@ -96,7 +96,7 @@ class Table {
 
 const median = (samples: readonly number[]) => summarize(samples).median;
 
-/** The time below which so many of a hundred samples lie. */
+/** The given percentile of the samples. */
 function percentile(samples: readonly number[], percent: number): number {
   const sorted = [...samples].sort((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.floor((sorted.length * percent) / 100))] ?? 0;
@@ -141,24 +141,25 @@ async function openings<Id extends string>(
           goal(`open after a close, ${group}`, median(samples.opens ?? []), { atMost: 50 }, "ms"),
         );
       }
-      // What a tail of less than a segment adds is lost in what two openings differ by: medians of 120 pairs
-      // came out below nothing.
-      if (!amounts.addsTails || tail < 10_000) continue;
+      // What a short tail adds is smaller than the noise between two openings: medians of 120 pairs were
+      // negative.
+      if (!amounts.measuresTails || tail < 10_000) continue;
       const rounds = (size > 10_000 ? 3 : 30) * amounts.opens;
       const opens = { size, count: rounds, seed: 1, tail };
       const { samples: added } = await run(contender, { step: "added", ...opens });
       const { samples: least } = await run(contender, { step: "least", ...opens });
-      addTail(table, group, overwritten, added as unknown as Added);
-      addLeast(table, group, least as unknown as Least);
+      addTail(table, group, overwritten, added as unknown as TailCost);
+      addLeast(table, group, least as unknown as TailBound);
     }
   }
 }
 
 /**
- * What a tail adds to an opening, beside reading it. By the median of many pairs: what it adds is less than
- * what else a machine does meanwhile makes of two openings, whose least ones need not be of one moment.
+ * What a tail adds to an opening, compared with reading it. It is the median difference of many pairs,
+ * because it is smaller than the noise of the machine, and the minima of both openings may be from different
+ * times.
  */
-function addTail(table: Table, group: string, tail: string, added: Added): void {
+function addTail(table: Table, group: string, tail: string, added: TailCost): void {
   for (const [from, closed, crashed, reads] of [
     ["the system's cache", added.closed, added.crashed, added.read],
     ["the medium", added.closedCold, added.crashedCold, added.readCold],
@@ -179,25 +180,28 @@ function addTail(table: Table, group: string, tail: string, added: Added): void 
   }
 }
 
-/** What stands below any opening that verifies what it reads and has an index: whether twice the reads can be reached. */
-function addLeast(table: Table, group: string, { read, verified, looked }: Least): void {
+/**
+ * The lower bound of an opening that verifies the tail and updates an index: it shows whether twice the reads
+ * can be reached.
+ */
+function addLeast(table: Table, group: string, { read, verified, lookedUp }: TailBound): void {
   const cached = "from the system's cache into wasm memory";
   const reads = `bare reads of what these add, ${cached}`;
   for (const [work, samples] of [
     [reads, read],
     [`${reads}, with their checksum`, verified],
-    [`${reads}, with their checksum and a look for each key in a table like the index`, looked],
+    [`${reads}, with their checksum and a look for each key in a table like the index`, lookedUp],
   ] as const) {
     table.add(group, work, "ms", "bare file", samples);
   }
   if (read.length === 0) return;
   const times = (samples: readonly number[]) => figure(median(samples) / median(read));
   table.notes.add(
-    `The tail of ${group}, ${cached}: reading it and its checksum take ${times(verified)} times as long as reading it, with one look for each key in a table like the index ${times(looked)} times. No opening takes less; it also finds frames, hashes keys, and changes the index.`,
+    `The tail of ${group}, ${cached}: reading it and its checksum take ${times(verified)} times as long as reading it, with one lookup for each key in a table like the index ${times(lookedUp)} times. An opening also finds frames, hashes keys, and changes the index.`,
   );
 }
 
-async function lives<Id extends string>(
+async function longRun<Id extends string>(
   table: Table,
   contenders: readonly Contender<Id>[],
   run: Run<Id>,
@@ -209,15 +213,15 @@ async function lives<Id extends string>(
     await fresh();
     const loaded = await run(contender, { step: "load", size, count: 0, seed: 1 });
     const done = await run(contender, { step: "overwrite", size, count: overwrites, seed: 9 });
-    const { groups = [], beside = [], alone = [], room = [], written = [] } = done.samples;
-    const { slices = [], excess = [] } = done.samples;
+    const { groups = [], busy = [], idle = [], diskSpace = [], written = [] } = done.samples;
+    const { maintenanceSteps = [], excess = [] } = done.samples;
     const varied =
       contender.store === "varve" ? `varve, spaceFactor ${contender.spaceFactor}` : loaded.name;
     const payload = 116;
     for (const [when, some] of [
       ["", groups],
-      [", while housekeeping runs", beside],
-      [", while it has nothing to do", alone],
+      [", while maintenance runs", busy],
+      [", while it has nothing to do", idle],
     ] as const) {
       const times = some.map((ms) => ms * 1e3);
       table.add(group, `a write, in groups of 1,000${when}`, "ns", varied, times);
@@ -227,7 +231,7 @@ async function lives<Id extends string>(
       "files, beside the bytes of keys and values",
       "times",
       varied,
-      room.map((bytes) => bytes / (size * payload)),
+      diskSpace.map((bytes) => bytes / (size * payload)),
     );
     table.add(
       group,
@@ -237,18 +241,18 @@ async function lives<Id extends string>(
       written.map((bytes) => bytes / (overwrites * payload)),
     );
     table.compare(group, varied, done);
-    if (slices.length === 0) continue;
-    const shares = [50, 99, 100].map((percent) => percentile(slices, percent).toFixed(2));
+    if (maintenanceSteps.length === 0) continue;
+    const shares = [50, 99, 100].map((percent) => percentile(maintenanceSteps, percent).toFixed(2));
     table.notes.add(
-      `${varied}: ${slices.length.toLocaleString("en")} slices of housekeeping between turns, without the platform's flush: p50 ${shares[0]}, p99 ${shares[1]}, at most ${shares[2]} ms.`,
+      `${varied}: ${maintenanceSteps.length.toLocaleString("en")} maintenance steps between turns, without the platform's flush: p50 ${shares[0]}, p99 ${shares[1]}, at most ${shares[2]} ms.`,
     );
     if (contender.spaceFactor !== 1.5) continue;
     table.goals.push(
-      goal("slices of housekeeping, p99", percentile(slices, 99), { atMost: 1 }, "ms"),
+      goal("maintenance steps, p99", percentile(maintenanceSteps, 99), { atMost: 1 }, "ms"),
     );
     table.goals.push(
       goal(
-        "size of the file, against 1.5 times what lives, two checkpoints and four segments",
+        "size of the file, against 1.5 times the live bytes, two checkpoints and four segments",
         Math.max(...excess),
         { atMost: 1 },
         "times",
@@ -277,17 +281,17 @@ async function section<Id extends string>(
     fresh,
     amounts,
   );
-  await lives(table, contenders, noted, fresh, amounts);
+  await longRun(table, contenders, noted, fresh, amounts);
   return {
     title,
     layout: "side by side",
     rows: table.rows,
     goals: table.goals,
     notes: [
-      "Each step is a program of its own, in which a small database was opened and closed before; the crash is the end of a program that has the store open, with its last writes handed on. The first opening behind it breaks the lock of a dead program and runs code that is not optimized yet.",
-      ...(amounts.addsTails ? [TAILS] : []),
-      "Writes while housekeeping has nothing to do are mostly the first ones, for which the file still grows.",
-      `Contents were compared ${table.compared} times, all pairs in order: every store had what the others had.`,
+      "Each step runs in a process of its own, which opens and closes a small database first; for a crash, the process is killed with the store open, after its last writes were written to the system. The first opening after it takes over the lock of the killed program and runs code that is not optimized yet.",
+      ...(amounts.measuresTails ? [TAILS] : []),
+      "Writes without maintenance are mostly the first ones, while the file still grows.",
+      `Contents were compared ${table.compared} times, all pairs in order: all stores had equal contents.`,
       ...table.notes,
     ],
   };
@@ -351,7 +355,7 @@ export async function browserLong(options: BenchOptions): Promise<Section> {
     const amounts = amountsFor(options);
     const fewer = {
       ...amounts,
-      addsTails: false,
+      measuresTails: false,
       overwrites: amounts.overwrites / 2,
       sizes: amounts.sizes.filter((size) => size <= 1_000_000),
     };

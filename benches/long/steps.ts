@@ -1,36 +1,36 @@
 /**
- * What years do to a store, in steps that each run in a program of their own: some end in order, one
- * dies with the store open.
+ * The long life of a store, in steps that each run in a separate process: some close the store, one is killed
+ * with the store open.
  */
 
 import { newDigest } from "../sizes/digest.js";
 import type { Store } from "../sizes/store.js";
 import { Chooser, KEY_BYTES, keysOf, VALUE_BYTES, Values } from "../sizes/workload.js";
-import type { Added, Least } from "./tail.js";
+import type { TailBound, TailCost } from "./tail.js";
 
 export type StepName = "load" | "reopen" | "tail" | "crashed" | "added" | "least" | "overwrite";
 
 export interface Step {
   step: StepName;
-  /** Keys that are there. */
+  /** Keys in the store. */
   size: number;
-  /** Openings that are timed, or writes of the step. */
+  /** Timed openings, or writes of the step. */
   count: number;
-  /** Writes of the tail that openings are about. */
+  /** Writes in the tail. */
   tail?: number;
   seed: number;
 }
 
-/** A store of which it is known what it does with its files. */
-export interface Watched extends Store {
-  /** Bytes that live records take, where the store tells. */
+/** A store that reports how it uses its files. */
+export interface MeasuredStore extends Store {
+  /** Bytes of live records, if the store reports them. */
   live?(): { liveBytes: number; fileBytes: number };
-  /** Milliseconds of each slice of housekeeping so far, without the platform's flush. */
-  slices?(): readonly number[];
+  /** Milliseconds of each maintenance step so far, without the platform's flush. */
+  maintenanceSteps?(): readonly number[];
 }
 
-/** A store as it was closed, the same behind a tail of so many bytes, and a key that is in both. */
-export interface Kept {
+/** The same store closed, and crashed with a tail of `bytes` bytes, and a key in both. */
+export interface Copies {
   closed: string;
   crashed: string;
   bytes: number;
@@ -38,27 +38,27 @@ export interface Kept {
 }
 
 export interface Tails {
-  /** Copies a store's file to the medium. */
-  keep(from: string, to: string): void;
-  /** Opens the two in turn up to the first get: see `whatATailAdds`. */
-  added(kept: Kept, rounds: number): Promise<Added>;
-  /** What any opening of the second does with its tail: see `leastForATail`. */
-  least(kept: Kept, of: { keys: number; records: number }, rounds: number): Promise<Least>;
+  /** Copies a store's file and flushes the copy. */
+  copyFlushed(from: string, to: string): void;
+  /** Opens the two in turn, up to the first get: see `costOfTail`. */
+  added(copies: Copies, rounds: number): Promise<TailCost>;
+  /** The lower bound for opening the second: see `lowerBoundOfTail`. */
+  least(copies: Copies, of: { keys: number; records: number }, rounds: number): Promise<TailBound>;
 }
 
-export interface Around {
-  open(name: string): Promise<Watched>;
+export interface Environment {
+  open(name: string): Promise<MeasuredStore>;
   turn(): Promise<void>;
   wrap(buffer: ArrayBuffer, offset: number, length: number): Uint8Array;
-  /** Bytes that the files of a store take. */
-  room(name: string): Promise<number>;
-  /** Bytes handed to the system so far, where that can be told. */
+  /** Disk space of a store's files. */
+  diskSpace(name: string): Promise<number>;
+  /** Bytes written to the system so far, if they can be counted. */
   written(): number | undefined;
-  /** Where it can be told what a tail adds to an opening. */
+  /** For stores where the cost of a tail is measured. */
   tails?: Tails;
 }
 
-/** Samples by what they are of, in ms or bytes, and the contents' checksum. */
+/** Samples by name, in ms or bytes, and the contents' checksum. */
 export interface StepResult {
   name: string;
   settings: string;
@@ -66,41 +66,41 @@ export interface StepResult {
   digest?: string;
 }
 
-/** Writes that are handed on together. */
+/** Writes per commit. */
 const GROUP = 1_000;
 const NAME = "long";
-/** What it was before its last crash, and after it. */
+/** Copies of the store before and after its last crash. */
 const [CLOSED, CRASHED] = ["closed", "crashed"];
-/** Bytes of a record that holds one of these keys and values, with its header. */
+/** Bytes of a record with a key and value of this benchmark, including the header. */
 const RECORD = 40 + KEY_BYTES + 8 * Math.ceil(VALUE_BYTES / 8);
 
-export async function runStep(step: Step, around: Around): Promise<StepResult> {
-  // What is compiled is compiled before anything is timed.
-  const small = await around.open("warm");
-  await write(small, around, new Uint32Array([2, 4, 6]), 1);
+export async function runStep(step: Step, environment: Environment): Promise<StepResult> {
+  // Warms up the code before anything is timed.
+  const small = await environment.open("warm");
+  await write(small, environment, new Uint32Array([2, 4, 6]), 1);
   await small.close();
   switch (step.step) {
     case "load":
-      return load(step, around);
+      return load(step, environment);
     case "reopen":
-      return reopen(step, around);
+      return reopen(step, environment);
     case "tail":
-      return tail(step, around);
+      return tail(step, environment);
     case "crashed":
-      return crashed(step, around);
+      return crashed(step, environment);
     case "added":
-      return added(step, around);
+      return added(step, environment);
     case "least":
-      return least(step, around);
+      return least(step, environment);
     case "overwrite":
-      return overwrite(step, around);
+      return overwrite(step, environment);
   }
 }
 
-/** Writes these keys in groups; `after` is called behind each with the milliseconds that it took. */
+/** Writes these keys in batches; `after` is called after each with its milliseconds. */
 async function write(
-  store: Watched,
-  { turn, wrap }: Around,
+  store: MeasuredStore,
+  { turn, wrap }: Environment,
   numbers: Uint32Array,
   seed: number,
   after?: (ms: number) => void | Promise<void>,
@@ -124,106 +124,109 @@ async function digestOf(store: Store, size: number): Promise<string> {
   return digest.end();
 }
 
-async function load({ size, seed }: Step, around: Around): Promise<StepResult> {
-  const store = await around.open(NAME);
+async function load({ size, seed }: Step, environment: Environment): Promise<StepResult> {
+  const store = await environment.open(NAME);
   const order = new Chooser(size, seed).shuffled(
     Uint32Array.from({ length: size }, (_, i) => 2 * i),
   );
   const groups: number[] = [];
-  await write(store, around, order, seed, (ms) => void groups.push(ms));
+  await write(store, environment, order, seed, (ms) => void groups.push(ms));
   const { name, settings } = store;
   await store.close();
   return { name, settings, samples: {} };
 }
 
-/** A key that is there. */
+/** A key that exists. */
 const [KEY] = keysOf(new Uint32Array([2])) as [string];
 
-async function timedOpen(around: Around): Promise<{ store: Watched; ms: number }> {
+async function timedOpen(environment: Environment): Promise<{ store: MeasuredStore; ms: number }> {
   const start = performance.now();
-  const store = await around.open(NAME);
+  const store = await environment.open(NAME);
   await store.gets([KEY]);
   return { store, ms: performance.now() - start };
 }
 
-async function reopen({ count }: Step, around: Around): Promise<StepResult> {
+async function reopen({ count }: Step, environment: Environment): Promise<StepResult> {
   const [opens, ranges]: [number[], number[]] = [[], []];
   for (let i = 0; ; i++) {
-    const { store, ms } = await timedOpen(around);
+    const { store, ms } = await timedOpen(environment);
     opens.push(ms);
     const start = performance.now();
     await store.scan?.("user", 1);
     ranges.push(performance.now() - start);
     const { name, settings } = store;
     await store.close();
-    await around.turn();
+    await environment.turn();
     if (i + 1 === count) return { name, settings, samples: { opens, ranges } };
   }
 }
 
-/** Overwrites keys at random and ends with the store open: whoever runs this kills it then. */
-async function tail({ size, count, seed }: Step, around: Around): Promise<StepResult> {
-  around.tails?.keep(NAME, CLOSED);
-  const store = await around.open(NAME);
+/** Overwrites keys at random and leaves the store open: the caller then kills the process. */
+async function tail({ size, count, seed }: Step, environment: Environment): Promise<StepResult> {
+  environment.tails?.copyFlushed(NAME, CLOSED);
+  const store = await environment.open(NAME);
   const { name, settings } = store;
-  await write(store, around, new Chooser(size, seed).existing("random", count), seed);
+  await write(store, environment, new Chooser(size, seed).existing("random", count), seed);
   return { name, settings, samples: {} };
 }
 
-async function crashed({ size }: Step, around: Around): Promise<StepResult> {
-  around.tails?.keep(NAME, CRASHED);
-  const { store, ms } = await timedOpen(around);
+async function crashed({ size }: Step, environment: Environment): Promise<StepResult> {
+  environment.tails?.copyFlushed(NAME, CRASHED);
+  const { store, ms } = await timedOpen(environment);
   const { name, settings } = store;
   const digest = await digestOf(store, size);
   await store.close();
   return { name, settings, digest, samples: { crashed: [ms] } };
 }
 
-/** What the last two steps kept. */
-const keptBehind = (tail: number): Kept => ({
+/** The copies made by the last two steps. */
+const copiesWithTail = (tail: number): Copies => ({
   closed: CLOSED,
   crashed: CRASHED,
   bytes: tail * RECORD,
   key: KEY,
 });
 
-/** Opens what was kept, so many times each. */
-async function added({ count, tail = 0 }: Step, { tails }: Around): Promise<StepResult> {
-  const samples = await tails?.added(keptBehind(tail), count);
+/** Opens each copy `count` times. */
+async function added({ count, tail = 0 }: Step, { tails }: Environment): Promise<StepResult> {
+  const samples = await tails?.added(copiesWithTail(tail), count);
   return { name: "", settings: "", samples: { ...samples } };
 }
 
-async function least({ size, count, tail = 0 }: Step, { tails }: Around): Promise<StepResult> {
-  const samples = await tails?.least(keptBehind(tail), { keys: size, records: tail }, count);
+async function least({ size, count, tail = 0 }: Step, { tails }: Environment): Promise<StepResult> {
+  const samples = await tails?.least(copiesWithTail(tail), { keys: size, records: tail }, count);
   return { name: "", settings: "", samples: { ...samples } };
 }
 
-async function overwrite({ size, count, seed }: Step, around: Around): Promise<StepResult> {
-  const store = await around.open(NAME);
+async function overwrite(
+  { size, count, seed }: Step,
+  environment: Environment,
+): Promise<StepResult> {
+  const store = await environment.open(NAME);
   const { name, settings } = store;
-  const [groups, room, excess]: number[][] = [[], [], []];
-  /** Of the groups, those beside which housekeeping ran, and the others. */
-  const [beside, alone]: number[][] = [[], []];
-  let slicesBefore = 0;
-  const before = around.written();
+  const [groups, diskSpace, excess]: number[][] = [[], [], []];
+  /** Times of the batches during which maintenance ran, and of the others. */
+  const [busy, idle]: number[][] = [[], []];
+  let stepsBefore = 0;
+  const before = environment.written();
   const numbers = new Chooser(size, seed).existing("zipfian", count);
-  await write(store, around, numbers, seed, async (ms) => {
+  await write(store, environment, numbers, seed, async (ms) => {
     groups!.push(ms);
-    const slices = store.slices?.().length;
-    if (slices !== undefined) {
-      (slices > slicesBefore ? beside : alone)!.push(ms);
-      slicesBefore = slices;
+    const maintenanceSteps = store.maintenanceSteps?.().length;
+    if (maintenanceSteps !== undefined) {
+      (maintenanceSteps > stepsBefore ? busy : idle)!.push(ms);
+      stepsBefore = maintenanceSteps;
     }
     if (groups!.length % 20 !== 0) return;
-    const bytes = await around.room(NAME);
-    room!.push(bytes);
+    const bytes = await environment.diskSpace(NAME);
+    diskSpace!.push(bytes);
     const live = store.live?.();
     if (live !== undefined) excess!.push(live.fileBytes / bound(live.liveBytes, size));
   });
-  const written = around.written();
-  const samples = { groups, beside, alone, room, excess } as Record<string, number[]>;
+  const written = environment.written();
+  const samples = { groups, busy, idle, diskSpace, excess } as Record<string, number[]>;
   if (before !== undefined && written !== undefined) samples.written = [written - before];
-  samples.slices = [...(store.slices?.() ?? [])];
+  samples.maintenanceSteps = [...(store.maintenanceSteps?.() ?? [])];
   const digest = await digestOf(store, size);
   await store.close();
   return { name, settings, digest, samples };
@@ -231,7 +234,7 @@ async function overwrite({ size, count, seed }: Step, around: Around): Promise<S
 
 const MIB = 1_048_576;
 
-/** What the file may come to: 1.5 times what lives, two checkpoints and four segments. */
+/** The bound of the file's size: 1.5 times the live bytes, two checkpoints and four segments. */
 function bound(liveBytes: number, size: number): number {
   const checkpoint = Math.ceil((9 * size + 65_536) / MIB) * MIB;
   return Math.ceil((1.5 * liveBytes) / MIB) * MIB + 2 * checkpoint + 4 * MIB;

@@ -1,31 +1,31 @@
 /**
- * What a tail adds to an opening: a file as a crash left it, and the same file as it was closed before,
- * opened in turn by code that has opened both before; beside bare reads of what the first one reads and the
- * other does not. Once with both files in the system's cache, and once with neither.
+ * What a tail adds to an opening: a file as a crash left it, and the same file as it was closed before, are
+ * opened in turn by code that is warm; and the bytes that only the first opening reads are read without a
+ * database. Once with both files in the system's cache, and once with neither.
  */
 
 import { spawnSync } from "node:child_process";
 import { closeSync, copyFileSync, fsyncSync, openSync, readSync } from "node:fs";
 import { instantiateAlone } from "../wasm.js";
 
-/** Openings before the timed ones: the first ones run code that is not optimized yet. */
+/** Openings before the timed ones, which run code that is not optimized yet. */
 const WARM = 4;
 
-/** Copies a file to the medium. */
-export function keep(from: string, to: string): void {
+/** Copies a file and flushes the copy. */
+export function copyFlushed(from: string, to: string): void {
   copyFileSync(from, to);
   const fd = openSync(to, "r+");
   fsyncSync(fd);
   closeSync(fd);
 }
 
-/** Has the system forget what it caches of a file. Answers whether that can be asked for here. */
-function forget(path: string): boolean {
+/** Evicts a file from the system's cache. Returns whether the system supports that. */
+function evict(path: string): boolean {
   const { status } = spawnSync("dd", [`if=${path}`, "iflag=nocache", "count=0"]);
   return status === 0;
 }
 
-/** A read: where it begins, and how many bytes it asks for. */
+/** A read: its offset and its length. */
 export interface Read {
   at: number;
   length: number;
@@ -34,8 +34,8 @@ export interface Read {
 const SEGMENT = 1_048_576;
 
 /**
- * What opening the one file reads of the log and opening the other does not: the tail behind its checkpoint, where
- * it lies, and at most as many bytes as were written. Segments are read whole, and nothing else is as long.
+ * The reads that only the opening of the crashed file makes: the tail after its checkpoint, limited to the
+ * bytes written. Segments are read whole, and no other read has that length.
  */
 async function tailOf({ closed, crashed, bytes, readsOf }: Pair): Promise<Read[]> {
   const segments = async (path: string) =>
@@ -50,7 +50,7 @@ async function tailOf({ closed, crashed, bytes, readsOf }: Pair): Promise<Read[]
   });
 }
 
-/** Milliseconds that these reads take, all into the same memory, and what is done there after each. */
+/** Milliseconds of these reads, all into the same memory, and of the callback after each. */
 function rawRead(
   path: string,
   reads: readonly Read[],
@@ -69,14 +69,14 @@ function rawRead(
 }
 
 /** The exports of benches/tail. */
-interface LeastWasm {
+interface TailWasm {
   memory: WebAssembly.Memory;
-  tail_prepare(segment: number, placesLog2: number): number;
+  tail_prepare(segment: number, slotsLog2: number): number;
   tail_checksum(length: number): number;
-  tail_look(count: number): number;
+  tail_look_up(count: number): number;
 }
 
-/** The two files, and how one is opened up to the first get and closed again: the milliseconds before that. */
+/** The two files, and how to open one up to the first get and close it again; only the opening is timed. */
 export interface Pair {
   closed: string;
   crashed: string;
@@ -87,57 +87,60 @@ export interface Pair {
   readsOf(path: string): Promise<Read[]>;
 }
 
-/** Samples in ms: of opening the two, and of reading; none from the medium where the cache stays. */
-export type Added = Record<
+/** Samples in ms of opening the two, and of reading; none from the medium if the cache cannot be evicted. */
+export type TailCost = Record<
   "closed" | "crashed" | "read" | "closedCold" | "crashedCold" | "readCold",
   number[]
 >;
 
-/** Samples in ms of what grows with a tail in any opening: reads, with checksums, with a look for each key too. */
-export type Least = Record<"read" | "verified" | "looked", number[]>;
+/**
+ * Samples in ms of the work that grows with a tail: the reads alone, with checksums, and with an index lookup
+ * for each key too.
+ */
+export type TailBound = Record<"read" | "verified" | "lookedUp", number[]>;
 
 /**
- * The least that opening can do with a tail which the system has in its cache: each segment is read into wasm
- * memory, its checksum is computed there, and a place of a table as large as the index is looked at for each of
- * its records, none of which waits for another.
+ * The lower bound for opening with a tail that is in the system's cache: each segment is read into wasm
+ * memory, its checksum is computed there, and for each of its records one slot of a table as large as the
+ * index is read. These reads do not depend on each other.
  */
-export async function leastForATail(
+export async function lowerBoundOfTail(
   pair: Pair,
   { wasm, keys, records }: { wasm: string; keys: number; records: number },
   rounds: number,
-): Promise<Least> {
-  const least: Least = { read: [], verified: [], looked: [] };
+): Promise<TailBound> {
+  const least: TailBound = { read: [], verified: [], lookedUp: [] };
   const tail = await tailOf(pair);
   if (tail.length === 0) return least;
-  const { memory, tail_prepare, tail_checksum, tail_look } =
-    await instantiateAlone<LeastWasm>(wasm);
-  // Three quarters of the index's places are in use at most.
+  const { memory, tail_prepare, tail_checksum, tail_look_up } =
+    await instantiateAlone<TailWasm>(wasm);
+  // The index is at most three quarters full.
   const at = tail_prepare(SEGMENT, Math.ceil(Math.log2((keys + 1) * (4 / 3))));
   const block = new Uint8Array(memory.buffer, at, SEGMENT);
   let sum = 0;
   const verify = (length: number) => {
     sum ^= tail_checksum(length);
   };
-  const look = (length: number) => {
+  const lookUp = (length: number) => {
     verify(length);
-    sum ^= tail_look(Math.round((length * records) / pair.bytes));
+    sum ^= tail_look_up(Math.round((length * records) / pair.bytes));
   };
   const read = (after?: (length: number) => void) => rawRead(pair.crashed, tail, block, after);
   for (let i = -WARM; i < rounds; i++) {
-    const [bare, verified, looked] = [read(), read(verify), read(look)];
+    const [bare, verified, lookedUp] = [read(), read(verify), read(lookUp)];
     if (i < 0) continue;
     least.read.push(bare);
     least.verified.push(verified);
-    least.looked.push(looked);
+    least.lookedUp.push(lookedUp);
   }
   if (!Number.isInteger(sum)) throw new Error("no checksum was computed");
   return least;
 }
 
-export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> {
+export async function costOfTail(pair: Pair, rounds: number): Promise<TailCost> {
   const { closed, crashed, timedOpen } = pair;
   const tail = await tailOf(pair);
-  const added: Added = {
+  const added: TailCost = {
     closed: [],
     crashed: [],
     read: [],
@@ -149,7 +152,7 @@ export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> 
     await timedOpen(closed);
     await timedOpen(crashed);
   }
-  /** Each is the first of the two in every other round: what one leaves to be collected the next one pays. */
+  /** Alternates the order, because the second one pays for the first one's garbage. */
   const inTurn = async (
     i: number,
     first: () => Promise<unknown>,
@@ -164,16 +167,16 @@ export async function whatATailAdds(pair: Pair, rounds: number): Promise<Added> 
       async () => added.closed.push(await timedOpen(closed)),
       async () => added.crashed.push(await timedOpen(crashed)),
     );
-    // Behind a checkpoint that was taken on the way there may be none.
+    // The tail may be empty, if a checkpoint was written after the last write.
     if (tail.length > 0) added.read.push(rawRead(crashed, tail));
   }
-  for (let i = 0; i < rounds && forget(closed) && forget(crashed); i++) {
+  for (let i = 0; i < rounds && evict(closed) && evict(crashed); i++) {
     await inTurn(
       i,
-      async () => forget(closed) && added.closedCold.push(await timedOpen(closed)),
-      async () => forget(crashed) && added.crashedCold.push(await timedOpen(crashed)),
+      async () => evict(closed) && added.closedCold.push(await timedOpen(closed)),
+      async () => evict(crashed) && added.crashedCold.push(await timedOpen(crashed)),
     );
-    forget(crashed);
+    evict(crashed);
     if (tail.length > 0) added.readCold.push(rawRead(crashed, tail));
   }
   return added;

@@ -1,16 +1,16 @@
 import { type OpenedStorage, open, type Storage, type StorageFile } from "varve";
 import { varveStore } from "../sizes/varve.js";
-import type { Watched } from "./steps.js";
+import type { MeasuredStore } from "./steps.js";
 
-/** What a storage was asked to do. */
+/** Bytes and time that a storage has used. */
 export interface Counts {
   written: number;
   /** Milliseconds within the platform's flush. */
   flushing: number;
 }
 
-/** A storage that counts what is written to it. */
-function counted(storage: Storage, counts: Counts): Storage {
+/** Wraps a storage and counts the written bytes. */
+function countingStorage(storage: Storage, counts: Counts): Storage {
   const file = (inner: StorageFile): StorageFile => ({
     read: (buffer, options) => inner.read(buffer, options),
     write(buffer, options) {
@@ -36,21 +36,21 @@ function counted(storage: Storage, counts: Counts): Storage {
   };
 }
 
-/** Housekeeping runs in timers without a pause, and nothing else here does: so they can be timed. */
-function timeSlices(counts: Counts): number[] {
-  const slices: number[] = [];
+/** Times maintenance steps: they are the only timers without a delay here. */
+function timeMaintenance(counts: Counts): number[] {
+  const maintenanceSteps: number[] = [];
   const { setTimeout } = globalThis;
   const timed = (task: () => void, ms?: number): unknown => {
     if (ms !== 0) return setTimeout(task, ms);
-    const slice = () => {
+    const step = () => {
       const [start, flushing] = [performance.now(), counts.flushing];
       task();
-      slices.push(performance.now() - start - (counts.flushing - flushing));
+      maintenanceSteps.push(performance.now() - start - (counts.flushing - flushing));
     };
-    return setTimeout(slice, 0);
+    return setTimeout(step, 0);
   };
   globalThis.setTimeout = timed as typeof globalThis.setTimeout;
-  return slices;
+  return maintenanceSteps;
 }
 
 export interface Settings {
@@ -58,21 +58,21 @@ export interface Settings {
   spaceFactor: number;
 }
 
-/** Opens databases in a storage, and tells what they do with it. */
-export function watchedVarve(storage: Storage, { memory, spaceFactor }: Settings) {
+/** Opens databases in a storage, and reports how they use it. */
+export function measuredVarve(storage: Storage, { memory, spaceFactor }: Settings) {
   const counts: Counts = { written: 0, flushing: 0 };
-  const slices = timeSlices(counts);
-  const place = counted(storage, counts);
+  const maintenanceSteps = timeMaintenance(counts);
+  const counting = countingStorage(storage, counts);
   return {
     counts,
-    async open(name: string): Promise<Watched> {
-      const db = await open(name, { storage: place, memory, spaceFactor });
+    async open(name: string): Promise<MeasuredStore> {
+      const db = await open(name, { storage: counting, memory, spaceFactor });
       const store = varveStore(db, memory);
       return {
         ...store,
         settings: `${store.settings}, spaceFactor ${spaceFactor}`,
         live: () => db.stats(),
-        slices: () => slices,
+        maintenanceSteps: () => maintenanceSteps,
       };
     },
   };

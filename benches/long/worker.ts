@@ -1,11 +1,11 @@
 import { opfs } from "varve";
-import { answer } from "../browser/answer.js";
-import { removeAll, turn } from "../browser/place.js";
+import { handleRequests } from "../browser/handle-requests.js";
+import { removeAll, turn } from "../browser/platform.js";
 import { openSqliteWasm } from "../sizes/browser/sqlite.js";
-import { type Around, runStep, type Step, type StepResult } from "./steps.js";
-import { watchedVarve } from "./varve.js";
+import { type Environment, runStep, type Step, type StepResult } from "./steps.js";
+import { measuredVarve } from "./varve.js";
 
-/** What a worker is told: one step of one store's life. */
+/** One step of one store, which a worker runs. */
 export interface Request {
   store: "varve" | "sqlite";
   memory: number;
@@ -24,15 +24,19 @@ async function sizeOf(folder: FileSystemDirectoryHandle): Promise<number> {
   return sum;
 }
 
-function surroundings({ store, memory, spaceFactor }: Request): Pick<Around, "open" | "written"> {
+function environment({
+  store,
+  memory,
+  spaceFactor,
+}: Request): Pick<Environment, "open" | "written"> {
   if (store === "sqlite") {
     return { open: (name) => openSqliteWasm(name, { memory }), written: () => undefined };
   }
-  const { open, counts } = watchedVarve(opfs(FOLDER), { memory, spaceFactor });
+  const { open, counts } = measuredVarve(opfs(FOLDER), { memory, spaceFactor });
   return { open, written: () => counts.written };
 }
 
-answer<Request | { clear: true }, StepResult | undefined>(async (request, progress) => {
+handleRequests<Request | { clear: true }, StepResult | undefined>(async (request, progress) => {
   if ("clear" in request) {
     await removeAll();
     return undefined;
@@ -40,9 +44,9 @@ answer<Request | { clear: true }, StepResult | undefined>(async (request, progre
   const { store, step } = request;
   progress(`${store}, ${step.size} keys: ${step.step}`);
   return runStep(step, {
-    ...surroundings(request),
+    ...environment(request),
     turn,
     wrap: (buffer, offset, length) => new Uint8Array(buffer, offset, length),
-    room: async () => sizeOf(await navigator.storage.getDirectory()),
+    diskSpace: async () => sizeOf(await navigator.storage.getDirectory()),
   });
 });

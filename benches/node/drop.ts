@@ -18,14 +18,14 @@ interface Contents {
   name: string;
 }
 
-/** All stores that are compared must have sold all but one pair of the same shoe. */
+/** Checks that all but one pair of the right shoe are sold. */
 function check({ stock, name }: Contents, store: string): void {
   if (stock !== 1 || name !== PRODUCT_NAME) {
     throw new Error(`${store} ended with ${stock} of "${name}"`);
   }
 }
 
-/** One database that stays open: what a program has that runs for a while. */
+/** A database that stays open, as in a program that runs for a while. */
 class OpenDatabase {
   private constructor(
     private readonly directory: string,
@@ -37,7 +37,7 @@ class OpenDatabase {
     return new OpenDatabase(directory, await open("drop", { storage: file(directory) }));
   }
 
-  /** One drop, in a turn of its own, with whatever the database does at its end. */
+  /** Runs one drop in a separate turn, including the commit at its end. */
   async drop(commitEach: boolean): Promise<number> {
     const result = productDrop(this.db, { cycles: CYCLES, commitEach });
     check(result, "varve");
@@ -53,7 +53,7 @@ class OpenDatabase {
   }
 }
 
-/** The first drop of a process that has done nothing yet, compiling included. */
+/** The first drop of a new process, compilation included. */
 function firstDrop(root: string, folder: string): number {
   const script = join(root, ".build/bench/first.mjs");
   const args = [script, mkdtempSync(join(folder, "first-"))];
@@ -64,7 +64,10 @@ function firstDrop(root: string, folder: string): number {
   return result.ms;
 }
 
-/** One sample of GrausDB after a warm-up unless told otherwise, in a process of its own. It checks its own contents as well. */
+/**
+ * One sample of GrausDB in a separate process, after a warm-up by default. The process checks its own
+ * contents too.
+ */
 function grausDrop(program: string, folder: string, ...more: string[]): number {
   const args = ["--directory", join(folder, "graus"), "--cycles", String(CYCLES), ...more];
   const output: Contents & { ms: number[] } = JSON.parse(
@@ -91,7 +94,7 @@ export async function nodeBench({ root, quick }: BenchOptions): Promise<Section>
   try {
     const db = await OpenDatabase.open(folder);
     for (let warm = 0; warm < 20; warm++) await db.drop(warm % 4 === 0);
-    // Round by round, so that a machine that slows down slows all of them down.
+    // Round by round, so that a slowdown of the machine affects all of them.
     for (let round = 0; round < rounds; round++) {
       times.turn.push(await db.drop(false));
       times.graus.push(grausDrop(program, folder));
@@ -109,7 +112,8 @@ export async function nodeBench({ root, quick }: BenchOptions): Promise<Section>
 
   const median = (samples: number[]) => summarize(samples).median;
   const graus = median(times.graus);
-  // All of the long run against the middle of the short ones: one slow turn in a hundred counts too.
+  // The mean of the long run against the median of the short ones, so that one slow turn in a hundred counts
+  // too.
   const perTurn = (samples: number[]) => samples.reduce((sum, ms) => sum + ms, 0) / samples.length;
   const drop = "drop of 20,000";
   const long = "drops of 20,000, a hundred more in that file";
@@ -161,9 +165,9 @@ export async function nodeBench({ root, quick }: BenchOptions): Promise<Section>
       ),
     ],
     notes: [
-      "varve keeps one database open, as a program does; after its first drops its code is compiled for good. GrausDB gets an empty folder for each sample, since it compacts at 1 MiB of garbage. The first drop of a new process is told apart.",
+      "varve keeps one database open, as a program does; its code is fully compiled after the first drops. GrausDB gets an empty folder for each sample, since it compacts at 1 MiB of garbage. The first drop of a new process has its own row.",
       "After every drop one pair of the right name is left, and again when the file was closed and opened.",
-      "GrausDB is measured in its fastest form: stock is checked inside the callback, which spares it the read of its own predicate. It has no form that groups writes.",
+      "GrausDB is measured in its fastest form: stock is checked inside the callback, which saves the read for its own predicate. It cannot group writes.",
       "None of the stores flushes within a drop.",
     ],
   };

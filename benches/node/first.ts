@@ -1,7 +1,7 @@
 import { file, open } from "varve";
 import { productDrop } from "../../demo/drop.js";
 
-// A process that makes one drop in the folder that it is given, and prints how it went.
+// Runs one drop in the given folder and prints its result.
 const directory = process.argv[2];
 if (directory === undefined) throw new Error("the folder is missing");
 const db = await open("drop", { storage: file(directory) });

@@ -1,5 +1,5 @@
-// Installs the rivals that come as packages. They are native: a package that cannot be had is built
-// from source against this Node's own headers, and one that cannot be built is told in the table.
+// Installs the rivals from npm. They are native: if a prebuilt binary cannot be downloaded, the package is
+// built from source against this Node's own headers, and the table reports those that cannot be built.
 
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -19,11 +19,14 @@ export async function installRivals() {
   if (broken().length === 0) stamp("rivals", key);
 }
 
-/** Downloads of built files or of headers fail behind many a wall; the packages themselves are here. */
+/**
+ * Firewalls often block the downloads of prebuilt binaries and headers; the packages themselves are
+ * installed.
+ */
 async function buildFromSource() {
   const headers = dirname(dirname(realpathSync(process.execPath)));
   const here = existsSync(join(headers, "include/node/node.h"));
-  // The first is what npm passed on until version 11, the second what node-gyp reads since.
+  // npm passed on the first name until version 11; node-gyp reads the second since then.
   const names = ["npm_config_nodedir", "npm_package_config_node_gyp_nodedir"];
   const env = here ? Object.fromEntries(names.map((name) => [name, headers])) : {};
   say(`· again without downloads${here ? `, with the headers in ${headers}` : ""}`);
@@ -39,7 +42,7 @@ function rivals() {
   return Object.keys(JSON.parse(readFileSync(join(folder, "package.json"), "utf8")).dependencies);
 }
 
-/** Those that do not load, or whose native part does not. */
+/** Packages that fail to load, or whose native part does. */
 function broken() {
   const require = createRequire(join(folder, "package.json"));
   return rivals().filter((name) => {

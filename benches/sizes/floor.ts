@@ -1,20 +1,19 @@
 import type { StoreResult } from "./run.js";
 import { KEY_BYTES, keysOf, looked, type Plan, Random, VALUE_BYTES, Values } from "./workload.js";
 
-/** Bytes of a table's entry, and of a record: about what varve has of both. */
+/** Bytes of an index entry and of a record, close to varve's. */
 const ENTRY = 8;
 const RECORD = 56 + VALUE_BYTES + 4;
 const PAGE = 65_536;
 
-/** Fewer than this are gone over several times a sample, as in `run.ts`. */
+/** Scans of fewer keys are repeated within a sample, as in `run.ts`. */
 const LEAST_SCANNED = 20_000;
 
 /**
- * What a walk over pairs hands out and nothing else: a text cut out of one that has all keys, and a view
- * where an array says that the value lies. No tree, no page of keys, no call, no question whether it still
- * lies there.
+ * An iterator that only makes what a scan yields: a substring of one string with all keys, and a view at an
+ * offset from an array. No tree, no page of keys, no call into wasm, no check whether the value has moved.
  */
-class Handing<T> implements IterableIterator<T, undefined> {
+class BareIterator<T> implements IterableIterator<T, undefined> {
   private at = 0;
 
   constructor(
@@ -52,20 +51,20 @@ function sumOfKeys(walk: Iterable<string>): number {
   return sum;
 }
 
-/** The objects that the three kinds of scan make, each beside the work that has to make them. */
+/** For each of the three kinds of scan, the cost of the objects that it yields. */
 function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measured"] {
   const count = Math.min(size, ops);
   const times = Math.max(1, Math.floor(Math.min(ops, LEAST_SCANNED) / count));
-  const places = Uint32Array.from({ length: count }, (_, i) => i * RECORD);
+  const offsets = Uint32Array.from({ length: count }, (_, i) => i * RECORD);
   const pages = Math.ceil((count * RECORD) / PAGE);
   const { buffer } = new WebAssembly.Memory({ initial: pages });
-  const text = keysOf(places).join("");
+  const text = keysOf(offsets).join("");
   const key = (at: number) => text.substring(at * KEY_BYTES, (at + 1) * KEY_BYTES);
-  const value = (at: number) => new Uint8Array(buffer, places[at], VALUE_BYTES);
+  const value = (at: number) => new Uint8Array(buffer, offsets[at], VALUE_BYTES);
   const works: [string, () => number, number][] = [
-    ["scan", () => sumOfPairs(new Handing(count, (at) => [key(at), value(at)])), KEY_BYTES],
-    ["scan, values only", () => sumOfValues(new Handing(count, value)), 0],
-    ["scan, keys only", () => sumOfKeys(new Handing(count, key)), KEY_BYTES],
+    ["scan", () => sumOfPairs(new BareIterator(count, (at) => [key(at), value(at)])), KEY_BYTES],
+    ["scan, values only", () => sumOfValues(new BareIterator(count, value)), 0],
+    ["scan, keys only", () => sumOfKeys(new BareIterator(count, key)), KEY_BYTES],
   ];
   return works.map(([work, walk, each]) => {
     const ns: number[] = [];
@@ -74,7 +73,7 @@ function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measur
       const start = performance.now();
       for (let time = 0; time < times; time++) sum += walk();
       const ms = performance.now() - start;
-      // The values are zero.
+      // All values are zero.
       if (sum !== times * count * each) throw new Error(`${work} saw ${sum}`);
       if (round >= warmup) ns.push((ms * 1e6) / (times * count));
     }
@@ -83,27 +82,27 @@ function measureScans({ size, ops, warmup, samples }: Plan): StoreResult["measur
 }
 
 /**
- * Wasm memory of the size that it takes to hold so many keys: entries, each of which leads to a record at
- * a random place, which leads to nothing. Then room for a group of records, and for a key.
+ * Wasm memory as large as that of a database with so many keys: entries that point to records at random
+ * offsets, which point to nothing. After them, space for a batch of records and for a key.
  */
-class Ground {
+class SimulatedMemory {
   readonly words: Uint32Array<ArrayBuffer>;
   readonly bytes: Uint8Array<ArrayBuffer>;
   readonly entries: number;
-  readonly roomAt: number;
+  readonly batchAt: number;
   readonly keyAt: number;
   readonly random = new Random(7);
 
-  constructor({ size, group }: Plan) {
+  constructor({ size, batch }: Plan) {
     this.entries = 2 ** Math.ceil(Math.log2(size * (4 / 3)));
     const recordsAt = this.entries * ENTRY;
-    this.roomAt = recordsAt + size * RECORD;
-    this.keyAt = this.roomAt + group * RECORD;
+    this.batchAt = recordsAt + size * RECORD;
+    this.keyAt = this.batchAt + batch * RECORD;
     const pages = Math.ceil((this.keyAt + KEY_BYTES) / PAGE);
     const { buffer } = new WebAssembly.Memory({ initial: pages });
     this.bytes = new Uint8Array(buffer);
     this.words = new Uint32Array(buffer);
-    // Written to, so that there is memory behind it.
+    // Touches the pages, so that the system allocates them.
     this.words.fill(0);
     const first = recordsAt / 4;
     for (let entry = 0; entry < this.entries; entry++) {
@@ -111,21 +110,21 @@ class Ground {
     }
   }
 
-  places(count: number): Uint32Array {
+  randomEntries(count: number): Uint32Array {
     return Uint32Array.from({ length: count }, () => 2 * this.random.below(this.entries));
   }
 }
 
-/** What every `get` waits for. */
-function measureGets(ground: Ground, { ops, warmup, samples }: Plan): number[] {
-  const { words } = ground;
+/** The dependent reads of every `get`. */
+function measureGets(memory: SimulatedMemory, { ops, warmup, samples }: Plan): number[] {
+  const { words } = memory;
   const ns: number[] = [];
   for (let round = 0; round < warmup + samples; round++) {
-    const places = ground.places(ops);
+    const entries = memory.randomEntries(ops);
     const start = performance.now();
     // All records are zero, which the compiler does not know.
     let last = 0;
-    for (let i = 0; i < ops; i++) last = words[words[places[i]! + last]!]!;
+    for (let i = 0; i < ops; i++) last = words[words[entries[i]! + last]!]!;
     const ms = performance.now() - start;
     if (last !== 0) throw new Error("a record is not zero");
     if (round >= warmup) ns.push((ms * 1e6) / ops);
@@ -133,7 +132,7 @@ function measureGets(ground: Ground, { ops, warmup, samples }: Plan): number[] {
   return ns;
 }
 
-/** Writes a key's letters, four at a time: nothing else takes less for so few. */
+/** Writes a key's characters, four at a time: the fastest way for short keys. */
 function writeLetters(words: Uint32Array, at: number, key: string): void {
   for (let i = 0; i < KEY_BYTES; i += 4) {
     words[at + (i >>> 2)] =
@@ -145,28 +144,28 @@ function writeLetters(words: Uint32Array, at: number, key: string): void {
 }
 
 /**
- * What every `set` of a key that is there does: its letters and the value's bytes come into the memory,
- * the old record is found as by `get`, and the entry leads elsewhere. No hash, no comparison, no checksum, no
- * call, and nothing is handed to a file.
+ * The least work of a `set` of an existing key: its characters and the value's bytes are copied into memory,
+ * the old record is found as by `get`, and the entry is changed. No hash, no comparison, no checksum, no call
+ * into wasm, and no write to a file.
  */
-function measureSets(ground: Ground, plan: Plan): number[] {
-  const { words, bytes, roomAt, keyAt } = ground;
-  const { size, ops, group, warmup, samples } = plan;
+function measureSets(memory: SimulatedMemory, plan: Plan): number[] {
+  const { words, bytes, batchAt, keyAt } = memory;
+  const { size, ops, batch, warmup, samples } = plan;
   const values = new Values((buffer, offset, length) => new Uint8Array(buffer, offset, length));
   const mask = values.all.length - 1;
   const few = keysOf(Uint32Array.from({ length: Math.min(size, 1_000) }, (_, i) => 2 * i));
   const ns: number[] = [];
   for (let round = 0; round < warmup + samples; round++) {
-    const places = ground.places(ops);
-    const many = size > 1_000 ? keysOf(places) : Array.from(places, (_, i) => few[i % size]!);
+    const entries = memory.randomEntries(ops);
+    const many = size > 1_000 ? keysOf(entries) : Array.from(entries, (_, i) => few[i % size]!);
     const start = performance.now();
     let last = 0;
     for (let i = 0; i < ops; i++) {
       writeLetters(words, keyAt >>> 2, many[i]!);
-      const entry = places[i]! + last;
+      const entry = entries[i]! + last;
       const record = words[entry]!;
       last = words[record]!;
-      bytes.set(values.all[i & mask]!, roomAt + (i % group) * RECORD);
+      bytes.set(values.all[i & mask]!, batchAt + (i % batch) * RECORD);
       words[entry] = record;
     }
     const ms = performance.now() - start;
@@ -177,20 +176,21 @@ function measureSets(ground: Ground, plan: Plan): number[] {
 }
 
 /**
- * No store, and no lookup: for each `get` two reads of so much memory, at random places, the second where
- * the first says, and the next where the second says. No hash, no key, no comparison, no call: what is above
- * it is work, what is below it was in a cache. For each `set` the same, and its key and value besides.
+ * The lower bounds of `get`, `set` and scans, without a store or a lookup. Each `get` is two dependent reads
+ * at random addresses of that much memory, and the next one depends on the second. No hash, no key, no
+ * comparison, no call: a store's time above it is work, and a time below it is due to the processor's cache.
+ * A `set` is the same plus its key and value.
  */
 export function measureFloor(plan: Plan): StoreResult {
-  const ground = new Ground(plan);
-  const mib = Math.ceil(ground.bytes.length / 1_048_576).toLocaleString("en");
+  const memory = new SimulatedMemory(plan);
+  const mib = Math.ceil(memory.bytes.length / 1_048_576).toLocaleString("en");
   return {
     name: "floor",
-    settings: `no store: two reads at random places in ${mib} MiB of wasm memory, each waiting for the one before; what a get from so much memory takes at least. A set is that and the bytes of its key and value, without hash, call, checksum or file. Its scans make what a scan hands out, and look for nothing`,
+    settings: `no store: two dependent reads at random addresses in ${mib} MiB of wasm memory, the least that a get from so much memory takes. A set is that plus copying its key and value, without hash, call, checksum or file. Scans only create what a scan yields`,
     remarks: [],
     measured: [
-      { work: "get", pattern: "random", ns: measureGets(ground, plan) },
-      { work: "set existing", pattern: "random", ns: measureSets(ground, plan) },
+      { work: "get", pattern: "random", ns: measureGets(memory, plan) },
+      { work: "set existing", pattern: "random", ns: measureSets(memory, plan) },
       ...measureScans(plan),
     ],
     digests: {},

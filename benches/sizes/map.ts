@@ -2,33 +2,33 @@ import { keyBytes } from "./run.js";
 import type { OpenStore, Store } from "./store.js";
 import { COUNTER_AT, KEY_BYTES, looked, VALUE_BYTES } from "./workload.js";
 
-/** Pairs that the memory is made larger by. */
+/** Pairs by which the memory grows. */
 const STEP = 100_000;
 
-/** What was in it when it was closed, by folder; it is kept nowhere else. */
+/** Contents of closed stores, by folder; nothing is stored elsewhere. */
 const closed = new Map<string, Contents>();
 
 interface Contents {
-  places: Map<string, number>;
+  offsets: Map<string, number>;
   bytes: Uint8Array<ArrayBuffer>;
   free: number[];
   used: number;
 }
 
 /**
- * No store: a Map from keys to places in one piece of memory, and a new view for each get. It shows
- * what the machine and the language take for it at this size.
+ * Not a store: a Map from keys to offsets in one buffer, and a new view for each get. It shows the cost of
+ * machine and language at this size.
  */
 export const openMap: OpenStore = async (folder) => {
   const contents: Contents = closed.get(folder) ?? {
-    places: new Map(),
+    offsets: new Map(),
     bytes: new Uint8Array(STEP * VALUE_BYTES),
     free: [],
     used: 0,
   };
-  const { places, free } = contents;
+  const { offsets, free } = contents;
 
-  const place = (): number => {
+  const allocate = (): number => {
     const at = free.pop() ?? VALUE_BYTES * contents.used++;
     if (at + VALUE_BYTES <= contents.bytes.length) return at;
     const larger = new Uint8Array(Math.max(2 * contents.bytes.length, at + VALUE_BYTES));
@@ -41,20 +41,20 @@ export const openMap: OpenStore = async (folder) => {
   const store: Store = {
     name: "Map (memory only)",
     settings:
-      "a Map from keys to places in one ArrayBuffer, a new view for each get; nothing is kept",
+      "a Map from keys to offsets in one ArrayBuffer, a new view for each get; nothing is stored",
     gets(keys) {
       let sum = 0;
-      for (let i = 0; i < keys.length; i++) sum += looked(view(places.get(keys[i]!)!));
+      for (let i = 0; i < keys.length; i++) sum += looked(view(offsets.get(keys[i]!)!));
       return sum;
     },
     sets(keys, values, from, to) {
       const mask = values.length - 1;
       for (let i = from; i < to; i++) {
         const key = keys[i]!;
-        let at = places.get(key);
+        let at = offsets.get(key);
         if (at === undefined) {
-          at = place();
-          places.set(key, at);
+          at = allocate();
+          offsets.set(key, at);
         }
         contents.bytes.set(values[i & mask]!, at);
       }
@@ -62,7 +62,7 @@ export const openMap: OpenStore = async (folder) => {
     updates(keys, from, to) {
       for (let i = from; i < to; i++) {
         const { bytes } = contents;
-        const at = places.get(keys[i]!)! + COUNTER_AT;
+        const at = offsets.get(keys[i]!)! + COUNTER_AT;
         for (let byte = at; byte < at + 4; byte++) {
           bytes[byte] = bytes[byte]! + 1;
           if (bytes[byte] !== 0) break;
@@ -71,14 +71,14 @@ export const openMap: OpenStore = async (folder) => {
     },
     deletes(keys, from, to) {
       for (let i = from; i < to; i++) {
-        free.push(places.get(keys[i]!)!);
-        places.delete(keys[i]!);
+        free.push(offsets.get(keys[i]!)!);
+        offsets.delete(keys[i]!);
       }
     },
     pairs(visit) {
       const bytes = new Uint8Array(KEY_BYTES);
-      for (const key of [...places.keys()].sort()) {
-        visit(keyBytes(key, bytes), view(places.get(key)!));
+      for (const key of [...offsets.keys()].sort()) {
+        visit(keyBytes(key, bytes), view(offsets.get(key)!));
       }
     },
     close() {

@@ -9,7 +9,7 @@ export function sizesOf({ quick, sizes }: BenchOptions): readonly number[] {
   return sizes ?? (quick ? QUICK : FULL);
 }
 
-/** How much is done at a size, and how much memory a store may keep: enough for all that is live. */
+/** The amounts of work at a size, and the memory that a store may use: enough for all live values. */
 export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; memory: number } {
   const many = size >= 1_000_000;
   const ops = quick ? 10_000 : many ? 20_000 : 50_000;
@@ -19,7 +19,7 @@ export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; me
       ops,
       writes: ops,
       fresh: Math.min(size, ops),
-      group: 1_000,
+      batch: 1_000,
       singles: quick ? 500 : 2_000,
       warmup: quick || many ? 2 : 3,
       samples: quick ? 3 : many ? 5 : 7,
@@ -30,14 +30,14 @@ export function planFor(size: number, { quick }: BenchOptions): { plan: Plan; me
 }
 
 /**
- * As much as GrausDB can do: at 1 MiB of garbage it copies, for every key, all that its log has from
- * there to the end, which at a thousand keys filled a disk of 70 GB. All writes together stay below.
+ * As much as GrausDB can do: at 1 MiB of garbage it copies, for every key, the rest of its log from that key
+ * on, which at a thousand keys filled a disk of 70 GB. All writes together stay below that.
  */
 export function planForGraus(plan: Plan): Plan {
   return { ...plan, writes: 500, fresh: 250, singles: 0, warmup: 0, samples: 2 };
 }
 
-/** What takes nanoseconds elsewhere takes these up to tenths of a millisecond. */
+/** For stores whose operations take up to tenths of a millisecond instead of nanoseconds. */
 export function planForSlow(plan: Plan, writes: number): Plan {
   return {
     ...plan,

@@ -2,7 +2,7 @@ import { newDigest } from "./digest.js";
 import type { Flushing, Store } from "./store.js";
 import { Chooser, keysOf, Model, PATTERNS, type Pattern, type Plan, Values } from "./workload.js";
 
-/** One line of the result: one kind of work, in nanoseconds an operation. */
+/** Samples of one kind of work, in nanoseconds per operation. */
 export interface Measured {
   work: string;
   pattern: Pattern | "";
@@ -14,48 +14,48 @@ export interface StoreResult {
   settings: string;
   remarks: readonly string[];
   measured: Measured[];
-  /** Checksums of the contents, by the work that they were taken after. */
+  /** Checksums of the contents, by the work that came before. */
   digests: Record<string, string>;
   memory: { when: string; bytes: Record<string, number>; keys: number }[];
 }
 
-export interface Surroundings {
+export interface Environment {
   open(flushing?: Flushing): Promise<Store>;
-  /** Lets the runtime do what it does between two events. */
+  /** Yields to the runtime's event loop. */
   turn(): Promise<void>;
-  /** Collects what the preparation of a sample left, where a program can ask for that. */
+  /** Collects garbage before a sample, if the runtime offers that. */
   collect?(): void;
   wrap(buffer: ArrayBuffer, offset: number, length: number): Uint8Array;
   progress(doing: string): void;
 }
 
-/** The only kind of work that is told in milliseconds, and for all the keys. */
+/** The only work measured in milliseconds, and for all keys at once. */
 export const REOPEN = "close and reopen";
 
-/** What is done at equal durability, and the words that tell of it. */
+/** The names of the work that is measured at equal durability. */
 export const FLUSHED = {
   "each second": "set existing, all flushed once a second",
   "each group": "set existing, each group flushed",
 } as const;
 
-/** Keys that are asked for together. */
+/** Keys per `getMany`. */
 export const MANY = 100;
 const GET_MANY = `getMany of ${MANY}`;
 
 const SEED = 3;
-/** Keys that are made ready at a time while a store is filled. */
+/** Keys prepared at a time during the load. */
 const LOAD_CHUNK = 100_000;
-/** A sample of fewer new keys than this is made of several. */
+/** A sample with fewer new keys than this repeats the work. */
 const LEAST_FRESH = 20_000;
 
-/** Groups of a sample in which each is flushed. */
-const FLUSHED_GROUPS = 10;
+/** Batches per sample when each is flushed. */
+const FLUSHED_BATCHES = 10;
 
 const utf8 = new TextEncoder();
 
-/** Fills a store, does everything to it, and compares it with what must be in it on the way. */
-export async function runStore(plan: Plan, around: Surroundings): Promise<StoreResult> {
-  const run = new Run(plan, around, await around.open());
+/** Fills a store, measures every kind of work, and compares the contents with the model in between. */
+export async function runStore(plan: Plan, environment: Environment): Promise<StoreResult> {
+  const run = new Run(plan, environment, await environment.open());
   await run.load();
   await run.compare("loading");
   await run.reads("get", PATTERNS);
@@ -71,9 +71,9 @@ export async function runStore(plan: Plan, around: Surroundings): Promise<StoreR
   return run.result();
 }
 
-/** Fills a store, and overwrites in it what has to be on the medium as soon as in all others. */
-export async function runFlushed(plan: Plan, around: Surroundings): Promise<StoreResult> {
-  const run = new Run(plan, around, await around.open());
+/** Fills a store and measures overwrites at equal durability. */
+export async function runFlushed(plan: Plan, environment: Environment): Promise<StoreResult> {
+  const run = new Run(plan, environment, await environment.open());
   await run.load();
   await run.flushedEachSecond();
   await run.flushedEachGroup();
@@ -91,12 +91,12 @@ class Run {
 
   constructor(
     private readonly plan: Plan,
-    private readonly around: Surroundings,
+    private readonly environment: Environment,
     private store: Store,
   ) {
     this.model = new Model(plan);
     this.chooser = new Chooser(plan.size, SEED);
-    this.values = new Values(around.wrap);
+    this.values = new Values(environment.wrap);
   }
 
   result(): StoreResult {
@@ -105,7 +105,7 @@ class Run {
     return { name, settings, remarks, measured, digests, memory };
   }
 
-  /** The clock says how many writes there were: contents are compared with the model, not among stores. */
+  /** The number of writes depends on the clock: contents are compared with the model, but not between stores. */
   flushedResult(): StoreResult {
     const works: readonly string[] = Object.values(FLUSHED);
     const { name, settings, remarks, measured } = this.result();
@@ -113,25 +113,25 @@ class Run {
     return { name, settings, remarks, measured: own, digests: {}, memory: [] };
   }
 
-  /** Milliseconds of what `work` does, with what the runtime does at its end. */
+  /** Milliseconds of `work`, including what the runtime does at the end of the turn. */
   private async time(work: () => Promise<void>): Promise<number> {
     const { elapsed } = this.store;
-    this.around.collect?.();
+    this.environment.collect?.();
     elapsed?.();
     const start = performance.now();
     await work();
-    await this.around.turn();
+    await this.environment.turn();
     return elapsed?.() ?? performance.now() - start;
   }
 
-  /** Group by group. Where a store is synchronous, this ends the turn in between and nothing else. */
-  private async grouped(
+  /** Runs `work` in batches. Where a store is synchronous, awaiting only ends the turn in between. */
+  private async inBatches(
     count: number,
-    group: number,
+    batch: number,
     work: (from: number, to: number) => void | Promise<void>,
   ): Promise<void> {
-    for (let from = 0; from < count; from += group) {
-      await work(from, Math.min(from + group, count));
+    for (let from = 0; from < count; from += batch) {
+      await work(from, Math.min(from + batch, count));
     }
   }
 
@@ -141,7 +141,7 @@ class Run {
     sample: (round: number) => Promise<number>,
     { warmup, samples }: Pick<Plan, "warmup" | "samples"> = this.plan,
   ): Promise<void> {
-    this.around.progress(`${work} ${pattern}`);
+    this.environment.progress(`${work} ${pattern}`);
     const ns: number[] = [];
     for (let round = 0; round < warmup + samples; round++) {
       const each = await sample(round);
@@ -157,9 +157,9 @@ class Run {
   }
 
   async load(): Promise<void> {
-    const { size, group } = this.plan;
+    const { size, batch } = this.plan;
     const { store, values, model } = this;
-    this.around.progress("load");
+    this.environment.progress("load");
     let ms = 0;
     for (let start = 0; start < size; start += LOAD_CHUNK) {
       const length = Math.min(LOAD_CHUNK, size - start);
@@ -167,7 +167,7 @@ class Run {
       const keys = keysOf(numbers);
       values.renew();
       ms += await this.time(() =>
-        this.grouped(length, group, (from, to) => store.sets(keys, values.all, from, to)),
+        this.inBatches(length, batch, (from, to) => store.sets(keys, values.all, from, to)),
       );
       model.set(numbers, values);
     }
@@ -194,7 +194,7 @@ class Run {
   async readsOfMany(): Promise<void> {
     const { store, model, plan } = this;
     if (store.many === undefined) return;
-    // Not every store has this row, and all that follows chooses the same keys for each.
+    // Not every store has this row: a separate chooser keeps the later keys the same for all stores.
     const chooser = new Chooser(plan.size, SEED + 1);
     await this.samples(GET_MANY, "random", async () => {
       const count = plan.ops - (plan.ops % MANY);
@@ -215,7 +215,7 @@ class Run {
     });
   }
 
-  /** Keys as strings; in a small database the same few strings again and again. */
+  /** Keys as strings; a small database reuses the same strings. */
   private keys(numbers: Uint32Array): string[] {
     if (this.plan.size > 1_000) return keysOf(numbers);
     this.few ??= keysOf(Uint32Array.from({ length: this.plan.size }, (_, i) => 2 * i));
@@ -233,7 +233,7 @@ class Run {
     this.remember(`after the ${work}`);
   }
 
-  /** Several times over the same keys where they are few. */
+  /** Repeats the scan where the keys are few. */
   private async scan(
     work: string,
     scan: (from: string, limit: number) => number | Promise<number>,
@@ -265,7 +265,7 @@ class Run {
     work: string,
     pattern: Pattern,
     count = this.plan.writes,
-    group = this.plan.group,
+    batch = this.plan.batch,
   ): Promise<void> {
     const { store, values, model } = this;
     await this.samples(work, pattern, async () => {
@@ -273,14 +273,14 @@ class Run {
       const keys = this.keys(numbers);
       values.renew();
       const ms = await this.time(() =>
-        this.grouped(count, group, (from, to) => store.sets(keys, values.all, from, to)),
+        this.inBatches(count, batch, (from, to) => store.sets(keys, values.all, from, to)),
       );
       model.set(numbers, values);
       return (ms * 1e6) / count;
     });
   }
 
-  /** A sample is a second of writing and the flush at its end. */
+  /** A sample is a second of writes and the flush at its end. */
   async flushedEachSecond(): Promise<void> {
     await this.openAgain("each second");
     const { writes } = this.plan;
@@ -300,7 +300,7 @@ class Run {
 
   async flushedEachGroup(): Promise<void> {
     await this.openAgain("each group");
-    const count = this.plan.group * FLUSHED_GROUPS;
+    const count = this.plan.batch * FLUSHED_BATCHES;
     await this.samples(FLUSHED["each group"], "random", async () => {
       return ((await this.randomly(count, () => this.store.sync!())) * 1e6) / count;
     });
@@ -308,19 +308,19 @@ class Run {
 
   private async openAgain(flushing: Flushing): Promise<void> {
     await this.store.close();
-    this.store = await this.around.open(flushing);
+    this.store = await this.environment.open(flushing);
   }
 
-  /** Overwrites random keys; gives the milliseconds that it took. */
-  private async randomly(count: number, afterGroup?: () => void | Promise<void>): Promise<number> {
+  /** Overwrites random keys and returns the milliseconds. */
+  private async randomly(count: number, afterBatch?: () => void | Promise<void>): Promise<number> {
     const { store, values, model } = this;
     const numbers = this.chooser.existing("random", count);
     const keys = this.keys(numbers);
     values.renew();
     const ms = await this.time(() =>
-      this.grouped(count, this.plan.group, async (from, to) => {
+      this.inBatches(count, this.plan.batch, async (from, to) => {
         await store.sets(keys, values.all, from, to);
-        await afterGroup?.();
+        await afterBatch?.();
       }),
     );
     model.set(numbers, values);
@@ -334,7 +334,7 @@ class Run {
         const numbers = this.chooser.existing(pattern, plan.writes);
         const keys = this.keys(numbers);
         const ms = await this.time(() =>
-          this.grouped(plan.writes, plan.group, (from, to) => store.updates(keys, from, to)),
+          this.inBatches(plan.writes, plan.batch, (from, to) => store.updates(keys, from, to)),
         );
         model.update(numbers);
         return (ms * 1e6) / plan.writes;
@@ -343,11 +343,11 @@ class Run {
     await this.compareIfOften("update");
   }
 
-  /** Keys that were not there, and then away with them: the database is as large as it was. */
+  /** Adds new keys and deletes them again: the database keeps its size. */
   async freshKeys(pattern: "sequential" | "random"): Promise<void> {
     const { store, values, model, plan } = this;
-    const { fresh, group, warmup, samples } = plan;
-    this.around.progress(`set new and delete ${pattern}`);
+    const { fresh, batch, warmup, samples } = plan;
+    this.environment.progress(`set new and delete ${pattern}`);
     const times = Math.max(1, Math.floor(Math.min(LEAST_FRESH, plan.writes) / fresh));
     const sets: number[] = [];
     const deletes: number[] = [];
@@ -358,14 +358,14 @@ class Run {
         const keys = keysOf(numbers);
         values.renew();
         set += await this.time(() =>
-          this.grouped(fresh, group, (from, to) => store.sets(keys, values.all, from, to)),
+          this.inBatches(fresh, batch, (from, to) => store.sets(keys, values.all, from, to)),
         );
         model.set(numbers, values);
         const last = round === warmup + samples - 1 && time === times - 1;
         if (last) await this.compareIfOften(`set new, ${pattern}`);
         const leaving = pattern === "random" ? keysOf(this.chooser.shuffled(numbers)) : keys;
         deleted += await this.time(() =>
-          this.grouped(fresh, group, (from, to) => store.deletes(leaving, from, to)),
+          this.inBatches(fresh, batch, (from, to) => store.deletes(leaving, from, to)),
         );
         model.delete(numbers);
       }
@@ -384,23 +384,23 @@ class Run {
 
   async compare(after: string): Promise<void> {
     const { store, model } = this;
-    this.around.progress(`comparing contents after ${after}`);
+    this.environment.progress(`comparing contents after ${after}`);
     const expected = model.digest(await newDigest());
     const digest = await newDigest();
-    await store.pairs((key, value) => digest.add(key, value), model.everThere());
+    await store.pairs((key, value) => digest.add(key, value), model.everStored());
     const found = digest.end();
     if (found !== expected) {
-      throw new Error(`${store.name} has ${found} after ${after}, and ought to have ${expected}`);
+      throw new Error(`${store.name} has ${found} after ${after}, and should have ${expected}`);
     }
     this.digests[after] = found;
   }
 
-  /** What a process finds that comes later. */
+  /** Measures closing and opening again, and checks the contents. */
   async reopen(): Promise<void> {
-    this.around.progress("reopen");
+    this.environment.progress("reopen");
     const start = performance.now();
     await this.store.close();
-    this.store = await this.around.open();
+    this.store = await this.environment.open();
     this.measured.push({ work: REOPEN, pattern: "", ns: [performance.now() - start] });
     await this.compare("closing and opening");
     await this.store.close();
@@ -412,7 +412,7 @@ class Run {
   }
 }
 
-/** The bytes of a key, for stores that give it as a string. */
+/** The bytes of a key, for stores that return strings. */
 export function keyBytes(key: string, into: Uint8Array): Uint8Array {
   utf8.encodeInto(key, into);
   return into;

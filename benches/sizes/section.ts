@@ -3,7 +3,7 @@ import { type Goal, goal, type Row, row, type Section } from "../report.js";
 import { FLUSHED, REOPEN, type StoreResult } from "./run.js";
 import type { Plan } from "./workload.js";
 
-/** A store at a size, and how it went. */
+/** A store at a size, with its result or its failure. */
 export interface Contender {
   id: string;
   plan: Plan;
@@ -18,7 +18,7 @@ const DURABILITY: Readonly<Record<string, string>> = {
   [FLUSHED["each second"]]: "survives a power loss but for the last second",
   [FLUSHED["each group"]]: "survives a power loss",
 };
-/** A size at which everything lies in the processor's caches, and one at which nothing does. */
+/** A size at which everything fits in the processor's caches, and one at which nothing does. */
 const HOT = 1_000;
 const LARGE = 1_000_000;
 
@@ -38,7 +38,7 @@ function finder(contenders: readonly Contender[]): Find {
   };
 }
 
-/** Contents after equal work have to be equal; every store was compared with the plain model before. */
+/** Equal work must lead to equal contents in all stores; each was compared with the model before. */
 function compareContents(contenders: readonly Contender[]): number {
   const seen = new Map<string, { digest: string; name: string }>();
   let compared = 0;
@@ -74,7 +74,7 @@ function rowsOf(contenders: readonly Contender[], find: Find): Row[] {
         : id === "map"
           ? "none: memory"
           : (DURABILITY[work] ?? WRITTEN);
-      // Nothing is compiled yet when so few keys are loaded.
+      // Loads of few keys are left out: their code is not compiled yet.
       if (samples === undefined || (work === "load" && size <= HOT)) continue;
       rows.push({ group, ...row(title, name, reads, work === REOPEN ? "ms" : "ns", samples) });
     }
@@ -90,7 +90,7 @@ function targets(find: Find, sizes: readonly number[]): Goal[] {
     const title = `${what}, ${pattern}, ${keys(size)}`;
     goals.push(goal(title, summarize(samples).median, { atMost: ns }, "ns"));
   };
-  const against = (id: string, work: string, size: number, times: number) => {
+  const compareWith = (id: string, work: string, size: number, times: number) => {
     const [ours, theirs] = [find(VARVE, size, work, "random"), find(id, size, work, "random")];
     if (ours === undefined || theirs === undefined) return;
     const ratio = summarize(theirs).median / summarize(ours).median;
@@ -110,20 +110,20 @@ function targets(find: Find, sizes: readonly number[]): Goal[] {
     atMost("scan of values", size, "scan, values only", "sequential", 40);
     atMost("scan of keys", size, "scan, keys only", "sequential", 40);
   }
-  for (const size of sizes) against("lmdb", "get", size, 3);
-  for (const size of sizes) against("lmdb", "set existing", size, 5);
+  for (const size of sizes) compareWith("lmdb", "get", size, 3);
+  for (const size of sizes) compareWith("lmdb", "set existing", size, 5);
   for (const work of Object.values(FLUSHED)) {
-    for (const size of sizes) against("lmdb", work, size, 5);
+    for (const size of sizes) compareWith("lmdb", work, size, 5);
   }
   return goals;
 }
 
-/** Bytes per key of what varve holds: its table, the values in memory, and all that its wasm has taken. */
+/** varve's memory in bytes per key: the index, the values in memory, and all wasm memory. */
 function memoryOf(contenders: readonly Contender[]): string[] {
-  const told = new Set<number>();
+  const reported = new Set<number>();
   return contenders.flatMap(({ id, plan, result }) => {
-    if (id !== VARVE || result === undefined || told.has(plan.size)) return [];
-    told.add(plan.size);
+    if (id !== VARVE || result === undefined || reported.has(plan.size)) return [];
+    reported.add(plan.size);
     return result.memory.map(({ when, bytes, keys: count }) => {
       const per = (value: number) => Math.round(value / count).toLocaleString("en");
       const parts = Object.entries(bytes).map(([name, value]) => `${name} ${per(value)}`);
@@ -156,14 +156,14 @@ export function sizesSection(title: string, contenders: readonly Contender[]): S
     rows: rowsOf(contenders, find),
     goals: targets(find, sizes),
     notes: [
-      `Keys are strings of 16 characters, values 100 bytes. Above a thousand keys the strings of a sample are made anew for it, in the order of their use and outside of its time, so that none waits for where a key lies; in Node what the preparation left is collected before the time begins. A sample is ${[...new Set(contenders.filter(({ id }) => id === VARVE).map((one) => one.plan.ops.toLocaleString("en")))].join(" or ")} operations (reads and writes of those that take longer: ${[...fewer].map(([name, ops]) => `${name} ${ops}`).join(", ") || "none"}); writes are handed on in groups of ${plan.group.toLocaleString("en")} by all (varve: a turn; the others: a transaction or batch), "each by itself" one by one. Beside each median: by how much of it the middle half of the samples goes up or down.`,
+      `Keys are strings of 16 characters, values 100 bytes. Above a thousand keys each sample creates its key strings before its time begins, in the order of their use, so that no access misses the cache for a key; in Node garbage is collected before the time begins. A sample is ${[...new Set(contenders.filter(({ id }) => id === VARVE).map((one) => one.plan.ops.toLocaleString("en")))].join(" or ")} operations (reads and writes of slower stores: ${[...fewer].map(([name, ops]) => `${name} ${ops}`).join(", ") || "none"}); all stores write in groups of ${plan.batch.toLocaleString("en")} (varve: a turn; the others: a transaction or batch), "each by itself" one by one. After each median: half the interquartile range, relative to it.`,
       ...new Set(settings),
       ...(contenders.some(({ result }) => result?.measured.some(({ work }) => work in DURABILITY))
         ? [
-            "At equal durability, by stores of their own that are filled as the others are: once a second, a sample is a second of writing in groups and then a flush, which counts, so that a power loss costs each store at most what its last second wrote; each group flushed, no group is acknowledged before it is on the medium. What is asked of set at equal durability is judged there; in all other rows no store but varve flushes.",
+            "At equal durability, in separate stores that are loaded in the same way. Once a second: a sample is a second of writing in groups and a flush, which counts, so that a power loss costs each store at most the last second's writes. Each group flushed: no group is acknowledged before it is on the medium. The goals of set at equal durability refer to these rows; in all other rows only varve flushes.",
           ]
         : []),
-      `Every store was compared with a plain model by a checksum of all pairs in order, after each kind of writing and after closing and opening${contenders.some((one) => !one.plan.compareOften) ? " (at the largest size after loading and at the end)" : ""}; every get and scan had to see what the model has. Equal work ended in equal contents ${compared.toLocaleString("en")} times.`,
+      `Every store was compared with a plain model by a checksum of all pairs in order, after each kind of writing and after closing and opening${contenders.some((one) => !one.plan.compareOften) ? " (at the largest size after loading and at the end)" : ""}; every get and scan had to match the model. Equal work led to equal contents ${compared.toLocaleString("en")} times.`,
       ...memoryOf(contenders),
       ...failures,
     ],

@@ -13,9 +13,9 @@ function increase(view: Uint8Array): void {
   }
 }
 
-/** varve on whatever it was opened on. A group is a turn: it is handed on when the loop's caller yields. */
+/** varve on any storage. A batch is a turn: it is committed when the caller of the loop yields. */
 export function varveStore(db: Database, memory: number): Store {
-  /** Handing on is the end of the turn, or asked for where a turn has several groups. */
+  /** A turn commits at its end; batches of one write commit explicitly. */
   const single = (from: number, to: number) => {
     if (to - from === 1) db.commit();
   };

@@ -1,38 +1,38 @@
 /**
- * What is done to every store, and what must be in it afterwards. Keys are numbers written out in 16
- * characters, so that their order is that of the numbers: even ones are there from the start, odd ones
- * are new ones between them, and those above all of them are new ones at the end.
+ * The work that every store does, and the contents it must lead to. Keys are numbers in 16 characters, so
+ * that they sort as the numbers do: even ones exist from the start, odd ones are new keys between them, and
+ * those above are new keys at the end.
  */
 
 export const KEY_BYTES = 16;
 export const VALUE_BYTES = 100;
-/** Different values of one sample; few enough to stay in the processor's cache, whoever writes them. */
+/** Different values in a sample; few enough to stay in the processor's cache. */
 const POOL = 1_024;
 const WORDS = VALUE_BYTES / 4;
-/** The four bytes of a value that an update counts up. */
+/** Offset of the four-byte counter that an update increments. */
 export const COUNTER_AT = 4;
 
 export type Pattern = "sequential" | "random" | "zipfian";
 export const PATTERNS: readonly Pattern[] = ["sequential", "random", "zipfian"];
 
-/** How much of everything. The same for all stores that can do it in time. */
+/** The amounts of work, the same for all stores that can do it in time. */
 export interface Plan {
-  /** Keys that are there. */
+  /** Keys in the store. */
   size: number;
   /** Reads of a sample. */
   ops: number;
   /** Writes of a sample. */
   writes: number;
-  /** New keys of a sample, deleted again by the next. */
+  /** New keys of a sample, which are deleted again. */
   fresh: number;
-  /** Writes that are handed on together. */
-  group: number;
-  /** Writes of a sample in which each is handed on by itself. */
+  /** Writes per commit. */
+  batch: number;
+  /** Writes of a sample that are committed one by one. */
   singles: number;
-  /** Samples that are not counted, because code is still compiled. */
+  /** Samples that are not counted, because code is still being compiled. */
   warmup: number;
   samples: number;
-  /** Whether the contents are compared after each kind of work, or only at the start and at the end. */
+  /** Whether contents are compared after each kind of work, or only at the start and at the end. */
   compareOften: boolean;
 }
 
@@ -57,9 +57,9 @@ export class Random {
   }
 }
 
-/** A permutation of the numbers below `size`, to have what is frequent lie anywhere. */
+/** A permutation of the numbers below `size`, which scatters the frequent ones. */
 function scattered(rank: number, size: number): number {
-  // The factor is a prime above every size, so that no two ranks meet.
+  // The factor is a prime above every size, so different ranks never collide.
   return (rank * 15_485_863) % size;
 }
 
@@ -88,7 +88,7 @@ class Zipf {
   }
 }
 
-/** The order in which keys come. */
+/** Chooses the keys of each sample. */
 export class Chooser {
   private readonly random: Random;
   private zipf: Zipf | undefined;
@@ -101,7 +101,7 @@ export class Chooser {
     this.random = new Random(seed);
   }
 
-  /** Numbers of keys that exist. */
+  /** Numbers of existing keys. */
   existing(pattern: Pattern, count: number): Uint32Array {
     const chosen = new Uint32Array(count);
     const { size, random } = this;
@@ -116,7 +116,7 @@ export class Chooser {
     return chosen;
   }
 
-  /** Numbers of keys that are new: behind all others in order, or each somewhere between two others. */
+  /** Numbers of new keys: after all others in order, or at random between two others. */
   fresh(pattern: "sequential" | "random", count: number): Uint32Array {
     const { size, random } = this;
     if (pattern === "sequential")
@@ -137,7 +137,7 @@ export class Chooser {
   }
 }
 
-/** Writes the bytes of keys one behind the other. */
+/** Writes the bytes of keys, one after the other. */
 export function writeKeys(numbers: Uint32Array, into: Uint8Array): void {
   let at = 0;
   for (const number of numbers) {
@@ -157,7 +157,7 @@ export function writeKeys(numbers: Uint32Array, into: Uint8Array): void {
 
 const latin1 = new TextDecoder("latin1");
 
-/** The keys as strings, each of its own and in one piece, as a program gets them from its input. */
+/** The keys as separate flat strings, as a program gets them from its input. */
 export function keysOf(numbers: Uint32Array): string[] {
   const bytes = new Uint8Array(KEY_BYTES * numbers.length);
   writeKeys(numbers, bytes);
@@ -174,7 +174,7 @@ function mix(x: number): number {
   return h ^ (h >>> 16);
 }
 
-/** The words of the value with this number. The second one is the counter, and starts at 0. */
+/** Writes the words of the value with this number. The second word is the counter. */
 function fillValue(id: number, counter: number, words: Uint32Array, at: number): void {
   for (let word = 0; word < WORDS; word++) {
     words[at + word] = mix(id + Math.imul(word + 1, 0x9e37_79b9));
@@ -182,18 +182,18 @@ function fillValue(id: number, counter: number, words: Uint32Array, at: number):
   words[at + 1] = counter;
 }
 
-/** What a reader looks at in a value, so that it has to be there: its first byte and its last. */
+/** What a read sums up, so that it touches the value: its first byte and its last. */
 export function looked(view: Uint8Array): number {
   return view[0]! + view[VALUE_BYTES - 1]!;
 }
 
-/** The values of one sample: operation `i` writes number `i % POOL`, under an id of its own. */
+/** The values of one sample: operation `i` writes value `i % POOL`, and each value has a unique id. */
 export class Values {
   readonly all: Uint8Array[];
   private readonly words: Uint32Array;
   private first = 1;
 
-  /** `wrap` makes of a piece of memory what the store takes as a value. */
+  /** `wrap` turns a part of a buffer into the store's type for values. */
   constructor(wrap: (buffer: ArrayBuffer, offset: number, length: number) => Uint8Array) {
     const buffer = new ArrayBuffer(POOL * VALUE_BYTES);
     this.words = new Uint32Array(buffer);
@@ -201,7 +201,7 @@ export class Values {
     this.renew();
   }
 
-  /** Other values than before. What was handed to a store must have been taken over by then. */
+  /** Replaces all values. The store must have copied the earlier ones by then. */
   renew(): void {
     this.first += POOL;
     for (let i = 0; i < POOL; i++) fillValue(this.first + i, 0, this.words, i * WORDS);
@@ -212,18 +212,18 @@ export class Values {
   }
 }
 
-/** One pair after another, in order, into a checksum. */
+/** A checksum over pairs in order. */
 export interface Digest {
   add(key: Uint8Array, value: Uint8Array): void;
-  /** The checksum and how many pairs there were. */
+  /** The checksum and the number of pairs. */
   end(): string;
 }
 
-/** What must be in a store: for every key number the id of its value, 0 for none, and its counter. */
+/** The expected contents of a store: for every key number the id of its value, 0 for none, and its counter. */
 export class Model {
   private readonly ids: Uint32Array;
   private readonly counters: Uint32Array;
-  /** Which keys were ever there: a store that forgets to delete one still has it. */
+  /** Which keys ever existed: a store that fails to delete one still has it. */
   private readonly ever: Uint8Array;
 
   constructor({ size, fresh }: Plan) {
@@ -232,8 +232,8 @@ export class Model {
     this.ever = new Uint8Array(2 * size + fresh);
   }
 
-  /** All keys that there may be, in order. */
-  *everThere(): Generator<string> {
+  /** All keys that ever existed, in order. */
+  *everStored(): Generator<string> {
     const step = 4_096;
     const found = new Uint32Array(step);
     let count = 0;
@@ -263,7 +263,7 @@ export class Model {
     for (const number of numbers) this.ids[number] = 0;
   }
 
-  /** The sum of what a reader sees of these keys. */
+  /** The sum of `looked` over these keys. */
   looked(numbers: Uint32Array): number {
     const words = new Uint32Array(WORDS);
     const bytes = new Uint8Array(words.buffer);
@@ -275,7 +275,7 @@ export class Model {
     return sum;
   }
 
-  /** The sum of what a scan from here sees of so many keys, and how many there were. */
+  /** The expected sum and number of pairs of a scan. */
   scanned(from: number, limit: number): { sum: number; count: number } {
     const found: number[] = [];
     for (let number = from; number < this.ids.length && found.length < limit; number++) {

@@ -4,7 +4,7 @@ import type { Rivals } from "./views.js";
 import { type Request, work } from "./work.js";
 
 const request: Request & { root: string } = JSON.parse(process.argv[2] ?? "");
-// The rivals are installed apart, so that nobody who builds varve has to.
+// The rivals are installed separately, so that building varve does not require building them.
 const require = createRequire(join(request.root, "benches/rivals/package.json"));
 const rivals = {
   msgpackr: require("msgpackr"),

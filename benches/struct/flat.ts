@@ -1,9 +1,9 @@
-/** A struct with flattened ones in it beside one that has the same fields as its own. */
+/** A struct with flattened structs compared with one that has the same fields directly. */
 
 import { codecOf } from "varve/codec";
 import { fromJson, jsonReader, jsonWriter, toJson } from "varve/json";
 import { bool, f64, flatten, str, struct, u8, u16, u32, type View } from "varve/struct";
-import { type Measured, measure, type Way } from "./measure.js";
+import { type Measured, measure, type Variant } from "./measure.js";
 
 const Page = struct("Page", { offset: u32, limit: u16, total: u32 });
 const Sort = struct("Sort", { by: u8, descending: bool, weight: f64 });
@@ -41,10 +41,10 @@ const inputs = Array.from({ length: VALUES }, (_, index) => ({
 }));
 
 /**
- * A program has other schemas too, and all share the code of their getters. Else what is measured
- * first would have that code to itself for a while, and be compiled for that.
+ * A program has several schemas, which share the code of their getters. Without these, the schema measured
+ * first would have that code to itself for a while, and it would be compiled for that schema alone.
  */
-function meetOthers(): number {
+function useOthers(): number {
   let sum = 0;
   for (let i = 0; i < 6; i++) {
     const fields = {
@@ -66,21 +66,21 @@ function meetOthers(): number {
   return sum;
 }
 
-/** What is compiled first has the luck of it: in every other turn that is what is flattened. */
+/** The order of compilation matters, so every other process compiles the flattened struct first. */
 export function measureFlat(samples: number, turn: number): Promise<Measured[]> {
-  if (meetOthers() !== 66_000) throw new Error("the other schemas are read wrongly");
+  if (useOthers() !== 66_000) throw new Error("the other schemas are read wrongly");
   const both = [
-    () => readWay("plain fields", Plainly as unknown as typeof Flattened, PLAIN),
-    () => readWay("flattened", Flattened, FLAT),
+    () => readVariant("plain fields", Plainly as unknown as typeof Flattened, PLAIN),
+    () => readVariant("flattened", Flattened, FLAT),
   ];
   if (turn % 2 === 1) both.reverse();
-  const ways = [
+  const variants = [
     ...both.map((make) => make()),
-    ...codeWays("plain fields", Plainly as unknown as typeof Flattened),
-    ...codeWays("flattened", Flattened),
-    ...objectWays(),
+    ...codeVariants("plain fields", Plainly as unknown as typeof Flattened),
+    ...codeVariants("flattened", Flattened),
+    ...objectVariants(),
   ];
-  return measure(ways, samples);
+  return measure(variants, samples);
 }
 
 const about = "the same fields";
@@ -102,12 +102,11 @@ const READS = 20;
 type Loop = (views: readonly View<typeof Flattened>[]) => number;
 
 /**
- * Written out twice: code that reads both would ask of each view which of the two it is. Of views that are
- * kept, and in three loops: where views are made as they are read, engines leave out making them in some
- * runs and not in others, and nine getters are more than they put into one loop. Each of the two then
- * took 44 ns or 56, whatever the other did. Each goes over the views once a call: a loop that runs for long
- * is replaced while it runs, by code that knows less of its sum, and some workers keep that code: 7.5 ns
- * for the second loop and not 4.3.
+ * Written out twice, because code for both would check the type of each view. The views are kept, and read in
+ * three loops: where views are created during the loop, engines optimize their allocation away in some runs
+ * only, and nine getters are too many to be inlined into one loop; each of the two took 44 ns or 56 at
+ * random. Each call reads all views once: a long loop is replaced while it runs by code that is less
+ * optimized, and some workers keep that code (7.5 ns instead of 4.3 for the second loop).
  */
 const PLAIN: Loop[] = [
   (views) => {
@@ -157,7 +156,7 @@ const FLAT: Loop[] = [
   },
 ];
 
-function readWay(store: string, of: typeof Flattened, loops: Loop[]): Way {
+function readVariant(store: string, of: typeof Flattened, loops: Loop[]): Variant {
   const { memory, starts, sizes } = stored(of);
   const views = starts.map((at, index) => of.view(memory, at, sizes[index]!));
   return {
@@ -173,7 +172,7 @@ function readWay(store: string, of: typeof Flattened, loops: Loop[]): Way {
   };
 }
 
-function codeWays(store: string, Search: typeof Flattened): Way[] {
+function codeVariants(store: string, Search: typeof Flattened): Variant[] {
   const { memory, sizes, starts, put } = stored(Search);
   const values = inputs.map((input) => Search.encode(input));
   const lines = values.map((bytes) => new TextEncoder().encode(toJson(Search, bytes)));
@@ -185,7 +184,7 @@ function codeWays(store: string, Search: typeof Flattened): Way[] {
     for (let i = 0; i < VALUES; i++) sum += run(i);
     return sum;
   };
-  const way = (work: string, run: (index: number) => number): Way => ({
+  const variant = (work: string, run: (index: number) => number): Variant => ({
     work,
     store,
     about,
@@ -193,20 +192,20 @@ function codeWays(store: string, Search: typeof Flattened): Way[] {
     run: each(run),
   });
   return [
-    way("write a value", (index) => {
+    variant("write a value", (index) => {
       put(index);
       return index;
     }),
-    way("JSON out", (index) => write(memory, starts[index]!, sizes[index]!).length),
-    way("JSON in", (index) => read(lines[index]!, 0, lines[index]!.length).length),
+    variant("JSON out", (index) => write(memory, starts[index]!, sizes[index]!).length),
+    variant("JSON in", (index) => read(lines[index]!, 0, lines[index]!.length).length),
   ];
 }
 
-/** The same JSON by way of objects, as programs do it that have nothing else. */
-function objectWays(): Way[] {
+/** The same JSON through objects, as programs write it without varve. */
+function objectVariants(): Variant[] {
   const values = inputs.map((input) => Flattened.encode(input));
   const lines = values.map((bytes) => toJson(Flattened, bytes));
-  const way = (work: string, run: (index: number) => number): Way => ({
+  const variant = (work: string, run: (index: number) => number): Variant => ({
     work,
     store: "through objects",
     about: "the platform's JSON",
@@ -218,7 +217,7 @@ function objectWays(): Way[] {
     },
   });
   return [
-    way("JSON out", (index) => JSON.stringify(Flattened.view(values[index]!)).length),
-    way("JSON in", (index) => Flattened.encode(JSON.parse(lines[index]!)).length),
+    variant("JSON out", (index) => JSON.stringify(Flattened.view(values[index]!)).length),
+    variant("JSON in", (index) => Flattened.encode(JSON.parse(lines[index]!)).length),
   ];
 }

@@ -1,12 +1,12 @@
-/** A record of a number and a string in a program that has many schemas, all of them in use. */
+/** A record of a number and a string in a program with many schemas, all of them in use. */
 
 import { type Database, memory, open } from "varve";
 import { bool, str, struct, u16, u32 } from "varve/struct";
-import { type Measured, measure, type Way } from "./measure.js";
+import { type Measured, measure, type Variant } from "./measure.js";
 
 const Product = struct("Product", { stock: u16, name: str });
 const NAME = "Yeezy Boost 350 V2";
-/** Engines remember four classes at each place in the code. */
+/** Engines cache up to four classes at each place in the code. */
 const OTHERS = 8;
 const KEYS = 64;
 const MASK = KEYS - 1;
@@ -16,7 +16,7 @@ const READS = 4_096 * KEYS;
 const RAW = { store: "raw bytes", about: "offset known" };
 const TYPED = { store: "typed view", about: "collection, schema" };
 
-/** Each of the other schemas is read and changed as often as makes it known to the compiler. */
+/** Each of the other schemas is read and changed often enough to appear in the compiler's type feedback. */
 function useOthers(db: Database): number {
   let sum = 0;
   for (let i = 0; i < OTHERS; i++) {
@@ -39,11 +39,11 @@ export async function measureMany(samples: number): Promise<Measured[]> {
   const db = await open("many", { storage: memory() });
   try {
     if (useOthers(db) !== OTHERS * 15_000) throw new Error("the other schemas are read wrongly");
-    const all = ways(db);
-    const isSet = ({ work }: Way) => work.startsWith("set");
-    // What sets leave behind is cleaned up within whatever is measured next.
+    const all = variants(db);
+    const isSet = ({ work }: Variant) => work.startsWith("set");
+    // The maintenance after sets would run during the next measurement.
     const first = await measure(
-      all.filter((way) => !isSet(way)),
+      all.filter((variant) => !isSet(variant)),
       samples,
     );
     return [...first, ...(await measure(all.filter(isSet), samples))];
@@ -52,7 +52,7 @@ export async function measureMany(samples: number): Promise<Measured[]> {
   }
 }
 
-/** The same records raw and in a collection, each of stock 1. */
+/** The same records raw and in a collection, each with stock 1. */
 function stored(db: Database) {
   const products = db.collection("products", Product);
   const keys = Array.from({ length: KEYS }, (_, index) => `product${index}`);
@@ -66,10 +66,10 @@ function stored(db: Database) {
   return { products, keys, input, bytes };
 }
 
-function ways(db: Database): Way[] {
+function variants(db: Database): Variant[] {
   const { products, keys, input, bytes } = stored(db);
   return [
-    ...keptWays(bytes),
+    ...keptVariants(bytes),
     ...pair("get a record, read a number", CALLS, {
       raw: (i) => db.get(keys[i & MASK]!)![0]!,
       typed: (i) => products.get(keys[i & MASK]!)!.stock,
@@ -97,7 +97,7 @@ function ways(db: Database): Way[] {
   ];
 }
 
-// 64 rounds over the records: each is flipped as often back as there.
+// 64 rounds over the records: each record is changed and restored equally often.
 const isStocked = (view: Uint8Array): boolean => view[0]! > 0;
 const hasStock = (view: { readonly stock: number }): boolean => view.stock > 0;
 const flipBytes = (view: Uint8Array): void => {
@@ -109,13 +109,13 @@ const flip = (view: { stock: number }): void => {
 
 type Call = (i: number) => number;
 
-/** The same work both ways, each in a loop of its own. The calls of one sample sum to their number. */
+/** The same work in both forms, each in a separate loop. The calls of one sample sum to their number. */
 function pair(
   work: string,
   count: number,
   { raw, typed, end }: { raw: Call; typed: Call; end?: () => void },
-): Way[] {
-  const way = (about: typeof RAW, call: Call): Way => ({
+): Variant[] {
+  const variant = (about: typeof RAW, call: Call): Variant => ({
     work,
     ...about,
     count,
@@ -127,11 +127,11 @@ function pair(
       return sum;
     },
   });
-  return [way(RAW, raw), way(TYPED, typed)];
+  return [variant(RAW, raw), variant(TYPED, typed)];
 }
 
-/** Written out: a read is so short that calling a function for it would be what is measured. */
-function keptWays(bytes: Uint8Array): Way[] {
+/** Written out: a read is so short that a function call would dominate it. */
+function keptVariants(bytes: Uint8Array): Variant[] {
   const u8 = new Uint8Array(KEYS * 32);
   const data = new DataView(u8.buffer);
   const starts = Array.from({ length: KEYS }, (_, index) => index * 32);

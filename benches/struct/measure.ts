@@ -1,22 +1,22 @@
-/** Takes samples of several ways to do one thing, in turn, so that their ratios are of one moment. */
+/** Takes samples of several forms of the same work in turn, so that their ratios are from the same time. */
 
-/** One way of doing one work. */
-export interface Way {
+/** One form of one kind of work. */
+export interface Variant {
   work: string;
   store: string;
-  /** What it is, in a word or two. */
+  /** A short description. */
   about: string;
   /** Operations of one sample. */
   count: number;
-  /** Does them all and gives a sum, which keeps the compiler from leaving anything out. */
+  /** Does them all and returns a sum, which keeps the compiler from removing any. */
   run(): number;
   /** Milliseconds within the last run that are not part of the work. */
   aside?: () => number;
-  /** What the sum has to be. */
+  /** The expected sum. */
   sum?: number;
 }
 
-/** What was measured of it: nanoseconds of one operation, for each sample. */
+/** The samples: nanoseconds per operation. */
 export interface Measured {
   work: string;
   store: string;
@@ -30,23 +30,25 @@ export interface Tables {
 
 const WARM_UP = 20;
 
-/** One sample of each way in each round, those of a later round in the opposite order. */
-export async function measure(ways: readonly Way[], samples: number): Promise<Measured[]> {
-  const ns = ways.map(() => [] as number[]);
-  const order = ways.map((way, index) => ({ way, index }));
+/** One sample of each form in each round, in the opposite order in later rounds. */
+export async function measure(variants: readonly Variant[], samples: number): Promise<Measured[]> {
+  const ns = variants.map(() => [] as number[]);
+  const order = variants.map((variant, index) => ({ variant, index }));
   for (let round = 0; round < WARM_UP + samples; round++) {
-    for (const { way, index } of order) {
+    for (const { variant, index } of order) {
       const start = performance.now();
-      const sum = way.run();
-      const elapsed = performance.now() - start - (way.aside?.() ?? 0);
-      if (way.sum !== undefined && sum !== way.sum) {
-        throw new Error(`${way.store}, ${way.work}: the sum is ${sum} and not ${way.sum}`);
+      const sum = variant.run();
+      const elapsed = performance.now() - start - (variant.aside?.() ?? 0);
+      if (variant.sum !== undefined && sum !== variant.sum) {
+        throw new Error(
+          `${variant.store}, ${variant.work}: the sum is ${sum} and not ${variant.sum}`,
+        );
       }
-      if (round >= WARM_UP) ns[index]!.push((elapsed * 1e6) / way.count);
+      if (round >= WARM_UP) ns[index]!.push((elapsed * 1e6) / variant.count);
     }
     order.reverse();
-    // Work of one sample that a store does between turns is not to fall into another's.
+    // A store's work between turns must not count in the next sample.
     await new Promise((resolve) => setTimeout(resolve));
   }
-  return ways.map(({ work, store, about }, index) => ({ work, store, about, ns: ns[index]! }));
+  return variants.map(({ work, store, about }, index) => ({ work, store, about, ns: ns[index]! }));
 }

@@ -1,4 +1,4 @@
-/** What is used of packages that benches/rivals installs: the types are checked without them too. */
+/** The used parts of packages in benches/rivals, so that types can be checked without installing them. */
 
 declare module "msgpackr" {
   export class Packr {

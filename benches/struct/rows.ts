@@ -1,8 +1,8 @@
-/** VeryLightSQL's four works on a row of 291 bytes, and updateIf, through bytes, views and JSON. */
+/** VeryLightSQL's four kinds of work on a row of 291 bytes, and updateIf, through bytes, views and JSON. */
 
 import { type Database, memory, open } from "varve";
 import { fixedStr, json, struct, u32 } from "varve/struct";
-import { type Measured, measure, type Way } from "./measure.js";
+import { type Measured, measure, type Variant } from "./measure.js";
 
 const Row = struct("Row", { id: u32, username: fixedStr(32), email: fixedStr(255) });
 
@@ -21,13 +21,13 @@ const input = (id: number): Plain => ({
   email: `person${id}@example.com`,
 });
 
-/** A number as a key that sorts as the number does. */
+/** A number as a key with the same order. */
 function keyOf(id: number): Uint8Array {
   return Uint8Array.of(id >>> 24, id >>> 16, id >>> 8, id);
 }
 
 const SEQUENTIAL = Array.from({ length: INSERTS }, (_, index) => index);
-/** Each of the same keys once, in an order that jumps about. */
+/** Each of the same keys once, in a scattered order. */
 const SCATTERED = SEQUENTIAL.map((index) => (index * 37 + 11) % INSERTS);
 
 const RAW = { store: "raw bytes", about: "a view of bytes" };
@@ -46,13 +46,13 @@ export async function measureRows(samples: number, times: number): Promise<Measu
   const db = await open("rows", { storage: memory() });
   const tables = openTables(db);
   try {
-    // Each work has a database to itself while it is measured: scans and gets find 50 rows.
-    const inserted = await measure(insertWays(db, tables, times), samples);
+    // Each kind of work has a separate database: scans and gets find 50 rows.
+    const inserted = await measure(insertVariants(db, tables, times), samples);
     clear(db, tables);
     fill(db, tables);
-    const found = await measure(readWays(db, tables, times), samples);
-    const handled = await measure(refWays(tables, times), samples);
-    const updated = await measure(updateWays(db, tables, times), samples);
+    const found = await measure(readVariants(db, tables, times), samples);
+    const handled = await measure(refVariants(tables, times), samples);
+    const updated = await measure(updateVariants(db, tables, times), samples);
     return [...inserted, ...found, ...handled, ...updated];
   } finally {
     await db.close();
@@ -75,7 +75,7 @@ function fill(db: Database, { typed, plain }: Tables): void {
   db.commit();
 }
 
-function insertWays(db: Database, tables: Tables, times: number): Way[] {
+function insertVariants(db: Database, tables: Tables, times: number): Variant[] {
   const { typed, plain } = tables;
   const keys = SEQUENTIAL.map(keyOf);
   const encoded = SEQUENTIAL.map((id) => Row.encode(input(id)));
@@ -83,8 +83,8 @@ function insertWays(db: Database, tables: Tables, times: number): Way[] {
   return [
     { work: "insert 100 rows in order", order: SEQUENTIAL },
     { work: "insert 100 rows in random order", order: SCATTERED },
-  ].flatMap(({ work, order }): Way[] => {
-    const way = (about: typeof RAW, insert: (id: number) => void): Way => {
+  ].flatMap(({ work, order }): Variant[] => {
+    const variant = (about: typeof RAW, insert: (id: number) => void): Variant => {
       let aside = 0;
       return {
         work: `${work}, each`,
@@ -94,7 +94,7 @@ function insertWays(db: Database, tables: Tables, times: number): Way[] {
         run() {
           aside = 0;
           for (let time = 0; time < times; time++) {
-            // A fresh table each time.
+            // A new database each time.
             const start = performance.now();
             clear(db, tables);
             aside += performance.now() - start;
@@ -106,14 +106,14 @@ function insertWays(db: Database, tables: Tables, times: number): Way[] {
       };
     };
     return [
-      way(RAW, (id) => db.set(keys[id]!, encoded[id]!)),
-      way(TYPED, (id) => typed.set(id, objects[id]!)),
-      way(JSONS, (id) => plain.set(id, objects[id]!)),
+      variant(RAW, (id) => db.set(keys[id]!, encoded[id]!)),
+      variant(TYPED, (id) => typed.set(id, objects[id]!)),
+      variant(JSONS, (id) => plain.set(id, objects[id]!)),
     ];
   });
 }
 
-function readWays(db: Database, { typed, plain }: Tables, times: number): Way[] {
+function readVariants(db: Database, { typed, plain }: Tables, times: number): Variant[] {
   const keys = SEQUENTIAL.slice(0, ROWS).map(keyOf);
   const scan = { work: "a cursor over 50 rows, each", count: ROWS * times * 10 };
   const find = { work: "find a row among 50", count: ROWS * times * 10 };
@@ -166,17 +166,17 @@ function readWays(db: Database, { typed, plain }: Tables, times: number): Way[] 
   ];
 }
 
-/** What may be kept of records: their views, while nothing happens, and handles, whatever happens. */
-function refWays({ typed }: Tables, times: number): Way[] {
+/** What a program may keep of records: views until the next write, and handles across writes. */
+function refVariants({ typed }: Tables, times: number): Variant[] {
   const views = SEQUENTIAL.slice(0, ROWS).map((id) => typed.get(id)!);
   const refs = SEQUENTIAL.slice(0, ROWS).map((id) => typed.ref(id));
   const work = "read a number of a record that is at hand";
   const rounds = times * 500;
-  const way = { work, count: ROWS * rounds, sum: ((ROWS * (ROWS - 1)) / 2) * rounds };
-  // Each loop is written out: one that called a function given to it would measure the call.
+  const variant = { work, count: ROWS * rounds, sum: ((ROWS * (ROWS - 1)) / 2) * rounds };
+  // Each loop is written out: a call of a function parameter would dominate the measurement.
   return [
     {
-      ...way,
+      ...variant,
       ...TYPED,
       about: "the view, kept",
       run() {
@@ -188,7 +188,7 @@ function refWays({ typed }: Tables, times: number): Way[] {
       },
     },
     {
-      ...way,
+      ...variant,
       store: "ref",
       about: "a handle: ref.value",
       run() {
@@ -202,7 +202,7 @@ function refWays({ typed }: Tables, times: number): Way[] {
   ];
 }
 
-function updateWays(db: Database, { typed }: Tables, times: number): Way[] {
+function updateVariants(db: Database, { typed }: Tables, times: number): Variant[] {
   const keys = SEQUENTIAL.slice(0, ROWS).map(keyOf);
   const names = Array.from({ length: ROWS }, (_, id) => `row${id}`);
   const byName = db.collection("byName", Row);
@@ -211,7 +211,7 @@ function updateWays(db: Database, { typed }: Tables, times: number): Way[] {
     byName.set(names[id]!, input(id));
   }
   const count = ROWS * times * 10;
-  const way = (work: string, about: typeof RAW, update: (id: number) => boolean): Way => ({
+  const variant = (work: string, about: typeof RAW, update: (id: number) => boolean): Variant => ({
     work,
     ...about,
     count,
@@ -234,9 +234,9 @@ function updateWays(db: Database, { typed }: Tables, times: number): Way[] {
   const raw = { predicate: (view: Uint8Array) => view[3] === 0 };
   const checked = { predicate: (row: { readonly id: number }) => row.id < 256 };
   return [
-    way(strings, RAW, (id) => db.updateIf(names[id]!, bytewise, raw)),
-    way(strings, TYPED, (id) => byName.updateIf(names[id]!, change, checked)),
-    way(numbers, RAW, (id) => db.updateIf(keys[id]!, bytewise, raw)),
-    way(numbers, TYPED, (id) => typed.updateIf(id, change, checked)),
+    variant(strings, RAW, (id) => db.updateIf(names[id]!, bytewise, raw)),
+    variant(strings, TYPED, (id) => byName.updateIf(names[id]!, change, checked)),
+    variant(numbers, RAW, (id) => db.updateIf(keys[id]!, bytewise, raw)),
+    variant(numbers, TYPED, (id) => typed.updateIf(id, change, checked)),
   ];
 }

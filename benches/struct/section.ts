@@ -17,12 +17,14 @@ const PARTS = {
 type Part = keyof typeof PARTS;
 type Run = (request: Request) => Promise<Measured[]>;
 
-/** Both places in one run: the ratios are of one machine at one time. */
+/** Both platforms in one run, so that the ratios are from the same machine and time. */
 export async function structBench({ root, quick }: BenchOptions): Promise<Section> {
-  const node = await place("Node", quick, async (request) => runChild(root, request));
+  const node = await onPlatform("Node", quick, async (request) => runChild(root, request));
   const browser = await Chromium.start(root, "benches/struct/worker.ts");
   try {
-    const chromium = await place("Chromium", quick, (request) => browser.run("worker", request));
+    const chromium = await onPlatform("Chromium", quick, (request) =>
+      browser.run("worker", request),
+    );
     const sizes = await bundleSizes(root);
     return {
       title: "Structs: typed views beside raw bytes and decoded objects",
@@ -36,7 +38,7 @@ export async function structBench({ root, quick }: BenchOptions): Promise<Sectio
   }
 }
 
-/** In a process of its own: no code is compiled for another part's sake. */
+/** Runs a part in a separate process, so that no code is compiled for another part. */
 function runChild(root: string, request: Request): Measured[] {
   const { status, signal, stdout, error } = spawnSync(
     process.execPath,
@@ -48,7 +50,7 @@ function runChild(root: string, request: Request): Measured[] {
   return JSON.parse(stdout) as Measured[];
 }
 
-async function place(name: string, quick: boolean, run: Run) {
+async function onPlatform(name: string, quick: boolean, run: Run) {
   const rows: Row[] = [];
   const goals: Goal[] = [];
   for (const part of Object.keys(PARTS) as Part[]) {
@@ -68,7 +70,7 @@ async function place(name: string, quick: boolean, run: Run) {
   return { rows, goals };
 }
 
-/** The samples of all turns, which may have taken their ways in another order. */
+/** Merges the samples of all processes, which may list the forms in a different order. */
 function pooled([first = [], ...others]: readonly Measured[][]): Measured[] {
   return first.map((one) => {
     const same = ({ work, store, about }: Measured) =>
@@ -80,7 +82,7 @@ function pooled([first = [], ...others]: readonly Measured[][]): Measured[] {
   });
 }
 
-/** What was measured natively where VeryLightSQL was looked at: no part of this run. */
+/** Figures of VeryLightSQL's native implementation, measured separately. */
 const NATIVE: Row[] = (
   [
     ["insert 100 rows in order, each", 460],
@@ -156,11 +158,11 @@ const GOALS: Record<Part, (median: Median) => Goal[]> = {
 };
 
 const NOTES = [
-  `Each part in ${TURNS.views} to ${TURNS.flat} processes or workers of its own, flattened and plain fields each first in half of theirs; samples of all ways in turn, forwards and backwards. Medians are of all samples.`,
+  `Each part runs in ${TURNS.views} to ${TURNS.flat} separate processes or workers; flattened and plain fields each are first in half of them. Samples of all variants are taken in turn, forwards and backwards. Medians are of all samples.`,
   "All forms are compared with each other first, and every sample's sum is checked.",
-  "Flattened and plain fields are read of views that are kept, in three loops, after six other schemas were read: a program has some, and all share the code of their getters.",
-  "A typed read checks the view's life and, where it can be wrong, the value; the raw one checks nothing. 256 records in turn.",
-  "msgpackr with records (structures it knows), FlatBuffers with what its compiler would generate, JSON from a string. What has to decode has no view that could be kept.",
+  "Flattened and plain fields are read from kept views, in three loops, after six other schemas were read: a program has several, and all share the code of their getters.",
+  "A typed read checks that the view is valid and, for types with invalid values, the value; the raw one checks nothing. 256 records in turn.",
+  "msgpackr with records (structures it knows), FlatBuffers with what its compiler would generate, JSON from a string. Formats that must decode have no view to keep.",
   "Rows: memory storage, a fresh table and one commit for each hundred inserts. Raw inserts store bytes that were encoded before; the others start from an object.",
-  "The native figures of VeryLightSQL are recorded ones of the machine that the goals come from, one sample.",
+  "The native figures of VeryLightSQL were recorded on the machine that the goals come from, one sample each.",
 ];

@@ -1,4 +1,4 @@
-/** What `varve/struct` adds to a bundle: minified, compressed by brotli. */
+/** The bytes that `varve/struct` adds to a bundle: minified, compressed by brotli. */
 
 import { brotliCompressSync } from "node:zlib";
 import { build } from "esbuild";
@@ -19,7 +19,7 @@ const BUNDLES = [
   { what: "one kind of number", uses: "{ struct, u16 }" },
 ] as const;
 
-/** What a schema of numbers has no need of, as it says in the error for what is none. */
+/** A text that only the code of unions contains. */
 const UNION = "{ type, value }";
 
 export async function bundleSizes(root: string): Promise<{ rows: Row[]; goals: Goal[] }> {
@@ -38,7 +38,7 @@ export async function bundleSizes(root: string): Promise<{ rows: Row[]; goals: G
     rows,
     goals: [
       goal("all of varve/struct, in brotli", all, { atMost: 6144 }, "bytes"),
-      // All, and every type.
+      // All exports, and every type.
       goal("bundles of these four that bring unions", unions, { atMost: 2 }, ""),
     ],
   };

@@ -4,18 +4,18 @@ import type * as FlatBuffers from "flatbuffers";
 import type * as MessagePack from "msgpackr";
 import { codecOf } from "varve/codec";
 import { str, struct, u16 } from "varve/struct";
-import { type Measured, measure, type Way } from "./measure.js";
+import { type Measured, measure, type Variant } from "./measure.js";
 
 const Product = struct("Product", { stock: u16, name: str });
 const codec = codecOf(Product);
 const NAME = "Yeezy Boost 350 V2";
-/** As many records as no compiler keeps in registers. A power of two. */
+/** More records than a compiler keeps in registers. A power of two. */
 const RECORDS = 256;
 const MASK = RECORDS - 1;
-/** Operations of a sample: whole rounds over the records, there and back. */
+/** Operations of a sample: whole passes over the records, each with its reverse. */
 const MANY = 392 * 2 * RECORDS;
 const FEW = 10 * 2 * RECORDS;
-/** Of each, so that its string ends within it. */
+/** Bytes between two records, enough for the string. */
 const STRIDE = 32;
 
 export interface Rivals {
@@ -42,7 +42,7 @@ function records() {
 
 type Read<T> = (record: T) => number;
 
-/** Passes over the records again and again. */
+/** Reads the records again and again. */
 function over<T>(list: readonly T[], count: number, read: Read<T>): () => number {
   return () => {
     let sum = 0;
@@ -90,7 +90,7 @@ function flatBuffer({ Builder }: typeof FlatBuffers): Uint8Array {
 }
 
 /** The other forms of the same record. */
-function others({ msgpackr, flatbuffers }: Rivals) {
+function otherForms({ msgpackr, flatbuffers }: Rivals) {
   const packr = new msgpackr.Packr({ structures: [] });
   const make = <T>(one: () => T): T[] => Array.from({ length: RECORDS }, one);
   const input = { stock: 1, name: NAME };
@@ -104,15 +104,15 @@ function others({ msgpackr, flatbuffers }: Rivals) {
   };
 }
 
-/** Every form has to tell the same of the record, also after adding to its number. */
-function agree({ data, memory, starts, size }: Mine, theirs: Theirs): void {
-  const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
+/** Checks that every form has the same contents, also after adding to the number. */
+function checkEqual({ data, memory, starts, size }: Records, forms: OtherForms): void {
+  const { objects, json, packr, packed, flat, ByteBuffer } = forms;
   const at = starts[0]!;
   const view = codec.writable(memory, at, size);
   const table = new FlatProduct(new ByteBuffer(flat[0]!));
   const decoded = [packr.unpack(packed[0]!), JSON.parse(json[0]!), structuredClone(objects[0])];
-  const told = [view, { stock: table.stock(), name: table.name() }, ...(decoded as Plain[])];
-  const isSame = told.every(({ stock, name }) => stock === 1 && name === NAME);
+  const all = [view, { stock: table.stock(), name: table.name() }, ...(decoded as Plain[])];
+  const isSame = all.every(({ stock, name }) => stock === 1 && name === NAME);
   view.stock += 1;
   table.mutateStock(table.stock() + 1);
   const added = decoded.map((one) => ({ ...(one as Plain), stock: 2 }));
@@ -126,17 +126,17 @@ function agree({ data, memory, starts, size }: Mine, theirs: Theirs): void {
 }
 
 export function measureViews(rivals: Rivals, samples: number, scale: number): Promise<Measured[]> {
-  agree(records(), others(rivals));
-  const ways = [
-    ...reads(records(), others(rivals), scale),
-    ...writes(records(), others(rivals), scale),
+  checkEqual(records(), otherForms(rivals));
+  const variants = [
+    ...reads(records(), otherForms(rivals), scale),
+    ...writes(records(), otherForms(rivals), scale),
     ...creations(records(), rivals, scale),
   ];
-  return measure(ways, samples);
+  return measure(variants, samples);
 }
 
-type Mine = ReturnType<typeof records>;
-type Theirs = ReturnType<typeof others>;
+type Records = ReturnType<typeof records>;
+type OtherForms = ReturnType<typeof otherForms>;
 
 const RAW = { store: "raw DataView", about: "offset known" };
 const VARVE = { store: "varve", about: "typed view" };
@@ -146,9 +146,13 @@ const PACK = { store: "msgpackr", about: "decode all" };
 const JSONS = { store: "JSON", about: "decode all" };
 const CLONE = { store: "structuredClone", about: "copy all" };
 
-function reads({ u8, data, memory, starts, size }: Mine, theirs: Theirs, scale: number): Way[] {
+function reads(
+  { u8, data, memory, starts, size }: Records,
+  forms: OtherForms,
+  scale: number,
+): Variant[] {
   const views = starts.map((at) => Product.view(memory, at, size));
-  const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
+  const { objects, json, packr, packed, flat, ByteBuffer } = forms;
   const flats = flat.map((bytes) => new FlatProduct(new ByteBuffer(bytes)));
   const many = MANY * scale;
   const few = FEW * scale;
@@ -157,7 +161,7 @@ function reads({ u8, data, memory, starts, size }: Mine, theirs: Theirs, scale: 
   const decoded = { work: got.work, count: few, sum: few };
   const name = { work: "read a string of 18 letters", count: few * 5, sum: few * 5 * NAME.length };
   const decoder = new TextDecoder();
-  // Each loop is written out: one that called a function given to it would measure the call.
+  // Each loop is written out: a call of a function parameter would dominate the measurement.
   return [
     {
       ...field,
@@ -234,13 +238,17 @@ function reads({ u8, data, memory, starts, size }: Mine, theirs: Theirs, scale: 
   ];
 }
 
-function writes({ data, memory, starts, size }: Mine, theirs: Theirs, scale: number): Way[] {
+function writes(
+  { data, memory, starts, size }: Records,
+  forms: OtherForms,
+  scale: number,
+): Variant[] {
   const views = starts.map((at) => codec.writable(memory, at, size));
-  const { objects, json, packr, packed, flat, ByteBuffer } = theirs;
+  const { objects, json, packr, packed, flat, ByteBuffer } = forms;
   const flats = flat.map((bytes) => new FlatProduct(new ByteBuffer(bytes)));
   const many = MANY * scale;
   const few = FEW * scale;
-  // Twice a record, there and back, so that each sample finds what the first one found.
+  // Every record is incremented and decremented, so that each sample starts with the same contents.
   const there = (i: number) => ((i & RECORDS) === 0 ? 1 : -1);
   const passes =
     <T>(list: readonly T[], count: number, add: (one: T, by: number) => void) =>
@@ -365,12 +373,16 @@ function writes({ data, memory, starts, size }: Mine, theirs: Theirs, scale: num
   ];
 }
 
-/** The bytes of a new record, which are then read, added to and as they are to be stored. */
-function creations({ data, memory, starts, size }: Mine, rivals: Rivals, scale: number): Way[] {
-  const { packr } = others(rivals);
+/** Creates a record, adds to its number, and leaves it as bytes ready to store. */
+function creations(
+  { data, memory, starts, size }: Records,
+  rivals: Rivals,
+  scale: number,
+): Variant[] {
+  const { packr } = otherForms(rivals);
   const { ByteBuffer } = rivals.flatbuffers;
   const count = FEW * scale;
-  const way = (form: typeof RAW, create: (input: Plain, at: number) => number): Way => ({
+  const variant = (form: typeof RAW, create: (input: Plain, at: number) => number): Variant => ({
     work: "create a record and add to its number",
     ...form,
     count,
@@ -378,7 +390,7 @@ function creations({ data, memory, starts, size }: Mine, rivals: Rivals, scale: 
     run: over(starts, count, (at) => create({ stock: 1, name: NAME }, at)),
   });
   return [
-    way(VARVE, (input, at) => {
+    variant(VARVE, (input, at) => {
       codec.write(memory, at, input, codec.size(input));
       const view = codec.writable(memory, at, size);
       view.stock += 1;
@@ -386,27 +398,27 @@ function creations({ data, memory, starts, size }: Mine, rivals: Rivals, scale: 
       codec.revoke(view);
       return data.getUint16(at, true);
     }),
-    way(OBJECT, (input) => {
+    variant(OBJECT, (input) => {
       const one = { ...input };
       one.stock += 1;
       return one.stock;
     }),
-    way(FLAT, () => {
+    variant(FLAT, () => {
       const one = new FlatProduct(new ByteBuffer(flatBuffer(rivals.flatbuffers)));
       one.mutateStock(one.stock() + 1);
       return one.stock();
     }),
-    way(PACK, (input) => {
+    variant(PACK, (input) => {
       const one = packr.unpack(packr.pack(input)) as Plain;
       one.stock += 1;
       return packr.pack(one).length && one.stock;
     }),
-    way(JSONS, (input) => {
+    variant(JSONS, (input) => {
       const one = JSON.parse(JSON.stringify(input)) as Plain;
       one.stock += 1;
       return JSON.stringify(one).length && one.stock;
     }),
-    way(CLONE, (input) => {
+    variant(CLONE, (input) => {
       const one = structuredClone(input);
       one.stock += 1;
       return one.stock;

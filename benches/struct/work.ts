@@ -1,4 +1,4 @@
-/** What a process or a worker is told to measure. A part has one to itself, and so its own code. */
+/** The measurement that a process or a worker runs: one part each, so that parts share no compiled code. */
 
 import { measureFlat } from "./flat.js";
 import { measureMany } from "./many.js";
@@ -9,18 +9,18 @@ import { measureViews, type Rivals } from "./views.js";
 export interface Request {
   part: "views" | "many" | "rows" | "flat";
   quick: boolean;
-  /** Which of the processes that measure this part it is, where that takes several. */
+  /** The index of the process, for parts that are measured in several. */
   turn: number;
 }
 
 /**
- * In how many processes a part is measured, each with its own luck in how code is compiled: in one of
- * twenty workers of Chromium a typed `updateIf` took 1.8 times a raw one, and 1.1 in all others.
+ * The number of processes that measure a part, because compilation differs between them: in one of twenty
+ * workers of Chromium a typed `updateIf` took 1.8 times a raw one, and 1.1 in all others.
  */
 export const TURNS = { views: 3, many: 5, rows: 5, flat: 6 } as const;
 
 export function work({ part, quick, turn }: Request, rivals: Rivals): Promise<Measured[]> {
-  // Many short ones: those that the scheduler cuts are few then, and the median is of the others.
+  // Many short samples: the scheduler interrupts few of them, and the median ignores those.
   const samples = quick ? 5 : Math.ceil(151 / TURNS[part]);
   switch (part) {
     case "views":

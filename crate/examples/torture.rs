@@ -2,7 +2,7 @@
 //!
 //! Every seed is another program; the tests of the crate run the first ones. A failure prints its
 //! seed, and writes the image of the file to where `VARVE_KEEP_IMAGE` says. A run with a time limit
-//! writes its results to where `VARVE_KEEP_TOLD` says.
+//! writes its results to where `VARVE_KEEP_RESULTS` says.
 
 #[expect(
     dead_code,
@@ -105,7 +105,7 @@ fn print_progress(done: &Done, begin: Instant) {
 fn end_run(done: &Done, begin: Instant, first: u64, failed: bool) {
     print_progress(done, begin);
     println!();
-    let Some(path) = std::env::var_os("VARVE_KEEP_TOLD") else { return };
+    let Some(path) = std::env::var_os("VARVE_KEEP_RESULTS") else { return };
     let Done { crashes, failures, lies, seeds } = done;
     let counts = [
         ("firstSeed", first),

@@ -1,5 +1,5 @@
-// The product drop in a Durable Object: many clients buy at once over HTTP until all is sold, and
-// workerd is killed by -9 in the middle of it.
+// The product drop in a Durable Object: many clients buy at once over HTTP until the stock is empty, and
+// workerd is killed with SIGKILL halfway.
 
 import { spawn } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -14,8 +14,8 @@ const USAGE = "npm run example:edge [-- --json]";
 const CLIENTS = 100;
 const STOCK = 20_001;
 
-/** The Worker as its deployment has it: bundled, and the wasm beside it as a module. */
-async function bundled(folder) {
+/** The Worker as it is deployed: bundled, with the wasm beside it as a module. */
+async function bundle(folder) {
   await build({
     absWorkingDir: root,
     entryPoints: ["demo/edge/worker.ts"],
@@ -32,7 +32,7 @@ async function bundled(folder) {
   mkdirSync(join(folder, "disk"));
 }
 
-async function started(folder) {
+async function startWorkerd(folder) {
   const child = spawn(await findProgram("workerd"), ["serve", "config.capnp", "--control-fd=3"], {
     cwd: folder,
     stdio: ["ignore", "ignore", "inherit", "pipe"],
@@ -52,10 +52,10 @@ async function started(folder) {
 
 const agent = new Agent({ keepAlive: true });
 
-/** Asks to buy, and gives the answer. (`fetch` would take most of the time for itself.) */
+/** Sends one purchase and returns the answer. (`fetch` would take most of the measured time.) */
 function buy(url, buyer) {
   return new Promise((resolve, reject) => {
-    const asked = request(url, { method: "POST", agent }, (response) => {
+    const outgoing = request(url, { method: "POST", agent }, (response) => {
       let answer = "";
       response.on("error", reject);
       response.on("data", (chunk) => {
@@ -66,19 +66,19 @@ function buy(url, buyer) {
         else reject(new Error(answer));
       });
     });
-    asked.on("error", reject);
-    asked.end(buyer);
+    outgoing.on("error", reject);
+    outgoing.end(buyer);
   });
 }
 
-/** Everyone buys until there is nothing left; who got no answer asks again. Gives what was answered. */
+/** All clients buy until the stock is empty, and retry requests that were not answered. Returns the answers. */
 async function sellOut(folder) {
   let answered = 0;
-  let edge = await started(folder);
-  let alive = Promise.resolve();
+  let edge = await startWorkerd(folder);
+  let restarted = Promise.resolve();
   const restart = async () => {
     await edge.kill();
-    edge = await started(folder);
+    edge = await startWorkerd(folder);
   };
   const bought = async (buyer) => {
     for (;;) {
@@ -86,7 +86,7 @@ async function sellOut(folder) {
       try {
         return await buy(url, buyer);
       } catch {
-        await alive;
+        await restarted;
         if (edge.url === url) await new Promise((resolve) => setTimeout(resolve, 10));
       }
     }
@@ -94,7 +94,7 @@ async function sellOut(folder) {
   const client = async (_, number) => {
     for (let n = 0; await bought(`${number}-${n}`); n++) {
       answered += 1;
-      if (answered === Math.floor(STOCK / 2)) alive = restart();
+      if (answered === Math.floor(STOCK / 2)) restarted = restart();
     }
   };
   try {
@@ -111,7 +111,7 @@ entry(async () => {
   const { values } = parseArguments(process.argv.slice(2), { "--json": "flag" }, USAGE);
   const folder = mkdtempSync(join(tmpdir(), "varve-edge-"));
   try {
-    await bundled(folder);
+    await bundle(folder);
     const start = Date.now();
     const { stock, orders, answered } = await sellOut(folder);
     const seconds = (Date.now() - start) / 1000;

@@ -1,4 +1,7 @@
-/** The product drop at the edge: one Durable Object sells a product to whoever asks first. */
+/**
+ * The product drop at the edge: one Durable Object sells a product to the clients in the order of their
+ * requests.
+ */
 
 import { type DurableObjectStorageLike, durableObject, open } from "varve";
 import { str, struct, text, u16 } from "varve/struct";
@@ -26,7 +29,7 @@ export class Drop {
       return Response.json({ stock: product?.stock, orders: orders.count() });
     }
     const buyer = await request.text();
-    // Who asks again, because an answer was lost, has bought once.
+    // A client that retries because the answer was lost must not buy twice.
     const sold =
       orders.has(buyer) ||
       db.transaction(() => {
@@ -40,7 +43,7 @@ export class Drop {
         if (left) orders.set(buyer, new Date().toISOString());
         return left;
       });
-    // It leaves the object when the sale is kept, and not before.
+    // The runtime holds the answer back until the sale is stored.
     return Response.json(sold);
   }
 }

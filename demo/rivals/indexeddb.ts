@@ -25,13 +25,13 @@ async function openDatabase(): Promise<IDBDatabase> {
   return await settled(request);
 }
 
-/** Relaxed durability is IndexedDB's counterpart of "written": handed to the system, not flushed. */
+/** Relaxed durability is IndexedDB's counterpart of "written": written to the system, not flushed. */
 function begin(db: IDBDatabase): IDBTransaction {
   return db.transaction(STORE, "readwrite", { durability: "relaxed" });
 }
 
 /**
- * Buyers one after the other inside one transaction. The next read is queued behind the write without
+ * Serves buyers one after the other inside one transaction. The next read is queued behind the write without
  * waiting for it: requests of a transaction run in order, and this halves the round trips.
  */
 function serveWithin(transaction: IDBTransaction, cycles: number): void {

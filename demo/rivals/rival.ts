@@ -4,17 +4,17 @@ import type { Product } from "../drop.js";
 export type Grouping = "all" | "each";
 
 /**
- * One store, told to do the same drop as the others. Every rival is written in the fastest form that its
- * own documentation offers; where there was a choice, the faster one was measured and kept.
+ * One store in the drop. Every rival uses the fastest form that its own documentation offers; where there was
+ * a choice, the faster one was measured and kept.
  */
 export interface Rival {
   readonly id: string;
   readonly name: string;
-  /** What is true of a purchase once the store has acknowledged it. */
+  /** What an acknowledged purchase survives. */
   readonly durability: string;
-  /** Fills the shelf, committed. Not measured. */
+  /** Sets the stock and commits. Not measured. */
   restock(cycles: number): Promise<void>;
-  /** Serves the buyers: read stock and name, take one if there is one. Measured. */
+  /** Serves the buyers: each reads stock and name, and takes one if the stock is not empty. Measured. */
   serve(cycles: number, grouping: Grouping): Promise<void>;
   /** Closes, opens again, and reads what is there. */
   reopenAndRead(): Promise<Product>;
@@ -22,7 +22,7 @@ export interface Rival {
   dispose(): Promise<void>;
 }
 
-/** The error of a purchase that could not be made; a drop in which one fails is no drop. */
+/** The error for a purchase that failed; it ends the drop. */
 export function refused(store: string, cycle: number): Error {
   return new Error(`${store} refused buyer ${cycle + 1}`);
 }

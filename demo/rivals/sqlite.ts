@@ -7,12 +7,12 @@ import init, {
 import { PRODUCT_KEY, PRODUCT_NAME, type Product } from "../drop.js";
 import { type Rival, refused } from "./rival.js";
 
-/*
- * The pool of synchronous file handles is SQLite's fastest store in a browser, and asks for no headers.
- * Measured here, drop of 20,000 with a commit for each, ms: journal delete 980-1,170, truncate 2,310,
- * persist 1,160, WAL 600. WAL in an environment without shared memory needs exclusive locking. With WAL,
- * "normal" is the level that SQLite advises: a commit is written but not flushed, and a power loss takes
- * recent commits, never the database; that is varve's "written" too. Pages of 8,192 and 512 bytes were slower.
+/**
+ * The pool of synchronous file handles is SQLite's fastest store in a browser, and needs no special headers.
+ * Measured here, drop of 20,000 with a commit for each, ms: journal delete 980-1,170, truncate 2,310, persist
+ * 1,160, WAL 600. WAL without shared memory needs exclusive locking. With WAL, SQLite advises "normal": a
+ * commit is written but not flushed, so that a power loss may lose recent commits but never the database, as
+ * with varve's "written". Pages of 8,192 and 512 bytes were slower.
  */
 const TUNING = `
   PRAGMA page_size = 4096;
@@ -23,13 +23,13 @@ const TUNING = `
   PRAGMA cache_size = -16384;
 `;
 
-/** Both statements are prepared once; a buyer's key is bound with each, as every program must do. */
+/** Both statements are prepared once; each purchase binds the key, as a program with many keys has to. */
 interface Statements {
   read: PreparedStatement;
   take: PreparedStatement;
 }
 
-/** Serves one buyer. Answers false if there was nothing to buy. */
+/** Serves one buyer. Returns false if the stock is empty. */
 type Purchase = () => boolean;
 
 /** Through SQLite's object API, as its documentation advises for speed: prepare, bind, step, reset. */
@@ -44,7 +44,7 @@ function throughObjects(statements: Statements): Purchase {
   };
 }
 
-/** What of the module's raw exports is used; its own types say nothing of them. */
+/** The raw exports used here, for which the module has no types. */
 interface RawSqlite {
   sqlite3_step(statement: number): number;
   sqlite3_reset(statement: number): number;
@@ -54,8 +54,8 @@ interface RawSqlite {
 }
 
 /**
- * Through the raw C functions with the key bound once and the name compared in SQLite's own memory: what
- * the engine alone costs. No program that serves more than one key could be written like this.
+ * Calls the raw C functions with the key bound once, and compares the name in SQLite's own memory: this
+ * measures the engine alone. A program with more than one key cannot do this.
  */
 function throughRawCalls(sqlite3: Sqlite3Static, statements: Statements): Purchase {
   const raw: RawSqlite = sqlite3.wasm.exports;
@@ -131,7 +131,7 @@ class SqliteRival implements Rival {
     const buy = this.raw
       ? throughRawCalls(this.sqlite3, this.#statements)
       : throughObjects(this.#statements);
-    // Without BEGIN every statement that writes is a transaction of its own.
+    // Without BEGIN each writing statement is a transaction of its own.
     if (grouping === "all") this.#db.exec("BEGIN");
     for (let cycle = 0; cycle < cycles; cycle++) {
       if (!buy()) throw refused(this.name, cycle);
@@ -158,11 +158,11 @@ class SqliteRival implements Rival {
 
 let pool: Promise<{ sqlite3: Sqlite3Static; util: SAHPoolUtil }> | undefined;
 
-/** The module and its pool are set up once per worker: a second pool in the same folder is refused. */
+/** Sets up the module and its pool once per worker: a second pool in the same folder is refused. */
 function poolOnce() {
   pool ??= (async () => {
     const sqlite3 = await init();
-    // Two databases, the WAL of each, and room for temporary files.
+    // Capacity for two databases, their WALs, and temporary files.
     return { sqlite3, util: await sqlite3.installOpfsSAHPoolVfs({ initialCapacity: 8 }) };
   })();
   return pool;

@@ -2,7 +2,7 @@ import { type Database, open, opfs } from "varve";
 import { readProduct, restock, serveBuyers } from "../drop.js";
 import type { Rival } from "./rival.js";
 
-/** A folder of its own, so that all of it can be removed at once. */
+/** A separate folder, so that everything can be removed at once. */
 const FOLDER = "drop-bench-varve";
 
 async function removeFolder(): Promise<void> {
@@ -12,9 +12,9 @@ async function removeFolder(): Promise<void> {
   });
 }
 
-/** varve on OPFS, exactly as a program would use it. */
+/** varve on OPFS, with default options. */
 export async function varveRival(): Promise<Rival> {
-  // A run that was stopped leaves its file behind, and the next would begin with a longer log.
+  // A stopped run leaves its file behind, and the next run would start with a longer log.
   await removeFolder();
   let db: Database = await open("drop", { storage: opfs(FOLDER) });
   return {

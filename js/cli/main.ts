@@ -64,8 +64,8 @@ function version(): string {
 function described(error: unknown): { exit: ExitCode; message: string } {
   if (error instanceof Failure) return error;
   if (error instanceof CorruptionError && error.details !== undefined) {
-    const ways = "varve verify shows more, and varve salvage copies what is intact.";
-    const message = `The file is damaged: ${placeOf(error.details)}. ${ways}`;
+    const advice = "varve verify shows more, and varve salvage copies what is intact.";
+    const message = `The file is damaged: ${placeOf(error.details)}. ${advice}`;
     return { exit: EXIT.unreadable, message };
   }
   if (error instanceof VarveError) return { exit: EXIT.unreadable, message: error.message };

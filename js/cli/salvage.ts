@@ -48,13 +48,13 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
       );
     const { lost } = source.recovery;
     let first = true;
-    const tellUncertain = async (key: Uint8Array, collection?: string) => {
+    const reportUncertain = async (key: Uint8Array, collection?: string) => {
       if (!inJson) return;
       const named = { ...(collection === undefined ? {} : { collection }), ...field("key", key) };
       await output.print(`${first ? "" : ","}${JSON.stringify(named)}`);
       first = false;
     };
-    const copied = await into(target, () => copyTo(target, source, tellUncertain));
+    const copied = await into(target, () => copyTo(target, source, reportUncertain));
     if (inJson) {
       const { keys, collections, records, bytes, missing } = copied;
       const sums = { keys, collections, records, bytes, missing, lost: lost ?? null };
@@ -70,12 +70,12 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
 async function copyTo(
   target: string,
   source: Database,
-  tellUncertain: (key: Uint8Array, collection?: string) => Promise<void>,
+  reportUncertain: (key: Uint8Array, collection?: string) => Promise<void>,
 ): Promise<Copied> {
   const options = { durability: "buffered", ordered: false } as const;
   const copy = await open(target, { storage: fileAt(target), ...options });
   try {
-    const copied = await copyAll(source, copy, tellUncertain);
+    const copied = await copyAll(source, copy, reportUncertain);
     copy.flush();
     return copied;
   } finally {
@@ -87,7 +87,7 @@ async function copyTo(
 async function copyAll(
   source: Database,
   copy: Database,
-  tellUncertain: (key: Uint8Array, collection?: string) => Promise<void>,
+  reportUncertain: (key: Uint8Array, collection?: string) => Promise<void>,
 ): Promise<Copied> {
   const { engine } = Database.sessionOf(source);
   const collections = collectionsOf(source);
@@ -118,7 +118,7 @@ async function copyAll(
           copied.bytes += value.length;
           if (anyUncertain && isUncertain(engine, key, keyspace)) {
             copied.uncertain += 1;
-            await tellUncertain(key, name);
+            await reportUncertain(key, name);
           }
         }
         if (since < STEP) continue;

@@ -66,7 +66,7 @@ export type ClientOf<S extends ServedTypes> = Client<S, keyof S["collections"]> 
  * is reached. It is done exactly once, also if its owner ends before it has answered. Besides the errors that
  * it lists, every call may reject with
  *
- * - `OwnerUnavailableError` if no owner answered in time; `applied` tells whether it was done
+ * - `OwnerUnavailableError` if no owner answered in time; `applied` says whether it was done
  * - `DatabaseClosedError` after `close`
  * - `VersionChangedError` if a newer build of the application has the database: nothing was done
  * - `SchemaMismatchError` if another build that claims the same version has other collections
@@ -328,7 +328,7 @@ export class Client<
   }
 
   /**
-   * Gives back all space in the file that no current data needs, while the owner goes on with everything
+   * Frees all space in the file that no current data needs, while the owner goes on with everything
    * else. `signal` ends it, and what was done until then stays done. `status.progress` reports the progress.
    * If the owner changes, the next owner starts it again. `timeout` is one hour by default.
    */
@@ -351,7 +351,7 @@ export class Client<
 
   /**
    * Closes this client after everything requested before is answered. With the last client of this database
-   * in this page or worker, the worker hands the database over and ends.
+   * in this page or worker, the worker releases the database and ends.
    */
   close(): Promise<void> {
     return this.link.close();

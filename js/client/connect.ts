@@ -62,7 +62,7 @@ export function connect<S extends ServedTypes = Nothing>(
  * among those of the tabs. `connect` returns at once, also on a server; calls wait for an owner.
  *
  * Connecting again in the same page joins the worker that is already there, whichever function made it:
- * modules that know nothing of each other, or that were loaded anew, share it. The last `close` ends it. Only
+ * modules that do not know each other, or that were loaded again, share it. The last `close` ends it. Only
  * if `worker` returns a port, and not a `Worker`, each client has its own.
  *
  * ```ts

@@ -21,7 +21,7 @@ import { type Forms, fieldOf, sentOf } from "./protocol/json-values.js";
  * The contents of a range: all of it as of one moment with `all()`, or for use in `for await`. A loop reads a
  * page at a time, each as of one moment. It sees writes after the last key that it has read, but none before
  * it, as a loop over a local database does. An index is read as a single page. Each loop and each `all()`
- * reads anew.
+ * reads again.
  */
 export class RemoteScan<T> implements AsyncIterable<T, undefined> {
   private readonly read: (after?: unknown) => Promise<unknown>;

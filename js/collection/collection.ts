@@ -182,7 +182,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
 
   /**
    * Returns the value of a key with its version, or `undefined` if the key is missing. With the version,
-   * `set` can make sure that nobody has written to the key since (see `SetOptions.ifVersion`).
+   * `set` can make sure that the key was not written since (see `SetOptions.ifVersion`).
    *
    * @throws TypeError for a bad key
    */
@@ -276,7 +276,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
 
   /**
    * Stores a value under the number after all keys that are or were there, and returns that number. For
-   * collections whose keys are `auto()`, which tells more.
+   * collections whose keys are `auto()`; see there.
    *
    * @throws TypeError if the keys are not `auto()`, if the database was opened with `ordered: false`, or after
    * the number 2^53 - 1

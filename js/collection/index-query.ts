@@ -33,7 +33,7 @@ export interface IndexRange<Value, K> {
   limit?: number | undefined;
 }
 
-/** `null`, which stands for a missing value, if the value is optional. */
+/** `null`, which represents a missing value, if the value is optional. */
 type Absent<Value> = undefined extends Value ? null : never;
 
 /** Makes the result of a step: the key, the value or both. */

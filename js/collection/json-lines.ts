@@ -181,7 +181,7 @@ async function storeLines<K>(
 }
 
 /**
- * Passes the bytes on, and ends as soon as the signal is aborted, even while waiting for more. Chunks that arrive
+ * Forwards the bytes, and ends as soon as the signal is aborted, even while waiting for more. Chunks that arrive
  * without a pause are joined, up to 64 KiB, because lines that arrive one by one should not be one commit each.
  */
 async function* gathered(

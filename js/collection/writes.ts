@@ -34,7 +34,7 @@ const OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
 /** Number of keys that `clear` deletes per scan while it has to delete them one by one. */
 const CLEAR_PAGE = 1_024;
 
-/** The last options that passed the check: programs tend to pass the same object again. */
+/** The last options that passed the check: programs often pass the same object again. */
 let lastOptions: object | undefined;
 
 /** Stores a value and updates the indexes. */

@@ -176,7 +176,7 @@ export class Database {
 
   /**
    * Returns the value of a key with its version, or `undefined` if the key is missing. With the version,
-   * `set` can make sure that nobody has written to the key since (see `SetOptions.ifVersion`). The value is a
+   * `set` can make sure that the key was not written since (see `SetOptions.ifVersion`). The value is a
    * view, like that of `get`.
    *
    * @throws TypeError for a bad key
@@ -303,7 +303,7 @@ export class Database {
    * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
    * @throws StaleViewError if the key or value is a dead view
    * @throws ConflictError if `ifVersion` is given and the key has another version; nothing was written
-   * @throws QuotaExceededError if there is no room; nothing of this call was written
+   * @throws QuotaExceededError if there is no space; nothing of this call was written
    * @throws DatabasePoisonedError if an earlier failure made the database read-only
    * @throws ReadOnlyError if the database was opened with `readOnly`
    * @throws ReentrancyError inside a callback of `updateIf`
@@ -321,7 +321,7 @@ export class Database {
    *
    * @throws TypeError for a bad key
    * @throws StaleViewError if the key is a dead view
-   * @throws QuotaExceededError if there is no room to record the deletion; nothing was deleted
+   * @throws QuotaExceededError if there is no space to record the deletion; nothing was deleted
    * @throws DatabasePoisonedError if an earlier failure made the database read-only
    * @throws ReadOnlyError if the database was opened with `readOnly`
    * @throws ReentrancyError inside a callback of `updateIf`
@@ -338,8 +338,8 @@ export class Database {
 
   /**
    * Deletes all keys, or those of a range: all of them or, if it throws, none. Returns how many were deleted.
-   * To delete all keys takes as long, and as much room, as to delete one, however many there are; their room is
-   * given back in the background. A range costs its keys.
+   * Deleting all keys takes the time and the space of deleting one key, and their space is freed in the background.
+   * Deleting a range takes time and space for each of its keys.
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    * @throws StaleViewError if a bound is a dead view
@@ -370,7 +370,7 @@ export class Database {
    * @throws TypeError for a bad key or option, or a wrong result of the predicate or callback, promises
    * included
    * @throws StaleViewError if a key or value is a dead view
-   * @throws QuotaExceededError if there is no room; nothing was changed
+   * @throws QuotaExceededError if there is no space; nothing was changed
    * @throws DatabasePoisonedError if an earlier failure made the database read-only
    * @throws ReadOnlyError if the database was opened with `readOnly`
    * @throws ReentrancyError inside another callback of `updateIf`
@@ -436,7 +436,7 @@ export class Database {
 
   /**
    * A collection: records of one kind, in a keyspace of their own that the other calls of this database never
-   * see. A collection exists from its first record on; asking for it writes nothing.
+   * see. A collection exists from its first record on; getting it writes nothing.
    *
    * ```ts
    * const sessions = db.collection("sessions", json<Session>());
@@ -447,7 +447,7 @@ export class Database {
    * "varve/struct", or an object with two functions of your own, `encode` and `decode`.
    *
    * Keys are strings by default. With the option `key` they are numbers, dates or tuples of several parts, in
-   * the order of their values; with `auto()` the collection counts them, and gives none out twice:
+   * the order of their values; with `auto()` the collection assigns them, and none twice:
    *
    * ```ts
    * db.collection("scores", Score, { key: [u32, desc(f64), str] }).get([7, 99.5, "ann"]);
@@ -613,7 +613,7 @@ export class Database {
   }
 
   /**
-   * Gives back all space in the file that no current data needs, a slice of a fraction of a millisecond at a
+   * Frees all space in the file that no current data needs, a slice of a fraction of a millisecond at a
    * time, while the program goes on. As far as `spaceFactor` requires it, this happens by itself.
    *
    * @throws (rejects) the reason of `signal` if it is aborted, and what `onProgress` throws: what was done
@@ -657,8 +657,8 @@ export class Database {
   }
 
   /**
-   * Exports all live data, collections and indexes included, as the bytes of a database file. Nothing is in
-   * it of what was deleted or replaced, nor of the database's own bookkeeping. Saved as a file it is a
+   * Exports all live data, collections and indexes included, as the bytes of a database file. It contains no
+   * deleted or replaced data, and none of the database's own records. Saved as a file it is a
    * database like any other; `open(name, { from, readOnly: true })` opens the bytes themselves, also where
    * there are no files.
    *
@@ -669,7 +669,7 @@ export class Database {
    * The stream is a copy as of one moment after this call. It is made in memory before the first bytes
    * arrive, a few milliseconds at a time while the program goes on reading and writing; in a Durable Object
    * at once. One step at the end cannot be divided: writing the index of the copy, which takes time with the
-   * number of keys. Versions start anew in the copy. Canceling the stream ends the copying.
+   * number of keys. Versions start again in the copy. Canceling the stream ends the copying.
    *
    * @throws TypeError if the database was opened with `ordered: false`
    * @throws (errors the stream) the reason of `signal` if it is aborted, and what `onProgress` throws;
@@ -725,7 +725,7 @@ export class Database {
 
   /**
    * Closes this handle; all writes are committed and flushed first. The last handle closes the file, ends all
-   * views and gives the memory back. Calling `close` again returns the same promise.
+   * views and frees the memory. Calling `close` again returns the same promise.
    *
    * The file is closed and free for others even if the promise rejects.
    *

@@ -48,8 +48,8 @@ const IMAGE_MEMORY = 4_194_304;
  * `recovery` is refused on a later one unless the first one had it too.
  *
  * @param name a name, never a path: 1 to 200 bytes, after escaping where a file name needs it. Names that look
- * like a path or a file (`./data/shop`, `shop.varve`) are refused with the call that was meant. A file that has
- * such a name from before goes by its own, as `databases()` gives it: `%2E%2Fdata%2Fshop.varve`.
+ * like a path or a file (`./data/shop`, `shop.varve`) are refused, and the error shows the right call. A file that
+ * already has such a name is opened by its encoded name, as `databases()` returns it: `%2E%2Fdata%2Fshop.varve`.
  * @throws TypeError for a bad name, an unknown option or a bad value of one
  * @throws DatabaseBusyError if another process, worker or tab has the database open
  * @throws StorageUnavailableError if there is no such storage here; the message says what to do
@@ -61,7 +61,7 @@ const IMAGE_MEMORY = 4_194_304;
  * @throws OptionsMismatchError if the database is open in this realm with other options
  * @throws CorruptionError if flushed data is damaged; nothing was changed, and `recovery` is the way out
  * @throws UnsupportedFormatError if the file is not a database, or has a newer format
- * @throws QuotaExceededError if there is no room to create it
+ * @throws QuotaExceededError if there is no space to create it
  * @throws StorageError if the file cannot be read
  * @throws VarveError with the code `VARVE_WASM` if the engine's wasm cannot be fetched or compiled here, and
  * `VARVE_MODULE` if another module of the package that is loaded on demand cannot be
@@ -245,7 +245,7 @@ async function start(
       throw error;
     });
     await quietly(() => opened.tidy?.());
-    if (onProgress !== undefined) engine.hearSorting(progressOf("sorting", file, onProgress));
+    if (onProgress !== undefined) engine.reportSorting(progressOf("sorting", file, onProgress));
     const strict = settings.strictViews
       ? await moduleAt("session/strict-views", () => import("../session/strict-views.js"))
       : undefined;

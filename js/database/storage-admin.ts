@@ -72,7 +72,7 @@ function storageOf(call: string, options: StorageOptions): Storage {
  * - `"not-applicable"`: no browser decides about this storage (files, memory)
  *
  * Only a page can ask, not a worker. Call it on the page's main thread, best after the user did something
- * that is worth keeping. In a worker, `db.stats().persisted` tells the current state.
+ * that is worth keeping. In a worker, `db.stats().persisted` is the current state.
  *
  * @throws TypeError for a bad option
  * @throws StorageUnavailableError if the browser has no storage here, or in a worker, if it was not granted

@@ -544,7 +544,7 @@ export class Engine extends WasmMemory {
    * Sets a listener for the progress of sorting in the first range: it is called with the number of bytes that
    * each part read. If it throws, that range ends with the same error.
    */
-  hearSorting(onBytes: (count: number) => void): void {
+  reportSorting(onBytes: (count: number) => void): void {
     this.onSorting = onBytes;
   }
 

@@ -20,7 +20,7 @@ export interface EngineStats {
   segments: number;
   /** Number of the last frame. A frame is the unit in which the log is written, of up to 256 KiB of writes. */
   frame: number;
-  /** The version that was given out last. */
+  /** The version that was assigned last. */
   version: number;
   /** Whether an earlier failure made the database read-only. */
   poisoned: boolean;
@@ -40,7 +40,7 @@ export interface EngineStats {
 export interface Outside {
   /**
    * Bytes of all memory that the database has: records, the index, the order of keys, and what is kept free
-   * for the next turn. It grows and does not shrink; closing gives all of it back.
+   * for the next turn. It grows and does not shrink; closing frees all of it.
    */
   wasmBytes: number;
   /** How often the file was read since opening, for data that was not in memory. */

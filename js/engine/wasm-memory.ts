@@ -234,12 +234,12 @@ export class WasmMemory {
     return view;
   }
 
-  /** The page of keys that the engine wrote at an address. `room` is the number of keys that it has space for. */
-  protected pageAt(at: number, room: number, withValues: boolean): Page {
+  /** The page of keys that the engine wrote at an address. `capacity` is the number of keys that it has space for. */
+  protected pageAt(at: number, capacity: number, withValues: boolean): Page {
     const count = this.u32[this.lengthAt] as number;
-    const values = room + 1;
+    const values = capacity + 1;
     const from = at >>> 2;
-    const keys = from + values + (withValues ? 2 * room : 0);
+    const keys = from + values + (withValues ? 2 * capacity : 0);
     const numbers = this.u32.slice(from, from + (withValues ? values + 2 * count : count + 1));
     const bytes = this.u8.slice(keys << 2, (keys << 2) + (numbers[count] as number));
     return { count, numbers, values, bytes, changes: this.changes };

@@ -56,7 +56,7 @@ export class StorageUnavailableError extends NamedError {
  * The disk, or this origin's share of it, is full, or the database has reached its limit of 32 GiB, or that of
  * 65,534 collections and indexes. The write
  * was rolled back as a whole, and everything that was there before is untouched. Reads still work. So do
- * deletions, as long as the file has room to record them. A `clear` of everything records one thing; one
+ * deletions, as long as the file has space to record them. A `clear` of everything records one thing; one
  * transaction or `clear` of a range records each key, all at once, so delete large parts in several steps. Delete what is not needed and call
  * `await db.compact()`, or free disk space elsewhere.
  */
@@ -91,7 +91,7 @@ export interface CorruptionDetails {
  * else. Then `open` with the option `recovery` restores what it can.
  */
 export class CorruptionError extends ErrorWithDetails<{ details?: CorruptionDetails }> {
-  /** Where the damage is and what is intact; `undefined` if there is no position to tell. */
+  /** Where the damage is and what is intact; `undefined` if there is no position. */
   declare readonly details: CorruptionDetails | undefined;
 
   static {
@@ -151,7 +151,7 @@ export class ReentrancyError extends NamedError {
   }
 }
 
-/** Someone else has changed what was read. Read it again and repeat. */
+/** Another write has changed what was read. Read it again and repeat. */
 export class ConflictError extends NamedError {
   static {
     named(ConflictError, "ConflictError");
@@ -200,7 +200,7 @@ export class UniqueViolationError extends ErrorWithDetails<{ collection: string;
   }
 }
 
-/** No owner answered in time. `applied` tells whether the write may have been applied all the same. */
+/** No owner answered in time. `applied` says whether the write may have been applied all the same. */
 export class OwnerUnavailableError extends ErrorWithDetails<{ applied: boolean | "unknown" }> {
   /**
    * `false`: certainly not applied. `"unknown"`: the owner vanished, or was silent, before it answered.
@@ -236,13 +236,13 @@ export function isNoMemory(error: unknown): boolean {
 }
 
 /**
- * While a database in a file was open, that stopped being the one that the next `open` finds: it was removed or moved,
- * another file such as a backup was put in its place, a browser cleared the data of the site, or another process took
- * over the lock because this one was suspended for longer than eight seconds. With `file()` the next flush notices it,
- * and a look every two seconds. With `opfs()` the look behind each flush does, which the promises `flushed` and `close`
- * wait for, and `flush()` does not: so within about a second of the next write. Writes since the loss are in no file that
- * anybody will find, and all further ones are refused with this error. Reads still work, in Firefox those of what is in
- * memory: save what is needed, say with `export`, then close the database and open it again.
+ * The open file is no longer the one that the next `open` finds: it was removed or moved, another file such as a backup
+ * was put in its place, a browser cleared the data of the site, or another process took over the lock because this one
+ * was suspended for longer than eight seconds. With `file()` the next flush detects it, or a check every two seconds. With
+ * `opfs()` a check after each flush detects it, within about a second of the next write; the promises `flushed` and
+ * `close` wait for that check, and `flush()` does not. Writes since the loss are lost, and all further ones are refused
+ * with this error. Reads still work, in Firefox only those of values in memory: save what is needed, say with `export`,
+ * then close the database and open it again.
  */
 export class FileLostError extends ErrorWithDetails<{
   reason: "removed" | "replaced" | "taken-over";

@@ -44,7 +44,7 @@ export interface OpenOptions {
   from?: ImageSource | PromiseLike<ImageSource> | undefined;
   /**
    * Whether `from` may replace an existing database with all that is in it. The old database stays as it is
-   * until the new one is complete and verified beside it, so there must be room for both. Then one step
+   * until the new one is complete and verified beside it, so there must be space for both. Then one step
    * switches from the old to the new: a program that dies at any moment leaves one or the other. `false` by
    * default.
    */

@@ -127,7 +127,7 @@ function unread<T extends ReadableStream | null>(stream: T, source: ImageSource)
   if (!isUsed && stream?.locked !== true) return stream;
   throw badArgument(
     "The option from was already read, or is being read. Pass a response or a stream that " +
-      "nobody has read, such as an earlier response.clone().",
+      "was not read yet, such as an earlier response.clone().",
     source,
   );
 }

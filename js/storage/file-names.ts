@@ -12,7 +12,7 @@ export const SUFFIX = ".varve";
 export const SHADOW_SUFFIX = ".next";
 
 /**
- * The file name of a database. Lower-case ASCII letters, digits, "-" and "_" stand for themselves,
+ * The file name of a database. Lower-case ASCII letters, digits, "-" and "_" are unchanged,
  * and "." does anywhere but in front; every other byte of the name's UTF-8 becomes %XX. So two names
  * never share a file, not even where the file system ignores case or normalizes Unicode, and none
  * leaves its folder.

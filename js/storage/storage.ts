@@ -13,7 +13,7 @@ export interface StorageFile {
   read(buffer: Uint8Array, options: { at: number }): number;
   /**
    * Writes the buffer at an offset. Returns how many bytes were written. A write beyond the end makes the
-   * file longer: the gap reads as zeros, and has room for what will be written there, as far as the platform
+   * file longer: the gap reads as zeros, and has space for what will be written there, as far as the platform
    * can promise that.
    */
   write(buffer: Uint8Array, options: { at: number }): number;
@@ -47,7 +47,7 @@ export interface StorageFile {
   close(): void;
 }
 
-/** How much space there is. What the platform does not tell is `undefined`. */
+/** How much space there is. What the platform does not report is `undefined`. */
 export interface StorageRoom {
   /**
    * Bytes used of `quota`. In a browser, the browser's estimate of all that the origin has stored; on a disk,
@@ -159,7 +159,7 @@ export interface Storage {
    * Opens the file of this database for this program alone and creates it if it is missing, or opens it for
    * reading only if `mode` says so.
    *
-   * @throws DatabaseBusyError if someone else has it open
+   * @throws DatabaseBusyError if another program has it open
    * @throws DatabaseNotFoundError if it is missing and to be opened for reading only
    * @throws StorageUnavailableError if there is no such storage here
    */
@@ -172,13 +172,13 @@ export interface Storage {
   /**
    * Removes a database. Resolves to whether there was one. Storages without it cannot remove any.
    *
-   * @throws DatabaseBusyError if someone has it open
+   * @throws DatabaseBusyError if a program has it open
    * @throws StorageUnavailableError if there is no such storage here
    */
   destroy?(name: string): Promise<boolean>;
   /**
    * Asks that the databases here are kept until the user deletes them. Storages without it hold data that
-   * nobody else deletes.
+   * no other program deletes.
    *
    * @throws StorageUnavailableError if there is no such storage here, or it cannot be asked
    */

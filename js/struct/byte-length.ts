@@ -1,4 +1,4 @@
-/** The length of an array of bytes, from what cannot lie. */
+/** The length of an array of bytes, read from internal slots, which a program cannot override. */
 
 const trueLength = Object.getOwnPropertyDescriptor(
   Object.getPrototypeOf(Uint8Array.prototype),

@@ -74,7 +74,7 @@ export type ViewOf<L> = L extends unknown
 /**
  * A view in an update, which may be assigned to. A bad value throws a `TypeError` that names the field, and
  * leaves the old value. A part of the same length is written in place; another length moves the value, and
- * the update stores it anew. When a part is replaced as a whole, the views of that part end.
+ * the update stores it again. When a part is replaced as a whole, the views of that part end.
  */
 export type WritableOf<L> = L extends unknown
   ? { -readonly [K in keyof L]: Part<L[K], "write"> } & Snapshots<PlainOf<L>> & Assigns<InputOf<L>>

@@ -68,10 +68,10 @@ export function desc<const T extends Type | string>(type: T): Desc<T> {
 }
 
 /**
- * Keys that `push` gives out: numbers from 1, each after all that are or were there. For queues and logs. None
- * is given out twice, also after `delete`, `clear`, a migration, reopening, or in a copy made by `export`. What
- * a transaction took back, or a crash before the commit, was never given out. JSON lines hold records only: a
- * collection that is filled from them goes on behind its highest key.
+ * Keys that `push` assigns: numbers from 1, each above all that are or were in use. For queues and logs. No
+ * number is assigned twice, also after `delete`, `clear`, a migration or reopening, or in a copy made by
+ * `export`. A number whose transaction was rolled back, or that a crash before the commit lost, counts as not
+ * assigned. JSON lines contain only records: a collection filled from them continues after its highest key.
  */
 export function auto(): Auto;
 export function auto(...more: unknown[]): Auto {

@@ -71,7 +71,7 @@ async function fresh(name: string): Promise<string> {
 }
 
 describe("a page that connects", () => {
-  test("page: its worker's database is there again the next time", async () => {
+  test("page: its worker's database is kept for the next worker", async () => {
     const name = await fresh("connect-alone");
     const first = tab(name);
     expect(first.status.state).toBe("starting");
@@ -197,12 +197,12 @@ describe("several clients of one page", () => {
     two.addEventListener("status", () => states.push(`two ${two.status.state}`));
     await two.ready;
     assert(states.includes("one open") && states.includes("two open"));
-    const heard: string[] = [];
-    one.watch({}, (changes) => heard.push(...changes.map(({ key }) => `one ${key}`)));
+    const received: string[] = [];
+    one.watch({}, (changes) => received.push(...changes.map(({ key }) => `one ${key}`)));
     let wake = () => {};
     two.watch({}, (changes) => {
-      heard.push(...changes.map(({ key }) => `two ${key}`));
-      if (heard.includes("two b")) wake();
+      received.push(...changes.map(({ key }) => `two ${key}`));
+      if (received.includes("two b")) wake();
     });
     await two.set("a", "1");
     await two.count();
@@ -213,7 +213,7 @@ describe("several clients of one page", () => {
     });
     await two.set("b", "2");
     await both;
-    assert(!heard.includes("one b"), heard.join(", "));
+    assert(!received.includes("one b"), received.join(", "));
     expect(states).toStrictEqual([]);
   });
 
@@ -240,7 +240,7 @@ const STUCK_MS = 10_000;
  * The first message of a worker with this program. It can use everything that the package exports by name, and
  * start the package's worker as its own with `nested`.
  */
-async function said(program: string): Promise<unknown> {
+async function firstMessage(program: string): Promise<unknown> {
   const file = new URL(`${context().root}/dist/index.js`, location.href).href;
   const engine = file.replace("index.js", "client/worker/index.js");
   const source = `import { connect, destroy, open, serve } from ${JSON.stringify(file)};
@@ -259,7 +259,7 @@ async function said(program: string): Promise<unknown> {
     let stuck: ReturnType<typeof setTimeout>;
     // The database that it serves posts messages too.
     worker.onmessage = ({ data }) => {
-      if (data === 0) stuck = setTimeout(() => resolve(said(program)), STUCK_MS);
+      if (data === 0) stuck = setTimeout(() => resolve(firstMessage(program)), STUCK_MS);
       if (data === 1) clearTimeout(stuck);
       if (Array.isArray(data) || typeof data === "string") resolve(data);
     };
@@ -276,16 +276,16 @@ describe("a worker that connects", () => {
       const found = [await client.getText("of the page") ?? "", client.status.owner];
       await client.close();
       return found;`;
-    expect(await said(program)).toStrictEqual(["", "here"]);
+    expect(await firstMessage(program)).toStrictEqual(["", "here"]);
     const client = tab(name);
     await client.set("of the page", "2");
-    expect(await said(program)).toStrictEqual(["2", "elsewhere"]);
+    expect(await firstMessage(program)).toStrictEqual(["2", "elsewhere"]);
     expect(await client.getText("of the worker")).toBe("1");
   });
 
   test("worker: it may serve its own database, to pages too", async () => {
     const name = await fresh("connect-own-open");
-    const found = await said(`
+    const found = await firstMessage(`
       const db = await open("${name}");
       db.set("opened", "1");
       const client = connect("${name}", { worker: serve("${name}").here });
@@ -351,10 +351,10 @@ describe("two clients with a worker each", () => {
     const two = tab(name);
     await two.ready;
     expect(two.status.owner).toBe("elsewhere");
-    const heard = new Set<string | undefined>();
-    two.addEventListener("status", () => heard.add(two.status.progress?.doing));
+    const received = new Set<string | undefined>();
+    two.addEventListener("status", () => received.add(two.status.progress?.doing));
     const { ok: isIntact } = await two.verify();
-    assert(isIntact && heard.has("verifying"));
+    assert(isIntact && received.has("verifying"));
     const again = two.verify();
     await one.close();
     assert((await again).ok);
@@ -457,11 +457,9 @@ describe("workers that open a new database at once", () => {
         await patiently(() => destroy("${name}"));
       }
       return [];`;
-    expect(await Promise.all([said(failing), said(writing), said(failing)])).toStrictEqual([
-      [],
-      [],
-      [],
-    ]);
+    expect(
+      await Promise.all([firstMessage(failing), firstMessage(writing), firstMessage(failing)]),
+    ).toStrictEqual([[], [], []]);
   });
 });
 
@@ -470,7 +468,7 @@ describe("a page with more databases than its memory can hold", () => {
     for (let round = 0; round < 2; round += 1) {
       const opened: Database[] = [];
       try {
-        // Chromium has room for about 124 in one process.
+        // In Chromium about 124 fit into one process.
         while (opened.length < 150) {
           opened.push(await open(`many-${opened.length}`, { storage: memory(), ...wasmOption() }));
         }

@@ -91,7 +91,7 @@ describe("OPFS", () => {
       postMessage(read + " " + written);
     `);
     const busy = "VARVE_DATABASE_BUSY";
-    expect(await other.said).toBe(`${together ? "opened" : busy} ${busy}`);
+    expect(await other.firstMessage).toBe(`${together ? "opened" : busy} ${busy}`);
     expect(reader.getText("a")).toBe("1");
     await reader.close();
     const writer = await open(name, wasmOption());
@@ -102,7 +102,7 @@ describe("OPFS", () => {
   test("OPFS: a database that another worker has open cannot be destroyed", async () => {
     const { name } = fresh();
     const other = worker(`const db = await open("${name}"); postMessage("open");`);
-    expect(await other.said).toBe("open");
+    expect(await other.firstMessage).toBe("open");
     await rejects(destroy(name), { name: "DatabaseBusyError", code: "VARVE_DATABASE_BUSY" });
     assert((await databases()).includes(name));
     await other.kill();
@@ -111,7 +111,7 @@ describe("OPFS", () => {
   test("OPFS: a database that another worker has open is busy", async () => {
     const { name } = fresh();
     const other = worker(`const db = await open("${name}"); postMessage("open");`);
-    expect(await other.said).toBe("open");
+    expect(await other.firstMessage).toBe("open");
     await rejects(open(name, wasmOption()), { name: "DatabaseBusyError" });
     await other.kill();
   });
@@ -126,7 +126,7 @@ describe("OPFS", () => {
       postMessage("saved");
       for (;;) db.set("endless", "1".repeat(100));
     `);
-    expect(await other.said).toBe("saved");
+    expect(await other.firstMessage).toBe("saved");
     await other.kill();
     const db = await openWhenFree(name);
     expect(db.count() >= 1000).toBe(true);
@@ -143,7 +143,7 @@ describe("OPFS", () => {
       await db.committed;
       postMessage("saved");
     `);
-    expect(await other.said).toBe("saved");
+    expect(await other.firstMessage).toBe("saved");
     await other.kill();
     const db = await openWhenFree(name);
     expect(db.getText("a")).toBe("1");

@@ -6,7 +6,7 @@ import { rejects } from "../support/errors.js";
 const MIB = 1024 * 1024;
 
 /** Limits this origin to so many bytes more than it uses now. */
-async function leaveRoom(bytes: number): Promise<void> {
+async function limitFreeSpace(bytes: number): Promise<void> {
   const { usage = 0 } = await navigator.storage.estimate();
   await context().limitStorage?.(usage + bytes);
   onTestFinished(() => context().limitStorage?.(undefined));
@@ -19,7 +19,7 @@ describe("an origin without free quota", () => {
     onTestFinished(() => db.close());
     db.set("before", "kept");
     db.flush();
-    await leaveRoom(3 * MIB);
+    await limitFreeSpace(3 * MIB);
 
     const value = new Uint8Array(100_000).fill(7);
     let written = 0;
@@ -49,7 +49,7 @@ describe("an origin without free quota", () => {
     await context().limitStorage?.(undefined);
     const reached = written;
     fill();
-    assert(written > reached, "with room again it goes on");
+    assert(written > reached, "it continues when there is space again");
     await db.close();
     const again = await open("full", { storage, ...wasmOption() });
     onTestFinished(() => again.close());
@@ -61,7 +61,7 @@ describe("an origin without free quota", () => {
     const storage = opfs(`quota-${Date.now()}`);
     let db = await open("emptied", { storage, ...wasmOption() });
     onTestFinished(() => db.close());
-    await leaveRoom(8 * MIB);
+    await limitFreeSpace(8 * MIB);
     const fill = (from: number, prefix: string): number => {
       for (let index = from; index < 1_000; index += 1) {
         try {
@@ -102,7 +102,7 @@ describe("an origin without free quota", () => {
 
   test("quota: creating a database fails with the reason, and succeeds later", async () => {
     const storage = opfs(`quota-${Date.now()}`);
-    await leaveRoom(0);
+    await limitFreeSpace(0);
     await rejects(open("none", { storage, ...wasmOption() }), { code: "VARVE_QUOTA_EXCEEDED" });
     await context().limitStorage?.(undefined);
     const db = await open("none", { storage, ...wasmOption() });

@@ -5,7 +5,7 @@ import { context } from "../support/context.js";
 describe("persist on a page", () => {
   test("persist: it asks the browser and returns its answer", async () => {
     if (/Firefox/.test(navigator.userAgent)) {
-      // Firefox would show a prompt, and no user is there to answer.
+      // Firefox would show a prompt, which no user answers.
       const { storage } = navigator;
       Object.defineProperty(storage, "persist", { value: async () => false, configurable: true });
       onTestFinished(() => {
@@ -35,7 +35,7 @@ async function modules(
 const IMPORTS = /\b(?:from |import\()"(\.[^"]+)"/g;
 
 /** The message to a frame. */
-interface Parcel {
+interface FrameMessage {
   sources: Map<string, string>;
   wasm: ArrayBuffer;
   program: string;
@@ -45,7 +45,7 @@ interface Parcel {
  * The program of a frame without an origin. It may load no modules, so it makes them of the texts that it is
  * sent, and a worker that imports them. The worker's messages go to the page.
  */
-function frame(port: MessagePort, { sources, wasm, program }: Parcel): void {
+function frame(port: MessagePort, { sources, wasm, program }: FrameMessage): void {
   const urls = new Map<string, string>();
   const urlOf = (text: string) =>
     URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
@@ -61,18 +61,18 @@ function frame(port: MessagePort, { sources, wasm, program }: Parcel): void {
     const wasm = await new Promise((resolve) => { onmessage = ({ data }) => resolve(data); });
     ${program}`;
   // Chromium starts module workers of such a frame from a data URL, and Firefox from a blob.
-  const ways = [urlOf(start), `data:text/javascript,${encodeURIComponent(start)}`];
-  const begin = (way: string | undefined, reason: string): void => {
-    if (way === undefined) {
+  const workerUrls = [urlOf(start), `data:text/javascript,${encodeURIComponent(start)}`];
+  const begin = (url: string | undefined, reason: string): void => {
+    if (url === undefined) {
       port.postMessage(`the worker did not start: ${reason}`);
       return;
     }
-    const worker = new Worker(way, { type: "module" });
+    const worker = new Worker(url, { type: "module" });
     worker.postMessage(wasm);
     worker.onmessage = ({ data }) => port.postMessage(data);
-    worker.onerror = (event) => begin(ways.shift(), event.message);
+    worker.onerror = (event) => begin(workerUrls.shift(), event.message);
   };
-  begin(ways.shift(), "");
+  begin(workerUrls.shift(), "");
 }
 
 /** Runs a program in a worker of a sandboxed frame without an origin, and returns its message. */
@@ -90,36 +90,36 @@ async function sandboxed(program: string): Promise<unknown> {
   onTestFinished(() => inside.remove());
   await loaded;
   const { port1, port2 } = new MessageChannel();
-  const said = new Promise((resolve) => {
+  const message = new Promise((resolve) => {
     port1.onmessage = ({ data }) => resolve(data);
   });
   const wasm = await (await fetch(`${context().root}/dist/varve.wasm`)).arrayBuffer();
-  const parcel: Parcel = { sources: await modules(), wasm, program };
-  inside.contentWindow?.postMessage(parcel, "*", [port2]);
-  return said;
+  const content: FrameMessage = { sources: await modules(), wasm, program };
+  inside.contentWindow?.postMessage(content, "*", [port2]);
+  return message;
 }
 
 describe("a sandboxed frame without storage", () => {
   test("sandboxed frame: open fails with a clear error that names memory()", async () => {
-    const said = await sandboxed(`
+    const message = await sandboxed(`
       const error = await varve.open("shop", { wasm }).catch((error) => error);
       postMessage([error.code, error.message, error.cause?.name].join("|"));`);
-    assert(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\).*\|/.test(String(said)), String(said));
-    assert(/sandboxed or third-party|secure origins/.test(String(said)), String(said));
+    assert(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\).*\|/.test(String(message)), String(message));
+    assert(/sandboxed or third-party|secure origins/.test(String(message)), String(message));
   });
 
   test("sandboxed frame: persist fails with an error", async () => {
-    const said = await sandboxed(`
+    const message = await sandboxed(`
       const error = await varve.persist().catch((error) => error);
       postMessage([error.code, error.message].join("|"));`);
-    assert(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\)/.test(String(said)), String(said));
+    assert(/^VARVE_STORAGE_UNAVAILABLE\|.*memory\(\)/.test(String(message)), String(message));
   });
 
   test("sandboxed frame: memory() works", async () => {
-    const said = await sandboxed(`
+    const message = await sandboxed(`
       const db = await varve.open("shop", { storage: varve.memory(), wasm });
       db.set("key", "value");
       postMessage(db.getText("key"));`);
-    expect(said).toBe("value");
+    expect(message).toBe("value");
   });
 });

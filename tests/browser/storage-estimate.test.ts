@@ -25,7 +25,7 @@ async function reported(
 
 describe("storage quota of a browser", () => {
   test("stats: usage and quota of the origin are reported", async () => {
-    const db = await opened("room");
+    const db = await opened("estimate");
     db.set("key", crypto.getRandomValues(new Uint8Array(50_000)));
     db.flush();
     const { fileBytes } = db.stats();

@@ -383,8 +383,8 @@ describe("varve salvage", () => {
   test("salvage copies collections with their descriptors", async () => {
     const path = await shop();
     const copy = join(dirname(path), "copy.varve");
-    const said = await printed("salvage", path, copy);
-    assert(said.startsWith("copied 1 key and 5 collections with 8 records ("), said);
+    const output = await printed("salvage", path, copy);
+    assert(output.startsWith("copied 1 key and 5 collections with 8 records ("), output);
     for (const args of [
       ["schema", "--json"],
       ["list", "--values"],

@@ -36,8 +36,8 @@ const keysOf = async (path: string) => (await printed("list", path)).split("\n")
 describe("varve verify", () => {
   test("an intact file is reported as such, in a line or as JSON", async () => {
     const path = await intact();
-    const said = await printed("verify", path);
-    assert(/^ok: 3,001 records in \d+ frames, \d\.\d MB, verified in .*s\n$/.test(said), said);
+    const output = await printed("verify", path);
+    assert(/^ok: 3,001 records in \d+ frames, \d\.\d MB, verified in .*s\n$/.test(output), output);
     const {
       file,
       opens,
@@ -257,8 +257,8 @@ describe("varve export", () => {
       db.flush();
       db.clear({ prefix: "key 1" });
     });
-    const said = await printed("export", path, beside(path));
-    assert(/^exported [\d.]+ KB of live data to /.test(said), said);
+    const output = await printed("export", path, beside(path));
+    assert(/^exported [\d.]+ KB of live data to /.test(output), output);
     expect(await keysOf(beside(path))).toStrictEqual(await keysOf(path));
     const bytes = readFileSync(beside(path));
     expect(bytes.includes("key 1234")).toBe(false);

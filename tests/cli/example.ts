@@ -15,7 +15,7 @@ export function program(): string {
 }
 
 /** The output of the example on both streams, and its exit code. */
-export function shop(path: string, ...words: string[]): [said: string, code: number | null] {
+export function shop(path: string, ...words: string[]): [output: string, code: number | null] {
   const { stdout, stderr, status } = spawnSync(program(), [path, ...words], { encoding: "utf8" });
   return [stdout + stderr, status];
 }

@@ -66,8 +66,8 @@ describe("a Rust program and Node", () => {
 
   test("a violation of Node's unique index is refused in Rust, and nothing is written", async () => {
     const { path } = await written();
-    const [said, code] = shop(path, "add", "other", "1", "größe 品");
-    assert(said.startsWith("shop: VARVE_UNIQUE_VIOLATION "), said);
+    const [output, code] = shop(path, "add", "other", "1", "größe 品");
+    assert(output.startsWith("shop: VARVE_UNIQUE_VIOLATION "), output);
     expect(code).toBe(1);
     expect(shop(path, "by", "byName")).toStrictEqual(["yeezy\nzoom\n", 0]);
   });
@@ -99,21 +99,21 @@ describe("a Rust program and Node", () => {
       name: "A",
     });
     await db.close();
-    const [said, code] = shop(join(directory, "shop.varve"), "list");
-    assert(said.startsWith("shop: VARVE_SCHEMA_MISMATCH "), said);
-    assert(said.includes('"stock" is u32, not u16'), said);
+    const [output, code] = shop(join(directory, "shop.varve"), "list");
+    assert(output.startsWith("shop: VARVE_SCHEMA_MISMATCH "), output);
+    assert(output.includes('"stock" is u32, not u16'), output);
     expect(code).toBe(1);
   });
 
   test("Rust and Node refuse a file that the other has open", async () => {
     const { directory, path } = await written();
     const { db } = await products(directory);
-    const [said, code] = shop(path, "list");
+    const [output, code] = shop(path, "list");
     assert(
-      said.startsWith(`shop: VARVE_DATABASE_BUSY the database ${path} is open in process`),
-      said,
+      output.startsWith(`shop: VARVE_DATABASE_BUSY the database ${path} is open in process`),
+      output,
     );
-    assert(said.includes(`process ${process.pid};`), said);
+    assert(output.includes(`process ${process.pid};`), output);
     expect(code).toBe(1);
     await db.close();
     const holder = spawn(program(), [path, "hold"], { stdio: ["pipe", "pipe", "inherit"] });
@@ -125,7 +125,7 @@ describe("a Rust program and Node", () => {
     expect((busy as DatabaseBusyError).pid).toBe(holder.pid);
     holder.kill("SIGKILL");
     await once(holder, "exit");
-    // Its lock is still there, and is recognized as dead.
+    // Its lock still exists, and is recognized as stale.
     assert(existsSync(`${path}.lock`));
     await (await products(directory)).db.close();
     expect(shop(path, "buy", "yeezy")).toStrictEqual(["bought\n", 0]);

@@ -318,17 +318,17 @@ describe("an owner whose program closes its database", () => {
       },
     });
     await client.set("a", "1");
-    let heard: unknown;
+    let received: unknown;
     const watching = client.watch({}, (changes) => {
-      heard = changes.map(({ key }) => key);
+      received = changes.map(({ key }) => key);
     });
     await client.call.close();
     await new Promise((resolve) => setTimeout(resolve, 20));
     await client.call.put();
     expect(await client.getText("b")).toBe("2");
     expect(await client.getText("a")).toBe("1");
-    while (heard === undefined) await new Promise((resolve) => setTimeout(resolve, 1));
-    expect(heard).toStrictEqual(["b"]);
+    while (received === undefined) await new Promise((resolve) => setTimeout(resolve, 1));
+    expect(received).toStrictEqual(["b"]);
     watching.close();
     await watching.ended;
   });
@@ -427,7 +427,7 @@ describe("calls and their end", () => {
     });
     const { products } = client;
     await client.close();
-    const heard = () => {};
+    const received = () => {};
     await refuseAll(client, {
       addEventListener: "stays",
       batch: (of) => of.batch([]),
@@ -449,7 +449,7 @@ describe("calls and their end", () => {
       getText: (of) => of.getText("a"),
       has: (of) => of.has("a"),
       keys: (of) => of.keys().all(),
-      live: (of) => of.live({}, heard),
+      live: (of) => of.live({}, received),
       products: "stays",
       ready: (of) => of.ready,
       removeEventListener: "stays",
@@ -460,7 +460,7 @@ describe("calls and their end", () => {
       updateIf: (of) => of.updateIf("a", () => "2"),
       values: (of) => of.values().all(),
       verify: (of) => of.verify(),
-      watch: (of) => of.watch({}, heard),
+      watch: (of) => of.watch({}, received),
     });
     await refuseAll(products, {
       batch: (of) => of.batch([]),
@@ -474,14 +474,14 @@ describe("calls and their end", () => {
       has: (of) => of.has("a"),
       index: "stays",
       keys: (of) => of.keys().all(),
-      live: (of) => of.live({}, heard),
+      live: (of) => of.live({}, received),
       name: "stays",
       push: (of) => of.push({ price: 1 }),
       set: (of) => of.set("a", { price: 1 }),
       update: (of) => of.update("a", { set: { price: 2 } }),
       updateIf: (of) => of.updateIf("a", () => {}),
       values: (of) => of.values().all(),
-      watch: (of) => of.watch({}, heard),
+      watch: (of) => of.watch({}, received),
     });
     await refuseAll(products.index.byPrice, {
       count: (of) => of.count(),

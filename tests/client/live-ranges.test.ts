@@ -322,11 +322,11 @@ describe("owners of live ranges", () => {
     for (let i = 0; i < 4; i += 1) await Promise.resolve();
     first.close();
     await written;
-    const heard: string[] = [];
-    client.watch({}, (changes) => heard.push(...changes.map(({ key }) => key)));
+    const received: string[] = [];
+    client.watch({}, (changes) => received.push(...changes.map(({ key }) => key)));
     await client.count();
     await client.set("b", "1");
-    await until(() => heard.length > 0);
-    assert(heard.includes("b"));
+    await until(() => received.length > 0);
+    assert(received.includes("b"));
   });
 });

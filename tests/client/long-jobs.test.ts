@@ -35,14 +35,14 @@ function at(storage: Storage, options: ServeOptions = {}): Client {
   return client;
 }
 
-/** Every reported progress of a kind. */
-function heardBy(client: EventTarget & Pick<Client, "status">): ClientProgress[] {
-  const heard: ClientProgress[] = [];
+/** Collects the progress that a client reports. */
+function progressOf(client: EventTarget & Pick<Client, "status">): ClientProgress[] {
+  const reported: ClientProgress[] = [];
   client.addEventListener("status", () => {
     const { progress } = client.status;
-    if (progress !== undefined) heard.push(progress);
+    if (progress !== undefined) reported.push(progress);
   });
-  return heard;
+  return reported;
 }
 
 /** Resolves when no long work is in progress. */
@@ -58,10 +58,10 @@ describe("long work for clients", () => {
     await fill(client);
     const { fileBytes } = await client.stats();
     await client.clear({ gte: "key 1" });
-    const heard = heardBy(client);
+    const reported = progressOf(client);
     await client.compact();
     assert((await client.stats()).fileBytes < fileBytes / 2);
-    assert(heard.length > 0 && heard.every(({ doing }) => doing === "compacting"));
+    assert(reported.length > 0 && reported.every(({ doing }) => doing === "compacting"));
     await rest(client);
     expect(client.status).toStrictEqual({ state: "open", owner: "here", reason: undefined });
   });
@@ -73,11 +73,11 @@ describe("long work for clients", () => {
     await client.flush();
     files.read = 0;
     const stop = new AbortController();
-    const heard = heardBy(client);
+    const reported = progressOf(client);
     client.addEventListener("status", () => stop.abort(new Error("enough")), { once: true });
     await rejects(client.verify({ signal: stop.signal }), { message: /enough/ });
     await rest(client);
-    assert(heard.length > 0 && heard.every(({ doing }) => doing === "verifying"));
+    assert(reported.length > 0 && reported.every(({ doing }) => doing === "verifying"));
     assert(files.read < (COUNT * LENGTH) / 2, `${files.read} bytes were read`);
   });
 
@@ -91,11 +91,11 @@ describe("long work for clients", () => {
   test("export: earlier writes are in the bytes, which can be opened", async () => {
     const client: Client = shop();
     await client.ready;
-    const heard = heardBy(client);
+    const reported = progressOf(client);
     const late = client.set("a", "1");
     const blob = await client.export();
     await late;
-    assert(heard.length > 0 && heard.every(({ doing }) => doing === "exporting"));
+    assert(reported.length > 0 && reported.every(({ doing }) => doing === "exporting"));
     const copy = await open("copy", {
       from: await blob.arrayBuffer(),
       readOnly: true,
@@ -117,17 +117,17 @@ describe("long work for clients", () => {
       port2.close();
     });
     const reported: { id: number; outcome: unknown }[] = [];
-    let heard = (_: { type: string }) => {};
+    let onMessage = (_: { type: string }) => {};
     const until = (type: string, act: () => void) =>
       new Promise<Record<string, unknown>>((resolve) => {
-        heard = (message) => {
+        onMessage = (message) => {
           if (message.type === type) resolve(message as unknown as Record<string, unknown>);
         };
         act();
       });
     port2.onmessage = ({ data }) => {
       if (data.type === "responses") reported.push(...data.answers);
-      heard(data);
+      onMessage(data);
     };
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);
     const hello = () => port2.postMessage({ type: "init", name: "shop" });
@@ -169,10 +169,10 @@ describe("progress of workers", () => {
     await first.close();
     const client = at(storage, { memory: 8 << 20 });
     await client.ready;
-    const heard = heardBy(client);
+    const reported = progressOf(client);
     expect(await client.count({ gte: "key" })).toBe(COUNT);
     await rest(client);
-    assert(heard.length > 0 && heard.every(({ doing }) => doing === "sorting"));
+    assert(reported.length > 0 && reported.every(({ doing }) => doing === "sorting"));
   });
 
   test("progress: migration of another version's records is reported", async () => {
@@ -195,9 +195,9 @@ describe("progress of workers", () => {
         await db.migrate("notes", Note, { key: u32, migrate, ...migrating });
       },
     });
-    const heard = heardBy(client);
+    const reported = progressOf(client);
     expect(await client.collection("notes").get(7)).toStrictEqual({ note: "note 7" });
-    assert(heard.some(({ doing }) => doing === "migrating"));
+    assert(reported.some(({ doing }) => doing === "migrating"));
     expect(client.status.progress).toBe(undefined);
   });
 });

@@ -97,11 +97,11 @@ describe("callbacks of clients", () => {
       const returns = { ...BAD, message: /must return the new value or nothing/ };
       await rejects(client.updateIf("a", generator as Change), returns);
       await rejects(client.products.updateIf("a", generator as Change), returns);
-      const judges = { ...BAD, message: /must return true or false/ };
+      const badResult = { ...BAD, message: /must return true or false/ };
       const predicate = generator as Predicate;
       await rejects(
         client.updateIf("a", () => "2", { predicate }),
-        judges,
+        badResult,
       );
     }
     expect(runs).toBe(0);
@@ -119,14 +119,14 @@ describe("callbacks of clients", () => {
       throws(() => client.products.watch({}, generator), refused);
       throws(() => client.products.live({}, generator), refused);
     }
-    let heard = 0;
+    let calls = 0;
     const listener = async () => {
-      heard += 1;
+      calls += 1;
     };
     client.watch({}, listener);
     client.live({}, listener);
     await client.set("a", "1");
-    await until(() => heard >= 2);
+    await until(() => calls >= 2);
   });
 
   test("callback: values that are no functions are refused, also if the key is missing", async () => {

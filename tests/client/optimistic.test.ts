@@ -80,7 +80,7 @@ describe("updateIf of clients", () => {
 
   test("updateIf: without an owner every call times out, with its own name", async () => {
     const { port1, port2 } = new MessageChannel();
-    const client = connect("nobody", { worker: () => port2, timeout: 50 });
+    const client = connect("unserved", { worker: () => port2, timeout: 50 });
     onTestFinished(async () => {
       await client.close();
       port1.close();
@@ -91,7 +91,7 @@ describe("updateIf of clients", () => {
       client.transaction((tx) => tx.set("stock", "1")),
     ];
     for (const [i, name] of ["updateIf", "updateIf", "transaction"].entries()) {
-      const message = new RegExp(`^${name}\\(\\) on "nobody" was not answered in time`);
+      const message = new RegExp(`^${name}\\(\\) on "unserved" was not answered in time`);
       await rejects(late[i] as Promise<unknown>, { code: "VARVE_OWNER_UNAVAILABLE", message });
     }
   });

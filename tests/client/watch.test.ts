@@ -7,12 +7,12 @@ import { shop } from "./support.js";
 
 /** Collects the changes given to a listener, and waits for a number of them. */
 function collected<T>() {
-  const heard: T[] = [];
+  const received: T[] = [];
   let wake = () => {};
   return {
-    heard,
+    received,
     listener(one: T): void {
-      heard.push(one);
+      received.push(one);
       wake();
     },
     async until(holds: () => boolean): Promise<void> {
@@ -31,7 +31,7 @@ describe("watches", () => {
       procedures: { touch: (db) => db.batch([{ type: "set", key: "a/3", value: "3" }]) },
     });
     await client.set("a/1", "1");
-    const { heard, listener, until } = collected<readonly { key: string; version: number }[]>();
+    const { received, listener, until } = collected<readonly { key: string; version: number }[]>();
     client.watch({ prefix: "a/" }, listener);
     await client.count();
     await client.batch([
@@ -39,15 +39,15 @@ describe("watches", () => {
       { type: "delete", key: "a/1" },
       { type: "set", key: "b", value: "elsewhere" },
     ]);
-    await until(() => heard.length === 1);
-    expect(heard[0]?.map(({ key, version }) => [key, version > 0])).toStrictEqual([
+    await until(() => received.length === 1);
+    expect(received[0]?.map(({ key, version }) => [key, version > 0])).toStrictEqual([
       ["a/2", true],
       ["a/1", false],
     ]);
     await client.call.touch();
-    await until(() => heard.length === 2);
+    await until(() => received.length === 2);
     const entry = await client.getEntry("a/3");
-    expect(heard[1]).toStrictEqual([{ key: "a/3", version: entry?.version }]);
+    expect(received[1]).toStrictEqual([{ key: "a/3", version: entry?.version }]);
   });
 
   test("watch: clear reports each removed key, and later writes follow", async () => {
@@ -55,57 +55,57 @@ describe("watches", () => {
     const keys = Array.from({ length: 400 }, (_, i) => `a/${i}`).sort();
     await client.batch(keys.map((key) => ({ type: "set" as const, key, value: "1" })));
     await client.set("b/1", "elsewhere");
-    const { heard, listener, until } = collected<readonly { key: string; version: number }[]>();
+    const { received, listener, until } = collected<readonly { key: string; version: number }[]>();
     const begun = new Map<string, number>();
     client.watch({ prefix: "a/" }, listener);
     await client.count();
     expect(await client.clear()).toBe(401);
-    await until(() => heard.flat().length === 400);
-    for (const { key, version } of heard.flat()) begun.set(key, version);
+    await until(() => received.flat().length === 400);
+    for (const { key, version } of received.flat()) begun.set(key, version);
     expect([...begun.keys()].sort()).toStrictEqual(keys);
     assert([...begun.values()].every((version) => version === 0));
     await client.set("a/7", "again");
-    await until(() => heard.flat().length === 401);
-    expect(heard.at(-1)?.[0]?.key).toBe("a/7");
+    await until(() => received.flat().length === 401);
+    expect(received.at(-1)?.[0]?.key).toBe("a/7");
   });
 
   test("watch: the very next call is reported, also before an owner is known and behind another watch", async () => {
     const client = shop();
-    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
-    const isHeard = (key: string) => heard.flat().some((change) => change.key === key);
+    const { received, listener, until } = collected<readonly KeyChange<string>[]>();
+    const isReceived = (key: string) => received.flat().some((change) => change.key === key);
     client.watch({}, listener);
     await client.set("a", "1");
     await client.set("b", "1");
-    await until(() => isHeard("b"));
-    assert(isHeard("a"));
+    await until(() => isReceived("b"));
+    assert(isReceived("a"));
     client.watch({ prefix: "none" }, () => {}).close();
     const refused = client.watch({ limit: -1 }).next();
     await Promise.all([client.set("c", "1"), rejects(refused, { name: "TypeError" })]);
-    await until(() => isHeard("c"));
+    await until(() => isReceived("c"));
   });
 
   test("watch: a closed watch reports nothing", async () => {
     const client = shop();
-    const { heard, listener, until } = collected<unknown>();
+    const { received, listener, until } = collected<unknown>();
     const closed: unknown[] = [];
     const watching = client.watch({}, (changes) => closed.push(changes));
     client.watch({}, listener);
     await client.count();
     watching.close();
     await client.set("a", "1");
-    await until(() => heard.length === 1);
+    await until(() => received.length === 1);
     expect(closed.length).toBe(0);
   });
 
   test("watch: a collection reports its typed keys", async () => {
     const client = shop({ collections: { jobs: json<{ kind: string }>() } });
-    const { heard, listener, until } = collected<readonly { key: string }[]>();
+    const { received, listener, until } = collected<readonly { key: string }[]>();
     client.jobs.watch({}, listener);
     await client.count();
     await client.set("job", "raw");
     await client.jobs.set("job", { kind: "mail" });
-    await until(() => heard.length > 0);
-    expect(heard[0]?.map(({ key }) => key)).toStrictEqual(["job"]);
+    await until(() => received.length > 0);
+    expect(received[0]?.map(({ key }) => key)).toStrictEqual(["job"]);
   });
 });
 
@@ -140,16 +140,16 @@ describe("contents of watch reports", () => {
         value: "1",
       })),
     );
-    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    const { received, listener, until } = collected<readonly KeyChange<string>[]>();
     client.watch({ prefix: "n/", gte: "n/0400" }, listener);
     await client.count();
     await client.call.look();
     await client.call.touch();
-    await until(() => heard.length === 1);
+    await until(() => received.length === 1);
     await client.set("n/0001", "outside");
     await client.set("n/1000", "new");
-    await until(() => heard.length === 2);
-    expect(heard.flat().map(({ key, version }) => [key, version > 0])).toStrictEqual([
+    await until(() => received.length === 2);
+    expect(received.flat().map(({ key, version }) => [key, version > 0])).toStrictEqual([
       ["n/0500", true],
       ["n/0501", false],
       ["n/1000", true],
@@ -167,37 +167,37 @@ describe("contents of watch reports", () => {
       },
     });
     await client.set("a", "1");
-    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    const { received, listener, until } = collected<readonly KeyChange<string>[]>();
     client.watch({}, listener);
     await client.count();
     await rejects(client.call.undone(), { name: "RangeError" });
     await rejects(client.set("a", "3", { ifVersion: 0 }), { code: "VARVE_CONFLICT" });
     await client.set("b", "1");
-    await until(() => heard.length === 1);
-    expect(heard[0]?.map(({ key }) => key)).toStrictEqual(["b"]);
+    await until(() => received.length === 1);
+    expect(received[0]?.map(({ key }) => key)).toStrictEqual(["b"]);
   });
 
   test("watch: writes of the worker itself are reported", async () => {
     const client = shop({
       procedures: { later: (db) => void setTimeout(() => db.set("late", "1"), 5) },
     });
-    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    const { received, listener, until } = collected<readonly KeyChange<string>[]>();
     client.watch({}, listener);
     await client.count();
     await client.call.later();
-    await until(() => heard.length === 1);
-    expect(heard[0]?.[0]?.key).toBe("late");
+    await until(() => received.length === 1);
+    expect(received[0]?.[0]?.key).toBe("late");
   });
 
   test("watch: a range with a limit reports the keys that enter and leave it", async () => {
     const client = shop();
     await client.batch(["b", "c", "d"].map((key) => ({ type: "set", key, value: "1" })));
-    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    const { received, listener, until } = collected<readonly KeyChange<string>[]>();
     client.watch({ limit: 2 }, listener);
     await client.count();
     await client.set("a", "1");
-    await until(() => heard.length === 1);
-    expect(heard[0]?.map(({ key, version }) => [key, version > 0])).toStrictEqual([
+    await until(() => received.length === 1);
+    expect(received[0]?.map(({ key, version }) => [key, version > 0])).toStrictEqual([
       ["a", true],
       ["c", false],
     ]);
@@ -206,28 +206,28 @@ describe("contents of watch reports", () => {
   test("watch: a commit of more keys than are remembered reports every key", async () => {
     const client = shop();
     await client.set("n/000000", "0");
-    const { heard, listener, until } = collected<readonly KeyChange<string>[]>();
+    const { received, listener, until } = collected<readonly KeyChange<string>[]>();
     client.watch({ prefix: "n/" }, listener);
     await client.count();
     const key = (i: number) => `n/${String(i).padStart(6, "0")}`;
     await client.batch(
       Array.from({ length: 12_000 }, (_, i) => ({ type: "set", key: key(i), value: "1" })),
     );
-    await until(() => heard.flat().length === 12_000);
+    await until(() => received.flat().length === 12_000);
     expect(await client.clear({ prefix: "n/" })).toBe(12_000);
-    await until(() => heard.flat().length === 24_000);
-    assert(heard.at(-1)?.every(({ version }) => version === 0));
+    await until(() => received.flat().length === 24_000);
+    assert(received.at(-1)?.every(({ version }) => version === 0));
   });
 
   test("watch: a collection with composite keys reports them", async () => {
     const client = shop({ collections: { visits: { of: json<number>(), key: [str, u32] } } });
-    const { heard, listener, until } = collected<readonly KeyChange<[string, number]>[]>();
+    const { received, listener, until } = collected<readonly KeyChange<[string, number]>[]>();
     client.visits.watch({ prefix: ["anna"] }, listener);
     await client.count();
     await client.visits.set(["bert", 1], 1);
     await client.visits.set(["anna", 2], 1);
-    await until(() => heard.length === 1);
-    expect(heard[0]?.map(({ key }) => key)).toStrictEqual([["anna", 2]]);
+    await until(() => received.length === 1);
+    expect(received[0]?.map(({ key }) => key)).toStrictEqual([["anna", 2]]);
   });
 });
 
@@ -311,20 +311,20 @@ describe("live ranges with a listener", () => {
   test("live: the contents are given at first and after every change, up to the last state", async () => {
     const client = shop();
     await client.set("n/0", "0");
-    const { heard, listener, until } = collected<[string, Uint8Array][]>();
+    const { received, listener, until } = collected<[string, Uint8Array][]>();
     using _ = client.live({ prefix: "n/" }, listener);
-    await until(() => heard.length === 1);
-    expect(heard[0]?.map(([key, value]) => key + text(value))).toStrictEqual(["n/00"]);
+    await until(() => received.length === 1);
+    expect(received[0]?.map(([key, value]) => key + text(value))).toStrictEqual(["n/00"]);
     for (let i = 1; i <= 40; i += 1) client.set(`n/${i}`, String(i));
-    await until(() => heard.at(-1)?.length === 41);
-    assert(heard.length <= 42);
+    await until(() => received.at(-1)?.length === 41);
+    assert(received.length <= 42);
   });
 });
 
 describe("watches that cannot begin", () => {
-  test("watch: a bad range throws at once, or rejects if only the owner can tell", async () => {
+  test("watch: a bad range throws at once, or rejects if only the owner can check it", async () => {
     const client = shop({ collections: { jobs: json<string>() } });
-    const never = () => assert(false, "there is nothing to hear");
+    const never = () => assert(false, "no change is expected");
     const bad = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" };
     const wrong = [{ limit: -1 }, { reverse: 1 }, { gt: "a", gte: "b" }, { perfix: "a" }, 5, null];
     for (const range of wrong as object[]) {
@@ -379,9 +379,9 @@ describe("watches that cannot begin", () => {
   test("watch: a key that is not UTF-8 ends it with the reason", async () => {
     const client = shop();
     await client.set("a", "1");
-    const { heard, listener, until } = collected<unknown>();
+    const { received, listener, until } = collected<unknown>();
     const live = client.live({}, listener);
-    await until(() => heard.length === 1);
+    await until(() => received.length === 1);
     await client.set(new Uint8Array([0xff]), "1");
     await rejects(live.ended, { code: "VARVE_BAD_ARGUMENT" });
   });

@@ -211,7 +211,7 @@ describe("storage estimates", () => {
   }
 
   /** A browser whose files are in memory, with this storage estimate. */
-  function pretendRoom(room: {
+  function pretendEstimate(answers: {
     estimate?: () => Promise<{ usage: number; quota: number }>;
     persisted?: () => Promise<boolean>;
   }): void {
@@ -219,13 +219,13 @@ describe("storage estimates", () => {
     const handle = { createSyncAccessHandle: async () => (await files.open("file")).file };
     pretendBrowser({
       getDirectory: async () => ({ getFileHandle: async () => handle }),
-      ...room,
+      ...answers,
     });
   }
 
   test("in a browser the estimate is the last one reported; each call asks again", async () => {
     let reported = 0;
-    pretendRoom({
+    pretendEstimate({
       estimate: async () => {
         reported += 1_000;
         return { usage: reported, quota: 5_000 };
@@ -245,11 +245,11 @@ describe("storage estimates", () => {
   });
 
   test("a browser without an estimate causes no failure", async () => {
-    pretendRoom({ estimate: fails("TypeError"), persisted: async () => true });
+    pretendEstimate({ estimate: fails("TypeError"), persisted: async () => true });
     const db = await opened(opfs());
     await turn();
     expect(db.stats().quota).toBe(undefined);
-    pretendRoom({});
+    pretendEstimate({});
     const other = await opened(opfs());
     await turn();
     expect(other.stats().usage).toBe(undefined);

@@ -75,14 +75,14 @@ everywhere("buffered sets", ({ storage }) => {
 
   test("sets store the bytes as of the call, of every length", async () => {
     const db = await opened(storage);
-    const room = new Uint8Array(1_400);
+    const buffer = new Uint8Array(1_400);
     const lengths = Array.from({ length: 3 * ROW }, (_, i) => (i * 37) % 1_400);
     for (const [i, length] of lengths.entries()) {
-      const value = room.subarray(0, length);
+      const value = buffer.subarray(0, length);
       value.fill(i);
       db.set(keyOf(i), value);
     }
-    room.fill(0);
+    buffer.fill(0);
     for (const [i, length] of lengths.entries())
       expect(db.get(keyOf(i))).toStrictEqual(filled(length, i));
   });
@@ -105,13 +105,13 @@ everywhere("buffered sets", ({ storage }) => {
     const db = await opened(storage);
     db.set("source", filled(100, 7));
     await killViews(db);
-    const dead = db.get("source")!;
+    const stale = db.get("source")!;
     await killViews(db);
     await turn();
     const view = db.get("source")!;
     for (let i = 0; i < ROW; i++) {
       db.set(keyOf(i), view);
-      if (dead.length === 0) throws(() => db.set(keyOf(i), dead), { name: "StaleViewError" });
+      if (stale.length === 0) throws(() => db.set(keyOf(i), stale), { name: "StaleViewError" });
     }
     assert(
       Array.from({ length: ROW }, (_, i) => db.get(keyOf(i))![99]).every((byte) => byte === 7),

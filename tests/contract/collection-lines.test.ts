@@ -47,11 +47,11 @@ everywhere("JSON lines", ({ storage }) => {
     const lines = await textOf(rows.toJsonLines());
     expect(lines.split("\n").length).toBe(2_001);
     const copy = db.collection("copy", Row, definition);
-    let heard = 0;
+    let reported = 0;
     const count = await copy.fromJsonLines(lines, {
-      onProgress: ({ records }) => (heard = records),
+      onProgress: ({ records }) => (reported = records),
     });
-    expect([count, heard]).toStrictEqual([2_000, 2_000]);
+    expect([count, reported]).toStrictEqual([2_000, 2_000]);
     expect(await textOf(copy.toJsonLines())).toBe(lines);
     expect([...copy.index.byPrice.keys()]).toStrictEqual([...rows.index.byPrice.keys()]);
     const [first] = (await textOf(rows.toJsonLines({ limit: 1 }))).split("\n");
@@ -173,11 +173,11 @@ everywhere("JSON lines", ({ storage }) => {
     const db = await opened(storage);
     const notes = db.collection("notes", text(), { key: u32 });
     for (let i = 0; i < 3_000; i++) notes.set(i, "x".repeat(100));
-    const heard: number[] = [];
-    const listen = ({ records }: { records: number }) => void heard.push(records);
+    const reported: number[] = [];
+    const listen = ({ records }: { records: number }) => void reported.push(records);
     const lines = await textOf(notes.toJsonLines({}, { onProgress: listen }));
-    assert(heard.length > 3, `${heard}`);
-    expect([heard.at(-1), [...heard].sort((a, b) => a - b)]).toStrictEqual([3_000, heard]);
+    assert(reported.length > 3, `${reported}`);
+    expect([reported.at(-1), [...reported].sort((a, b) => a - b)]).toStrictEqual([3_000, reported]);
 
     const enough = new Error("enough");
     const writing = new AbortController();

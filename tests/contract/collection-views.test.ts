@@ -309,7 +309,7 @@ everywhere("a collection of structs", ({ storage }) => {
     const products = db.collection("products", Product);
     products.set("yeezy", YEEZY);
     let view = products.get("yeezy");
-    let died = 0;
+    let expired = 0;
     for (let i = 0; i < 20; i++) {
       for (let j = 0; j < 5; j++)
         products.set(`key ${i} ${j}`, { stock: j, name: "x".repeat(40_000) });
@@ -322,11 +322,11 @@ everywhere("a collection of structs", ({ storage }) => {
         expect(view?.name).toBe(YEEZY.name);
       } catch (error) {
         expect((error as { code?: string }).code).toBe("VARVE_STALE_VIEW");
-        died += 1;
+        expired += 1;
         view = products.get("yeezy");
       }
     }
-    assert(died > 0, "its memory was used again");
+    assert(expired > 0, "its memory was used again");
     expect(products.get("yeezy")?.stock).toBe(20_001 - 20);
   });
 

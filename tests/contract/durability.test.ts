@@ -274,7 +274,7 @@ describe("durability at the end of a program", () => {
 describe("durability when the page hides", () => {
   test("everything is flushed, where such events exist", async () => {
     const page = globalThis as { dispatchEvent?: (event: Event) => boolean };
-    const dispatch = page.dispatchEvent?.bind(globalThis) ?? lent();
+    const dispatch = page.dispatchEvent?.bind(globalThis) ?? addGlobalEvents();
     const { fake, db } = await settled({ durability: "buffered" });
     db.set("a", "1");
     dispatch(new Event("pagehide"));
@@ -286,14 +286,14 @@ describe("durability when the page hides", () => {
   });
 });
 
-/** Node has no global events; for one test it gets some. */
-function lent(): (event: Event) => boolean {
+/** Adds global events until the test ends, because Node has none. Returns their `dispatchEvent`. */
+function addGlobalEvents(): (event: Event) => boolean {
   const target = new EventTarget();
-  const lender = globalThis as Record<string, unknown>;
+  const realm = globalThis as Record<string, unknown>;
   for (const name of ["addEventListener", "removeEventListener"] as const) {
-    lender[name] = target[name].bind(target);
+    realm[name] = target[name].bind(target);
     onTestFinished(() => {
-      delete lender[name];
+      delete realm[name];
     });
   }
   return target.dispatchEvent.bind(target);

@@ -10,7 +10,7 @@ import {
   freshName,
   killViews,
   opened,
-  ownOrDead,
+  ownOrDetached,
   reopened,
 } from "./storages.js";
 
@@ -52,7 +52,7 @@ everywhere("getMany and versions of entries", ({ storage }) => {
       for (const [i, view] of views.slice(0, count).entries()) {
         const length = i % 11 === 0 ? undefined : i % 400 === 1 ? 600_000 : i % 97;
         expect(view?.length, `key ${i} of ${count}`).toBe(length);
-        assert(view === undefined || ownOrDead(view, i % 251), `value ${i} of ${count}`);
+        assert(view === undefined || ownOrDetached(view, i % 251), `value ${i} of ${count}`);
       }
     }
   });
@@ -404,14 +404,14 @@ everywhere("pins", ({ storage }) => {
 describe("pins without a commit", () => {
   test("a failing commit is reported by pin, and its writes are rolled back", async () => {
     const fake = new FakeStorage();
-    const heard: Error[] = [];
-    const db = await opened(fake, { onError: (error) => heard.push(error) });
+    const reported: Error[] = [];
+    const db = await opened(fake, { onError: (error) => reported.push(error) });
     db.set("kept", "1");
     db.commit();
     db.set("lost", "2");
     fake.fault = ({ op }) => (op === "write" ? platform.quota() : undefined);
     throws(() => db.pin("kept"), { name: "QuotaExceededError" });
-    expect(heard.length).toBe(1);
+    expect(reported.length).toBe(1);
     fake.fault = () => undefined;
     expect(db.has("lost")).toBe(false);
     expect(text(db.pin("kept")?.bytes)).toBe("1");

@@ -1,4 +1,4 @@
-/** Error messages for readers who meet them for the first time: each says what to do. */
+/** Error messages: each says what to do, for a reader without prior knowledge. */
 
 import type { Database } from "varve";
 import { json, str, struct, u16, u32 } from "varve/struct";

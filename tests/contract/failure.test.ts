@@ -8,18 +8,18 @@ import { filled, freshName, opened } from "./storages.js";
 interface Setting {
   fake: FakeStorage;
   db: Database;
-  heard: Error[];
+  reported: Error[];
 }
 
 /** A database with `a` = old in its file, whose file calls fail on demand. */
 async function setting(options: OpenOptions = {}): Promise<Setting> {
   const fake = new FakeStorage();
-  const heard: Error[] = [];
-  const db = await opened(fake, { onError: (error) => heard.push(error), ...options });
+  const reported: Error[] = [];
+  const db = await opened(fake, { onError: (error) => reported.push(error), ...options });
   db.set("a", "old");
   db.flush();
   await turn();
-  return { fake, db, heard };
+  return { fake, db, reported };
 }
 
 /** Makes all further calls of one kind fail. */
@@ -73,7 +73,7 @@ function once(): () => Fault {
 describe("a full disk", () => {
   for (const [style, fault, cause] of FULL) {
     test(`at the end of a turn, ${style}, the commit is rolled back and reported everywhere once`, async () => {
-      const { fake, db, heard } = await setting();
+      const { fake, db, reported } = await setting();
       db.set("a", "new");
       db.set("b", "new");
       const committed = db.committed;
@@ -81,14 +81,14 @@ describe("a full disk", () => {
       failing(fake, "write", fault());
       const error = await rejects(committed, { ...QUOTA, cause });
       expect(await rejects(flushed, QUOTA)).toBe(error);
-      expect(heard).toStrictEqual([error]);
+      expect(reported).toStrictEqual([error]);
       expect(throws(() => db.get("a"), QUOTA)).toBe(error);
       expect(db.getText("a")).toBe("old");
       expect(db.has("b")).toBe(false);
       healed(fake);
       db.set("c", "later");
       await db.flushed;
-      expect(heard).toStrictEqual([error]);
+      expect(reported).toStrictEqual([error]);
       const left = await opened(fake.crashed());
       expect(left.getText("a")).toBe("old");
       expect(left.has("b")).toBe(false);
@@ -96,7 +96,7 @@ describe("a full disk", () => {
     });
 
     test(`at a commit, ${style}, the writes are rolled back and commit throws`, async () => {
-      const { fake, db, heard } = await setting();
+      const { fake, db, reported } = await setting();
       db.updateIf("a", (view) => {
         view.fill(90);
       });
@@ -106,7 +106,7 @@ describe("a full disk", () => {
       failing(fake, "write", fault());
       const error = throws(() => db.commit(), { ...QUOTA, cause });
       expect(await rejects(committed, QUOTA)).toBe(error);
-      expect(heard).toStrictEqual([error]);
+      expect(reported).toStrictEqual([error]);
       expect(db.getText("a")).toBe("old");
       expect(db.has("b")).toBe(false);
       db.commit();
@@ -121,7 +121,7 @@ describe("a full disk", () => {
   }
 
   test("a call that needs a new segment throws itself, and earlier writes stay", async () => {
-    const { fake, db, heard } = await setting();
+    const { fake, db, reported } = await setting();
     const limit = fake.content.length;
     fake.fault = ({ op, at, length }) =>
       op === "write" && at + length > limit ? platform.quota() : undefined;
@@ -134,7 +134,7 @@ describe("a full disk", () => {
     };
     throws(fill, { ...QUOTA, cause: true });
     assert(written > 50);
-    expect(heard).toStrictEqual([]);
+    expect(reported).toStrictEqual([]);
     await db.committed;
     throws(() => db.set("large", filled(600_000, 1)), QUOTA);
     expect(db.count()).toBe(written + 1);
@@ -170,7 +170,7 @@ describe("a full disk", () => {
   });
 
   test("a write that makes the commit too large and cannot write it loses all of it, and throws", async () => {
-    const { fake, db, heard } = await setting();
+    const { fake, db, reported } = await setting();
     db.set("b", "in the same group");
     const { committed } = db;
     failing(fake, "write", platform.quota);
@@ -178,7 +178,7 @@ describe("a full disk", () => {
       for (let i = 0; i < 50; i++) db.set(`key ${i}`, filled(10_000, 1));
     }, QUOTA);
     expect(await rejects(committed, QUOTA)).toBe(error);
-    expect(heard).toStrictEqual([error]);
+    expect(reported).toStrictEqual([error]);
     expect(db.count()).toBe(1);
     expect(db.getText("a")).toBe("old");
     healed(fake);
@@ -201,7 +201,7 @@ describe("a full disk", () => {
   });
 
   test("compact() without space fails alone, and no committed write is lost", async () => {
-    const { fake, db, heard } = await setting();
+    const { fake, db, reported } = await setting();
     for (let i = 0; i < 1_200; i++) db.set(`key ${i}`, filled(10_000, i));
     db.commit();
     const { length } = fake.content;
@@ -221,7 +221,7 @@ describe("a full disk", () => {
       db.compact({ onProgress }).catch(() => {});
     });
     await committed;
-    expect(heard.length).toBe(2);
+    expect(reported.length).toBe(2);
     const again = await opened(fake.crashed());
     expect([again.getText("a"), again.getText("b")]).toStrictEqual(["new", "new"]);
     await db.close();
@@ -229,11 +229,11 @@ describe("a full disk", () => {
 
   test("a refused deletion does not affect writes committed before it in its turn", async () => {
     const fake = new FakeStorage();
-    const heard: Error[] = [];
+    const reported: Error[] = [];
     let db = await opened(fake, { memory: 4 << 20 });
     for (let i = 0; i < 800; i++) db.set(`key ${i}`, filled(10_000, i));
     await db.close();
-    db = await opened(fake, { memory: 4 << 20, onError: (error) => heard.push(error) });
+    db = await opened(fake, { memory: 4 << 20, onError: (error) => reported.push(error) });
     for (const handOn of [() => db.set("large", filled(300_000, 1)), () => db.commit()]) {
       db.set("a", "new");
       const { committed, flushed } = db;
@@ -243,7 +243,7 @@ describe("a full disk", () => {
       healed(fake);
       await Promise.all([committed, flushed]);
     }
-    expect(heard).toStrictEqual([]);
+    expect(reported).toStrictEqual([]);
     assert(db.delete("key 0"));
     await db.close();
   });
@@ -279,7 +279,7 @@ describe("a full disk", () => {
   });
 
   test("a throwing listener does not keep others from being called", async () => {
-    const heard: string[] = [];
+    const reported: string[] = [];
     const uncaught: unknown[] = [];
     const catching = (error: unknown) => uncaught.push(error);
     const { process } = globalThis as { process?: NodeJS.Process };
@@ -299,16 +299,16 @@ describe("a full disk", () => {
     const fake = new FakeStorage();
     const name = freshName();
     const thrower = () => {
-      heard.push("first");
+      reported.push("first");
       throw new Error("the listener's own");
     };
     const db = await opened(fake, { onError: thrower }, name);
-    await opened(fake, { onError: () => heard.push("second") }, name);
+    await opened(fake, { onError: () => reported.push("second") }, name);
     db.set("a", "1");
     failing(fake, "write", platform.quota);
     await turn(10);
     healed(fake);
-    expect(heard).toStrictEqual(["first", "second"]);
+    expect(reported).toStrictEqual(["first", "second"]);
     expect((uncaught[0] as Error | undefined)?.message).toBe("the listener's own");
     throws(() => db.get("a"), QUOTA);
   });
@@ -316,7 +316,7 @@ describe("a full disk", () => {
 
 describe("failed flushes", () => {
   test("a failed flush makes the database read-only everywhere, and keeps the cause", async () => {
-    const { fake, db, heard } = await setting();
+    const { fake, db, reported } = await setting();
     db.set("a", "new");
     failing(fake, "flush", platform.io);
     const error = await rejects(db.flushed, {
@@ -325,7 +325,7 @@ describe("failed flushes", () => {
       cause: true,
     });
     healed(fake);
-    expect(heard).toStrictEqual([error]);
+    expect(reported).toStrictEqual([error]);
     expect(throws(() => db.get("a"))).toBe(error);
     expect(db.getText("a")).toBe("new");
     expect(db.has("a")).toBe(true);
@@ -343,7 +343,7 @@ describe("failed flushes", () => {
       expect(refused.cause).toBe(error);
     }
     expect(db.stats().poisoned).toBe(true);
-    expect(heard).toStrictEqual([error]);
+    expect(reported).toStrictEqual([error]);
     await rejects(db.flushed, POISONED);
     await db.close();
     expect(fake.openFiles).toBe(0);
@@ -366,12 +366,12 @@ describe("failed flushes", () => {
   });
 
   test("a failed flush of the timer is thrown by the next call", async () => {
-    const { fake, db, heard } = await setting();
+    const { fake, db, reported } = await setting();
     db.set("a", "new");
     await turn();
     failing(fake, "flush", platform.io);
-    await until(() => heard.length > 0);
-    expect(heard.length).toBe(1);
+    await until(() => reported.length > 0);
+    expect(reported.length).toBe(1);
     throws(() => db.get("a"), { name: "StorageError" });
     throws(() => db.set("a", "newer"), POISONED);
   });
@@ -469,7 +469,7 @@ describe("failures inside the engine", () => {
     ["updateIf", (db: Database) => db.updateIf("a", () => {})],
   ] as const) {
     test(`a failure in ${name} ends the instance: every call throws, and the file opens intact`, async () => {
-      const { fake, db, heard } = await setting();
+      const { fake, db, reported } = await setting();
       db.set("b", "not committed");
       const { committed } = db;
       const gone = committed.catch((error: unknown) => error);
@@ -479,7 +479,7 @@ describe("failures inside the engine", () => {
         message: /refuses all further calls.*panicked at crate\/src\/[a-z_/]+\.rs:\d+\./s,
       });
       assert(error.cause instanceof WebAssembly.RuntimeError);
-      expect(heard).toStrictEqual([error]);
+      expect(reported).toStrictEqual([error]);
       expect(await gone).toBe(error);
       for (const other of [
         () => db.get("a"),

@@ -36,7 +36,7 @@ export class FakeStorage implements Storage {
   readonly calls: Call[] = [];
   openFiles = 0;
   /** The file's bytes, with spare capacity, so that appends rarely copy them. */
-  private room = new Uint8Array(0);
+  private buffer = new Uint8Array(0);
   private size = 0;
   /** Decides the outcome of each call. */
   fault: (call: Call) => Fault = () => undefined;
@@ -45,20 +45,20 @@ export class FakeStorage implements Storage {
 
   /** The content of the file, at the start of its buffer. */
   get content(): Uint8Array<ArrayBuffer> {
-    return this.room.subarray(0, this.size);
+    return this.buffer.subarray(0, this.size);
   }
 
   set content(bytes: Uint8Array<ArrayBuffer>) {
-    this.room = bytes;
+    this.buffer = bytes;
     this.size = bytes.length;
   }
 
   /** Makes the file at least this long. */
   extend(size: number): void {
-    if (size > this.room.length) {
+    if (size > this.buffer.length) {
       const longer = new Uint8Array(2 * size);
       longer.set(this.content);
-      this.room = longer;
+      this.buffer = longer;
     }
     this.size = Math.max(this.size, size);
   }

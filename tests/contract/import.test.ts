@@ -14,35 +14,35 @@ const MISSING = { name: "DatabaseNotFoundError", code: "VARVE_DATABASE_NOT_FOUND
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
 /** The export of a database with this many records, each of which names its owner. */
-async function exportOf(whose: string, count: number, large = 0): Promise<Bytes> {
+async function exportOf(owner: string, count: number, large = 0): Promise<Bytes> {
   const db = await opened(memory());
-  db.set("whose", whose);
+  db.set("owner", owner);
   db.set("count", `${count}`);
-  for (let i = 0; i < count; i++) db.set(`key ${i}`, `${whose} ${i}`.repeat(1 + (i % 9)));
+  for (let i = 0; i < count; i++) db.set(`key ${i}`, `${owner} ${i}`.repeat(1 + (i % 9)));
   if (large > 0) db.set("large", filled(large, 7));
-  db.collection("notes", text()).set("note", whose);
+  db.collection("notes", text()).set("note", owner);
   const bytes = new Uint8Array(await new Response(db.export()).arrayBuffer());
   await db.close();
   return bytes;
 }
 
 /** The owner of a database, after checking every record in it. */
-async function whoseIs(db: Database): Promise<string | undefined> {
-  const whose = db.getText("whose");
-  if (whose === undefined) {
+async function ownerOf(db: Database): Promise<string | undefined> {
+  const owner = db.getText("owner");
+  if (owner === undefined) {
     expect(db.count()).toBe(0);
     return undefined;
   }
   const count = Number(db.getText("count"));
   for (let i = 0; i < count; i++) {
-    expect(db.getText(`key ${i}`)).toBe(`${whose} ${i}`.repeat(1 + (i % 9)));
+    expect(db.getText(`key ${i}`)).toBe(`${owner} ${i}`.repeat(1 + (i % 9)));
   }
   expect(db.count()).toBe(count + 2 + Number(db.has("large")));
-  expect(db.collection("notes", text()).get("note")).toBe(whose);
+  expect(db.collection("notes", text()).get("note")).toBe(owner);
   const { problems } = await db.verify();
   // One of two superblocks is enough, and the next write restores the other.
   expect(problems.filter(({ what }) => what !== "superblock")).toStrictEqual([]);
-  return whose;
+  return owner;
 }
 
 /** A stream of the bytes in chunks, with a callback before each. */
@@ -76,14 +76,14 @@ everywhere("import", ({ storage }) => {
     for (const from of forms) {
       const name = freshName();
       const db = await opened(storage, { from: from as Bytes }, name);
-      expect(await whoseIs(db)).toBe("new");
+      expect(await ownerOf(db)).toBe("new");
       db.set("more", "1");
       db.collection("others", text()).set("a", "1");
       await db.close();
       const again = await opened(storage, {}, name);
       expect(again.getText("more")).toBe("1");
       again.delete("more");
-      expect(await whoseIs(again)).toBe("new");
+      expect(await ownerOf(again)).toBe("new");
       await again.close();
     }
   });
@@ -112,7 +112,7 @@ everywhere("import", ({ storage }) => {
     const wanted = { storage, from: small, replace: true, ...wasmOption() };
     await rejects(open(name, wanted), { name: "DatabaseBusyError", message: "Close it" });
     await db.close();
-    for (const [bytes, whose] of [
+    for (const [bytes, owner] of [
       [small, "small"],
       [large, "large"],
       [small, "small"],
@@ -122,23 +122,23 @@ everywhere("import", ({ storage }) => {
         { from: streamOf(bytes, 77_777), replace: true },
         name,
       );
-      expect(await whoseIs(replaced)).toBe(whose);
-      if (whose === "small") assert(replaced.stats().fileBytes < 3_000_000);
+      expect(await ownerOf(replaced)).toBe(owner);
+      if (owner === "small") assert(replaced.stats().fileBytes < 3_000_000);
       replaced.set("more", "1");
       await replaced.close();
       const again = await opened(storage, {}, name);
       expect(again.getText("more")).toBe("1");
       again.delete("more");
-      expect(await whoseIs(again)).toBe(whose);
+      expect(await ownerOf(again)).toBe(owner);
       await again.close();
     }
     // If there is nothing to replace, it is filled as without the option.
     const fresh = await opened(storage, { from: small, replace: true });
-    expect(await whoseIs(fresh)).toBe("small");
+    expect(await ownerOf(fresh)).toBe("small");
   });
 
   test("a replaced database keeps its name and nothing of the old one", async () => {
-    if (storage.databases === undefined) throw new Error("every storage here can tell");
+    if (storage.databases === undefined) throw new Error("this storage cannot list databases");
     const name = freshName();
     const from = await exportOf("new", 100);
     await (await opened(storage, { from }, name)).close();
@@ -189,7 +189,7 @@ everywhere("import", ({ storage }) => {
     const old = await opened(storage, { from: await exportOf("old", 50) }, name);
     await old.close();
     for (const [what, from] of hostile.slice(0, 6)) await refused(from, true, what);
-    expect(await whoseIs(await opened(storage, {}, name))).toBe("old");
+    expect(await ownerOf(await opened(storage, {}, name))).toBe("old");
   });
 
   test("a failed or aborted import of a new database leaves nothing", async () => {
@@ -226,7 +226,7 @@ everywhere("import", ({ storage }) => {
       });
       expect(await storage.destroy?.(name)).toBe(false);
     }
-    expect(await whoseIs(await opened(storage, { from: bytes }, name))).toBe("new");
+    expect(await ownerOf(await opened(storage, { from: bytes }, name))).toBe("new");
   });
 
   test("an empty file that existed stays, and readers find no database in it", async () => {
@@ -241,13 +241,13 @@ everywhere("import", ({ storage }) => {
     expect((await opened(storage, {}, name)).count()).toBe(0);
   });
 
-  test("opening for writing removes the shadow file of a program that died", async () => {
+  test("opening for writing removes the shadow file of a killed program", async () => {
     const name = freshName();
     const db = await opened(storage, {}, name);
     db.set("a", "1");
     await db.close();
     const before = await storage.databases?.();
-    /** The size of the shadow file; it is left there, as by a program that died. */
+    /** The size of the shadow file; it is left there, as by a killed program. */
     const beside = async (write: number) => {
       const found = await storage.open(name);
       const other = await found.beside?.();
@@ -310,7 +310,7 @@ everywhere("import", ({ storage }) => {
           open(name, wanted),
           end % 2 === 0 ? { name: "AbortError" } : { message: "enough" },
         );
-        const after = await whoseIs(await opened(storage, {}, name));
+        const after = await ownerOf(await opened(storage, {}, name));
         // While it is being opened it exists.
         const isOver = reported[end - 1]?.doing === "opening";
         expect(after, `${end} of ${reported.length}`).toBe(
@@ -323,7 +323,7 @@ everywhere("import", ({ storage }) => {
   test("an abort ends the import while the source is pending, and cancels the source", async () => {
     const bytes = await exportOf("new", 10);
     let cancel = (_: unknown) => {};
-    const heard = new Promise((resolve) => {
+    const canceled = new Promise((resolve) => {
       cancel = resolve;
     });
     const silent = new ReadableStream<Bytes>({
@@ -338,13 +338,13 @@ everywhere("import", ({ storage }) => {
     };
     const opening = open(name, { ...wanted, onProgress });
     expect(await opening.catch((error) => error)).toBe("no longer wanted");
-    expect(await heard).toBe("no longer wanted");
+    expect(await canceled).toBe("no longer wanted");
     const never = new Promise<Bytes>(() => {});
     const signal = AbortSignal.timeout(50);
     await rejects(open(name, { storage, from: never, signal, ...wasmOption() }), {
       name: "TimeoutError",
     });
-    expect(await whoseIs(await opened(storage, { from: bytes }, name))).toBe("new");
+    expect(await ownerOf(await opened(storage, { from: bytes }, name))).toBe("new");
   });
 
   test("a failing source keeps the previous database, or none", async () => {
@@ -373,7 +373,7 @@ everywhere("import", ({ storage }) => {
     await (await opened(storage, { from: old }, name)).close();
     const replacing = { storage, from: failing(), replace: true, ...wasmOption() };
     await rejects(open(name, replacing), { message: "the network" });
-    expect(await whoseIs(await opened(storage, {}, name))).toBe("old");
+    expect(await ownerOf(await opened(storage, {}, name))).toBe("old");
   });
 });
 
@@ -523,7 +523,7 @@ async function looked(
 ): Promise<string | undefined> {
   const db = await open("two", { storage, ...options, ...wasmOption() });
   try {
-    return await whoseIs(db);
+    return await ownerOf(db);
   } finally {
     await db.close();
   }
@@ -551,13 +551,13 @@ describe("interrupted imports", () => {
         const leave = () => whole.after(none, calls, random(1_000 * calls + seed));
         const left = leave();
         const size = left.content.length;
-        const whose = await looked(left).catch(codeOf);
+        const owner = await looked(left).catch(codeOf);
         const salvaged = await looked(leave(), { recovery: "salvage" }).catch(codeOf);
-        expect(salvaged, `with recovery at ${calls}, ${seed}`).toBe(whose);
-        if (whose === undefined) assert(size <= 16, `${size} bytes were taken for a new one`);
-        else assert(whose === "new" || whose === MISSING.code, `${whose} at ${calls}, ${seed}`);
-        found.set(String(whose), (found.get(String(whose)) ?? 0) + 1);
-        if (whose !== MISSING.code) continue;
+        expect(salvaged, `with recovery at ${calls}, ${seed}`).toBe(owner);
+        if (owner === undefined) assert(size <= 16, `${size} bytes were taken for a new one`);
+        else assert(owner === "new" || owner === MISSING.code, `${owner} at ${calls}, ${seed}`);
+        found.set(String(owner), (found.get(String(owner)) ?? 0) + 1);
+        if (owner !== MISSING.code) continue;
         await rejects(looked(left, { readOnly: true }), MISSING);
         expect(await looked(left, { from: bytes })).toBe("new");
         expect(await looked(left)).toBe("new");
@@ -622,15 +622,15 @@ describe("interrupted imports", () => {
           const left = leave();
           // The completion may be interrupted as well.
           const state = [left.content.slice(), left.next.content.slice()] as const;
-          const whose = await looked(left);
-          found.add(whose);
-          assert(whose === "old" || whose === "new", `${whose} at ${calls}, ${seed}`);
+          const owner = await looked(left);
+          found.add(owner);
+          assert(owner === "old" || owner === "new", `${owner} at ${calls}, ${seed}`);
           const salvaged = await looked(leave(), { recovery: "salvage" });
-          expect(salvaged, `with recovery at ${calls}, ${seed}`).toBe(whose);
+          expect(salvaged, `with recovery at ${calls}, ${seed}`).toBe(owner);
           if (seed > 0) continue;
           for (let again = 0; again < left.events.length; again += 2) {
             const twice = left.after(state, again, random(again));
-            expect(await looked(twice).catch(String), `${calls}, then ${again}`).toBe(whose);
+            expect(await looked(twice).catch(String), `${calls}, then ${again}`).toBe(owner);
           }
           expect(await looked(left, { from: bytes, replace: true })).toBe("new");
         }
@@ -686,15 +686,15 @@ describe("interrupted imports", () => {
   test("a full disk while replacing is reported, and frees the space used so far", async () => {
     const storage = new TwoFiles(false);
     expect(await looked(storage, { from: await exportOf("old", 100) })).toBe("old");
-    const room = storage.content.length;
+    const size = storage.content.length;
     const from = await exportOf("new", 3_000);
     for (const most of [from.length - 1_000, from.length + 1_000]) {
       // With one file, and with both.
       storage.fault = ({ op, at, length }) => {
-        const other = at + length > room ? storage.next.content.length : 0;
+        const other = at + length > size ? storage.next.content.length : 0;
         if (
           op !== "write" ||
-          Math.max(at + length, other + (most > from.length ? room : 0)) <= most
+          Math.max(at + length, other + (most > from.length ? size : 0)) <= most
         ) {
           return undefined;
         }
@@ -702,7 +702,7 @@ describe("interrupted imports", () => {
       };
       await rejects(looked(storage, { from, replace: true }), { code: "VARVE_QUOTA_EXCEEDED" });
       expect(storage.next.content.length).toBe(0);
-      expect(storage.content.length).toBe(room);
+      expect(storage.content.length).toBe(size);
     }
     storage.fault = () => undefined;
     expect(await looked(storage)).toBe("old");
@@ -716,6 +716,6 @@ describe("interrupted imports", () => {
     const second = open(name, { storage, ...wasmOption() });
     const [a, b] = await Promise.all([first, second]);
     onTestFinished(() => Promise.all([a.close(), b.close()]).then(() => {}));
-    expect(await whoseIs(b)).toBe("new");
+    expect(await ownerOf(b)).toBe("new");
   });
 });

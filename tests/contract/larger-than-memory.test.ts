@@ -18,7 +18,7 @@ import {
   filled,
   freshName,
   opened,
-  ownOrDead,
+  ownOrDetached,
   type Place,
   places,
   reopened,
@@ -127,12 +127,12 @@ everywhere("a database larger than its memory", ({ storage }) => {
       views.push(view);
     }
     for (const [i, view] of views.entries()) {
-      assert(view.length === SIZE && ownOrDead(view, byteOf(i)), `${i} at the end`);
+      assert(view.length === SIZE && ownOrDetached(view, byteOf(i)), `${i} at the end`);
     }
     assert(db.stats().memoryBytes < 12 * MIB, `${db.stats().memoryBytes} bytes of memory`);
     await turn();
     for (const [i, view] of views.entries())
-      assert(ownOrDead(view, byteOf(i)), `${i} kept too long`);
+      assert(ownOrDetached(view, byteOf(i)), `${i} kept too long`);
   });
 
   test("2: views of earlier turns show their own record or are detached while memory is reused", async () => {
@@ -145,7 +145,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
       for (let j = 0; j < 150; j++) db.get(keyOf((round * 150 + j) % COUNT));
       if (round % 3 === 0) for (let j = 0; j < 100; j++) db.set(`new ${j}`, filled(SIZE, 254));
       await turn();
-      for (const [view, byte] of kept) assert(ownOrDead(view, byte), `round ${round}`);
+      for (const [view, byte] of kept) assert(ownOrDetached(view, byte), `round ${round}`);
     }
   });
 
@@ -161,7 +161,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
         }
       });
     expect(update()).toBe(true);
-    assert(ownOrDead(db.get(keyOf(1)) as Uint8Array, 9), "the update was done");
+    assert(ownOrDetached(db.get(keyOf(1)) as Uint8Array, 9), "the update was done");
     await turn();
     for (let i = 0; i < COUNT; i += 100) assert(isRight(db.get(keyOf(i)), i));
   });
@@ -191,8 +191,8 @@ everywhere("a database larger than its memory", ({ storage }) => {
   });
 
   test("7: strict views report no lawful use", async () => {
-    const heard: Error[] = [];
-    const onError = (error: Error) => heard.push(error);
+    const reported: Error[] = [];
+    const onError = (error: Error) => reported.push(error);
     const db = await opened(storage, { ...LITTLE, strictViews: true, onError });
     await fill(db, 2_500);
     for (let i = 0; i < 2_500; i++) {
@@ -201,7 +201,7 @@ everywhere("a database larger than its memory", ({ storage }) => {
       if (i % 400 === 0) await turn();
     }
     await turn();
-    expect(heard).toStrictEqual([]);
+    expect(reported).toStrictEqual([]);
   });
 
   test("large values that one turn writes and rolls back stay within the memory", async () => {
@@ -246,8 +246,8 @@ inRelease("a file of more than 4 GiB", ({ storage: usual, name: place }) => {
   const GIB = 1_024 * MIB;
 
   /**
-   * Takes the next slots by a header of a kind that nobody knows. Such slots are left alone, so that all
-   * that is written from then on lies behind them; and the file is mostly a hole.
+   * Takes up the next slots by a header of an unknown kind. The engine leaves such slots alone, so all further writes
+   * are behind them, and most of the file is a hole.
    */
   async function occupy(name: string): Promise<void> {
     const { file } = await storage.open(name);
@@ -443,13 +443,13 @@ describe("values in extents", () => {
     expect(db.get("large")?.slice()).toStrictEqual(filled(SIZE, 7));
   });
 
-  /** Each write of a value fails in each of these ways. */
-  const ways: [string, (length: number) => number | Error][] = [
+  /** The ways in which a platform reports a full disk. Each write of a value fails in each of them. */
+  const faults: [string, (length: number) => number | Error][] = [
     ["thrown", () => platform.quota()],
     ["reported by a short count", (length) => length >> 1],
     ["reported by a count of nothing", () => 0],
   ];
-  for (const [style, fault] of ways) {
+  for (const [style, fault] of faults) {
     test(`a disk that fills up half way leaves no value, and its space is reused, ${style}`, async () => {
       const fake = new FakeStorage();
       const db = await opened(fake, LITTLE);
@@ -464,7 +464,7 @@ describe("values in extents", () => {
           op === "write" && seen++ === failing ? fault(length) : undefined;
         throws(() => db.set("large", filled(SIZE, 2)), { name: "QuotaExceededError" });
         fake.fault = () => undefined;
-        assert(ownOrDead(db.get("large") as Uint8Array, 1) && db.get("large")?.length === SIZE);
+        assert(ownOrDetached(db.get("large") as Uint8Array, 1) && db.get("large")?.length === SIZE);
         const left = await opened(fake.crashed(), LITTLE);
         expect(left.recovery.tornBytes, `write ${failing} left something that counts`).toBe(0);
         expect(left.get("large")?.slice()).toStrictEqual(filled(SIZE, 1));

@@ -4,7 +4,7 @@ import { assert, expect, test } from "vitest";
 import { context } from "../support/context.js";
 import { throws } from "../support/errors.js";
 import { text, turn } from "../support/values.js";
-import { everywhere, filled, freshName, opened, ownOrDead, reopened } from "./storages.js";
+import { everywhere, filled, freshName, opened, ownOrDetached, reopened } from "./storages.js";
 
 const MIB = 1_048_576;
 
@@ -50,7 +50,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     const { memoryBytes, budgetBytes } = db.stats();
     assert(memoryBytes < 1.6 * budgetBytes, `${memoryBytes} bytes of memory`);
     await turn();
-    assert(db.stats().memoryBytes <= 1.25 * budgetBytes, "given back when the turn ended");
+    assert(db.stats().memoryBytes <= 1.25 * budgetBytes, "freed when the turn ended");
   });
 
   test("1: a view of get outlives 34 sets of a MiB", async () => {
@@ -92,7 +92,7 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     expect(text(cfg)).toBe("the configuration");
     for (const [view, first] of views) assert(view.length === 4_000 && view[0] === first);
     for (const [i, view] of large.entries())
-      assert(view.length === 1.5 * MIB && ownOrDead(view, i));
+      assert(view.length === 1.5 * MIB && ownOrDetached(view, i));
     for (const [i, view] of many.entries()) assert(view?.length === 4_000 && view[0] === i % 251);
     assert(db.stats().memoryBytes < 16 * MIB, `${db.stats().memoryBytes} bytes of memory`);
     await turn();
@@ -124,18 +124,18 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
       }
       view.fill(9);
     });
-    assert(ownOrDead(db.get("filler 3") as Uint8Array, 9));
+    assert(ownOrDetached(db.get("filler 3") as Uint8Array, 9));
     const change = (row: { number: number }) => {
       row.number = 1;
     };
-    const judged = kept.updateIf("8", change, {
+    const updated = kept.updateIf("8", change, {
       predicateKey: "9",
       predicate: (row) => {
         for (let i = 0; i < 3_000; i++) db.get(`filler ${i}`);
         return row.number === 9 && row.twice === 18;
       },
     });
-    expect(judged).toBe(true);
+    expect(updated).toBe(true);
     expect(first?.twice).toBe(14);
   });
 

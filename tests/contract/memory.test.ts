@@ -58,7 +58,7 @@ everywhere("memory of a database four times its memory", ({ storage }) => {
     await again.close();
     throws(() => again.stats(), { code: "VARVE_DATABASE_CLOSED" });
     const third = await opened(storage, options, name);
-    assert(third.stats().wasmBytes <= settled, "a new opening begins anew");
+    assert(third.stats().wasmBytes <= settled, "opening again allocates the same");
   });
 });
 

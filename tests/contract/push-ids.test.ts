@@ -13,26 +13,28 @@ const jobsOf = (db: Database) => db.collection("jobs", text(), { key: auto() });
 
 everywhere("ids of push", ({ storage }) => {
   /** Each way in which a collection loses its highest records. */
-  const ways: [string, (jobs: Collection<number, string, string, string>, db: Database) => void][] =
+  const deletions: [
+    string,
+    (jobs: Collection<number, string, string, string>, db: Database) => void,
+  ][] = [
+    ["are deleted one by one", (jobs) => [3, 2, 1].map((id) => jobs.delete(id))],
+    ["are deleted from the front", (jobs) => [1, 2, 3].map((id) => jobs.delete(id))],
+    ["are cleared", (jobs) => jobs.clear()],
+    ["are cleared as a range", (jobs) => jobs.clear({ gte: 2 })],
+    ["are cleared from the end", (jobs) => jobs.clear({ reverse: true, limit: 1 })],
+    ["are deleted by a batch", (jobs) => jobs.batch([{ type: "delete", key: 3 }])],
     [
-      ["are deleted one by one", (jobs) => [3, 2, 1].map((id) => jobs.delete(id))],
-      ["are deleted from the front", (jobs) => [1, 2, 3].map((id) => jobs.delete(id))],
-      ["are cleared", (jobs) => jobs.clear()],
-      ["are cleared as a range", (jobs) => jobs.clear({ gte: 2 })],
-      ["are cleared from the end", (jobs) => jobs.clear({ reverse: true, limit: 1 })],
-      ["are deleted by a batch", (jobs) => jobs.batch([{ type: "delete", key: 3 }])],
-      [
-        "are deleted by a transaction",
-        (jobs, db) => db.transaction(() => [1, 2, 3].map((id) => jobs.delete(id))),
-      ],
-      [
-        "are deleted by a program that declares the keys as u53",
-        (_, db) => db.collection("jobs", text(), { key: u53 }).delete(3),
-      ],
-    ];
+      "are deleted by a transaction",
+      (jobs, db) => db.transaction(() => [1, 2, 3].map((id) => jobs.delete(id))),
+    ],
+    [
+      "are deleted by a program that declares the keys as u53",
+      (_, db) => db.collection("jobs", text(), { key: u53 }).delete(3),
+    ],
+  ];
 
-  for (const [way, lose] of ways) {
-    test(`ids are assigned once when they ${way}, before and after reopening`, async () => {
+  for (const [how, lose] of deletions) {
+    test(`ids are assigned once when they ${how}, before and after reopening`, async () => {
       const name = freshName();
       let db = await opened(storage, {}, name);
       let jobs = jobsOf(db);
@@ -77,7 +79,7 @@ everywhere("ids of push", ({ storage }) => {
     );
     expect(jobs.push("c")).toBe(3);
     expect(jobs.count()).toBe(3);
-    expect(jobs.delete(9_000), "nobody had it").toBe(false);
+    expect(jobs.delete(9_000), "it was never assigned").toBe(false);
     expect(jobs.push("d")).toBe(4);
   });
 

@@ -1,12 +1,11 @@
 /**
- * Random programs against a map: whatever a program does, the database and the model of it agree.
- * Each follows from its seed alone; one that fails is reported as the few calls that show why. See
- * `tests/model/`, and run more of them by `node tests/model/soak.mjs --help`.
+ * Random programs on the database and on its model, a map. A program is determined by its seed. A failing one is
+ * shrunk to a few calls. See `tests/model/`; `node tests/model/soak.mjs --help` shows how to run more.
  */
 
 import { assert, describe, test } from "vitest";
 import { check } from "../model/check.js";
-import { abilitiesOf, commandFor, groundsIn, type PlaceName } from "../model/grounds.js";
+import { abilitiesOf, commandFor, environmentsIn, type PlaceName } from "../model/environments.js";
 import { context } from "../support/context.js";
 
 /** Number of operations of a test, and of tests per storage, in this run. */
@@ -47,11 +46,11 @@ describe("a model of random programs", () => {
         timeout: TIMEOUT,
       }, async () => {
         const { build, wasm, directory } = context();
-        const grounds = groundsIn(place, { directory, wasm });
+        const environments = environmentsIn(place, { directory, wasm });
         let done = 0;
         for (let seed = first; done < operations; seed++) {
           const again = commandFor(seed, place, build);
-          done += await check(seed, abilitiesOf(place), grounds, { again });
+          done += await check(seed, abilitiesOf(place), environments, { again });
         }
         assert(done >= operations);
       });

@@ -546,8 +546,11 @@ everywhere("ranges", ({ storage }) => {
   });
 
   test("7: in strict mode a write to a value of an iteration is thrown by the next step", async () => {
-    const heard: Error[] = [];
-    const db = await opened(storage, { strictViews: true, onError: (error) => heard.push(error) });
+    const reported: Error[] = [];
+    const db = await opened(storage, {
+      strictViews: true,
+      onError: (error) => reported.push(error),
+    });
     await filledWith(db, ["a", "b"]);
     const written = { code: "VARVE_VIEW_WRITTEN", message: /updateIf/ };
     const iterator = db.values()[Symbol.iterator]();
@@ -556,7 +559,7 @@ everywhere("ranges", ({ storage }) => {
     expect(db.getText("a")).toBe("of a");
     iterator.next().value?.fill(88);
     await turn();
-    expect(heard.length).toBe(1);
+    expect(reported.length).toBe(1);
     throws(() => db.get("a"), written);
     expect(db.getText("b")).toBe("of b");
   });

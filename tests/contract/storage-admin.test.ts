@@ -181,7 +181,7 @@ describe("destroy and databases", () => {
 });
 
 describe("progress and abort of open", () => {
-  /** A database of some segments whose program died, so that its whole log has to be read. */
+  /** A database of some segments whose program was killed, so that its whole log has to be read. */
   async function written(): Promise<FakeStorage> {
     const fake = new FakeStorage();
     const db = await opened(fake);
@@ -206,43 +206,43 @@ describe("progress and abort of open", () => {
 
   test("progress never exceeds its total", async () => {
     const fake = await written();
-    const heard: OpenProgress[] = [];
-    const db = await openOf(fake, { onProgress: (progress) => heard.push(progress) });
-    assert(heard.length > 3);
+    const reported: OpenProgress[] = [];
+    const db = await openOf(fake, { onProgress: (progress) => reported.push(progress) });
+    assert(reported.length > 3);
     let last = 0;
-    for (const { bytes, total } of heard) {
+    for (const { bytes, total } of reported) {
       expect(total).toBe(fake.content.length);
       assert(bytes >= last && bytes <= total);
       last = bytes;
     }
     assert(last > fake.content.length / 2);
-    assert(heard.every(({ doing }) => doing === "opening"));
-    const count = heard.length;
+    assert(reported.every(({ doing }) => doing === "opening"));
+    const count = reported.length;
     db.get("key 1");
-    expect(heard.length, "reading later is none of it").toBe(count);
+    expect(reported.length, "later reads report nothing").toBe(count);
     await db.close();
   });
 
   test("the first range reports the progress of sorting, and later ones do not", async () => {
     const fake = await closedWith(800);
-    const heard: OpenProgress[] = [];
+    const reported: OpenProgress[] = [];
     const db = await openOf(fake, {
       memory: 8 << 20,
-      onProgress: (progress) => heard.push(progress),
+      onProgress: (progress) => reported.push(progress),
     });
-    heard.length = 0;
+    reported.length = 0;
     expect(db.count({ gte: "key 1" })).toBe(799);
-    assert(heard.length > 3 && heard.every(({ doing }) => doing === "sorting"));
+    assert(reported.length > 3 && reported.every(({ doing }) => doing === "sorting"));
     let last = 0;
-    for (const { bytes, total } of heard) {
+    for (const { bytes, total } of reported) {
       expect(total).toBe(fake.content.length);
       assert(bytes >= last && bytes <= total);
       last = bytes;
     }
     assert(last > fake.content.length / 3);
-    heard.length = 0;
+    reported.length = 0;
     for (const value of db.values()) expect(value.length).toBe(10_000);
-    expect(heard.length).toBe(0);
+    expect(reported.length).toBe(0);
     await db.close();
   });
 
@@ -268,18 +268,18 @@ describe("progress and abort of open", () => {
   test("an onProgress for sorting may read, write and use ranges", async () => {
     const fake = await closedWith(800);
     let db: Database | undefined;
-    let heard = 0;
+    let reported = 0;
     let inside = 0;
     const onProgress = () => {
       if (db === undefined) return;
-      heard += 1;
-      if (heard === 2) {
+      reported += 1;
+      if (reported === 2) {
         for (let i = 0; i < 800; i += 4) db.delete(`key ${i}`);
         for (let i = 1; i < 800; i += 4) db.set(`key ${i}`, filled(9_000, i));
         for (let i = 0; i < 50; i++) db.set(`new ${i}`, filled(100, i));
         expect(db.get("key 799")?.length).toBe(10_000);
       }
-      if (heard === 3) inside = [...db.keys()].length;
+      if (reported === 3) inside = [...db.keys()].length;
     };
     db = await openOf(fake, { memory: 4 << 20, onProgress });
     const keys = [...db.keys()];
@@ -334,7 +334,7 @@ describe("progress and abort of open", () => {
     expect(fake.openFiles).toBe(0);
   });
 
-  test("an open aborted while it waits rejects, and opens for those who joined it", async () => {
+  test("an open aborted while it waits rejects, and opens for the callers that joined it", async () => {
     const fake = await written();
     const controller = new AbortController();
     const [first, second] = [openOf(fake, { signal: controller.signal }), openOf(fake, {})];
@@ -346,7 +346,7 @@ describe("progress and abort of open", () => {
     const third = openOf(fake, { signal: late.signal });
     late.abort(new Error("too late for this one"));
     await rejects(third, { message: "too late for this one" });
-    expect(db.count(), "who joined and left takes nothing with it").toBe(400);
+    expect(db.count(), "an aborted call does not close the shared database").toBe(400);
     await db.close();
     expect(fake.openFiles).toBe(0);
   });

@@ -62,7 +62,7 @@ export function filled(length: number, value: number): Uint8Array<ArrayBuffer> {
 }
 
 /** Whether a view that was kept too long shows its own bytes or is detached. */
-export function ownOrDead(view: Uint8Array, value: number): boolean {
+export function ownOrDetached(view: Uint8Array, value: number): boolean {
   for (let i = 0; i < view.length; i++) if (view[i] !== value) return false;
   return true;
 }

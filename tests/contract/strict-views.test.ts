@@ -68,8 +68,11 @@ everywhere("strict views", ({ storage }) => {
   });
 
   test("updates change structs, and later writes to their views are reported", async () => {
-    const heard: Error[] = [];
-    const db = await opened(storage, { strictViews: true, onError: (error) => heard.push(error) });
+    const reported: Error[] = [];
+    const db = await opened(storage, {
+      strictViews: true,
+      onError: (error) => reported.push(error),
+    });
     const Row = struct("Row", { n: u32, id: bytes(4), name: str });
     const rows = db.collection("rows", Row, { key: u32, indexes: { byN: "n" } });
     rows.set(1, { n: 1, id: filled(4, 1), name: "a" });
@@ -99,7 +102,7 @@ everywhere("strict views", ({ storage }) => {
     expect(rows.index.byN.count({ eq: 2 })).toBe(1);
     (part as Uint8Array)[0] = 88;
     await turn();
-    expect(heard.length).toBe(1);
+    expect(reported.length).toBe(1);
     throws(() => rows.get(1), WRITTEN);
     expect(rows.get(1)?.id[0]).toBe(1);
   });
@@ -144,15 +147,18 @@ everywhere("strict views", ({ storage }) => {
   });
 
   test("7: a write through a view of get is reported, thrown once, and restored", async () => {
-    const heard: Error[] = [];
-    const db = await opened(storage, { strictViews: true, onError: (error) => heard.push(error) });
+    const reported: Error[] = [];
+    const db = await opened(storage, {
+      strictViews: true,
+      onError: (error) => reported.push(error),
+    });
     for (const committed of [false, true]) {
       db.set("key", "value");
       if (committed) await db.committed;
       (db.get("key") as Uint8Array)[0] = 88;
       await turn();
-      expect(heard.length).toBe(1);
-      expect(heard.pop()).toBe(throws(() => db.get("key"), WRITTEN));
+      expect(reported.length).toBe(1);
+      expect(reported.pop()).toBe(throws(() => db.get("key"), WRITTEN));
       expect(db.getText("key")).toBe("value");
     }
   });
@@ -175,8 +181,11 @@ everywhere("strict views", ({ storage }) => {
   });
 
   test("7: lawful changes are not mistaken for writes through a view", async () => {
-    const heard: Error[] = [];
-    const db = await opened(storage, { strictViews: true, onError: (error) => heard.push(error) });
+    const reported: Error[] = [];
+    const db = await opened(storage, {
+      strictViews: true,
+      onError: (error) => reported.push(error),
+    });
     db.set("key", "value");
     for (let i = 0; i < 5; i++) {
       db.get("key");
@@ -202,7 +211,7 @@ everywhere("strict views", ({ storage }) => {
     db.delete("key");
     await turn();
     expect(db.has("key")).toBe(false);
-    expect(heard.length).toBe(0);
+    expect(reported.length).toBe(0);
   });
 
   test("7: a write through an update's view, after its callback returned, is reported", async () => {

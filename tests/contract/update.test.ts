@@ -252,7 +252,7 @@ everywhere("updateIf", ({ storage }) => {
     throws(() => db.updateIf("key", late as unknown as Change), { ...BAD, message: /promise/ });
     expect(db.getText("key")).toBe("value");
     await turn();
-    expect(kept?.length, "what runs on must find a dead view").toBe(0);
+    expect(kept?.length, "the continuing function must find a detached view").toBe(0);
     expect(db.getText("key")).toBe("value");
   });
 

@@ -1,6 +1,6 @@
 import { assert, expect, test } from "vitest";
 import { text, turn } from "../support/values.js";
-import { everywhere, filled, killViews, opened, ownOrDead } from "./storages.js";
+import { everywhere, filled, killViews, opened, ownOrDetached } from "./storages.js";
 
 const MIB = 1_048_576;
 
@@ -46,7 +46,7 @@ everywhere("views", ({ storage }) => {
       if (round % 5 === 0) db.flush();
       for (let i = 0; i < 30; i++) db.set(`other ${i}`, filled(3_000, 200 + (round % 50)));
       await turn();
-      for (const { view, value } of kept) assert(ownOrDead(view, value), `round ${round}`);
+      for (const { view, value } of kept) assert(ownOrDetached(view, value), `round ${round}`);
     }
   });
 
@@ -66,12 +66,12 @@ everywhere("views", ({ storage }) => {
         expect(view.length).toBe(size);
       }
       db.set("after", filled(size, 2));
-      assert(ownOrDead(view, 1), "in the same turn");
+      assert(ownOrDetached(view, 1), "in the same turn");
       await turn();
       for (let i = 0; i < 20; i++) db.set(`after ${i}`, filled(size, 3));
-      assert(ownOrDead(view, 1), "in a later turn");
+      assert(ownOrDetached(view, 1), "in a later turn");
       await turn();
-      assert(ownOrDead(view, 1), "later still");
+      assert(ownOrDetached(view, 1), "later still");
     }
   });
 
@@ -107,7 +107,7 @@ everywhere("views", ({ storage }) => {
       db.updateIf("key", (bytes) => {
         bytes.fill(2);
       });
-      assert(ownOrDead(view, 1) || ownOrDead(view, 2));
+      assert(ownOrDetached(view, 1) || ownOrDetached(view, 2));
       expect(db.get("key")?.slice()).toStrictEqual(filled(100, 2));
     }
   });
@@ -198,7 +198,7 @@ everywhere("views", ({ storage }) => {
         const view = db.get(`key ${key}`);
         if (view === undefined) continue;
         expect(view.length).toBe(lengths[key]);
-        assert(ownOrDead(view, key % 251), `key ${key} in round ${round}`);
+        assert(ownOrDetached(view, key % 251), `key ${key} in round ${round}`);
       }
       await killViews(db);
       await turn();

@@ -7,8 +7,8 @@ import { type BrowserContext, chromium } from "playwright-core";
 import { onTestFinished } from "vitest";
 import { context } from "../support/context.js";
 
-/** It only ends what hangs. */
-export const PATIENCE = 300_000;
+/** Long, because it only has to end what hangs. */
+export const TIMEOUT_MS = 300_000;
 
 /** Loads a module that finds its own files by its location, so that it must not be bundled into the tests. */
 export async function load<T>(path: string): Promise<T> {
@@ -26,7 +26,7 @@ export async function startChromium(): Promise<BrowserContext> {
   );
   const browser = await chromium.launchPersistentContext(profile, {
     executablePath: await findProgram("chromium"),
-    timeout: PATIENCE,
+    timeout: TIMEOUT_MS,
     headless: true,
     viewport: { width: 1280, height: 900 },
     args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"],

@@ -1,19 +1,19 @@
-/** A page whose clock a test has in its hands: what it does with a database comes to an end all the same. */
+/** A page whose clock a test replaces. Its operations on a database must end all the same. */
 
 import { connect } from "varve/client";
 
-/** Connects, writes, watches and closes: what was seen. */
+/** Connects, writes, watches and closes. Returns the results. */
 async function use(): Promise<{ watched: string[]; read: string | undefined; failed: string }> {
   const worker = () => new Worker("/worker.js", { type: "module" });
   const client = connect("shop", { worker });
   const watched: string[] = [];
-  let heard = () => {};
+  let resolveBoth = () => {};
   const both = new Promise<void>((resolve) => {
-    heard = resolve;
+    resolveBoth = resolve;
   });
   const watching = client.watch({ gte: "a" }, (changes) => {
     for (const { key } of changes) watched.push(key);
-    if (watched.length === 2) heard();
+    if (watched.length === 2) resolveBoth();
   });
   await client.set("a", "1");
   await client.set("b", "2");
@@ -23,13 +23,16 @@ async function use(): Promise<{ watched: string[]; read: string | undefined; fai
   await client.compact();
   watching.close();
   await client.close();
-  // What nobody answers is given up by a clock that nobody has stopped.
-  const deaf = connect("deaf", { worker: () => new MessageChannel().port1, timeout: 300 });
-  const failed = await deaf.getText("a").then(
+  // The timeout of a call uses a clock that the page's replacement does not affect.
+  const unanswered = connect("unanswered", {
+    worker: () => new MessageChannel().port1,
+    timeout: 300,
+  });
+  const failed = await unanswered.getText("a").then(
     () => "answered",
     ({ code }) => code,
   );
-  await deaf.close();
+  await unanswered.close();
   return { watched, read, failed };
 }
 

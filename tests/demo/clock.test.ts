@@ -22,7 +22,7 @@ async function served(): Promise<Served> {
   const out = mkdtempSync(join(context().directory ?? ".", "clock-"));
   const entries = [
     { in: "tests/demo/clock-page.ts", out: "clock-page" },
-    { in: "tests/lives/worker.ts", out: "worker" },
+    { in: "tests/tab-lifecycles/worker.ts", out: "worker" },
   ];
   await bundleForBrowser(entries, out, {});
   const server = await serve([out], { pages: { "/": PAGE } });
@@ -35,8 +35,8 @@ type Set = (clock: Clock) => Promise<void>;
 const START = new Date("2026-01-01T00:00:00Z");
 const LATER = new Date("2026-01-01T01:00:00Z");
 
-/** What a test does to the clock of a page before it is loaded, and when it is. */
-const WAYS: Record<string, { before?: Set; after?: Set }> = {
+/** How the clock of a page is replaced, before or after the page is loaded. */
+const REPLACEMENTS: Record<string, { before?: Set; after?: Set }> = {
   "is installed before it is loaded": { before: (clock) => clock.install({ time: START }) },
   "is installed and stands still before it is loaded": {
     async before(clock) {
@@ -59,14 +59,14 @@ const WAYS: Record<string, { before?: Set; after?: Set }> = {
 };
 
 describe("a page whose clock is Playwright's", () => {
-  for (const [how, { before, after }] of Object.entries(WAYS)) {
-    test(`and ${how} connects, writes, watches, gives up what nobody answers, and closes`, async () => {
+  for (const [how, { before, after }] of Object.entries(REPLACEMENTS)) {
+    test(`and ${how} connects, writes, watches, times out without an answer, and closes`, async () => {
       const { url } = await served();
       const browser = await startChromium();
       const page = browser.pages()[0] ?? (await browser.newPage());
       await before?.(page.clock);
       await page.goto(url);
-      // Not by polling, which a clock that stands still would stop.
+      // Not by polling, which a stopped clock would block.
       await page.locator("html[data-ready]").waitFor({ state: "attached" });
       await after?.(page.clock);
       expect(await page.evaluate("use()")).toStrictEqual({

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { BrowserContext, Page } from "playwright-core";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
-import { load, PATIENCE, startChromium } from "./chromium.js";
+import { load, startChromium, TIMEOUT_MS } from "./chromium.js";
 
 /** The page of demo/, built and served as `npm start` does it, in a real Chromium. */
 
@@ -24,31 +24,31 @@ async function servePage(): Promise<Server> {
 
 interface Visit {
   page: Page;
-  /** What the page said on its console as an error, and what nobody caught. */
-  complaints: string[];
+  /** Errors on the console, uncaught errors, and requests to other origins. */
+  errors: string[];
 }
 
-/** Opens the page with a profile on disk: in a private window OPFS is not what it is for users. */
+/** Opens the page with a profile on disk, because OPFS is in memory in a private window. */
 async function visit(browserSetup?: (browser: BrowserContext) => Promise<void>): Promise<Visit> {
   const server = await servePage();
   const browser = await startChromium();
-  browser.setDefaultTimeout(PATIENCE);
+  browser.setDefaultTimeout(TIMEOUT_MS);
   await browserSetup?.(browser);
   const page = browser.pages()[0] ?? (await browser.newPage());
-  const complaints: string[] = [];
+  const errors: string[] = [];
   page.on("console", (message) => {
-    if (message.type() === "error") complaints.push(message.text());
+    if (message.type() === "error") errors.push(message.text());
   });
-  page.on("pageerror", (error) => complaints.push(String(error)));
+  page.on("pageerror", (error) => errors.push(String(error)));
   page.on("request", (request) => {
-    if (!request.url().startsWith(server.url)) complaints.push(`a request to ${request.url()}`);
+    if (!request.url().startsWith(server.url)) errors.push(`a request to ${request.url()}`);
   });
   await page.goto(`${server.url}/`);
-  return { page, complaints };
+  return { page, errors };
 }
 
-/** Runs something in the worker before its own script: what a browser with a defect would be like. */
-function spoil(script: string): (browser: BrowserContext) => Promise<void> {
+/** Appends a script to the worker, to simulate a browser with a defect. */
+function appendToWorker(script: string): (browser: BrowserContext) => Promise<void> {
   return async (browser) => {
     await browser.route("**/worker.js", async (route) => {
       const response = await route.fetch();
@@ -57,7 +57,7 @@ function spoil(script: string): (browser: BrowserContext) => Promise<void> {
   };
 }
 
-/** So few buyers that the slowest store is done in seconds; the form is the same. */
+/** Selects so few buyers that the slowest store takes seconds. */
 async function fewBuyers(page: Page): Promise<void> {
   await page.evaluate(() => {
     const select = document.querySelector<HTMLSelectElement>("select[name=cycles]");
@@ -94,13 +94,13 @@ function shownRows(page: Page): Promise<ShownRow[]> {
 
 describe("the page", () => {
   test("runs the drop on all stores by keyboard, and they end with equal contents", {
-    timeout: 2 * PATIENCE,
+    timeout: 2 * TIMEOUT_MS,
   }, async () => {
     let look = () => {};
     const looked = new Promise<void>((resolve) => {
       look = resolve;
     });
-    const { page, complaints } = await visit(async (browser) => {
+    const { page, errors } = await visit(async (browser) => {
       await browser.route("**/worker.js", async (route) => {
         await looked;
         await route.continue();
@@ -132,7 +132,7 @@ describe("the page", () => {
       await page.evaluate(() => document.activeElement?.id),
       "the focus is back where it was",
     ).toBe("run");
-    expect(complaints).toStrictEqual([]);
+    expect(errors).toStrictEqual([]);
 
     for (const width of [390, 360]) {
       await page.setViewportSize({ width, height: 800 });
@@ -142,7 +142,7 @@ describe("the page", () => {
   });
 
   test("can be stopped, and runs again on what was left behind", {
-    timeout: 2 * PATIENCE,
+    timeout: 2 * TIMEOUT_MS,
   }, async () => {
     const { page } = await visit();
     await page.click("#run");
@@ -155,11 +155,11 @@ describe("the page", () => {
     expect(await verdict(page)).toBe("equal");
   });
 
-  test("says what is missing in a browser without a private file system", {
-    timeout: 2 * PATIENCE,
+  test("names the missing feature in a browser without a private file system", {
+    timeout: 2 * TIMEOUT_MS,
   }, async () => {
     const { page } = await visit(
-      spoil(
+      appendToWorker(
         "Object.defineProperty(StorageManager.prototype, 'getDirectory', { value: undefined });",
       ),
     );
@@ -171,11 +171,11 @@ describe("the page", () => {
     assert(await page.locator("#run").isVisible(), "one may try again");
   });
 
-  test("names a store that fails, goes on with the others, and claims nothing", {
-    timeout: 2 * PATIENCE,
+  test("names a store that fails, goes on with the others, and reports unequal contents", {
+    timeout: 2 * TIMEOUT_MS,
   }, async () => {
     const { page } = await visit(
-      spoil("IDBFactory.prototype.open = () => { throw new Error('no room for it'); };"),
+      appendToWorker("IDBFactory.prototype.open = () => { throw new Error('no room for it'); };"),
     );
     await fewBuyers(page);
     await page.click("#run");

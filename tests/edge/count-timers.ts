@@ -1,6 +1,6 @@
 /**
- * Counts the timers that are set, and may see to what they do. To be imported before the package, which keeps the
- * platform's `setTimeout` from when it is loaded.
+ * Counts timers, and can wrap their callbacks. Import this before the package, which keeps the `setTimeout` that
+ * exists when it is loaded.
  */
 
 let count = 0;
@@ -14,7 +14,7 @@ globalThis.setTimeout = ((handler: () => void, ms = 0) => {
 /** The number of timers that were set. */
 export const timersSet = (): number => count;
 
-/** Gives what is done in the place of what a timer that is set from now on was to do. */
+/** Wraps the callbacks of all further timers. */
 export function wrapTimers(by: typeof wrap): void {
   wrap = by;
 }

@@ -22,9 +22,9 @@ async function worker(
 
 async function call({ url }: Serving, path: string, body = ""): Promise<unknown> {
   const response = await fetch(url + path, { method: "POST", body });
-  const said = await response.text();
-  if (!response.ok) throw new Error(`${path}: ${said}`);
-  return JSON.parse(said);
+  const text = await response.text();
+  if (!response.ok) throw new Error(`${path}: ${text}`);
+  return JSON.parse(text);
 }
 
 describe("a database in a Durable Object", () => {
@@ -176,7 +176,7 @@ describe("a database in a Durable Object", () => {
     assert(/^VARVE_DATABASE_BUSY /.test(String(await call(edge, "one/busy"))));
   });
 
-  test("is what docs/cloudflare.md shows, and that runs", async () => {
+  test("equals the program of docs/cloudflare.md, which runs", async () => {
     const { source } = shown("docs/cloudflare.md", "worker.ts");
     const handler = `export default { async fetch(request, { OBJECTS }) {
       return Response.json(await OBJECTS.get(OBJECTS.idFromName("shop")).buy());
@@ -249,13 +249,13 @@ const config :Workerd.Config = (
 );
 `,
     );
-    const said = async (path: string) => {
+    const responseOf = async (path: string) => {
       const response = await fetch(edge.url + path);
       return [response.status, await response.text()];
     };
-    expect(await said("yeezy")).toStrictEqual([200, "Boost 350"]);
-    expect(await said("key%2019999")).toStrictEqual([200, "value 19999"]);
-    expect(await said("key%207")).toStrictEqual([404, "none"]);
+    expect(await responseOf("yeezy")).toStrictEqual([200, "Boost 350"]);
+    expect(await responseOf("key%2019999")).toStrictEqual([200, "value 19999"]);
+    expect(await responseOf("key%207")).toStrictEqual([404, "none"]);
     // The wasm is included once, as the module beside it.
     const { size } = statSync(join(folder, "program.js"));
     assert(size < 450_000, `the program takes ${size} bytes`);

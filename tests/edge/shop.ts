@@ -2,7 +2,7 @@
 
 import { timersSet } from "./count-timers.js";
 
-// The package comes second: it keeps the timers that are there when it is loaded.
+// Imported before the package, which keeps the timers that exist when it is loaded.
 
 import {
   type Database,
@@ -122,19 +122,19 @@ const CALLS: Record<string, Call> = {
     return "it did not throw";
   },
   /**
-   * Writes a value of so many bytes within a transaction of the object's that throws, and two after it. Gives what
-   * these came to, and whether the file is whole when it is opened again.
+   * Writes a value of this length within a failing transaction of the Durable Object, and twice afterwards. Returns
+   * the results of the later writes, and whether the file is intact when it is opened again.
    */
   async torn(length, shop) {
     const db = await shop.opening;
     db.set("before", "1");
     db.commit();
-    const unwinding = shop.platform.transaction(async () => {
+    const transaction = shop.platform.transaction(async () => {
       db.set("within", new Uint8Array(Number(length)).fill(7));
       await db.committed;
       throw new Error("never mind");
     });
-    await unwinding.catch(() => {});
+    await transaction.catch(() => {});
     const reported = [await refused(() => db.set("after", "1"), db)];
     reported.push(await refused(() => db.set("after", "2"), db));
     return [...reported, ...(await reopened(shop, db))];

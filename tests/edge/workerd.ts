@@ -37,9 +37,9 @@ export async function serving(folder: string, configuration: string): Promise<Se
 
 function portOf(child: ChildProcess): Promise<number> {
   return new Promise((resolve, reject) => {
-    let complaint = "";
+    let errors = "";
     child.stderr?.on("data", (chunk) => {
-      complaint += chunk;
+      errors += chunk;
     });
     let reported = "";
     child.stdio[3]?.on("data", (chunk) => {
@@ -48,7 +48,7 @@ function portOf(child: ChildProcess): Promise<number> {
       if (found !== null) resolve(Number(found[1]));
     });
     child.on("error", reject);
-    child.on("exit", (code) => reject(new Error(`workerd ended with ${code}: ${complaint}`)));
+    child.on("exit", (code) => reject(new Error(`workerd ended with ${code}: ${errors}`)));
   });
 }
 

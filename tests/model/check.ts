@@ -4,11 +4,11 @@
  */
 
 import { programOf } from "./author.js";
-import type { Ground } from "./machine.js";
+import type { Environment } from "./machine.js";
 import { print } from "./print.js";
 import type { Abilities, Operation, Program } from "./program.js";
 import { type Failure, run } from "./run.js";
-import { type Patience, shrink } from "./shrink.js";
+import { type Limits, shrink } from "./shrink.js";
 
 /** A failed program, and the smallest failing one found. */
 export interface Finding {
@@ -18,31 +18,31 @@ export interface Finding {
   readonly smallFailure: Failure | undefined;
 }
 
-const PATIENCE: Patience = { tries: 5_000, ms: 60_000 };
+const LIMITS: Limits = { tries: 5_000, ms: 60_000 };
 
-/** Runs a program on a new ground each time. */
+/** Runs a program. If it fails, shrinks it, with a new environment for each run. */
 export async function find(
   program: Program,
-  ground: () => Ground,
-  patience = PATIENCE,
+  environment: () => Environment,
+  limits = LIMITS,
 ): Promise<Finding | undefined> {
-  const failure = await run(program, ground());
+  const failure = await run(program, environment());
   if (failure === undefined) return undefined;
   const operations = program.operations.slice(0, failure.at + 1);
-  const fails = async (smaller: Program) => (await run(smaller, ground())) !== undefined;
-  const small = await shrink({ ...program, operations }, fails, patience);
-  return { program, failure, small, smallFailure: await run(small, ground()) };
+  const fails = async (smaller: Program) => (await run(smaller, environment())) !== undefined;
+  const small = await shrink({ ...program, operations }, fails, limits);
+  return { program, failure, small, smallFailure: await run(small, environment()) };
 }
 
 /** Runs the program of a seed. Returns its number of operations, or throws the finding. */
 export async function check(
   seed: number,
   abilities: Abilities,
-  ground: () => Ground,
+  environment: () => Environment,
   { length, again }: { length?: number; again: string },
 ): Promise<number> {
   const program = programOf(seed, abilities, length);
-  const finding = await find(program, ground);
+  const finding = await find(program, environment);
   if (finding !== undefined) throw new Error(reported(finding, again), { cause: causeOf(finding) });
   return program.operations.reduce((sum, operation) => sum + callsIn(operation), 0);
 }

@@ -38,7 +38,7 @@ export function refused(code: string, call: () => unknown): void {
     if (error instanceof Mismatch || codeOf(error) !== code) throw error;
     return;
   }
-  throw new Mismatch(`it gave ${String(result)} instead of an error ${code}`);
+  throw new Mismatch(`it returned ${String(result)} instead of throwing an error ${code}`);
 }
 
 /** Checks that a call throws `Undone`. */
@@ -50,7 +50,7 @@ export function undone(call: () => unknown): void {
     if (error instanceof Undone) return;
     throw error;
   }
-  throw new Mismatch(`it gave ${String(result)} instead of throwing what was thrown in it`);
+  throw new Mismatch(`it returned ${String(result)} instead of throwing its callback's error`);
 }
 
 /** The first bytes, for a message. */

@@ -9,7 +9,7 @@ import { assert, describe, expect, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { programOf } from "./author.js";
 import { callsIn, type Finding, find, reported } from "./check.js";
-import type { Ground } from "./machine.js";
+import type { Environment } from "./machine.js";
 import { print } from "./print.js";
 import type { Operation } from "./program.js";
 import { run } from "./run.js";
@@ -19,21 +19,21 @@ const ABILITIES = { fails: false, slowFlush: false };
 const LENGTH = 400;
 
 /** Replacements for some methods of a database. */
-type Lies = (db: Database, self: () => Database) => Partial<Database>;
+type Replacements = (db: Database, self: () => Database) => Partial<Database>;
 
-function ground(lies?: Lies): Ground {
+function environment(replacements?: Replacements): Environment {
   return {
     storage: memory(),
     open: (name, options) => open(name, { ...options, ...wasmOption() }),
-    ...(lies === undefined ? {} : { between: (db) => between(db, lies) }),
+    ...(replacements === undefined ? {} : { wrap: (db) => wrapped(db, replacements) }),
   };
 }
 
-/** A database whose methods are replaced by those of `lies`. */
-function between(db: Database, lies: Lies): Database {
+/** A database whose methods are replaced by those of `replacements`. */
+function wrapped(db: Database, replacements: Replacements): Database {
   const reported: Partial<Database> = {
     transaction: (body) => db.transaction(() => body(self)),
-    ...lies(db, () => self),
+    ...replacements(db, () => self),
   };
   const self: Database = new Proxy(db, {
     get(target, name) {
@@ -45,10 +45,13 @@ function between(db: Database, lies: Lies): Database {
 }
 
 /** The first program that meets the fault, shrunk. */
-async function finding(lies: Lies): Promise<Finding> {
+async function finding(replacements: Replacements): Promise<Finding> {
   for (let seed = 1; seed < 60; seed++) {
     const program = programOf(seed, ABILITIES, LENGTH);
-    const found = await find(program, () => ground(lies), { tries: 3_000, ms: 60_000 });
+    const found = await find(program, () => environment(replacements), {
+      tries: 3_000,
+      ms: 60_000,
+    });
     if (found !== undefined) return found;
   }
   throw new Error("no program met the fault");
@@ -56,7 +59,7 @@ async function finding(lies: Lies): Promise<Finding> {
 
 interface Fault {
   what: string;
-  lies: Lies;
+  replacements: Replacements;
   /** The number of operations that suffices to meet it. */
   enough: number;
   /** The calls that it must have, in this order, with any others between them. */
@@ -66,7 +69,7 @@ interface Fault {
 const FAULTS: Fault[] = [
   {
     what: "a rollback that does not restore deleted keys",
-    lies: (db, self) => {
+    replacements: (db, self) => {
       let gone: Key[] = [];
       return {
         delete: (key) => {
@@ -89,7 +92,7 @@ const FAULTS: Fault[] = [
   },
   {
     what: "an iterator that misses a key after a write between two steps",
-    lies: (db) => {
+    replacements: (db) => {
       let writes = 0;
       const missing = <T>(iterable: Iterable<T, undefined>): Iterable<T, undefined> => ({
         [Symbol.iterator]() {
@@ -118,7 +121,7 @@ const FAULTS: Fault[] = [
   },
   {
     what: "a view that shows another record's bytes after a write to that record",
-    lies: (db) => {
+    replacements: (db) => {
       let last: Uint8Array = new Uint8Array(0);
       return {
         get: (key) => {
@@ -141,7 +144,7 @@ const FAULTS: Fault[] = [
   },
   {
     what: "a pin that follows its key",
-    lies: (db) => ({
+    replacements: (db) => ({
       pin: (key) => {
         const pin = db.pin(key);
         if (pin === undefined) return undefined;
@@ -159,7 +162,7 @@ const FAULTS: Fault[] = [
   },
   {
     what: "a count that is one too high at the end of a range",
-    lies: (db) => ({
+    replacements: (db) => ({
       count: (range) => db.count(range) + (range?.lte !== undefined && db.count(range) > 0 ? 1 : 0),
     }),
     enough: 2,
@@ -167,7 +170,7 @@ const FAULTS: Fault[] = [
   },
   {
     what: "a version that stays the same after a write",
-    lies: (db) => ({
+    replacements: (db) => ({
       getEntry: (key) => {
         const entry = db.getEntry(key);
         return entry && { ...entry, version: Math.min(entry.version, 7) };
@@ -184,20 +187,20 @@ function size(operations: readonly Operation[]): number {
 }
 
 describe("planted faults", () => {
-  for (const { what, lies, enough, calls } of FAULTS) {
+  for (const { what, replacements, enough, calls } of FAULTS) {
     test(`fault: ${what} is found, and shrunk to ${enough} calls or fewer`, async () => {
-      const { small, smallFailure, program, failure } = await finding(lies);
+      const { small, smallFailure, program, failure } = await finding(replacements);
       assert(smallFailure !== undefined, "the small program does not fail");
       assert(calls.test(print(small)), print(small));
       assert(size(small.operations) <= enough, print(small));
-      expect(await run(small, ground()), "without the fault it fails too").toBe(undefined);
+      expect(await run(small, environment()), "without the fault it fails too").toBe(undefined);
       assert(failure.at < program.operations.length);
     });
   }
 
   test("fault: the report has the line that repeats it and every call", async () => {
-    const lies: Lies = (db) => ({ has: (key) => !db.has(key) });
-    const found = await finding(lies);
+    const replacements: Replacements = (db) => ({ has: (key) => !db.has(key) });
+    const found = await finding(replacements);
     const text = reported(found, "node again --seed 7");
     assert(
       text.includes(`seed ${found.program.seed} failed at its operation ${found.failure.at}`),

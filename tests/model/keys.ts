@@ -39,7 +39,7 @@ function allKinds(segmentLog2: number): Key[] {
   const texts = Array.from({ length: 24 }, (_, i) => `key ${i}`);
   texts.push("a", "b", "\u0000", "\u0000\u0000", "é", "日本", "😀", "\ufeffmarked");
   const keys = texts.map(textKey);
-  // Near the lengths at which the engine's code paths differ, up to the room of a segment.
+  // Near the lengths at which the engine's code paths differ, up to the capacity of a segment.
   const lengths = [2, 7, 8, 9, 12, 13, 15, 16, 17, 20, 21, 63, 64, 65, 255, 256, 257, 900];
   if (segmentLog2 >= 14) lengths.push(3_000, 3_001);
   if (segmentLog2 >= 20) lengths.push(40_000, 65_534, 65_535);

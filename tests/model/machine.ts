@@ -11,11 +11,11 @@ import { type Turn, Views } from "./views.js";
 import type { Walk } from "./walks.js";
 
 /** The place in which programs run. */
-export interface Ground {
+export interface Environment {
   readonly storage: Storage;
   readonly open: (name: string, options: OpenOptions) => Promise<Database>;
   /** Wraps the database, to check that a planted fault is found. */
-  readonly between?: (db: Database) => Database;
+  readonly wrap?: (db: Database) => Database;
 }
 
 /** A pin, and the bytes that it has to show. */
@@ -40,18 +40,18 @@ export class Machine {
   /** The number of open transactions. */
   depth: number;
   /** The state that a crash would leave: everything written to the file. */
-  handedOn: State;
+  written: State;
   /** The largest version seen. */
   private version: number;
-  private readonly ground: Ground;
+  private readonly environment: Environment;
   private turnNumber: number;
   /** Whether the views of this turn have expired. */
-  private viewsKilled: boolean;
+  private viewsExpired: boolean;
 
-  constructor(setting: Setting, ground: Ground) {
+  constructor(setting: Setting, environment: Environment) {
     this.setting = setting;
-    this.ground = ground;
-    this.storage = ground.storage;
+    this.environment = environment;
+    this.storage = environment.storage;
     names += 1;
     this.name = `model-${names}`;
     this.model = new Model(setting.keys);
@@ -60,18 +60,18 @@ export class Machine {
     this.walks = new Array<Walk | undefined>(WALKS).fill(undefined);
     this.reported = [];
     this.depth = 0;
-    this.handedOn = this.model.state();
+    this.written = this.model.state();
     this.version = 0;
     this.turnNumber = 0;
-    this.viewsKilled = false;
+    this.viewsExpired = false;
   }
 
   async open(): Promise<Database> {
     const { durability, strictViews, ordered, memory } = this.setting;
     const onError = (error: Error) => this.reported.push(error);
     const options = { durability, strictViews, ordered, memory, onError, storage: this.storage };
-    const db = await this.ground.open(this.name, options);
-    return this.ground.between?.(db) ?? db;
+    const db = await this.environment.open(this.name, options);
+    return this.environment.wrap?.(db) ?? db;
   }
 
   /** The storage, if it fails on demand. */
@@ -152,23 +152,23 @@ export class Machine {
 
   /** The turn before this one, for views that are kept too long from the beginning. */
   get past(): Turn {
-    return { number: this.turnNumber - 1, lives: false };
+    return { number: this.turnNumber - 1, areValid: false };
   }
 
-  /** This turn, and whether its views are guaranteed to live. */
+  /** This turn, and whether its views are guaranteed to be valid. */
   get turn(): Turn {
-    const lives = !this.viewsKilled;
-    return { number: this.turnNumber, lives };
+    const areValid = !this.viewsExpired;
+    return { number: this.turnNumber, areValid };
   }
 
   /** Records that all views of this turn have expired as specified. */
-  killedViews(): void {
-    this.viewsKilled = true;
+  expireViews(): void {
+    this.viewsExpired = true;
   }
 
   endTurn(): void {
     this.turnNumber += 1;
-    this.viewsKilled = false;
+    this.viewsExpired = false;
   }
 
   checkPins(): void {
@@ -188,10 +188,10 @@ export class Machine {
     if (poisoned && this.faulty?.struck === true) this.db.flush();
     equal("stats().poisoned", poisoned, false);
     if (pendingBytes === 0 && this.storage instanceof FaultyStorage) {
-      this.handedOn = this.model.state();
+      this.written = this.model.state();
     }
     this.views.checkSome(this.turn);
     const [error] = this.reported;
-    if (error !== undefined) throw new Mismatch(`onError heard: ${String(error)}`);
+    if (error !== undefined) throw new Mismatch(`onError was called: ${String(error)}`);
   }
 }

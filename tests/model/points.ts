@@ -60,7 +60,7 @@ export function getMany(machine: Machine, { keys, keep }: Of<"getMany">): void {
 
 export function set(machine: Machine, { key: rank, form, value, as, ifVersion }: Of<"set">): void {
   const bytes = bytesOf(value);
-  const given = handOver(value, bytes, as);
+  const given = inForm(value, bytes, as);
   const key = machine.key({ key: rank, form });
   if (ifVersion === undefined) {
     machine.db.set(key, given);
@@ -101,7 +101,7 @@ export function batch(machine: Machine, { steps, bad }: Of<"batch">): void {
     const key = machine.key({ key: step.key, form: step.type === "set" ? "text" : step.form });
     if (step.type === "delete") return { type: step.type, key };
     const bytes = values[i] as Uint8Array<ArrayBuffer>;
-    return { type: step.type, key, value: handOver(step.value, bytes, step.form) };
+    return { type: step.type, key, value: inForm(step.value, bytes, step.form) };
   });
   if (bad) {
     const wrong = { type: "set", key: "", value: "refused" } as const;
@@ -141,7 +141,7 @@ export function unpin(machine: Machine, slot: number): void {
 }
 
 /** A value in the form in which the program passes it. */
-export function handOver(value: Value, bytes: Uint8Array<ArrayBuffer>, form: Form) {
+export function inForm(value: Value, bytes: Uint8Array<ArrayBuffer>, form: Form) {
   if (form === "text" && value.kind !== "bytes") return textOf(value);
   if (form === "buffer") return bytes.buffer;
   return form === "part" ? partOf(bytes) : bytes;

@@ -74,7 +74,7 @@ class Printer {
         return [`// of the next calls (${call}) ${times} fail after ${after}: ${harm}`];
       }
       case "crash":
-        return [`// it crashes, and goes on with ${operation.on}`];
+        return [`// it crashes, and continues with ${operation.on}`];
     }
   }
 

@@ -12,7 +12,7 @@ import {
   Undone,
   undone,
 } from "./checks.js";
-import { type Ground, Machine } from "./machine.js";
+import { type Environment, Machine } from "./machine.js";
 import { batch, copy, get, getEntry, getMany, getText, pin, remove, set, unpin } from "./points.js";
 import type { Operation, Program } from "./program.js";
 import { begin, clear, count, leave, scan, step } from "./ranges.js";
@@ -29,8 +29,11 @@ export interface Failure {
 }
 
 /** Runs a program to its end, or to its first failure. */
-export async function run(program: Program, ground: Ground): Promise<Failure | undefined> {
-  const machine = new Machine(program.setting, ground);
+export async function run(
+  program: Program,
+  environment: Environment,
+): Promise<Failure | undefined> {
+  const machine = new Machine(program.setting, environment);
   let at = 0;
   try {
     await start(machine);
@@ -202,7 +205,7 @@ function transaction(
       undone(call);
     } else {
       refused(BAD_ARGUMENT, call);
-      machine.killedViews();
+      machine.expireViews();
     }
   } finally {
     machine.depth = depth;

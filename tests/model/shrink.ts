@@ -4,7 +4,7 @@ import type { Operation, Program, Setting, Update } from "./program.js";
 import type { Value } from "./values.js";
 
 /** The limits of shrinking. */
-export interface Patience {
+export interface Limits {
   readonly tries: number;
   readonly ms: number;
 }
@@ -13,9 +13,9 @@ export interface Patience {
 export async function shrink(
   program: Program,
   fails: (smaller: Program) => Promise<boolean>,
-  patience: Patience,
+  limits: Limits,
 ): Promise<Program> {
-  const shrinker = new Shrinker(program, fails, patience);
+  const shrinker = new Shrinker(program, fails, limits);
   await shrinker.run();
   return shrinker.best;
 }
@@ -29,7 +29,7 @@ class Shrinker {
   constructor(
     program: Program,
     fails: (smaller: Program) => Promise<boolean>,
-    { tries, ms }: Patience,
+    { tries, ms }: Limits,
   ) {
     this.best = program;
     this.fails = fails;

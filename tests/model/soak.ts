@@ -1,7 +1,7 @@
 /** The program that `soak.mjs` runs. */
 
 import { check } from "./check.js";
-import { abilitiesOf, commandFor, groundsIn, type PlaceName } from "./grounds.js";
+import { abilitiesOf, commandFor, environmentsIn, type PlaceName } from "./environments.js";
 
 /** The programs to run, and the place. */
 export interface Order {
@@ -18,7 +18,7 @@ export interface Order {
 /** Runs programs one after the other. Returns the number of failures. */
 export async function soak(order: Order): Promise<number> {
   const { seed, count, length, place, build, say } = order;
-  const grounds = groundsIn(place, order);
+  const environments = environmentsIn(place, order);
   const start = performance.now();
   let operations = 0;
   let failed = 0;
@@ -26,7 +26,7 @@ export async function soak(order: Order): Promise<number> {
     const again = commandFor(one, place, build, length);
     try {
       const options = length === undefined ? { again } : { again, length };
-      operations += await check(one, abilitiesOf(place), grounds, options);
+      operations += await check(one, abilitiesOf(place), environments, options);
     } catch (error) {
       failed += 1;
       say((error as Error).message);

@@ -1,5 +1,5 @@
 /**
- * Clients, owners that die, and a network that loses, repeats and reorders messages: all in one thread and
+ * Clients, owners that crash, and a network that loses, repeats and reorders messages: all in one thread and
  * without a clock, so that every order of events can be tried.
  */
 
@@ -38,14 +38,14 @@ const READER_BEHIND_MS = -300_000;
 
 /** How often each fault may occur in one run. */
 export interface Budget {
-  readonly deaths: number;
-  readonly handOvers: number;
+  readonly crashes: number;
+  readonly resignations: number;
   readonly drops: number;
   readonly doubles: number;
   readonly whiles: number;
   readonly ages: number;
   readonly giveUps: number;
-  /** A tab of a newer build makes the owner hand over. */
+  /** A tab of a newer build makes the owner resign. */
   readonly deploys: number;
   /** A service worker announces that it reads the file while there is no owner. */
   readonly readers: number;
@@ -79,10 +79,10 @@ function build(version: number): string {
 
 class Owner implements ClientRecordStore {
   readonly id: string;
-  readonly ledger: RequestLog;
+  readonly requestLog: RequestLog;
   /** The state of a watch is the length of the log that was reported to it. */
   readonly watched: Subscriptions<{ reported: number }>;
-  /** Whether it has handed over: it still exists, and no longer has the file. */
+  /** Whether it has resigned: it still exists, and no longer has the file. */
   retired: boolean;
   disk: Disk;
   /** The time by its own clock. */
@@ -111,7 +111,7 @@ class Owner implements ClientRecordStore {
     this.build = build(version);
     this.asker = "";
     this.clients_ = clients;
-    this.ledger = new RequestLog(this);
+    this.requestLog = new RequestLog(this);
     this.watched = new Subscriptions(id, nextEpoch);
     this.outbox = [];
     this.ahead = 0;
@@ -132,7 +132,7 @@ class Owner implements ClientRecordStore {
   }
 
   /** The changes not yet reported to watches: each write has a key of its own. */
-  news(now: number) {
+  notifications(now: number) {
     const { watched, outbox } = this;
     const { log } = this.disk;
     watched.expire(now + this.ahead);
@@ -210,7 +210,7 @@ class ModelClient {
   readonly number: number;
   readonly sender: RequestQueue;
   readonly watches: WatchList;
-  readonly heard: Set<unknown>[];
+  readonly received: Set<unknown>[];
   /** The contents known to each watch. */
   readonly known: Map<string, readonly [key: unknown, version: number]>[];
   readonly asked: Asked[];
@@ -228,7 +228,7 @@ class ModelClient {
     });
     this.sender.build = build(version);
     this.watches = new WatchList(this.sender);
-    this.heard = [];
+    this.received = [];
     this.known = [];
     this.asked = [];
     this.turn = 0;
@@ -258,7 +258,7 @@ class ModelClient {
         writes,
         id: 0,
         before,
-        reported: [...this.heard],
+        reported: [...this.received],
         ending: undefined,
       };
       const settle = (ending: Settlement) => {
@@ -275,7 +275,7 @@ class ModelClient {
 
   private watch(): void {
     const reported = new Set();
-    this.heard.push(reported);
+    this.received.push(reported);
     const onChanges: ChangeListener = (changes, isFirst) => {
       for (const { key } of isFirst ? [] : changes) reported.add(key);
     };
@@ -288,7 +288,7 @@ class ModelClient {
     this.watches.add({ client, collection, range, onChanges, onEnd, knownVersions: known });
   }
 
-  hear(message: ToClient, now: number): void {
+  receive(message: ToClient, now: number): void {
     const { owner } = this.sender;
     this.sender.receive(message, now);
     if (message.type === "changes" && message.owner === owner) this.watches.receive(message);
@@ -339,7 +339,7 @@ export class World {
     this.appear(Math.min(...this.versions));
   }
 
-  /** Messages to a dead owner are dropped. */
+  /** Messages to a crashed owner are dropped. */
   send(packet: Packet): void {
     const { to } = packet;
     if (typeof to === "number" || to === READER || this.owners.some(({ id }) => id === to)) {
@@ -376,10 +376,10 @@ export class World {
       });
       may(`${name}, and again`, "doubles", () => this.deliver(packet));
       if (packet.message.type !== "requests" || packet.to !== this.owner?.id) return;
-      may(`${name}, who dies before it commits`, "deaths", () =>
+      may(`${name}, which crashes before it commits`, "crashes", () =>
         this.deliver(this.take(i), "before"),
       );
-      may(`${name}, who dies when it has committed`, "deaths", () =>
+      may(`${name}, which crashes after it has committed`, "crashes", () =>
         this.deliver(this.take(i), "after"),
       );
     });
@@ -394,17 +394,17 @@ export class World {
       may("a service worker reads", "readers", () => this.announce(this.readerHere(0, 0)));
     } else {
       if (this.versions.some((version) => compareBuilds(owner.build, build(version)) === "newer")) {
-        may("the owner hears of a newer build", "deploys", () => this.retire());
+        may("the owner learns of a newer build", "deploys", () => this.retire());
       }
       may("the owner's clock jumps ahead", "sleeps", () => {
         owner.ahead += WATCH_LEASE_MS + 1;
       });
-      may("the owner dies", "deaths", () => this.die());
-      may("the owner hands over", "handOvers", () => this.retire());
+      may("the owner crashes", "crashes", () => this.crash());
+      may("the owner resigns", "resignations", () => this.retire());
     }
     for (const client of this.clients) {
       if (!client.isDone) may(`${client.number} asks`, undefined, () => client.ask(this.now));
-      if (client.heard.length > 0) {
+      if (client.received.length > 0) {
         may(`${client.number} renews its watches`, "renewals", () =>
           client.watches.renew(false, true),
         );
@@ -432,8 +432,8 @@ export class World {
   /** Runs to the end without further faults. Throws if a request never ends. */
   finish(): void {
     this.settle();
-    if (this.clients.some(({ heard }) => heard.length > 0)) {
-      // Further requests find the present owner, and watches are renewed sooner or later.
+    if (this.clients.some(({ received }) => received.length > 0)) {
+      // Further requests find the present owner, and watches are renewed in the end.
       for (const client of this.clients) client.request("r", this.now);
       this.settle();
       // Without a lost message, every change is reported without a renewal.
@@ -501,7 +501,7 @@ export class World {
     const { disk, clients, nextEpoch } = this;
     const owner = new Owner(`o${count}`, disk, version, clients, nextEpoch, behind);
     this.owners.push(owner);
-    owner.ledger.sweep(this.now - behind, this.now);
+    owner.requestLog.sweep(this.now - behind, this.now);
     this.disk = copy(owner.disk);
     this.announce(this.here(owner, 0, 0));
   }
@@ -524,7 +524,7 @@ export class World {
   }
 
   /** Removes the owner. Messages to it are dropped. */
-  private die(): void {
+  private crash(): void {
     const owner = this.owner as Owner;
     this.owners.splice(this.owners.indexOf(owner), 1, gone(this.owners.length));
     this.network = this.network.filter(({ to }) => to !== owner.id);
@@ -542,9 +542,9 @@ export class World {
     for (const { sender } of this.clients) sender.tick(this.now);
   }
 
-  private deliver({ to, message }: Packet, dies?: "before" | "after"): void {
+  private deliver({ to, message }: Packet, crashes?: "before" | "after"): void {
     if (typeof to === "number") {
-      this.clients[to - 1]?.hear(message as ToClient, this.now);
+      this.clients[to - 1]?.receive(message as ToClient, this.now);
       this.askReader();
       return;
     }
@@ -564,7 +564,7 @@ export class World {
     } else if (message.type === "watch") {
       for (const [to, seen] of owner.watch(message, this.now)) this.send({ to, message: seen });
     } else if (message.type === "requests") {
-      this.handle(owner, message, dies);
+      this.handle(owner, message, crashes);
     }
   }
 
@@ -578,7 +578,7 @@ export class World {
     this.network = this.network.filter((packet) => !asks(packet));
     for (const { message } of this.owner === undefined ? asked : []) {
       const { client, round } = message as OwnerQuery;
-      this.clients[client - 1]?.hear(this.readerHere(client, round), this.now);
+      this.clients[client - 1]?.receive(this.readerHere(client, round), this.now);
     }
   }
 
@@ -605,17 +605,17 @@ export class World {
     const reader = new Reader(READER, this.disk, version, this.clients, this.nextEpoch);
     const at = this.now - reader.behind;
     Object.assign(reader, { now: at, asker: ask.build });
-    const { answers, again } = reader.ledger.handle(ask, at, undefined, this.now);
+    const { answers, again } = reader.requestLog.handle(ask, at, undefined, this.now);
     if (answers.length > 0) {
       this.send({ to, message: { type: "responses", owner: READER, answers, term: ask.term, at } });
     }
     if (again) this.send({ to, message: { type: "resend", owner: READER } });
   }
 
-  private handle(owner: Owner, ask: RequestBatch, dies: "before" | "after" | undefined): void {
+  private handle(owner: Owner, ask: RequestBatch, crashes: "before" | "after" | undefined): void {
     const standing = compareBuilds(owner.build, ask.build);
     if (standing === "newer") {
-      // It hands over, and does nothing of the batch.
+      // It resigns, and performs no request of the batch.
       this.earliest = owner.disk.version + 1;
       this.retire();
       return;
@@ -624,32 +624,32 @@ export class World {
     owner.now = at;
     owner.asker = ask.build;
     const refusal = standing === "same" ? undefined : { name: "Error", message: "outdated" };
-    const { answers, again }: Reply = owner.ledger.handle(ask, at, refusal, this.now);
-    if (dies !== "before") this.disk = copy(owner.disk);
-    if (dies !== undefined) {
-      this.die();
+    const { answers, again }: Reply = owner.requestLog.handle(ask, at, refusal, this.now);
+    if (crashes !== "before") this.disk = copy(owner.disk);
+    if (crashes !== undefined) {
+      this.crash();
       return;
     }
     const { id } = owner;
-    for (const [to, message] of owner.news(this.now)) this.send({ to, message });
+    for (const [to, message] of owner.notifications(this.now)) this.send({ to, message });
     if (answers.length > 0)
       this.send({ to: ask.client, message: { type: "responses", owner: id, answers, at } });
     if (again) this.send({ to: ask.client, message: { type: "resend", owner: id } });
   }
 }
 
-/** Takes the place of a dead owner, so that the others keep their numbers. */
+/** A placeholder for a crashed owner, so that the others keep their numbers. */
 function gone(number: number): Owner {
   return Object.assign(Object.create(Owner.prototype) as Owner, {
-    id: `dead${number}`,
+    id: `crashed${number}`,
     retired: true,
   });
 }
 
 function checkOne(one: Asked, log: readonly string[], isEnd: boolean) {
   const { tag, writes, before, reported, ending } = one;
-  if (isEnd && writes && log.includes(tag) && reported.some((heard) => !heard.has(tag))) {
-    throw new Error(`${tag} was not reported to a watch that was there before it`);
+  if (isEnd && writes && log.includes(tag) && reported.some((received) => !received.has(tag))) {
+    throw new Error(`${tag} was not reported to a watch that began before it`);
   }
   if (ending === undefined) {
     if (isEnd) throw new Error(`${tag} has no end`);

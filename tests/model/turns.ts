@@ -21,7 +21,7 @@ export async function yields(machine: Machine, to: To): Promise<void> {
   else if (to === "compacted") await machine.db.compact();
   else await new Promise((resolve) => setTimeout(resolve));
   machine.endTurn();
-  if (machine.setting.strictViews) machine.views.checkDead("after a yield", machine.turn, true);
+  if (machine.setting.strictViews) machine.views.checkExpired("after a yield", machine.turn, true);
   else machine.views.checkAll(machine.turn);
   machine.checkPins();
   const { pendingBytes, unflushed } = machine.db.stats();
@@ -69,7 +69,7 @@ export async function reopen(machine: Machine): Promise<void> {
 
 /** Crashes: another program opens the present contents of the file. */
 export async function crash(machine: Machine, survives: boolean): Promise<void> {
-  const { db, storage, handedOn } = machine;
+  const { db, storage, written } = machine;
   if (!(storage instanceof FaultyStorage)) return;
   const now = machine.model.state();
   machine.storage = storage.crashed();
@@ -79,7 +79,7 @@ export async function crash(machine: Machine, survives: boolean): Promise<void> 
     closed(machine);
   }
   machine.db = await machine.open();
-  machine.model.restore(handedOn);
+  machine.model.restore(written);
   machine.forgetVersions();
   compareAll(machine);
   machine.endTurn();
@@ -92,7 +92,7 @@ export async function crash(machine: Machine, survives: boolean): Promise<void> 
 
 /** The state of a database after its close. */
 function closed({ views, pins, walks, past, setting }: Machine): void {
-  views.checkDead("after closing", past, setting.strictViews);
+  views.checkExpired("after closing", past, setting.strictViews);
   for (const [slot, pinned] of pins.entries()) {
     if (pinned !== undefined) refused(CLOSED, () => pinned.pin.bytes);
     pins[slot] = undefined;
@@ -121,10 +121,10 @@ export async function recover(machine: Machine, before: State, error: unknown): 
   if (faulty === undefined) throw error;
   refuseUnlessStruck(faulty, error);
   faulty.heal();
-  machine.killedViews();
+  machine.expireViews();
   machine.reported.length = 0;
   machine.depth = 0;
-  const candidates = [model.state(), before, machine.handedOn];
+  const candidates = [model.state(), before, machine.written];
   let opened = false;
   if (await isDown(machine)) {
     // The database is closed, possibly with the same error, and opened again.

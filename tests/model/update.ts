@@ -14,14 +14,14 @@ import {
   Undone,
 } from "./checks.js";
 import type { Machine } from "./machine.js";
-import { handOver } from "./points.js";
+import { inForm } from "./points.js";
 import type { Predicate, Update } from "./program.js";
 import { bytesOf, fill, pattern, same } from "./values.js";
 
 /** The observations of a callback. */
 interface Reported {
   view: Uint8Array | undefined;
-  died: boolean;
+  isStale: boolean;
 }
 
 /** The expected result of an update. */
@@ -35,8 +35,8 @@ export function update(machine: Machine, update: Update): void {
   const { model } = machine;
   const old = model.get(update.key)?.bytes;
   const start = old ?? (update.valueIfMissing && bytesOf(update.valueIfMissing));
-  const { outcome, next } = foresee(machine, update, start);
-  const reported: Reported = { view: undefined, died: false };
+  const { outcome, next } = predict(machine, update, start);
+  const reported: Reported = { view: undefined, isStale: false };
   const call = () =>
     machine.db.updateIf(
       machine.key(update),
@@ -44,14 +44,14 @@ export function update(machine: Machine, update: Update): void {
       optionsOf(machine, update, start),
     );
   const { answer, thrown } = attempt(call);
-  if (reported.died) {
+  if (reported.isStale) {
     // A read of the callback took the memory of its view. The call reports it, and nothing is changed.
-    if (codeOf(thrown) !== STALE_VIEW) throw thrown ?? new Mismatch("a dead view was kept");
-    machine.killedViews();
+    if (codeOf(thrown) !== STALE_VIEW) throw thrown ?? new Mismatch("a stale view was kept");
+    machine.expireViews();
     return;
   }
   settle(outcome, answer, thrown);
-  if (diesByPromise(update)) machine.killedViews();
+  if (expiresByPromise(update)) machine.expireViews();
   const { keep } = update;
   if (keep !== undefined && reported.view !== undefined && start !== undefined) {
     keepView(machine, keep, reported.view, update, start);
@@ -80,7 +80,7 @@ function settle(outcome: Outcome, answer: boolean | undefined, thrown: unknown):
 }
 
 /** The result of the callback, and the bytes if it changes any. */
-function foresee(
+function predict(
   { model }: Machine,
   { predicate, predicateKey, change, valueIfMissing, key }: Update,
   start: Uint8Array | undefined,
@@ -88,11 +88,11 @@ function foresee(
   const refuses = { outcome: { answer: false } };
   if (predicate !== undefined && predicateKey !== undefined) {
     if (!model.has(predicateKey)) return refuses;
-    const early = judged(predicate);
+    const early = decidedBy(predicate);
     if (early !== undefined) return { outcome: early };
   }
   if (start === undefined || (!model.has(key) && valueIfMissing === undefined)) return refuses;
-  const verdict = predicate === undefined ? undefined : judged(predicate);
+  const verdict = predicate === undefined ? undefined : decidedBy(predicate);
   if (verdict !== undefined) return { outcome: verdict };
   const next = new Uint8Array(start);
   const applied = { answer: true };
@@ -116,8 +116,8 @@ function foresee(
   }
 }
 
-/** The result that the predicate alone decides; `undefined` if it lets the update go on. */
-function judged(predicate: Predicate): Outcome | undefined {
+/** The result that the predicate alone decides; `undefined` if it allows the update. */
+function decidedBy(predicate: Predicate): Outcome | undefined {
   if (predicate === "true") return undefined;
   if (predicate === "false") return { answer: false };
   return predicate === "throw" ? "undone" : { refusal: BAD_ARGUMENT };
@@ -130,7 +130,7 @@ function optionsOf(
 ): UpdateOptions | undefined {
   if (predicate === undefined && valueIfMissing === undefined) return undefined;
   const other = predicateKey === undefined ? start : machine.model.get(predicateKey)?.bytes;
-  const judge = (view: Uint8Array) => {
+  const check = (view: Uint8Array) => {
     if (!same(view, other)) throw wrongly("a predicate", view, other);
     // Writes of the predicate to the record are undone, unless it returns true.
     if (predicateKey === undefined && predicate !== "true") fill(view, SCRIBBLE);
@@ -139,7 +139,7 @@ function optionsOf(
     return predicate === "nothing" ? (undefined as unknown as boolean) : predicate === "true";
   };
   return {
-    ...(predicate === undefined ? {} : { predicate: judge }),
+    ...(predicate === undefined ? {} : { predicate: check }),
     ...(predicate === undefined || predicateKey === undefined
       ? {}
       : { predicateKey: machine.key({ key: predicateKey, form: "text" }) }),
@@ -158,8 +158,8 @@ function change(
   reported.view = view;
   if (!same(view, start)) throw wrongly("a callback", view, start);
   for (const rank of update.reads) read(machine, rank, update.key);
-  reported.died = view.length === 0 && start?.length !== 0 && machine.setting.memory < AMPLE;
-  if (reported.died) return undefined;
+  reported.isStale = view.length === 0 && start?.length !== 0 && machine.setting.memory < AMPLE;
+  if (reported.isStale) return undefined;
   if (!same(view, start)) throw wrongly("a callback that has read other keys", view, start);
   const result = (given: unknown) => given as undefined;
   const { change } = update;
@@ -172,7 +172,7 @@ function change(
       return undefined;
     case "return":
       fill(view, SCRIBBLE);
-      return result(handOver(change.value, bytesOf(change.value), change.form));
+      return result(inForm(change.value, bytesOf(change.value), change.form));
     case "return a part of the view":
       return result(view.subarray(0, (view.length * change.part) >> 2));
     case "throw":
@@ -205,7 +205,7 @@ function read(machine: Machine, rank: number, changing: number): void {
 }
 
 /** The function behind a refused promise continues, and its views must have expired. */
-function diesByPromise({ change, predicate }: Update): boolean {
+function expiresByPromise({ change, predicate }: Update): boolean {
   return change.how === "return a promise" || predicate === "a promise";
 }
 
@@ -224,6 +224,6 @@ function keepView(
   machine.views.keep(slot, view, key, bytes, machine.past, from);
 }
 
-function wrongly(who: string, view: Uint8Array, expected: Uint8Array | undefined): Mismatch {
-  return new Mismatch(`${who} is shown ${head(view)} instead of ${head(expected)}`);
+function wrongly(reader: string, view: Uint8Array, expected: Uint8Array | undefined): Mismatch {
+  return new Mismatch(`${reader} is shown ${head(view)} instead of ${head(expected)}`);
 }

@@ -20,8 +20,8 @@ interface Kept {
 /** The expected state of this turn's views. */
 export interface Turn {
   readonly number: number;
-  /** Whether its views have to be alive: the turn has read less than its memory. */
-  readonly lives: boolean;
+  /** Whether its views must still be valid: the turn has read less than its memory. */
+  readonly areValid: boolean;
 }
 
 /** The slots of views. */
@@ -74,11 +74,11 @@ export class Views {
    * Drops the views after a yield in strict mode, and after closing. Without that mode, views beyond the turn's
    * memory remain: they are copies with buffers of their own.
    */
-  checkDead(when: string, turn: Turn, isStrict: boolean): void {
+  checkExpired(when: string, turn: Turn, isStrict: boolean): void {
     for (const kept of this.slots) {
       if (kept === undefined || kept.view.length === 0) continue;
       if (isStrict || kept.view.buffer.byteLength !== kept.length) {
-        throw new Mismatch(`the view of ${kept.from} is alive ${when}`);
+        throw new Mismatch(`the view of ${kept.from} is still valid ${when}`);
       }
       check(kept, turn);
     }
@@ -88,8 +88,8 @@ export class Views {
 
 function check({ view, length, turn: had, from, bytes }: Kept, turn: Turn): void {
   if (view.length === 0) {
-    if (had === turn.number && turn.lives) {
-      throw new Mismatch(`the view of ${from} is dead within its turn`);
+    if (had === turn.number && turn.areValid) {
+      throw new Mismatch(`the view of ${from} is stale within its turn`);
     }
     return;
   }

@@ -87,7 +87,7 @@ describe("failing allocations", () => {
       await db.close().catch(() => undefined);
       const again = await open("shop", { storage });
       onTestFinished(() => again.close());
-      // Committed writes are there, and of the failed turn nothing or complete commits.
+      // All committed writes exist, and only complete commits of the failed turn.
       assert(again.count() === committed || again.count() === committed + 1, `${pages} pages`);
       for (let index = 0; index < again.count(); index += 1) {
         expect(again.getText(`key ${index}`)).toBe(textOf(index));

@@ -8,9 +8,8 @@ import { random, turn } from "../support/values.js";
 import { folder } from "./support/processes.js";
 
 /**
- * Random programs on a collection with indexes, against a map. Every few steps each index has to be
- * what sorting all records gives; and so it has to be when the file is opened again, or a copy of it
- * that was made in the middle, as a crash leaves it.
+ * Random programs on a collection with indexes, compared with a map. Every few steps each index must equal all
+ * records in its order, also after the file is reopened, and in a copy of it as a crash leaves it.
  */
 
 const Row = struct("Row", { count: u16, price: f64, brand: str, rank: option(i32), sku: u32 });
@@ -129,7 +128,7 @@ function step(db: Database, rows: Rows, model: Model, next: Random, depth = 0): 
   if (kind < 6) write(rows, model, someKey(next), someRow(next), next(3));
   else if (kind < 8) write(rows, model, someKey(next), undefined, 0);
   else if (kind === 8) {
-    // Here nothing indexed changes, but a value may be the same.
+    // This changes no indexed field. The new value may equal the old one.
     const key = someKey(next);
     const found = model.get(JSON.stringify(key));
     expect(rows.updateIf(key, () => {}, { predicate: ({ count }) => count > 1 })).toBe(

@@ -6,7 +6,7 @@ import { rejects } from "../support/errors.js";
 import { random, turn } from "../support/values.js";
 import { folder } from "./support/processes.js";
 import { runs, start } from "./support/programs.js";
-import { speaks } from "./support/runtime-programs.js";
+import { hasOutput } from "./support/runtime-programs.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory) });
@@ -98,7 +98,7 @@ describe("killed programs", () => {
     expect(db.has("b")).toBe(false);
   });
 
-  test("the lock that is left behind is recognized as dead", async () => {
+  test("the lock that is left behind is recognized as stale", async () => {
     const directory = folder();
     await runs(directory, `const db = await shop(); db.set("key", "value"); db.commit(); die();`);
     assert(existsSync(join(directory, "shop.varve.lock")), "the lock is there");
@@ -127,7 +127,7 @@ describe("killed programs", () => {
              fs.writeSync(1, n + "\\n");
            }`,
       );
-      await speaks(program);
+      await hasOutput(program);
       await turn(next(150));
       program.child.kill("SIGKILL");
       const { stdout, stderr } = await program.ended;
@@ -146,7 +146,7 @@ describe("killed programs", () => {
 });
 
 describe("two programs", () => {
-  test("a second program cannot open the database, and learns who has it open", async () => {
+  test("a second program cannot open the database, and the error names the process that has it open", async () => {
     const directory = folder();
     const db = await reopened(directory);
     db.set("key", "mine");
@@ -206,7 +206,7 @@ describe("full disks", () => {
 
     const db = await reopened(directory);
     expect(db.count()).toBe(Number(fitted));
-    db.set("more", "with room again");
+    db.set("more", "with space again");
     db.flush();
   });
 });

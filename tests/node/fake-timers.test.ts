@@ -145,10 +145,10 @@ describe("fake timers", () => {
       const late = shop.getText("a");
       await shop.close();
       port1.close();
-      const { port1: deaf, port2: silent } = new MessageChannel();
-      deaf.ref();
-      const nobody = connect("nobody", { worker: () => silent, timeout: 200 });
-      const { code } = await nobody.get("a").catch((error) => error);
+      const { port1: unserved, port2: silent } = new MessageChannel();
+      unserved.ref();
+      const unanswered = connect("unanswered", { worker: () => silent, timeout: 200 });
+      const { code } = await unanswered.get("a").catch((error) => error);
       console.log(first.value.length, await late, code);
       process.exit(0);`;
     const run =

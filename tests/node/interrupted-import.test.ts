@@ -18,8 +18,8 @@ async function exportOf(whose: string): Promise<Uint8Array<ArrayBuffer>> {
 }
 
 /**
- * A program that fills the database of its folder, and is killed right before, or right after, the call of
- * the file system with that number; with 0 it goes through, and prints how many there were.
+ * A program that fills the database of its folder, and is killed right before or after the file system call with
+ * this number. With 0 it completes, and prints the number of calls.
  */
 function filling(
   directory: string,
@@ -96,7 +96,7 @@ describe("imports in killed programs", () => {
         const whose = await whoseIs(directory);
         found.add(whose);
         if (whose === undefined) continue;
-        // The shadow file is removed; a draft of the lock may stay for a minute.
+        // The shadow file is removed. A draft of the lock may remain for a minute.
         const left = readdirSync(directory).filter((one) => !one.startsWith("shop.varve.lock."));
         expect(left.sort(), `call ${call}`).toStrictEqual(["from", "shop.varve"]);
       }
@@ -112,7 +112,7 @@ describe("discarded new files", () => {
     for (const isWritten of [false, true]) {
       const opened = await file(directory).open("shop");
       assert(existsSync(path));
-      if (isWritten) writeFileSync(path, "of whoever has taken over the lock");
+      if (isWritten) writeFileSync(path, "of the process that has taken over the lock");
       await opened.discard?.();
       expect(readdirSync(directory)).toStrictEqual(isWritten ? ["shop.varve"] : []);
     }

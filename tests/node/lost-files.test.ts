@@ -52,7 +52,7 @@ async function saved(db: Database): Promise<Record<string, string | undefined>> 
   return found;
 }
 
-interface Way {
+interface Loss {
   reason: "removed" | "replaced";
   lose(directory: string): void;
 }
@@ -62,7 +62,7 @@ const restore = (directory: string) => {
   renameSync(join(directory, "restored"), join(directory, "shop.varve"));
 };
 
-const WAYS: Record<string, Way> = {
+const LOSSES: Record<string, Loss> = {
   "was removed": { reason: "removed", lose: (at) => rmSync(join(at, "shop.varve")) },
   "was moved away": {
     reason: "removed",
@@ -94,7 +94,7 @@ function place(): string {
 }
 
 describe("lost files", () => {
-  for (const [how, { reason, lose }] of Object.entries(WAYS)) {
+  for (const [how, { reason, lose }] of Object.entries(LOSSES)) {
     test(`a file that ${how} while it is open is reported by the next flush, refuses writes, and can be saved`, async () => {
       const directory = place();
       const reported: Error[] = [];
@@ -119,7 +119,7 @@ describe("lost files", () => {
       const again = await open(NAME, { storage: file(directory), ...wasmOption() });
       expect(again.getText("old")).toBe(reason === "replaced" ? "in the backup" : undefined);
       expect(again.getText("a")).toBe(undefined);
-      again.set("a", "anew");
+      again.set("a", "new");
       await again.close();
     });
   }
@@ -131,7 +131,7 @@ describe("lost files", () => {
     "made longer": (path) => writeFileSync(path, "more", { flag: "a" }),
   };
   for (const [how, overwrite] of Object.entries(OVERWRITES)) {
-    // A short file grows back to its size by the flush itself, and an old superblock may still be the current one.
+    // A flush extends a short file to its size again, and an older superblock may still be the current one.
     if (how !== "overwritten by its backup")
       test(`a file that another program has ${how} is reported by the next flush, and its data can be saved`, async () => {
         const directory = place();
@@ -317,13 +317,13 @@ describe("system errors with their own error code", () => {
          console.log(error.code, /working directory, which was deleted/.test(error.message));
        }`,
     ).ended;
-    const said = stdout.trim().split("\n");
+    const lines = stdout.trim().split("\n");
     // Bun remembers the path of the folder, which open() creates again then.
     if (context().runtime !== "bun") {
-      expect(said, stderr).toStrictEqual(Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"));
+      expect(lines, stderr).toStrictEqual(Array(5).fill("VARVE_STORAGE_UNAVAILABLE true"));
     }
-    expect(said.length, stderr).toBe(5);
-    for (const line of said) assert(/^(undefined|VARVE_[A-Z_]+) /.test(line), line);
+    expect(lines.length, stderr).toBe(5);
+    for (const line of lines) assert(/^(undefined|VARVE_[A-Z_]+) /.test(line), line);
   });
 
   test("a lock that cannot be read is reported when it is acquired, found and released", async () => {

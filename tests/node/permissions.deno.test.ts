@@ -3,7 +3,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { rejects } from "../support/errors.js";
 import { folder } from "./support/processes.js";
-import { shopIn, speaks, starts } from "./support/runtime-programs.js";
+import { hasOutput, shopIn, starts } from "./support/runtime-programs.js";
 
 async function opened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });
@@ -40,7 +40,7 @@ describe("Deno with permissions for files only", () => {
     expect(stdout.trim(), stderr).toBe(BUSY.name);
   });
 
-  test("a database is locked as long as its program lives, and a moment longer", async () => {
+  test("a database is locked as long as its program runs, and a moment longer", async () => {
     const directory = folder();
     const program = starts(
       `${shopIn(directory)}
@@ -50,7 +50,7 @@ describe("Deno with permissions for files only", () => {
          setInterval(() => {}, 1000);`,
       FILES_ONLY,
     );
-    await speaks(program);
+    await hasOutput(program);
     await rejects(opened(directory), BUSY);
     program.child.kill("SIGKILL");
     await program.ended;

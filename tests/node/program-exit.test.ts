@@ -4,7 +4,7 @@ import { type Database, file, open } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { folder } from "./support/processes.js";
-import { type Program, shopIn, speaks, starts } from "./support/runtime-programs.js";
+import { hasOutput, type Program, shopIn, starts } from "./support/runtime-programs.js";
 
 async function reopened(directory: string): Promise<Database> {
   const db = await open("shop", { storage: file(directory), ...wasmOption() });
@@ -27,7 +27,7 @@ const LISTENING = `
   else while ((caught() & (1n << 14n)) === 0n) await pause(1);
   console.log("ready");`;
 
-/** The ways in which programs end with a notice, and the exit code that their parent sees. */
+/** How programs end without being killed, and the exit code that their parent sees. */
 const ENDS: Record<string, { source: string; code: number }> = {
   "by process.exit": { source: "process.exit(3);", code: 3 },
   "by running to its end": { source: "process.exitCode = 5;", code: 5 },
@@ -40,7 +40,7 @@ const ENDS: Record<string, { source: string; code: number }> = {
     source: 'setTimeout(() => { db.set("key", "last"); throw new Error("on purpose"); }, 10);',
     code: 1,
   },
-  "by a rejection that nobody handles": {
+  "by an unhandled rejection": {
     source:
       'setTimeout(() => { db.set("key", "last"); Promise.reject(new Error("on purpose")); }, 10);',
     code: 1,
@@ -176,7 +176,7 @@ describe("signals", () => {
          setTimeout(() => console.log("written"));
          setInterval(() => {}, 1000);`,
       );
-      await speaks(program);
+      await hasOutput(program);
       signalTo(program, signal);
       const ended = await program.ended;
       assert(ended.signal === signal || (ended.code ?? 0) > 128, `${ended.signal} ${ended.code}`);
@@ -194,7 +194,7 @@ describe("signals", () => {
        ${LISTENING}
        setInterval(() => {}, 1000);`,
     );
-    await speaks(program);
+    await hasOutput(program);
     signalTo(program, "SIGTERM");
     const { code, stderr } = await program.ended;
     expect(code, stderr).toBe(0);

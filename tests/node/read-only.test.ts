@@ -70,23 +70,23 @@ describe("files opened read-only", () => {
   test("a file that another process has open for writing is refused, with its process number", async () => {
     const directory = await written();
     const writer = await Holder.start();
-    await writer.tell("open", { directory, name: NAME });
+    await writer.run("open", { directory, name: NAME });
     const error = await rejects(open(NAME, { storage: file(directory), readOnly: true }), BUSY);
     expect(typeof Reflect.get(error, "pid")).toBe("number");
     await rejects(destroy(NAME, { storage: file(directory) }), BUSY);
-    await writer.tell("close");
+    await writer.run("close");
     const db = await open(NAME, { storage: file(directory), readOnly: true });
     expect(db.getText("a")).toBe("1");
     await db.close();
   });
 
-  test("the lock of a dead process is ignored and left", async () => {
+  test("the lock of a killed process is ignored and left", async () => {
     const directory = await written();
     const lock = join(directory, "shop.varve.lock");
     const real = await Holder.start();
-    await real.tell("open", { directory, name: NAME });
+    await real.run("open", { directory, name: NAME });
     const content = readFileSync(lock, "utf8");
-    await real.tell("close");
+    await real.run("close");
     writeFileSync(lock, lockContent({ ...lockFields(content), started: "never" }));
     const db = await open(NAME, { storage: file(directory), readOnly: true });
     expect(db.getText("a")).toBe("1");
@@ -98,11 +98,11 @@ describe("files opened read-only", () => {
     const directory = await written();
     const reader = await open(NAME, { storage: file(directory), readOnly: true });
     const writer = await Holder.start();
-    await writer.tell("open", { directory, name: NAME });
+    await writer.run("open", { directory, name: NAME });
     expect(reader.getText("a")).toBe("1");
     throws(() => reader.set("a", "2"), { name: "ReadOnlyError" });
     await reader.close();
-    await writer.tell("close");
+    await writer.run("close");
   });
 
   test("overwritten data is distinguished from damage, and reopening shows the new data", async () => {

@@ -26,7 +26,7 @@ describe("threads of one process", () => {
     );
     const db = await opened(directory);
     db.set("key", "ours");
-    expect(await thread.said).toBe("theirs");
+    expect(await thread.firstMessage).toBe("theirs");
     expect(db.getText("key")).toBe("ours");
   });
 
@@ -35,7 +35,7 @@ describe("threads of one process", () => {
     const thread = new Thread(
       `${shopIn(directory)} const db = await shop(); parentPort.postMessage("open"); ${KEEPS_ON}`,
     );
-    await thread.said;
+    await thread.firstMessage;
     await rejects(opened(directory), {
       name: "DatabaseBusyError",
       code: "VARVE_DATABASE_BUSY",
@@ -50,9 +50,9 @@ describe("threads of one process", () => {
     const opens = `${shopIn(directory)}
       const answer = await shop().then((db) => db.getText("key"), (error) => error.code);
       parentPort.postMessage(answer);`;
-    expect(await new Thread(opens).said).toBe("VARVE_DATABASE_BUSY");
+    expect(await new Thread(opens).firstMessage).toBe("VARVE_DATABASE_BUSY");
     await db.close();
-    expect(await new Thread(opens).said).toBe("value");
+    expect(await new Thread(opens).firstMessage).toBe("value");
   });
 
   test("threads may share a database that is open read-only", async () => {
@@ -66,7 +66,7 @@ describe("threads of one process", () => {
        const db = await shop({ readOnly: true });
        parentPort.postMessage(db.getText("key"));`,
     );
-    expect(await thread.said).toBe("value");
+    expect(await thread.firstMessage).toBe("value");
     expect(reader.getText("key")).toBe("value");
   });
 
@@ -80,7 +80,7 @@ describe("threads of one process", () => {
        db.set("key", "value");
        parentPort.postMessage(db.getText("key"));`,
     );
-    expect(await thread.said).toBe("value");
+    expect(await thread.firstMessage).toBe("value");
   });
 });
 
@@ -124,7 +124,7 @@ describe("threads that end", () => {
          parentPort.postMessage("committed");
          ${busy}`,
       );
-      await thread.said;
+      await thread.firstMessage;
       await thread.terminate();
       assert(existsSync(join(directory, "shop.varve.lock")), "it could not give its lock back");
       const db = await opened(directory);
@@ -140,8 +140,8 @@ describe("threads that end", () => {
       parentPort.postMessage(db instanceof Error ? db.message : "open");
       ${KEEPS_ON}`;
     const first = new Thread(opens);
-    expect(await first.said).toBe("open");
+    expect(await first.firstMessage).toBe("open");
     await first.terminate();
-    expect(await new Thread(opens).said).toBe("open");
+    expect(await new Thread(opens).firstMessage).toBe("open");
   });
 });

@@ -82,11 +82,11 @@ describe("expired watches of a client", () => {
       let reads = 0;
       served.listen(other.port1);
       const gone = connect("gone", { worker: () => other.port2 });
-      let heard = 0;
-      gone.watch({}, () => { heard += 1 });
+      let received = 0;
+      gone.watch({}, () => { received += 1 });
       await gone.call.look();
       await gone.set("a", "1");
-      await until(() => heard === 1);
+      await until(() => received === 1);
       // From now on no message about it arrives.
       const { postMessage } = other.port1;
       other.port1.postMessage = (message) => {

@@ -25,7 +25,7 @@ function program(storage: string, say: string): string {
   `;
 }
 
-const SAID = "Value,Value,true";
+const EXPECTED = "Value,Value,true";
 
 /** Bundlers: each bundles a file of the project into a folder, under the same name. */
 const BUNDLERS: Record<
@@ -89,7 +89,7 @@ interface Page {
 const PAGE = '<!doctype html><title>bundle</title><link rel="icon" href="data:,">';
 
 /** The output of the module in that folder when it runs in a worker of the browser. */
-async function saysInBrowser(place: Browser, folder: string): Promise<unknown> {
+async function outputInBrowser(place: Browser, folder: string): Promise<unknown> {
   const { serve } = await load<{
     serve(folders: string[], options: { pages: Record<string, string> }): Promise<Server>;
   }>("scripts/serve.mjs");
@@ -113,7 +113,7 @@ describe("the installed package", () => {
     test(`it stores, reads and closes in ${place}`, async () => {
       const storage = `file(${JSON.stringify(fresh())})`;
       const source = program(storage, "console.log");
-      expect(runs(source, "installed.mjs", await runtime(place)).trim()).toBe(SAID);
+      expect(runs(source, "installed.mjs", await runtime(place)).trim()).toBe(EXPECTED);
     });
   }
 
@@ -136,7 +136,7 @@ for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
         const source = program(`file(${JSON.stringify(folder)})`, "console.log");
         await bundle(written("program.ts", source), folder, place);
         const bundled = join(folder, "program.mjs");
-        expect(command([...(await runtime(place)), bundled]).trim()).toBe(SAID);
+        expect(command([...(await runtime(place)), bundled]).trim()).toBe(EXPECTED);
       });
     }
 
@@ -144,7 +144,7 @@ for (const [bundler, bundle] of Object.entries(BUNDLERS)) {
       test(`it opens, sets, reads and closes in a worker of ${place}`, async () => {
         const folder = fresh();
         await bundle(written("program.ts", program("undefined", "postMessage")), folder, place);
-        expect(await saysInBrowser(place, folder)).toBe(SAID);
+        expect(await outputInBrowser(place, folder)).toBe(EXPECTED);
       });
     }
   });

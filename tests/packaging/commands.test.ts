@@ -131,7 +131,7 @@ describe("the repository", () => {
     }
   });
 
-  test("has what its documents link to, and the files that ARCHITECTURE.md names", () => {
+  test("contains the targets of all links in its documents, and the files that ARCHITECTURE.md names", () => {
     const named = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "crate/DESIGN.md"];
     const pages = [
       ...named,

@@ -1,6 +1,6 @@
 /**
- * What the compiler shows of the package's types: in an editor, in the declarations that it makes of a
- * program (both print types in the same way), and in its errors.
+ * The compiler's output about the package's types: in an editor, in the declarations of a program, which print types
+ * in the same way, and in its errors.
  */
 
 import { readFileSync } from "node:fs";
@@ -54,14 +54,14 @@ function declarationOf(declarations: string, name: string): string {
 
 describe("compiler output", () => {
   test("the type of a record shows its own fields, wherever the record comes from", () => {
-    const { said, folder } = compiled(PROGRAM, {
+    const { output, folder } = compiled(PROGRAM, {
       ...OPTIONS,
       noEmit: false,
       declaration: true,
       emitDeclarationOnly: true,
     });
     // Types that the package does not export could not be named there, which would be an error.
-    expect(said).toBe("");
+    expect(output).toBe("");
     const declarations = readFileSync(join(folder, "program.d.ts"), "utf8");
     const plain =
       "{ stock: number; size: { width: number; height: number; }; tags: string[]; " +
@@ -120,9 +120,9 @@ describe("compiler output", () => {
         "An index has no option of this name, only: fields, unique.",
       ],
     ] as const) {
-      const said = compile(`${SCHEMAS}\n${program};`, OPTIONS);
-      assert(said.includes(why), said);
-      assert(!said.includes("'never'"), said);
+      const output = compile(`${SCHEMAS}\n${program};`, OPTIONS);
+      assert(output.includes(why), output);
+      assert(!output.includes("'never'"), output);
     }
   });
 });

@@ -66,8 +66,8 @@ export async function ranAsShown(
   place = "node",
   files: Readonly<Record<string, string>> = {},
 ): Promise<string> {
-  const { folder, said } = await prepared(program, place, files);
-  return execute(said, folder).trim();
+  const { folder, commandLine } = await prepared(program, place, files);
+  return execute(commandLine, folder).trim();
 }
 
 /** A folder with a program and these files, and the command that runs it there. */
@@ -75,13 +75,16 @@ export async function prepared(
   program: Shown,
   place = "node",
   files: Readonly<Record<string, string>> = {},
-): Promise<{ folder: string; said: string[] }> {
+): Promise<{ folder: string; commandLine: string[] }> {
   const folder = join(project(), `shown-${folders++}`);
   mkdirSync(folder, { recursive: true });
   for (const [name, text] of Object.entries({ ...files, [program.file]: program.source })) {
     writeFileSync(join(folder, name), text);
   }
   const args = argumentsFor(place, program);
-  // Deno's own first word is part of its command here.
-  return { folder, said: [...(await runtime(place, [])), ...args.slice(place === "deno" ? 1 : 0)] };
+  // The command of Deno already includes the first word of its arguments.
+  return {
+    folder,
+    commandLine: [...(await runtime(place, [])), ...args.slice(place === "deno" ? 1 : 0)],
+  };
 }

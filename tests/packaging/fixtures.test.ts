@@ -9,10 +9,10 @@ import {
   builtBy,
   copied,
   developed,
-  isWell,
+  expectResults,
   pathOf,
-  saidFrom,
-  saidInDevelopment,
+  resultsFrom,
+  resultsInDevelopment,
   tool,
   type Vite,
   within,
@@ -31,7 +31,7 @@ describe("a page under a strict policy, without isolation", () => {
   test("it loads the package as plain modules from a static server", async () => {
     const folder = copied("app");
     withPaths(folder);
-    isWell(await saidFrom(folder, join(project(), "node_modules/varve")));
+    expectResults(await resultsFrom(folder, join(project(), "node_modules/varve")));
   });
 
   test("it loads a bundle of esbuild, with the worker's file as a separate entry", async () => {
@@ -47,7 +47,7 @@ describe("a page under a strict policy, without isolation", () => {
       format: "esm",
       logLevel: "silent",
     });
-    isWell(await saidFrom(outdir), { knowsWorker: false });
+    expectResults(await resultsFrom(outdir), { knowsWorker: false });
   });
 
   test("it loads a bundle of rolldown, with the worker's file as a separate entry", async () => {
@@ -56,17 +56,17 @@ describe("a page under a strict policy, without isolation", () => {
     const input = ENTRIES.map((file) => join(folder, file));
     const bundle = await rolldown({ input, cwd: folder, platform: "browser" });
     await bundle.write({ dir: join(folder, "out") });
-    isWell(await saidFrom(join(folder, "out")), { knowsWorker: false });
+    expectResults(await resultsFrom(join(folder, "out")), { knowsWorker: false });
   });
 
   test("it loads a build of Vite without configuration", async () => {
     const vite = await tool<Vite>("vite/dist/node/index.js");
-    isWell(await saidFrom(await builtBy(vite, copied("app"))));
+    expectResults(await resultsFrom(await builtBy(vite, copied("app"))));
   });
 
   test("it loads from Vite's development server, although that sends no policy", async () => {
     const vite = await tool<Vite>("vite/dist/node/index.js");
-    isWell(await saidInDevelopment(vite, copied("app")), { strict: false });
+    expectResults(await resultsInDevelopment(vite, copied("app")), { strict: false });
   });
 });
 
@@ -124,16 +124,16 @@ describe("the package archive", () => {
   }
 
   test("publint reports no problem", async () => {
-    const said = await checked("publint/src/cli.js", "run", pack().archive, "--strict");
-    assert(said.includes("All good!"), said);
+    const output = await checked("publint/src/cli.js", "run", pack().archive, "--strict");
+    assert(output.includes("All good!"), output);
   });
 
   test("the types of every entry resolve like its modules", async () => {
     const { archive } = pack();
     const attw = "@arethetypeswrong/cli/dist/index.js";
-    const said = await checked(attw, archive, "--profile", "esm-only", "--no-color");
+    const output = await checked(attw, archive, "--profile", "esm-only", "--no-color");
     for (const entry of Object.keys(manifest().exports)) {
-      assert(said.includes(`"varve${entry.slice(1)}"`), entry);
+      assert(output.includes(`"varve${entry.slice(1)}"`), entry);
     }
   });
 });

@@ -185,15 +185,15 @@ describe("the published package", () => {
     expect(output.trim()).toBe("VARVE_TEXT_ENCODER true");
   });
 
-  test("it keeps a program alive only while its databases are open", () => {
+  test("it keeps a program running only while its databases are open", () => {
     const output = runs(`
       import { file, open } from "varve";
-      const db = await open("alive", { storage: file("data") });
+      const db = await open("running", { storage: file("data") });
       db.set("key", "value");
       console.log("the end");
     `);
     expect(output.trim()).toBe("the end");
-    assert(!existsSync(join(project(), "data/alive.varve.lock")), "its lock went with it");
+    assert(!existsSync(join(project(), "data/running.varve.lock")), "its lock was removed");
   });
 });
 

@@ -69,7 +69,7 @@ interface Browser {
 }
 
 interface Browsers {
-  launch(place: string, profile: string, more: { patience: number }): Promise<Browser>;
+  launch(place: string, profile: string, more: { timeout: number }): Promise<Browser>;
   withProfile(place: string, use: (profile: string) => Promise<void>): Promise<void>;
 }
 
@@ -101,7 +101,7 @@ async function served(folder: string, headers: Record<string, string>) {
 async function inBrowser(place: string, use: (browser: Browser) => Promise<void>): Promise<void> {
   const { launch, withProfile } = await load<Browsers>("tests/browsers.mjs");
   await withProfile(place, async (profile) => {
-    const browser = await launch(place, profile, { patience: 60_000 });
+    const browser = await launch(place, profile, { timeout: 60_000 });
     try {
       await use(browser);
     } finally {
@@ -160,7 +160,7 @@ for (const place of ["chromium", "firefox"]) {
 /** Workers that a page cannot have: the policy, how the worker is made, and the error message. */
 const REFUSED: Record<
   string,
-  readonly [policy: string, worker: string, said: Record<string, RegExp>]
+  readonly [policy: string, worker: string, messages: Record<string, RegExp>]
 > = {
   "a file that is not there": [
     "",
@@ -215,7 +215,7 @@ for (const place of ["chromium", "firefox"]) {
       writeFileSync(join(folder, "imports.js"), 'import "/none.js";');
       writeFileSync(join(folder, "throws.js"), 'throw new Error("thrown at the start");');
       await inBrowser(place, async (browser) => {
-        for (const [what, [policy, worker, said]] of Object.entries(REFUSED)) {
+        for (const [what, [policy, worker, messages]] of Object.entries(REFUSED)) {
           writeFileSync(
             join(folder, "main.js"),
             `import { connect } from "/dist/client/index.js";
@@ -229,7 +229,7 @@ for (const place of ["chromium", "firefox"]) {
           await page.waitForFunction('"refused" in globalThis');
           const refused = String(await page.evaluate("refused"));
           assert(refused.startsWith("VARVE_STORAGE_UNAVAILABLE "), `${what}: ${refused}`);
-          assert(said[place]?.test(refused), `${what}: ${refused}`);
+          assert(messages[place]?.test(refused), `${what}: ${refused}`);
         }
       });
     });

@@ -100,14 +100,14 @@ let checked = 0;
 
 /** Type-checks a program in that project and returns the compiler's output; "" if there are no errors. */
 export function compile(source: string, compilerOptions: Record<string, unknown>): string {
-  return compiled(source, compilerOptions).said;
+  return compiled(source, compilerOptions).output;
 }
 
 /** The same, and the folder that contains the program as `program.ts`. */
 export function compiled(
   source: string,
   compilerOptions: Record<string, unknown>,
-): { said: string; folder: string } {
+): { output: string; folder: string } {
   const folder = join(project(), `types-${checked++}`);
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "program.ts"), source);
@@ -119,8 +119,8 @@ export function compiled(
   const tsc = root("node_modules/typescript/bin/tsc");
   try {
     execFileSync(process.execPath, [tsc, "-p", folder], { encoding: "utf8" });
-    return { said: "", folder };
+    return { output: "", folder };
   } catch (error) {
-    return { said: String((error as { stdout?: string }).stdout), folder };
+    return { output: String((error as { stdout?: string }).stdout), folder };
   }
 }

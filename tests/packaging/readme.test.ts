@@ -1,4 +1,4 @@
-/** README.md and the pages beside docs/places.md: each of their programs runs as it is; worker.ts in tests/edge. */
+/** The programs of README.md and of the pages beside docs/places.md run as printed; worker.ts runs in tests/edge. */
 
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -94,12 +94,12 @@ describe("the programs of the README", () => {
   test("the Rust program reads and changes records in fewer than forty lines", async () => {
     const program = shown(README, "records.ts");
     const rust = shown(RECORDS, "src/main.rs").source;
-    const { folder, said } = await prepared(program, "node24");
-    expect(command(said, folder).trim()).toBe("Yeezy Boost 350 V2 20000");
+    const { folder, commandLine } = await prepared(program, "node24");
+    expect(command(commandLine, folder).trim()).toBe("Yeezy Boost 350 V2 20000");
     const package_ = join(folder, "rust");
     mkdirSync(join(package_, "src"), { recursive: true });
     writeFileSync(join(package_, "src/main.rs"), rust);
-    // As the page says it, but for where the crate lies.
+    // The command of the page, with the path of this crate.
     const [, crate = "", musli = ""] =
       /Cargo needs `(varve = [^`]*)` and `(musli-zerocopy = [^`]*)`/.exec(
         readFileSync(root(RECORDS), "utf8"),
@@ -117,7 +117,7 @@ describe("the programs of the README", () => {
     cpSync(join(package_, "shop.varve"), join(folder, "shop.varve"));
     const reading = program.source.replace(/^products\.(set|updateIf)\(.*\n/gm, "");
     writeFileSync(join(folder, program.file), reading);
-    expect(command(said, folder).trim()).toBe("Yeezy Boost 350 V2 19999");
+    expect(command(commandLine, folder).trim()).toBe("Yeezy Boost 350 V2 19999");
     const lines = [...linesOf(program.source), ...linesOf(rust)];
     assert(lines.length > 20 && lines.length < 40, `${lines.length} lines`);
     const example = linesOf(readFileSync(root("crate/examples/records.rs"), "utf8"));

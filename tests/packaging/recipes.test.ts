@@ -1,4 +1,4 @@
-/** docs/places.md: each of its programs runs as printed; edge.ts is tested in tests/edge, where there is a workerd. */
+/** The programs of docs/places.md run as printed; edge.ts runs in tests/edge, which has a workerd. */
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -109,21 +109,21 @@ describe("the recipes", () => {
   });
 
   test("Vite's development server, which reloads the page unless configured otherwise", async () => {
-    for (const isTold of [true, false]) {
-      const folder = site("main.ts", "db.ts", ...(isTold ? ["vite.config.ts"] : []));
+    for (const isConfigured of [true, false]) {
+      const folder = site("main.ts", "db.ts", ...(isConfigured ? ["vite.config.ts"] : []));
       const html = readFileSync(join(folder, "index.html"), "utf8");
       const count = "sessionStorage.loads = 1 + Number(sessionStorage.loads ?? 0)";
       writeFileSync(
         join(folder, "index.html"),
         html.replace("<body>", `<script>${count}</script><body>`),
       );
-      const configFile = isTold ? join(folder, "vite.config.ts") : false;
+      const configFile = isConfigured ? join(folder, "vite.config.ts") : false;
       const url = await developed(folder, { configFile });
       await inChromium(async (page) => {
         await page.goto(url);
-        await page.waitForFunction(`sessionStorage.loads === "${isTold ? 1 : 2}"`);
+        await page.waitForFunction(`sessionStorage.loads === "${isConfigured ? 1 : 2}"`);
         expect(await seen(page)).toBe('{"stock":99,"name":"Boost 350"}');
-        expect(await page.evaluate("sessionStorage.loads")).toBe(isTold ? "1" : "2");
+        expect(await page.evaluate("sessionStorage.loads")).toBe(isConfigured ? "1" : "2");
       });
     }
   });
@@ -150,8 +150,8 @@ describe("the recipes", () => {
 
   test("Node, Deno and Bun", async () => {
     for (const place of ["node", "node24", "deno", "bun"]) {
-      const said = await ranAsShown(shown("docs/places.md", "program.mjs"), place);
-      expect(said, place).toBe("Boost 350 1");
+      const output = await ranAsShown(shown("docs/places.md", "program.mjs"), place);
+      expect(output, place).toBe("Boost 350 1");
     }
   });
 
@@ -159,8 +159,10 @@ describe("the recipes", () => {
     const lines = Array.from({ length: 5_500 }, (_, i) => `key ${i},${i}`).join("\n");
     const program = shown("docs/places.md", "import.mjs");
     const counted = program.source.replace("db.count()", "db.count(), db.stats().frame");
-    const said = await ranAsShown({ ...program, source: counted }, "node", { "stock.csv": lines });
-    const [count, frames = 0] = said.split(" ").map(Number);
+    const output = await ranAsShown({ ...program, source: counted }, "node", {
+      "stock.csv": lines,
+    });
+    const [count, frames = 0] = output.split(" ").map(Number);
     expect(count).toBe(5_500);
     // Six commits at most, and what opening writes.
     assert(frames < 20, `${frames} frames`);
@@ -172,8 +174,10 @@ describe("the recipes", () => {
       (_, i) => `{"key":"${1e4 + i}","value":{"n":${i}}}\n`,
     );
     const program = shown("docs/places.md", "lines.mjs");
-    const { folder, said } = await prepared(program, "node", { "jobs.jsonl": lines.join("") });
-    expect(command(said, folder).trim()).toBe("3000 3000");
+    const { folder, commandLine } = await prepared(program, "node", {
+      "jobs.jsonl": lines.join(""),
+    });
+    expect(command(commandLine, folder).trim()).toBe("3000 3000");
     expect(readFileSync(join(folder, "copy.jsonl"), "utf8")).toBe(lines.join(""));
   });
 
@@ -193,13 +197,13 @@ describe("the recipes", () => {
       });
     }
     const at = (copy: string) => JSON.stringify(pathToFileURL(join(folder, `${copy}.mjs`)));
-    const said = runs(
+    const output = runs(
       `
         const [one, two] = await Promise.all([import(${at("one")}), import(${at("two")})]);
         const [a, b] = [await one.shop(), await two.shop()];
         a.set("yeezy", "Boost 350");
         console.log(one.shop !== two.shop, b.getText("yeezy"));
-        // As if the other process had not been waited for: it holds the lock, and then releases it.
+        // As if another process still held the lock, and then released it.
         globalThis.shop = undefined;
         console.log(await two.shop().catch((error) => error.code));
         await a.close();
@@ -207,9 +211,9 @@ describe("the recipes", () => {
         console.log(again.getText("yeezy"));
         await again.close();
       `,
-      "anew.mjs",
+      "again.mjs",
     );
-    expect(said.trim().split("\n")).toStrictEqual([
+    expect(output.trim().split("\n")).toStrictEqual([
       "true Boost 350",
       "VARVE_DATABASE_BUSY",
       "Boost 350",
@@ -221,8 +225,8 @@ describe("the recipes", () => {
     const program = shown("docs/places.md", "server.mjs");
     assert(program.source.includes(waits), "it waits");
     const source = program.source.replace(waits, `console.error("busy"); ${waits}`);
-    const { folder, said } = await prepared({ ...program, source });
-    const [node = "", ...args] = said;
+    const { folder, commandLine } = await prepared({ ...program, source });
+    const [node = "", ...args] = commandLine;
     const start = () => {
       const child = spawn(node, args, { cwd: folder });
       onTestFinished(() => {
@@ -262,8 +266,8 @@ describe("the recipes", () => {
 
   test("threads of Node", async () => {
     for (const place of ["node", "node24"]) {
-      const said = await ranAsShown(shown("docs/places.md", "threads.mjs"), place);
-      expect(said, place).toBe("Boost 350");
+      const output = await ranAsShown(shown("docs/places.md", "threads.mjs"), place);
+      expect(output, place).toBe("Boost 350");
     }
   });
 });

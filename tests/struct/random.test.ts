@@ -83,26 +83,26 @@ function expected(kind: StructKind, bytes: Uint8Array): Fields | undefined {
   }
 }
 
-/** Reads bytes in all ways: they have to agree on whether it is a value, at any address. */
+/** Reads bytes by every function, at several addresses. All must agree on whether they are a value. */
 function isRefusedAlike(kind: StructKind, schema: AnySchema, bytes: Uint8Array): boolean {
   const value = expected(kind, bytes);
-  const ways: ((from: Uint8Array) => unknown)[] = [
+  const readers: ((from: Uint8Array) => unknown)[] = [
     (from) => schema.check(from),
     (from) => schema.view(from).snapshot(),
     (from) => walk(kind, schema.view(from)),
     (from) => toJson(schema, from),
   ];
-  for (const way of ways) {
+  for (const read of readers) {
     const [first, second] = [0x00, 0xff].map((filler) => {
       const { all, value: place } = surround(bytes, filler);
-      const seen = outcome(() => way(place));
+      const seen = outcome(() => read(place));
       assert(isUntouched(all, filler));
       expect(place).toStrictEqual(bytes);
       return seen;
     });
     expectSameContents(first, second);
     expectSameContents(
-      outcome(() => way(bytes.slice())),
+      outcome(() => read(bytes.slice())),
       first,
     );
     expect("error" in first!, "error" in first! ? first.error : "no error").toBe(
@@ -213,11 +213,11 @@ describe("struct: random schemas", () => {
         changed.set(field, assigned);
       }
       const after = Object.fromEntries(changed);
-      const anew = codec.finish(view as never);
+      const updated = codec.finish(view as never);
       codec.revoke(view as never);
       assert(isUntouched(all, 0x5a));
-      if (anew !== undefined) expect(hex(anew)).toBe(hex(encode(kind, after)));
-      expectSameContents(decode(kind, anew ?? place), after);
+      if (updated !== undefined) expect(hex(updated)).toBe(hex(encode(kind, after)));
+      expectSameContents(decode(kind, updated ?? place), after);
       throws(() => schema.encode(view as never), { code: "VARVE_STALE_VIEW" });
     });
   });

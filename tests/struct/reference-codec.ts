@@ -1,6 +1,6 @@
 /**
- * A codec that goes through the descriptor step by step: slow, short, and without a line of the
- * package's. What it writes and what it refuses is what the package has to write and to refuse.
+ * A slow and short codec that interprets the descriptor step by step, without code of the package. The package must
+ * write the same bytes, and refuse the same values.
  */
 
 import {
@@ -14,8 +14,8 @@ import {
 } from "./kinds.js";
 
 /**
- * A value: numbers, bigints for u64 and i64, strings, bytes, lists, `null` for what is not there,
- * records for structs, and for a variant its name or a record of its name and its payload.
+ * A value: numbers, bigints for u64 and i64, strings, bytes, lists, `null` for a missing option, records for structs,
+ * and for a variant its name or a record of its name and its payload.
  */
 export type Value =
   | null

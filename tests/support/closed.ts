@@ -1,4 +1,4 @@
-/** That whatever is used after a close says so. */
+/** Checks that calls after a close are refused. */
 
 import { rejects } from "./errors.js";
 
@@ -9,14 +9,14 @@ export const CLOSED = {
 } as const;
 
 /**
- * A use of each member, or that it stays what it was. One that has none does not compile, so that no
- * member is forgotten.
+ * A call for each member, or "stays" if the member keeps its value. A missing member is a compile error, so that
+ * none is forgotten.
  */
 type Uses<T> = {
   readonly [Name in Exclude<keyof T, symbol>]-?: "stays" | ((of: T) => unknown);
 };
 
-/** Fails unless each use of it is refused, at once or as a promise, since it was closed. */
+/** Fails unless each call throws or rejects because the object was closed. */
 export async function refuseAll<T>(of: T, uses: Uses<T>): Promise<void> {
   for (const [name, use] of Object.entries<"stays" | ((of: T) => unknown)>(uses)) {
     if (use === "stays") continue;

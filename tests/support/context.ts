@@ -1,27 +1,26 @@
-/** Where the tests run, which the runner says, and what that changes for a test. */
+/** The environment of the tests, as set by the runner. */
 
 import { onTestFinished } from "vitest";
 import { currentTimers, platformTimers, type Timers } from "./timers.js";
 
-/** What the runner tells the tests about where they run. */
+/** The environment in which tests run. */
 export interface Context {
   runtime: "node" | "deno" | "bun" | "worker" | "page";
-  /** Which build of the wasm this run is about. */
+  /** The build of the wasm to test. */
   build: "release" | "debug";
-  /** In one of all runs: what finds more the longer it searches is to search for long. */
+  /** Whether random tests search for long. True in one of the runs. */
   thorough: boolean;
   /**
-   * The wasm of that build. Hand it to `open(name, { wasm })` when it is there; `undefined` means
-   * the package's own, which is the release build.
+   * The wasm of that build, for `open(name, { wasm })`. `undefined` for the release build, which is the package's
+   * own.
    */
   wasm: WebAssembly.Module | undefined;
-  /** A fresh folder for files, in runtimes that have some; emptied by the runner. */
+  /** A new folder, in runtimes that have files. The runner removes it. */
   directory: string | undefined;
   /** The repository's root as a path, or in browsers the URL that serves it (ends without "/"). */
   root: string;
   /**
-   * In browsers: has the runner limit what this origin may store to so many bytes; `undefined` takes
-   * the limit away.
+   * In browsers: limits the storage of this origin to a number of bytes; `undefined` removes the limit.
    */
   limitStorage: ((bytes: number | undefined) => Promise<void>) | undefined;
   /** In a browser's worker: starts another worker beside it, with this module as its program. */
@@ -30,26 +29,26 @@ export interface Context {
 
 /** A worker beside the one that runs the tests. */
 export interface OtherWorker {
-  /** The first message that it posts; rejects when it fails before that. */
-  said: Promise<unknown>;
-  /** Ends it, in the middle of whatever it does. */
+  /** The first message that it posts. Rejects if it fails before. */
+  firstMessage: Promise<unknown>;
+  /** Terminates it, whatever it is doing. */
   kill(): Promise<void>;
 }
 
-/** Where this run takes place: the runner sets it before it imports tests. */
+/** The context, which the runner sets before it imports tests. */
 export function context(): Context {
   const { varveTests } = globalThis as { varveTests?: Context };
   if (varveTests === undefined) throw new Error("The runner has set no context.");
   return varveTests;
 }
 
-/** `{ wasm }` for `open`'s options when the run is about another build than the package's own. */
+/** The option `wasm` of `open`, if another build than the package's own is tested. */
 export function wasmOption(): { wasm?: WebAssembly.Module } {
   const { wasm } = context();
   return wasm === undefined ? {} : { wasm };
 }
 
-/** Has everything in this realm, the package included, use another clock until the test ends; gives the platform's. */
+/** Replaces the clock of this realm, also for the package, until the test ends. Returns the platform's clock. */
 export function replaceClock(parts: Partial<Timers>): Readonly<Timers> {
   Object.assign(currentTimers, parts);
   onTestFinished(() => {

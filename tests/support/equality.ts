@@ -1,9 +1,9 @@
 /**
- * Which values are equal: the verdict of Vitest's `toStrictEqual` for the kinds of values that tests have. Unlike it,
- * this compares prototypes and not the property `constructor`, which a struct may have as a field.
+ * Equality as by Vitest's `toStrictEqual`, for the kinds of values that tests use. Unlike it, this compares
+ * prototypes and not the property `constructor`, which a struct may have as a field.
  */
 
-/** Where two values differ, as a path that is "" at the top; `undefined` when they are equal. */
+/** The path of the first difference of two values, "" at the top; `undefined` if they are equal. */
 export function difference(actual: unknown, expected: unknown, at = ""): string | undefined {
   if (Object.is(actual, expected)) return undefined;
   if (!isObject(actual) || !isObject(expected)) return at;
@@ -45,14 +45,14 @@ function memberDifference(actual: object, expected: object, at: string): string 
   return undefined;
 }
 
-/** The enumerable keys of its own. A hole of an array has none, and so is not `undefined`. */
+/** The own enumerable keys. A hole of an array has none, so it differs from `undefined`. */
 function keysOf(value: object): PropertyKey[] {
   const symbols = Object.getOwnPropertySymbols(value);
   const isEnumerable = (key: PropertyKey) => Object.prototype.propertyIsEnumerable.call(value, key);
   return [...Object.keys(value), ...symbols.filter(isEnumerable)];
 }
 
-/** Order does not count in sets and maps: each member needs an equal one. */
+/** The order of sets and maps is ignored: each member needs an equal one. */
 function setDifference(actual: Set<unknown>, expected: Set<unknown>, at: string) {
   if (actual.size !== expected.size) return `${at}.size`;
   for (const value of actual) {
@@ -79,7 +79,7 @@ function equal(actual: unknown, expected: unknown): boolean {
   return difference(actual, expected) === undefined;
 }
 
-/** By value: NaN equals NaN whatever its bits, and 0 is not -0. */
+/** Compares by `Object.is`: NaN equals NaN, and 0 differs from -0. */
 function sameElements(a: ArrayBufferView | ArrayBuffer, b: ArrayBufferView | ArrayBuffer): boolean {
   const left = elementsOf(a);
   const right = elementsOf(b);

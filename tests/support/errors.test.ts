@@ -23,7 +23,7 @@ const OTHERS: Record<string, ErrorPattern> = {
   "another name and its code": { name: "RangeError", code: "EMPTY" },
 };
 
-/** The failure of a check, which is to be an assertion's. */
+/** Checks that a call fails with an assertion error, and returns it. */
 async function failureOf(check: () => unknown): Promise<string> {
   try {
     await check();
@@ -40,7 +40,7 @@ function fails(): never {
 
 describe("expected errors", () => {
   for (const [what, pattern] of Object.entries(MATCHING)) {
-    test(`an error matches ${what}, and is given back`, async () => {
+    test(`an error matches ${what}, and is returned`, async () => {
       expect(throws(fails, pattern)).toBe(thrown);
       expect(await rejects(Promise.reject(thrown), pattern)).toBe(thrown);
       expect(await rejects(async () => fails(), pattern)).toBe(thrown);
@@ -64,14 +64,14 @@ describe("expected errors", () => {
     await failureOf(() => throws(() => raise(bare), { cause: true }));
   });
 
-  test("what returns or resolves fails, and its result is shown", async () => {
+  test("a function that returns or resolves fails the check, which shows its result", async () => {
     const returned = await failureOf(() => throws(() => [1, 2]));
     assert(returned.endsWith("it returned [1,2]"), returned);
     const resolved = await failureOf(() => rejects(Promise.resolve("sold")));
-    assert(resolved.endsWith('it gave "sold"'), resolved);
+    assert(resolved.endsWith('it resolved to "sold"'), resolved);
   });
 
-  test("what is no object matches nothing", async () => {
+  test("a thrown value that is no object matches no pattern", async () => {
     for (const value of ["text", 1, undefined, null]) {
       await failureOf(() => throws(() => raise(value)));
       await failureOf(() => rejects(Promise.reject(value)));

@@ -1,18 +1,18 @@
-/** Expected errors. Unlike `toThrow`, these check each part of an error and give it back. */
+/** Expected errors. Unlike `toThrow`, these functions check each part of an error and return it. */
 
 import { assert } from "vitest";
 import { describeError, inspect } from "./inspect.js";
 
-/** What a thrown error has to look like. Each part that is given must match. */
+/** The expected parts of an error. Missing parts are not checked. */
 export interface ErrorPattern {
   name?: string;
   code?: string;
   message?: RegExp | string;
-  /** Whether it must have a `cause`, or must have none. */
+  /** Whether it must have a `cause`. */
   cause?: boolean;
 }
 
-/** Fails unless `fn` throws an error like `pattern`; gives that error. */
+/** Fails unless `fn` throws an error that matches `pattern`. Returns that error. */
 export function throws(fn: () => unknown, pattern: ErrorPattern = {}): Error {
   let result: unknown;
   try {
@@ -23,7 +23,7 @@ export function throws(fn: () => unknown, pattern: ErrorPattern = {}): Error {
   return assert.fail(`expected ${inspect(pattern)} to be thrown; it returned ${inspect(result)}`);
 }
 
-/** Fails unless the promise, or the one that `fn` returns, rejects like `pattern`; gives the error. */
+/** Fails unless the promise, or the one that a function returns, rejects with such an error. Returns that error. */
 export async function rejects(
   promise: PromiseLike<unknown> | (() => PromiseLike<unknown>),
   pattern: ErrorPattern = {},
@@ -34,11 +34,11 @@ export async function rejects(
   } catch (error) {
     return matchError(error, pattern);
   }
-  return assert.fail(`expected a rejection ${inspect(pattern)}; it gave ${inspect(result)}`);
+  return assert.fail(`expected a rejection ${inspect(pattern)}; it resolved to ${inspect(result)}`);
 }
 
 function matchError(error: unknown, pattern: ErrorPattern): Error {
-  // A DOMException is an Error, and errors of another realm are none: the shape decides.
+  // Not by `instanceof`, because errors of another realm are no instances of this realm's Error.
   const given = error as { name?: unknown; code?: unknown; message?: unknown; cause?: unknown };
   const wrong = (what: string, expected: unknown, actual: unknown): never =>
     assert.fail(

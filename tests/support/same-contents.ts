@@ -3,8 +3,7 @@ import { difference } from "./equality.js";
 import { inspect } from "./inspect.js";
 
 /**
- * Fails unless both have the same contents: `toStrictEqual` for values that may have a field "constructor", by which
- * Vitest tells their classes.
+ * Like `toStrictEqual`, for values that may have a field "constructor", which Vitest would compare as their class.
  */
 export function expectSameContents(actual: unknown, expected: unknown, message?: string): void {
   const where = difference(actual, expected);

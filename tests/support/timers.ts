@@ -1,6 +1,6 @@
 /**
- * The timers and the monotonic clock of this realm, which a test can replace. The package takes the platform's
- * timers when it is loaded, so load this module before it.
+ * The timers and the monotonic clock of this realm, which a test can replace. The package keeps the timers that
+ * exist when it is loaded, so load this module first.
  */
 export interface Timers {
   now: () => number;
@@ -8,17 +8,17 @@ export interface Timers {
   setInterval: (task: () => void, ms?: number, ...more: never[]) => unknown;
 }
 
-/** The platform's own. */
+/** The timers and clock of the platform. */
 export const platformTimers: Readonly<Timers> = {
   now: performance.now.bind(performance),
   setTimeout: globalThis.setTimeout.bind(globalThis),
   setInterval: globalThis.setInterval.bind(globalThis),
 };
 
-/** What everything in this realm uses now. */
+/** The timers and clock that this realm uses now. */
 export const currentTimers: Timers = { ...platformTimers };
 
-/** Bound functions look native, as those of browsers do. */
+/** Bound, because bound functions look native, like those of the platform. */
 function forward(name: keyof Timers) {
   const call = (...args: never[]) =>
     (currentTimers[name] as (...args: never[]) => unknown)(...args);

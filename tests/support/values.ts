@@ -1,4 +1,4 @@
-/** Values that tests make and read, and ways to wait. */
+/** Conversions, waiting, and random numbers. */
 
 import { platformTimers } from "./timers.js";
 
@@ -12,7 +12,7 @@ export function text(value: Uint8Array | undefined): string | undefined {
   return value === undefined ? undefined : new TextDecoder().decode(value.slice());
 }
 
-/** Has this realm's classes know nothing of a thing, as of one from a frame, or of a clone in a test by jest. */
+/** Makes an object fail `instanceof` of this realm's classes, like one from a frame or a clone in a test by Jest. */
 export function ofAnotherRealm<T extends object>(thing: T): T {
   const copyOf = (prototype: object | null): object | null =>
     prototype &&
@@ -23,22 +23,22 @@ export function ofAnotherRealm<T extends object>(thing: T): T {
   return Object.setPrototypeOf(thing, copyOf(Object.getPrototypeOf(thing)));
 }
 
-/** A date of which this realm's class knows nothing. */
+/** A date that is no instance of this realm's Date. */
 export function dateOfAnotherRealm(ms: number): Date {
   return ofAnotherRealm(new Date(ms));
 }
 
-/** Gives the event loop a turn: all microtasks, and one task. */
+/** Waits for a task of the event loop, after all microtasks. */
 export function turn(ms = 0): Promise<void> {
   return new Promise((resolve) => platformTimers.setTimeout(() => resolve(), ms));
 }
 
-/** Waits until something holds, however slow the machine is; a test that waits for ever is ended. */
+/** Waits until a condition holds. Without a timeout of its own, because that of the test applies. */
 export async function until(holds: () => boolean): Promise<void> {
   while (!holds()) await turn(5);
 }
 
-/** A seeded source of numbers: `next(n)` is an integer from 0 to n - 1. The same seed, the same run. */
+/** A seeded generator: `next(n)` is an integer from 0 to n - 1. */
 export function random(seed: number): (below: number) => number {
   let state = seed >>> 0;
   return (below) => {

@@ -1,4 +1,4 @@
-/** Tells the tests that Vitest runs where they run, and removes their files at the end. */
+/** Provides the context of tests in Vitest, and removes their files at the end. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ declare module "vitest" {
   interface ProvidedContext {
     run: Pick<Context, "build" | "thorough" | "root"> & {
       readonly directory: string;
-      /** The flags that programs of tests are to have too. */
+      /** The flags of Node, also for the programs that tests start. */
       readonly execArgv: readonly string[];
     };
   }

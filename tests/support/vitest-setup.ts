@@ -1,4 +1,4 @@
-/** Prepares a process of Vitest for the tests. Vitest runs this before each file, all of which share one process. */
+/** Prepares a process of Vitest for the tests. Vitest runs this before each file; all files share one process. */
 
 import "./timers.js";
 import { mkdtempSync, readFileSync } from "node:fs";
@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { expect, inject } from "vitest";
 import type { Context } from "./context.js";
 
-/** What Vitest sets for its own processes. The programs that tests start are to run as a user's do. */
+/** Variables that Vitest sets. They are removed, so that programs of tests run as those of a user. */
 const ENVIRONMENT = [
   "TEST",
   "VITEST",
@@ -35,7 +35,7 @@ async function contextHere(): Promise<Context> {
   };
 }
 
-/** Vitest takes a microsecond for each element of an array: from this length on, bytes are compared at once. */
+/** Vitest takes a microsecond per element, so longer arrays of bytes are compared by one call. */
 const LARGE_BYTES = 1_000;
 
 function equalBytes(a: unknown, b: unknown): boolean | undefined {

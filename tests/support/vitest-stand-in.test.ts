@@ -1,4 +1,4 @@
-/** What stands in for Vitest elsewhere gives the same verdicts as Vitest, which runs these tests. */
+/** The stand-in for Vitest gives the same verdicts as Vitest, which runs these tests. */
 
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { inspect } from "./inspect.js";
@@ -254,9 +254,9 @@ describe("the runner of the stand-in for Vitest", () => {
     expect([passed, failed]).toStrictEqual([1, 1]);
     expect(ran).toStrictEqual(["kept", "next"]);
     expect(failures.map(({ name }) => name)).toStrictEqual(["shop > sale"]);
-    const said = failures[0]?.message ?? "";
+    const message = failures[0]?.message ?? "";
     for (const part of ["the body's", "its cause", "a finisher's"]) {
-      assert(said.includes(part), said);
+      assert(message.includes(part), message);
     }
   });
 
@@ -282,18 +282,18 @@ describe("the runner of the stand-in for Vitest", () => {
 
   test("a second test of the same name is refused", async () => {
     standIn.test("twice", () => undefined);
-    const said = messageOf(() => standIn.test("twice", () => undefined));
-    expect(said).toBe("Two tests have the same name: twice");
+    const message = messageOf(() => standIn.test("twice", () => undefined));
+    expect(message).toBe("Two tests have the same name: twice");
     await standIn.run();
   });
 
-  test("a suite that throws while it is defined leaves its name", async () => {
-    const said = messageOf(() =>
+  test("a suite that throws during its definition does not prefix later names", async () => {
+    const message = messageOf(() =>
       standIn.describe("broken", () => {
         throw new Error("no storage");
       }),
     );
-    expect(said).toBe("no storage");
+    expect(message).toBe("no storage");
     standIn.test("alone", () => {
       throw new Error("seen by its name");
     });
@@ -301,7 +301,7 @@ describe("the runner of the stand-in for Vitest", () => {
   });
 
   test("onTestFinished is refused outside of a test", () => {
-    const said = messageOf(() => standIn.onTestFinished(() => undefined));
-    expect(said).toBe("onTestFinished was called outside of a test.");
+    const message = messageOf(() => standIn.onTestFinished(() => undefined));
+    expect(message).toBe("onTestFinished was called outside of a test.");
   });
 });

@@ -1,14 +1,14 @@
 /**
- * The part of "vitest" that tests use, for where Vitest does not run: Deno, Bun, workerd, and the pages and workers
- * of browsers. Bundles for them have it under that name (scripts/bundle.mjs), and vitest-stand-in.test.ts compares
- * it with the original.
+ * The part of "vitest" that tests use, for environments without Vitest: Deno, Bun, workerd, and the pages and workers
+ * of browsers. Their bundles contain it in place of "vitest" (scripts/bundle.mjs), and vitest-stand-in.test.ts
+ * compares it with the original.
  */
 
 import { difference } from "./equality.js";
 import { describeError, inspect } from "./inspect.js";
 import { platformTimers } from "./timers.js";
 
-/** What one run comes to. */
+/** The results of a run. */
 export interface Report {
   passed: number;
   failed: number;
@@ -27,15 +27,15 @@ interface Registered {
   readonly timeout: number;
 }
 
-/** As vitest.config.ts has it: it ends what hangs, and is no measure of speed. */
+/** The same as in vitest.config.ts. It is long, because it only has to end what hangs. */
 const TIMEOUT_MS = 300_000;
 
-/** A test that takes longer is named, so that it is known who makes everyone wait. */
+/** Tests that take longer are printed. */
 const SLOW_SECONDS = 5;
 
 const registered: Registered[] = [];
 const path: string[] = [];
-/** Of the running test. */
+/** The finishers of the running test. */
 let finishers: (() => unknown)[] | undefined;
 
 export class AssertionError extends Error {
@@ -105,7 +105,7 @@ export function expect(actual: unknown, message?: string): Matchers & { not: Mat
   return { ...matchers(false), not: matchers(true) };
 }
 
-/** Runs what was registered and is still waiting, one after the other; for runners only. */
+/** Runs the registered tests one after the other. For runners only. */
 export async function run(
   options: { filter?: string | undefined; log?: (line: string) => void } = {},
 ): Promise<Report> {
@@ -130,7 +130,7 @@ export async function run(
   return report;
 }
 
-/** What a test and its finishers throw. These run last registered first, whatever the test's end. */
+/** Runs a test, and then its finishers in reverse order, also after a failure. Returns the errors. */
 async function runOne({ body, timeout }: Registered): Promise<unknown[]> {
   const failures: unknown[] = [];
   const attempt = async (fn: () => unknown) => {
@@ -140,10 +140,10 @@ async function runOne({ body, timeout }: Registered): Promise<unknown[]> {
       failures.push(error);
     }
   };
-  const mine: (() => unknown)[] = [];
-  finishers = mine;
+  const own: (() => unknown)[] = [];
+  finishers = own;
   await attempt(body);
-  for (const fn of mine.splice(0).reverse()) await attempt(fn);
+  for (const fn of own.splice(0).reverse()) await attempt(fn);
   finishers = undefined;
   return failures;
 }

@@ -1,7 +1,7 @@
-// Kills what writes to a database, again and again, and looks at what it left: everything that was
-// acknowledged, nothing of what was not written yet, and no part of a commit.
+// Kills writers of a database, one after the other, and checks the file: all acknowledged writes are there, and
+// no part of a commit is without the rest.
 //   npm run torture:browser [-- --in node,chromium-renderer,chromium,firefox] [--rounds n] [--seed n]
-// The seed decides what is written; when it is killed is chance. What came of it goes to
+// The seed determines the writes; the moments of the kills are random. The results are written to
 // benches/results/kills.json.
 
 import { entry, Problem, parseArguments, say } from "../../scripts/lib.mjs";
@@ -11,13 +11,13 @@ import { VICTIMS } from "./victims.mjs";
 const USAGE = `npm run torture:browser [-- --in ${Object.keys(VICTIMS).join(",")}] [--rounds n] [--seed n]
   --rounds   how often each is killed; 20 when left out`;
 
-/** How long a life may take to begin, to find out what was left, and to end by itself. */
-const PATIENCE_MS = 120_000;
+/** The timeout for a writer to start, check the file, and end by itself. */
+const REPORT_TIMEOUT_MS = 120_000;
 
-/** What a life does at most until it is killed. */
+/** The longest time that a writer writes until it is killed. */
 const LONGEST_MS = 2_000;
 
-/** One in so many is killed soon after it was begun: most of them while the database is opened. */
+/** One in so many writers is killed within `SOON_MS`, mostly while it opens the database. */
 const ONE_IN = 5;
 const SOON_MS = 250;
 
@@ -45,8 +45,8 @@ entry(async () => {
 });
 
 /**
- * Two thirds of the rounds in a database of small segments, where there is a checkpoint, a segment to
- * move or one to erase at any moment; the rest, if there are many, in one as everybody has.
+ * Two thirds of the rounds use a database of small segments, in which most kills hit a checkpoint, or a segment
+ * that is being relocated or erased. The rest, if there are at least six rounds, use one of usual segments.
  */
 async function torture(name, victim, rounds, seed) {
   const start = Date.now();
@@ -58,7 +58,7 @@ async function torture(name, victim, rounds, seed) {
     [20, usual],
   ]) {
     if (count === 0) continue;
-    const database = new Tortured(victim, total, seed, segmentLog2);
+    const database = new TorturedDatabase(victim, total, seed, segmentLog2);
     try {
       databases.push(await database.torture(count));
     } catch (error) {
@@ -73,7 +73,7 @@ async function torture(name, victim, rounds, seed) {
   return { killed: name, version: victim.version, ...total, databases, failures, seconds };
 }
 
-/** What is counted over all rounds, and recorded by these names. */
+/** The totals over all rounds, recorded under these names. */
 class Total {
   rounds = 0;
   killedWhileOpening = 0;
@@ -85,7 +85,7 @@ class Total {
   afterATornEnd = 0;
   slowestOpenMs = 0;
 
-  /** A round is over: what the life acknowledged, and what the next one found. */
+  /** Adds a round: the turns that a writer acknowledged, and what the next writer found. */
   add(acknowledged, { reach, ms, refused, fromCheckpoint, tornBytes }) {
     this.rounds += 1;
     this.acknowledged += acknowledged;
@@ -108,8 +108,8 @@ class Total {
   }
 }
 
-/** A database over many lives. */
-class Tortured {
+/** A database and its writers. */
+class TorturedDatabase {
   #victim;
   #total;
   #plan;
@@ -121,57 +121,59 @@ class Tortured {
     this.#plan = { seed, segmentLog2, name: `segments of ${2 ** segmentLog2}` };
   }
 
-  /** Kills it so often, and tells what is left of the database in the end. */
+  /** Kills this many writers. Returns the final sizes of the database. */
   async torture(rounds) {
     let acknowledged = 0;
-    for (let life = 1; life <= rounds; life += 1) {
-      const reported = await this.#liveAndDie(life);
-      this.#note(life, reported.found, acknowledged);
+    for (let writer = 1; writer <= rounds; writer += 1) {
+      const reported = await this.#runAndKill(writer);
+      this.#record(writer, reported.found, acknowledged);
       acknowledged = reported.acknowledged;
     }
     const last = await this.#begin(rounds + 1, false);
     await last.until("ended");
-    this.#note(rounds + 1, last.found, acknowledged);
-    return this.#checkRoom(last);
+    this.#record(rounds + 1, last.found, acknowledged);
+    return this.#checkSize(last);
   }
 
-  /** Begins a life, and kills it at any moment; until one has found out what the last one left. */
-  async #liveAndDie(life) {
+  /** Starts a writer and kills it at a random moment; repeated if it was killed before it reported what it found. */
+  async #runAndKill(writer) {
     for (;;) {
-      const reported = await this.#begin(life, true);
+      const reported = await this.#begin(writer, true);
       const soon = Math.random() * ONE_IN < 1;
       if (!soon) await reported.until("found");
       await reported.failsWithin(Math.random() * (soon ? SOON_MS : LONGEST_MS));
       await this.#victim.kill();
       if (reported.found !== undefined) return reported;
-      // It writes only after that was heard: the life begins anew, in what opening has left.
+      // It has written nothing, because it waits until that report was received. The same writer starts again.
       this.#total.killedWhileOpening += 1;
     }
   }
 
-  async #begin(life, writes) {
-    const reported = new Reported(life);
-    const order = { ...this.#plan, life, past: this.#past, writes };
-    await this.#victim.begin(order, (news) => reported.hear(news));
+  async #begin(writer, writes) {
+    const reported = new WriterReports(writer);
+    const order = { ...this.#plan, writer, past: this.#past, writes };
+    await this.#victim.begin(order, (report) => reported.receive(report));
     return reported;
   }
 
-  /** What a life has found of the one before it, which had acknowledged so many turns. */
-  #note(life, found, acknowledged) {
+  /** Checks and counts what a writer found of the previous one, which had acknowledged this many turns. */
+  #record(writer, found, acknowledged) {
     const { turns } = found.reach;
     if (turns < acknowledged) {
-      throw new Error(`life ${life - 1} acknowledged turn ${acknowledged}, and ${turns} are there`);
+      throw new Error(
+        `writer ${writer - 1} acknowledged turn ${acknowledged}, and ${turns} are there`,
+      );
     }
-    if (life === 1) return;
+    if (writer === 1) return;
     this.#past.push(found.reach);
     this.#total.add(acknowledged, found);
   }
 
   /**
-   * Nothing that deaths have left is kept for ever: no more than what lives half as much again, two
-   * copies of the index and four segments.
+   * Checks that the remains of killed writers are reclaimed: the file has at most 1.5 times the live bytes, two
+   * copies of the index, and four segments.
    */
-  #checkRoom({ found: { keys }, ended: { liveBytes, fileBytes } }) {
+  #checkSize({ found: { keys }, ended: { liveBytes, fileBytes } }) {
     const segment = 2 ** this.#plan.segmentLog2;
     const bound = 1.5 * liveBytes + 2 * (32 * keys + segment) + 4 * segment;
     const what = `${keys} keys, live ${liveBytes} bytes, file ${fileBytes} of ${Math.round(bound)}`;
@@ -181,49 +183,52 @@ class Tortured {
   }
 }
 
-/** What a life tells. */
-class Reported {
-  #life;
-  #heard;
+/** The reports of a writer. */
+class WriterReports {
+  #writer;
+  #notify;
   #changed;
   acknowledged = 0;
   found;
   ended;
   failed;
 
-  constructor(life) {
-    this.#life = life;
+  constructor(writer) {
+    this.#writer = writer;
     this.#renew();
   }
 
   #renew() {
     this.#changed = new Promise((resolve) => {
-      this.#heard = resolve;
+      this.#notify = resolve;
     });
   }
 
-  hear({ life, acknowledged, found, ended, failed }) {
-    // What a life before it has reported comes too late to count.
-    if (life !== this.#life) return;
+  receive({ writer, acknowledged, found, ended, failed }) {
+    // Late reports of an earlier writer are ignored.
+    if (writer !== this.#writer) return;
     this.acknowledged = Math.max(this.acknowledged, acknowledged ?? 0);
     this.found ??= found;
     this.ended ??= ended;
     this.failed ??= failed;
-    this.#heard();
+    this.#notify();
     this.#renew();
   }
 
-  /** Waits for what it is to tell. */
+  /** Waits until it has reported this; throws if it has failed, or after a timeout. */
   async until(what) {
     let late = false;
     const timer = setTimeout(() => {
       late = true;
-      this.#heard();
-    }, PATIENCE_MS);
+      this.#notify();
+    }, REPORT_TIMEOUT_MS);
     while (this[what] === undefined && this.failed === undefined && !late) await this.#changed;
     clearTimeout(timer);
     if (this.failed !== undefined) throw new Error(this.failed);
-    if (late) throw new Error(`life ${this.#life} has not ${what} after ${PATIENCE_MS / 1_000} s`);
+    if (late)
+      throw new Error(
+        `writer ${this.#writer} has not ${what} after ${REPORT_TIMEOUT_MS / 1_000} s`,
+      );
   }
 
   async failsWithin(ms) {

@@ -1,10 +1,9 @@
 /**
- * What a writer does that is going to be killed, as a function of numbers: the same seed, life and
- * turn give the same writes. So the process that is killed and whoever looks at what it left need
- * tell each other nothing but how far it came.
+ * The writes of writers that are going to be killed. The same seed, writer and turn give the same writes, so a
+ * killed writer and the next one, which checks the file, only have to share how far the first one got.
  *
- * A **life** is one process or worker, from opening to its death. It does **turns**, numbered from 1,
- * and a turn is a few **steps**, each of which is there whole or not at all.
+ * A **writer** is one process or worker, from opening the database until it is killed. It does **turns**,
+ * numbered from 1. A turn is a few **steps**, each of which is in the file completely or not at all.
  */
 
 import type { Database, Durability } from "varve";
@@ -15,12 +14,12 @@ export type Step =
   /** The value is the pattern of that number. */
   | { readonly do: "set"; readonly key: string; readonly number: number; readonly size: number }
   | { readonly do: "delete"; readonly key: string }
-  /** Turns over these bits in each byte of the value, in place. */
+  /** Flips these bits in each byte of the value, in place. */
   | { readonly do: "update"; readonly key: string; readonly bits: number }
   | { readonly do: "clear"; readonly prefix: string }
   | { readonly do: "transaction"; readonly body: readonly Step[]; readonly throws: boolean };
 
-/** How a turn ends, and what is known then. All but the first acknowledge what was written. */
+/** How a turn ends. All but the first acknowledge its writes. */
 export type End =
   | "a microtask"
   | "commit()"
@@ -36,7 +35,7 @@ export interface Turn {
   readonly end: End;
 }
 
-/** How far a life came: so many turns, and of the one after them so many steps. */
+/** How far a writer got: its complete turns, and the steps done of the next one. */
 export interface Reach {
   readonly turns: number;
   readonly steps: number;
@@ -47,28 +46,28 @@ const KEYS = 6_000;
 const LARGE_KEYS = 10;
 export const MARK = "mark";
 
-/** So much less than lives, so that records are read from the file and memory is used again. */
+/** Much less than the live data, so that records are read from the file and memory is reused. */
 export const MEMORY = 4 * MIB;
 
-/** How a life hands on its writes. */
-export function durabilityOf(seed: number, life: number): Durability {
-  const next = random(mix(seed, life, 0));
+/** The durability of a writer's writes. */
+export function durabilityOf(seed: number, writer: number): Durability {
+  const next = random(mix(seed, writer, 0));
   const kind = next(8);
   return kind === 0 ? "flushed" : kind <= 2 ? "buffered" : "written";
 }
 
-export function turnOf(seed: number, life: number, turn: number): Turn {
-  const next = random(mix(seed, life, turn));
+export function turnOf(seed: number, writer: number, turn: number): Turn {
+  const next = random(mix(seed, writer, turn));
   const kind = next(100);
   const length = kind < 3 ? 40 + next(160) : 1 + next(12);
   // A new database is filled at first, so that there is something to overwrite, read and move.
-  const filling = life === 1 && turn <= 400;
-  const steps = Array.from({ length: filling ? 12 : length }, () => stepOf(next, 0, filling));
+  const isFilling = writer === 1 && turn <= 400;
+  const steps = Array.from({ length: isFilling ? 12 : length }, () => stepOf(next, 0, isFilling));
   return { steps, end: endOf(next) };
 }
 
-function stepOf(next: (below: number) => number, depth: number, filling: boolean): Step {
-  const kind = filling ? 0 : next(200);
+function stepOf(next: (below: number) => number, depth: number, isFilling: boolean): Step {
+  const kind = isFilling ? 0 : next(200);
   if (kind >= 199) return { do: "clear", prefix: keyOf(next).slice(0, 4) };
   if (kind >= 180 && depth < 2) {
     const body = Array.from({ length: 1 + next(6) }, () => stepOf(next, depth + 1, false));
@@ -103,9 +102,9 @@ function endOf(next: (below: number) => number): End {
   return kind < 600 ? "commit()" : "committed";
 }
 
-/** Which key is looked at after a turn. */
-export function keyToRead(seed: number, life: number, turn: number): string {
-  return keyOf(random(mix(seed, life, -turn)));
+/** The key to check after a turn. */
+export function keyToRead(seed: number, writer: number, turn: number): string {
+  return keyOf(random(mix(seed, writer, -turn)));
 }
 
 function mix(...numbers: number[]): number {
@@ -117,39 +116,39 @@ function mix(...numbers: number[]): number {
   return mixed;
 }
 
-/** Does a step to the database. */
+/** Performs a step on the database. */
 export function perform(db: Database, step: Step): void {
   if (step.do === "set") db.set(step.key, pattern(step.number, step.size));
   else if (step.do === "delete") db.delete(step.key);
   else if (step.do === "clear") db.clear({ prefix: step.prefix });
-  else if (step.do === "update") db.updateIf(step.key, (view) => turnOver(view, step.bits));
+  else if (step.do === "update") db.updateIf(step.key, (view) => flip(view, step.bits));
   else performTransaction(db, step.body, step.throws);
 }
 
 function performTransaction(db: Database, body: readonly Step[], throws: boolean): void {
-  const regret = new Error("on purpose");
+  const abort = new Error("on purpose");
   try {
     db.transaction(() => {
       for (const step of body) perform(db, step);
-      if (throws) throw regret;
+      if (throws) throw abort;
     });
   } catch (error) {
-    if (error !== regret) throw error;
+    if (error !== abort) throw error;
   }
 }
 
-/** Turns bits over in each byte. */
-export function turnOver(bytes: Uint8Array, bits: number): void {
+/** Flips these bits in each byte. */
+export function flip(bytes: Uint8Array, bits: number): void {
   for (let i = 0; i < bytes.length; i++) bytes[i] = (bytes[i] as number) ^ bits;
 }
 
-/** Says, as the last write of a turn, that it was done. */
-export function mark(db: Database, life: number, turn: number): void {
-  db.set(MARK, `${life} ${turn}`);
+/** The last write of a turn: records that the turn is complete. */
+export function mark(db: Database, writer: number, turn: number): void {
+  db.set(MARK, `${writer} ${turn}`);
 }
 
-/** Which turn was done last, of which life. */
-export function markOf(db: Database): { life: number; turn: number } {
-  const [life = 0, turn = 0] = (db.getText(MARK) ?? "0 0").split(" ").map(Number);
-  return { life, turn };
+/** The last complete turn and its writer. */
+export function markOf(db: Database): { writer: number; turn: number } {
+  const [writer = 0, turn = 0] = (db.getText(MARK) ?? "0 0").split(" ").map(Number);
+  return { writer, turn };
 }

@@ -1,26 +1,26 @@
-// Random reads of a database sixteen times its memory: whether memory stays flat. All samples go to
-// benches/results/reads.json.
+// Random reads of a database sixteen times its memory: checks that memory does not grow. All samples are written
+// to benches/results/reads.json.
 //   npm run reads [-- --minutes n]
 
 import { entry, Problem, parseArguments, say } from "../../scripts/lib.mjs";
 import { begin } from "../../scripts/record.mjs";
-import { bounded, conclude, mib, middle, samplesOf } from "./samples.mjs";
+import { bounded, conclude, median, mib, samplesOf } from "./samples.mjs";
 
 const USAGE = `npm run reads [-- --minutes n]
   --minutes   60 when left out`;
 
-/** The process' own memory is Node's affair too. */
+/** The memory of the process also depends on Node, so it may vary by this factor. */
 const RSS_TOLERANCE = 1.1;
 
 entry(async () => {
   const { values } = parseArguments(process.argv.slice(2), { "--minutes": "count" }, USAGE);
   const { "--minutes": minutes = 60 } = values;
   const begun = begin();
-  const samples = await samplesOf("reads", minutes, tell);
-  conclude("reads", begun, { minutes, verdict: judge(samples), samples });
+  const samples = await samplesOf("reads", minutes, print);
+  conclude("reads", begun, { minutes, verdict: checks(samples), samples });
 });
 
-function tell(samples) {
+function print(samples) {
   const { when, reads, rssBytes, stats } = samples.at(-1);
   if (samples.length % 5 !== 1 && stats !== undefined) return;
   const held =
@@ -28,14 +28,14 @@ function tell(samples) {
   say(`  ${when}: ${reads} reads, process ${mib(rssBytes)}${held}`);
 }
 
-/** What has to hold while it reads, from when memory is full on, and when it has closed. */
-function judge(samples) {
+/** The limits while it reads, once its memory is full, and after it has closed. */
+function checks(samples) {
   const reading = samples.filter(({ stats }) => stats?.evictions > 0);
   if (reading.length < 6)
     throw new Problem("memory was not full before the end: give it more minutes.");
   const third = Math.floor(reading.length / 3);
   const most = (key) => Math.max(...reading.map(({ stats }) => stats[key]));
-  const rss = (some) => middle(some.map(({ rssBytes }) => rssBytes));
+  const rss = (some) => median(some.map(({ rssBytes }) => rssBytes));
   const { wasmBytes, budgetBytes } = reading[0].stats;
   const closed = samples.find(({ when }) => when === "closed");
   return [

@@ -1,8 +1,8 @@
 /**
- * Random reads of a database sixteen times its memory, for an hour: what it takes of memory is looked at
- * sixty times, and must not grow. Every value has to be its own.
+ * Random reads of a database sixteen times its memory. Memory is sampled sixty times and must not grow, and every
+ * value is checked.
  *
- *   reads.mjs '<folder>' '<minutes>', in a process of its own; samples as lines of JSON
+ *   reads.mjs '<folder>' '<minutes>', in a separate process; prints samples as lines of JSON
  */
 
 import { writeSync } from "node:fs";
@@ -15,10 +15,10 @@ const SIZE = 1_000;
 const KEYS = 1_000_000;
 const SAMPLES = 60;
 const READS_PER_TURN = 100;
-/** Between turns, so that it can run beside other things: some 2,000 reads a second. */
+/** A pause between turns, which limits it to some 2,000 reads a second, so that other programs can run too. */
 const PAUSE_MS = 50;
 
-/** What is seen at one moment. */
+/** The state at one moment. */
 export interface Sample {
   when: string;
   /** Values read and compared since the start. */
@@ -26,22 +26,22 @@ export interface Sample {
   rssBytes: number;
   heapBytes: number;
   arrayBuffers: number;
-  /** While the database is open, what it tells. */
+  /** Missing after the close. */
   stats?: DatabaseStats;
 }
 
 let reads = 0;
 
-function look(when: string, stats?: DatabaseStats): void {
+function sample(when: string, stats?: DatabaseStats): void {
   globalThis.gc?.();
   const { rss, heapUsed, arrayBuffers } = process.memoryUsage();
-  const sample: Sample = { when, reads, rssBytes: rss, heapBytes: heapUsed, arrayBuffers };
-  writeSync(1, `${JSON.stringify(stats === undefined ? sample : { ...sample, stats })}\n`);
+  const values: Sample = { when, reads, rssBytes: rss, heapBytes: heapUsed, arrayBuffers };
+  writeSync(1, `${JSON.stringify(stats === undefined ? values : { ...values, stats })}\n`);
 }
 
 const keyOf = (index: number) => `key ${String(index).padStart(8, "0")}`;
 
-/** Words that tell a value apart at its beginning and at its end. */
+/** The word of a value at a position; it differs from value to value. */
 const wordOf = (index: number, word: number) => (Math.imul(index + 1, 0x9e37_79b1) ^ word) >>> 0;
 
 function check(index: number, view: Uint8Array | undefined): void {
@@ -64,7 +64,7 @@ for (let index = 0; index < KEYS; index++) {
 await db.close();
 
 db = await open("reads", { storage, memory: MEMORY });
-look("opened", db.stats());
+sample("opened", db.stats());
 const next = random(1);
 const start = performance.now();
 const step = (Number(minutes) * 60_000) / SAMPLES;
@@ -77,13 +77,13 @@ for (let round = 1; round <= SAMPLES; round++) {
     }
     await setTimeout(PAUSE_MS);
   }
-  look("reading", db.stats());
+  sample("reading", db.stats());
 }
 await db.close();
-// What is let go is collected some time later.
+// Garbage may be collected with a delay.
 await setTimeout(1_000);
 globalThis.gc?.();
 await setTimeout(1_000);
-look("closed");
-// The handle was there until now: closing it twice is the same as once.
+sample("closed");
+// A second close has no effect. The call keeps the handle reachable during the last sample.
 await db.close();

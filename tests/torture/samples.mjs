@@ -1,4 +1,4 @@
-// A program of its own that tells how it fares, line by line, and what has to hold of that.
+// Runs a program that prints samples as lines of JSON, and checks their limits.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,8 +12,8 @@ import { keep } from "../../scripts/record.mjs";
 
 const MIB = 1_048_576;
 
-/** Runs `tests/torture/<name>.ts` with a folder and minutes; `hear` is given all samples so far with each. */
-export async function samplesOf(name, minutes, hear) {
+/** Runs `tests/torture/<name>.ts` with a folder and minutes, and at each sample calls `onSample` with all samples so far. */
+export async function samplesOf(name, minutes, onSample) {
   const out = `.build/tests/${name}-${process.pid}`;
   const folder = mkdtempSync(join(tmpdir(), `varve-${name}-`));
   try {
@@ -23,10 +23,10 @@ export async function samplesOf(name, minutes, hear) {
     const samples = [];
     createInterface(child.stdout).on("line", (line) => {
       samples.push(JSON.parse(line));
-      hear(samples);
+      onSample(samples);
     });
     const [code] = await once(child, "close");
-    if (code !== 0) throw new Problem(`${name} broke off (exit code ${code}).`);
+    if (code !== 0) throw new Problem(`${name} failed (exit code ${code}).`);
     return samples;
   } finally {
     rmSync(join(root, out), { recursive: true, force: true });
@@ -34,7 +34,7 @@ export async function samplesOf(name, minutes, hear) {
   }
 }
 
-/** Keeps the samples and says what held; the program fails if anything did not. */
+/** Stores the samples and prints the verdict. The program fails if a limit was exceeded. */
 export function conclude(name, begun, { minutes, verdict, samples }) {
   keep(name, begun, { minutes, verdict, samples });
   process.stdout.write(`All samples are in benches/results/${name}.json.\n`);
@@ -44,8 +44,8 @@ export function conclude(name, begun, { minutes, verdict, samples }) {
   if (!verdict.every(({ holds }) => holds)) process.exitCode = 1;
 }
 
-/** The middle one of some numbers. */
-export function middle(numbers) {
+/** The median of some numbers. */
+export function median(numbers) {
   const sorted = numbers.toSorted((a, b) => a - b);
   return sorted[(sorted.length - 1) >> 1];
 }

@@ -1,20 +1,20 @@
-// A database in use for minutes at nine tenths of its memory: whether memory stays flat, and the file
-// within its bound. Prints a table; all samples go to benches/results/soak.json.
+// Writes and reads for minutes, with live data of nine tenths of the memory: checks that memory does not grow and
+// that the file stays within its bound. Prints a table; all samples are written to benches/results/soak.json.
 //   npm run soak [-- --minutes n]
 
 import { entry, parseArguments, say } from "../../scripts/lib.mjs";
 import { begin } from "../../scripts/record.mjs";
-import { bounded, conclude, middle, samplesOf } from "./samples.mjs";
+import { bounded, conclude, median, samplesOf } from "./samples.mjs";
 
 const USAGE = `npm run soak [-- --minutes n]
   --minutes   10 when left out`;
 
 const MIB = 1_048_576;
 
-/** Of the samples so many come before anything is compared: buffers are taken for the first time. */
+/** The first samples are not compared, because buffers are still being allocated. */
 const WARM_UP = 12;
 
-/** The process' own memory is Node's affair too. */
+/** The memory of the process also depends on Node, so it may vary by this factor. */
 const RSS_TOLERANCE = 1.1;
 
 entry(async () => {
@@ -25,14 +25,14 @@ entry(async () => {
   const samples = await samplesOf("soak", minutes, (all) => {
     if (all.length % 5 === 0) say(row(all.at(-1)));
   });
-  conclude("soak", begun, { minutes, verdict: judge(samples), samples });
+  conclude("soak", begun, { minutes, verdict: checks(samples), samples });
 });
 
-/** What has to hold, over all samples after the warm-up. */
-function judge(samples) {
+/** The limits for all samples after the warm-up. */
+function checks(samples) {
   const warm = samples.slice(WARM_UP);
   const third = Math.floor(warm.length / 3);
-  const of = (some, key) => middle(some.map((one) => one[key]));
+  const of = (some, key) => median(some.map((one) => one[key]));
   const first = (key) => of(warm.slice(0, third), key);
   const last = (key) => of(warm.slice(-third), key);
   const most = (key) => Math.max(...warm.map((one) => one[key]));

@@ -1,9 +1,8 @@
 /**
- * A database in use for minutes: what lives in it is nine tenths of its memory, and is overwritten,
- * deleted, written anew and read without a pause. What it takes of memory and of the disk is looked
- * at every few seconds, and must not grow.
+ * Overwrites, deletes, inserts and reads for minutes, with live data of nine tenths of the memory. Memory and the
+ * file are sampled every few seconds, and must not grow.
  *
- *   soak.mjs '<folder>' '<minutes>', in a process of its own; samples as lines of JSON
+ *   soak.mjs '<folder>' '<minutes>', in a separate process; prints samples as lines of JSON
  */
 
 import { writeSync } from "node:fs";
@@ -12,7 +11,7 @@ import { wrapTimers } from "../edge/count-timers.js";
 import { pattern, same } from "../model/values.js";
 import { random } from "../support/values.js";
 
-// Last: the package keeps the timers that are there when it is loaded.
+// Imported last: the package uses the timers that exist when it is loaded.
 const { file, open } = await import("varve");
 
 const MIB = 1_048_576;
@@ -23,14 +22,14 @@ const KEY = "key 00000".length;
 const RECORD = 40 + Math.ceil(KEY / 8) * 8 + SIZE;
 const KEYS = Math.floor((MEMORY * 0.9) / RECORD);
 const OPERATIONS_PER_TURN = 24;
-/** How often what happens is looked at, over all. */
+/** The total number of samples. */
 const SAMPLES = 60;
-/** How long housekeeping may take until the file is what it ought to be. */
+/** The longest time that maintenance may take to settle. */
 const SETTLING_MS = 10_000;
-/** It is at rest when it did nothing for so long: longer than a flush may wait, and the frame that witnesses it. */
+/** Maintenance has settled after this long without a slice: longer than a flush and its witness frame may wait. */
 const REST_MS = 1_300;
 
-/** What is seen at one moment. */
+/** The state at one moment. */
 export interface Sample {
   seconds: number;
   /** Keys written and deleted, and read and compared, since the start. */
@@ -44,13 +43,13 @@ export interface Sample {
   heapBytes: number;
   liveBytes: number;
   fileBytes: number;
-  /** What the file may have at most: half as much again as lives, two copies of the index, four segments. */
+  /** The bound of the file size: 1.5 times the live bytes, two copies of the index, four segments. */
   boundBytes: number;
-  /** The largest file since the sample before, in the middle of all the writing. */
+  /** The largest file size since the sample before, also during writes. */
   largestBytes: number;
-  /** How often the file was read since the sample before. */
+  /** File reads since the sample before. */
   coldReads: number;
-  /** Slices of housekeeping between turns since then, and how long they took, the flush left out. */
+  /** Maintenance slices between turns since the sample before, and their durations without flushes. */
   slices: number;
   sliceP50: number;
   sliceP99: number;
@@ -58,14 +57,14 @@ export interface Sample {
 }
 
 const wait = globalThis.setTimeout;
-const breathe = () => new Promise<void>((resolve) => setImmediate(resolve));
+const nextTask = () => new Promise<void>((resolve) => setImmediate(resolve));
 const pause = (ms: number) => new Promise<void>((resolve) => wait(resolve, ms));
 
-/** What slices of housekeeping took, and how long the disk was flushed in all. */
+/** The durations of maintenance slices, and the total time of flushes. */
 const slices: number[] = [];
 let flushed = 0;
 
-/** Housekeeping between turns is what the package does in timers without a delay. */
+/** Measures maintenance slices, which the package runs in timers without a delay. */
 function watchSlices(): void {
   wrapTimers((callback, ms) => {
     if (ms !== 0) return callback;
@@ -77,7 +76,7 @@ function watchSlices(): void {
   });
 }
 
-/** Files in a folder whose flushes are timed. */
+/** A file storage that measures its flushes. */
 function timed(folder: string): Storage {
   const disk = file(folder);
   return {
@@ -98,7 +97,7 @@ function timed(folder: string): Storage {
 class Soak {
   readonly #db: Database;
   readonly #next = random(1);
-  /** The number of each key's value; 0 where there is none. */
+  /** The number of each key's value; 0 if the key is missing. */
   readonly #numbers = new Uint32Array(KEYS);
   readonly #start = performance.now();
   #writes = 0;
@@ -113,17 +112,17 @@ class Soak {
   async fill(): Promise<void> {
     for (let index = 0; index < KEYS; index++) {
       this.#set(index);
-      if (index % 500 === 0) await breathe();
+      if (index % 500 === 0) await nextTask();
     }
   }
 
-  /** Until a moment, as fast as it goes. */
+  /** Operates without pauses until this time. */
   async run(until: number): Promise<void> {
     for (let turn = 0; performance.now() < until; turn++) {
       if (turn % 8 === 0) this.#db.transaction(() => this.#turn());
       else this.#turn();
       if (turn % 64 === 0) this.#walk();
-      await breathe();
+      await nextTask();
       this.#largest = Math.max(this.#largest, this.#db.stats().fileBytes);
     }
   }
@@ -154,7 +153,7 @@ class Soak {
     this.#writes += 1;
   }
 
-  /** What was deleted comes back, so that as much lives as before. */
+  /** Inserts a deleted key again, so that the amount of live data stays the same. */
   #setMissing(from: number): void {
     const index = this.#numbers.indexOf(0, from);
     if (index >= 0) this.#set(index);
@@ -167,7 +166,7 @@ class Soak {
   #check(index: number, shown: Uint8Array | undefined): void {
     const number = this.#numbers[index] as number;
     const wanted = number === 0 ? undefined : pattern(number, SIZE);
-    if (!same(shown, wanted)) throw new Error(`${keyOf(index)} does not show what was written`);
+    if (!same(shown, wanted)) throw new Error(`${keyOf(index)} has the wrong value`);
     this.#reads += 1;
   }
 
@@ -182,10 +181,10 @@ class Soak {
     for (let index = 0; index < KEYS; index++) this.#read(index);
   }
 
-  /** Waits until housekeeping has nothing to do, and looks. */
+  /** Waits until maintenance has nothing to do, and takes a sample. */
   async sample(): Promise<Sample> {
     const until = performance.now() + SETTLING_MS;
-    // A size that stays tells nothing: a flush alone may take longer than any pause.
+    // An unchanged file size would be no sign: a single flush may take longer than the pause.
     for (let before = -1; before !== slices.length && performance.now() < until; ) {
       before = slices.length;
       await pause(REST_MS);

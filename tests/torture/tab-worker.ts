@@ -1,9 +1,9 @@
-/** The worker of a tab that is tortured: it serves what counts every drop once. */
+/** The worker of a tab: its procedure takes an item and marks it. */
 
 import { type Database, serve } from "varve";
 import { struct, u32 } from "varve/struct";
 
-/** What a tab has counted in the declarative way. */
+/** The count of a tab's declared updates. */
 export const Tally = struct("Tally", { count: u32 });
 
 function add(db: Database, key: string, amount: number): void {
@@ -13,7 +13,7 @@ function add(db: Database, key: string, amount: number): void {
 export default serve("tabs", {
   collections: { tallies: Tally },
   procedures: {
-    /** One less in stock, and a mark of who took it. A second time would show in "twice". */
+    /** Reduces the stock by one and stores the mark of the request. A repeated mark is counted in "twice". */
     drop(db, mark: string): number {
       if (db.has(mark)) add(db, "twice", 1);
       db.set(mark, "1");

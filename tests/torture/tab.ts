@@ -1,33 +1,33 @@
-/** A tab that takes things from a stock, in all ways that there are, and remembers what came of it. */
+/** A tab that takes items from a stock in every form of write, and counts the answers. */
 
 import { ConflictError, connect } from "varve/client";
 import type shop from "./tab-worker.js";
 
-/** So many are under way at once in each way of taking. */
+/** The number of concurrent requests of each form. */
 const LANES = 3;
 
-/** Between two of a lane, so that the processor is not all that is measured. */
+/** A pause between the requests of a lane, so that the processor is not saturated. */
 const PAUSE_MS = 3;
 
-/** Procedures, which are never in vain, leave the other two little chance. */
+/** More than the default, because procedures never conflict and so win most conflicts. */
 const RETRIES = 30;
 
-/** Procedures are asked for by so many in one task. */
+/** The number of procedure calls in one task. */
 const BURST = 8;
 
 const FORMS = ["procedure", "declared", "transaction", "update"] as const;
 
-/** What a tab has done. */
+/** What a tab has requested, and the results. */
 export interface Account {
   readonly name: string;
-  /** By form: how many were asked for, and how many answered. */
+  /** The number of requests and of answers by form. */
   asked: Record<string, number>;
   answered: Record<string, number>;
-  /** How many were given up because others were faster each time. */
+  /** Requests that failed with a ConflictError after all retries. */
   refused: number;
-  /** What failed, with its reason. */
+  /** Requests that failed otherwise, with their errors. */
   failures: string[];
-  /** The longest that one took which is a single request. */
+  /** The longest time of a single request. */
   slowestMs: number;
 }
 
@@ -76,7 +76,7 @@ async function lane(form: string, reported: Account): Promise<void> {
   }
 }
 
-/** One more, in that form, with what came of it. */
+/** Makes one more request of that form, and counts its result. */
 async function taken(form: string, reported: Account): Promise<void> {
   const number = reported.asked[form] as number;
   reported.asked[form] = number + 1;
@@ -88,7 +88,7 @@ async function taken(form: string, reported: Account): Promise<void> {
     if (error instanceof ConflictError) reported.refused += 1;
     else reported.failures.push(`${form} ${number}: ${String(error)}`);
   }
-  // The others repeat what has conflicted, and take as long as that takes.
+  // The other forms retry after conflicts, so they may take longer.
   if (form !== "procedure" && form !== "declared") return;
   reported.slowestMs = Math.max(reported.slowestMs, Date.now() - start);
 }
@@ -96,7 +96,7 @@ async function taken(form: string, reported: Account): Promise<void> {
 Object.assign(globalThis, {
   client,
   killWorker: () => running?.terminate(),
-  /** Begins to take. */
+  /** Starts the requests. */
   begin(name: string): void {
     const counts = () => Object.fromEntries(FORMS.map((form) => [form, 0]));
     account = {
@@ -112,13 +112,13 @@ Object.assign(globalThis, {
     }
   },
   account: () => ({ ...account, status: client.status }),
-  /** Takes no more, and tells what came of it when all is answered. */
+  /** Makes no further requests, and returns the results when all are answered. */
   async end(): Promise<Account | undefined> {
     isOver = true;
     await Promise.all(lanes);
     return account;
   },
-  /** What is in the database. */
+  /** The contents of the database. */
   async found(): Promise<{
     stock: number;
     twice: number;

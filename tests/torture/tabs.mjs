@@ -1,7 +1,7 @@
-// Tabs take things from one stock while the tab that owns the database is closed, reloaded, killed and
-// frozen; then everything is counted: nothing may be lost, and nothing taken twice.
+// Tabs take items from one stock while the tab that owns the database is closed, reloaded, killed and frozen.
+// In the end everything is counted: no item may be lost or taken twice.
 //   npm run torture:tabs [-- --in chromium,firefox] [--tabs n] [--rounds n] [--each n] [--seed n]
-// The seed decides what happens to whom; when it happens is chance. What came of it goes to
+// The seed determines what happens to which tab; the moments are random. The results are written to
 // benches/results/tabs.json.
 
 import { rmSync } from "node:fs";
@@ -23,15 +23,15 @@ const PAGE = `<!doctype html><meta charset="utf-8"><title>varve tabs</title><lin
 
 const STOCK = 1_000_000;
 
-/** Nothing that was asked for may take longer: the deadline of a call, and a little. */
+/** The longest time of a request: the timeout of a call, and a little more. */
 const LONGEST_MS = 32_000;
 
-/** Tabs are left alone for so long between two mishaps, at most. */
-const PEACE_MS = 700;
+/** The longest pause between two mishaps. */
+const PAUSE_MS = 700;
 
 const FROZEN_MS = 1_500;
 
-/** Firefox has nobody freeze one of its tabs. Its process can be stopped, with the tabs beside it. */
+/** A driver cannot freeze a tab of Firefox, but its process can be stopped, with all of its tabs. */
 const MISHAPS = {
   chromium: ["close", "reload", "kill", "freeze", "stop", "kill a worker"],
   firefox: ["close", "reload", "kill", "stop", "kill a worker"],
@@ -78,8 +78,10 @@ async function torture(place, { tabs, rounds, each, seed }) {
     return await withProfile(place, async (profile) => {
       const browser = await launch(place, profile);
       try {
-        const crowd = new Crowd(place, browser, server.url, generator(seed));
-        const reported = await crowd.live(tabs, rounds, each).catch((error) => crowd.tell(error));
+        const tabsOfRun = new Tabs(place, browser, server.url, generator(seed));
+        const reported = await tabsOfRun
+          .run(tabs, rounds, each)
+          .catch((error) => tabsOfRun.report(error));
         return { passed: rounds, failed: 0, version: await browser.version(), ...reported };
       } catch (error) {
         say(`FAILED ${place}: ${error.stack ?? error}`);
@@ -95,14 +97,14 @@ async function torture(place, { tabs, rounds, each, seed }) {
   }
 }
 
-/** Tabs, and what happened to those that are no more. */
-class Crowd {
+/** The tabs of a run, those that have ended included. */
+class Tabs {
   #place;
   #browser;
   #url;
   #random;
   #tabs = [];
-  /** What tabs that had no end have reported last. */
+  /** The last reports of tabs that were closed or killed. */
   #gone = [];
   #names = 0;
   #history = [];
@@ -115,23 +117,23 @@ class Crowd {
     this.#random = random;
   }
 
-  async live(tabs, rounds, each) {
+  async run(tabs, rounds, each) {
     const start = Date.now();
     const first = await this.#open();
     await first.page.evaluate(`client.set("stock", "${STOCK}")`);
     await first.page.evaluate(`begin(${JSON.stringify(first.name)})`);
     while (this.#tabs.length < tabs) await this.#begin();
     for (let round = 0; round < rounds; round += 1) {
-      await pause(this.#random(PEACE_MS));
+      await pause(this.#random(PAUSE_MS));
       const mishaps = MISHAPS[this.#place];
       await this.#happen(mishaps[this.#random(mishaps.length)]);
       while (this.#tabs.length < tabs) await this.#begin();
     }
-    while ((await this.#asked()) < tabs * each) await pause(PEACE_MS);
+    while ((await this.#asked()) < tabs * each) await pause(PAUSE_MS);
     return this.#count(start);
   }
 
-  /** How many were asked for, by all that there are and were. */
+  /** The number of requests of all tabs, those that have ended included. */
   async #asked() {
     const accounts = [...this.#gone];
     for (const tab of this.#tabs) accounts.push(await this.#look(tab));
@@ -147,8 +149,8 @@ class Crowd {
     return Object.fromEntries(mishaps);
   }
 
-  /** How all of them stand, beside what went wrong. */
-  async tell(error) {
+  /** Prints the state of all tabs, and throws the error again. */
+  async report(error) {
     say(`  it began with: ${this.#history.join(", ")}`);
     for (const tab of this.#tabs) {
       const looked = this.#look(tab).then((account) => JSON.stringify(account));
@@ -222,7 +224,7 @@ class Crowd {
     await this.#answered(begun);
   }
 
-  /** Somebody is answered again, and it is measured how long that took. */
+  /** Waits until a tab gets an answer again, and measures the time since the mishap. */
   async #answered(begun) {
     const [tab] = this.#tabs;
     if (tab === undefined) return;
@@ -230,14 +232,14 @@ class Crowd {
     this.#longestGap = Math.max(this.#longestGap, Date.now() - begun);
   }
 
-  /** It is no more; what it had done until then counts. */
+  /** Removes a tab, and keeps its last report. */
   async #leave(tab) {
     await this.#look(tab);
     this.#tabs.splice(this.#tabs.indexOf(tab), 1);
     this.#gone.push(tab.last);
   }
 
-  /** The same page anew, under another name. */
+  /** Starts the same page again under another name. */
   async #again(tab) {
     this.#names += 1;
     const next = { ...tab, name: `tab${this.#names}` };
@@ -245,16 +247,16 @@ class Crowd {
     await next.page.evaluate(`begin(${JSON.stringify(next.name)})`);
   }
 
-  /** Its process dies, and takes every tab along that lives in it. */
+  /** Kills its process, and with it all tabs of that process. */
   async #kill({ pid }) {
-    const dead = this.#tabs.filter((tab) => tab.pid === pid);
-    for (const tab of dead) await this.#leave(tab);
+    const killed = this.#tabs.filter((tab) => tab.pid === pid);
+    for (const tab of killed) await this.#leave(tab);
     process.kill(pid, "SIGKILL");
     await pause(50);
-    for (const { page } of dead) await Promise.race([page.close().catch(() => {}), pause(1_000)]);
+    for (const { page } of killed) await Promise.race([page.close().catch(() => {}), pause(1_000)]);
   }
 
-  /** Its process stands still, with all that it has, and goes on. */
+  /** Suspends its process for a while. */
   async #stop({ pid }) {
     await stop(pid);
     await pause(this.#random(FROZEN_MS));
@@ -269,7 +271,7 @@ class Crowd {
     await devtools.detach();
   }
 
-  /** Ends all tabs in order, and compares what they were reported with what is there. */
+  /** Ends all tabs, and compares the answers that they got with the contents of the database. */
   async #count(start) {
     const ended = await Promise.all(this.#tabs.map(({ page }) => page.evaluate("end()")));
     const found = await this.#tabs[0].page.evaluate("found()");
@@ -313,10 +315,10 @@ class Crowd {
       `  ${this.#place}: ${ended.length} tabs, ${happened.join(", ")}; ${all} taken, each once, ${refused} given up after conflicts; the slowest call ` +
         `${slowest} ms, the longest until answered again ${this.#longestGap} ms (${seconds} s)`,
     );
-    const lived = ended.length + this.#gone.length;
+    const tabsStarted = ended.length + this.#gone.length;
     const longestGapMs = this.#longestGap;
     return {
-      lived,
+      tabsStarted,
       mishaps,
       taken: all,
       forms,

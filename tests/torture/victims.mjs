@@ -1,4 +1,4 @@
-// What is killed: each begins a life, passes on what it tells, and dies by SIGKILL when reported so.
+// Starts writers, forwards their reports, and kills them with SIGKILL.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -12,16 +12,16 @@ import { serve } from "../../scripts/serve.mjs";
 import { firstPage, launch, withProfile } from "../browsers.mjs";
 
 const PAGE = `<!doctype html><meta charset="utf-8"><title>varve torture</title><link rel="icon" href="data:,">
-<script type="module" src="/page.js"></script>`;
+<script type="module" src="/writer-page.js"></script>`;
 
-/** A killed process is gone within that time, or the system is in trouble. */
+/** The time within which a killed process must be gone. */
 const GONE_MS = 60_000;
 
 /**
- * By name, each `(use) => …`: gives a victim to `use`, in a place where its databases outlive it.
- * `victim.begin(order, hear)` begins a life, and `victim.kill()` resolves when it is dead and what it
- * reported before has been heard. `victim.close()` ends it however it is, and a life may begin anew after
- * that. `victim.version` names the program, from the first life on.
+ * By name, each `(use) => …`: passes a victim to `use`, in a place where its databases outlive it.
+ * `victim.begin(order, onReport)` starts a writer. `victim.kill()` kills it, and resolves when it is gone and all
+ * its reports were received. `victim.close()` ends everything in any state; `begin` may be called again.
+ * `victim.version` is the version of the program, set by the first `begin`.
  */
 export const VICTIMS = {
   node: withProcess,
@@ -33,9 +33,9 @@ export const VICTIMS = {
 async function withProcess(use) {
   const out = `.build/tests/kills-node-${process.pid}`;
   const folder = mkdtempSync(join(tmpdir(), "varve-kills-"));
-  const victim = new ProcessVictim(join(root, out, "process.mjs"), folder);
+  const victim = new ProcessVictim(join(root, out, "writer-process.mjs"), folder);
   try {
-    await bundleForNode(["tests/torture/process.ts"], out);
+    await bundleForNode(["tests/torture/writer-process.ts"], out);
     return await use(victim);
   } finally {
     await victim.close();
@@ -56,21 +56,21 @@ class ProcessVictim {
     this.#folder = folder;
   }
 
-  async begin(order, hear) {
+  async begin(order, onReport) {
     const args = [this.#program, this.#folder, JSON.stringify(order)];
     const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "inherit"] });
     this.#child = child;
     this.#closed = once(child, "close");
-    // A line that was cut off was not reported.
+    // A line that the kill has cut off is not a report.
     createInterface(child.stdout).on(
       "line",
-      (line) => line.endsWith("}") && hear(JSON.parse(line)),
+      (line) => line.endsWith("}") && onReport(JSON.parse(line)),
     );
   }
 
   async kill() {
     this.#child?.kill("SIGKILL");
-    if (this.#closed !== undefined) await soon(this.#closed, "a killed program has not ended");
+    if (this.#closed !== undefined) await inTime(this.#closed, "a killed program has not ended");
   }
 
   close() {
@@ -80,14 +80,14 @@ class ProcessVictim {
 
 async function withBrowser(place, Victim, use) {
   const out = `.build/tests/kills-${place}-${process.pid}`;
-  let hear = () => {};
-  const posts = { "/news": (said) => hear(JSON.parse(said)) };
+  let onReport = () => {};
+  const posts = { "/reports": (body) => onReport(JSON.parse(body)) };
   const server = await serve([join(root, out)], { pages: { "/": PAGE }, posts });
   try {
-    await bundleForBrowser(["tests/torture/page.ts", "tests/torture/worker.ts"], out);
+    await bundleForBrowser(["tests/torture/writer-page.ts", "tests/torture/writer-worker.ts"], out);
     return await withProfile(place, async (profile) => {
       const victim = new Victim(place, profile, server.url, (listener) => {
-        hear = listener;
+        onReport = listener;
       });
       try {
         return await use(victim);
@@ -118,8 +118,8 @@ class BrowserVictim {
     this.#listen = listen;
   }
 
-  async begin(order, hear) {
-    this.#listen(hear);
+  async begin(order, onReport) {
+    this.#listen(onReport);
     this.browser ??= await launch(this.#place, this.#profile);
     this.version ??= await this.browser.version();
     this.page = await this.freshPage(this.#place);
@@ -132,29 +132,29 @@ class BrowserVictim {
     return firstPage(place, this.browser);
   }
 
-  /** All processes of the browser at once: it was started as the leader of their group. */
+  /** Kills all processes of the browser at once: the browser is the leader of their process group. */
   async kill() {
     const program = this.browser?.process();
     if (program == null) return;
     const exited =
       program.exitCode === null && program.signalCode === null && once(program, "exit");
     process.kill(-program.pid, "SIGKILL");
-    if (exited !== false) await soon(exited, "a killed browser has not ended");
+    if (exited !== false) await inTime(exited, "a killed browser has not ended");
     await emptied(program.pid);
     await this.browser.close().catch(() => {});
     this.browser = undefined;
   }
 
-  /** All processes of the browser, whatever they are doing. */
+  /** Kills all processes of the browser, for renderer victims too. */
   async close() {
     await BrowserVictim.prototype.kill.call(this);
     this.page = undefined;
   }
 }
 
-/** The page's own process is killed; the browser lives on. */
+/** Kills the process of the page; the browser keeps running. */
 class RendererVictim extends BrowserVictim {
-  /** The page that died is left as it is, and another opened. */
+  /** Opens another page in place of a crashed one. */
   async freshPage(place) {
     return this.page === undefined ? super.freshPage(place) : this.browser.newPage();
   }
@@ -163,12 +163,12 @@ class RendererVictim extends BrowserVictim {
     if (this.page === undefined) return;
     const crashed = once(this.page, "error");
     const devtools = await this.browser.target().createCDPSession();
-    // One of them is that of the page. The others are kept in reserve by the browser, which gives them
-    // to new pages until it has heard that they are dead: such a page would never come.
+    // One of them is the page's. The others are spare: the browser would assign a killed one to a new page until
+    // it has noticed its end, and that page would never load.
     const killed = await renderers(devtools);
     for (const id of killed) process.kill(id, "SIGKILL");
-    await soon(crashed, "a page whose process was killed has not crashed");
-    await soon(forgotten(devtools, killed), "a browser still counts on killed processes");
+    await inTime(crashed, "a page whose process was killed has not crashed");
+    await inTime(forgotten(devtools, killed), "the browser still lists killed processes");
     await devtools.detach();
     await this.page.close();
   }
@@ -183,17 +183,17 @@ async function forgotten(devtools, killed) {
   while ((await renderers(devtools)).some((id) => killed.includes(id))) await pause();
 }
 
-/** Waits, but no longer than a death may take. */
-function soon(death, what) {
+/** Waits for the end of a killed process; fails after `GONE_MS`. */
+function inTime(end, what) {
   let timer;
   const late = new Promise((_, reject) => {
     const seconds = GONE_MS / 1_000;
     timer = setTimeout(() => reject(new Problem(`${what} after ${seconds} s.`)), GONE_MS);
   });
-  return Promise.race([death, late]).finally(() => clearTimeout(timer));
+  return Promise.race([end, late]).finally(() => clearTimeout(timer));
 }
 
-/** Waits until a group has no process any more. */
+/** Waits until a process group is empty. */
 async function emptied(group) {
   for (const until = Date.now() + GONE_MS; Date.now() < until; ) {
     try {

@@ -1,6 +1,6 @@
 /**
- * The types, tested by compiling: `npm run check` fails if a line here does not compile, or if one
- * does that is marked as an error. Nothing of this runs.
+ * Tests of the types. They are compiled and never run: `npm run check` fails if a line does not compile, or if a
+ * line marked as an error does.
  */
 
 import type {
@@ -59,15 +59,15 @@ export async function opening(): Promise<void> {
   await open("shop", { storage: undefined, durability: undefined });
   await open("shop", { wasm: new Uint8Array(8) });
 
-  // @ts-expect-error a database has a name
+  // @ts-expect-error a database needs a name
   await open();
-  // @ts-expect-error which is a string
+  // @ts-expect-error the name of a database is a string
   await open(1);
-  // @ts-expect-error there is no such level
+  // @ts-expect-error not a durability level
   await open("shop", { durability: "safe" });
   // @ts-expect-error a mistyped option
   await open("shop", { durabilty: "flushed" });
-  // @ts-expect-error a storage is made by a function
+  // @ts-expect-error a storage is created by a function
   await open("shop", { storage: memory });
   // @ts-expect-error a listener takes an error
   await open("shop", { onError: (error: string) => error });
@@ -98,15 +98,15 @@ export function reading(db: Database): void {
   db.get(new ArrayBuffer(3));
   db.get(new DataView(new ArrayBuffer(3)));
 
-  // @ts-expect-error a missing key is possible
+  // @ts-expect-error the value of a missing key is undefined
   db.get("key").length;
-  // @ts-expect-error numbers are no keys
+  // @ts-expect-error a number is not a key
   db.get(1);
   // @ts-expect-error a key is needed
   db.has();
-  // @ts-expect-error nothing can be replaced
+  // @ts-expect-error properties of a database are read-only
   db.recovery = {} as Recovery;
-  // @ts-expect-error what recovery found cannot be changed
+  // @ts-expect-error the recovery report is read-only
   db.recovery.tornBytes = 1;
 }
 
@@ -118,11 +118,11 @@ export function writing(db: Database, key: Key, value: Value): void {
   db.set("key", new Uint8Array(2).buffer);
   db.set("key", db.get("key") ?? "");
 
-  // @ts-expect-error numbers are no values
+  // @ts-expect-error a number is not a value
   db.set("key", 1);
-  // @ts-expect-error objects are no values
+  // @ts-expect-error an object is not a value
   db.set("key", { stock: 1 });
-  // @ts-expect-error absence is no value
+  // @ts-expect-error undefined is not a value
   db.set("key", undefined);
   db.set("key", "value", { ifVersion: 1 });
   db.set("key", "value", { ifVersion: undefined });
@@ -137,9 +137,9 @@ export function writing(db: Database, key: Key, value: Value): void {
   ];
   db.batch(operations);
   db.batch([{ type: "set", key: "a", value: "b" }] as const);
-  // @ts-expect-error there is no such operation
+  // @ts-expect-error not a type of operation
   db.batch([{ type: "put", key: "a", value: "b" }]);
-  // @ts-expect-error a set has a value
+  // @ts-expect-error a set needs a value
   db.batch([{ type: "set", key: "a" }]);
 }
 
@@ -165,11 +165,11 @@ export function ranging(db: Database, range: Range): void {
 
   // @ts-expect-error a mistyped option
   db.keys({ from: "a" });
-  // @ts-expect-error there is no such form
+  // @ts-expect-error not a form of keys
   db.keys({ keyAs: "buffer" });
-  // @ts-expect-error values show no keys
+  // @ts-expect-error values have no option for keys
   db.values({ keyAs: "bytes" });
-  // @ts-expect-error nor does counting
+  // @ts-expect-error counts have no option for keys
   db.count({ keyAs: "bytes" });
   // @ts-expect-error a bound is a key
   db.clear({ gt: 1 });
@@ -192,13 +192,13 @@ export function holding(db: Database): void {
   lease?.bytes.slice();
   db.pin("key")?.dispose();
 
-  // @ts-expect-error a missing key is possible
+  // @ts-expect-error the entry of a missing key is undefined
   db.getEntry("key").version;
-  // @ts-expect-error a version cannot be changed
+  // @ts-expect-error an entry is read-only
   if (entry !== undefined) entry.version = 1;
-  // @ts-expect-error nor the bytes of a pin replaced
+  // @ts-expect-error a pin is read-only
   if (lease !== undefined) lease.bytes = new Uint8Array(1);
-  // @ts-expect-error keys are keys
+  // @ts-expect-error a number is not a key
   db.getMany([1]);
 }
 
@@ -218,9 +218,9 @@ export async function keeping(): Promise<void> {
   await destroy("shop", { storage: memory() });
   await databases({ storage: undefined });
 
-  // @ts-expect-error there is nothing else to choose
+  // @ts-expect-error destroy has no such option
   await destroy("shop", { force: true });
-  // @ts-expect-error one at a time
+  // @ts-expect-error databases takes options, not a name
   await databases("shop");
 }
 
@@ -252,9 +252,9 @@ export function updating(db: Database): void {
   db.updateIf("key", async (view) => {
     view[0] = 1;
   });
-  // @ts-expect-error an assignment's value is no result: use braces
+  // @ts-expect-error the value of an assignment is not a result: use braces
   db.updateIf("key", (view) => (view[0] = 1));
-  // @ts-expect-error a predicate answers true or false
+  // @ts-expect-error a predicate returns a boolean
   db.updateIf("key", inPlace, { predicate: (view) => view[0] });
   // @ts-expect-error a predicate is synchronous
   db.updateIf("key", inPlace, { predicate: async () => true });
@@ -281,7 +281,7 @@ export async function grouping(db: Database): Promise<void> {
 
   // @ts-expect-error a transaction is synchronous
   db.transaction(async (tx) => tx.getText("key"));
-  // @ts-expect-error and returns no promise
+  // @ts-expect-error a transaction returns no promise
   db.transaction(() => Promise.resolve(1));
 
   await using scoped = await open("shop");
@@ -291,7 +291,7 @@ export async function grouping(db: Database): Promise<void> {
 export function failing(error: unknown): void {
   if (error instanceof VarveError) {
     same<typeof error.code, string>(true);
-    // @ts-expect-error a code never changes
+    // @ts-expect-error the code of an error is read-only
     error.code = "OTHER";
   }
   if (error instanceof DatabaseBusyError) same<typeof error.pid, number | undefined>(true);

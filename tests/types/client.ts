@@ -32,10 +32,10 @@ type Boxed = {
   note: string | undefined;
 };
 
-/** A type that has itself for a part. */
+/** A recursive type. */
 type Tree = string | number | Tree[] | { [name: string]: Tree };
 
-/** What a client has of one. */
+/** Its type in answers to a client. */
 type Copy = { stock: number; name: string; tags: string[] };
 
 const served = serve("shop", {
@@ -62,15 +62,15 @@ export async function calling(): Promise<void> {
   same<Parameters<typeof shop.call.buy>, [id: string, count?: number | undefined]>(true);
   same<Awaited<ReturnType<typeof shop.call.look>>, Uint8Array<ArrayBuffer> | undefined>(true);
   await shop.call.nothing();
-  // What is a view there is a copy here, wherever in the answer it is.
+  // Views in an answer arrive as copies, at any depth.
   same<Awaited<ReturnType<typeof shop.call.product>>, Copy | undefined>(true);
   same<Awaited<ReturnType<typeof shop.call.all>>, { at: Date; rows: Copy[] }>(true);
   same<Awaited<ReturnType<typeof shop.call.unknown>>, readonly [unknown, number]>(true);
   (await shop.call.tree(["a", { b: 1 }])) satisfies Tree;
 
-  // @ts-expect-error a procedure has its arguments
+  // @ts-expect-error a procedure is called with its arguments
   await shop.call.buy(1);
-  // @ts-expect-error and is one of those that are served
+  // @ts-expect-error not a served procedure
   await shop.call.sell("yeezy");
 }
 
@@ -87,7 +87,7 @@ export async function reading(client: Client): Promise<void> {
   });
   same<typeof bought, number | undefined>(true);
   same<typeof client.status.owner, "here" | "elsewhere" | undefined>(true);
-  // @ts-expect-error a client without a worker of its own has no procedures
+  // @ts-expect-error the package's own worker has no procedures
   client.call.buy();
 }
 
@@ -119,9 +119,9 @@ export async function collecting(): Promise<void> {
     const found = await tx.products.get("yeezy");
     same<typeof found, Copy | undefined>(true);
     tx.scores.set([1, "a"], { stock: 1, name: "a", tags: [] });
-    // @ts-expect-error a product has a stock
+    // @ts-expect-error a field is missing
     tx.products.set("yeezy", { name: "a" });
-    // @ts-expect-error there is no such collection
+    // @ts-expect-error not a collection
     tx.orders.delete("a");
   });
   for await (const changes of shop.scores.watch()) {
@@ -131,74 +131,74 @@ export async function collecting(): Promise<void> {
     same<typeof rows, [string, Uint8Array<ArrayBuffer>][]>(true);
   }
 
-  // @ts-expect-error what is made of parts is in no condition
+  // @ts-expect-error conditions only apply to fields of a single value
   await shop.products.update("yeezy", { where: { tags: ["a"] } });
   // @ts-expect-error only numbers can be added to
   await shop.products.update("yeezy", { add: { name: 1 } });
-  // @ts-expect-error a product has a stock
+  // @ts-expect-error a field is missing
   await shop.products.set("yeezy", { name: "a" });
   // @ts-expect-error keys are numbers
   await shop.jobs.get("a");
-  // @ts-expect-error there is no such index
+  // @ts-expect-error not an index
   shop.scores.index.byName.keys();
-  // @ts-expect-error and no such collection
+  // @ts-expect-error not a collection
   await shop.orders.get("a");
 }
 
 export async function connecting(): Promise<void> {
   const alone = connectAlone("shop", { timeout: 1_000 });
   await alone.ready;
-  // @ts-expect-error there is no call that is named so
+  // @ts-expect-error not a call
   await connectAlone("shop").call.buy();
-  // @ts-expect-error a database has a name
+  // @ts-expect-error a database needs a name
   connect();
   // @ts-expect-error a mistyped option
   connect("shop", { wroker: () => {} });
   // @ts-expect-error a procedure is a function
   serve("shop", { procedures: { buy: 1 } });
-  // @ts-expect-error and a transaction, which waits for nothing
+  // @ts-expect-error a procedure is synchronous
   serve("shop", { procedures: { buy: async () => 1 } });
-  // @ts-expect-error and which is no generator
+  // @ts-expect-error a procedure is no generator
   serve("shop", { procedures: { *buy() {} } });
 }
 
-/** What `db.collection` refuses `serve` refuses too. */
+/** `serve` refuses the same definitions as `db.collection`. */
 export function declaring(): void {
-  // @ts-expect-error the type of a field is no value: it is put into a struct
+  // @ts-expect-error a field type is not a codec: put it into a struct
   serve("shop", { collections: { a: u16 } });
-  // @ts-expect-error also with options
+  // @ts-expect-error a field type is not a codec, also with options
   serve("shop", { collections: { a: { of: u16, key: u16 } } });
-  // @ts-expect-error there is no such field
+  // @ts-expect-error not a field
   serve("shop", { collections: { a: { of: Product, indexes: { byPrice: "price" } } } });
-  // @ts-expect-error also as one of several
+  // @ts-expect-error not a field, in a list
   serve("shop", { collections: { a: { of: Product, indexes: { by: ["stock", "price"] } } } });
-  // @ts-expect-error also in another order
+  // @ts-expect-error not a field, with an order
   serve("shop", { collections: { a: { of: Product, indexes: { by: desc("price") } } } });
-  // @ts-expect-error also with options
+  // @ts-expect-error not a field, in an object
   serve("shop", { collections: { a: { of: Product, indexes: { by: { fields: "price" } } } } });
   serve("shop", {
-    // @ts-expect-error an index has no such option
+    // @ts-expect-error not an option of indexes
     collections: { a: { of: Product, indexes: { by: { fields: "stock", uniq: true } } } },
   });
   serve("shop", {
-    // @ts-expect-error whether an index is unique is true or false
+    // @ts-expect-error unique is a boolean
     collections: { a: { of: Product, indexes: { by: { fields: "stock", unique: 1 } } } },
   });
-  // @ts-expect-error a list has no order
+  // @ts-expect-error lists cannot be indexed
   serve("shop", { collections: { a: { of: Product, indexes: { byTags: "tags" } } } });
-  // @ts-expect-error what is no struct has no fields
+  // @ts-expect-error only structs have fields
   serve("shop", { collections: { a: { of: json<{ b: number }>(), indexes: { by: "b" } } } });
-  // @ts-expect-error nor has text
+  // @ts-expect-error text has no fields
   serve("shop", { collections: { a: { of: text(), indexes: { by: "b" } } } });
   // @ts-expect-error a mistyped option
   serve("shop", { collections: { a: { of: Product, keys: u16 } } });
-  // @ts-expect-error a mistyped option beside a right one
+  // @ts-expect-error a mistyped option beside a correct one
   serve("shop", { collections: { a: { of: Product, key: u16, index: { byStock: "stock" } } } });
-  // @ts-expect-error a key is made of types
+  // @ts-expect-error a key type, not a name
   serve("shop", { collections: { a: { of: Product, key: "u16" } } });
   // @ts-expect-error a collection needs a codec
   serve("shop", { collections: { a: { key: u16 } } });
-  // @ts-expect-error and half of one is none
+  // @ts-expect-error a codec needs encode and decode
   serve("shop", { collections: { a: { encode: () => new Uint8Array(1) } } });
   serve("shop", {
     collections: {
@@ -240,19 +240,19 @@ export async function lookingUp(): Promise<void> {
   same<Awaited<ReturnType<typeof byWidth.get>>, Boxed | undefined>(true);
   // @ts-expect-error a width is a number
   await byWidth.get("1");
-  // @ts-expect-error also in a bound
+  // @ts-expect-error a width is a number, also in a bound
   byWidth.keys({ gte: "1" });
-  // @ts-expect-error no number begins with another
+  // @ts-expect-error a number has no prefix
   byWidth.keys({ prefix: 1 });
-  // @ts-expect-error an index of several fields has tuples
+  // @ts-expect-error an index of several fields has tuples as keys
   byLabel.values({ eq: "a" });
-  // @ts-expect-error one goes on behind a whole entry
+  // @ts-expect-error after needs a complete entry
   byLabel.values({ after: ["a", 7] });
   // @ts-expect-error a mistyped option
   byWidth.entries({ form: 1 });
   // @ts-expect-error keys are numbers
   boxes.keys({ gte: "a" });
-  // @ts-expect-error also to be watched
+  // @ts-expect-error keys are numbers, also in live
   boxes.live({ gte: "a" });
 }
 
@@ -263,21 +263,21 @@ export async function naming(): Promise<void> {
   await shop.transaction(async (tx) => {
     const found = await tx.collection("products").get("yeezy");
     same<typeof found, Copy | undefined>(true);
-    // @ts-expect-error it is no property where connect was not given its name
+    // @ts-expect-error without names in connect, collections are no properties
     tx.products.delete("a");
   });
-  // @ts-expect-error there is no such collection
+  // @ts-expect-error not a collection
   shop.collection("orders");
-  // @ts-expect-error it is no property where connect was not given its name
+  // @ts-expect-error without names in connect, collections are no properties
   shop.products;
   // @ts-expect-error all collections are named, or none
   connect<typeof typed>("shop", { collections: { products: true } });
-  // @ts-expect-error and no others
+  // @ts-expect-error not a served collection
   connect<typeof typed>("shop", { collections: { products: 1, jobs: 1, scores: 1, orders: 1 } });
-  // @ts-expect-error the package's own worker has none
+  // @ts-expect-error the package's own worker has no collections
   connect("shop").collection("products");
 
-  // A page that has the schemas names no type.
+  // A page with the schemas needs no type arguments.
   const specified = connect("shop", {
     collections: { products: Product, jobs: { of: json(), key: auto() } },
   });

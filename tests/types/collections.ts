@@ -33,20 +33,20 @@ export function values(db: Database): void {
   products.set("yeezy", { stock: 1, name: "" });
   same<number | undefined, NonNullable<ReturnType<typeof products.get>>["stock"] | undefined>(true);
   const view = products.get("yeezy");
-  // @ts-expect-error it may be missing
+  // @ts-expect-error the value of a missing key is undefined
   view.stock;
-  // @ts-expect-error a view is for reading
+  // @ts-expect-error a view of get is read-only
   if (view !== undefined) view.stock = 1;
   products.updateIf("yeezy", (p) => {
     p.stock -= 1;
-    // @ts-expect-error a field has its type
+    // @ts-expect-error a field of another type
     p.stock = "1";
-    // @ts-expect-error there is no such field
+    // @ts-expect-error not a field
     p.price = 1;
   });
-  // @ts-expect-error an expression's value is no new record
+  // @ts-expect-error a number is not a record
   products.updateIf("yeezy", (p) => p.stock);
-  // @ts-expect-error nor is a promise
+  // @ts-expect-error a promise is not a record
   products.updateIf("yeezy", async () => {});
   products.updateIf("yeezy", () => ({ stock: 1, name: "" }));
   products.updateIf("yeezy", () => {}, {
@@ -54,7 +54,7 @@ export function values(db: Database): void {
     predicateKey: "other",
     valueIfMissing: { stock: 1, name: "" },
   });
-  // @ts-expect-error a predicate is about the value
+  // @ts-expect-error a predicate takes the value
   products.updateIf("yeezy", () => {}, { predicate: (p: string) => p === "" });
   // @ts-expect-error a field is missing
   products.set("yeezy", { stock: 1 });
@@ -64,7 +64,7 @@ export function values(db: Database): void {
   const jobs = db.collection("jobs", json<Job>());
   same<typeof jobs, Collection<string, Job, Job, Job, string>>(true);
   same<ReturnType<typeof jobs.entries>, Scan<[string, Job]>>(true);
-  // @ts-expect-error it is no Job
+  // @ts-expect-error not a Job
   jobs.set("a", { kind: 1 });
   const notes = db.collection("notes", text());
   same<ReturnType<typeof notes.get>, string | undefined>(true);
@@ -73,13 +73,13 @@ export function values(db: Database): void {
     decode: (bytes) => new Date(bytes[0] ?? 0),
   });
   same<ReturnType<typeof dates.get>, Date | undefined>(true);
-  // @ts-expect-error the type of a field is no value: it is put into a struct
+  // @ts-expect-error a field type is not a codec: put it into a struct
   db.collection("numbers", u32);
-  // @ts-expect-error also with options, and of any kind
+  // @ts-expect-error a field type is not a codec, also with options
   db.collection("lists", vec(str), { key: u32 });
-  // @ts-expect-error nor does a migration make it one
+  // @ts-expect-error a field type is not a codec, also in a migration
   db.migrate("numbers", u32);
-  // @ts-expect-error a codec does both
+  // @ts-expect-error a codec needs encode and decode
   db.collection("dates", { encode: () => new Uint8Array(0) });
   notes.batch([
     { type: "set", key: "a", value: "A" },
@@ -107,23 +107,23 @@ export function indexes(db: Database): void {
   byTime.get(0)?.brand;
   byTime.get(new Date(0));
   byTime.values({ gte: new Date(0), lt: 9, after: [new Date(0), 7] });
-  // @ts-expect-error a price is no moment
+  // @ts-expect-error a number is not a Date
   byPrice.values({ gte: new Date(0) });
   for (const [key, row] of byPrice.entries())
     same<[number, string], [typeof key, typeof row.brand]>(true);
-  // @ts-expect-error there is no such index
+  // @ts-expect-error not an index
   rows.index.byName;
   // @ts-expect-error a price is a number
   byPrice.keys({ gte: "10" });
-  // @ts-expect-error no number begins with another
+  // @ts-expect-error a number has no prefix
   byPrice.keys({ prefix: 1 });
-  // @ts-expect-error an index of several fields has tuples
+  // @ts-expect-error an index of several fields has tuples as keys
   byBrand.values({ eq: "Nike" });
-  // @ts-expect-error one goes on behind a whole entry
+  // @ts-expect-error after needs a complete entry
   byBrand.values({ after: [["Nike"], 7] });
-  // @ts-expect-error there is no such field
+  // @ts-expect-error not a field
   db.collection("rows", Row, { indexes: { byName: "name" } });
-  // @ts-expect-error an index has no such option
+  // @ts-expect-error not an option of indexes
   db.collection("rows", Row, { indexes: { byPrice: { fields: "price", uniq: true } } });
   const { byStock, byName } = db.collection("rows", Row, {
     indexes: { byStock: "inner.stock", byName: { fields: ["inner.name", desc("inner.stock")] } },
@@ -132,23 +132,23 @@ export function indexes(db: Database): void {
   byName.get(["a", 1]);
   // @ts-expect-error a stock is a number
   byStock.get("1");
-  // @ts-expect-error the parts of a tuple have types
+  // @ts-expect-error a part of a tuple of another type
   byName.get([1, "a"]);
-  // @ts-expect-error the struct within has no such field
+  // @ts-expect-error not a field of the inner struct
   db.collection("rows", Row, { indexes: { by: "inner.price" } });
-  // @ts-expect-error nor is there such a struct
+  // @ts-expect-error not an inner struct
   db.collection("rows", Row, { indexes: { by: "outer.stock" } });
-  // @ts-expect-error the length of a list is no field
+  // @ts-expect-error the length of a list is not a field
   db.collection("lists", Lists, { indexes: { by: "list.length" } });
-  // @ts-expect-error what may be absent has no fields of its own
+  // @ts-expect-error fields of an option cannot be indexed
   db.collection("lists", Lists, { indexes: { by: "may.stock" } });
-  // @ts-expect-error a struct has no order
+  // @ts-expect-error structs cannot be indexed
   db.collection("rows", Row, { indexes: { byInner: "inner" } });
-  // @ts-expect-error nor has a method
+  // @ts-expect-error a method is not a field
   db.collection("rows", Row, { indexes: { byMethod: "snapshot" } });
-  // @ts-expect-error what is no struct has no fields
+  // @ts-expect-error only structs have fields
   db.collection("jobs", json<Job>(), { indexes: { byKind: "kind" } });
-  // @ts-expect-error a collection that has none declared has none
+  // @ts-expect-error an undeclared index
   db.collection("rows", Row).index.byPrice;
 }
 
@@ -157,37 +157,37 @@ export function keys(db: Database): void {
   scores.get([1, 99.5, "ann"]);
   same<ReturnType<typeof scores.keys>, Scan<[number, number, string]>>(true);
   scores.keys({ gte: [1], lt: [2, 3], prefix: [1, 2, "a"], after: [1, 2, "a"] });
-  // @ts-expect-error a key is whole
+  // @ts-expect-error get needs a complete key
   scores.get([1, 99.5]);
-  // @ts-expect-error its parts have types
+  // @ts-expect-error a part of a key of another type
   scores.get([1, "99.5", "ann"]);
-  // @ts-expect-error also in a bound
+  // @ts-expect-error a part of a key of another type, in a bound
   scores.keys({ gte: ["1"] });
-  // @ts-expect-error which has a part at least
+  // @ts-expect-error a bound needs at least one part
   scores.keys({ gte: [] });
-  // @ts-expect-error one goes on behind a whole key
+  // @ts-expect-error after needs a complete key
   scores.keys({ after: [1] });
 
   const days = db.collection("days", text(), { key: timestamp });
   days.set(new Date(), "today");
   days.set(0, "then");
   same<ReturnType<typeof days.keys>, Scan<number>>(true);
-  // @ts-expect-error no number begins with another
+  // @ts-expect-error a number has no prefix
   days.keys({ prefix: 1 });
   const big = db.collection("big", text(), { key: u64 });
   same<ReturnType<typeof big.keys>, Scan<bigint>>(true);
-  // @ts-expect-error a bigint is no number
+  // @ts-expect-error a bigint is not a number
   big.get(1);
 
   const jobs = db.collection("jobs", json<Job>(), { key: auto() });
   same<number, ReturnType<typeof jobs.push>>(true);
   jobs.push({ kind: "mail" });
   jobs.get(1);
-  // @ts-expect-error only numbers are given out
+  // @ts-expect-error push needs auto() keys
   db.collection("notes", text()).push("A");
   // @ts-expect-error a mistyped option
   db.collection("notes", text(), { keys: u32 });
-  // @ts-expect-error a key is made of types
+  // @ts-expect-error a key type, not a name
   db.collection("notes", text(), { key: "u32" });
 }
 
@@ -207,12 +207,12 @@ export async function migrating(db: Database): Promise<void> {
     key: [u32, str],
     rekey: (key: string, old: { id: number }) => [old.id, key],
   });
-  // @ts-expect-error it has to give a key
+  // @ts-expect-error rekey returns a key
   await db.migrate("rows", json<number>(), { key: u32, rekey: (key: string) => key });
-  // @ts-expect-error it has to give what is stored
+  // @ts-expect-error migrate returns a complete record
   await db.migrate("products", Product, { migrate: () => ({ stock: 1 }) });
-  // @ts-expect-error an index has no such option
+  // @ts-expect-error not an option of indexes
   await db.migrate("products", Product, { indexes: { by: { fields: "stock", uniq: true } } });
-  // @ts-expect-error in time
+  // @ts-expect-error migrate is synchronous
   await db.migrate("products", Product, { migrate: async () => ({ stock: 1, name: "" }) });
 }

@@ -1,6 +1,6 @@
 /**
- * The types of schemas, tested by compiling: `npm run check` fails if a line here does not compile, or
- * if one does that is marked as an error. Nothing of this runs.
+ * Tests of the types of schemas. They are compiled and never run: `npm run check` fails if a line does not compile,
+ * or if a line marked as an error does.
  */
 
 import {
@@ -99,11 +99,11 @@ export function plain(value: Order): void {
   if (value.by.type === "Cash") same<typeof value.by.value, number>(true);
   if (value.by.type === "Box") same<typeof value.by.value.width, number>(true);
 
-  // @ts-expect-error what is flattened has no name of its own
+  // @ts-expect-error a flattened struct has no name of its own
   value.page;
-  // @ts-expect-error there is no such field
+  // @ts-expect-error not a field
   value.nothing;
-  // @ts-expect-error nor such a variant
+  // @ts-expect-error not a name of the enum
   value.state === "lost";
 }
 
@@ -120,21 +120,21 @@ export function storing(view: View<typeof Order>): void {
 
   // @ts-expect-error a field is missing
   Page.encode({ offset: 1 });
-  // @ts-expect-error there is no such field
+  // @ts-expect-error not a field
   Page.encode({ offset: 1, limit: 2, other: 3 });
-  // @ts-expect-error a number is no text
+  // @ts-expect-error a number is not text
   Order.encode({ ...order, note: 1 });
-  // @ts-expect-error a bigint is no number
+  // @ts-expect-error a bigint is not a number
   Order.encode({ ...order, id: 1n });
-  // @ts-expect-error nor the other way round
+  // @ts-expect-error a number is not a bigint
   Order.encode({ ...order, big: 1 });
-  // @ts-expect-error there is no such name
+  // @ts-expect-error not a name of the enum
   Order.encode({ ...order, state: "lost" });
-  // @ts-expect-error a variant has the value of its own type
+  // @ts-expect-error a value of another variant's type
   Order.encode({ ...order, by: { type: "Cash", value: "1" } });
-  // @ts-expect-error there is no such variant
+  // @ts-expect-error not a variant
   Order.encode({ ...order, by: { type: "Cheque" } });
-  // @ts-expect-error texts are no numbers
+  // @ts-expect-error text is not a number
   Order.encode({ ...order, grid: ["1"] });
 }
 
@@ -153,19 +153,19 @@ export function reading(view: View<typeof Order>): void {
   eq(view, "note", "text");
   eq(view, "data", new Uint8Array());
 
-  // @ts-expect-error a view for reading refuses assignment
+  // @ts-expect-error a view for reading is read-only
   view.id = 1;
-  // @ts-expect-error what was flattened as well
+  // @ts-expect-error a flattened field is read-only too
   view.limit = 1;
-  // @ts-expect-error and its parts
+  // @ts-expect-error a part of a view is read-only too
   view.size.width = 1;
-  // @ts-expect-error lists have nothing to set there
+  // @ts-expect-error a list for reading has no set
   view.grid.set(0, 1);
-  // @ts-expect-error what is optional may be absent
+  // @ts-expect-error an option may be undefined
   view.box.width;
-  // @ts-expect-error only text and bytes are compared
+  // @ts-expect-error eq only compares text and bytes
   eq(view, "id", "1");
-  // @ts-expect-error of fields that there are
+  // @ts-expect-error not a field
   eq(view, "nothing", "1");
 }
 
@@ -184,11 +184,11 @@ export function updating(view: Writable<typeof Order>): void {
   if (view.by.type === "Box") view.by.value.width = 1;
   view.by = { type: "Cash", value: 1 };
 
-  // @ts-expect-error a text is no number
+  // @ts-expect-error text is not a number
   view.id = "1";
-  // @ts-expect-error there is no such field
+  // @ts-expect-error not a field
   view.nothing = 1;
-  // @ts-expect-error there is no such name
+  // @ts-expect-error not a name of the enum
   view.state = "lost";
   // @ts-expect-error a field of another type
   view.assign({ size: { width: "1", height: 2 } });
@@ -203,18 +203,18 @@ export function defining(): void {
   same<Infer<typeof Old>, { stock: number; price: number }>(true);
   same<View<typeof Old>["price"], number>(true);
 
-  // @ts-expect-error only what is added may be missing
+  // @ts-expect-error only added fields may be missing
   Old.encode({ price: 2 });
-  // @ts-expect-error a default is of the field's type
+  // @ts-expect-error a default of another type
   added(f64, "1");
-  // @ts-expect-error a field is a type
+  // @ts-expect-error a field needs a type
   struct("A", { a: 1 });
-  // @ts-expect-error a type with a length is given one
+  // @ts-expect-error bytes needs a length
   struct("A", { a: bytes });
-  // @ts-expect-error only structs are flattened
+  // @ts-expect-error only structs can be flattened
   flatten(u8);
-  // @ts-expect-error only numbers are absent where they are zero
+  // @ts-expect-error optNonZero only takes numbers
   optNonZero(str);
-  // @ts-expect-error a struct has a name
+  // @ts-expect-error a struct needs a name
   struct({ a: u8 });
 }

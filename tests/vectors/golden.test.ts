@@ -1,4 +1,4 @@
-/** The golden files, read by a reader that knows nothing but FORMAT.md. */
+/** The golden files, read by a reader that was written from FORMAT.md alone. */
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ interface Description {
   size: number;
   error?: Record<string, number>;
   recovery?: Omit<Database["recovery"], "checkpoint"> & { checkpoint?: true };
-  /** Live records that are damaged, before the checkpoint, or that lack a piece. */
+  /** The number of live records that are damaged, before the checkpoint, or that lack a piece. */
   unreadable?: number;
   transactions?: Database["transactions"];
   live?: { keyspace: number; version: number; expiry: number; key: string; value: string }[];
@@ -34,7 +34,7 @@ function descriptionOf(name: string): Description {
   return JSON.parse(readFileSync(join(folder(), `${name}.json`), "utf8"));
 }
 
-/** What the reader says, in the form of a description. */
+/** The result of the reader, in the form of a description. */
 async function outcome(
   file: Uint8Array,
   options: Parameters<typeof read>[1] = {},
@@ -59,7 +59,7 @@ async function outcome(
   }
 }
 
-/** Keys in one order, whatever order they were found in; properties likewise. */
+/** The records as sorted texts, so that their order does not matter. */
 function sorted(live: Description["live"]): string[] | undefined {
   return live
     ?.map(({ keyspace, key, value, version, expiry }) =>
@@ -69,7 +69,7 @@ function sorted(live: Description["live"]): string[] | undefined {
 }
 
 describe("golden files", () => {
-  test("the checksum of hash-wasm is that of Rust, seeds included", async () => {
+  test("the checksum of hash-wasm equals that of Rust, also with seeds", async () => {
     const data = Uint8Array.from({ length: 5000 }, (_, i) => (131 * i + 7) % 256);
     const vectors: ChecksumVector[] = JSON.parse(
       readFileSync(join(folder(), "checksums.json"), "utf8"),
@@ -100,8 +100,8 @@ describe("golden files", () => {
     });
   }
 
-  test("the log without its checkpoint tells the same, unless it is damaged", async () => {
-    const reported = { same: 0, damaged: 0 };
+  test("the log without its checkpoint has the same contents, unless it is damaged", async () => {
+    const counts = { same: 0, damaged: 0 };
     for (const file of files) {
       const { recovery, unreadable, live } = descriptionOf(file.replace(/\.varve$/, ""));
       if (recovery?.checkpoint === undefined) continue;
@@ -110,15 +110,15 @@ describe("golden files", () => {
       });
       if (unreadable !== undefined) {
         expect(whole.error?.code, file).toBe(CORRUPTION);
-        reported.damaged += 1;
+        counts.damaged += 1;
         continue;
       }
       expect(sorted(whole.live), file).toStrictEqual(sorted(live));
       assert((whole.recovery?.replayedFrames ?? 0) >= recovery.replayedFrames, file);
       expect(whole.recovery?.lastFrame, file).toBe(recovery.lastFrame);
       expect(whole.recovery?.clean, file).toBe(recovery.clean);
-      reported.same += 1;
+      counts.same += 1;
     }
-    assert(reported.same >= 6 && reported.damaged >= 1, JSON.stringify(reported));
+    assert(counts.same >= 6 && counts.damaged >= 1, JSON.stringify(counts));
   });
 });

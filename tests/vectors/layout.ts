@@ -1,17 +1,17 @@
-/** What FORMAT.md defines: sizes, kinds, and the structures as the reader holds them. */
+/** The constants of FORMAT.md, and the structures that the reader returns and uses. */
 
 import { xxhash3 } from "hash-wasm";
 
-/** What opening a file gives (section 9). */
+/** The result of opening a file (section 9). */
 export interface Database {
   recovery: Recovery;
-  /** TRANSACTION records of the log that counts, in its order. */
-  transactions: TransactionNote[];
+  /** The TRANSACTION records of the valid log, in order. */
+  transactions: TransactionRecord[];
   /** Live records by keyspace and key. */
   live: LiveRecord[];
-  /** Live records that are damaged, which stand before a checkpoint then, or that lack a piece. */
+  /** The number of live records that are damaged, which is possible before a checkpoint, or that lack a piece. */
   unreadable: number;
-  /** How many keys of the raw calls there are, those of unreadable records included. */
+  /** The number of keys in keyspace 0, those of unreadable records included. */
   count: number;
 }
 
@@ -26,7 +26,7 @@ export interface Recovery {
   checkpoint: boolean;
 }
 
-export interface TransactionNote {
+export interface TransactionRecord {
   number: number;
   timeMs: number;
   client: number;
@@ -42,12 +42,12 @@ export interface LiveRecord {
   value: Uint8Array;
 }
 
-/** Stable codes of the errors that a file can give. */
+/** The stable codes of errors in a file. */
 export const CORRUPTION = 8;
 export const NOT_A_DATABASE = 9;
 export const UNSUPPORTED_FORMAT = 10;
 
-/** A file that does not open, with what there is to say about it. */
+/** A file that cannot be opened, and details. */
 export class FormatError extends Error {
   override readonly name = "FormatError";
   constructor(
@@ -75,13 +75,13 @@ export const DATA_START = 8192;
 export const SEGMENT_MAGIC = [0x56, 0x53, 0x45, 0x47];
 export const HEADER = 64;
 export const FRAME = 40;
-/** Bytes of the longest value. */
+/** The maximum size of a value in bytes. */
 export const MAX_VALUE = 16n << 20n;
-/** A value has no more pieces than these. */
+/** The maximum number of pieces of a value. */
 export const MAX_PIECES = 65_535;
 export const RECORD = 40;
 export const [LOG, EXTENT_SEGMENT, CHECKPOINT] = [1, 2, 3];
-/** Bytes of a checkpoint's head and of the rows of its tables. */
+/** The sizes of a checkpoint's head and of the rows of its tables, in bytes. */
 export const HEAD = 64;
 export const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [16, 40, 16];
 export const BLOCK = 65_536;
@@ -90,7 +90,7 @@ export const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
 export const PIECE = [..."piece/"].map((character) => character.charCodeAt(0));
 export const CLEARED = [..."clear/"].map((character) => character.charCodeAt(0));
 export const [SET, DELETE, EXTENT, PIECES, CLEAR] = [1, 2, 3, 4, 5];
-/** Feature bits of `incompatible` that the reader knows: the one for values in pieces. */
+/** The known feature bits of `incompatible`: values in pieces. */
 export const KNOWN_INCOMPATIBLE = 1n;
 export const VOID = 0x81;
 export const TRANSACTION = 0x82;
@@ -116,12 +116,12 @@ export interface Segment {
   salt: bigint;
   firstFrame: number;
   payload: number;
-  /** Whether its slot was not blank when it began. */
+  /** Whether its slot had been used before. */
   reused: boolean;
   /** Position of its first slot. */
   start: number;
   /** Position at which its frames must have ended. */
-  roomEnd: number;
+  capacityEnd: number;
   /** Frames at or above this number were dropped by a recovery. */
   limit: number;
 }
@@ -136,37 +136,37 @@ export interface Frame {
   salt: bigint;
 }
 
-/** A checkpoint that counts (section 8a). */
+/** A valid checkpoint (section 8a). */
 export interface Checkpoint {
   frame: number;
   endSequence: number;
   endOffset: number;
   nextSequence: number;
-  /** How many keys each keyspace holds. */
+  /** The number of keys by keyspace. */
   keys: Map<number, number>;
-  /** Keyspaces that were emptied: entries of smaller versions do not count. */
+  /** The versions at which keyspaces were cleared: entries of smaller versions are deleted. */
   cleared: Map<number, number>;
-  /** File positions of the records that live. */
+  /** File positions of the live records. */
   entries: number[];
-  /** Of those, the records whose values lie in extents, and which. */
+  /** The extents of those records whose values lie in extents, by file position. */
   extents: Map<number, { slot: number; sequence: number }>;
-  /** Sequences of the segments that it names, and the salt and the end of each, by slot. */
+  /** The sequence, salt and end of each segment that it names, by slot. */
   named: Map<number, { sequence: number; salt: bigint; end: number }>;
 }
 
-/** Where frames are missing between two segments. */
+/** Missing frames between two segments. */
 export interface Gap {
   from: number;
   to: number;
-  /** Whether anything but zeros lies where it begins. */
+  /** Whether the bytes at its start are not all zero. */
   isDamage: boolean;
-  /** The chain as it was before. */
+  /** The end of the chain before it. */
   before: { frames: number; segment: number; position: number };
 }
 
 export interface LogRecord {
   kind: number;
-  /** File positions of it, and of the one that it took the place of; before all segments for none. */
+  /** File positions of the record, and of the one that it replaces; before all segments if there is none. */
   position: number;
   previous: number;
   keyspace: number;
@@ -176,10 +176,10 @@ export interface LogRecord {
   value: Uint8Array;
 }
 
-/** Where the chain of frames broke off, and what was found behind it. */
+/** The chain of frames, its end, and intact frames behind it. */
 export interface Chain {
   frames: Frame[];
-  /** Index of the segment in which it broke off, and the place. */
+  /** The index of the segment in which it ends, and the file position. */
   segment: number;
   position: number;
   expected: number;
@@ -187,8 +187,8 @@ export interface Chain {
   intactBytes: number;
   watermark: number;
   gaps: Gap[];
-  /** What the records about gaps say, each with the number of its frame. */
-  accounts: { frame: number; from: number; to: number }[];
+  /** The contents of the records about gaps, each with the number of its frame. */
+  gapRecords: { frame: number; from: number; to: number }[];
 }
 
 export function idOf({ keyspace, key }: LogRecord): string {
@@ -199,25 +199,25 @@ export function isLive(record: LogRecord | undefined): boolean {
   return record !== undefined && record.kind !== DELETE;
 }
 
-/** Section 7b: which keyspace a CLEAR record empties; `undefined` if it is malformed. */
+/** Section 7b: the keyspace that a CLEAR record clears; `undefined` if the record is malformed. */
 export function clearedBy(keyspace: number, key: Uint8Array): number | undefined {
-  const isOne = key.length === 10 && CLEARED.every((byte, i) => key[i] === byte);
-  if (!isOne || keyspace !== ENGINE) return undefined;
+  const isClear = key.length === 10 && CLEARED.every((byte, i) => key[i] === byte);
+  if (!isClear || keyspace !== ENGINE) return undefined;
   const cleared = viewOf(key).getUint32(CLEARED.length, false);
   return cleared === ENGINE || cleared > 0xffff ? undefined : cleared;
 }
 
-/** The file position that a record's position of 32 bits is. */
-export function placeOf(position: number): number {
+/** The file position of a record by its encoded position of 32 bits. */
+export function filePosition(position: number): number {
   return DATA_START + 8 * position;
 }
 
-/** Whether a record must be understood and is not. */
+/** Whether a record has an unknown kind that must be understood. */
 export function isUnknown({ kind }: LogRecord): boolean {
   return kind > CLEAR && (kind & SKIPPABLE) === 0;
 }
 
-/** Section 7a: what `idOf` says of a piece. */
+/** Section 7a: the id of a piece, as by `idOf`. */
 export function idOfPiece(id: bigint, piece: number): string {
   const key = new Uint8Array(16);
   key.set(PIECE);
@@ -226,8 +226,8 @@ export function idOfPiece(id: bigint, piece: number): string {
   return `${ENGINE}/${hex(key)}`;
 }
 
-/** Section 8. */
-export function readTransaction(value: Uint8Array): TransactionNote {
+/** Section 8: the value of a TRANSACTION record. */
+export function readTransaction(value: Uint8Array): TransactionRecord {
   const view = viewOf(value);
   return {
     number: u64(view, 0),

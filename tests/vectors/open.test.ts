@@ -1,6 +1,6 @@
 /**
- * The engine as users get it, against the reader that knows nothing but FORMAT.md: on every golden
- * file, and on many damaged ones, both must say the same.
+ * The engine compared with the reader, which was written from FORMAT.md alone: both must have the same result for
+ * every golden file, and for many damaged ones.
  */
 
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -12,7 +12,7 @@ import { random } from "../support/values.js";
 import { CORRUPTION, FormatError, hex, NOT_A_DATABASE } from "./layout.js";
 import { read } from "./reader.js";
 
-/** What opening a file comes to, as far as both sides can tell. */
+/** The result of opening a file, as far as both can determine it. */
 type Outcome =
   | {
       recovery: Record<string, unknown>;
@@ -31,7 +31,7 @@ function goldenFiles(): Map<string, Uint8Array> {
   return new Map(names.map((name) => [name, new Uint8Array(readFileSync(join(folder(), name)))]));
 }
 
-/** What the reader says about the keyspace of the raw calls. */
+/** The result of the reader for keyspace 0. */
 async function byReader(bytes: Uint8Array): Promise<Outcome> {
   try {
     const { recovery, live, count, unreadable } = await read(bytes);
@@ -59,7 +59,7 @@ async function byReader(bytes: Uint8Array): Promise<Outcome> {
   }
 }
 
-/** What `open` says, asked for the keys that the reader found. */
+/** The result of `open`, for the keys that the reader found. */
 async function byEngine(path: Path, expected: Outcome): Promise<Outcome> {
   try {
     const db = await open(path.name, {
@@ -84,7 +84,7 @@ async function byEngine(path: Path, expected: Outcome): Promise<Outcome> {
     return outcome;
   } catch (error) {
     if (error instanceof CorruptionError) {
-      // What the commits before it leave is checked by the contract's tests.
+      // The contract tests check `before`.
       const { before: _, ...details } = { before: undefined, ...error.details };
       return { refused: "damaged", details };
     }
@@ -100,8 +100,8 @@ interface Path {
 
 let counter = 0;
 
-/** A copy of the file where `open` finds it. */
-function placed(bytes: Uint8Array): Path & { file: string } {
+/** Writes a copy of the file that `open` can open. */
+function copied(bytes: Uint8Array): Path & { file: string } {
   const { directory } = context();
   assert(directory !== undefined);
   counter += 1;
@@ -112,17 +112,17 @@ function placed(bytes: Uint8Array): Path & { file: string } {
   return { ...path, file: copy };
 }
 
-/** Both say the same, and a file that is refused stays as it is. */
+/** Checks that both have the same result, and that a refused file stays unchanged. */
 async function bothAgree(bytes: Uint8Array, what: string): Promise<Outcome> {
   const expected = await byReader(bytes);
-  const path = placed(bytes);
+  const path = copied(bytes);
   expect(await byEngine(path, expected), what).toStrictEqual(expected);
   if ("refused" in expected)
     expect(new Uint8Array(readFileSync(path.file)), what).toStrictEqual(bytes);
   return expected;
 }
 
-/** Flips a bit, loses a sector or a stretch, or cuts the file off: up to three times. */
+/** Flips a bit, zeroes a sector or 4,000 bytes, or truncates the file, up to three times. */
 function damaged(bytes: Uint8Array, next: (below: number) => number): [Uint8Array, string] {
   let image = bytes.slice();
   const done: string[] = [];
@@ -151,29 +151,30 @@ function damaged(bytes: Uint8Array, next: (below: number) => number): [Uint8Arra
 }
 
 describe("golden files through open()", () => {
-  test("every one opens or is refused as FORMAT.md says", async () => {
+  test("every file opens or is refused as FORMAT.md says", async () => {
     for (const [name, bytes] of goldenFiles()) await bothAgree(bytes, name);
   });
 
-  test("the option from takes those of which everything can be read, and no others", async () => {
-    let taken = 0;
+  test("the option from accepts exactly the files that can be read completely", async () => {
+    let accepted = 0;
     let refused = 0;
     for (const [name, bytes] of goldenFiles()) {
       const expected = await byReader(bytes);
-      const isWhole = "live" in expected && !expected.unreadable && !expected.recovery.created;
+      const isReadable = "live" in expected && !expected.unreadable && !expected.recovery.created;
       const from = bytes as Uint8Array<ArrayBuffer>;
       const opening = open(name.slice(0, -6), { storage: memory(), from, ...wasmOption() });
       const db = await opening.catch((error: unknown) => {
-        const isTold = error instanceof CorruptionError || error instanceof UnsupportedFormatError;
-        assert(isTold, `${name}: ${error}`);
+        const isExpected =
+          error instanceof CorruptionError || error instanceof UnsupportedFormatError;
+        assert(isExpected, `${name}: ${error}`);
         return undefined;
       });
       if (db === undefined) {
         refused += 1;
         continue;
       }
-      assert(isWhole, `${name} was taken`);
-      taken += 1;
+      assert(isReadable, `${name} was accepted`);
+      accepted += 1;
       for (const [key, value] of Object.entries(expected.live)) {
         expect(
           hex(db.get(Uint8Array.from(Buffer.from(key, "hex"))) ?? new Uint8Array()),
@@ -183,10 +184,10 @@ describe("golden files through open()", () => {
       expect([...db.values()].length, name).toBe(expected.count);
       await db.close();
     }
-    assert(taken > 20 && refused > 20, `${taken} taken, ${refused} refused`);
+    assert(accepted > 20 && refused > 20, `${accepted} accepted, ${refused} refused`);
   });
 
-  test("records and frames of every length carry the checksum that FORMAT.md says", async () => {
+  test("records and frames of every length have the checksum that FORMAT.md defines", async () => {
     const { directory } = context();
     assert(directory !== undefined);
     const storage = file(join(directory, "lengths"));
@@ -194,7 +195,7 @@ describe("golden files through open()", () => {
     const expected: Record<string, string> = {};
     const bytes = (length: number, salt: number) =>
       Uint8Array.from({ length }, (_, i) => (131 * i + salt) & 0xff);
-    // Short ones, and those about which one block of the checksum ends, or two.
+    // Short lengths, and lengths around one and two blocks of the checksum.
     const lengths = [[0, 300] as const, [880, 1_120] as const, [1_900, 2_140] as const];
     const all = lengths.flatMap(([from, to]) =>
       Array.from({ length: to - from + 1 }, (_, i) => from + i),
@@ -218,17 +219,20 @@ describe("golden files through open()", () => {
     await bothAgree(image, "lengths");
   });
 
-  test("a file that was compacted again and again reads the same with its checkpoint and without", async () => {
+  test("a file that was compacted repeatedly reads the same with its checkpoint and without", async () => {
     const { directory } = context();
     assert(directory !== undefined);
-    const db = await open("lived", { storage: file(join(directory, "lived")), ...wasmOption() });
-    const path = join(directory, "lived", "lived.varve");
+    const db = await open("compacted", {
+      storage: file(join(directory, "compacted")),
+      ...wasmOption(),
+    });
+    const path = join(directory, "compacted", "compacted.varve");
     const model = new Map<string, Uint8Array>();
     const next = random(4);
     const seen = { checkpoint: 0, gaps: 0 };
     const last = context().thorough ? 3 : 1;
     for (let round = 0; round <= last; round += 1) {
-      // Small ones so many that a checkpoint takes several blocks; large ones to fill segments.
+      // Enough small values that a checkpoint takes several blocks, and large ones to fill segments.
       for (let i = round === 0 ? 0 : 8_000; i < 9_600; i += 1) {
         const key = `key ${round === 0 ? i : next(9_000)}`;
         const value = new Uint8Array(i < 9_000 ? next(20) : 3_000 + next(6_000)).fill(round + i);
@@ -241,7 +245,7 @@ describe("golden files through open()", () => {
         }
         if (next(200) === 0) db.flush();
       }
-      // In pieces, and in segments of its own.
+      // A value in pieces, and one in its own segments.
       for (const length of round > 0 ? [600_000, 900_000] : []) {
         db.set(`large ${length}`, new Uint8Array(length + round).fill(round));
         model.set(`large ${length}`, new Uint8Array(length + round).fill(round));
@@ -264,16 +268,16 @@ describe("golden files through open()", () => {
     assert(seen.checkpoint >= 1 && seen.gaps >= 1, JSON.stringify(seen));
   });
 
-  test("what recovery writes in place of a damaged database reads as FORMAT.md says", async () => {
+  test("a recovered database reads as FORMAT.md says", async () => {
     const recovered = { salvage: 0, prefix: 0 };
     for (const [name, bytes] of goldenFiles()) {
       const before = await byReader(bytes);
       if (!("refused" in before) || before.refused !== "damaged") continue;
       for (const recovery of ["salvage", "prefix"] as const) {
-        const path = placed(bytes);
+        const path = copied(bytes);
         const storage = file(path.directory);
         const db = await open(path.name, { storage, recovery, ...wasmOption() }).catch((error) => {
-          // Some have nothing left, or nothing that the commits before the damage could be recognized by.
+          // Some files have no intact data, or no identifiable commits before the damage.
           if (error instanceof CorruptionError) return undefined;
           throw error;
         });
@@ -295,7 +299,7 @@ describe("golden files through open()", () => {
     assert(recovered.salvage >= 10 && recovered.prefix >= 5, JSON.stringify(recovered));
   });
 
-  test("damaged in 500 ways, each opens or is refused as FORMAT.md says", async () => {
+  test("files with 500 random damages open or are refused as FORMAT.md says", async () => {
     const next = random(1);
     const outcomes = new Map<string, number>();
     const files = [...goldenFiles()].filter(([, bytes]) => bytes.length < 100_000);

@@ -1,4 +1,4 @@
-/** Schemas as Rust: what is printed is committed, so that `cargo test` compiles it and compares. */
+/** Schemas printed as Rust. The output is committed, so that `cargo test` compiles and checks it. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ import { vectors } from "../struct/vectors.js";
 import { context } from "../support/context.js";
 import { throws } from "../support/errors.js";
 
-/** A name as a module of Rust has it. */
+/** The name of a Rust module for a type. */
 function moduleOf(name: string): string {
   return name.replace(/(?<=[a-z])[A-Z]/g, "_$&").toLowerCase();
 }
@@ -38,7 +38,7 @@ describe("toRust", () => {
       const path = `${moduleOf(name)}::${name}`;
       return `    ("${name}", <${path} as Record>::LAYOUT, <${path} as Record>::FINGERPRINT),\n`;
     });
-    const head = "// Made by toRust: UPDATE_PRINTED=1 writes it anew.\n\n";
+    const head = "// Made by toRust: UPDATE_PRINTED=1 writes it again.\n\n";
     const list =
       "use varve::schema::{Layout, Record};\n\n" +
       `pub const ALL: &[(&str, &Layout, u64)] = &[\n${all.join("")}];\n`;
@@ -48,7 +48,7 @@ describe("toRust", () => {
     expect(readFileSync(path, "utf8")).toBe(made);
   });
 
-  test("prints a schema with what it imports", () => {
+  test("prints a schema with its imports", () => {
     const Product = struct("Product", { stock: u16, name: str });
     expect(toRust(Product)).toBe(`use musli_zerocopy::{Ref, ZeroCopy};
 use varve::schema::Record;
@@ -62,7 +62,7 @@ pub struct Product {
 `);
   });
 
-  test("marks what was added to a versioned struct, with what stands for it in earlier records", () => {
+  test("marks the added fields of a versioned struct, with their defaults", () => {
     const Product = versioned("Product", {
       stock: u16,
       name: str,
@@ -95,7 +95,7 @@ pub struct Product {
 `);
   });
 
-  test("gives names that Rust can have, and keeps those of the schema beside them", () => {
+  test("converts names to valid Rust, and keeps the original names beside them", () => {
     const Inner = struct("self", { self: u8, _: u8, "": u8 });
     const Odd = struct('or"der\n\u202e', { createdAt: u8, created_at: u8, type: u8, inner: Inner });
     const printed = toRust(Odd);
@@ -111,7 +111,7 @@ pub struct Product {
     }
   });
 
-  test("refuses what is no schema, and what Rust does not have", () => {
+  test("refuses objects that are no schemas, and types that Rust lacks", () => {
     const notSchema = throws(() => toRust(json()), { code: "VARVE_BAD_ARGUMENT" });
     assert(notSchema.message.includes("Only a schema"));
     const noFloat = throws(() => toRust(struct("A", { a: optNonZero(f32) })));

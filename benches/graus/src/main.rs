@@ -1,7 +1,8 @@
-//! The product drop on GrausDB: one record, N cycles of get, read the struct and its name, take one from the stock.
+//! The product drop on GrausDB: one record, N cycles of get, read the struct and its name, take one from the
+//! stock.
 //!
 //! `graus-drop --directory D [--cycles N] [--samples N] [--warmup N] [--predicate]` prints one line of JSON.
-//! Every sample runs on an empty directory below D and is reopened and read back before it counts.
+//! Every sample runs on an empty directory below D, which is then reopened and checked.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -40,7 +41,7 @@ impl Arguments {
         };
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
-            let mut value = || words.next().ok_or(format!("{word} wants a value"));
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
             match word.as_str() {
                 "--directory" => parsed.directory = value()?.into(),
                 "--cycles" => parsed.cycles = value()?.parse()?,
@@ -78,7 +79,7 @@ fn name_of(bytes: &[u8]) -> Result<&str, musli_zerocopy::Error> {
     buf.load(buf.load_at::<Product>(0)?.name)
 }
 
-/// Takes one from the stock, in the bytes that GrausDB hands to its callback.
+/// Takes one from the stock, in the bytes that GrausDB passes to its callback.
 fn take_one(value: &mut [u8]) {
     // SAFETY: only the two bytes of `stock` are written; no padding becomes uninitialized.
     let product =
@@ -107,8 +108,8 @@ fn sample(
             let in_stock = |bytes: &[u8]| stock_of(bytes).is_ok_and(|stock| stock > 0);
             store.update_if(KEY.to_vec(), |value| take_one(value), Some(KEY), Some(in_stock))?;
         } else {
-            // The shipped predicate costs one more read of the log per update. The same check inside the
-            // callback is the fastest form that GrausDB has, so that is the form it is measured in.
+            // GrausDB's own predicate costs one more read of the log per update. The check inside the
+            // callback is the fastest form, so that is the one measured.
             store.update_if(
                 KEY.to_vec(),
                 |value| take_one(value),

@@ -1,7 +1,8 @@
-//! Ordered key sets under the same work: the engine's own, whose short keys lie inline, and one of `Vec<u8>`.
+//! Two ordered key sets under the same work: the engine's own, whose short keys are inline, and a set of
+//! `Vec<u8>`.
 //!
-//! The work is cut into phases without a clock, so that one code runs natively and in wasm: whoever calls
-//! takes the time. Every phase gives a checksum, which must be the same for both sets.
+//! The phases contain no clock, so that the same code runs natively and in wasm: the caller measures the
+//! time. Every phase returns a checksum, which must be the same for both sets.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::RefCell;
@@ -14,19 +15,19 @@ use varve::engine::index::ordered_index::OrderedKeys;
 /// Length of every key.
 pub const KEY: usize = 16;
 
-/// Counts what is requested. What the system's allocator adds per block is not counted, which favours the
-/// set with more blocks.
+/// Counts requested bytes. The system allocator's overhead per block is not counted, which favours the set
+/// with more blocks.
 struct Counting;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static BLOCKS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: every call is passed on unchanged to the system's allocator; only counters are kept beside it.
+// SAFETY: every call is forwarded unchanged to the system's allocator; only counters are updated besides.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size(), Ordering::Relaxed);
         BLOCKS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise about `layout` is the one that `System` asks for.
+        // SAFETY: the caller guarantees for `layout` what `System` requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -41,10 +42,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What both sets can do.
+/// The operations of both sets.
 trait Keys: Default {
     fn insert(&mut self, key: &[u8]);
-    /// The first key at or behind this one: what a range starts with.
+    /// The first key at or after this one: the start of a range.
     fn seek(&self, key: &[u8]) -> Option<&[u8]>;
     fn walk(&self, visit: impl FnMut(&[u8]));
 }
@@ -82,9 +83,9 @@ impl Keys for VecKeys {
 
 struct Bench {
     keys: Vec<u8>,
-    /// The same keys in another random order: who looks up in the order of insertion meets a warm cache.
+    /// The same keys in another random order: lookups in the order of insertion would hit a warm cache.
     order: Vec<u32>,
-    /// What was live before the first insertion.
+    /// Live bytes and blocks before the first insertion.
     before: (usize, usize),
     inline: OrderedKeys,
     vectors: VecKeys,
@@ -100,7 +101,7 @@ pub enum Which {
     Vectors = 1,
 }
 
-/// What is done with it.
+/// The operations that are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Phase {
@@ -172,7 +173,7 @@ pub fn prepare(count: u32, seed: u64) {
     }));
 }
 
-/// Runs one phase on one set and gives its checksum.
+/// Runs one phase on one set and returns its checksum.
 pub fn run(which: Which, what: Phase) -> u64 {
     BENCH.with_borrow_mut(|bench| {
         let Bench { keys, order, inline, vectors, .. } = bench.as_mut().expect("prepared");
@@ -183,7 +184,7 @@ pub fn run(which: Which, what: Phase) -> u64 {
     })
 }
 
-/// Bytes and blocks that were requested since `prepare` and are not yet given back.
+/// Bytes and blocks requested since `prepare` and not yet freed.
 pub fn held() -> (usize, usize) {
     BENCH.with_borrow(|bench| {
         let before = bench.as_ref().expect("prepared").before;
@@ -201,7 +202,7 @@ pub fn clear() {
     });
 }
 
-/// The same for JavaScript, in numbers only.
+/// The exports for JavaScript, in numbers only.
 #[cfg(target_arch = "wasm32")]
 mod exports {
     use super::{Phase, Which};
@@ -211,7 +212,7 @@ mod exports {
         super::prepare(count, u64::from(seed));
     }
 
-    /// The checksum, folded into what a number holds exactly.
+    /// The checksum, folded into 32 bits.
     #[unsafe(no_mangle)]
     extern "C" fn keys_run(which: u32, phase: u32) -> u32 {
         let which = if which == 0 { Which::Inline } else { Which::Vectors };

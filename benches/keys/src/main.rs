@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut times = vec![vec![Vec::new(); PHASES.len()]; SETS.len()];
     let mut held_by = [(0, 0); SETS.len()];
-    // The first round warms caches and allocator and is dropped.
+    // The first round warms up caches and allocator and is not counted.
     for round in 0..=samples {
         let mut sums = [[0; PHASES.len()]; SETS.len()];
         for (s, (which, _)) in SETS.iter().enumerate() {

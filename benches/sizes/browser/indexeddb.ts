@@ -3,12 +3,12 @@ import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 
 const STORE = "pairs";
-/** Pairs asked for at a time when going over them. */
+/** Pairs per request in a scan. */
 const PAGE = 1_000;
 
 type Pair = { key: IDBValidKey; value: Uint8Array };
 
-/** What newer browsers have, and the types not yet. */
+/** A method of newer browsers that TypeScript's types lack. */
 interface WithRecords extends IDBObjectStore {
   getAllRecords?(options: { query?: IDBKeyRange; count?: number }): IDBRequest<Pair[]>;
 }
@@ -32,7 +32,7 @@ function increase(value: Uint8Array): void {
   view.setUint32(COUNTER_AT, (view.getUint32(COUNTER_AT, true) + 1) >>> 0, true);
 }
 
-/** Requests of a transaction are made all at once, without waiting for one before the next. */
+/** All requests of a transaction are made at once, without waiting for one before the next. */
 export const openIndexedDb: OpenStore = async (name) => {
   const request = indexedDB.open(name, 1);
   request.onupgradeneeded = () => request.result.createObjectStore(STORE);
@@ -69,7 +69,7 @@ export const openIndexedDb: OpenStore = async (name) => {
     name: "IndexedDB",
     settings: "relaxed durability; requests of a transaction made at once",
     remarks: [
-      "IndexedDB: relaxed is handed to the system and not flushed. It is given fewer operations, by the same plan: each sample is one transaction.",
+      "IndexedDB: relaxed durability is written to the system and not flushed. It runs fewer operations of the same plan: each sample is one transaction.",
     ],
     async gets(keys) {
       const store = db.transaction(STORE).objectStore(STORE);
@@ -90,7 +90,7 @@ export const openIndexedDb: OpenStore = async (name) => {
     },
     sets: (keys, values, from, to) =>
       write((store) => {
-        // A copy: what is stored is the memory that a view shows, all of it.
+        // A copy, because IndexedDB clones the whole buffer of a view.
         for (let i = from; i < to; i++)
           store.put(values[i & (values.length - 1)]!.slice(), keys[i]!);
       }),

@@ -13,7 +13,7 @@ export async function browserSizes(options: BenchOptions): Promise<Section> {
   const contenders: Contender[] = [];
   let version = "";
   for (const size of sizesOf(options)) {
-    // A browser for each size: what one leaves behind does not slow down the next.
+    // A new browser for each size, so that leftovers of one do not slow down the next.
     const browser = await Chromium.start(options.root, "benches/sizes/browser/worker.ts");
     version = browser.version;
     try {
@@ -35,7 +35,11 @@ export async function browserSizes(options: BenchOptions): Promise<Section> {
 async function attempt(browser: Chromium, request: Request): Promise<Contender> {
   const { store: id, plan } = request;
   if (id === "indexeddb" && plan.size > LARGEST_INDEXEDDB) {
-    return { id, plan, failure: "loading so many would take it longer than all else together" };
+    return {
+      id,
+      plan,
+      failure: "loading so many keys would take longer than all other stores together",
+    };
   }
   try {
     return { id, plan, result: await browser.run<StoreResult>("worker", request) };
@@ -45,6 +49,6 @@ async function attempt(browser: Chromium, request: Request): Promise<Contender> 
   }
 }
 
-/** Writes of a sample, where it would take minutes else. */
+/** Writes per sample of slow stores, for which the default would take minutes. */
 const FEWER_WRITES: Partial<Record<Request["store"], number>> = { sqlite: 5_000, indexeddb: 1_000 };
 const LARGEST_INDEXEDDB = 100_000;

@@ -4,7 +4,7 @@ import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 
 const KIB = 1_024;
-/** Its wasm is built for 2 GiB at most, and has to hold more than this. */
+/** SQLite's wasm is limited to 2 GiB, and needs memory beyond its cache. */
 const LARGEST_CACHE = 1_024 * KIB * KIB;
 
 function increase(value: Uint8Array): void {
@@ -14,7 +14,7 @@ function increase(value: Uint8Array): void {
 
 let pool: ReturnType<typeof installPool> | undefined;
 
-/** A second pool in the same folder would be refused. */
+/** Installed once: a second pool in the same folder is refused. */
 async function installPool() {
   const sqlite3 = await init();
   return sqlite3.installOpfsSAHPoolVfs({ initialCapacity: 8, directory: "/bench-sizes-sqlite" });
@@ -45,7 +45,7 @@ export const openSqliteWasm: OpenStore = async (name, { memory }) => {
     get.reset();
     return value;
   };
-  const grouped = (from: number, to: number, work: (at: number) => void) => {
+  const inBatches = (from: number, to: number, work: (at: number) => void) => {
     if (to - from > 1) db.exec("BEGIN");
     for (let i = from; i < to; i++) work(i);
     if (to - from > 1) db.exec("COMMIT");
@@ -65,17 +65,17 @@ export const openSqliteWasm: OpenStore = async (name, { memory }) => {
     },
     sets(keys, values, from, to) {
       const mask = values.length - 1;
-      grouped(from, to, (i) => set.bind([keys[i]!, values[i & mask]!]).stepReset());
+      inBatches(from, to, (i) => set.bind([keys[i]!, values[i & mask]!]).stepReset());
     },
     updates(keys, from, to) {
-      grouped(from, to, (i) => {
+      inBatches(from, to, (i) => {
         const value = read(keys[i]!);
         increase(value);
         update.bind([value, keys[i]!]).stepReset();
       });
     },
     deletes(keys, from, to) {
-      grouped(from, to, (i) => remove.bind(keys[i]!).stepReset());
+      inBatches(from, to, (i) => remove.bind(keys[i]!).stepReset());
     },
     scan(from, limit) {
       let sum = 0;

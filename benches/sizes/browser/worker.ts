@@ -1,6 +1,6 @@
 import { open, opfs } from "varve";
-import { answer } from "../../browser/answer.js";
-import { removeAll, turn } from "../../browser/place.js";
+import { handleRequests } from "../../browser/handle-requests.js";
+import { removeAll, turn } from "../../browser/platform.js";
 import { measureFloor } from "../floor.js";
 import { openMap } from "../map.js";
 import { runStore, type StoreResult } from "../run.js";
@@ -10,7 +10,7 @@ import type { Plan } from "../workload.js";
 import { openIndexedDb } from "./indexeddb.js";
 import { openSqliteWasm } from "./sqlite.js";
 
-/** What a worker is told: one store, one size. */
+/** One store at one size, which a worker measures. */
 export interface Request {
   store: keyof typeof OPEN | "floor";
   plan: Plan;
@@ -37,7 +37,7 @@ function removeDatabase(name: string): Promise<unknown> {
   });
 }
 
-answer<Request, StoreResult>(async ({ store, plan, memory }, progress) => {
+handleRequests<Request, StoreResult>(async ({ store, plan, memory }, progress) => {
   if (store === "floor") return measureFloor(plan);
   const name = `sizes-${store}`;
   await removeAll();

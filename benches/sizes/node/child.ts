@@ -12,14 +12,14 @@ import { openLmdb } from "./lmdb.js";
 import { openSqlite } from "./sqlite.js";
 import { openVarve } from "./varve.js";
 
-/** What a process is told: one store, one size. */
+/** One store at one size, which a process measures. */
 export interface Request {
   root: string;
   folder: string;
   store: keyof typeof OPEN | "floor";
   plan: Plan;
   memory: number;
-  /** Whether it is about writes that are flushed, and only about those. */
+  /** Whether to measure flushed writes, and nothing else. */
   flushed: boolean;
 }
 
@@ -32,12 +32,15 @@ const OPEN = {
   map: () => openMap,
 } satisfies Record<string, (root: string) => OpenStore>;
 
-// A process for each store and size: no code is compiled for another store's sake, no memory is another's.
+// A process for each store and size, so that stores share neither compiled code nor memory.
 const request: Request = JSON.parse(process.argv[2] ?? "");
 const { root, store, plan, memory } = request;
 mkdirSync(request.folder, { recursive: true });
 const folder = mkdtempSync(join(request.folder, `${store}-`));
-/** Twice: the keys of the sample are then moved to where the collections in its time leave them. */
+/**
+ * Two collections move the sample's keys to the old generation, so that collections during the sample do not
+ * move them.
+ */
 function collect(): void {
   const { gc } = globalThis as { gc?: (options: { type: "minor" }) => void };
   gc?.({ type: "minor" });
@@ -47,9 +50,9 @@ function collect(): void {
 async function run(): Promise<StoreResult> {
   if (store === "floor") return measureFloor(plan);
   const open = OPEN[store](root);
-  const runIt = request.flushed ? runFlushed : runStore;
-  return runIt(plan, {
-    open: (flushing = "as it likes") => open(folder, { memory, flushing }),
+  const runPlan = request.flushed ? runFlushed : runStore;
+  return runPlan(plan, {
+    open: (flushing = "default") => open(folder, { memory, flushing }),
     turn: () => setImmediate(),
     collect,
     wrap: (buffer, offset, length) => Buffer.from(buffer, offset, length),

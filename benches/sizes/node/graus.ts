@@ -5,18 +5,18 @@ import type { Readable } from "node:stream";
 import type { OpenStore } from "../store.js";
 import { KEY_BYTES, VALUE_BYTES } from "../workload.js";
 
-/** The exact number of bytes next on a stream, whatever pieces they come in. */
-class Bytes {
-  private pieces: Buffer[] = [];
+/** Reads exact numbers of bytes from a stream. */
+class ByteReader {
+  private chunks: Buffer[] = [];
   private held = 0;
   private ended = false;
-  /** Whoever waits for the next piece. */
+  /** Resumes the read that waits for the next chunk. */
   private wake = () => {};
 
   constructor(stream: Readable) {
-    stream.on("data", (piece: Buffer) => {
-      this.pieces.push(piece);
-      this.held += piece.length;
+    stream.on("data", (chunk: Buffer) => {
+      this.chunks.push(chunk);
+      this.held += chunk.length;
       this.wake();
     });
     stream.on("end", () => {
@@ -32,23 +32,23 @@ class Bytes {
         this.wake = resolve;
       });
     }
-    const all = this.pieces.length === 1 ? this.pieces[0]! : Buffer.concat(this.pieces);
-    this.pieces = [all.subarray(count)];
+    const all = this.chunks.length === 1 ? this.chunks[0]! : Buffer.concat(this.chunks);
+    this.chunks = [all.subarray(count)];
     this.held -= count;
     return all.subarray(0, count);
   }
 }
 
 const HEAD = 5;
-/** Keys asked for at a time when contents are compared. */
+/** Keys per request when contents are compared. */
 const PAGE = 10_000;
 
-/** GrausDB runs natively in a process of its own, which is sent the work and says how long it took. */
+/** GrausDB runs natively in a separate process, which receives the work and reports how long it took. */
 export function openGraus(root: string): OpenStore {
   const program = join(root, "target/graus/release/graus-sizes");
   return async (folder) => {
     const child = spawn(program, [join(folder, "graus")], { stdio: ["pipe", "pipe", "inherit"] });
-    const answers = new Bytes(child.stdout);
+    const answers = new ByteReader(child.stdout);
     let ns = 0;
 
     const send = async (
@@ -82,7 +82,7 @@ export function openGraus(root: string): OpenStore {
       name: "GrausDB",
       settings: "native, called from Rust; it has no grouping, no order and no settings",
       remarks: [
-        "GrausDB: each write is handed to the system by itself. Version 0.2.2 compacts at 1 MiB of garbage, and then copies for each key all that its log has from there to the end (an io::copy without a bound): at a thousand keys that fills the disk. So it does fewer writes than that, in samples of 500, and its compaction is in no figure. It has no ranges: its contents are compared key by key.",
+        "GrausDB: it writes each operation to the system by itself. Version 0.2.2 compacts at 1 MiB of garbage, and then copies, for each key, the rest of its log from that key on (an io::copy without a bound): at a thousand keys that fills the disk. So the benchmark writes less than that, in samples of 500, and no figure includes compaction. It has no ranges: its contents are compared key by key.",
       ],
       async gets(keys) {
         await ask("g", keys, 0, keys.length);

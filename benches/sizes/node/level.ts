@@ -4,7 +4,7 @@ import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 import { increase, rival } from "./rivals.js";
 
-/** What of classic-level is used. */
+/** The used part of classic-level's API. */
 type Operation = { type: "put"; key: string; value: Uint8Array } | { type: "del"; key: string };
 interface Iterator {
   nextv(count: number): Promise<[string, Buffer][]>;
@@ -23,7 +23,7 @@ interface Level {
 
 const MIB = 1_048_576;
 const PAGE = 1_000;
-/** A key that is no sample's. */
+/** A key that no sample uses. */
 const SYNCED = "synced";
 const NOTHING = Buffer.alloc(0);
 
@@ -92,7 +92,7 @@ export function openLevel(root: string): OpenStore {
         return db.batch(operations);
       },
       async sync() {
-        // It is the log that is flushed, with all that came before in it.
+        // This flushes the log, with all earlier writes in it.
         if (flushing !== "each second") return;
         await db.put(SYNCED, NOTHING, { sync: true });
         await db.del(SYNCED);

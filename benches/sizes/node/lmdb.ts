@@ -5,7 +5,7 @@ import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 import { increase, rival } from "./rivals.js";
 
-/** What of lmdb is used. */
+/** The used part of lmdb's API. */
 interface Lmdb {
   getBinaryFast(key: string): Buffer | undefined;
   getBinary(key: string): Buffer | undefined;
@@ -16,7 +16,7 @@ interface Lmdb {
   removeSync(key: string): void;
   transactionSync(body: () => void): void;
   getRange(options: { start?: string; limit?: number }): Iterable<{ key: string; value: Buffer }>;
-  /** Missing in its types, and what a noSync store has for being synced. */
+  /** A method that lmdb's types lack: it flushes a noSync store. */
   sync(done: (error: Error | null) => void): void;
   readonly flushed: PromiseLike<boolean>;
   close(): Promise<void>;
@@ -28,7 +28,7 @@ const MAP = 8 * 2 ** 30;
 
 export function openLmdb(root: string): OpenStore {
   const { open } = rival(root, "lmdb") as { open(options: object): Lmdb };
-  return async (folder, { flushing = "as it likes" }) => {
+  return async (folder, { flushing = "default" }) => {
     const db = open({
       path: join(folder, "sizes.lmdb"),
       encoding: "binary",
@@ -40,7 +40,7 @@ export function openLmdb(root: string): OpenStore {
       settings: "noSync, useWritemap; reads by getBinaryFast",
       remarks: [
         "lmdb: a commit is in the shared map, which survives the process and is never synced. getBinaryFast gives a buffer that is good until the next get, as varve's view is until the turn's end. Groups are puts of one event turn, awaited; each by itself is putSync.",
-        "lmdb: its getMany looks for the keys in another thread; one by one by getBinaryFast takes less time, as the rows of get tell.",
+        "lmdb: its getMany looks up the keys in another thread; single calls of getBinaryFast take less time, as the rows of get show.",
         "lmdb: flushed each second with the same settings, by sync(); flushed with each group with its own defaults, waiting for db.flushed. Between two syncs power loss may leave a damaged database, says its documentation of MDB_NOSYNC with MDB_WRITEMAP, where varve leaves what some commit left: it has no setting that promises as much and syncs once a second.",
       ],
       gets(keys) {

@@ -12,10 +12,10 @@ import type { Request } from "./child.js";
 
 const STORES = ["varve", "lmdb", "sqlite", "level", "graus", "map", "floor"] as const;
 
-/** Those that can say when what they have is on the medium. */
+/** The stores that can flush on request. */
 const FLUSHING = STORES.slice(0, 4);
 
-/** A store at a size, in a process of its own. */
+/** Runs a store at a size in a separate process. */
 function runChild(request: Request): StoreResult {
   const { status, signal, stdout, error } = spawnSync(
     process.execPath,
@@ -36,7 +36,7 @@ export async function nodeSizes(options: BenchOptions): Promise<Section> {
   try {
     for (const size of sizesOf(options)) {
       const { plan, memory } = planFor(size, options);
-      // Once more at the end, so that a machine that changes its pace is seen in the spread.
+      // varve is measured again at the end, so that a change of the machine's speed shows in the spread.
       const order = stores.length > 1 && stores[0] === "varve" ? [...stores, stores[0]] : stores;
       for (const store of order) {
         const own = store === "graus" ? planForGraus(plan) : plan;
@@ -52,7 +52,7 @@ export async function nodeSizes(options: BenchOptions): Promise<Section> {
   return sizesSection("Sizes in Node, on files", contenders);
 }
 
-/** A rival that cannot run is told in the table and not left out; without varve there is no table. */
+/** A rival that cannot run is reported in the table; without varve there is no table. */
 function attempt(request: Request): Contender {
   const { store: id, plan } = request;
   try {

@@ -4,7 +4,7 @@ import type { OpenStore } from "../store.js";
 import { COUNTER_AT, KEY_BYTES, looked } from "../workload.js";
 import { increase, rival } from "./rivals.js";
 
-/** What of better-sqlite3 is used. */
+/** The used part of better-sqlite3's API. */
 interface Statement {
   pluck(): this;
   raw(): this;
@@ -21,11 +21,11 @@ interface Sqlite {
 }
 
 const KIB = 1_024;
-const SYNCHRONOUS = { "as it likes": "off", "each second": "normal", "each group": "full" };
+const SYNCHRONOUS = { default: "off", "each second": "normal", "each group": "full" };
 
 export function openSqlite(root: string): OpenStore {
   const Database = rival(root, "better-sqlite3") as new (path: string) => Sqlite;
-  return async (folder, { memory, flushing = "as it likes" }) => {
+  return async (folder, { memory, flushing = "default" }) => {
     const db = new Database(join(folder, "sizes.sqlite3"));
     db.pragma("journal_mode = wal");
     db.pragma(`synchronous = ${SYNCHRONOUS[flushing]}`);
@@ -46,8 +46,8 @@ export function openSqlite(root: string): OpenStore {
       .raw();
     const begin = db.prepare("BEGIN IMMEDIATE");
     const commit = db.prepare("COMMIT");
-    /** Without BEGIN every statement that writes is a transaction of its own. */
-    const grouped = (from: number, to: number, work: (at: number) => void) => {
+    /** Without BEGIN each writing statement is a transaction of its own. */
+    const inBatches = (from: number, to: number, work: (at: number) => void) => {
       if (to - from > 1) begin.run();
       for (let i = from; i < to; i++) work(i);
       if (to - from > 1) commit.run();
@@ -72,20 +72,20 @@ export function openSqlite(root: string): OpenStore {
       },
       sets(keys, values, from, to) {
         const mask = values.length - 1;
-        grouped(from, to, (i) => set.run(keys[i]!, values[i & mask]!));
+        inBatches(from, to, (i) => set.run(keys[i]!, values[i & mask]!));
       },
       updates(keys, from, to) {
-        grouped(from, to, (i) => {
+        inBatches(from, to, (i) => {
           const value = get.get(keys[i]!) as Buffer;
           increase(value, COUNTER_AT);
           update.run(value, keys[i]!);
         });
       },
       deletes(keys, from, to) {
-        grouped(from, to, (i) => remove.run(keys[i]!));
+        inBatches(from, to, (i) => remove.run(keys[i]!));
       },
       sync() {
-        // With FULL a commit has been flushed.
+        // With FULL each commit is flushed.
         if (flushing === "each second") db.pragma("wal_checkpoint(PASSIVE)");
       },
       scan(from, limit) {

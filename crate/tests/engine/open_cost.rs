@@ -1,42 +1,10 @@
 //! How much of the file opening reads.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use varve::engine::{Options, Store};
 
-use varve::engine::{File, IoError, Options, Store};
-
+use crate::support::counting_file::CountingFile;
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::bytes_of;
-
-/// A file that counts the bytes read from it.
-struct Counting {
-    file: FaultFile,
-    read: Rc<Cell<u64>>,
-}
-
-impl File for Counting {
-    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
-        let read = self.file.read(buf, at)?;
-        self.read.set(self.read.get() + read as u64);
-        Ok(read)
-    }
-
-    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
-        self.file.write(bytes, at)
-    }
-
-    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
-        self.file.truncate(size)
-    }
-
-    fn size(&mut self) -> Result<u64, IoError> {
-        self.file.size()
-    }
-
-    fn flush(&mut self) -> Result<(), IoError> {
-        self.file.flush()
-    }
-}
 
 const VALUES: u8 = 100;
 /// An extent of eight segments.
@@ -62,11 +30,10 @@ fn filled(file: &FaultFile) -> Store<FaultFile> {
 
 /// Opens the file. Returns how many bytes that read, and checks that all values exist.
 fn bytes_to_open(file: &FaultFile, read_only: bool) -> u64 {
-    let read = Rc::new(Cell::new(0));
-    let counting = Counting { file: FaultFile::new(file.pages()), read: read.clone() };
+    let (counting, counts) = CountingFile::new(FaultFile::new(file.pages()));
     let options = Options { read_only, ..options(5) };
     let mut store = Store::open(counting, options).expect("it opens");
-    let bytes = read.get();
+    let bytes = counts.read();
     for i in 0..VALUES {
         let value = store.get(0, &[i]).expect("get");
         assert!(value == Some(&bytes_of(i.into(), VALUE)[..]), "value {i} is there");

@@ -1,12 +1,11 @@
 //! The bound on the file's size: the live data times the space factor (1.5 by default), two
 //! checkpoints, and four segments, however rarely there is idle time.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
-use varve::engine::{File, IoError, MemoryFile, Options, Stats, Store};
+use varve::engine::{File, MemoryFile, Options, Stats, Store};
 
+use crate::support::counting_file::CountingFile;
 use crate::support::rng::Rng;
 
 const SEGMENT: u64 = 1 << 16;
@@ -119,44 +118,11 @@ fn compaction_terminates_despite_obstacles() {
     println!("at most {most:?} slices");
 }
 
-/// A file in memory that counts the bytes read and written.
-#[derive(Default)]
-struct Counted {
-    file: MemoryFile,
-    bytes: Rc<Cell<usize>>,
-}
-
-impl File for Counted {
-    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
-        let read = self.file.read(buf, at)?;
-        self.bytes.set(self.bytes.get() + read);
-        Ok(read)
-    }
-
-    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
-        self.bytes.set(self.bytes.get() + bytes.len());
-        self.file.write(bytes, at)
-    }
-
-    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
-        self.file.truncate(size)
-    }
-
-    fn size(&mut self) -> Result<u64, IoError> {
-        self.file.size()
-    }
-
-    fn flush(&mut self) -> Result<(), IoError> {
-        Ok(())
-    }
-}
-
 /// The bytes that each maintenance step reads and writes, in order, with segments of the default
 /// size.
-fn bytes_per_step(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> Vec<usize> {
+fn bytes_per_step(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> Vec<u64> {
     let options = Options { memory, ..Options::default() };
-    let file = Counted::default();
-    let bytes = Rc::clone(&file.bytes);
+    let (file, counts) = CountingFile::new(MemoryFile::default());
     let mut store = Store::open(file, options).expect("opens");
     let mut rng = Rng::new(keys);
     let mut steps = Vec::new();
@@ -167,9 +133,9 @@ fn bytes_per_step(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> V
             store.flush().expect("flush");
             store.end_turn();
             for _ in 0..20 {
-                let before = bytes.get();
+                let before = counts.total();
                 store.maintain(false).expect("maintain");
-                steps.push(bytes.get() - before);
+                steps.push(counts.total() - before);
             }
         }
     }
@@ -180,7 +146,7 @@ fn bytes_per_step(memory: usize, lengths: &[usize], keys: u64, writes: u64) -> V
 
 #[test]
 fn maintenance_step_moves_few_chunks_and_reads_one_segment() {
-    const MIB: usize = 1 << 20;
+    const MIB: u64 = 1 << 20;
     for (what, lengths, keys, writes, warm) in [
         ("small values", &[100][..], 40_000, 400_000, MIB / 2),
         ("large values", &[300_000, 1_900_000, 3_000_000], 16, 160, MIB / 2),
@@ -188,7 +154,7 @@ fn maintenance_step_moves_few_chunks_and_reads_one_segment() {
         ("chunked values", &[300_000, 600_000, 1_500_000], 16, 160, MIB),
     ] {
         for memory in [0, 256 * MIB] {
-            let steps = bytes_per_step(memory, lengths, keys, writes);
+            let steps = bytes_per_step(memory as usize, lengths, keys, writes);
             let [half, most] = [steps[steps.len() / 2], steps[steps.len() - 1]];
             println!("{what}, {} steps: {half} bytes, at most {most}", steps.len());
             assert!(steps.len() > 20 && half <= MIB / 4, "{what}: {half} bytes in most steps");
@@ -265,15 +231,14 @@ fn maintenance_terminates_where_segments_cannot_be_full() {
 /// how many bytes were written per byte given, and by how much the file exceeded its bound at most.
 fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
     let options = Options { segment_log2: 16, factor, ..Options::default() };
-    let file = Counted::default();
-    let bytes = Rc::clone(&file.bytes);
+    let (file, counts) = CountingFile::new(MemoryFile::default());
     let mut store = Store::open(file, options).expect("opens");
     let mut rng = Rng::new(length as u64);
     let (mut filled, mut beyond) = (0, 0);
     for i in 0..keys * 4 {
         let key = if i < keys { i } else { rng.below(keys) };
         if i == keys {
-            filled = bytes.get();
+            filled = counts.total();
         }
         store.set(0, &key.to_be_bytes(), &vec![i as u8; length]).expect("set");
         store.commit().expect("commit");
@@ -282,7 +247,7 @@ fn replace_at_random(factor: u32, length: usize, keys: usize) -> (f64, u64) {
         let [bound, _, file] = size_limits(&store, factor);
         beyond = beyond.max(file.saturating_sub(bound));
     }
-    ((bytes.get() - filled) as f64 / (3 * keys * length) as f64, beyond)
+    ((counts.total() - filled) as f64 / (3 * keys * length) as f64, beyond)
 }
 
 #[test]

@@ -1,51 +1,27 @@
 //! Tombstones: how long they are kept, and that no record outlives its deletion.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use varve::engine::format::frame::{self, FrameHeader};
 use varve::engine::format::record::{self, KIND_DELETE};
 use varve::engine::format::segment::{self, KIND_LOG, SegmentHeader};
 use varve::engine::format::superblock::{Slot, Superblock};
 use varve::engine::format::{DATA_START, superblock};
-use varve::engine::{File, IoError, MemoryFile, Options, Store};
+use varve::engine::{MemoryFile, Options, Store};
 
+use crate::support::counting_file::CountingFile;
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of};
-
-/// A file that counts the bytes written to it.
-struct Counting(MemoryFile, Rc<Cell<u64>>);
-
-impl File for Counting {
-    fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
-        self.0.read(buf, at)
-    }
-    fn write(&mut self, bytes: &[u8], at: u64) -> Result<usize, IoError> {
-        self.1.set(self.1.get() + bytes.len() as u64);
-        self.0.write(bytes, at)
-    }
-    fn truncate(&mut self, size: u64) -> Result<(), IoError> {
-        self.0.truncate(size)
-    }
-    fn size(&mut self) -> Result<u64, IoError> {
-        self.0.size()
-    }
-    fn flush(&mut self) -> Result<(), IoError> {
-        self.0.flush()
-    }
-}
 
 #[test]
 fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
     const STABLE_KEYS: u64 = 20_000;
     const TRANSIENT_KEYS: u64 = 800;
-    let written = Rc::new(Cell::new(0));
-    let file = Counting(MemoryFile::default(), Rc::clone(&written));
+    let (file, counts) = CountingFile::new(MemoryFile::default());
     let options = Options { segment_log2: 15, ..Options::default() };
     let mut store = Store::open(file, options).expect("opens");
     let mut rng = Rng::new(1);
-    let set = |store: &mut Store<Counting>, key: u64| {
+    let set = |store: &mut Store<CountingFile<MemoryFile>>, key: u64| {
         store.set(0, &key.to_be_bytes(), &[7; 100]).expect("set");
         if key.is_multiple_of(16) {
             store.commit().expect("commit");
@@ -57,7 +33,7 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
     (0..STABLE_KEYS).for_each(|_| set(&mut store, rng.below(STABLE_KEYS as usize) as u64));
     let mut rounds = Vec::new();
     for _ in 0..200 {
-        let before = written.get();
+        let before = counts.written();
         let first = STABLE_KEYS + rng.below(1 << 30) as u64;
         let mut keys: Vec<u64> = (first..first + TRANSIENT_KEYS).collect();
         keys.iter().for_each(|&key| set(&mut store, key));
@@ -70,7 +46,7 @@ fn transient_keys_beside_stable_ones_do_not_cause_endless_moves() {
             }
         }
         store.maintain(false).expect("maintain");
-        rounds.push((written.get() - before) / (2 * TRANSIENT_KEYS));
+        rounds.push((counts.written() - before) / (2 * TRANSIENT_KEYS));
     }
     assert_eq!(store.count(0), STABLE_KEYS);
     let of_last = rounds[150..].iter().sum::<u64>() / 50;

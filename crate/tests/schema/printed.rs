@@ -1,4 +1,4 @@
-// Made by toRust: UPDATE_PRINTED=1 writes it anew.
+// Made by toRust: UPDATE_PRINTED=1 writes it again.
 
 use varve::schema::{Layout, Record};
 

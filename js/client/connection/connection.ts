@@ -345,7 +345,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     onChanges: ChangeListener,
     onEnd: EndListener,
   ) {
-    // A bad range throws here, at the caller: with a listener, nobody may wait for the owner's answer.
+    // A bad range throws here, at the caller: with a listener, the program may not wait for the owner's answer.
     const cloneOfRange = ownClone(
       checkedRange(call, range, collection !== undefined),
       "The range of a watch",
@@ -484,7 +484,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     const ended = () => {
       if (this.worker !== worker) return;
       this.loseWorker();
-      // One that ends again and again is begun anew when it is noticed that nobody answers.
+      // A worker that ends repeatedly is only replaced when queries stay unanswered.
       if (monotonicNow() > since + MIN_WORKER_LIFE_MS) this.ensureWorker();
     };
     // In Chromium a page whose data was cleared has other locks than the workers that it starts from then on.
@@ -528,7 +528,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
 
   private async workerFailed(error: unknown): Promise<void> {
     this.endWorker();
-    // An owner in another realm still answers. The worker is started anew once that owner is gone.
+    // An owner in another realm still answers. The worker is started again once that owner is gone.
     const { owner } = this.requests;
     if (owner !== undefined) {
       if ((await this.transport?.hasOwner()) !== false || this.worker !== undefined) return;

@@ -109,7 +109,7 @@ function reasonOf(since: number): string {
   }
   return (
     " to load: its file is missing, from another origin or no JavaScript, or it or one of its imports " +
-    "has an error, which the browser's console tells"
+    "has an error, which the browser's console shows"
   );
 }
 

@@ -127,7 +127,7 @@ export function openTransport(
   };
 }
 
-/** Whether somebody has that lock. */
+/** Whether any realm holds that lock. */
 export async function isHeld(name: string): Promise<boolean | undefined> {
   const { held } = await navigator.locks.query();
   return held?.some((lock) => lock.name === name);

@@ -4,7 +4,7 @@
  *
  * Every full answer begins an epoch, and the messages of an epoch are numbered without gaps. Epochs only
  * grow, even if the owner has dropped watches meanwhile. So a client accepts every full answer newer than its
- * last one, and can tell from any other message whether it has missed one.
+ * last one, and detects by any other message whether it has missed one.
  */
 
 import type { Watch, WatchUpdate } from "./messages.js";
@@ -101,7 +101,7 @@ export class Subscriptions<T> {
   restart(subscription: Subscription<T>): void {
     const { watch, respond } = subscription;
     this.remove(watch);
-    // A new epoch tells the client that messages before this one are missing.
+    // A new epoch shows the client that messages before this one are missing.
     respond(this.message(watch.id, this.nextEpoch(), 0, false, []));
   }
 

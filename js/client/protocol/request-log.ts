@@ -107,7 +107,7 @@ export class RequestLog {
    * the outcome of every request that was done just now. Earlier requests are unchanged.
    */
   failed(batch: RequestBatch, last: number, error: unknown): Reply {
-    // Requests of other clients may be in the same commit: only the stored records tell their outcome.
+    // Requests of other clients may be in the same commit: only the stored records show their outcome.
     this.clients.clear();
     const results = this.resultsOf(batch.client);
     const failure = { error: this.store.wire(error) };

@@ -115,7 +115,7 @@ export class RequestQueue {
   /** The number of owners that this client has known. */
   private term = 0;
   /** The time of the owner's last message, or of the first request that waits for an owner. */
-  private lastHeardAt = 0;
+  private lastMessageAt = 0;
   /** The least difference by which the owner's clock is ahead. */
   private clockOffset = 0;
   /** Whether the owner sent its clock in answer to a query, and not some time before the message arrived. */
@@ -138,7 +138,7 @@ export class RequestQueue {
 
   /** Makes a request and returns its number. The next `flush` sends it. */
   request(request: NewRequest, now: number): number {
-    if (this.pending.size === 0) this.lastHeardAt = now;
+    if (this.pending.size === 0) this.lastMessageAt = now;
     this.lastId += 1;
     const id = this.lastId;
     const { call, args, writes, deadline, settle } = request;
@@ -269,8 +269,8 @@ export class RequestQueue {
         ? undefined
         : { noAnswer: sent ? "unknown" : "never-sent" },
     );
-    if (this.pending.size === 0 || now < this.lastHeardAt + SILENCE_MS) return;
-    this.lastHeardAt = now;
+    if (this.pending.size === 0 || now < this.lastMessageAt + SILENCE_MS) return;
+    this.lastMessageAt = now;
     this.findOwner();
   }
 
@@ -304,7 +304,7 @@ export class RequestQueue {
     if (term !== this.term) return;
     if (owner === this.owner) {
       this.updateClock(at, now);
-      this.lastHeardAt = now;
+      this.lastMessageAt = now;
       this.answeredRound = this.round;
     }
     for (const { id, outcome } of answers) {
@@ -325,7 +325,7 @@ export class RequestQueue {
 
   /** Sends the requests from before that round again, and all that follow, so that no owner misses a write. */
   private resendSentBefore(round: number, now: number): void {
-    this.lastHeardAt = now;
+    this.lastMessageAt = now;
     if (this.owner === undefined) return;
     let isResent = false;
     for (const request of this.pending.values()) {

@@ -1,7 +1,7 @@
 /**
  * Long work of an owner for clients, such as `compact`: it is not part of a message's commit, reports progress,
  * and ends when its client cancels it. A client repeats unanswered requests. The work is done once while the
- * owner is the same, and starts anew with the next owner.
+ * owner is the same, and starts again with the next owner.
  */
 
 import type { Database } from "../../database/database.js";

@@ -10,7 +10,7 @@
  * 2. A lock is broken at once only if its holder is certainly dead: the holder ran since the same boot of this
  *    machine and in the same process number space, and its process or thread does not exist, or another one has
  *    its number (with another start time). For threads this is known only on Linux.
- * 3. All other holders are judged by their heartbeats: a holder changes the time stamp of its lock every two
+ * 3. All other holders are checked by their heartbeats: a holder changes the time stamp of its lock every two
  *    seconds, to a value that it never had before. A lock is broken if it did not change for eight seconds by the
  *    monotonic clock of the process that watches it. The wall clock decides nothing.
  * 4. A holder that could not send a heartbeat for three seconds, by either clock, sends one and checks its lock
@@ -76,7 +76,7 @@ const HEARTBEAT_SECONDS = 2;
 /** A holder that could not send a heartbeat for this long sends one before it writes and before the write counts. */
 const STILL_MS = 3000;
 /** A holder on another machine that has sent none for this long is taken for dead. Well above STILL_MS. */
-const SILENCE_MS = 8000;
+const HEARTBEAT_TIMEOUT_MS = 8000;
 /** Time that a thread of this process may take to end after it was terminated. Until then it is checked again. */
 const ENDING_MS = 100;
 /** An empty lock is being written on a file system without links; after this time it was torn by a power failure. */
@@ -84,7 +84,7 @@ const WRITING_MS = 2000;
 /** A missing lock may have been moved away by another process, which puts it back within this time. */
 const MOVED_MS = 100;
 /** Maximum time in all to find out whether a lock was left behind. */
-const PATIENCE_MS = 20_000;
+const ACQUIRE_TIMEOUT_MS = 20_000;
 /** Maximum depth of locks of breakers: a breaker that died leaves a lock of its own, and so on. */
 const MAX_BREAK_DEPTH = 3;
 
@@ -397,7 +397,7 @@ function numbersOf({ dev, ino }: { dev: bigint; ino: bigint }): string {
   return `${dev} ${ino}`;
 }
 
-/** How an open file was lost, judged by what is at its path: `undefined` if it was not. */
+/** How an open file was lost, according to what is at its path: `undefined` if it was not. */
 function lossOf(
   { fs }: Builtins,
   { fd, numbers }: FileIdentity,
@@ -457,7 +457,7 @@ class Watch {
     const watched = now - this.#since;
     // A power failure can leave zeros in place of the content.
     if (/^[\0\s]*$/.test(seen.content)) return watched > WRITING_MS ? "dead" : "unknown";
-    // A lock in the format of another version is judged only by its heartbeats.
+    // A lock in the format of another version is checked only by its heartbeats.
     if (holder !== undefined) {
       const life = heldLocks.has(seen.content) ? "alive" : lifeOf(this.#node, holder);
       if (life === "alive" && isNeighbour(this.#node, holder) && watched < ENDING_MS) {
@@ -466,7 +466,7 @@ class Watch {
       if (life !== "unseen") return life;
     }
     if (seen.touched !== this.#first.touched) return "alive";
-    return watched > SILENCE_MS ? "silent" : "unknown";
+    return watched > HEARTBEAT_TIMEOUT_MS ? "silent" : "unknown";
   }
 }
 
@@ -493,7 +493,7 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Pl
       takenOver ||= isBroken && life === "silent";
       if (readLock(node, path) === undefined) continue;
     }
-    if (life === "alive" || monotonicNow() - start > PATIENCE_MS) {
+    if (life === "alive" || monotonicNow() - start > ACQUIRE_TIMEOUT_MS) {
       throw busy(path, guarded, holder, depth);
     }
     await pause(holder !== undefined && lifeOf(node, holder) === "unseen" ? 100 : 2);
@@ -515,7 +515,7 @@ async function waitForBreaker(
       if (readLock(node, breaker)?.content === content) unlink(node, breaker);
     } catch (error) {
       const isBusy = error instanceof DatabaseBusyError;
-      if (!isBusy || depth > 0 || monotonicNow() - start > PATIENCE_MS) throw error;
+      if (!isBusy || depth > 0 || monotonicNow() - start > ACQUIRE_TIMEOUT_MS) throw error;
       await pause(2);
     }
   }

@@ -120,7 +120,7 @@ export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
 }
 
 function lifeOfThread(node: Builtins, other: ProcessIdentity, here: ProcessIdentity): Life {
-  // Without thread numbers, a thread of this process can only be judged by its heartbeats.
+  // Without thread numbers, a thread of this process can only be checked by its heartbeats.
   if (other.thread === null) return other.pid === here.pid ? "unseen" : "alive";
   const [id, started] = other.thread.split(":");
   const process = statOf(node, String(other.pid));

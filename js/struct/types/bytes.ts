@@ -37,7 +37,7 @@ export function bytes(length: number): BytesType {
 
 /**
  * Any number of bytes: eight bytes in the struct, and the bytes elsewhere in the value. In an update, the
- * same number of bytes is written in place; any other number makes the value anew.
+ * same number of bytes is written in place; any other number rebuilds the value.
  */
 export const blob: BytesType = /* @__PURE__ */ referred(
   { kind: "blob" },

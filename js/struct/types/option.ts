@@ -12,7 +12,7 @@ export type OptionType<V, W, I, P> = Type<
 >;
 
 /**
- * A value or `undefined`: one byte that tells which, and then the value. In Rust it is varve's `Opt<T>`,
+ * A value or `undefined`: one byte that says which, and then the value. In Rust it is varve's `Opt<T>`,
  * since the layout of Rust's own `Option` is unspecified.
  */
 export function option<V, W, I, P>(of: Type<V, W, I, P>): OptionType<V, W, I, P>;

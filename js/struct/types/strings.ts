@@ -10,7 +10,7 @@ export type TextType = Type<string, string, string, string>;
 
 /**
  * A string of any length: eight bytes in the struct, and its UTF-8 elsewhere in the value. In an update, text
- * of the same length in bytes is written in place; any other makes the value anew when the callback has
+ * of the same length in bytes is written in place; any other rebuilds the value when the callback has
  * returned.
  */
 export const str: TextType = /* @__PURE__ */ referred(

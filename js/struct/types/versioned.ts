@@ -16,7 +16,7 @@ import {
 /**
  * A struct to which later versions may append fields, each `added(type, default)`. In a value that was
  * written before a field existed, reading gives the field's default, and an update stores the field itself.
- * The first two bytes of a value tell how long the struct was when it was written.
+ * The first two bytes of a value state how long the struct was when it was written.
  *
  * ```ts
  * const Product = versioned("Product", { stock: u16, name: str, price: added(f64, 0) });

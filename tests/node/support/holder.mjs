@@ -1,5 +1,5 @@
-// A process that opens database files when reported so by its parent. Plain JavaScript, so that it starts
-// fast and many can run at a time; it uses the package as built.
+// A process that opens database files by commands of its parent. Plain JavaScript on the built package, so that it
+// starts fast and many can run at a time.
 
 import fs, { existsSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,16 +8,16 @@ import { file } from "varve";
 const opened = [];
 
 /**
- * Makes every step of taking a lock slow by chance, so that the processes meet in the middle of
- * each other's steps. Without it the windows are microseconds, and a lock without any care passes.
+ * Delays every step of taking a lock at random, so that the steps of several processes interleave. Without delays a
+ * race lasts microseconds, and a wrong lock would pass.
  */
-function dawdle() {
+function delayCalls() {
   const clock = new Int32Array(new SharedArrayBuffer(4));
   const slow = ["openSync", "linkSync", "readlinkSync", "renameSync", "symlinkSync", "unlinkSync"];
   for (const call of slow) {
     const quick = fs[call];
     fs[call] = (...args) => {
-      // Mostly short and now and then long, so that one step lasts as long as many steps of another process.
+      // A fifth of the delays is long, so that one step takes as long as many steps of another process.
       Atomics.wait(clock, 0, 0, Math.random() < 0.2 ? Math.random() * 15 : Math.random());
       return quick.apply(fs, args);
     };
@@ -49,7 +49,7 @@ const commands = {
     return {};
   },
 
-  /** Removes that hook. */
+  /** The same, and removes the hook again. */
   async openAndUnhook({ directory, name, text }) {
     const one = await file(directory).open(name);
     opened.push(one);
@@ -72,11 +72,11 @@ const commands = {
   },
 
   /**
-   * Tries until it has had the file once, and tells how often it met another holder while it held
-   * it itself: that must be never. With `die` the process is killed while it holds the file.
+   * Tries until it has had the file once. Returns how often it was refused, and whether another process had the file
+   * at the same time, which must not happen. With `isKilled` it kills itself while it has the file.
    */
-  async race({ directory, name, die }) {
-    const witness = join(directory, "witness");
+  async race({ directory, name, isKilled }) {
+    const marker = join(directory, "marker");
     const deadline = Date.now() + 200_000;
     let refused = 0;
     while (Date.now() < deadline) {
@@ -89,11 +89,11 @@ const commands = {
         await new Promise((resolve) => setTimeout(resolve, Math.random() * 4));
         continue;
       }
-      const together = existsSync(witness) ? 1 : 0;
-      writeFileSync(witness, String(process.pid));
+      const together = existsSync(marker) ? 1 : 0;
+      writeFileSync(marker, String(process.pid));
       await new Promise((resolve) => setTimeout(resolve, Math.random() * 5));
-      if (existsSync(witness)) unlinkSync(witness);
-      if (die) process.kill(process.pid, "SIGKILL");
+      if (existsSync(marker)) unlinkSync(marker);
+      if (isKilled) process.kill(process.pid, "SIGKILL");
       one.file.close();
       return { refused, together };
     }
@@ -109,7 +109,7 @@ process.on("message", async ({ id, command, options }) => {
     process.send({ id, error: { name, code, pid, message, stack } });
   }
 });
-if (process.argv.includes("--dawdle")) dawdle();
+if (process.argv.includes("--dawdle")) delayCalls();
 if (process.argv.includes("--full")) fill();
 process.on("disconnect", () => process.exit());
 process.send({ id: 0, result: {} });

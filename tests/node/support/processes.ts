@@ -32,7 +32,7 @@ export class Holder {
   readonly #ended: Promise<number | null>;
   #next = 1;
   /** Its output on standard error. */
-  #complaint = "";
+  #errorOutput = "";
 
   private constructor(flags: string[]) {
     this.#child = fork(join(context().root, "tests/node/support/holder.mjs"), flags, {
@@ -40,9 +40,9 @@ export class Holder {
       execArgv: context().runtime === "node" ? process.execArgv : [],
     });
     this.#child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-      this.#complaint += text;
+      this.#errorOutput += text;
     });
-    this.#child.on("message", (answer: Answer) => this.#hear(answer));
+    this.#child.on("message", (answer: Answer) => this.#receive(answer));
     // If the message cannot be sent, report that the process ended.
     this.#child.on("error", () => undefined);
     this.#ended = new Promise((resolve) => this.#child.on("close", resolve));
@@ -51,15 +51,15 @@ export class Holder {
     });
   }
 
-  #hear(answer: Answer): void {
+  #receive(answer: Answer): void {
     this.#waiting.get(answer.id)?.(answer);
     this.#waiting.delete(answer.id);
   }
 
   async #answerTo(id: number): Promise<Record<string, number>> {
     void this.#ended.then(() => {
-      const message = `the process ended: ${this.#complaint}`;
-      this.#hear({ id, error: { name: "Error", code: "ENDED", message } });
+      const message = `the process ended: ${this.#errorOutput}`;
+      this.#receive({ id, error: { name: "Error", code: "ENDED", message } });
     });
     const answer = await new Promise<Answer>((resolve) => this.#waiting.set(id, resolve));
     if (answer.error !== undefined) throw new RemoteError(answer.error);
@@ -67,10 +67,10 @@ export class Holder {
   }
 
   /**
-   * With "--dawdle" its file calls take their time, so that processes meet in between; with "--full" there is no
-   * room on the disk for the content of a lock.
+   * With "--delays" its file calls are delayed at random, so that the steps of processes interleave. With "--full"
+   * the disk has no space for the content of a lock.
    */
-  static async start(...flags: ("--dawdle" | "--full")[]): Promise<Holder> {
+  static async start(...flags: ("--delays" | "--full")[]): Promise<Holder> {
     const holder = new Holder(flags);
     await holder.#answerTo(0);
     return holder;
@@ -81,7 +81,7 @@ export class Holder {
   }
 
   /** Runs a command there and returns its result; throws a `RemoteError` for its error. */
-  tell(command: string, options: Record<string, unknown> = {}): Promise<Record<string, number>> {
+  run(command: string, options: Record<string, unknown> = {}): Promise<Record<string, number>> {
     const id = this.#next;
     this.#next += 1;
     const answer = this.#answerTo(id);

@@ -46,8 +46,7 @@ export function shopIn(directory: string): string {
 }
 
 /**
- * Starts a program in this runtime; it is killed after the test if it still runs. In Deno it is allowed
- * everything, or what is said.
+ * Starts a program in this runtime, and kills it after the test. In Deno it has all permissions, or only these.
  */
 export function starts(source: string, allowed?: readonly string[]): Program {
   return startsBy(commandFor(source, allowed));
@@ -69,24 +68,24 @@ export function startsBy([command = "", ...args]: readonly string[]): Program {
   onTestFinished(() => {
     child.kill("SIGKILL");
   });
-  const said = { stdout: "", stderr: "" };
+  const output = { stdout: "", stderr: "" };
   for (const name of ["stdout", "stderr"] as const) {
     child[name].setEncoding("utf8").on("data", (text: string) => {
-      said[name] += text;
+      output[name] += text;
     });
   }
   const ended = new Promise<Ended>((resolve) => {
-    child.on("close", (code, signal) => resolve({ code, signal, ...said }));
+    child.on("close", (code, signal) => resolve({ code, signal, ...output }));
   });
   return { child, ended };
 }
 
 /** Waits until a program has printed something; rejects if it ends without output. */
-export function speaks({ child, ended }: Program): Promise<void> {
+export function hasOutput({ child, ended }: Program): Promise<void> {
   return new Promise((resolve, reject) => {
     child.stdout?.once("data", () => resolve());
     ended.then(({ code, signal, stderr }) => {
-      reject(new Error(`it ended before it said anything (${signal ?? code}): ${stderr}`));
+      reject(new Error(`it ended without output (${signal ?? code}): ${stderr}`));
     });
   });
 }
@@ -94,19 +93,19 @@ export function speaks({ child, ended }: Program): Promise<void> {
 /** A thread of this process. It is terminated after the test if it still runs. */
 export class Thread {
   /** The first message of the thread, by `parentPort.postMessage`; rejects if it fails or ends before. */
-  readonly said: Promise<unknown>;
+  readonly firstMessage: Promise<unknown>;
   readonly ended: Promise<void>;
   readonly #worker: Worker;
 
   constructor(source: string) {
     this.#worker = new Worker(pathToFileURL(moduleOf(source)));
-    this.said = new Promise((resolve, reject) => {
+    this.firstMessage = new Promise((resolve, reject) => {
       this.#worker.once("message", resolve);
       this.#worker.once("error", reject);
-      this.#worker.once("exit", () => reject(new Error("it ended before it said anything")));
+      this.#worker.once("exit", () => reject(new Error("it ended without output")));
     });
     // A test that does not await the message ignores the reason for its absence.
-    this.said.catch(() => undefined);
+    this.firstMessage.catch(() => undefined);
     this.ended = new Promise((resolve) => {
       this.#worker.once("exit", () => resolve());
     });

@@ -1,9 +1,9 @@
-//! GrausDB as the sizes benchmark drives it: `graus-sizes DIRECTORY` takes requests on stdin, one after the
-//! other, and times what it does by itself, so that the way here costs it nothing.
+//! GrausDB for the sizes benchmark: `graus-sizes DIRECTORY` reads requests from stdin, one after the other,
+//! and times them itself, so that the transfer is not counted.
 //!
 //! A request is a letter, the number of keys as u32, the keys (16 bytes each) and, for `s`, as many values
-//! (100 bytes each). The answer is the time in nanoseconds and a sum, both f64; for `p` instead a byte for
-//! each key, 1 if it is there, and then its value, or zeros.
+//! (100 bytes each). The answer is the time in nanoseconds and a sum, both f64; for `p` it is, for each key,
+//! a byte that is 1 if the key exists, and then its value, or zeros.
 
 use std::error::Error;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -17,7 +17,7 @@ const COUNTER: usize = 4;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What of a value has to be looked at: its first byte and its last.
+/// What a read sums up: the value's first byte and its last.
 fn looked(value: &[u8]) -> u64 {
     u64::from(value[0]) + u64::from(value[VALUE - 1])
 }
@@ -78,7 +78,7 @@ fn main() -> Outcome<()> {
     let mut output = BufWriter::new(io::stdout().lock());
     let mut head = [0; 5];
     let (mut keys, mut values) = (Vec::new(), Vec::new());
-    // The end of the requests is the end of the process.
+    // The process ends at the end of its input.
     while input.read_exact(&mut head).is_ok() {
         let count = u32::from_le_bytes([head[1], head[2], head[3], head[4]]) as usize;
         keys.resize(count * KEY, 0);

@@ -1,5 +1,6 @@
-//! Shared by the tests: seeded randomness, the fault-injecting file, crash images, the oracle.
+//! Shared by the tests: seeded randomness, files that inject faults or count bytes, crash images, the oracle.
 
+pub mod counting_file;
 pub mod crash_images;
 pub mod crash_programs;
 pub mod fault_file;

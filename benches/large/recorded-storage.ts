@@ -1,13 +1,13 @@
 import type { Storage, StorageFile } from "varve";
 
-/** A call to the file: where, and of how many bytes. */
+/** A call to the file: its offset and its length. */
 export interface Call {
   at: number;
   length: number;
 }
 
-/** The same storage, with lists of all that is read and written. */
-export function listening(
+/** Wraps a storage and records all reads and writes. */
+export function recordedStorage(
   storage: Storage,
   { reads, writes }: { reads?: Call[]; writes?: Call[] },
 ): Storage {
@@ -17,7 +17,7 @@ export function listening(
     async open(name, mode) {
       const opened = await storage.open(name, mode);
       const { file } = opened;
-      const heard: StorageFile = {
+      const recordedFile: StorageFile = {
         read(buffer, options) {
           reads?.push({ at: options.at, length: buffer.length });
           return file.read(buffer, options);
@@ -31,7 +31,7 @@ export function listening(
         flush: () => file.flush(),
         close: () => file.close(),
       };
-      return { ...opened, file: heard };
+      return { ...opened, file: recordedFile };
     },
   };
 }

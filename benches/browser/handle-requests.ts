@@ -1,5 +1,5 @@
-/** What every worker of the benchmarks does with a request: works, tells how far it is, and answers. */
-export function answer<Request, Result>(
+/** The message handler of every benchmark worker: runs a request, reports its progress, and posts the result. */
+export function handleRequests<Request, Result>(
   work: (request: Request, progress: (doing: string) => void) => Promise<Result>,
 ): void {
   const progress = (doing: string) => self.postMessage({ type: "progress", doing });

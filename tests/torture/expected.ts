@@ -1,53 +1,53 @@
-/** What a database ought to hold after so many turns of so many lives, and how far it came. */
+/** The expected contents of a database after the turns of some writers. */
 
 import type { Database } from "varve";
 import { pattern, same } from "../model/values.js";
-import { durabilityOf, MARK, markOf, type Reach, type Step, turnOf, turnOver } from "./plan.js";
+import { durabilityOf, flip, MARK, markOf, type Reach, type Step, turnOf } from "./plan.js";
 
-/** A value: the pattern of a number, with some bits turned over in each byte. */
+/** A value: the pattern of a number, with some bits flipped in each byte. */
 interface Value {
   readonly number: number;
   readonly size: number;
   readonly bits: number;
 }
 
-/** More than a record takes beside its key and value. */
+/** An upper bound of what a record takes besides its key and value. */
 const OVERHEAD = 64;
 
-/** Writes are committed at this size, or a quarter of a segment, also within a turn. */
-const LARGEST_GROUP = 262_144;
+/** Pending writes of this size, or of a quarter of a segment, are committed within a turn. */
+const LARGEST_BATCH = 262_144;
 
-export class Held {
+export class Expected {
   readonly #seed: number;
-  readonly #groupLimit: number;
+  readonly #batchLimit: number;
   readonly #values = new Map<string, Value>();
-  #mark = { life: 0, turn: 0 };
-  /** What transactions replaced, the last one last. */
+  #mark = { writer: 0, turn: 0 };
+  /** The values that the current turn replaced, in order, to undo transactions. */
   #undo: [key: string, value: Value | undefined][] = [];
 
-  /** Nothing yet: what the plan of this seed makes of a database with such segments. */
   constructor(seed: number, segmentLog2: number) {
     this.#seed = seed;
-    this.#groupLimit = Math.min(LARGEST_GROUP, 2 ** segmentLog2 / 4);
+    this.#batchLimit = Math.min(LARGEST_BATCH, 2 ** segmentLog2 / 4);
   }
 
   get size(): number {
     return this.#values.size;
   }
 
-  /** Does what a life did, which came so far. */
-  live(life: number, { turns, steps }: Reach): void {
-    for (let turn = 1; turn <= turns; turn++) this.turn(life, turn);
-    for (const step of turnOf(this.#seed, life, turns + 1).steps.slice(0, steps)) this.#do(step);
+  /** Applies the writes of a writer that got this far. */
+  apply(writer: number, { turns, steps }: Reach): void {
+    for (let turn = 1; turn <= turns; turn++) this.turn(writer, turn);
+    for (const step of turnOf(this.#seed, writer, turns + 1).steps.slice(0, steps)) this.#do(step);
   }
 
-  turn(life: number, turn: number): void {
-    for (const step of turnOf(this.#seed, life, turn).steps) this.#do(step);
-    this.#mark = { life, turn };
+  /** Applies one turn of a writer. */
+  turn(writer: number, turn: number): void {
+    for (const step of turnOf(this.#seed, writer, turn).steps) this.#do(step);
+    this.#mark = { writer, turn };
     this.#undo = [];
   }
 
-  /** Gives at most how many bytes the step adds to the group of writes. */
+  /** Applies a step. Returns an upper bound of the bytes that it adds to the pending writes. */
   #do(step: Step): number {
     if (step.do === "transaction") return this.#transact(step.body, step.throws);
     if (step.do === "clear") return this.#clear(step.prefix);
@@ -85,28 +85,28 @@ export class Held {
   }
 
   /**
-   * Finds out how far a life came, of which nobody knows: the turn of the mark, or a few steps more
-   * where a turn is committed in parts. Throws when the database holds what no prefix of its writes is.
+   * Finds out how far the last writer got: to the marked turn, or some steps further if a part of the next turn
+   * was committed. Throws if the contents are not those after a prefix of its writes.
    */
-  find(db: Database, life: number): Reach {
+  find(db: Database, writer: number): Reach {
     const mark = markOf(db);
-    const turns = mark.life === life ? mark.turn : 0;
-    for (let turn = 1; turn <= turns; turn++) this.turn(life, turn);
-    const { life: ofLife, turn } = this.#mark;
-    if (mark.life !== ofLife || mark.turn !== turn) {
-      throw new Error(`the mark is ${mark.life} ${mark.turn}, not ${ofLife} ${turn}`);
+    const turns = mark.writer === writer ? mark.turn : 0;
+    for (let turn = 1; turn <= turns; turn++) this.turn(writer, turn);
+    const { writer: expected, turn } = this.#mark;
+    if (mark.writer !== expected || mark.turn !== turn) {
+      throw new Error(`the mark is ${mark.writer} ${mark.turn}, not ${expected} ${turn}`);
     }
     const wrong = this.#wrongIn(db);
     if (wrong.size === 0) return { turns, steps: 0 };
-    return { turns, steps: this.#stepsIn(db, life, turns + 1, wrong) };
+    return { turns, steps: this.#stepsIn(db, writer, turns + 1, wrong) };
   }
 
-  /** How many steps of a turn were done, when what is wrong without them are these keys. */
-  #stepsIn(db: Database, life: number, turn: number, wrong: Set<string>): number {
+  /** The number of committed steps of a turn, without which these keys have other values. */
+  #stepsIn(db: Database, writer: number, turn: number, wrong: Set<string>): number {
     const all = [...wrong].slice(0, 8).join(", ");
-    const what = `${wrong.size} keys are not as after turn ${turn - 1} of life ${life} (${all})`;
+    const what = `${wrong.size} keys are not as after turn ${turn - 1} of writer ${writer} (${all})`;
     let [bytes, done] = [OVERHEAD, 0];
-    for (const [index, step] of turnOf(this.#seed, life, turn).steps.entries()) {
+    for (const [index, step] of turnOf(this.#seed, writer, turn).steps.entries()) {
       this.#undo = [];
       bytes += this.#do(step);
       for (const [key] of this.#undo) {
@@ -115,8 +115,8 @@ export class Held {
       }
       if (wrong.size > 0) continue;
       done = index + 1;
-      if (bytes >= this.#groupLimit || durabilityOf(this.#seed, life) === "buffered") return done;
-      // What the next steps write and take back changes no key, and may fill the group with that.
+      if (bytes >= this.#batchLimit || durabilityOf(this.#seed, writer) === "buffered") return done;
+      // Further steps that cancel each other out may have filled the batch.
     }
     throw new Error(
       done === 0 ? what : `${what}, but as if ${done} steps of one commit had been done`,
@@ -135,22 +135,22 @@ export class Held {
     return value === undefined ? !db.has(key) : same(db.get(key), bytesOf(value));
   }
 
-  /** Looks at some key. */
+  /** Checks one key. */
   check(db: Database, key: string): void {
-    if (!this.#isRight(db, key)) throw new Error(`${key} shows what it does not hold`);
+    if (!this.#isRight(db, key)) throw new Error(`${key} has the wrong value`);
   }
 
-  /** Reads everything in order and counts it. */
+  /** Checks all entries, in order, and their count. */
   walk(db: Database): void {
-    const keys = [...this.#values.keys(), ...(this.#mark.life > 0 ? [MARK] : [])].sort();
+    const keys = [...this.#values.keys(), ...(this.#mark.writer > 0 ? [MARK] : [])].sort();
     if (db.count() !== keys.length) throw new Error(`${db.count()} keys, not ${keys.length}`);
     let index = 0;
     for (const [key, bytes] of db.entries()) {
-      if (key !== keys[index]) throw new Error(`${key} comes in the place of ${keys[index]}`);
+      if (key !== keys[index]) throw new Error(`${key} instead of ${keys[index]}`);
       index += 1;
       const value = this.#values.get(key);
       if (value !== undefined && !same(bytes, bytesOf(value))) {
-        throw new Error(`going over all entries shows another value of ${key}`);
+        throw new Error(`entries() yields the wrong value of ${key}`);
       }
     }
     if (index !== keys.length) throw new Error(`entries() ends after ${index} of ${keys.length}`);
@@ -159,6 +159,6 @@ export class Held {
 
 function bytesOf({ number, size, bits }: Value): Uint8Array<ArrayBuffer> {
   const bytes = pattern(number, size);
-  if (bits !== 0) turnOver(bytes, bits);
+  if (bits !== 0) flip(bytes, bits);
   return bytes;
 }

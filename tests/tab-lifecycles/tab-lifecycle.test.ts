@@ -77,11 +77,11 @@ for (const place of ["chromium", "firefox"] as const) {
       else await kept(tabs);
     });
 
-    for (const [whose, isOwner] of [
+    for (const [owner, isOwner] of [
       ["its own worker", true],
       ["another tab's worker", false],
     ] as const) {
-      test(`tabs: last-moment requests of a page to ${whose} are done once, where the browser has time for them`, async () => {
+      test(`tabs: last-moment requests of a page to ${owner} are done once, where the browser has time for them`, async () => {
         const tabs = await tabsIn(place);
         const first = await tabs.open(isOwner ? "?asks" : "");
         await owns(first);
@@ -116,11 +116,11 @@ for (const place of ["chromium", "firefox"] as const) {
       });
     }
 
-    for (const [whose, isOwner] of [
+    for (const [owner, isOwner] of [
       ["its own page", true],
       ["another tab", false],
     ] as const) {
-      test(`tabs: another owner answers when the owner runs an endless procedure for ${whose}`, async () => {
+      test(`tabs: another owner answers when the owner runs an endless procedure for ${owner}`, async () => {
         const tabs = await tabsIn(place);
         const owner = await tabs.open();
         await owns(owner);
@@ -255,7 +255,7 @@ async function stopped(place: Place): Promise<void> {
 }
 
 describe("a frozen tab in Chromium", () => {
-  test("frozen tab: it hands over, and resumes when shown again", async () => {
+  test("frozen tab: it resigns, and resumes when shown again", async () => {
     const tabs = await tabsIn("chromium");
     const first = await tabs.open();
     await add(first);
@@ -269,7 +269,7 @@ describe("a frozen tab in Chromium", () => {
     expect(await first.evaluate("tab.status().owner")).toBe("elsewhere");
   });
 
-  test("discarded tab: it leaves nothing open, and starts anew", async () => {
+  test("discarded tab: it leaves nothing open, and starts again", async () => {
     const tabs = await tabsIn("chromium");
     const first = await tabs.open();
     await add(first);

@@ -3,7 +3,7 @@
 import { type Database, memory, open, opfs } from "varve";
 
 let db: Database;
-/** What the database reported without being called. */
+/** Errors that the database passed to `onError`. */
 const reported: unknown[] = [];
 
 function plain(error: unknown): object {
@@ -11,7 +11,7 @@ function plain(error: unknown): object {
   return { name, code, reason };
 }
 
-/** What a database file has, as another one that is opened with its bytes. */
+/** The contents of a database, read from a copy of its bytes. */
 async function contents(from: Uint8Array): Promise<Record<string, string>> {
   const copy = await open("copy", { storage: memory(), from });
   const found = [...copy.entries()].map(([key]) => [key, copy.getText(key) as string]);

@@ -1,9 +1,9 @@
-/** One life of a database: opened, looked at from end to end, and written to until it is killed. */
+/** A writer: opens the database, checks all of it, and writes until it is killed. */
 
 import { type Database, DatabaseBusyError, databases, open, type Storage } from "varve";
 import { createWithSegments } from "../model/segments.js";
 import { turn as task } from "../support/values.js";
-import { Held } from "./held.js";
+import { Expected } from "./expected.js";
 import {
   durabilityOf,
   type End,
@@ -15,26 +15,27 @@ import {
   turnOf,
 } from "./plan.js";
 
-/** The task of a process. */
+/** The task of a writer. */
 export interface Order {
   readonly seed: number;
   readonly name: string;
   readonly segmentLog2: number;
-  /** The number of this life, from 1. */
-  readonly life: number;
-  /** How far the lives came before the last one. How far that came is for this one to find out. */
+  /** The number of this writer, from 1. */
+  readonly writer: number;
+  /** How far each earlier writer got, except the last one, for which this writer finds it out. */
   readonly past: readonly Reach[];
-  /** Whether it writes until it is killed. Otherwise it tidies up and ends by itself. */
+  /** Whether it writes until it is killed. Otherwise it compacts and closes the database. */
   readonly writes: boolean;
 }
 
-/** What opening came to. */
+/** The state of the database when it was opened. */
 export interface Found {
-  /** How far the life before came. */
+  /** How far the previous writer got. */
   readonly reach: Reach;
   readonly keys: number;
-  /** Milliseconds until the database was open, and how often another still seemed to have it. */
+  /** Milliseconds until the database was open. */
   readonly ms: number;
+  /** How often opening failed because the database was still locked. */
   readonly refused: number;
   readonly fromCheckpoint: boolean;
   readonly tornBytes: number;
@@ -42,99 +43,99 @@ export interface Found {
   readonly fileBytes: number;
 }
 
-/** What is in the file when everything was compacted and closed. */
+/** The size of the file after it was compacted and closed. */
 export interface Ended {
   readonly liveBytes: number;
   readonly fileBytes: number;
 }
 
-/** What a life tells, outside of its own process or page. */
-export interface News {
-  readonly life: number;
+/** A message from a writer to the program that kills it. */
+export interface Report {
+  readonly writer: number;
   readonly found?: Found;
-  /** This turn was acknowledged, and with it those before. */
+  /** This turn and all earlier ones were acknowledged. */
   readonly acknowledged?: number;
-  /** It has ended by itself, everything closed. */
+  /** The writer has closed the database. */
   readonly ended?: Ended;
   readonly failed?: string;
 }
 
-/** Tells, and resolves when that was heard. */
-export type Tell = (news: News) => Promise<void>;
+/** Sends a report, and resolves when it was received. */
+export type SendReport = (report: Report) => Promise<void>;
 
-/** Whoever was killed does not hold its database for longer than this. */
-const PATIENCE_MS = 60_000;
+/** The time within which the lock of a killed writer is released. */
+const LOCK_TIMEOUT_MS = 60_000;
 
-/** Lives until it is killed, or has done its task. */
-export async function live(order: Order, storage: Storage, tell: Tell): Promise<void> {
+/** Writes until it is killed, or does its other task. */
+export async function runWriter(order: Order, storage: Storage, send: SendReport): Promise<void> {
   try {
-    await new Life(order, storage, tell).live();
+    await new Writer(order, storage, send).run();
   } catch (error) {
-    await tell({ life: order.life, failed: String((error as Error).stack ?? error) });
+    await send({ writer: order.writer, failed: String((error as Error).stack ?? error) });
   }
 }
 
-class Life {
+class Writer {
   readonly #order: Order;
   readonly #storage: Storage;
-  readonly #tell: Tell;
-  readonly #held: Held;
+  readonly #send: SendReport;
+  readonly #expected: Expected;
   #compacting: Promise<void> | undefined;
 
-  constructor(order: Order, storage: Storage, tell: Tell) {
+  constructor(order: Order, storage: Storage, send: SendReport) {
     this.#order = order;
     this.#storage = storage;
-    this.#tell = tell;
-    this.#held = new Held(order.seed, order.segmentLog2);
+    this.#send = send;
+    this.#expected = new Expected(order.seed, order.segmentLog2);
   }
 
-  async live(): Promise<void> {
+  async run(): Promise<void> {
     const db = await this.#begin();
     if (this.#order.writes) return this.#write(db);
     await db.compact();
     await db.close();
-    const again = await this.#open();
-    this.#held.walk(again);
-    const { liveBytes, fileBytes } = again.stats();
-    await again.close();
-    await this.#tell({ life: this.#order.life, ended: { liveBytes, fileBytes } });
+    const reopened = await this.#open();
+    this.#expected.walk(reopened);
+    const { liveBytes, fileBytes } = reopened.stats();
+    await reopened.close();
+    await this.#send({ writer: this.#order.writer, ended: { liveBytes, fileBytes } });
   }
 
   #open(): Promise<Database> {
-    const { seed, life, name } = this.#order;
-    const durability = durabilityOf(seed, life);
+    const { seed, writer, name } = this.#order;
+    const durability = durabilityOf(seed, writer);
     return open(name, { storage: this.#storage, durability, memory: MEMORY });
   }
 
-  /** Opens what the life before left, and tells what that is. */
+  /** Opens what the previous writer left, checks it, and reports it. */
   async #begin(): Promise<Database> {
-    const { life, name, past, segmentLog2 } = this.#order;
+    const { writer, name, past, segmentLog2 } = this.#order;
     const start = performance.now();
-    if (life === 1) await this.#create(name, segmentLog2);
-    const { db, refused } = await this.#openPatiently();
+    if (writer === 1) await this.#create(name, segmentLog2);
+    const { db, refused } = await this.#openWhenFree();
     const ms = performance.now() - start;
-    for (const [index, reach] of past.entries()) this.#held.live(index + 1, reach);
-    const reach = this.#held.find(db, life - 1);
-    this.#held.walk(db);
+    for (const [index, reach] of past.entries()) this.#expected.apply(index + 1, reach);
+    const reach = this.#expected.find(db, writer - 1);
+    this.#expected.walk(db);
     const { fromCheckpoint, tornBytes, droppedFrames } = db.recovery;
     const { fileBytes } = db.stats();
-    const keys = this.#held.size;
-    await this.#tell({
-      life,
+    const keys = this.#expected.size;
+    await this.#send({
+      writer,
       found: { reach, keys, ms, refused, fromCheckpoint, tornBytes, droppedFrames, fileBytes },
     });
     return db;
   }
 
-  /** What opening creates by itself has segments of 1 MiB. */
+  /** Creates a database with these segments, unless they have 1 MiB, as `open` creates them. */
   async #create(name: string, segmentLog2: number): Promise<void> {
     const there = await databases({ storage: this.#storage });
     if (segmentLog2 === 20 || there.includes(name)) return;
     await createWithSegments(this.#storage, name, segmentLog2);
   }
 
-  async #openPatiently(): Promise<{ db: Database; refused: number }> {
-    const until = performance.now() + PATIENCE_MS;
+  async #openWhenFree(): Promise<{ db: Database; refused: number }> {
+    const until = performance.now() + LOCK_TIMEOUT_MS;
     for (let refused = 0; ; refused++) {
       try {
         return { db: await this.#open(), refused };
@@ -147,14 +148,14 @@ class Life {
 
   /** Writes until it is killed. */
   async #write(opened: Database): Promise<never> {
-    const { seed, life } = this.#order;
+    const { seed, writer } = this.#order;
     for (let db = opened, turn = 1; ; turn++) {
-      const { steps, end } = turnOf(seed, life, turn);
+      const { steps, end } = turnOf(seed, writer, turn);
       for (const step of steps) perform(db, step);
-      mark(db, life, turn);
-      this.#held.turn(life, turn);
-      this.#held.check(db, keyToRead(seed, life, turn));
-      db = await this.#end(db, end, () => this.#tell({ life, acknowledged: turn }));
+      mark(db, writer, turn);
+      this.#expected.turn(writer, turn);
+      this.#expected.check(db, keyToRead(seed, writer, turn));
+      db = await this.#end(db, end, () => this.#send({ writer, acknowledged: turn }));
     }
   }
 
@@ -177,7 +178,7 @@ class Life {
     return db;
   }
 
-  /** Compacts while the turns go on. */
+  /** Compacts in the background. */
   #compact(db: Database): void {
     this.#compacting ??= db.compact().finally(() => {
       this.#compacting = undefined;

@@ -7,16 +7,16 @@ const REMOVED = { ...LOST, reason: "removed" };
 type Lose = (page: Page, tabs: Tabs) => Promise<unknown>;
 
 const clear: Lose = (page, tabs) => tabs.clearData(page);
-const WAYS: Record<Place, Record<string, Lose>> = {
+const LOSSES: Record<Place, Record<string, Lose>> = {
   chromium: {
     "with the site's data": clear,
     "by the program itself": (page) => page.evaluate("lost.removeAll()"),
   },
-  // Firefox lets no program remove a file that is open.
+  // In Firefox a program cannot remove an open file.
   firefox: { "with the site's data": clear },
 };
 
-/** One of the page's workers is given a task. */
+/** Calls the page's first worker. */
 function ask(page: Page, ...call: string[]): Promise<unknown> {
   return page.evaluate(`lost.ask(0, ...${JSON.stringify(call)})`);
 }
@@ -34,8 +34,8 @@ async function written(tabs: Tabs): Promise<Page> {
   return page;
 }
 
-/** What comes to be under its name. */
-const MAKERS: Record<string, (page: Page) => Promise<unknown>> = {
+/** Files that take the place of the removed one. */
+const REPLACEMENTS: Record<string, (page: Page) => Promise<unknown>> = {
   "an empty one": (page) => page.evaluate("lost.make()"),
   async "another database"(page) {
     for (const call of [["open"], ["set", "a", "of another"], ["flushed"]]) {
@@ -49,11 +49,11 @@ async function lose(page: Page, tabs: Tabs, how: Lose = clear): Promise<void> {
   await page.waitForFunction("lost.isThere().then((is) => !is)");
 }
 
-/** Opens it again, which makes a new one. */
-async function anew(page: Page): Promise<void> {
+/** Opens the database again, which creates a new one. */
+async function openAgain(page: Page): Promise<void> {
   expect(await ask(page, "open")).toBe(undefined);
   expect(await ask(page, "get", "a")).toBe(undefined);
-  await ask(page, "set", "a", "anew");
+  await ask(page, "set", "a", "new");
   expect(await ask(page, "flushed")).toBe(undefined);
   expect(await ask(page, "close")).toBe(undefined);
 }
@@ -62,8 +62,8 @@ for (const place of ["chromium", "firefox"] as const) {
   const IN = place === "chromium" ? "Chromium" : "Firefox";
 
   describe(`a database whose file is removed while it is open, in ${IN}`, () => {
-    for (const [what, how] of Object.entries(WAYS[place])) {
-      test(`${what}, says so by the promise of a flush, refuses writes, and can be saved`, async () => {
+    for (const [what, how] of Object.entries(LOSSES[place])) {
+      test(`${what}, is reported by the promise of a flush, refuses writes, and can be saved`, async () => {
         const tabs = await tabsIn(place);
         const page = await written(tabs);
         await lose(page, tabs, how);
@@ -76,16 +76,16 @@ for (const place of ["chromium", "firefox"] as const) {
         expect(await ask(page, "reported")).toStrictEqual([REMOVED]);
         expect(await ask(page, "get", "a")).toBe("flushed before");
         expect(await ask(page, "get", "c")).toBe(undefined);
-        // Chromium still wrote it, to what nobody finds; Firefox refused it and it was undone.
+        // Chromium still writes to the removed file. Firefox refuses the write, which is undone.
         const b = place === "chromium" ? { b: "written after it" } : {};
         expect(await ask(page, "saved")).toStrictEqual({ a: "flushed before", ...b });
         expect(await ask(page, "close")).toStrictEqual(REMOVED);
-        // What a program has removed stays busy in Chromium, which never closes it.
-        if (how === clear) await anew(page);
+        // In Chromium a file that the program itself has removed stays busy.
+        if (how === clear) await openAgain(page);
       });
     }
 
-    test("says so after a write without being asked", async () => {
+    test("is reported to onError after a write", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       await lose(page, tabs);
@@ -100,35 +100,35 @@ for (const place of ["chromium", "firefox"] as const) {
       expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
     });
 
-    test("says so by a promise for what was flushed before", async () => {
+    test("is reported by a promise of earlier flushed writes", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       await lose(page, tabs);
       expect(await ask(page, "flushed")).toStrictEqual(REMOVED);
     });
 
-    test("says so when it is closed", async () => {
+    test("is reported by its close", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       await lose(page, tabs);
       expect(await ask(page, "close")).toStrictEqual(REMOVED);
     });
 
-    for (const [what, make] of Object.entries(MAKERS)) {
-      test(`is not taken for ${what} in its place`, async () => {
+    for (const [what, make] of Object.entries(REPLACEMENTS)) {
+      test(`is not confused with ${what} in its place`, async () => {
         const tabs = await tabsIn(place);
         const page = await written(tabs);
         await lose(page, tabs);
         await make(page);
         await ask(page, "set", "b", "written after it");
-        // Firefox has closed what it removed, and then anybody can have the new one.
+        // Firefox closes the removed file, so that the new one can be opened and is not compared with it.
         const reason = place === "chromium" ? "replaced" : "removed";
         expect(await ask(page, "flushed")).toStrictEqual({ ...LOST, reason });
         expect(await ask(page, "close")).toStrictEqual({ ...LOST, reason });
       });
     }
 
-    test("fails for clients with that error, which still read and save, until the owner goes", async () => {
+    test("fails for clients with that error, which still read and save, until the owner closes", async () => {
       const tabs = await tabsIn(place);
       const owner = await tabs.open("lost");
       await owner.evaluate("lost.connect()");
@@ -149,7 +149,7 @@ for (const place of ["chromium", "firefox"] as const) {
       await owner.close();
       await other.waitForFunction('lost.status().owner === "here"');
       expect(await askClient(other, "getText", "a")).toBe(undefined);
-      expect(await askClient(other, "setText", "a", "anew")).toBe(undefined);
+      expect(await askClient(other, "setText", "a", "new")).toBe(undefined);
       expect(await askClient(other, "flush")).toBe(undefined);
     });
 
@@ -164,11 +164,11 @@ for (const place of ["chromium", "firefox"] as const) {
       expect(await askClient(page, "close")).toBe(undefined);
       await page.evaluate("lost.connect()");
       expect(await askClient(page, "getText", "a")).toBe(undefined);
-      expect(await askClient(page, "setText", "a", "anew")).toBe(undefined);
+      expect(await askClient(page, "setText", "a", "new")).toBe(undefined);
       expect(await askClient(page, "flush")).toBe(undefined);
     });
 
-    test("is another thing than one that the program compacts or replaces", async () => {
+    test("is not reported for a database that the program compacts or replaces", async () => {
       const tabs = await tabsIn(place);
       const page = await written(tabs);
       expect(await ask(page, "compact")).toBe(undefined);

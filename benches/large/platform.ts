@@ -1,6 +1,6 @@
 import type { Storage } from "varve";
 
-/** A file without a database: the calls that everything here is measured against. */
+/** A file without a database: the baseline of the measurements. */
 export interface RawFile {
   read(bytes: Uint8Array, at: number): number;
   write(bytes: Uint8Array, at: number): number;
@@ -8,8 +8,8 @@ export interface RawFile {
   close(): void;
 }
 
-/** Where it all happens: a folder in Node, OPFS in a browser. */
-export interface Ground {
+/** The platform: a folder in Node, OPFS in a browser. */
+export interface Platform {
   storage: Storage;
   /** A new and empty file, or that of a database. */
   raw(name: string, database?: boolean): Promise<RawFile>;
@@ -18,10 +18,10 @@ export interface Ground {
   progress(doing: string): void;
 }
 
-/** How much of everything. */
+/** The amounts of each kind of work. */
 export interface Amounts {
   samples: number;
-  /** Bytes that the database may keep in memory when its values are cold; they are four times as many. */
+  /** The option `memory` for cold reads; the values take four times as much. */
   coldMemory: number;
   /** Cold reads of a sample. */
   coldReads: number;
@@ -30,14 +30,14 @@ export interface Amounts {
   /** Bytes of the bulk load. */
   bulkBytes: number;
   bulkSamples: number;
-  /** Keys of which it is told how much memory each takes. */
+  /** Keys for which the memory of each is measured. */
   memoryKeys: number;
 }
 
 /** Samples of one kind of work, in its own unit. */
 export interface Line {
   id: string;
-  /** The table that it belongs to. */
+  /** The table that the line belongs to. */
   group: string;
   work: string;
   store: string;

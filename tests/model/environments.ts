@@ -1,8 +1,8 @@
-/** The places in which programs run. */
+/** The environments in which programs run: a storage, and how it is opened. */
 
 import { file, memory, type OpenOptions, open, opfs, type Storage } from "varve";
 import { FaultyStorage } from "./faulty.js";
-import type { Ground } from "./machine.js";
+import type { Environment } from "./machine.js";
 import type { Abilities } from "./program.js";
 
 export type PlaceName = "memory" | "file" | "faulty" | "opfs";
@@ -12,11 +12,11 @@ export function abilitiesOf(place: PlaceName): Abilities {
   return { fails: place === "faulty", slowFlush: place === "file" || place === "opfs" };
 }
 
-/** Makes isolated grounds in a place. */
-export function groundsIn(
+/** Makes isolated environments in a place. */
+export function environmentsIn(
   place: PlaceName,
   { directory, wasm }: { directory?: string | undefined; wasm?: WebAssembly.Module | undefined },
-): () => Ground {
+): () => Environment {
   const options: OpenOptions = wasm === undefined ? {} : { wasm };
   const shared = storageFor(place, directory);
   return () => ({

@@ -1,13 +1,13 @@
-/** A page with a worker that has a database open, and with a client of another. */
+/** A page with workers that open databases themselves, and with a client. */
 
 import { type Client, connect } from "varve/client";
 
-const made: Worker[] = [];
+const workers: Worker[] = [];
 
-/** Has one of the page's workers do something: what it gives, or the error. */
+/** Calls a worker of the page. Returns its result, or its error. */
 function ask(at: number, ...call: string[]): Promise<unknown> {
-  made[at] ??= new Worker("/lost-worker.js", { type: "module" });
-  const worker = made[at];
+  workers[at] ??= new Worker("/lost-worker.js", { type: "module" });
+  const worker = workers[at];
   return new Promise((resolve, reject) => {
     worker.onmessage = ({ data }) => resolve(data.value);
     worker.onerror = ({ message }) => reject(new Error(message));
@@ -33,10 +33,10 @@ const plain = ({ name, code, reason }: Error & { code?: string; reason?: string 
 Object.assign(globalThis, {
   lost: {
     ask,
-    end: (at: number) => made[at]?.terminate(),
+    end: (at: number) => workers[at]?.terminate(),
     isThere: () => hasFile(false),
     make: () => hasFile(true),
-    /** All that this origin has, by the program itself; Chromium lets it. */
+    /** Removes all files of this origin, which only Chromium allows. */
     async removeAll() {
       const root = await navigator.storage.getDirectory();
       await (root as unknown as { remove(o: object): Promise<void> }).remove({ recursive: true });
@@ -47,7 +47,7 @@ Object.assign(globalThis, {
         timeout: 60_000,
       });
     },
-    /** Calls the client: what it gives, or the error. */
+    /** Calls the client. Returns its result, or its error. */
     client: (call: "setText" | "getText" | "flush" | "close" | "size", ...texts: string[]) => {
       const { set, getText, flush, close } = client;
       const calls = {

@@ -1,7 +1,7 @@
-const PATIENCE_MS = 30_000;
+const RELEASE_TIMEOUT_MS = 30_000;
 const PAUSE_MS = 100;
 
-/** A worker that was ended gives its files back a little later. */
+/** Retries, since a terminated worker releases its files a little later. */
 async function remove(root: FileSystemDirectoryHandle, name: string): Promise<void> {
   const start = performance.now();
   for (;;) {
@@ -9,13 +9,13 @@ async function remove(root: FileSystemDirectoryHandle, name: string): Promise<vo
       return await root.removeEntry(name, { recursive: true });
     } catch (error) {
       const held = (error as DOMException).name === "NoModificationAllowedError";
-      if (!held || performance.now() - start > PATIENCE_MS) throw error;
+      if (!held || performance.now() - start > RELEASE_TIMEOUT_MS) throw error;
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }
   }
 }
 
-/** Nothing of an earlier run is to be left, be it only for the room. */
+/** Removes the files of earlier runs, so that they do not use the quota. */
 export async function removeAll(): Promise<void> {
   const root = await navigator.storage.getDirectory();
   const names: string[] = [];
@@ -23,7 +23,7 @@ export async function removeAll(): Promise<void> {
   for (const entry of names) await remove(root, entry);
 }
 
-/** An event that nothing delays: timers wait for 4 ms once they follow each other. */
+/** Yields by a message, because nested timers are delayed by 4 ms. */
 export function turn(): Promise<void> {
   const { port1, port2 } = new MessageChannel();
   return new Promise((resolve) => {

@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import { onTestFinished } from "vitest";
 import { context } from "../support/context.js";
 
-/** The part of the driver that is used. */
+/** The part of the driver that these tests use. */
 export interface Page {
   goto(url: string): Promise<unknown>;
   goBack(): Promise<unknown>;
@@ -42,7 +42,7 @@ const PAGES = {
 };
 
 /** The timeout of any request to a browser: shorter than a test's, longer than a busy machine takes. */
-const PATIENCE_MS = 100_000;
+const REQUEST_TIMEOUT_MS = 100_000;
 
 /** How long a browser is kept for the next test. */
 const IDLE_MS = 500;
@@ -89,28 +89,28 @@ const browsers: Record<Place, Shared<Browser>> = {
 
 async function start(place: Place) {
   const { launch, withProfile } = await load<{
-    launch(place: string, profile: string, more: { patience: number }): Promise<Browser>;
+    launch(place: string, profile: string, more: { timeout: number }): Promise<Browser>;
     withProfile(place: string, use: (profile: string) => Promise<void>): Promise<void>;
   }>("tests/browsers.mjs");
   let end = () => {};
   const over = new Promise<void>((resolve) => {
     end = resolve;
   });
-  let lived: Promise<void> | undefined;
+  let closed: Promise<void> | undefined;
   const one = await new Promise<Browser>((resolve, reject) => {
-    lived = withProfile(place, async (profile) => {
-      const browser = await launch(place, profile, { patience: PATIENCE_MS });
+    closed = withProfile(place, async (profile) => {
+      const browser = await launch(place, profile, { timeout: REQUEST_TIMEOUT_MS });
       resolve(browser);
       await over;
       await browser.close();
     });
-    lived.catch(reject);
+    closed.catch(reject);
   });
   return {
     one,
     async end() {
       end();
-      await lived;
+      await closed;
     },
   };
 }
@@ -118,9 +118,9 @@ async function start(place: Place) {
 const bundles = new Shared(async () => {
   type Bundle = (entries: string[], out: string, more: object) => Promise<unknown>;
   const { bundleForBrowser } = await load<{ bundleForBrowser: Bundle }>("scripts/bundle.mjs");
-  const out = `.build/tests/lives-${process.pid}`;
+  const out = `.build/tests/tab-lifecycles-${process.pid}`;
   const entries = ["tab", "hot", "worker", "lost", "lost-worker"].map(
-    (name) => `tests/lives/${name}.ts`,
+    (name) => `tests/tab-lifecycles/${name}.ts`,
   );
   await bundleForBrowser(entries, out, {});
   return { one: join(context().root, out), end: async () => {} };
@@ -143,7 +143,7 @@ export class Tabs {
   private readonly place: Place;
   private readonly browser: Browser;
   readonly url: string;
-  /** What goes with every answer of the server. */
+  /** The headers of every response of the server. */
   private readonly headers: Record<string, string>;
 
   constructor(place: Place, browser: Browser, url: string, headers: Record<string, string>) {
@@ -153,7 +153,7 @@ export class Tabs {
     this.headers = headers;
   }
 
-  /** Has the browser remove all that this origin has stored, as its user may. */
+  /** Removes all data of this origin, as a user does in the settings of the browser. */
   async clearData(page: Page): Promise<void> {
     if (this.place === "chromium") {
       const devtools = await page.createCDPSession();
@@ -166,16 +166,16 @@ export class Tabs {
     delete this.headers["clear-site-data"];
   }
 
-  /** A tab, which has begun to connect, or with another page. */
+  /** Opens a tab that connects, or another page. */
   async open(search = ""): Promise<Page> {
     const page = await this.browser.newPage();
     onTestFinished(() => page.close().catch(() => {}));
-    page.setDefaultTimeout(PATIENCE_MS);
-    const came = page.goto(`${this.url}/${search}`);
+    page.setDefaultTimeout(REQUEST_TIMEOUT_MS);
+    const loaded = page.goto(`${this.url}/${search}`);
     // A tab that navigates away may do so before it is loaded.
-    if (search.includes("flees")) await came.catch(() => {});
+    if (search.includes("flees")) await loaded.catch(() => {});
     else {
-      await came;
+      await loaded;
       await page.waitForFunction('"tab" in globalThis || "lost" in globalThis');
     }
     return page;

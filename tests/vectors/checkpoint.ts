@@ -1,0 +1,143 @@
+/** Reads checkpoints (section 8a). */
+
+import {
+  BLOCK,
+  CHECKPOINT,
+  type Checkpoint,
+  CLEAR,
+  DATA_START,
+  ENGINE,
+  EXTENT,
+  EXTENT_ROW,
+  filePosition,
+  HEAD,
+  HEADER,
+  KEYSPACE_ROW,
+  LOG,
+  type LogRecord,
+  PIECES,
+  RECORD,
+  SEGMENT_ROW,
+  SET,
+  type Segment,
+  u64,
+  viewOf,
+} from "./layout.js";
+import type { SegmentReader } from "./segments.js";
+
+/** Section 8a: the checkpoint that the superblock names, if it is valid. */
+export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint | undefined> {
+  const { checkpointSequence, checkpointFrame } = reader.superblock;
+  const segment = [...reader.bySlot.values()].find(
+    ({ kind, sequence }) => kind === CHECKPOINT && sequence === checkpointSequence,
+  );
+  if (segment === undefined || checkpointSequence === 0) return undefined;
+  const at = segment.start + HEADER;
+  const view = viewOf(reader.file.subarray(at, segment.capacityEnd));
+  const length = view.getUint32(12, true);
+  if (view.getUint32(8, true) !== 0x3250_4356 || length > view.byteLength) return undefined;
+  if (!(await reader.hasChecksum(at, length, segment.salt))) return undefined;
+  const counts = [view.getUint32(48, true), view.getUint32(52, true), view.getUint32(56, true)];
+  const [keyspaces = 0, segments = 0, extents = 0] = counts;
+  const tables = keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
+  if (length !== HEAD + tables || u64(view, 16) !== checkpointFrame) return undefined;
+  if (u64(view, 32) === 0) return undefined;
+  const checkpoint: Checkpoint = {
+    frame: checkpointFrame,
+    endSequence: view.getUint32(24, true),
+    endOffset: view.getUint32(28, true),
+    nextSequence: view.getUint32(60, true),
+    keys: new Map(),
+    cleared: new Map(),
+    entries: [],
+    extents: new Map(),
+    named: new Map(),
+  };
+  for (let i = 0, row = HEAD; i < keyspaces; i += 1, row += KEYSPACE_ROW) {
+    const [keyspace, cleared] = [view.getUint16(row, true), u64(view, row + 8)];
+    if (cleared > u64(view, 32) || (keyspace === ENGINE && cleared > 0)) return undefined;
+    checkpoint.keys.set(keyspace, view.getUint32(row + 4, true));
+    checkpoint.cleared.set(keyspace, cleared);
+  }
+  for (let i = 0, row = HEAD + keyspaces * KEYSPACE_ROW; i < segments; i += 1, row += SEGMENT_ROW) {
+    const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
+    const found = reader.bySlot.get(slot);
+    if (found?.kind !== LOG || found.sequence !== sequence) return undefined;
+    const end = found.start + view.getUint32(row + 16, true);
+    if (end > found.capacityEnd) return undefined;
+    checkpoint.named.set(slot, { sequence, salt: found.salt, end });
+  }
+  for (let i = 0, row = length - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
+    const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
+    checkpoint.extents.set(filePosition(view.getUint32(row + 8, true)), { slot, sequence });
+  }
+  const isRead = await readBlocks(reader, checkpoint, segment, at + length, u64(view, 40));
+  return isRead && (await isEndComplete(reader, checkpoint)) ? checkpoint : undefined;
+}
+
+/** Reads the entries of a checkpoint. Returns whether they are valid. */
+async function readBlocks(
+  reader: SegmentReader,
+  checkpoint: Checkpoint,
+  segment: Segment,
+  start: number,
+  entries: number,
+): Promise<boolean> {
+  let at = start;
+  for (let left = entries; left > 0; ) {
+    const count = Math.min(left, BLOCK / 8 - 1);
+    const length = 8 + 8 * count;
+    if (at + length > segment.capacityEnd) return false;
+    if (!(await reader.hasChecksum(at, length, segment.salt))) return false;
+    const view = viewOf(reader.file.subarray(at, at + length));
+    for (let i = 1; i <= count; i += 1) {
+      const position = filePosition(view.getUint32(8 * i + 4, true));
+      const slot = Math.floor((position - DATA_START) / 2 ** reader.superblock.segmentLog2);
+      const named = checkpoint.named.get(slot);
+      const inside = position >= reader.slotStart(slot) + HEADER;
+      if (named === undefined || !inside || position + RECORD > named.end) return false;
+      checkpoint.entries.push(position);
+    }
+    at += length;
+    left -= count;
+  }
+  return true;
+}
+
+/** Whether all frames before the end that a checkpoint names are complete. */
+async function isEndComplete(
+  reader: SegmentReader,
+  { endSequence, endOffset, named }: Checkpoint,
+): Promise<boolean> {
+  const [slot] = [...named].find(([, { sequence }]) => sequence === endSequence) ?? [];
+  const segment = slot === undefined ? undefined : reader.bySlot.get(slot);
+  const end = slot === undefined ? undefined : named.get(slot)?.end;
+  if (segment === undefined || end !== segment.start + endOffset) return false;
+  if (endOffset < HEADER || endOffset % 8 !== 0) return false;
+  let at = segment.start + HEADER;
+  while (at < end) {
+    const frame = await reader.readFrame(segment, at);
+    if (frame === undefined || (await reader.readRecords(frame)) === undefined) return false;
+    at += frame.length;
+  }
+  return true;
+}
+
+/** The records that a checkpoint names, and the positions of those that are damaged. */
+export async function readEntries(
+  reader: SegmentReader,
+  checkpoint: Checkpoint | undefined,
+): Promise<{ entries: LogRecord[]; unreadable: Set<number> }> {
+  const entries: LogRecord[] = [];
+  const unreadable = new Set<number>();
+  for (const position of checkpoint?.entries ?? []) {
+    const slot = Math.floor((position - DATA_START) / 2 ** reader.superblock.segmentLog2);
+    const { end, salt } = checkpoint?.named.get(slot) ?? { end: 0, salt: 0n };
+    const { record } = (await reader.readRecord(position, end, salt, "itself")) ?? {};
+    // Records of other kinds do not set a key.
+    const isSet = record !== undefined && [SET, EXTENT, PIECES, CLEAR].includes(record.kind);
+    if (!isSet) unreadable.add(position);
+    else entries.push(record);
+  }
+  return { entries, unreadable };
+}
