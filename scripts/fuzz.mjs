@@ -23,7 +23,7 @@ const PARSES = {
   segment: { magic: "VSEG", from: -8 },
   frame: { magic: "VFRM", from: -8 },
   record: { magic: "VFRM", from: 32 },
-  checkpoint: { magic: "VCP2", from: -8 },
+  checkpoint: { magic: "VCP3", from: -8 },
 };
 const PART_BYTES = 600;
 

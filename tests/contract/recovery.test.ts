@@ -310,7 +310,7 @@ describe("verification of damaged files", () => {
     const wanted = {
       value: filled(1_000, 171),
       frame: filled(1_000, 172),
-      checkpoint: new TextEncoder().encode("VCP2"),
+      checkpoint: new TextEncoder().encode("VCP3"),
     };
     for (const what of ["value", "frame", "checkpoint"] as const) {
       let at = DATA;

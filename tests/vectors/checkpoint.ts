@@ -35,12 +35,14 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
   const at = segment.start + HEADER;
   const view = viewOf(reader.file.subarray(at, segment.capacityEnd));
   const length = view.getUint32(12, true);
-  if (view.getUint32(8, true) !== 0x3250_4356 || length > view.byteLength) return undefined;
+  if (view.getUint32(8, true) !== 0x3350_4356 || length > view.byteLength) return undefined;
   if (!(await reader.hasChecksum(at, length, segment.salt))) return undefined;
   const counts = [view.getUint32(48, true), view.getUint32(52, true), view.getUint32(56, true)];
   const [keyspaces = 0, segments = 0, extents = 0] = counts;
-  const tables = keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
-  if (length !== HEAD + tables || u64(view, 16) !== checkpointFrame) return undefined;
+  const hashes = HEAD + keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
+  const entries = u64(view, 40);
+  const blocks = Math.ceil(entries / (BLOCK / 8 - 1));
+  if (length !== hashes + Math.ceil(blocks / 2) * 8 || u64(view, 16) !== checkpointFrame) return undefined;
   if (u64(view, 32) === 0) return undefined;
   const checkpoint: Checkpoint = {
     frame: checkpointFrame,
@@ -67,11 +69,12 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
     if (end > found.capacityEnd) return undefined;
     checkpoint.named.set(slot, { sequence, salt: found.salt, end });
   }
-  for (let i = 0, row = length - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
+  for (let i = 0, row = hashes - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
     const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
     checkpoint.extents.set(filePosition(view.getUint32(row + 8, true)), { slot, sequence });
   }
-  const isRead = await readBlocks(reader, checkpoint, segment, at + length, u64(view, 40));
+  const firsts = Array.from({ length: blocks }, (_, i) => view.getUint32(hashes + 4 * i, true));
+  const isRead = await readBlocks(reader, checkpoint, segment, at + length, entries, firsts);
   return isRead && (await isEndComplete(reader, checkpoint)) ? checkpoint : undefined;
 }
 
@@ -82,15 +85,22 @@ async function readBlocks(
   segment: Segment,
   start: number,
   entries: number,
+  firstHashes: number[],
 ): Promise<boolean> {
   let at = start;
-  for (let left = entries; left > 0; ) {
+  let before = 0;
+  let left = entries;
+  for (const first of firstHashes) {
     const count = Math.min(left, BLOCK / 8 - 1);
     const length = 8 + 8 * count;
     if (at + length > segment.capacityEnd) return false;
     if (!(await reader.hasChecksum(at, length, segment.salt))) return false;
     const view = viewOf(reader.file.subarray(at, at + length));
+    if (view.getUint32(8, true) !== first) return false;
     for (let i = 1; i <= count; i += 1) {
+      const hash = view.getUint32(8 * i, true);
+      if (hash < before) return false;
+      before = hash;
       const position = filePosition(view.getUint32(8 * i + 4, true));
       const slot = Math.floor((position - DATA_START) / 2 ** reader.superblock.segmentLog2);
       const named = checkpoint.named.get(slot);

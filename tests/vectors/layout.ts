@@ -84,7 +84,7 @@ export const [LOG, EXTENT_SEGMENT, CHECKPOINT] = [1, 2, 3];
 /** The sizes of a checkpoint's head and of the rows of its tables, in bytes. */
 export const HEAD = 64;
 export const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [16, 40, 16];
-export const BLOCK = 65_536;
+export const BLOCK = 4096;
 export const ENGINE = 1;
 export const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
 export const PIECE = [..."piece/"].map((character) => character.charCodeAt(0));

@@ -1,14 +1,16 @@
 //! Checkpoints: the index as of just before one frame, so that opening replays only the tail of the
-//! log. They are stored in segments of their own: a head with three tables, then blocks of entries.
+//! log. They are stored in segments of their own: a head with four tables, then blocks of entries in the
+//! order of their hashes, so that one entry is found without reading the others.
 
 use musli_zerocopy::ZeroCopy;
 
+use super::align_up;
 use super::checksum::{checksum, seed_at};
 
-/// `b"VCP2"`.
-pub const MAGIC: u32 = u32::from_le_bytes(*b"VCP2");
+/// `b"VCP3"`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VCP3");
 /// Bytes of a full block of entries: its checksum, followed by entries of 8 bytes each.
-pub const BLOCK: usize = 64 << 10;
+pub const BLOCK: usize = 4 << 10;
 /// Entries of a full block.
 pub const BLOCK_ENTRIES: usize = BLOCK / 8 - 1;
 
@@ -36,7 +38,8 @@ pub struct CheckpointHead {
     pub keyspaces: u32,
     /// Rows of the second, [`SegmentRow`]: every segment of the log that is needed.
     pub segments: u32,
-    /// Rows of the third, [`ExtentRow`].
+    /// Rows of the third, [`ExtentRow`]. The fourth table has the first hash of each block, a u32, and zeros up
+    /// to a multiple of 8.
     pub extents: u32,
     /// Segments from this sequence on are younger.
     pub next_sequence: u32,
@@ -110,7 +113,14 @@ impl CheckpointHead {
         let rows = (self.keyspaces as usize).checked_mul(size_of::<KeyspaceRow>())?;
         let segments = (self.segments as usize).checked_mul(size_of::<SegmentRow>())?;
         let extents = (self.extents as usize).checked_mul(size_of::<ExtentRow>())?;
-        HEAD.checked_add(rows)?.checked_add(segments)?.checked_add(extents)
+        let hashes = align_up(self.blocks().checked_mul(size_of::<u32>())?);
+        HEAD.checked_add(rows)?.checked_add(segments)?.checked_add(extents)?.checked_add(hashes)
+    }
+
+    /// How many blocks follow the head.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        usize::try_from(self.entries.div_ceil(BLOCK_ENTRIES as u64)).unwrap_or(usize::MAX / 8)
     }
 
     /// Bytes of the blocks after the head.

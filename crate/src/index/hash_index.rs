@@ -95,7 +95,7 @@ pub struct HashIndex {
     shift: u32,
     len: usize,
     /// The set of positions in the table, if it is tracked.
-    position_set: Positions,
+    position_set: PositionSet,
 }
 
 /// The state of a walk over the positions under one hash.
@@ -105,20 +105,20 @@ pub struct Probe {
     at: usize,
 }
 
-/// Words of a chunk of [`Positions`], which covers 1 MiB of the file.
+/// Words of a chunk of [`PositionSet`], which covers 1 MiB of the file.
 const CHUNK: usize = 512;
 
 /// A set of record positions. Records are longer than 32 bytes, so one bit covers 32 bytes. Parts
 /// of the file without records have no chunk.
 #[derive(Debug, Default)]
-struct Positions {
-    /// Empty if positions are not tracked.
+pub struct PositionSet {
+    /// Empty if the positions of a table are not tracked.
     chunks: Vec<Option<Box<[u64; CHUNK]>>>,
     /// How many chunks are allocated.
     allocated: usize,
 }
 
-impl Positions {
+impl PositionSet {
     /// The chunk, word and bit of a position.
     #[inline(always)]
     const fn locate(position: Position) -> (usize, usize, u64) {
@@ -126,9 +126,11 @@ impl Positions {
         (word / CHUNK, word % CHUNK, 1 << (position >> 2 & 63))
     }
 
+    /// Whether a position is in the set.
     #[inline(always)]
-    fn has(&self, position: Position) -> bool {
-        let (chunk, word, bit) = Positions::locate(position);
+    #[must_use]
+    pub fn contains(&self, position: Position) -> bool {
+        let (chunk, word, bit) = PositionSet::locate(position);
         matches!(self.chunks.get(chunk), Some(Some(chunk)) if chunk[word] & bit != 0)
     }
 
@@ -141,21 +143,34 @@ impl Positions {
         ones.sum()
     }
 
-    /// Adds a position that is not in the set, and removes one that is.
+    /// Adds a position that is not in the set, and removes one that is, if positions are tracked.
     #[inline(never)]
     fn flip(&mut self, position: Position) {
-        let (chunk, word, bit) = Positions::locate(position);
         if self.chunks.is_empty() {
             return;
         }
+        let (chunk, word, bit) = PositionSet::locate(position);
+        self.chunk_mut(chunk)[word] ^= bit;
+    }
+
+    /// Adds a position. Returns whether it was not in the set.
+    pub fn insert(&mut self, position: Position) -> bool {
+        let is_new = !self.contains(position);
+        if is_new {
+            let (chunk, word, bit) = PositionSet::locate(position);
+            self.chunk_mut(chunk)[word] |= bit;
+        }
+        is_new
+    }
+
+    fn chunk_mut(&mut self, chunk: usize) -> &mut [u64; CHUNK] {
         while self.chunks.len() <= chunk {
             self.chunks.push(None);
         }
-        let chunk = self.chunks[chunk].get_or_insert_with(|| {
+        self.chunks[chunk].get_or_insert_with(|| {
             self.allocated += 1;
             Box::new([0; CHUNK])
-        });
-        chunk[word] ^= bit;
+        })
     }
 }
 
@@ -184,7 +199,7 @@ impl Default for HashIndex {
             slots: vec![0; 16].into_boxed_slice(),
             shift: 28,
             len: 0,
-            position_set: Positions::default(),
+            position_set: PositionSet::default(),
         }
     }
 }
@@ -222,7 +237,7 @@ impl HashIndex {
     #[inline]
     #[must_use]
     pub fn contains_position(&self, position: Position) -> bool {
-        self.position_set.has(position)
+        self.position_set.contains(position)
     }
 
     /// How many of the `positions` positions from `first` on are in the table; both numbers are
@@ -427,7 +442,7 @@ impl HashIndex {
             slots: vec![0; slots].into_boxed_slice(),
             shift,
             len: 0,
-            position_set: Positions::default(),
+            position_set: PositionSet::default(),
         }
     }
 

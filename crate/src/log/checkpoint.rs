@@ -6,29 +6,32 @@ use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::{File, read_full, write_all};
 use crate::format::checkpoint::{
-    self, BLOCK, BLOCK_ENTRIES, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow,
+    self, BLOCK, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow,
 };
 use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::{ALIGN, DATA_START, KEYSPACE_ENGINE};
-use crate::index::hash_index::{HashIndex, Position, Run};
+use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Spaces;
 
 use super::append::WriteError;
 use super::slot_allocator::AllocPriority;
 use super::space_accounting::ExtentName;
 use super::tombstones::{Tombstones, UNKNOWN};
+use super::unloaded_index::UnloadedIndex;
 use super::{Log, NO_BUFFER, RecoveryState, SlotState};
 
-/// A checkpoint that was read and verified.
+/// A checkpoint whose head and tables were read and verified.
 #[derive(Debug)]
 pub struct LoadedCheckpoint {
     /// Its head.
     pub head: CheckpointHead,
     /// The keyspaces and their numbers of keys.
     pub spaces: Spaces,
-    /// The index.
+    /// The index, with space for all entries. Without those that are left in `unloaded`.
     pub index: HashIndex,
+    /// The entries that were not read.
+    pub unloaded: Option<UnloadedIndex>,
 }
 
 /// A checkpoint that is being written.
@@ -36,6 +39,10 @@ pub struct LoadedCheckpoint {
 pub struct CheckpointWriter {
     first: u32,
     head: CheckpointHead,
+    /// The head with its tables. It is written last, when the first hash of each block is known.
+    bytes: AlignedBytes,
+    /// Where the first hash of the next block is put in it.
+    next_hash: usize,
     /// The file position of the next block.
     at: u64,
     block: AlignedBytes,
@@ -45,10 +52,12 @@ pub struct CheckpointWriter {
 
 impl Log {
     /// Loads the checkpoint that the superblock names. Returns none if there is none or if anything
-    /// about it is invalid: the log contains the same information, only slower to read.
+    /// about it is invalid: the log contains the same information, only slower to read. Its entries
+    /// are read too if there are at most `at_once` of them, and later if there are more.
     pub(super) fn load_checkpoint(
         &mut self,
         file: &mut impl File,
+        at_once: usize,
     ) -> Result<Option<LoadedCheckpoint>, Error> {
         let wanted = self.superblock.checkpoint_sequence;
         let named =
@@ -59,11 +68,13 @@ impl Log {
         let salt = self.slots[first].salt;
         let start = self.geometry.slot_start(first as u32);
         let end = self.geometry.slot_start(first as u32 + self.slots[first].span);
-        let (mut at, end) = (start + segment::SIZE as u64, end - segment::SIZE as u64);
+        let (at, end) = (start + segment::SIZE as u64, end - segment::SIZE as u64);
 
         let mut bytes = AlignedBytes::zeroed(HEAD);
         read_full(file, &mut bytes, at)?;
         let Some(head) = CheckpointHead::from_bytes(&bytes).ok().copied() else { return Ok(None) };
+        // The file limits the number of entries, so a malicious number allocates no more than the
+        // file's size.
         let length = head.full_length().filter(|&n| {
             head.magic == checkpoint::MAGIC
                 && (head.frame | head.next_version) >> 56 == 0
@@ -77,53 +88,40 @@ impl Log {
         if !checkpoint::verify(&bytes, salt, at) || head.frame != self.superblock.checkpoint_frame {
             return Ok(None);
         }
-        let Some(spaces) = self.load_tables(&head, &bytes[HEAD..]) else { return Ok(None) };
-        at += length as u64;
-
-        // The file limits the number of entries, so a malicious number allocates no more than the
-        // file's size.
+        let mut tables = &bytes[HEAD..];
+        let Some(spaces) = self.load_tables(&head, &mut tables) else { return Ok(None) };
+        let first_hashes = checkpoint::take_rows::<u32>(&mut tables, head.blocks() as u32);
+        let first_hashes = first_hashes.map(Iterator::collect).unwrap_or_default();
+        let Some(mut unloaded) = UnloadedIndex::new(&head, first_hashes, salt, at + length as u64)
+        else {
+            return Ok(None);
+        };
         let mut index = HashIndex::with_capacity(head.entries as usize);
-        let mut run = Run::default();
-        let mut block = AlignedBytes::zeroed(BLOCK);
-        let mut left = head.entries as usize;
-        while left > 0 {
-            let count = left.min(BLOCK_ENTRIES);
-            let bytes = &mut block[..8 * (count + 1)];
-            let read_len = read_full(file, bytes, at)?;
-            if read_len < bytes.len() || !checkpoint::verify(bytes, salt, at) {
+        let loads = head.entries as usize <= at_once;
+        if loads {
+            if unloaded.load_next(file, self, &mut index, usize::MAX)?.is_none() {
                 return Ok(None);
             }
-            let invalid = self.load_block(&bytes[8..], &mut index, &mut run);
-            if invalid > 0 && !self.recovery.damaged {
-                return Ok(None);
-            }
-            self.recovery.lost_keys += invalid;
-            at += bytes.len() as u64;
-            left -= count;
+            self.recovery.lost_keys += unloaded.lost();
+            self.count_live_records(&index);
         }
         if !self.is_end_segment_valid(file, &head)? {
             return Ok(None);
         }
         self.tail.checkpoint = Some(first as u32);
-        Ok(Some(LoadedCheckpoint { head, spaces, index }))
+        self.space.live_is_estimate = !loads;
+        let unloaded = (!loads).then_some(unloaded);
+        Ok(Some(LoadedCheckpoint { head, spaces, index, unloaded }))
     }
 
-    /// Adds the entries of a block to the index. Returns how many have positions where no record
-    /// can be.
-    #[inline(never)]
-    fn load_block(&mut self, entries: &[u8], index: &mut HashIndex, run: &mut Run) -> u64 {
-        let mut invalid = 0;
-        for entry in entries.chunks_exact(8) {
-            let word = entry.try_into().map_or(0, u64::from_le_bytes);
-            let (hash, position) = ((word & 0xFFFF_FFFF) as u32, (word >> 32) as Position);
-            if self.may_hold_record(position) {
-                self.count_entry(position);
-                index.append(run, hash, position);
-            } else {
-                invalid += 1;
-            }
+    /// The number of live records in each segment is counted from the entries if all of them are known,
+    /// whatever the rows say.
+    fn count_live_records(&mut self, index: &HashIndex) {
+        self.slots.iter_mut().for_each(|slot| slot.live = 0);
+        for position in index.positions() {
+            let (slot, _) = self.geometry.locate(position);
+            self.slots[slot as usize].live += 1;
         }
-        invalid
     }
 
     /// Whether all frames before the end of the log are intact in the segment where it continues.
@@ -139,27 +137,19 @@ impl Log {
         Ok(!core::mem::take(&mut self.slots[slot].pinned_by_damage))
     }
 
-    /// The number of live records in a segment is counted from the entries, whatever its row says.
-    #[inline]
-    fn count_entry(&mut self, position: Position) {
-        let (slot, _) = self.geometry.locate(position);
-        self.slots[slot as usize].live += 1;
-    }
-
     /// Whether a record could be at `position` of a segment that the checkpoint knows.
-    fn may_hold_record(&self, position: Position) -> bool {
+    pub(super) fn may_hold_record(&self, position: Position) -> bool {
         let (slot, offset) = self.geometry.locate(position);
         let end = self.slots.get(slot as usize).map_or(0, |s| s.end as usize);
         offset >= segment::SIZE && offset + record::SIZE <= end
     }
 
     /// Loads the tables of segments and extents; returns none if one of them does not exist.
-    fn load_tables(&mut self, head: &CheckpointHead, tables: &[u8]) -> Option<Spaces> {
-        let mut tables = tables;
+    fn load_tables(&mut self, head: &CheckpointHead, tables: &mut &[u8]) -> Option<Spaces> {
         let frames_end = self.geometry.frames_end();
-        let keyspaces = checkpoint::take_rows::<KeyspaceRow>(&mut tables, head.keyspaces)?;
-        let segments = checkpoint::take_rows::<SegmentRow>(&mut tables, head.segments)?;
-        let extents = checkpoint::take_rows::<ExtentRow>(&mut tables, head.extents)?;
+        let keyspaces = checkpoint::take_rows::<KeyspaceRow>(tables, head.keyspaces)?;
+        let segments = checkpoint::take_rows::<SegmentRow>(tables, head.segments)?;
+        let extents = checkpoint::take_rows::<ExtentRow>(tables, head.extents)?;
         let mut ends_there = false;
         for row in segments {
             let is_match = |slot: &&mut super::Slot| {
@@ -181,6 +171,7 @@ impl Log {
             // overflow.
             let at_most = |n: u32| n.min(row.end);
             slot.live_bytes = at_most(row.live_bytes);
+            slot.live = at_most(row.live);
             if row.tombstone_bytes > 0 {
                 slot.tombstones.add(at_most(row.tombstone_bytes), row.oldest_tombstone, UNKNOWN);
             }
@@ -222,6 +213,11 @@ impl Log {
     /// Bytes that opening would have to replay.
     pub(crate) fn tail_bytes(&self) -> u64 {
         self.tail.bytes
+    }
+
+    /// The checkpoint is damaged: opening would have to replay the whole log.
+    pub(crate) fn require_checkpoint(&mut self) {
+        self.tail.bytes = u64::MAX / 2;
     }
 
     /// Bytes of values in extents that opening would have to verify.
@@ -308,14 +304,11 @@ impl Log {
             put(ExtentRow { slot, sequence, record, reserved: 0 }.to_bytes());
         }
         let start = self.geometry.slot_start(first) + segment::SIZE as u64;
-        checkpoint::seal(&mut bytes, self.slots[first as usize].salt, start);
-        if let Err(error) = write_all(file, &bytes, start) {
-            self.discard(first);
-            return Err(error.into());
-        }
         Ok(CheckpointWriter {
             first,
             head,
+            next_hash: at,
+            bytes,
             at: start + length as u64,
             block: AlignedBytes::zeroed(BLOCK),
             filled: 8,
@@ -323,7 +316,7 @@ impl Log {
         })
     }
 
-    /// Adds entries, and writes each block that is full.
+    /// Adds entries, in the order of their hashes, and writes each block that is full.
     ///
     /// # Errors
     /// An error of the file, or [`Error::Misuse`] if there are more entries than announced. The
@@ -357,6 +350,8 @@ impl Log {
         writing: &mut CheckpointWriter,
     ) -> Result<(), Error> {
         let bytes = &mut writing.block[..writing.filled];
+        writing.bytes[writing.next_hash..][..4].copy_from_slice(&bytes[8..12]);
+        writing.next_hash += 4;
         checkpoint::seal(bytes, self.slots[writing.first as usize].salt, writing.at);
         write_all(file, bytes, writing.at)?;
         writing.at += writing.filled as u64;
@@ -384,6 +379,9 @@ impl Log {
         }
         let first = writing.first;
         let start = self.geometry.slot_start(first);
+        let head_at = start + segment::SIZE as u64;
+        checkpoint::seal(&mut writing.bytes, self.slots[first as usize].salt, head_at);
+        write_all(file, &writing.bytes, head_at)?;
         let end = self.geometry.slot_start(first + self.slots[first as usize].span);
         let payload = writing.at - start - segment::SIZE as u64;
         let header =

@@ -22,6 +22,7 @@ mod slot_scan;
 pub(crate) mod space_accounting;
 mod superblocks;
 pub(crate) mod tombstones;
+pub mod unloaded_index;
 pub mod verify;
 pub mod write_batch;
 
@@ -397,6 +398,8 @@ pub(crate) struct Garbage {
 struct Space {
     /// Bytes of live records, and of the slots that live extents cover.
     live: u64,
+    /// Whether the live records of older segments were not counted.
+    live_is_estimate: bool,
     /// Slots that are free or will be after the next checkpoint.
     spare_slots: u32,
     /// Slots that are free now.

@@ -80,6 +80,9 @@ pub struct OpenMode {
     pub below: u64,
     /// Whether the log always continues in a fresh segment.
     pub fresh: bool,
+    /// Whether and how much of a checkpoint is read: none is if this is none; its entries are if there
+    /// are at most so many, and later otherwise.
+    pub load_at_once: Option<usize>,
 }
 
 /// A log whose frames have not been read yet.
@@ -193,7 +196,10 @@ impl Log {
         }
         log.recovery.salvages = salvages;
         log.superblock_state.lost_copy = lost_superblock;
-        let checkpoint = log.load_checkpoint(file)?;
+        let checkpoint = match mode.load_at_once {
+            Some(at_once) => log.load_checkpoint(file, at_once)?,
+            None => None,
+        };
         if checkpoint.is_none() {
             log.reset_tables();
             log.recovery.damaged = superblock.generation == 0;
@@ -215,6 +221,7 @@ impl Log {
             slots: Vec::new(),
             space: Space {
                 live: 0,
+                live_is_estimate: false,
                 spare_slots: 0,
                 free_slots: 0,
                 log_slots: 0,

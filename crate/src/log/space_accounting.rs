@@ -156,13 +156,15 @@ impl Log {
         self.extents.by_record.iter().map(|(position, _)| *position).collect()
     }
 
-    /// Whether any record in a slot is live.
+    /// Whether any record in a slot is live, or may be: how many a checkpoint says there are is only a hint as
+    /// long as its entries were not counted.
     pub(crate) fn has_live_records(&self, slot: u32) -> bool {
         let slot = &self.slots[slot as usize];
-        slot.state == SlotState::Log && slot.live > 0
+        let is_estimate = self.space.live_is_estimate && !slot.from_this_session;
+        slot.state == SlotState::Log && (slot.live > 0 || is_estimate)
     }
 
-    /// The slots of all segments with live records, except for retired ones.
+    /// The slots of all segments that may have live records, except for retired ones.
     pub(crate) fn live_slots(&self) -> Vec<u32> {
         let is_live =
             |slot: &u32| self.has_live_records(*slot) && !self.slots[*slot as usize].pending_free;

@@ -164,9 +164,9 @@ impl<F: File> Store<F> {
     /// Whether a keyspace with this many keys is cleared by one record.
     fn is_worth_one_record(&self, keyspace: u32, count: u64) -> bool {
         let is_part =
-            count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index.len() as u64;
+            count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index_len() as u64;
         // Sorting all keys for a few of them takes longer than a sweep.
-        let needs_order = self.sorted != replay::ALL && self.index.len() > SMALL_INDEX;
+        let needs_order = self.sorted != replay::ALL && self.index_len() > SMALL_INDEX;
         keyspace != KEYSPACE_ENGINE && (is_part || needs_order || !self.ordered)
     }
 
@@ -323,7 +323,7 @@ impl<F: File> Store<F> {
         self.clears.any = self.spaces.any_cleared();
         self.clears.unswept = self.clears.any;
         if self.clears.any {
-            self.clears.dead = (self.index.len() as u64).saturating_sub(counted);
+            self.clears.dead = (self.index_len() as u64).saturating_sub(counted);
         }
     }
 
@@ -358,6 +358,7 @@ impl<F: File> Store<F> {
         if !core::mem::take(&mut self.clears.is_miscounted) {
             return Ok(());
         }
+        self.load_all()?;
         let (mut counts, mut dead) = (Spaces::default(), 0);
         for (position, _) in self.entries() {
             match self.log.scan_record(&mut self.file, position) {
@@ -384,7 +385,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// An error of the file.
     pub(super) fn sweep_small(&mut self) -> Result<(), Error> {
-        if !self.clears.any || self.index.len() > SMALL_INDEX {
+        if !self.clears.any || self.unloaded.is_some() || self.index.len() > SMALL_INDEX {
             return Ok(());
         }
         let mut left = 0;
@@ -453,7 +454,7 @@ impl<F: File> Store<F> {
 
     /// Whether a sweep is so short that a commit can wait for it.
     pub(super) fn is_sweeping_small(&self) -> bool {
-        self.is_sweeping() && self.index.len() <= SMALL_INDEX && self.log.file_bytes() <= 16 << 20
+        self.is_sweeping() && self.index_len() <= SMALL_INDEX && self.log.file_bytes() <= 16 << 20
     }
 
     /// Whether memory of cleared ordered keys is not freed yet.

@@ -26,6 +26,8 @@ use super::{Staged, Store};
 const RANGE: usize = 1024;
 /// A step ends when it has written this many entries.
 const ENTRIES_PER_STEP: usize = 4 * RANGE;
+/// A step loads this many blocks of the checkpoint.
+const BLOCKS_PER_STEP: usize = 8;
 
 /// For each this many bytes that are committed while the file is too large,
 const CATCH_UP_BYTES: usize = 128 << 10;
@@ -124,6 +126,7 @@ impl<F: File> Store<F> {
     pub fn wants_maintenance(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
         may && (!matches!(self.maintenance.job, Job::Nothing)
+            || self.unloaded.is_some()
             || self.maintenance.compact_all_below.is_some()
             || self.log.can_reclaim()
             || self.wants_compaction()
@@ -137,7 +140,7 @@ impl<F: File> Store<F> {
     /// opening does not read the extents before it.
     fn wants_checkpoint(&self) -> bool {
         let values = TAIL_SEGMENTS_OF_VALUES << self.log.geometry().segment_log2;
-        let values = values.max(TAIL_OF_VALUES * 8 * self.index.len() as u64);
+        let values = values.max(TAIL_OF_VALUES * 8 * self.index_len() as u64);
         self.log.tail_bytes() > self.tail_limit() || self.log.tail_values() > values
     }
 
@@ -242,6 +245,11 @@ impl<F: File> Store<F> {
             Job::Compacting(compacting) => self.compaction_step(compacting),
             Job::Checkpointing(checkpointing) => self.checkpoint_step(checkpointing),
             Job::Nothing if self.reclaim_step()? => Ok(Job::Nothing),
+            // All other work needs the whole index.
+            Job::Nothing if self.unloaded.is_some() => {
+                self.load_blocks(BLOCKS_PER_STEP).map_err(WriteError::RolledBack)?;
+                Ok(Job::Nothing)
+            }
             Job::Nothing if self.wants_sweep() => Ok(self.begin_sweep(None)),
             Job::Nothing
                 if self.maintenance.compact_all_below.is_some() || self.wants_compaction() =>
@@ -344,6 +352,7 @@ impl<F: File> Store<F> {
             if !changed.is_empty() {
                 rewind(&mut entries, &changed);
             }
+            let entries = radix_sort::by_number(entries);
             written += entries.len();
             let added = self.log.add_entries(&mut self.file, &mut job.writing, &entries);
             added.map_err(WriteError::RolledBack)?;
@@ -364,7 +373,7 @@ impl<F: File> Store<F> {
     fn write_final_checkpoint(&mut self) -> Result<(), WriteError> {
         // A checkpoint as large as the log to replay would not make opening faster.
         let segment = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
-        let limit = segment.max(2 * self.index.len() as u64);
+        let limit = segment.max(2 * self.index_len() as u64);
         let mut job = core::mem::take(&mut self.maintenance.job);
         if let Job::Checkpointing(begun) = &job
             && self.log.tail_after(&begun.writing) > limit
@@ -381,6 +390,7 @@ impl<F: File> Store<F> {
             while !self.log.is_reclaimed() {
                 self.reclaim_step()?;
             }
+            self.load_all().map_err(WriteError::RolledBack)?;
             job = self.begin_checkpoint()?;
         }
         while let Job::Checkpointing(checkpointing) = job {

@@ -21,7 +21,7 @@ impl<F: File> Store<F> {
     pub fn reserve_needed(&self) -> (usize, usize) {
         let larger = if self.index.nears_growth() { 2 * self.index.bytes() } else { 0 };
         let left =
-            self.index.len().saturating_sub(self.spaces.ordered_len() + self.clears.dead as usize);
+            self.index_len().saturating_sub(self.spaces.ordered_len() + self.clears.dead as usize);
         let order = if self.ordered { 28 * left } else { 0 };
         (larger, order)
     }

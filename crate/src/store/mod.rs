@@ -1,5 +1,6 @@
 //! The store: operations on keys, over a log and its index.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 mod chunked_values;
@@ -7,6 +8,7 @@ mod clear;
 mod compaction;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod live_records;
+mod load_index;
 mod maintenance;
 mod memory_usage;
 mod pin;
@@ -32,6 +34,7 @@ use crate::log::{
     buffer_pool::AccessKind,
     read::{BufferAddr, Pin, damaged},
     slot_allocator::AllocPriority,
+    unloaded_index::UnloadedIndex,
 };
 
 pub use crate::log::buffer_pool::Views;
@@ -77,6 +80,9 @@ pub struct Options {
     pub factor: u32,
     /// The callbacks about views of the store's memory.
     pub views: Views,
+    /// Opening loads the index from the checkpoint at once if it has at most this many keys. A larger one is
+    /// loaded when it is needed, and by maintenance.
+    pub load_at_once: usize,
 }
 
 impl Default for Options {
@@ -91,6 +97,7 @@ impl Default for Options {
             memory: 64 << 20,
             factor: 150,
             views: Views::default(),
+            load_at_once: 0,
         }
     }
 }
@@ -172,6 +179,8 @@ pub struct Store<F> {
     file: F,
     log: Log,
     index: HashIndex,
+    /// What the index lacks of the checkpoint's entries; none if it is complete.
+    unloaded: Option<Box<UnloadedIndex>>,
     key_hash: KeyHash,
     /// The position that the index returned, or was given, last. Invariant: the index contains it.
     last: Option<Position>,
@@ -472,7 +481,7 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats {
-            count: (self.index.len() as u64)
+            count: (self.index_len() as u64)
                 .saturating_sub(self.count(KEYSPACE_ENGINE) + self.clears.dead),
             live_bytes: self.log.live_bytes(),
             file_bytes: self.log.file_bytes(),
@@ -533,6 +542,21 @@ impl<F: File> Store<F> {
         key: &[u8],
     ) -> Result<Option<Located>, Error> {
         let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
+        self.check_kind(found)
+    }
+
+    /// As [`find_shared`](Store::find_shared), only in what is loaded of the index.
+    fn find_loaded(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<Option<Located>, Error> {
+        let found = self.probe_loaded(hash, keyspace, key, AccessKind::Own)?;
+        self.check_kind(found)
+    }
+
+    fn check_kind(&self, found: Option<Located>) -> Result<Option<Located>, Error> {
         // Only a malformed checkpoint leads to a record of a kind that no key can have.
         let is_dead = |at: &Located| !self.log.record_in(at.addr).header.can_be_current();
         if found.as_ref().is_some_and(is_dead) { Err(damaged(0)) } else { Ok(found) }
@@ -540,6 +564,20 @@ impl<F: File> Store<F> {
 
     #[inline(always)]
     fn probe(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        access: AccessKind,
+    ) -> Result<Option<Located>, Error> {
+        match self.probe_loaded(hash, keyspace, key, access) {
+            Ok(None) if self.unloaded.is_some() => self.probe_unloaded(hash, keyspace, key, access),
+            found => found,
+        }
+    }
+
+    #[inline(always)]
+    fn probe_loaded(
         &mut self,
         hash: u32,
         keyspace: u32,

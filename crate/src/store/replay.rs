@@ -1,5 +1,6 @@
 //! Opening: builds the index from the valid frames.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -32,6 +33,9 @@ const LATE_JUMP: u64 = 1 << 20;
 
 /// Records whose index entries are prefetched together.
 const BATCH: usize = 256;
+
+/// Blocks of the checkpoint that are loaded at once before keys are sorted part by part.
+const BLOCKS_PER_PART: usize = 64;
 
 /// The next records of a segment, which stays in memory meanwhile.
 #[derive(Default)]
@@ -72,7 +76,9 @@ impl<F: File> Store<F> {
     /// may succeed.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
         let Options { read_only, on_damage, fresh, .. } = *options;
-        let mode = OpenMode { read_only, on_damage, below, fresh };
+        // A damaged file is read as a whole anyway.
+        let at_once = if on_damage == OnDamage::Refuse { options.load_at_once } else { usize::MAX };
+        let mode = OpenMode { read_only, on_damage, below, fresh, load_at_once: Some(at_once) };
         let Options { segment_log2, ref entropy, memory, views, .. } = *options;
         let opened = Log::open(&mut file, segment_log2, entropy, memory, views, mode);
         let opened = match opened {
@@ -81,13 +87,14 @@ impl<F: File> Store<F> {
         };
         let Opened { log, checkpoint, created } = opened;
         let head = checkpoint.as_ref().map(|loaded| loaded.head);
-        let (index, spaces) =
-            checkpoint.map_or_else(Default::default, |loaded| (loaded.index, loaded.spaces));
+        let (index, spaces, unloaded) = checkpoint
+            .map_or_else(Default::default, |loaded| (loaded.index, loaded.spaces, loaded.unloaded));
         let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
             file,
             log,
             index,
+            unloaded: unloaded.map(Box::new),
             key_hash,
             last: None,
             spaces,
@@ -204,7 +211,7 @@ impl<F: File> Store<F> {
         Ok(None)
     }
 
-    fn replay(&mut self, frames: &[FrameAt]) -> Result<(), Error> {
+    pub(super) fn replay(&mut self, frames: &[FrameAt]) -> Result<(), Error> {
         let mut batch = Batch::default();
         for frames in frames.chunk_by(|one, next| one.slot == next.slot) {
             for &FrameAt { slot, offset, length, .. } in frames {
@@ -261,6 +268,7 @@ impl<F: File> Store<F> {
         // The index passes through the same states as when the log was written. So a record at the position
         // of the predecessor is the predecessor, and need not be read.
         let previous = header.previous;
+        self.load_predecessor(hash, previous);
         if header.kind == KIND_SET
             && previous != 0
             && self.index.replace_if_present(hash, previous, position)
@@ -289,7 +297,12 @@ impl<F: File> Store<F> {
             true => Some((previous, header.replaced_size())),
             false => {
                 let key = Key::new(record.key);
-                let mut found = self.find_shared(hash, header.space(), &key);
+                // A key without a predecessor was absent; but a tombstone that was moved has none either.
+                let had_none = previous == 0 && header.kind != KIND_DELETE;
+                let mut found = match had_none {
+                    true => self.find_loaded(hash, header.space(), &key),
+                    false => self.find_shared(hash, header.space(), &key),
+                };
                 if self.log.recovery_state().salvages && matches!(found, Err(Error::Corruption(_)))
                 {
                     self.drop_damaged(hash)?;
@@ -374,6 +387,12 @@ impl<F: File> Store<F> {
     pub fn sort(&mut self, positions: u32) -> Result<bool, Error> {
         if self.sorted == ALL {
             return Ok(true);
+        }
+        if self.unloaded.is_some() {
+            let blocks = if positions == ALL { usize::MAX } else { BLOCKS_PER_PART };
+            if self.load_blocks(blocks)? {
+                return Ok(false);
+            }
         }
         self.index.track_positions();
         let end = self.sorted.saturating_add(positions);

@@ -27,6 +27,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// The file's error. Damage is reported and is no error here.
     pub fn verify(&mut self, cursor: VerifyCursor) -> Result<Verified, Error> {
+        self.load_all()?;
         if cursor.part % 8 == CHUNKED_PART {
             return self.verify_chunked_values(cursor);
         }

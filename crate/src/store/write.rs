@@ -108,7 +108,8 @@ impl<F: File> Store<F> {
             true => commit_size_limit(self.log.geometry().segment_log2),
             false => usize::MAX,
         };
-        let may_fail = self.poisoned || self.check_growth(MAX_QUEUED).is_err();
+        let may_fail =
+            self.poisoned || self.unloaded.is_some() || self.check_growth(MAX_QUEUED).is_err();
         if may_fail { 0 } else { self.log.infallible_capacity(limit) }
     }
 

@@ -248,7 +248,11 @@ fn verification_finds_checkpoint_entries_without_matching_record() {
             repair::all(&mut image);
             let file = FaultFile::new(image);
             let mut store = Store::open(file, options(1 << 20)).expect("it opens");
-            assert!(store.recovery().checkpoint);
+            if !store.recovery().checkpoint {
+                // Its hashes are not in order any more, so the log was replayed.
+                assert_eq!((what, state_of(&mut store).len()), ("another hash", 11));
+                continue;
+            }
             assert!(!problems_of(&mut store).is_empty(), "entry {i}: {what}");
         }
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use varve::engine::format::checkpoint::BLOCK_ENTRIES;
 use varve::engine::{File, MemoryFile, Options, Stats, Store};
 
 use crate::support::counting_file::CountingFile;
@@ -25,7 +26,10 @@ struct Workload {
 
 /// The space that one checkpoint takes.
 fn checkpoint_size(stats: &Stats, segment: u64) -> u64 {
-    (8 * stats.count + 4096).div_ceil(segment) * segment
+    // Each block has a checksum, and its first hash in the head; so has each segment a row.
+    let blocks = stats.count.div_ceil(BLOCK_ENTRIES as u64);
+    let tables = 4096.max(256 + 40 * stats.segments);
+    (8 * stats.count + 12 * blocks + tables).div_ceil(segment) * segment
 }
 
 /// The maximum size of the file, how much of that is for one checkpoint, and its actual size.

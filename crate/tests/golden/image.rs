@@ -483,6 +483,12 @@ impl Image {
             let row = ExtentRow { slot, sequence, record: placed.position, reserved: 0 };
             tables.extend(row.to_bytes());
         }
+        let hash_of = |p: &&PlacedRecord| hashes.hash(p.record.header.space(), &p.record.key);
+        let mut entries: Vec<_> = live.iter().map(|p| (hash_of(p), p.position)).collect();
+        entries.sort_by_key(|&(hash, _)| hash);
+        // They fit one block, so the last table has one row, padded to eight bytes.
+        assert!((1..checkpoint::BLOCK_ENTRIES).contains(&entries.len()), "one block");
+        tables.extend(u64::from(entries[0].0).to_le_bytes());
         let end = rows.last().expect("the log ends somewhere");
         let versions = self.placed.iter().map(|p| p.record.header.version);
         let head = CheckpointHead {
@@ -502,10 +508,9 @@ impl Image {
         let mut bytes = [head.to_bytes(), &tables].concat();
         checkpoint::seal(&mut bytes, salt, start);
         let mut block = vec![0; 8];
-        for placed in live {
-            let hash = hashes.hash(placed.record.header.space(), &placed.record.key);
+        for (hash, position) in entries {
             block.extend(hash.to_le_bytes());
-            block.extend(placed.position.to_le_bytes());
+            block.extend(position.to_le_bytes());
         }
         checkpoint::seal(&mut block, salt, start + bytes.len() as u64);
         bytes.extend(block);
