@@ -14,10 +14,10 @@ function intact(): Promise<string> {
 }
 
 /** The same database with a bit flipped at each of these offsets. */
-async function damaged(...places: ((bytes: Buffer) => number)[]): Promise<string> {
+async function damaged(...offsetsOf: ((bytes: Buffer) => number)[]): Promise<string> {
   const path = await intact();
   const bytes = readFileSync(path);
-  for (const placeOf of places) bytes[placeOf(bytes)]! ^= 1;
+  for (const offsetOf of offsetsOf) bytes[offsetOf(bytes)]! ^= 1;
   writeFileSync(path, bytes);
   return path;
 }

@@ -20,8 +20,8 @@ import {
   opened,
   ownOrDetached,
   type Place,
-  places,
   reopened,
+  storages,
 } from "./storages.js";
 
 const MIB = 1_048_576;
@@ -312,7 +312,7 @@ describe("scans of many keys", () => {
   const { build, thorough } = context();
   const MANY = thorough ? 10_000_000 : build === "debug" ? 20_000 : 200_000;
   // In a file, if the runtime has files: memory() would need the memory twice.
-  const { storage } = places().at(-1) as Place;
+  const { storage } = storages().at(-1) as Place;
 
   const keyAt = (i: number) => Uint8Array.of(i >>> 24, i >>> 16, i >>> 8, i);
   const numberOf = (bytes: Uint8Array) => new DataView(bytes.buffer, bytes.byteOffset).getUint32(0);

@@ -235,7 +235,7 @@ describe("verification of damaged files", () => {
     const fake = await written();
     const db = await opened(fake);
     const at = lastOf(fake, 10, 1);
-    const places: [number, Problem["what"]][] = [
+    const damages: [number, Problem["what"]][] = [
       [100, "superblock"],
       [4_096 + 100, "superblock"],
       [DATA + 20, "header"],
@@ -243,7 +243,7 @@ describe("verification of damaged files", () => {
       [at, "frame"],
       [DATA + 900_000, "zeros"],
     ];
-    for (const [place, what] of places) {
+    for (const [place, what] of damages) {
       flip(fake, place);
       const { ok: isOk, problems } = await db.verify();
       flip(fake, place);

@@ -20,7 +20,7 @@ export function freshName(): string {
 }
 
 /** All storages of this runtime. */
-export function places(): Place[] {
+export function storages(): Place[] {
   const found: Place[] = [{ name: "memory", storage: memory() }];
   const { directory, runtime } = context();
   if (directory !== undefined) found.push({ name: "file", storage: file(directory) });
@@ -31,7 +31,7 @@ export function places(): Place[] {
 
 /** Registers the same tests once for every storage. */
 export function everywhere(name: string, define: (place: Place) => void): void {
-  for (const place of places()) describe(`${name} (${place.name})`, () => define(place));
+  for (const place of storages()) describe(`${name} (${place.name})`, () => define(place));
 }
 
 /** Opens a database that is closed when the test ends. */

@@ -167,7 +167,7 @@ describe("a database in a Durable Object", () => {
 
   test("several databases are tables that can be listed and destroyed", async () => {
     const edge = await (await worker())();
-    expect(await call(edge, "one/places")).toStrictEqual({
+    expect(await call(edge, "one/storages")).toStrictEqual({
       names: ["Another Shop", "shop"],
       there: [true, false],
       after: ["shop"],

@@ -263,7 +263,7 @@ const CALLS: Record<string, Call> = {
     const { ok } = await db.verify();
     return { ok, fileBytes: db.stats().fileBytes };
   },
-  async places(_, { storage }) {
+  async storages(_, { storage }) {
     const db = await open("Another Shop", { storage });
     db.set("key", "value");
     await db.close();

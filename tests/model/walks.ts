@@ -18,7 +18,7 @@ export class Walk {
   /** Keys deleted since the last step; a rollback may have restored them. */
   private readonly suspects: Set<number>;
   /** Its possible positions: several, where values do not identify their keys. */
-  private places: Set<number>;
+  private positions: Set<number>;
   private count: number;
   private ended: boolean;
 
@@ -31,7 +31,7 @@ export class Walk {
     this.there = new Set(model.within(all));
     this.sometimes = new Set(this.there);
     this.suspects = new Set();
-    this.places = new Set([range.reverse === true ? model.keys.length : -1]);
+    this.positions = new Set([range.reverse === true ? model.keys.length : -1]);
     this.count = 0;
     this.ended = false;
   }
@@ -95,14 +95,14 @@ export class Walk {
       throw new Mismatch(`${this.of} exceed the limit`);
     const [key, value] = this.partsOf(given);
     const next = new Set<number>();
-    for (const place of this.places) {
+    for (const place of this.positions) {
       for (const rank of this.after(place)) {
         if (this.fits(rank, key, value)) next.add(rank);
         if (this.there.has(rank)) break;
       }
     }
     if (next.size === 0) throw new Mismatch(`${this.of} ${this.where()} give ${shown(key, value)}`);
-    this.places = next;
+    this.positions = next;
     const [rank] = next;
     return value === undefined || next.size > 1 ? undefined : { view: value, rank: rank as number };
   }
@@ -132,9 +132,9 @@ export class Walk {
     const full = this.range.limit !== undefined && this.count >= this.range.limit;
     this.ended = true;
     if (full) return;
-    const complete = [...this.places].some((place) => this.missing(place) === undefined);
+    const complete = [...this.positions].some((place) => this.missing(place) === undefined);
     if (complete) return;
-    const [place] = this.places;
+    const [place] = this.positions;
     const missing = this.missing(place as number) as number;
     throw new Mismatch(
       `${this.of} end ${this.where()}, and ${this.model.keys[missing]?.shown} never came`,
@@ -151,7 +151,7 @@ export class Walk {
   private checkRefusal(error: unknown): void {
     const wantsText = this.of === "keys" || this.of === "entries";
     if (!wantsText || codeOf(error) !== BAD_ARGUMENT || this.ended) throw error;
-    for (const place of this.places) {
+    for (const place of this.positions) {
       for (const rank of this.after(place)) {
         if (this.sometimes.has(rank) && this.model.keys[rank]?.text === undefined) {
           this.ended = true;
@@ -164,7 +164,7 @@ export class Walk {
   }
 
   private where(): string {
-    const [place] = this.places;
+    const [place] = this.positions;
     const key = this.model.keys[place as number];
     return key === undefined ? "at their beginning" : `behind ${key.shown}`;
   }

@@ -9,9 +9,9 @@ import { runs } from "./support/programs.js";
 const COUNT = 400;
 
 /** Checks that there are this many keys, and that each names its owner. */
-async function exportOf(whose: string): Promise<Uint8Array<ArrayBuffer>> {
+async function exportOf(owner: string): Promise<Uint8Array<ArrayBuffer>> {
   const db = await open("source", { storage: memory() });
-  for (let i = 0; i < COUNT; i++) db.set(`key ${i}`, `${whose} ${i}`);
+  for (let i = 0; i < COUNT; i++) db.set(`key ${i}`, `${owner} ${i}`);
   const bytes = new Uint8Array(await new Response(db.export()).arrayBuffer());
   await db.close();
   return bytes;
@@ -50,20 +50,20 @@ function filling(
 }
 
 /** The owner of the complete database in a folder; none if it is missing or empty. */
-async function whoseIs(directory: string): Promise<string | undefined> {
+async function ownerOf(directory: string): Promise<string | undefined> {
   const db = await open("shop", { storage: file(directory) }).catch((error) => {
     expect((error as { code?: unknown }).code, String(error)).toBe("VARVE_DATABASE_NOT_FOUND");
   });
   if (!db) return undefined;
   onTestFinished(() => db.close());
-  const whose = db.getText("key 0")?.split(" ")[0];
-  expect(db.count()).toBe(whose === undefined ? 0 : COUNT);
-  for (let i = 0; i < db.count(); i++) expect(db.getText(`key ${i}`)).toBe(`${whose} ${i}`);
+  const owner = db.getText("key 0")?.split(" ")[0];
+  expect(db.count()).toBe(owner === undefined ? 0 : COUNT);
+  for (let i = 0; i < db.count(); i++) expect(db.getText(`key ${i}`)).toBe(`${owner} ${i}`);
   // One of two superblocks is enough, and the next write restores the other.
   const { problems } = await db.verify();
   expect(problems.filter(({ what }) => what !== "superblock")).toStrictEqual([]);
   await db.close();
-  return whose;
+  return owner;
 }
 
 describe("imports in killed programs", () => {
@@ -82,7 +82,7 @@ describe("imports in killed programs", () => {
       const through = await filling(directory, from, 0, false, replace);
       const calls = Number(through.stdout);
       assert(calls > 10, through.stderr);
-      expect(await whoseIs(directory)).toBe("new");
+      expect(await ownerOf(directory)).toBe("new");
       const found = new Set<string | undefined>();
       for (let call = 1; call <= calls; call += context().thorough ? 2 : 5) {
         await prepare();
@@ -93,9 +93,9 @@ describe("imports in killed programs", () => {
           names.every((name) => name === "shop"),
           names.join(),
         );
-        const whose = await whoseIs(directory);
-        found.add(whose);
-        if (whose === undefined) continue;
+        const owner = await ownerOf(directory);
+        found.add(owner);
+        if (owner === undefined) continue;
         // The shadow file is removed. A draft of the lock may remain for a minute.
         const left = readdirSync(directory).filter((one) => !one.startsWith("shop.varve.lock."));
         expect(left.sort(), `call ${call}`).toStrictEqual(["from", "shop.varve"]);

@@ -11,8 +11,8 @@ describe("struct: the slow codec", () => {
     test(`layout, encoding and decoding equal those of musli: ${name}, ${about}`, () => {
       const { size, align } = shapeOf(schema);
       expect([size, align]).toStrictEqual([vector.size, vector.align]);
-      const places = flatFields(schema).map(([field, at, of]) => [field, at, shapeOf(of).size]);
-      expect(places).toStrictEqual(vector.fields);
+      const layout = flatFields(schema).map(([field, at, of]) => [field, at, shapeOf(of).size]);
+      expect(layout).toStrictEqual(vector.fields);
       expect(layoutOf(schema)).toBe(vector.layout);
       expect(fingerprintOf(vector.layout)).toBe(vector.fingerprint);
       for (const { bytes, value } of vector.values) {

@@ -46,8 +46,8 @@ entry(async () => {
     "--seed": "count",
   };
   const { values } = parseArguments(process.argv.slice(2), known, USAGE);
-  const places = values["--in"]?.split(",") ?? Object.keys(MISHAPS);
-  const unknown = places.find((place) => !Object.hasOwn(MISHAPS, place));
+  const platforms = values["--in"]?.split(",") ?? Object.keys(MISHAPS);
+  const unknown = platforms.find((place) => !Object.hasOwn(MISHAPS, place));
   if (unknown !== undefined) throw new Problem(`${unknown} has no tabs here.\n\n${USAGE}`);
   const {
     "--tabs": tabs = 8,
@@ -59,7 +59,7 @@ entry(async () => {
   const begun = begin();
   const sum = { passed: 0, failed: 0 };
   const runs = [];
-  for (const place of places) {
+  for (const place of platforms) {
     const { passed, failed, ...reported } = await torture(place, { tabs, rounds, each, seed });
     sum.passed += passed;
     sum.failed += failed;
