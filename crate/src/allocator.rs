@@ -31,7 +31,7 @@ const MAX_SIZE: usize = 1 << 30;
 /// A source of memory.
 ///
 /// # Safety
-/// The memory that `grow` returns is not used by anything else, is 8-aligned, stays valid, and is what
+/// The memory that `grow` returns is not used by anything else, is 8-aligned and zero, stays valid, and is what
 /// `at` points into.
 pub unsafe trait PageSource {
     /// A pointer to the byte at an address.
@@ -47,6 +47,9 @@ pub struct Heap<G> {
     /// The end of the memory. The last four bytes are the header of an empty block that is never
     /// free.
     end: Addr,
+    /// The end of the last block that was ever allocated: what lies behind it is zero, but for the headers and
+    /// ends of free blocks.
+    used_end: Addr,
     /// A bitmap of the classes with free blocks, and the first free block of each class.
     class_bits: [u64; 4],
     free_lists: [Addr; 256],
@@ -55,7 +58,7 @@ pub struct Heap<G> {
 impl<G: PageSource> Heap<G> {
     /// A heap without memory.
     pub const fn new(source: G) -> Self {
-        Heap { source, end: 0, class_bits: [0; 4], free_lists: [0; 256] }
+        Heap { source, end: 0, used_end: 0, class_bits: [0; 4], free_lists: [0; 256] }
     }
 
     /// Allocates `bytes` bytes at an address that is a multiple of `align`, a power of two.
@@ -82,6 +85,21 @@ impl<G: PageSource> Heap<G> {
         Some(aligned)
     }
 
+    /// As [`alloc`](Heap::alloc), with zeros in all of it. Memory that was never used is not touched: the system
+    /// then gives it no page before something is written there.
+    pub fn alloc_zeroed(&mut self, bytes: usize, align: usize) -> Option<Addr> {
+        let used_end = self.used_end;
+        let at = self.alloc(bytes, align)?;
+        let end = at + (size_for(bytes) - TAG);
+        // The first words, those at the end of what was used, and the last one may be those of free blocks.
+        let dirty = end.min(used_end.max(at) + MIN_BLOCK);
+        for (from, to) in [(at, dirty), (dirty.max(end - 2 * TAG), end)] {
+            // SAFETY: both ranges lie in the block that was just allocated.
+            unsafe { self.source.at(from).write_bytes(0, (to - from) as usize) };
+        }
+        Some(at)
+    }
+
     /// Frees the allocation at an address.
     pub fn free(&mut self, at: Addr) {
         self.coalesce(at - TAG);
@@ -103,6 +121,7 @@ impl<G: PageSource> Heap<G> {
             self.set_prev_free(block, 0);
         }
         self.trim(block, size);
+        self.used_end = self.used_end.max(block + size);
         true
     }
 
@@ -142,6 +161,7 @@ impl<G: PageSource> Heap<G> {
         self.set(block, self.size(block));
         self.set_prev_free(block, 0);
         self.trim(block, size);
+        self.used_end = self.used_end.max(block + size);
         Some(block)
     }
 
@@ -184,6 +204,12 @@ impl<G: PageSource> Heap<G> {
         self.set(end - TAG, 0);
         self.set(block, (end - TAG - block) | flag);
         let block = self.coalesce(block);
+        // What ended the memory until now lies within the free block: it becomes zero again.
+        for word in [last.wrapping_sub(TAG), last] {
+            if from == last.wrapping_add(TAG) && word >= block + MIN_BLOCK {
+                self.set(word, 0);
+            }
+        }
         (self.size(block) >= size).then_some(block)
     }
 
@@ -324,6 +350,11 @@ mod global {
             allocated.map_or(null_mut(), |at| with_exposed_provenance_mut(at as usize))
         }
 
+        unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+            let allocated = self.heap().alloc_zeroed(layout.size(), layout.align());
+            allocated.map_or(null_mut(), |at| with_exposed_provenance_mut(at as usize))
+        }
+
         unsafe fn dealloc(&self, at: *mut u8, _: Layout) {
             self.heap().free(at as usize as Addr);
         }
@@ -420,7 +451,15 @@ mod tests {
             match random(5) {
                 0 | 1 => {
                     let align = 1 << random(9);
-                    let Some(at) = heap.alloc(bytes, align) else { continue };
+                    let is_zeroed = random(2) == 0;
+                    let allocated = match is_zeroed {
+                        true => heap.alloc_zeroed(bytes, align),
+                        false => heap.alloc(bytes, align),
+                    };
+                    let Some(at) = allocated else { continue };
+                    if is_zeroed {
+                        check(&heap, &(at, bytes, 0));
+                    }
                     assert_eq!(at as usize % align.max(8), 0);
                     fill(&mut heap, at, 0, bytes, round as u8);
                     live.push((at, bytes, round as u8));

@@ -321,6 +321,13 @@ impl HashIndex {
         self.len += 1;
     }
 
+    /// Grows the table until it has space for this many more records.
+    pub fn reserve(&mut self, records: usize) {
+        while (self.len + records) * 4 > self.slots.len() * 3 {
+            self.double();
+        }
+    }
+
     /// As [`insert`](HashIndex::insert) into a table with enough capacity, for records in the order
     /// in which [`collect`](HashIndex::collect) returns them: each goes right after the previous
     /// one without probing.

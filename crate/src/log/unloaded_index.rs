@@ -204,6 +204,8 @@ impl UnloadedIndex {
                 return Ok(None);
             }
             let before = index.len();
+            // Keys that were added since the checkpoint take space too.
+            index.reserve(self.entries_of(self.next));
             self.next += 1;
             let after = self.first_hashes.get(self.next).copied();
             let (words, _) = self.block[8..8 * (1 + self.entries_of(self.current))].as_chunks();

@@ -31,14 +31,24 @@ impl<F: File> Store<F> {
         key: &[u8],
         access: AccessKind,
     ) -> Result<Option<Located>, Error> {
+        match self.load_hash(hash)? {
+            true => self.probe_loaded_shared(hash, keyspace, key, access),
+            false => Ok(None),
+        }
+    }
+
+    /// Loads the entries with a hash. Returns whether there may be some.
+    ///
+    /// # Errors
+    /// As for [`load_blocks`](Store::load_blocks).
+    pub(super) fn load_hash(&mut self, hash: u32) -> Result<bool, Error> {
         let Store { file, log, index, unloaded, .. } = self;
-        let Some(unloaded) = unloaded else { return Ok(None) };
+        let Some(unloaded) = unloaded else { return Ok(false) };
         match unloaded.load_hash(file, log, index, hash)? {
-            Some(0) => return Ok(None),
-            Some(_) => {}
+            Some(moved) => return Ok(moved > 0),
             None => self.rebuild_index()?,
         }
-        self.probe_loaded(hash, keyspace, key, access)
+        Ok(true)
     }
 
     /// Takes over the entry of the record that a replayed one replaced, without reading the checkpoint: the log

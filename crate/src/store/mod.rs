@@ -97,7 +97,7 @@ impl Default for Options {
             memory: 64 << 20,
             factor: 150,
             views: Views::default(),
-            load_at_once: 0,
+            load_at_once: 1 << 14,
         }
     }
 }
@@ -552,8 +552,20 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<Option<Located>, Error> {
-        let found = self.probe_loaded(hash, keyspace, key, AccessKind::Own)?;
+        let found = self.probe_loaded_shared(hash, keyspace, key, AccessKind::Own)?;
         self.check_kind(found)
+    }
+
+    /// As [`probe_loaded`](Store::probe_loaded), for callers that do not need an inlined copy.
+    #[inline(never)]
+    fn probe_loaded_shared(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        access: AccessKind,
+    ) -> Result<Option<Located>, Error> {
+        self.probe_loaded(hash, keyspace, key, access)
     }
 
     fn check_kind(&self, found: Option<Located>) -> Result<Option<Located>, Error> {

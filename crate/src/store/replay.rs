@@ -15,6 +15,7 @@ use crate::index::hash_index::{KeyHash, Position};
 use crate::index::ordered_index::Key;
 use crate::log::Log;
 use crate::log::frame_chain::FrameAt;
+use crate::log::read::damaged;
 use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
 use crate::log::space_accounting::ExtentName;
 use crate::log::tombstones::UNKNOWN;
@@ -297,9 +298,12 @@ impl<F: File> Store<F> {
             true => Some((previous, header.replaced_size())),
             false => {
                 let key = Key::new(record.key);
-                // A key without a predecessor was absent; but a tombstone that was moved has none either.
-                let had_none = previous == 0 && header.kind != KIND_DELETE;
-                let mut found = match had_none {
+                let is_tombstone = header.kind == KIND_DELETE;
+                if previous == 0 && is_tombstone && self.unloaded.is_some() {
+                    self.remove_older(hash, header, &key, position)?;
+                }
+                // A key without a predecessor was absent, or its deletion was moved behind it.
+                let mut found = match previous == 0 && !is_tombstone {
                     true => self.find_loaded(hash, header.space(), &key),
                     false => self.find_shared(hash, header.space(), &key),
                 };
@@ -347,6 +351,33 @@ impl<F: File> Store<F> {
             self.replay_clear(header.version, keyspace, was_moved);
         }
         Ok(())
+    }
+
+    /// Removes the records of a key that a moved tombstone, at `position`, deletes: the one of the checkpoint, in
+    /// place of which a later record may already be in the index.
+    fn remove_older(
+        &mut self,
+        hash: u32,
+        tombstone: &RecordHeader,
+        key: &[u8],
+        position: Position,
+    ) -> Result<(), Error> {
+        self.load_hash(hash)?;
+        let mut entries = Vec::new();
+        self.index.collect(hash, hash, &mut entries);
+        for (_, old) in entries {
+            let addr = self.log.fetch(&mut self.file, old)?;
+            let Some(record) = self.log.get(addr) else { return Err(damaged(0)) };
+            let (header, is_key) = (*record.header, record.key == key);
+            let is_older = header.version < tombstone.version && !self.is_cleared(&header);
+            if is_key && is_older && header.space() == tombstone.space() {
+                self.log.record_superseded(old, header.size() as u32);
+                self.log.remove_name(old);
+                self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
+                self.move_in_index(hash, Some(old), None, position);
+            }
+        }
+        self.log.load(&mut self.file, self.log.geometry().locate(position).0)
     }
 
     /// Verifies the extents that live records of the replayed part name. Returns the position of a record

@@ -40,6 +40,7 @@ extern "C" fn open(
         memory,
         factor,
         views: imports::VIEWS,
+        ..Options::default()
     };
     let instance = instance();
     if instance.store.is_some() {

@@ -17,6 +17,7 @@ mod faults;
 mod file_contract;
 mod gap_records;
 mod grausdb_regressions;
+mod index_loading;
 mod keys;
 mod large_files;
 mod malicious_files;

@@ -630,6 +630,8 @@ fn run_seed(seed: u64, steps: usize) {
         // Four buffers for every other program, so that most records are cold; all in memory for
         // the rest.
         memory: if seed.is_multiple_of(2) { 0 } else { 64 << 20 },
+        // The index is loaded at opening, or when it is needed.
+        load_at_once: if seed / 2 % 2 == 0 { 0 } else { usize::MAX },
         ..Options::default()
     };
     let segment = 1 << options.segment_log2;
