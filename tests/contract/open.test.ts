@@ -29,6 +29,30 @@ everywhere("open and close", ({ storage, name: place }) => {
     }
   });
 
+  test("a database of 20,000 keys is read, changed and listed right after opening", async () => {
+    const name = freshName();
+    let db = await opened(storage, {}, name);
+    for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `${i}`);
+    db = await reopened(db, storage, name);
+    expect(db.count()).toBe(20_000);
+    for (let i = 0; i < 20_000; i += 401) expect(db.getText(`key ${i}`)).toBe(`${i}`);
+    expect(db.has("key 20000")).toBe(false);
+    for (let i = 0; i < 20_000; i += 1_000) db.set(`key ${i}`, "changed");
+    expect(db.delete("key 1")).toBe(true);
+    expect(db.delete("key 1")).toBe(false);
+    db.set("key 20000", "added");
+    expect(db.count()).toBe(20_000);
+    db = await reopened(db, storage, name);
+    let listed = 0;
+    for (const key of db.keys()) {
+      const i = Number(key.slice(4));
+      const changed = i === 20_000 ? "added" : i % 1_000 === 0 ? "changed" : `${i}`;
+      expect(db.getText(key)).toBe(changed);
+      listed += 1;
+    }
+    expect(listed).toBe(20_000);
+  });
+
   test("a database that was opened and closed without a write opens again", async () => {
     const name = freshName();
     let db = await opened(storage, {}, name);
