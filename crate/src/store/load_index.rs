@@ -32,7 +32,7 @@ impl<F: File> Store<F> {
         access: AccessKind,
     ) -> Result<Option<Located>, Error> {
         match self.load_hash(hash)? {
-            true => self.probe_loaded_shared(hash, keyspace, key, access),
+            true => self.probe_loaded(hash, keyspace, key, access),
             false => Ok(None),
         }
     }

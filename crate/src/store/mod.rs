@@ -552,20 +552,20 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<Option<Located>, Error> {
-        let found = self.probe_loaded_shared(hash, keyspace, key, AccessKind::Own)?;
+        let found = self.probe_loaded(hash, keyspace, key, AccessKind::Own)?;
         self.check_kind(found)
     }
 
-    /// As [`probe_loaded`](Store::probe_loaded), for callers that do not need an inlined copy.
+    /// Looks up a key in what is loaded of the index.
     #[inline(never)]
-    fn probe_loaded_shared(
+    fn probe_loaded(
         &mut self,
         hash: u32,
         keyspace: u32,
         key: &[u8],
         access: AccessKind,
     ) -> Result<Option<Located>, Error> {
-        self.probe_loaded(hash, keyspace, key, access)
+        self.probe_index::<false>(hash, keyspace, key, access)
     }
 
     fn check_kind(&self, found: Option<Located>) -> Result<Option<Located>, Error> {
@@ -582,14 +582,12 @@ impl<F: File> Store<F> {
         key: &[u8],
         access: AccessKind,
     ) -> Result<Option<Located>, Error> {
-        match self.probe_loaded(hash, keyspace, key, access) {
-            Ok(None) if self.unloaded.is_some() => self.probe_unloaded(hash, keyspace, key, access),
-            found => found,
-        }
+        self.probe_index::<true>(hash, keyspace, key, access)
     }
 
+    /// Looks up a key in the index; what is not loaded of it `LOADS` when it is needed.
     #[inline(always)]
-    fn probe_loaded(
+    fn probe_index<const LOADS: bool>(
         &mut self,
         hash: u32,
         keyspace: u32,
@@ -619,6 +617,9 @@ impl<F: File> Store<F> {
             {
                 return Ok(Some(Located { position, addr }));
             }
+        }
+        if LOADS && self.unloaded.is_some() && failed.is_ok() {
+            return self.probe_unloaded(hash, keyspace, key, access);
         }
         failed
     }
