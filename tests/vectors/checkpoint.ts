@@ -42,7 +42,8 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
   const hashes = HEAD + keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
   const entries = u64(view, 40);
   const blocks = Math.ceil(entries / (BLOCK / 8 - 1));
-  if (length !== hashes + Math.ceil(blocks / 2) * 8 || u64(view, 16) !== checkpointFrame) return undefined;
+  if (length !== hashes + Math.ceil(blocks / 2) * 8 || u64(view, 16) !== checkpointFrame)
+    return undefined;
   if (u64(view, 32) === 0) return undefined;
   const checkpoint: Checkpoint = {
     frame: checkpointFrame,

@@ -125,7 +125,7 @@ impl UnloadedIndex {
         let bytes = &mut self.block[..length];
         let is_whole =
             read_full(file, bytes, at)? == length && checkpoint::verify(bytes, self.salt, at);
-        // Whoever can write the file can write a valid checksum.
+        // A malicious file may have a valid checksum.
         let (words, _) = bytes[8..].as_chunks();
         let mut before = self.first_hashes.get(number).copied().unwrap_or(u32::MAX);
         let starts = words.first().is_some_and(|&word| entry_of(word).0 == before);

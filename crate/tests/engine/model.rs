@@ -631,7 +631,7 @@ fn run_seed(seed: u64, steps: usize) {
         // the rest.
         memory: if seed.is_multiple_of(2) { 0 } else { 64 << 20 },
         // The index is loaded at opening, or when it is needed.
-        load_at_once: if seed / 2 % 2 == 0 { 0 } else { usize::MAX },
+        load_at_once: if (seed / 2).is_multiple_of(2) { 0 } else { usize::MAX },
         ..Options::default()
     };
     let segment = 1 << options.segment_log2;

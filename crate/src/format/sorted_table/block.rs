@@ -16,7 +16,7 @@ pub const HEADER: usize = 16;
 const RESTART_INTERVAL: usize = 16;
 /// Most entries of a block.
 const MAX_ENTRIES: usize = u16::MAX as usize;
-/// The longest number of an entry: 21 bits in groups of seven.
+/// The longest number of an entry: 21 bits, seven in a byte.
 const MAX_VARINT: usize = 3;
 
 /// A block that is being written.
@@ -238,7 +238,7 @@ impl<'a> Block<'a> {
     }
 
     /// Checks everything that searches rely on: each entry is within the block, each restart is where it
-    /// should be, and each key is above the one before it. Whoever can write the file can write a valid
+    /// should be, and each key is above the one before it. A malicious file may have a valid
     /// checksum, so this is checked when a block is loaded.
     #[must_use]
     pub fn is_valid(&self) -> bool {
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn seal_binds_a_block_to_its_place() {
+    fn seal_binds_a_block_to_its_position() {
         let mut bytes = block_of(&some_entries(3, 20));
         seal(&mut bytes, 5, 4096);
         assert!(verify(&bytes, 5, 4096));

@@ -6,6 +6,8 @@
 //! overlap form a run; an entry in a newer run replaces that of an older one. Keys and positions are
 //! separate from values, which stay where they were written (Lu et al., WiscKey, FAST 2016); blocks have
 //! shared prefixes and restart points as in LevelDB's tables (`doc/table_format.md` there).
+//!
+//! The log does not write tables yet: the index on the medium is still that of checkpoints.
 
 pub mod block;
 pub mod filter;

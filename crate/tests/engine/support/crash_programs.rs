@@ -120,7 +120,7 @@ pub fn options_for(seed: u64) -> Options {
     let Kind { bulk, maintenance, shapes, .. } = kind_of(seed);
     let segment_log2 = if bulk || maintenance || shapes { 12 } else { 12 + (seed % 3) as u8 };
     let memory = if bulk || seed.is_multiple_of(3) { 0 } else { 64 << 20 };
-    let load_at_once = if seed / 4 % 2 == 0 { 0 } else { usize::MAX };
+    let load_at_once = if (seed / 4).is_multiple_of(2) { 0 } else { usize::MAX };
     Options { segment_log2, entropy: [seed, 2, 3, 4], memory, load_at_once, ..Options::default() }
 }
 

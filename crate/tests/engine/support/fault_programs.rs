@@ -49,7 +49,7 @@ fn is_about_maintenance(seed: u64) -> bool {
 /// Half of the programs run with minimal memory, so that reads fail too.
 fn options_for(seed: u64) -> Options {
     let memory = if seed.is_multiple_of(2) { 64 << 20 } else { 0 };
-    let load_at_once = if seed / 2 % 2 == 0 { 0 } else { usize::MAX };
+    let load_at_once = if (seed / 2).is_multiple_of(2) { 0 } else { usize::MAX };
     Options { segment_log2: 12, memory, load_at_once, ..Options::default() }
 }
 
