@@ -167,7 +167,9 @@ fn equal_hashes_in_two_blocks_are_both_found() {
         for steps in 0..3 {
             let copy = FaultFile::new(file.pages());
             let mut store = Store::open(copy, options()).expect("open");
-            (0..steps).for_each(|_| drop(store.maintain(false).expect("maintain")));
+            for _ in 0..steps {
+                store.maintain(false).expect("maintain");
+            }
             for i in order {
                 let key = keys[i].1;
                 assert_eq!(store.get(0, &key), Ok(Some(&model[&key][..])));
