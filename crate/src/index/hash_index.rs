@@ -163,13 +163,22 @@ impl PositionSet {
         is_new
     }
 
+    /// Allocates all that positions up to this one need.
+    pub fn reserve(&mut self, last: Position) {
+        for chunk in 0..=PositionSet::locate(last).0 {
+            self.chunk_mut(chunk);
+        }
+    }
+
     fn chunk_mut(&mut self, chunk: usize) -> &mut [u64; CHUNK] {
         while self.chunks.len() <= chunk {
             self.chunks.push(None);
         }
         self.chunks[chunk].get_or_insert_with(|| {
             self.allocated += 1;
-            Box::new([0; CHUNK])
+            // Unlike an array that is moved into a box, this touches no memory that is zero already.
+            let words = vec![0; CHUNK].into_boxed_slice();
+            words.try_into().unwrap_or_else(|_| Box::new([0; CHUNK]))
         })
     }
 }
@@ -321,11 +330,13 @@ impl HashIndex {
         self.len += 1;
     }
 
-    /// Grows the table until it has space for this many more records.
-    pub fn reserve(&mut self, records: usize) {
+    /// Grows the table until it has space for this many more records. Returns whether it has grown.
+    pub fn reserve(&mut self, records: usize) -> bool {
+        let slots = self.slots.len();
         while (self.len + records) * 4 > self.slots.len() * 3 {
             self.double();
         }
+        self.slots.len() > slots
     }
 
     /// As [`insert`](HashIndex::insert) into a table with enough capacity, for records in the order

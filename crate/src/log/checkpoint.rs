@@ -104,6 +104,8 @@ impl Log {
             }
             self.recovery.lost_keys += unloaded.lost();
             self.count_live_records(&index);
+        } else {
+            unloaded.reserve(self);
         }
         if !self.is_end_segment_valid(file, &head)? {
             return Ok(None);

@@ -70,6 +70,11 @@ impl UnloadedIndex {
         })
     }
 
+    /// Allocates everything now that lookups need: memory that grows during a turn detaches its views.
+    pub(super) fn reserve(&mut self, log: &Log) {
+        self.taken.reserve(log.geometry.position(log.slot_count(), 0));
+    }
+
     /// How many entries of the checkpoint count and are not in the index.
     #[must_use]
     pub fn left(&self) -> usize {
@@ -205,7 +210,9 @@ impl UnloadedIndex {
             }
             let before = index.len();
             // Keys that were added since the checkpoint take space too.
-            index.reserve(self.entries_of(self.next));
+            if index.reserve(self.entries_of(self.next)) {
+                run = Run::default();
+            }
             self.next += 1;
             let after = self.first_hashes.get(self.next).copied();
             let (words, _) = self.block[8..8 * (1 + self.entries_of(self.current))].as_chunks();

@@ -743,6 +743,10 @@ impl<F: File> Store<F> {
         let space = self.spaces.entry(keyspace);
         match (old, new) {
             (None, Some(new)) => {
+                if let Some(unloaded) = &self.unloaded {
+                    // Lookups that load entries must not grow the table.
+                    self.index.reserve(1 + unloaded.left());
+                }
                 self.index.insert(hash, new);
                 space.count += 1;
             }
