@@ -217,9 +217,14 @@ impl Log {
         self.tail.bytes
     }
 
-    /// The checkpoint is damaged: opening would have to replay the whole log.
-    pub(crate) fn require_checkpoint(&mut self) {
-        self.tail.bytes = u64::MAX / 2;
+    /// A part of the checkpoint was found damaged: opening may have to replay the whole log.
+    pub(crate) fn mark_checkpoint_damaged(&mut self) {
+        self.tail.checkpoint_is_damaged = true;
+    }
+
+    /// Whether the checkpoint is to be replaced because a part of it is damaged.
+    pub(crate) fn checkpoint_is_damaged(&self) -> bool {
+        self.tail.checkpoint_is_damaged
     }
 
     /// Bytes of values in extents that opening would have to verify.
@@ -453,6 +458,7 @@ impl Log {
         self.watermarks.confirmed = self.watermarks.flushed;
         self.discard_dead_extents();
         let before = core::mem::replace(&mut self.tail.checkpoint, to.map(|(first, _)| first));
+        self.tail.checkpoint_is_damaged = false;
         if let Some(before) = before {
             self.discard(before);
         }

@@ -357,6 +357,8 @@ struct ViewState {
 struct Tail {
     /// The first slot of the checkpoint that the superblocks name.
     checkpoint: Option<u32>,
+    /// Whether a part of it was found damaged.
+    checkpoint_is_damaged: bool,
     /// Bytes of the frames written since that checkpoint.
     bytes: u64,
     /// Bytes of the extent values that these frames name: opening would have to read them too.

@@ -93,6 +93,11 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     fn rebuild_index(&mut self) -> Result<(), Error> {
+        // A replay takes memory, which grows between turns and not under views that are held.
+        let bytes = REPLAY_SEGMENTS * self.log.geometry().segment() + 32 * self.index_len();
+        if !self.log.can_allocate(bytes) {
+            return Err(Error::ViewsHeld);
+        }
         let Some(unloaded) = self.unloaded.take() else { return Ok(()) };
         let rebuilt = self.take_from_log(&unloaded);
         if rebuilt.is_err() {
@@ -133,8 +138,7 @@ impl<F: File> Store<F> {
                 self.index.insert(hash, position);
             }
         }
-        // The damaged checkpoint is to be replaced.
-        self.log.require_checkpoint();
+        self.log.mark_checkpoint_damaged();
         Ok(())
     }
 

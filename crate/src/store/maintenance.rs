@@ -141,7 +141,9 @@ impl<F: File> Store<F> {
     fn wants_checkpoint(&self) -> bool {
         let values = TAIL_SEGMENTS_OF_VALUES << self.log.geometry().segment_log2;
         let values = values.max(TAIL_OF_VALUES * 8 * self.index_len() as u64);
-        self.log.tail_bytes() > self.tail_limit() || self.log.tail_values() > values
+        self.log.tail_bytes() > self.tail_limit()
+            || self.log.tail_values() > values
+            || self.log.checkpoint_is_damaged()
     }
 
     /// Whether replaced large values take so much space that they cannot wait for the next ordinary flush.
@@ -384,7 +386,8 @@ impl<F: File> Store<F> {
             job = Job::Nothing;
         }
         if !matches!(job, Job::Checkpointing(_)) {
-            if self.log.tail_bytes() + self.log.tail_values() <= limit {
+            let tail = self.log.tail_bytes() + self.log.tail_values();
+            if tail <= limit && !self.log.checkpoint_is_damaged() {
                 return Ok(());
             }
             while !self.log.is_reclaimed() {

@@ -186,7 +186,10 @@ impl<F: File> Store<F> {
         self.abort();
         self.commit()?;
         // A close after a crash writes a clean end, even if nothing else was written.
-        let is_untouched = |store: &Self| store.recovery.clean && !store.log.has_written();
+        let is_untouched = |store: &Self| {
+            let log = &store.log;
+            store.recovery.clean && !log.has_written() && !log.checkpoint_is_damaged()
+        };
         if self.poisoned || self.read_only || is_untouched(self) {
             self.flush()?;
             // Maintenance may have written in between.
