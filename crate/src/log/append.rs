@@ -285,7 +285,10 @@ impl Log {
         for &slot in &self.batch.extents {
             self.erase_headers(file, slot)?;
         }
-        Ok(file.flush()?)
+        file.flush()?;
+        // This flush included all segments so far, although no frame will say so.
+        self.watermarks.included = self.next_sequence;
+        Ok(())
     }
 
     fn accept(&mut self, frames: &[FrameSpan]) {

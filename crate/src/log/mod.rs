@@ -317,6 +317,8 @@ struct Watermarks {
     written: u64,
     /// The largest watermark that is flushed itself: after a crash, frames below it are known to have been flushed.
     confirmed: u64,
+    /// Segments below this sequence existed when the remains of a failed batch were flushed.
+    included: u32,
 }
 
 /// How the superblocks in the file differ from the current one.

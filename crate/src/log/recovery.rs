@@ -242,6 +242,7 @@ impl Log {
                 flushed: superblock.next_frame,
                 written: superblock.next_frame,
                 confirmed: 0,
+                included: 0,
             },
             pool,
             record_cache: RecordCache::new(),

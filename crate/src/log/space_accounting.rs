@@ -335,7 +335,9 @@ impl Log {
         let slot = &self.slots[slot as usize];
         let is_new =
             slot.from_this_session && slot.written && slot.first_frame >= self.watermarks.flushed;
+        let is_included = slot.sequence < self.watermarks.included;
         is_new
+            && !is_included
             && !self.space.full
             && self.found.dropped_tail == DiscardedTail::Nothing
             && self.is_reclaimed()
