@@ -496,7 +496,7 @@ describe("arguments that are neither text nor bytes", () => {
       [new Response("x"), /Await the bytes .*Given: Response/],
       [new Response("x").body, /stream.*Given: ReadableStream/],
       [Promise.resolve("x"), /promise.*Given: Promise/],
-      // biome-ignore lint/suspicious/noThenProperty: the test needs a thenable that is no promise, such as an ORM's query.
+      // biome-ignore lint/suspicious/noThenProperty: queries of ORMs are such objects, and programs pass them by mistake for their results.
       [{ then: () => {} }, /promise/],
       [new Map([["a", "1"]]), /Given: Map/],
       [new Set(["a"]), /Given: Set/],

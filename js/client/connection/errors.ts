@@ -93,7 +93,7 @@ function reasonOf(since: number): string {
     const { blockedURI, effectiveDirective } = violation;
     return `: ${effectiveDirective} of the content security policy refuses ${blockedURI}`;
   }
-  // biome-ignore lint/style/noRestrictedGlobals: this reads no clock. The resource timings alone name the script that failed to load.
+  // biome-ignore lint/style/noRestrictedGlobals: the global is restricted because its clock may be faked; this reads the list of loaded files, which only it has.
   const timings = performance.getEntriesByType("resource") as Timing[];
   const failed = timings
     .reverse()

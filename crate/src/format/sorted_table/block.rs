@@ -6,9 +6,11 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use super::super::checksum::{checksum, seed_at};
 use super::super::{ALIGN, align_up};
 use super::{MAX_TABLE_KEY, TableValue};
+
+/// The checksum in the first eight bytes of each part of a table is that of a checkpoint's parts.
+pub use super::super::checkpoint::{seal, verify};
 
 /// Bytes of a block's header: checksum (u64), bytes of the block (u32), entries (u16), restarts (u16).
 pub const HEADER: usize = 16;
@@ -176,18 +178,6 @@ fn take_entry<'a>(bytes: &mut &'a [u8]) -> Option<RawEntry<'a>> {
     let (suffix, rest) = bytes.split_at_checked(suffix)?;
     *bytes = rest;
     Some(RawEntry { shared, suffix, value })
-}
-
-/// Writes the checksum of a block, or of another part of a table, to its first eight bytes.
-pub fn seal(bytes: &mut [u8], salt: u64, position: u64) {
-    let check = checksum(&bytes[8..], seed_at(salt, position));
-    bytes[..8].copy_from_slice(&check.to_le_bytes());
-}
-
-/// Whether a part of a table is intact.
-#[must_use]
-pub fn verify(bytes: &[u8], salt: u64, position: u64) -> bool {
-    bytes.len() >= 8 && bytes[..8] == checksum(&bytes[8..], seed_at(salt, position)).to_le_bytes()
 }
 
 /// A block that was read.
