@@ -1,6 +1,5 @@
-//! The entries of the checkpoint that the hash index does not have yet, so that opening takes as long with
-//! ten million keys as with ten: a block is read when a key of it is needed first, and all blocks one after
-//! the other between turns.
+//! The entries of the checkpoint that the hash index does not have yet, so that opening need not read all of
+//! them: a block is read when a key of it is needed first, and all blocks one after the other between turns.
 
 use alloc::vec::Vec;
 
