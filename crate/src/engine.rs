@@ -18,6 +18,7 @@
 pub use crate::error::{Damage, Error};
 pub use crate::file::{File, IoError, MemoryFile};
 pub use crate::store::{
-    OnDamage, Options, ProblemKind, Recovery, Savepoint, Set, Stats, Store, Verified, VerifyCursor,
+    KeyBounds, OnDamage, Options, ProblemKind, Recovery, Savepoint, Set, Stats, Store, Verified,
+    VerifyCursor,
 };
 pub use crate::{aligned_buf, allocator, error, file, format, index, log, radix_sort, store};

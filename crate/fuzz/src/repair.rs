@@ -3,6 +3,7 @@
 
 use varve::engine::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, HEAD};
 use varve::engine::format::checksum::{checksum, seed_at};
+use varve::engine::format::key_run::block::HEADER;
 use varve::engine::format::record::{self, KIND_EXTENT, RecordHeader};
 use varve::engine::format::superblock::{self, SLOT_STRIDE};
 use varve::engine::format::system_records::ExtentRef;
@@ -64,6 +65,7 @@ pub fn all(image: &mut [u8]) {
                 let end = image.len().min(start.saturating_add(span));
                 checkpoint(&mut image[..end], start + segment::SIZE, salt);
             }
+            segment::KIND_RUN => run(&mut image[..end], start + segment::SIZE, salt),
             segment::KIND_EXTENT => {
                 let at = start + segment::SIZE;
                 let length = u64_at(image, start + 40).min(image.len() as u64) as usize;
@@ -175,5 +177,17 @@ pub fn checkpoint(image: &mut [u8], at: usize, salt: u64) {
         let end = image.len().min(start + (8 * (count + 1)).min(BLOCK));
         seal(&mut image[start..end], salt, start as u64);
         (start, left) = (end, left - count);
+    }
+}
+
+/// Corrects the checksums of the blocks in a segment of a run, as far as their lengths are plausible.
+pub fn run(image: &mut [u8], mut at: usize, salt: u64) {
+    while at + HEADER <= image.len() {
+        let length = u32_at(image, at + 8) as usize;
+        if length < HEADER || !length.is_multiple_of(8) || at + length > image.len() {
+            return;
+        }
+        seal(&mut image[at..at + length], salt, at as u64);
+        at += length;
     }
 }

@@ -241,16 +241,13 @@ fn read_some(store: &mut Store<MemoryFile>) {
     let _ = (store.stats(), store.memory_usage(), store.recovery());
     for keyspace in [0, 1, 2, 65_535] {
         let _ = store.count(keyspace);
-        let keys: Vec<Vec<u8>> = match store.keys(keyspace) {
-            Ok(keys) => keys.take(40).map(<[u8]>::to_vec).collect(),
-            Err(_) => continue,
-        };
-        for key in &keys {
+        let Ok(keys) = store.keys(keyspace) else { continue };
+        for key in keys.iter().take(40) {
             let _ = store.get(keyspace, key).map(|value| value.map(<[u8]>::len));
             let _ = store.version(keyspace, key);
         }
         let bounds = (Bound::Included(&b"a"[..]), Bound::Unbounded);
-        let _ = store.range(keyspace, bounds, true, |key| key.len() > 1);
+        let _ = store.range(keyspace, bounds, true, |key, _| key.len() > 1);
         let _ = store.has(keyspace, b"no such key");
         store.end_turn();
     }
@@ -266,8 +263,8 @@ fn read_some(store: &mut Store<MemoryFile>) {
 }
 
 fn use_database(mut store: Store<MemoryFile>, large: &[u8]) -> Result<MemoryFile, Error> {
-    let keys = store.keys(0).map(|keys| keys.take(3).map(<[u8]>::to_vec).collect::<Vec<_>>());
-    let keys = keys.unwrap_or_default();
+    let mut keys = store.keys(0).unwrap_or_default();
+    keys.truncate(3);
     let _ = store.set(0, b"new", b"value");
     for key in &keys {
         let _ = store.update_if(

@@ -1,5 +1,5 @@
 //! Checkpoints: the index as of just before one frame, so that opening replays only the tail of the
-//! log. They are stored in segments of their own: a head with four tables, then blocks of entries in the
+//! log. They are stored in segments of their own: a head with six tables, then blocks of entries in the
 //! order of their hashes, so that one entry is found without reading the others.
 
 use musli_zerocopy::ZeroCopy;
@@ -7,8 +7,8 @@ use musli_zerocopy::ZeroCopy;
 use super::align_up;
 use super::checksum::{checksum, seed_at};
 
-/// `b"VCP3"`.
-pub const MAGIC: u32 = u32::from_le_bytes(*b"VCP3");
+/// `b"VCP4"`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VCP4");
 /// Bytes of a full block of entries: its checksum, followed by entries of 8 bytes each.
 pub const BLOCK: usize = 4 << 10;
 /// Entries of a full block.
@@ -38,11 +38,16 @@ pub struct CheckpointHead {
     pub keyspaces: u32,
     /// Rows of the second, [`SegmentRow`]: every segment of the log that is needed.
     pub segments: u32,
-    /// Rows of the third, [`ExtentRow`]. The fourth table has the first hash of each block, a u32, and zeros up
-    /// to a multiple of 8.
+    /// Rows of the third, [`ExtentRow`].
     pub extents: u32,
     /// Segments from this sequence on are younger.
     pub next_sequence: u32,
+    /// Rows of the fourth table, [`RunRow`]: the runs of keys, the oldest first. The last row may be blank.
+    pub runs: u32,
+    /// Rows of the fifth, [`RunSegmentRow`]: the segments of the first run in order, then those of the next.
+    /// The last rows may be blank. The sixth table has the first hash of each block, a u32, and zeros
+    /// up to a multiple of 8.
+    pub run_segments: u32,
 }
 
 /// The number of keys in a keyspace.
@@ -58,6 +63,10 @@ pub struct KeyspaceRow {
     /// Records with smaller versions are dead, although there are entries for them; 0 if there are
     /// none.
     pub cleared: u64,
+    /// Runs below this sequence do not count for it.
+    pub first_run: u32,
+    /// Zero.
+    pub reserved2: u32,
 }
 
 /// A segment of the log.
@@ -98,13 +107,41 @@ pub struct ExtentRow {
     pub reserved: u32,
 }
 
+/// A run of keys.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct RunRow {
+    /// Entries in its leaf blocks.
+    pub entries: u64,
+    /// Position of its root block, in units of 8 bytes from the first segment.
+    pub root: u32,
+    /// Bytes of its root block.
+    pub root_length: u32,
+    /// The sequence of its first segment, which orders runs.
+    pub sequence: u32,
+    /// How many segments it has; 0 in a blank row.
+    pub segments: u32,
+}
+
+/// A segment of a run.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct RunSegmentRow {
+    /// Its slot.
+    pub slot: u32,
+    /// Its sequence.
+    pub sequence: u32,
+}
+
 /// Bytes of the head without its tables.
 pub const HEAD: usize = size_of::<CheckpointHead>();
 
-const _: () = assert!(HEAD == 64);
-const _: () = assert!(size_of::<KeyspaceRow>() == 16);
+const _: () = assert!(HEAD == 72);
+const _: () = assert!(size_of::<KeyspaceRow>() == 24);
 const _: () = assert!(size_of::<SegmentRow>() == 40);
 const _: () = assert!(size_of::<ExtentRow>() == 16);
+const _: () = assert!(size_of::<RunRow>() == 24);
+const _: () = assert!(size_of::<RunSegmentRow>() == 8);
 
 impl CheckpointHead {
     /// Bytes of the head and its tables; none if that overflows.
@@ -113,8 +150,12 @@ impl CheckpointHead {
         let rows = (self.keyspaces as usize).checked_mul(size_of::<KeyspaceRow>())?;
         let segments = (self.segments as usize).checked_mul(size_of::<SegmentRow>())?;
         let extents = (self.extents as usize).checked_mul(size_of::<ExtentRow>())?;
+        let runs = (self.runs as usize).checked_mul(size_of::<RunRow>())?;
+        let parts = (self.run_segments as usize).checked_mul(size_of::<RunSegmentRow>())?;
         let hashes = align_up(self.blocks().checked_mul(size_of::<u32>())?);
-        HEAD.checked_add(rows)?.checked_add(segments)?.checked_add(extents)?.checked_add(hashes)
+        [rows, segments, extents, runs, parts, hashes]
+            .into_iter()
+            .try_fold(HEAD, usize::checked_add)
     }
 
     /// How many blocks follow the head.

@@ -7,9 +7,9 @@
 pub mod checkpoint;
 pub mod checksum;
 pub mod frame;
+pub mod key_run;
 pub mod record;
 pub mod segment;
-pub mod sorted_table;
 pub mod superblock;
 pub mod system_records;
 

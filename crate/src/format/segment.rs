@@ -15,6 +15,8 @@ pub const KIND_LOG: u8 = 1;
 pub const KIND_EXTENT: u8 = 2;
 /// Part of a checkpoint.
 pub const KIND_CHECKPOINT: u8 = 3;
+/// Part of a run of keys.
+pub const KIND_RUN: u8 = 4;
 
 /// The slot was not blank when this log segment was created: remains of earlier uses may follow its
 /// last frame as long as the log ends in it.
@@ -28,7 +30,7 @@ pub struct SegmentHeader {
     pub check: u64,
     /// [`MAGIC`].
     pub magic: u32,
-    /// [`KIND_LOG`], [`KIND_EXTENT`] or [`KIND_CHECKPOINT`].
+    /// [`KIND_LOG`], [`KIND_EXTENT`], [`KIND_CHECKPOINT`] or [`KIND_RUN`].
     pub kind: u8,
     /// [`FLAG_REUSED`].
     pub flags: u8,
@@ -42,7 +44,7 @@ pub struct SegmentHeader {
     pub salt: u64,
     /// Log: the number of its first frame.
     pub first_frame: u64,
-    /// Extent: length of the value in bytes.
+    /// Extent: length of the value in bytes. Checkpoint and run: bytes in use after the header.
     pub payload: u64,
     /// Extent: XXH3-64 of the value, seeded with the salt and the value's position.
     pub payload_check: u64,

@@ -2,6 +2,7 @@
 //! cleared.
 
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use super::ordered_index::OrderedKeys;
 
@@ -11,8 +12,13 @@ pub struct Space {
     id: u32,
     /// Its number of keys.
     pub count: u64,
-    /// Its ordered keys, if order is kept.
+    /// Its ordered keys, if order is kept: those that were added or deleted since the runs were written, or all
+    /// if there are no runs.
     pub keys: OrderedKeys,
+    /// The older part of `keys`, which a checkpoint is writing to a run.
+    pub frozen_keys: OrderedKeys,
+    /// Runs below this sequence do not count: the keyspace was cleared since.
+    pub first_run: u32,
     /// Records with smaller versions are dead, although the index still contains some of them; 0 if
     /// there are none.
     pub cleared: u64,
@@ -40,8 +46,15 @@ impl Spaces {
     pub fn entry(&mut self, id: u32) -> &mut Space {
         let index = self.index_of(id);
         if self.spaces.get(index).is_none_or(|space| space.id != id) {
-            self.spaces
-                .insert(index, Space { id, count: 0, keys: OrderedKeys::default(), cleared: 0 });
+            let space = Space {
+                id,
+                count: 0,
+                keys: OrderedKeys::default(),
+                frozen_keys: OrderedKeys::default(),
+                first_run: 0,
+                cleared: 0,
+            };
+            self.spaces.insert(index, space);
         }
         &mut self.spaces[index]
     }
@@ -56,7 +69,13 @@ impl Spaces {
     /// The number of keys in the ordered indexes.
     #[must_use]
     pub fn ordered_len(&self) -> usize {
-        self.spaces.iter().map(|space| space.keys.len()).sum()
+        self.spaces.iter().map(|space| space.keys.len() + space.frozen_keys.len()).sum()
+    }
+
+    /// Bytes of the keys in the ordered indexes.
+    #[must_use]
+    pub fn key_bytes(&self) -> usize {
+        self.spaces.iter().map(|space| space.keys.key_bytes()).sum()
     }
 
     /// The number of keys in each keyspace.
@@ -64,9 +83,35 @@ impl Spaces {
         self.spaces.iter().map(|space| (space.id, space.count))
     }
 
-    /// Number, number of keys and `cleared` of each keyspace.
-    pub fn rows(&self) -> impl Iterator<Item = (u32, u64, u64)> {
-        self.spaces.iter().map(|space| (space.id, space.count, space.cleared))
+    /// Each keyspace with its number.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Space)> {
+        self.spaces.iter().map(|space| (space.id, space))
+    }
+
+    /// Sets the ordered keys of each keyspace aside for a run.
+    pub fn freeze_keys(&mut self) {
+        for space in &mut self.spaces {
+            space.frozen_keys = core::mem::take(&mut space.keys);
+        }
+    }
+
+    /// Undoes [`freeze_keys`](Spaces::freeze_keys): the run with this sequence was not written.
+    pub fn unfreeze_keys(&mut self, run: u32) {
+        for space in &mut self.spaces {
+            let mut keys = core::mem::take(&mut space.frozen_keys);
+            if space.first_run > run || keys.is_empty() {
+                continue;
+            }
+            for key in space.keys.range(Bound::Unbounded, Bound::Unbounded) {
+                keys.insert(key, key.position);
+            }
+            space.keys = keys;
+        }
+    }
+
+    /// Takes the frozen keys out: the run that has them is part of the index.
+    pub fn take_frozen(&mut self) -> impl Iterator<Item = OrderedKeys> {
+        self.spaces.iter_mut().map(|space| core::mem::take(&mut space.frozen_keys))
     }
 
     /// Whether a record of this version belonged to a keyspace before it was cleared.
@@ -96,13 +141,16 @@ impl Spaces {
 
     /// Drops all ordered keys.
     pub fn forget_order(&mut self) {
-        self.spaces.iter_mut().for_each(|space| space.keys = OrderedKeys::default());
+        for space in &mut self.spaces {
+            (space.keys, space.frozen_keys) = Default::default();
+            space.first_run = 0;
+        }
     }
 
     /// Bytes of the ordered keys.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.spaces.iter().map(|space| space.keys.bytes()).sum()
+        self.spaces.iter().map(|space| space.keys.bytes() + space.frozen_keys.bytes()).sum()
     }
 }
 

@@ -22,7 +22,7 @@ const INLINE: usize = if cfg!(target_pointer_width = "32") { 18 } else { 22 };
 #[derive(Clone, Debug)]
 pub struct Key {
     bytes: Bytes,
-    /// The last known position of its record: a scan tries it first.
+    /// The last known position of its record: a scan tries it first. 0 if the key was deleted.
     pub position: Position,
 }
 
@@ -158,12 +158,16 @@ type Group = Tier<Block>;
 /// location is the end.
 type KeyLocation = (usize, usize, usize);
 
-/// The keys of one keyspace in byte order.
+/// The keys of one keyspace in byte order. Entries of deleted keys hide those of runs in the file.
 #[derive(Debug, Default)]
 pub struct OrderedKeys {
     /// No group and no block is empty.
     groups: Tier<Group>,
     len: usize,
+    /// How many entries are of deleted keys.
+    deleted: usize,
+    /// Bytes of all keys.
+    key_bytes: usize,
     deferred: Vec<Key>,
     /// The location after the key that was added last.
     next: KeyLocation,
@@ -173,24 +177,27 @@ pub struct OrderedKeys {
 const CACHED_GROUPS: usize = 8;
 
 impl OrderedKeys {
-    /// Adds a key that is not in the index yet, and the position of its record.
+    /// Adds a key with the position of its record, or 0 if it was deleted. A former entry is replaced.
     pub fn insert(&mut self, key: &[u8], position: Position) {
         self.insert_at(Key { position, ..Key::new(key) }, None);
     }
 
-    /// Sets the position of the record of a key in the index.
+    /// Sets the position of the record of a key, if it is here.
     pub fn set_position(&mut self, key: &[u8], position: Position) {
         if self.is_empty() {
             return;
         }
         let (in_groups, in_group, at) = self.find(key, false);
-        if let Some(found) = self.groups.parts[in_groups].parts[in_group].get_mut(at) {
+        let found = self.groups.parts[in_groups].parts[in_group].get_mut(at);
+        if let Some(found) = found.filter(|found| ***found == *key && found.position != 0) {
             found.position = position;
         }
     }
 
     fn insert_at(&mut self, new: Key, location: Option<KeyLocation>) {
         self.len += 1;
+        self.deleted += usize::from(new.position == 0);
+        self.key_bytes += new.len();
         if self.groups.parts.is_empty() {
             self.groups.insert(0, new.clone(), Group::default());
             self.groups.parts[0].insert(0, new.clone(), vec![new]);
@@ -201,6 +208,13 @@ impl OrderedKeys {
             .unwrap_or_else(|| self.find(&new, false));
         let group = &mut self.groups.parts[in_groups];
         let block = &mut group.parts[in_group];
+        if let Some(found) = block.get_mut(at).filter(|found| ***found == *new) {
+            self.len -= 1;
+            self.deleted -= usize::from(found.position == 0);
+            self.key_bytes -= new.len();
+            found.position = new.position;
+            return;
+        }
         if block.len() == BLOCK {
             // Keys that are inserted in order fill their blocks: a new block begins at the
             // insertion point, and what comes after it moves there.
@@ -225,8 +239,8 @@ impl OrderedKeys {
         }
     }
 
-    /// As [`insert`](OrderedKeys::insert), for bulk inserts. The keys are in the index after
-    /// [`flush_deferred`](OrderedKeys::flush_deferred).
+    /// As [`insert`](OrderedKeys::insert), for bulk inserts. The entries are here after
+    /// [`flush_deferred`](OrderedKeys::flush_deferred), which must come before other changes.
     pub fn insert_deferred(&mut self, key: &[u8], position: Position) {
         self.deferred.push(Key { position, ..Key::new(key) });
         if self.deferred.len() == BATCH {
@@ -275,8 +289,10 @@ impl OrderedKeys {
         if block.get(at).is_none_or(|found| **found != *key) {
             return;
         }
-        block.remove(at);
+        let removed = block.remove(at);
         self.len -= 1;
+        self.deleted -= usize::from(removed.position == 0);
+        self.key_bytes -= key.len();
         let left = block.len();
         let next = group.parts.get(in_group + 1).map_or(BLOCK, Vec::len);
         if left == 0 {
@@ -308,7 +324,19 @@ impl OrderedKeys {
         !self.groups.parts.is_empty()
     }
 
-    /// How many keys there are.
+    /// How many entries are of deleted keys.
+    #[must_use]
+    pub fn deleted(&self) -> usize {
+        self.deleted
+    }
+
+    /// Bytes of all keys.
+    #[must_use]
+    pub fn key_bytes(&self) -> usize {
+        self.key_bytes
+    }
+
+    /// How many entries there are, those of deleted keys included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len

@@ -281,6 +281,12 @@ impl Pool {
         if self.exposes_views { self.budget } else { while_opening }
     }
 
+    /// Whether a buffer can be had without an eviction, and without detaching views.
+    pub fn has_unused(&self) -> bool {
+        let may_grow = self.buffers.len() < self.budget && self.can_allocate(self.size);
+        self.exposes_views && (may_grow || self.find_free().is_some())
+    }
+
     fn find_free(&self) -> Option<BufferId> {
         let free = self.buffers.iter().position(|buffer| buffer.content == BufferContent::Nothing);
         free.map(|id| id as BufferId)

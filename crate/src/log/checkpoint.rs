@@ -1,12 +1,14 @@
 //! Reading and writing checkpoints, which save opening from replaying the whole log.
 
+use alloc::vec::Vec;
+
 use musli_zerocopy::ZeroCopy;
 
 use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::{File, read_full, write_all};
 use crate::format::checkpoint::{
-    self, BLOCK, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow,
+    self, BLOCK, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, RunRow, RunSegmentRow, SegmentRow,
 };
 use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
@@ -15,6 +17,8 @@ use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Spaces;
 
 use super::append::WriteError;
+use super::key_run_writer::RunWriter;
+use super::key_runs::KeyRun;
 use super::slot_allocator::AllocPriority;
 use super::space_accounting::ExtentName;
 use super::tombstones::{Tombstones, UNKNOWN};
@@ -32,6 +36,8 @@ pub struct LoadedCheckpoint {
     pub index: HashIndex,
     /// The entries that were not read.
     pub unloaded: Option<UnloadedIndex>,
+    /// The runs of keys, the oldest first; none if some of them are lost.
+    pub runs: Option<Vec<KeyRun>>,
 }
 
 /// A checkpoint that is being written.
@@ -48,6 +54,84 @@ pub struct CheckpointWriter {
     block: AlignedBytes,
     filled: usize,
     left: u64,
+    /// The runs that it names, the oldest first.
+    runs: Vec<KeyRun>,
+    /// Where their rows are put in `bytes`.
+    rows_at: usize,
+    /// The newest run, while it is being written.
+    pub(crate) run: Option<RunWriter>,
+}
+
+/// The runs of keys that a new checkpoint names.
+#[derive(Debug, Default)]
+pub(crate) struct RunPlan {
+    /// Runs that it keeps.
+    pub kept: Vec<KeyRun>,
+    /// How many segments a new run has at most; none if there is no new one.
+    pub new_segments: Option<usize>,
+}
+
+impl CheckpointWriter {
+    /// Puts the rows of the runs into the head.
+    fn put_run_rows(&mut self) {
+        let rows = self.runs.iter().map(|run| RunRow {
+            entries: run.entries,
+            root: run.root.0,
+            root_length: run.root.1,
+            sequence: run.sequence,
+            segments: run.segments.len() as u32,
+        });
+        for (row, to) in rows.zip(self.bytes[self.rows_at..].chunks_exact_mut(size_of::<RunRow>()))
+        {
+            to.copy_from_slice(row.to_bytes());
+        }
+        let segments_at = self.rows_at + self.head.runs as usize * size_of::<RunRow>();
+        let to = self.bytes[segments_at..].chunks_exact_mut(size_of::<RunSegmentRow>());
+        for (row, to) in self.runs.iter().flat_map(|run| &run.segments).zip(to) {
+            to.copy_from_slice(row.to_bytes());
+        }
+    }
+
+    /// The sequence of the new run while it is being written, or 0.
+    pub(crate) fn run_sequence(&self) -> u32 {
+        let first = self.run.as_ref().and_then(|run| run.segments().first());
+        first.map_or(0, |first| first.sequence)
+    }
+
+    /// Completes the new run.
+    ///
+    /// # Errors
+    /// An error of the file, or [`Error::Quota`] if the run is larger than planned.
+    pub(crate) fn end_run(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
+        let Some(run) = &mut self.run else { return Ok(()) };
+        let run = run.finish(log, file)?;
+        self.run = None;
+        self.runs.extend(run);
+        let segments: usize = self.runs.iter().map(|run| run.segments.len()).sum();
+        if segments > self.head.run_segments as usize { Err(Error::Quota) } else { Ok(()) }
+    }
+
+    /// Names no runs: they could not be written.
+    pub(crate) fn drop_runs(&mut self, log: &mut Log) {
+        self.discard_new_run(log);
+        self.runs.clear();
+    }
+
+    fn discard_new_run(&mut self, log: &mut Log) {
+        let unfinished = self.run.take();
+        let unfinished = unfinished.iter().flat_map(RunWriter::segments);
+        // Kept runs are older.
+        let finished = self.runs.iter().filter(|run| run.sequence >= self.head.next_sequence);
+        for row in finished.flat_map(|run| &run.segments).chain(unfinished) {
+            log.discard(row.slot);
+        }
+        self.runs.retain(|run| run.sequence < self.head.next_sequence);
+    }
+
+    /// Takes the runs out.
+    pub(crate) fn take_runs(&mut self) -> Vec<KeyRun> {
+        core::mem::take(&mut self.runs)
+    }
 }
 
 impl Log {
@@ -90,6 +174,10 @@ impl Log {
         }
         let mut tables = &bytes[HEAD..];
         let Some(spaces) = self.load_tables(&head, &mut tables) else { return Ok(None) };
+        let rows = checkpoint::take_rows::<RunRow>(&mut tables, head.runs);
+        let run_segments = checkpoint::take_rows::<RunSegmentRow>(&mut tables, head.run_segments);
+        let runs =
+            rows.zip(run_segments).and_then(|(rows, segments)| self.load_runs(rows, segments));
         let first_hashes = checkpoint::take_rows::<u32>(&mut tables, head.blocks() as u32);
         let first_hashes = first_hashes.map(Iterator::collect).unwrap_or_default();
         let Some(mut unloaded) = UnloadedIndex::new(&head, first_hashes, salt, at + length as u64)
@@ -113,7 +201,7 @@ impl Log {
         self.tail.checkpoint = Some(first as u32);
         self.space.live_is_estimate = !loads;
         let unloaded = (!loads).then_some(unloaded);
-        Ok(Some(LoadedCheckpoint { head, spaces, index, unloaded }))
+        Ok(Some(LoadedCheckpoint { head, spaces, index, unloaded, runs }))
     }
 
     /// The number of live records in each segment is counted from the entries if all of them are known,
@@ -194,6 +282,7 @@ impl Log {
             }
             let space = spaces.entry(keyspace);
             (space.count, space.cleared) = (u64::from(row.count).min(head.entries), row.cleared);
+            space.first_run = row.first_run;
         }
         let offset = head.end_offset as usize;
         let sane = ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
@@ -237,8 +326,8 @@ impl Log {
         self.tail.values = bytes;
     }
 
-    /// Starts a checkpoint of an index with `entries` entries, as of the end of the log. There is
-    /// no open batch.
+    /// Starts a checkpoint of an index with `entries` entries, and runs of keys, as of the end of the log.
+    /// There is no open batch.
     ///
     /// # Errors
     /// An error of the file; nothing has changed then.
@@ -248,6 +337,7 @@ impl Log {
         entries: usize,
         spaces: &Spaces,
         next_version: u64,
+        plan: RunPlan,
     ) -> Result<CheckpointWriter, Error> {
         let end_slot = self.cursor.slot.ok_or(Error::Misuse)?;
         let (end_frame, end) = (self.next_frame, self.cursor.start as u32);
@@ -257,6 +347,7 @@ impl Log {
         }
         let kept = |s: &super::Slot| s.state == SlotState::Log && s.written && !s.pending_free;
         let segments = self.slots.iter().filter(|s| kept(s)).count();
+        let run_segments: usize = plan.kept.iter().map(|run| run.segments.len()).sum();
         let mut head = CheckpointHead {
             magic: checkpoint::MAGIC,
             frame: end_frame,
@@ -268,6 +359,8 @@ impl Log {
             segments: segments as u32,
             extents: self.extents.by_record.len() as u32,
             next_sequence: self.next_sequence,
+            runs: (plan.kept.len() + usize::from(plan.new_segments.is_some())) as u32,
+            run_segments: (run_segments + plan.new_segments.unwrap_or(0)) as u32,
             ..Default::default()
         };
         let length = head.full_length().ok_or(Error::Quota)?;
@@ -284,14 +377,12 @@ impl Log {
             bytes[at..at + row.len()].copy_from_slice(row);
             at += row.len();
         };
-        for (keyspace, count, cleared) in spaces.rows() {
-            put(KeyspaceRow {
-                keyspace: keyspace as u16,
-                reserved: 0,
-                count: count.min(u64::from(u32::MAX)) as u32,
-                cleared,
-            }
-            .to_bytes());
+        for (keyspace, space) in spaces.iter() {
+            let count = space.count.min(u64::from(u32::MAX)) as u32;
+            let (cleared, first_run) = (space.cleared, space.first_run);
+            let keyspace = keyspace as u16;
+            let row = KeyspaceRow { keyspace, count, cleared, first_run, ..Default::default() };
+            put(row.to_bytes());
         }
         for (slot, s) in (0..).zip(&self.slots).filter(|(_, s)| kept(s)) {
             let row = SegmentRow {
@@ -310,17 +401,29 @@ impl Log {
         for &(record, ExtentName { slot, sequence }) in self.extents.by_record.iter() {
             put(ExtentRow { slot, sequence, record, reserved: 0 }.to_bytes());
         }
+        let rows = head.runs as usize * size_of::<RunRow>()
+            + head.run_segments as usize * size_of::<RunSegmentRow>();
         let start = self.geometry.slot_start(first) + segment::SIZE as u64;
-        Ok(CheckpointWriter {
+        let mut writing = CheckpointWriter {
             first,
             head,
-            next_hash: at,
+            rows_at: at,
+            next_hash: at + rows,
             bytes,
             at: start + length as u64,
             block: AlignedBytes::zeroed(BLOCK),
             filled: 8,
             left: entries as u64,
-        })
+            runs: plan.kept,
+            run: plan.new_segments.map(|_| RunWriter::default()),
+        };
+        if let Some(run) = &mut writing.run
+            && let Err(error) = run.begin_segment(self, file)
+        {
+            self.abandon_checkpoint(writing);
+            return Err(error);
+        }
+        Ok(writing)
     }
 
     /// Adds entries, in the order of their hashes, and writes each block that is full.
@@ -378,12 +481,13 @@ impl Log {
         writing: &mut CheckpointWriter,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        if writing.left > 0 {
+        if writing.left > 0 || writing.run.is_some() {
             return Err(WriteError::RolledBack(Error::Misuse));
         }
         if writing.filled > 8 {
             self.write_block(file, writing).map_err(WriteError::RolledBack)?;
         }
+        writing.put_run_rows();
         let first = writing.first;
         let start = self.geometry.slot_start(first);
         let head_at = start + segment::SIZE as u64;
@@ -398,7 +502,8 @@ impl Log {
         write_all(file, &header, start)?;
         self.flush(file).map_err(WriteError::Unclear)?;
 
-        self.switch_checkpoint(file, Some((first, writing.head.frame)), next_version)?;
+        let to = Some((first, writing.head.frame));
+        self.switch_checkpoint(file, to, &writing.runs, next_version)?;
         self.slots[first as usize].written = true;
         self.slots[first as usize].length = payload;
         self.tail.bytes = self.bytes_since(&writing.head);
@@ -418,7 +523,7 @@ impl Log {
         next_version: u64,
     ) -> Result<(), WriteError> {
         self.flush(file).map_err(WriteError::Unclear)?;
-        self.switch_checkpoint(file, None, next_version)?;
+        self.switch_checkpoint(file, None, &[], next_version)?;
         let logs = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
         self.tail.bytes = logs.map(|s| u64::from(s.end)).sum();
         self.tail.values = self.values_since(0);
@@ -426,12 +531,14 @@ impl Log {
     }
 
     /// Writes both superblocks so that they name a checkpoint, given by its slot and frame, or
-    /// none. What only the previous one refers to becomes garbage, and so do retired segments.
+    /// none. What only the previous one refers to becomes garbage, such as runs other than those of the new
+    /// one, and so do retired segments.
     #[inline(never)]
     fn switch_checkpoint(
         &mut self,
         file: &mut impl File,
         to: Option<(u32, u64)>,
+        runs: &[KeyRun],
         next_version: u64,
     ) -> Result<(), WriteError> {
         let oldest =
@@ -462,6 +569,7 @@ impl Log {
         if let Some(before) = before {
             self.discard(before);
         }
+        self.discard_runs(runs);
         for index in 0..self.slots.len() {
             if self.slots[index].pending_free {
                 self.discard(index as u32);
@@ -470,8 +578,9 @@ impl Log {
         Ok(())
     }
 
-    /// Abandons a checkpoint that was not completed.
-    pub(crate) fn abandon_checkpoint(&mut self, writing: &CheckpointWriter) {
+    /// Abandons a checkpoint that was not completed, with its new run.
+    pub(crate) fn abandon_checkpoint(&mut self, mut writing: CheckpointWriter) {
+        writing.discard_new_run(self);
         self.discard(writing.first);
     }
 

@@ -10,6 +10,8 @@ pub mod append;
 pub mod buffer_pool;
 pub mod checkpoint;
 pub mod frame_chain;
+pub mod key_run_writer;
+pub mod key_runs;
 mod large_values;
 pub mod read;
 mod reclaim;
@@ -58,6 +60,8 @@ enum SlotState {
     Extent,
     /// The first slot of a checkpoint.
     Checkpoint,
+    /// A segment of a run of keys.
+    Run,
     /// A later slot of an extent or checkpoint.
     Continuation,
     /// No header states its use.
@@ -66,6 +70,13 @@ enum SlotState {
     PendingFree,
     /// Of a kind that this build does not know: never changed.
     UnknownKind,
+}
+
+impl SlotState {
+    /// Whether a header and a trailer state this use.
+    fn has_headers(self) -> bool {
+        matches!(self, SlotState::Log | SlotState::Extent | SlotState::Checkpoint | SlotState::Run)
+    }
 }
 
 /// The buffer of a segment that is not in memory.
@@ -410,7 +421,7 @@ struct Space {
     free_slots: u32,
     /// Slots of log segments.
     log_slots: u32,
-    /// Slots of checkpoints.
+    /// Slots of checkpoints and runs.
     checkpoint_slots: u32,
     /// The largest size of the file, in percent of its live data.
     factor: u32,

@@ -18,6 +18,9 @@ const MAX_READ: usize = 4096;
 /// After this many cold records in a row from one segment, the whole segment is read. Random access
 /// hardly ever does that; a scan in the order of writing does.
 const RUN_LENGTH: u32 = 8;
+/// After this many cold records from one segment, in any order, it is read too if a buffer is unused: so many
+/// reads cost as much.
+const MANY_READS: u8 = 64;
 
 /// Bytes of an entry. Each buffer ends with a directory that grows downwards: the position of each
 /// cached record and its offset in the buffer, and a position of 0 at the end. Evicting a buffer
@@ -38,6 +41,8 @@ pub(super) struct RecordCache {
     /// The slot of the last cold record, and how many others of that slot were read just before it.
     slot: u32,
     run: u32,
+    /// How many cold records were read in each slot.
+    reads: Vec<u8>,
 }
 
 impl RecordCache {
@@ -51,6 +56,7 @@ impl RecordCache {
             recent_max: MAX_READ,
             slot: 0,
             run: 0,
+            reads: Vec::new(),
         }
     }
 
@@ -65,6 +71,24 @@ impl RecordCache {
         self.run = if slot == self.slot { self.run + 1 } else { 0 };
         self.slot = slot;
         self.run % RUN_LENGTH == RUN_LENGTH - 1
+    }
+}
+
+impl Log {
+    /// Whether a segment should be read as a whole, since many of its records are cold.
+    fn is_worth_loading(&mut self, slot: u32) -> bool {
+        if self.pool.callback_open {
+            return false;
+        }
+        if self.record_cache.is_run(slot) {
+            return true;
+        }
+        if self.record_cache.reads.len() < self.slots.len() {
+            self.record_cache.reads.resize(self.slots.len(), 0);
+        }
+        let reads = &mut self.record_cache.reads[slot as usize];
+        *reads = (*reads + 1) % MANY_READS;
+        *reads == 0 && self.pool.has_unused()
     }
 }
 
@@ -140,7 +164,7 @@ impl Log {
             return Ok(BufferAddr { buffer, offset });
         }
         let (slot, offset) = self.geometry.locate(position);
-        if self.record_cache.is_run(slot) && !self.pool.callback_open {
+        if self.is_worth_loading(slot) {
             self.load_valid_segment(file, slot)?;
             if let Some(addr) = self.resident_for(position, access) {
                 return Ok(addr);

@@ -381,6 +381,8 @@ impl Log {
                 (SlotState::Checkpoint, _) if current != Some(i) => {
                     slot.state = SlotState::PendingFree
                 }
+                // The store retires runs that the checkpoint does not name.
+                (SlotState::Run, None) => slot.state = SlotState::PendingFree,
                 (SlotState::Log, None) if sequence >= first => order.push((sequence, i)),
                 (SlotState::Log, Some(head)) if sequence >= head.next_sequence => {
                     order.push((sequence, i));

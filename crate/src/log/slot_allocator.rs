@@ -125,7 +125,7 @@ impl Log {
             spare += u32::from(slot.is_free() || slot.pending_free);
             match slot.state {
                 SlotState::Log => logs += 1,
-                SlotState::Checkpoint => checkpoints += slot.span,
+                SlotState::Checkpoint | SlotState::Run => checkpoints += slot.span,
                 _ => {}
             }
         }

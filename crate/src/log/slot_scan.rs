@@ -48,9 +48,7 @@ impl Log {
         }
         for (found, slot) in found.into_iter().zip(0..) {
             let Slot { state: used, sequence, .. } = self.slots[slot as usize];
-            if matches!(used, SlotState::Log | SlotState::Extent | SlotState::Checkpoint)
-                && found[0] != found[1]
-            {
+            if used.has_headers() && found[0] != found[1] {
                 let is_trailer = found[0];
                 self.found.missing_headers.push(MissingHeader {
                     slot,
@@ -97,11 +95,8 @@ impl Log {
     #[inline(never)]
     fn rewrite_header(&self, file: &mut impl File, lost: MissingHeader) -> Result<(), Error> {
         let slot = &self.slots.get(lost.slot as usize);
-        let is_used = |s: &&&Slot| {
-            let used =
-                matches!(s.state, SlotState::Log | SlotState::Extent | SlotState::Checkpoint);
-            used && s.written && s.sequence == lost.sequence
-        };
+        let is_used =
+            |s: &&&Slot| s.state.has_headers() && s.written && s.sequence == lost.sequence;
         let Some(slot) = slot.as_ref().filter(is_used) else { return Ok(()) };
         let start = self.geometry.slot_start(lost.slot);
         let end = self.geometry.slot_start(lost.slot + slot.span) - segment::SIZE as u64;
@@ -187,6 +182,7 @@ impl Log {
             segment::KIND_LOG => SlotState::Log,
             segment::KIND_EXTENT => SlotState::Extent,
             segment::KIND_CHECKPOINT => SlotState::Checkpoint,
+            segment::KIND_RUN => SlotState::Run,
             _ => SlotState::UnknownKind,
         };
         self.slots[range].fill_with(|| Slot::new(SlotState::Continuation));

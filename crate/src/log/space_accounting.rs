@@ -362,6 +362,17 @@ impl Log {
         self.tail.checkpoint.is_some_and(|slot| self.can_move_forward(slot))
     }
 
+    /// Whether the last part of a run lies after all segments, and all runs would fit before it together with
+    /// the checkpoint that must be written for that. So each time the last part comes nearer to the front.
+    pub(crate) fn runs_can_move_forward(&self) -> bool {
+        let is_run = |s: &Slot| s.state == SlotState::Run && s.written;
+        let Some(last) = self.slots.iter().rposition(is_run) else { return false };
+        let (before, after) = self.slots.split_at(last);
+        let is_last = after.iter().all(|s| s.state != SlotState::Log || s.pending_free);
+        let free = before.iter().filter(|s| s.is_free()).count();
+        is_last && free >= self.space.checkpoint_slots as usize
+    }
+
     /// Whether what begins in `slot` lies after all segments and would fit before itself. Without
     /// the first condition, things could be moved back and forth forever.
     #[inline(never)]

@@ -35,6 +35,8 @@ pub struct UnloadedIndex {
     /// The block that was read last, and its number.
     block: AlignedBytes,
     current: usize,
+    /// How many blocks were read for a lookup.
+    reads: usize,
     /// The part of the log that the checkpoint contains.
     frame: u64,
     end_sequence: u32,
@@ -62,6 +64,7 @@ impl UnloadedIndex {
             next: 0,
             block: AlignedBytes::zeroed(BLOCK),
             current: NONE,
+            reads: 0,
             frame: head.frame,
             end_sequence: head.end_sequence,
             end_offset: head.end_offset,
@@ -84,6 +87,12 @@ impl UnloadedIndex {
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// How many blocks were read for a lookup.
+    #[must_use]
+    pub fn reads(&self) -> usize {
+        self.reads
     }
 
     /// The entries are as of just before this frame.
@@ -169,6 +178,7 @@ impl UnloadedIndex {
             if self.first_hashes[number] > hash {
                 break;
             }
+            self.reads += usize::from(self.current != number);
             if !self.read(file, log, number)? {
                 return Ok(None);
             }

@@ -8,6 +8,7 @@ use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, BLOCK, CheckpointHead, HEAD};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::frame::{self, FrameHeader};
+use crate::format::key_run::block::{self, DecodedBlock};
 use crate::format::record::{self, KIND_EXTENT, RecordHeader};
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::superblock::{self, SLOT_STRIDE, Superblock};
@@ -116,9 +117,7 @@ impl Log {
         };
         // The file may have been truncated since the last step.
         let Some(s) = self.slots.get(slot as usize) else { return Ok(found) };
-        let has_headers =
-            matches!(s.state, SlotState::Log | SlotState::Extent | SlotState::Checkpoint);
-        if has_headers && s.written && part < FIRST_FRAME {
+        if s.state.has_headers() && s.written && part < FIRST_FRAME {
             found.next =
                 VerifyCursor { unit, part: if part == TRAILER { FIRST_FRAME } else { TRAILER } };
             self.verify_header(file, slot, part == TRAILER, &mut found)?;
@@ -130,6 +129,8 @@ impl Log {
             self.verify_value(file, slot, &mut found)?;
         } else if s.state == SlotState::Checkpoint && s.written {
             self.verify_blocks(file, cursor, &mut found)?;
+        } else if s.state == SlotState::Run && s.written {
+            self.verify_run(file, cursor, &mut found)?;
         }
         Ok(found)
     }
@@ -362,6 +363,36 @@ impl Log {
                 return Ok(());
             }
             at += length;
+        }
+        Ok(())
+    }
+
+    /// Verifies the blocks of a segment of a run.
+    fn verify_run(
+        &self,
+        file: &mut impl File,
+        VerifyCursor { unit, .. }: VerifyCursor,
+        found: &mut Verified,
+    ) -> Result<(), Error> {
+        let slot = unit - FIRST_SLOT;
+        let (start, length) = (self.geometry.slot_start(slot), self.payload_of(slot));
+        let mut bytes = AlignedBytes::zeroed(length);
+        let start = start + segment::SIZE as u64;
+        read_full(file, &mut bytes, start)?;
+        found.bytes += length as u64;
+        let (mut at, mut decoded) = (0, DecodedBlock::default());
+        while at < length {
+            let rest = &bytes[at..];
+            let block = block::length_of(rest).and_then(|length| rest.get(..length));
+            let is_whole = block.is_some_and(|block| {
+                checkpoint::verify(block, self.slots[slot as usize].salt, start + at as u64)
+                    && decoded.decode(block)
+            });
+            let Some(block) = block.filter(|_| is_whole) else {
+                found.report(ProblemKind::Checkpoint, start + at as u64, length - at);
+                return Ok(());
+            };
+            at += block.len();
         }
         Ok(())
     }

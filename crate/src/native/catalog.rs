@@ -1,6 +1,7 @@
 //! The collections of a file: see also `js/collection/catalog.ts`.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
@@ -236,11 +237,13 @@ fn records_with_prefix<F: File>(
     engine: &mut Engine<F>,
     prefix: &[u8],
 ) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let keys: Vec<Vec<u8>> = engine
-        .keys(KEYSPACE_ENGINE)?
-        .filter(|key| key.starts_with(prefix))
-        .map(<[u8]>::to_vec)
-        .collect();
+    let mut keys = Vec::new();
+    let bounds = (Bound::Included(prefix), Bound::Unbounded);
+    engine.range(KEYSPACE_ENGINE, bounds, false, |key, _| {
+        let is_inside = key.starts_with(prefix);
+        keys.extend(is_inside.then(|| key.to_vec()));
+        is_inside
+    })?;
     let mut found = Vec::new();
     for key in keys {
         let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key)? else { continue };

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use musli_zerocopy::ZeroCopy;
@@ -140,7 +141,16 @@ impl<'s, T: Record> Collection<'s, T> {
     pub fn push(&mut self, make: impl FnOnce(&mut Parts<T>) -> T) -> Result<u64, Error> {
         let keyspace = self.stored.keyspace;
         let used = self.used_ids()?;
-        let last = self.store.engine().keys(keyspace)?.next_back().map(<[u8]>::to_vec);
+        let mut last = None;
+        self.store.engine().range(
+            keyspace,
+            (Bound::Unbounded, Bound::Unbounded),
+            true,
+            |key, _| {
+                last = Some(key.to_vec());
+                false
+            },
+        )?;
         let refused = |why: &str| {
             let reason = format!("push needs number keys, and {:?} {why}", self.stored.name);
             Error::BadArgument(Malformed::new("", reason))
@@ -401,10 +411,17 @@ impl EntryChange<'_> {
 /// Whether an entry has exactly this tuple. Parts are self-delimiting, so each key with this prefix
 /// does.
 fn is_in_use(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Error> {
-    use std::ops::Bound;
-    let bounds = (Bound::Included(tuple), Bound::Unbounded);
-    let mut keys = store.engine().range_keys(keyspace, bounds)?;
-    Ok(keys.next().is_some_and(|key| key.starts_with(tuple)))
+    let mut is_in_use = false;
+    store.engine().range(
+        keyspace,
+        (Bound::Included(tuple), Bound::Unbounded),
+        false,
+        |key, _| {
+            is_in_use = key.starts_with(tuple);
+            false
+        },
+    )?;
+    Ok(is_in_use)
 }
 
 /// Iterates over records. They are read in the store's memory, so each is valid until the next

@@ -1,6 +1,7 @@
 //! A database file that this process has open.
 
 use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -384,7 +385,15 @@ impl Store {
     ) -> Entries<'_> {
         let KeyRange { reverse, limit, .. } = *range;
         let left = limit.unwrap_or(usize::MAX);
-        let walk = Walk { keyspace, bounds, reverse, left, key: Vec::new() };
+        let walk = Walk {
+            keyspace,
+            bounds,
+            reverse,
+            left,
+            key: Vec::new(),
+            page: VecDeque::new(),
+            page_size: 1,
+        };
         Entries { store: self, walk }
     }
 }
@@ -423,7 +432,14 @@ pub(super) struct Walk {
     left: usize,
     /// The last key.
     pub key: Vec<u8>,
+    /// The next keys.
+    page: VecDeque<Vec<u8>>,
+    /// How many keys the next page has at most.
+    page_size: usize,
 }
+
+/// Keys of the largest page. The first one has a single key, since many callers need no more.
+const MAX_PAGE: usize = 64;
 
 impl Walk {
     /// Advances to the next key; false if there is none.
@@ -432,14 +448,20 @@ impl Walk {
             return Ok(false);
         }
         store.begin();
-        let mut keys = store.engine.range_keys(self.keyspace, self.bounds.slices())?;
-        let Some(key) = (if self.reverse { keys.next_back() } else { keys.next() }) else {
-            return Ok(false);
-        };
+        if self.page.is_empty() {
+            let (wanted, page) = (self.page_size.min(self.left), &mut self.page);
+            store.engine.range(self.keyspace, self.bounds.slices(), self.reverse, |key, _| {
+                page.push_back(key.to_vec());
+                page.len() < wanted
+            })?;
+            self.page_size = MAX_PAGE.min(4 * self.page_size);
+        }
+        let Some(key) = self.page.pop_front() else { return Ok(false) };
         debug_assert!(key.len() <= MAX_KEY);
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.bounds.continue_after(&self.key, self.reverse);
+        self.key = key;
+        if self.page.is_empty() {
+            self.bounds.continue_after(&self.key, self.reverse);
+        }
         self.left -= 1;
         Ok(true)
     }

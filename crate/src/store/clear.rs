@@ -24,8 +24,9 @@ use crate::log::tombstones::covers_any;
 use crate::radix_sort;
 
 use super::compaction::{Compacting, SegmentScan};
+use super::key_order::ALL;
 use super::maintenance::Job;
-use super::{LOOKUP_BATCH, Store, replay};
+use super::{LOOKUP_BATCH, Store};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
 /// scans the whole log.
@@ -52,8 +53,10 @@ pub(super) struct Cleared {
     keys: OrderedKeys,
     count: u64,
     cleared: u64,
-    /// The value of `sorted` before it.
+    first_run: u32,
+    /// The state of the order before it.
     sorted: Position,
+    generation: u32,
 }
 
 /// The state of cleared keyspaces.
@@ -122,8 +125,7 @@ impl<F: File> Store<F> {
         self.check_write(keyspace, b"-")?;
         let count = self.count(keyspace);
         let is_open = bounds == (Bound::Unbounded, Bound::Unbounded);
-        let is_whole = limit >= count
-            && (is_open || self.range_keys(keyspace, bounds)?.remaining() as u64 == count);
+        let is_whole = limit >= count && (is_open || self.count_range(keyspace, bounds)? == count);
         if count == 0 {
             return Ok(0);
         }
@@ -166,7 +168,7 @@ impl<F: File> Store<F> {
         let is_part =
             count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index_len() as u64;
         // Sorting all keys for a few of them takes longer than a sweep.
-        let needs_order = self.sorted != replay::ALL && self.index_len() > SMALL_INDEX;
+        let needs_order = self.order.sorted != ALL && self.index_len() > SMALL_INDEX;
         keyspace != KEYSPACE_ENGINE && (is_part || needs_order || !self.ordered)
     }
 
@@ -198,7 +200,9 @@ impl<F: File> Store<F> {
         self.log.value_mut(addr).copy_from_slice(&newest.to_le_bytes());
         self.log.advance(size, false);
 
-        let (changes, sorted) = (self.undo.len(), self.sorted);
+        self.flush_order();
+        let (changes, sorted) = (self.undo.len(), self.order.sorted);
+        let (generation, next_sequence) = (self.order.generation, self.log.next_sequence());
         let space = self.spaces.entry(keyspace);
         let cleared = Cleared {
             changes,
@@ -206,7 +210,9 @@ impl<F: File> Store<F> {
             keys: core::mem::take(&mut space.keys),
             count: core::mem::take(&mut space.count),
             cleared: core::mem::replace(&mut space.cleared, version),
+            first_run: core::mem::replace(&mut space.first_run, next_sequence),
             sorted,
+            generation,
         };
         let count = cleared.count;
         self.add_dead(count);
@@ -233,10 +239,12 @@ impl<F: File> Store<F> {
             (space.count, space.cleared) = (cleared.count, cleared.cleared);
             self.clears.dead = self.clears.dead.saturating_sub(cleared.count);
             self.last = None;
-            if self.sorted != cleared.sorted {
+            let before = (cleared.sorted, cleared.generation);
+            if before == (self.order.sorted, self.order.generation) {
+                space.first_run = cleared.first_run;
+            } else {
                 // Keys that were sorted since are missing in the restored ones.
-                self.sorted = 0;
-                self.spaces.forget_order();
+                self.forget_order();
             }
             self.clears.any = self.spaces.any_cleared();
             self.clears.unswept &= self.clears.any;
@@ -247,6 +255,11 @@ impl<F: File> Store<F> {
     pub(super) fn keep_clears(&mut self) {
         let cleared_keys = self.clears.open.drain(..).map(|cleared| cleared.keys);
         self.clears.unfreed_keys.extend(cleared_keys.filter(|keys| !keys.is_empty()));
+    }
+
+    /// Frees the memory of ordered keys that are not needed any more, step by step.
+    pub(super) fn free_later(&mut self, keys: impl Iterator<Item = OrderedKeys>) {
+        self.clears.unfreed_keys.extend(keys.filter(|keys| !keys.is_empty()));
     }
 
     /// Frees some of the memory of cleared ordered keys; returns whether there is more.
@@ -269,11 +282,11 @@ impl<F: File> Store<F> {
         let mut deleted = 0;
         while deleted < limit {
             let wanted = (limit - deleted).min(BATCH as u64) as usize;
-            let range = self.range_keys(keyspace, bounds)?;
-            let keys: Vec<Key> = match reverse {
-                true => range.rev().take(wanted).cloned().collect(),
-                false => range.take(wanted).cloned().collect(),
-            };
+            let mut keys: Vec<Key> = Vec::new();
+            self.range(keyspace, bounds, reverse, |key, _| {
+                keys.push(Key::new(key));
+                keys.len() < wanted
+            })?;
             if keys.is_empty() {
                 break;
             }
@@ -344,7 +357,10 @@ impl<F: File> Store<F> {
         if was_moved {
             self.add_dead(0);
             self.clears.is_miscounted = true;
+            self.forget_order();
         } else {
+            space.keys = OrderedKeys::default();
+            space.first_run = self.log.next_sequence();
             let count = core::mem::take(&mut space.count);
             self.add_dead(count);
         }
@@ -621,8 +637,8 @@ impl<F: File> Store<F> {
         self.last = None;
         let space = self.spaces.entry(KEYSPACE_ENGINE);
         space.count = space.count.saturating_sub(1);
-        if position < self.sorted {
-            space.keys.remove(key);
+        if position < self.order.sorted {
+            self.order.key_changed(space, key, None);
         }
     }
 }

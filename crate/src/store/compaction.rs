@@ -165,7 +165,10 @@ impl<F: File> Store<F> {
                     Ok(Job::Compacting(job))
                 }
                 None if self.try_begin_relocation(&mut job)? => Ok(Job::Compacting(job)),
-                None if self.wants_shrinking(&job) && self.log.checkpoint_can_move_forward() => {
+                None if self.wants_shrinking(&job)
+                    && (self.log.checkpoint_can_move_forward()
+                        || self.log.runs_can_move_forward()) =>
+                {
                     self.maintenance.compact_all_below =
                         self.maintenance.compact_all_below.or(job.all.then_some(job.below));
                     self.begin_checkpoint()
@@ -534,8 +537,7 @@ impl<F: File> Store<F> {
         if !is_retired && self.log.needs_checkpoint_slots() {
             self.maintenance.compact_all_below =
                 self.maintenance.compact_all_below.or(job.all.then_some(job.below));
-            self.log.retire_without_checkpoint(&mut self.file, self.next_version)?;
-            self.unflushed = false;
+            self.retire_without_checkpoint()?;
             return Ok(Job::Nothing);
         }
         if !is_retired {

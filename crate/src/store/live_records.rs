@@ -40,7 +40,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get), and [`Error::Corruption`] for a value that is damaged.
     pub(crate) fn all_in_file(&mut self, keyspace: u32) -> Result<Vec<InFile>, Error> {
-        let keys: Vec<Vec<u8>> = self.keys(keyspace)?.map(<[u8]>::to_vec).collect();
+        let keys: Vec<Vec<u8>> = self.keys(keyspace)?;
         keys.iter().map(|key| self.in_file(keyspace, key)).collect()
     }
 

@@ -12,6 +12,7 @@ use crate::log::recovery::{OnDamage, OpenMode};
 use crate::log::unloaded_index::UnloadedIndex;
 
 use super::clear::Clears;
+use super::key_order::KeyOrder;
 use super::{Located, Store};
 
 impl<F: File> Store<F> {
@@ -44,7 +45,12 @@ impl<F: File> Store<F> {
     pub(super) fn load_hash(&mut self, hash: u32) -> Result<bool, Error> {
         let Store { file, log, index, unloaded, .. } = self;
         let Some(unloaded) = unloaded else { return Ok(false) };
-        match unloaded.load_hash(file, log, index, hash)? {
+        let moved = unloaded.load_hash(file, log, index, hash)?;
+        if moved.is_some() && unloaded.reads() > READS_BEFORE_LOADING {
+            // Who looks up many keys will need most blocks.
+            self.load_blocks(BLOCKS_PER_READ)?;
+        }
+        match moved {
             Some(moved) => return Ok(moved > 0),
             None => self.rebuild_index()?,
         }
@@ -122,6 +128,7 @@ impl<F: File> Store<F> {
             log: opened.log,
             index: HashIndex::default(),
             spaces: Spaces::default(),
+            order: KeyOrder::default(),
             clears: Clears::default(),
             next_version: 1,
         };
@@ -147,6 +154,7 @@ impl<F: File> Store<F> {
         core::mem::swap(&mut self.log, &mut other.log);
         core::mem::swap(&mut self.index, &mut other.index);
         core::mem::swap(&mut self.spaces, &mut other.spaces);
+        core::mem::swap(&mut self.order, &mut other.order);
         core::mem::swap(&mut self.clears, &mut other.clears);
         core::mem::swap(&mut self.next_version, &mut other.next_version);
         self.last = None;
@@ -174,6 +182,10 @@ impl<F: File> Store<F> {
     }
 }
 
+/// After so many blocks were read for one lookup each,
+const READS_BEFORE_LOADING: usize = 64;
+/// each further one is followed by so many others in order, until all are loaded.
+const BLOCKS_PER_READ: usize = 4;
 /// Segments that may be in memory for a replay while the store is open.
 const REPLAY_SEGMENTS: usize = 4;
 
@@ -182,6 +194,7 @@ struct Replayed {
     log: Log,
     index: HashIndex,
     spaces: Spaces,
+    order: KeyOrder,
     clears: Clears,
     next_version: u64,
 }

@@ -19,6 +19,7 @@ use crate::radix_sort;
 
 use super::clear::Sweeping;
 use super::compaction::Compacting;
+use super::key_order::RunJob;
 use super::{Staged, Store};
 
 /// Average entries of one hash range when a checkpoint begins. There may be many more when the range is
@@ -65,6 +66,10 @@ pub(super) struct Checkpointing {
     bits: u32,
     next: usize,
     changed: Vec<Vec<Change>>,
+    /// The run that it writes, after the index.
+    run: Option<RunJob>,
+    /// As of when the order of keys that its runs have was known.
+    generation: u32,
 }
 
 /// A change of one index entry: moved, added or removed.
@@ -133,6 +138,7 @@ impl<F: File> Store<F> {
             || self.wants_sweep()
             || self.has_cleared()
             || self.wants_confirmed_extents()
+            || self.wants_order()
             || self.wants_checkpoint())
     }
 
@@ -144,6 +150,7 @@ impl<F: File> Store<F> {
         self.log.tail_bytes() > self.tail_limit()
             || self.log.tail_values() > values
             || self.log.checkpoint_is_damaged()
+            || self.wants_run()
     }
 
     /// Whether replaced large values take so much space that they cannot wait for the next ordinary flush.
@@ -205,9 +212,10 @@ impl<F: File> Store<F> {
         if !self.log.is_out_of_slots() {
             self.maintenance.low_space_from = None;
         }
+        self.catch_up_order(bytes);
         // Records of cleared keyspaces are dead before the accounting of their segments shows it.
         let may_be_late = bytes > 0 && self.is_sweeping();
-        if !may_be_late && !self.is_behind() {
+        if !may_be_late && !self.is_behind() && !self.is_order_behind() {
             return;
         }
         let mut steps = bytes.div_ceil(CATCH_UP_BYTES).max(1) * STEPS_TO_CATCH_UP;
@@ -259,6 +267,10 @@ impl<F: File> Store<F> {
                 let all = core::mem::take(&mut self.maintenance.compact_all_below);
                 self.begin_compaction(all)
             }
+            Job::Nothing if self.wants_order() => {
+                self.sort_step().map_err(WriteError::RolledBack)?;
+                Ok(Job::Nothing)
+            }
             Job::Nothing if self.wants_checkpoint() => self.begin_checkpoint(),
             Job::Nothing => Ok(Job::Nothing),
         }
@@ -293,19 +305,33 @@ impl<F: File> Store<F> {
             self.record_gaps().map_err(WriteError::RolledBack)?;
         }
         let entries = self.index.len();
+        let (plan, run) = self.plan_runs();
         let Store { file, log, spaces, next_version, .. } = self;
-        let writing = match log.begin_checkpoint(file, entries, spaces, *next_version) {
+        let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
             // Free space matters more now than opening fast.
             Err(Error::Quota | Error::Full) if log.pending_free_bytes() > 0 => {
-                log.retire_without_checkpoint(file, *next_version)?;
-                self.unflushed = false;
+                self.retire_without_checkpoint()?;
                 return Ok(Job::Nothing);
             }
             begun => begun.map_err(WriteError::RolledBack)?,
         };
+        if run.is_some() {
+            self.begin_run(&writing);
+        }
+        let generation = self.order.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
-        Ok(Job::Checkpointing(Checkpointing { writing, bits, next: 0, changed }))
+        Ok(Job::Checkpointing(Checkpointing { writing, bits, next: 0, changed, run, generation }))
+    }
+
+    /// Frees retired segments without a checkpoint, and drops the existing one with its runs.
+    pub(super) fn retire_without_checkpoint(&mut self) -> Result<(), WriteError> {
+        if self.has_runs() {
+            self.forget_order();
+        }
+        self.log.retire_without_checkpoint(&mut self.file, self.next_version)?;
+        self.unflushed = false;
+        Ok(())
     }
 
     /// Ensures that the log ends in a segment that is in the file.
@@ -329,7 +355,8 @@ impl<F: File> Store<F> {
                 Ok(Job::Nothing)
             }
             Err(failure) => {
-                self.log.abandon_checkpoint(&job.writing);
+                self.abandon_run();
+                self.log.abandon_checkpoint(job.writing);
                 Err(failure)
             }
         }
@@ -342,9 +369,7 @@ impl<F: File> Store<F> {
         let mut written = 0;
         while written < ENTRIES_PER_STEP {
             if job.next == job.changed.len() {
-                let Store { file, log, next_version, .. } = self;
-                log.end_checkpoint(file, &mut job.writing, *next_version)?;
-                return Ok(true);
+                return self.end_checkpoint(job);
             }
             let first = (job.next as u64 * width) as u32;
             let last = (first as u64 + width - 1) as u32;
@@ -361,6 +386,26 @@ impl<F: File> Store<F> {
             job.next += 1;
         }
         Ok(false)
+    }
+
+    /// Writes some of the run, or ends a checkpoint that needs no more; returns whether it has ended.
+    fn end_checkpoint(&mut self, job: &mut Checkpointing) -> Result<bool, WriteError> {
+        if let Some(run) = &mut job.run {
+            if self.write_run(&mut job.writing, run).map_err(WriteError::RolledBack)? {
+                job.run = None;
+            }
+            return Ok(false);
+        }
+        let is_current = job.generation == self.order.generation;
+        if !is_current {
+            // The order was dropped since it began.
+            job.writing.drop_runs(&mut self.log);
+        }
+        self.log.end_checkpoint(&mut self.file, &mut job.writing, self.next_version)?;
+        if is_current {
+            self.install_runs(&mut job.writing);
+        }
+        Ok(true)
     }
 
     /// Writes a checkpoint before closing if opening would otherwise take long. The close continues
@@ -382,12 +427,16 @@ impl<F: File> Store<F> {
         {
             // The log has grown much since it began: a new one costs little more and leaves no tail for the
             // next opening.
-            self.log.abandon_checkpoint(&begun.writing);
+            self.abandon_run();
+            if let Job::Checkpointing(begun) = job {
+                self.log.abandon_checkpoint(begun.writing);
+            }
             job = Job::Nothing;
         }
         if !matches!(job, Job::Checkpointing(_)) {
+            self.sort_at_close();
             let tail = self.log.tail_bytes() + self.log.tail_values();
-            if tail <= limit && !self.log.checkpoint_is_damaged() {
+            if tail <= limit && !self.log.checkpoint_is_damaged() && !self.wants_run() {
                 return Ok(());
             }
             while !self.log.is_reclaimed() {

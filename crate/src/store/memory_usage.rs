@@ -3,6 +3,7 @@
 use crate::file::File;
 
 use super::Store;
+use super::key_order::ALL;
 use super::maintenance::Job;
 
 impl<F: File> Store<F> {
@@ -16,13 +17,18 @@ impl<F: File> Store<F> {
     }
 
     /// Returns the bytes that a turn may allocate in one piece, for an index that is close to
-    /// doubling, and in small pieces, for the ordered keys that the first range builds.
+    /// doubling, and in small pieces, for the ordered keys that the first range builds, or
+    /// for blocks of runs that ranges read.
     #[must_use]
     pub fn reserve_needed(&self) -> (usize, usize) {
         let larger = if self.index.nears_growth() { 2 * self.index.bytes() } else { 0 };
         let left =
             self.index_len().saturating_sub(self.spaces.ordered_len() + self.clears.dead as usize);
-        let order = if self.ordered { 28 * left } else { 0 };
+        let order = match self.ordered {
+            true if self.order.sorted == ALL => self.run_reserve(),
+            true => 28 * left,
+            false => 0,
+        };
         (larger, order)
     }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 mod chunked_values;
 mod clear;
 mod compaction;
+mod key_order;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod live_records;
 mod load_index;
@@ -18,8 +19,6 @@ mod transaction;
 mod verify;
 mod write;
 
-use core::ops::Bound;
-
 use crate::error::Error;
 use crate::file::File;
 use crate::format::record::{self, KIND_DELETE, KIND_PIECES, KIND_SET, RecordHeader};
@@ -27,7 +26,6 @@ use crate::format::system_records::PiecesRef;
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 use crate::index::hash_index::{HashIndex, KeyHash, Position};
 use crate::index::keyspaces::Spaces;
-use crate::index::ordered_index::Range;
 use crate::log::tombstones::UNKNOWN;
 use crate::log::{
     Log,
@@ -41,6 +39,8 @@ pub use crate::log::buffer_pool::Views;
 pub use crate::log::recovery::{OnDamage, Recovery};
 pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
+pub use key_order::KeyBounds;
+use key_order::KeyOrder;
 use maintenance::{Change, Job};
 pub use pin::PinId;
 pub use transaction::Savepoint;
@@ -81,7 +81,8 @@ pub struct Options {
     /// The callbacks about views of the store's memory.
     pub views: Views,
     /// Opening loads the index from the checkpoint at once if it has at most this many keys. A larger one is
-    /// loaded when it is needed, and by maintenance.
+    /// loaded when it is needed, and by maintenance. With more than a quarter of this many keys, their
+    /// order is written to the file too.
     pub load_at_once: usize,
 }
 
@@ -188,9 +189,8 @@ pub struct Store<F> {
     /// Whether keys are kept in order.
     ordered: bool,
     clears: Clears,
-    /// Invariant: keys whose records lie before this position are in `spaces`' ordered keys. They are
-    /// sorted when first needed, at once or part by part, and kept sorted from then on.
-    sorted: Position,
+    /// The state of that.
+    order: KeyOrder,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -323,57 +323,6 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
         self.spaces.get(keyspace).map_or(0, |space| space.count)
-    }
-
-    /// Iterates over the keys of a keyspace in byte order. The first call sorts them all.
-    ///
-    /// # Errors
-    /// As for [`get`](Store::get).
-    pub fn keys(&mut self, keyspace: u32) -> Result<impl DoubleEndedIterator<Item = &[u8]>, Error> {
-        self.sort(replay::ALL)?;
-        Ok(self.sorted(keyspace, (Bound::Unbounded, Bound::Unbounded)).map(|key| &**key))
-    }
-
-    /// Passes the keys between two bounds to `visit`, in order, until it returns false.
-    ///
-    /// # Errors
-    /// As for [`range_keys`](Store::range_keys).
-    pub fn range(
-        &mut self,
-        keyspace: u32,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        mut visit: impl FnMut(&[u8]) -> bool,
-    ) -> Result<(), Error> {
-        let mut keys = self.range_keys(keyspace, bounds)?;
-        while let Some(key) = if reverse { keys.next_back() } else { keys.next() } {
-            if !visit(key) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Iterates over the keys between two bounds, in order.
-    ///
-    /// # Errors
-    /// [`Error::PointsOnly`] when the store was opened without order; as for
-    /// [`get`](Store::get) when the first range sorts all keys.
-    pub fn range_keys(
-        &mut self,
-        keyspace: u32,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> Result<Range<'_>, Error> {
-        if !self.ordered {
-            return Err(Error::PointsOnly);
-        }
-        self.sort(replay::ALL)?;
-        Ok(self.sorted(keyspace, bounds))
-    }
-
-    fn sorted(&self, keyspace: u32, (lower, upper): (Bound<&[u8]>, Bound<&[u8]>)) -> Range<'_> {
-        let space = self.spaces.get(keyspace);
-        space.map_or_else(Range::default, |space| space.keys.range(lower, upper))
     }
 
     /// Deletes a key; returns whether it existed.
@@ -730,7 +679,7 @@ impl<F: File> Store<F> {
         if let Job::Checkpointing(job) = &mut self.maintenance.job {
             job.record_change(Change { hash, old, new });
         }
-        let is_sorted = |at: Option<Position>| at.is_some_and(|at| at < self.sorted);
+        let is_sorted = |at: Option<Position>| at.is_some_and(|at| at < self.order.sorted);
         let (was, is) = (is_sorted(old), is_sorted(new));
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
@@ -758,9 +707,9 @@ impl<F: File> Store<F> {
             _ => {}
         }
         if let Some(new) = new.filter(|_| is && !was) {
-            space.keys.insert(key, new);
+            self.order.key_changed(space, key, Some(new));
         } else if was && !is {
-            space.keys.remove(key);
+            self.order.key_changed(space, key, None);
         }
     }
 }

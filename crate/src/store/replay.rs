@@ -19,8 +19,8 @@ use crate::log::read::damaged;
 use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
 use crate::log::space_accounting::ExtentName;
 use crate::log::tombstones::UNKNOWN;
-use crate::radix_sort;
 
+use super::key_order::{ALL, KeyOrder};
 use super::{Clears, Maintenance, Options, Staging, Store};
 
 /// After an unclean end versions skip this many, so that a version that was seen before the crash is never
@@ -35,18 +35,12 @@ const LATE_JUMP: u64 = 1 << 20;
 /// Records whose index entries are prefetched together.
 const BATCH: usize = 256;
 
-/// Blocks of the checkpoint that are loaded at once before keys are sorted part by part.
-const BLOCKS_PER_PART: usize = 64;
-
 /// The next records of a segment, which stays in memory meanwhile.
 #[derive(Default)]
 struct Batch {
     hashes: Vec<u32>,
     records: Vec<(Position, RecordHeader)>,
 }
-
-/// The value of `sorted` when all keys are sorted.
-pub(super) const ALL: Position = Position::MAX;
 
 impl<F: File> Store<F> {
     /// Opens the database in `file`, creating it in an empty file.
@@ -88,8 +82,11 @@ impl<F: File> Store<F> {
         };
         let Opened { log, checkpoint, created } = opened;
         let head = checkpoint.as_ref().map(|loaded| loaded.head);
-        let (index, spaces, unloaded) = checkpoint
-            .map_or_else(Default::default, |loaded| (loaded.index, loaded.spaces, loaded.unloaded));
+        let mut runs = None;
+        let (index, spaces, unloaded) = checkpoint.map_or_else(Default::default, |loaded| {
+            runs = loaded.runs;
+            (loaded.index, loaded.spaces, loaded.unloaded)
+        });
         let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
             file,
@@ -101,7 +98,7 @@ impl<F: File> Store<F> {
             spaces,
             ordered: options.ordered,
             clears: Clears::default(),
-            sorted: 0,
+            order: KeyOrder::default(),
             next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
             savepoints: Vec::new(),
@@ -115,6 +112,7 @@ impl<F: File> Store<F> {
         };
         store.log.set_factor(options.factor.clamp(120, 300));
         store.load_clears();
+        store.load_order(head.is_some(), runs, options);
         match store.recover(head, mode, options) {
             Ok(None) => {
                 store.log.expose_views();
@@ -377,6 +375,13 @@ impl<F: File> Store<F> {
                 self.move_in_index(hash, Some(old), None, position);
             }
         }
+        // The later record of the key is in the order, not deleted.
+        if self.order.sorted == ALL
+            && let Some(found) = self.find_loaded(hash, tombstone.space(), key)?
+        {
+            let space = self.spaces.entry(tombstone.space());
+            self.order.key_changed(space, key, Some(found.position));
+        }
         self.log.load(&mut self.file, self.log.geometry().locate(position).0)
     }
 
@@ -407,77 +412,5 @@ impl<F: File> Store<F> {
             flushed_frames: self.log.next_frame(),
             ..Damage::default()
         })
-    }
-
-    /// Sorts keys, once; from then on the order is maintained with each new and deleted key. Works through
-    /// the segments of this many positions in the order of the file, so that a database larger than memory
-    /// is read once. Returns whether all keys are sorted.
-    ///
-    /// # Errors
-    /// As for [`get`](Store::get).
-    pub fn sort(&mut self, positions: u32) -> Result<bool, Error> {
-        if self.sorted == ALL {
-            return Ok(true);
-        }
-        if self.unloaded.is_some() {
-            let blocks = if positions == ALL { usize::MAX } else { BLOCKS_PER_PART };
-            if self.load_blocks(blocks)? {
-                return Ok(false);
-            }
-        }
-        self.index.track_positions();
-        let end = self.sorted.saturating_add(positions);
-        let mut outcome = Ok(());
-        while outcome.is_ok() && self.sorted < end {
-            outcome = self.sort_segment();
-        }
-        self.spaces.flush_deferred();
-        outcome.map(|()| self.sorted == ALL)
-    }
-
-    /// Sorts the keys of the next segment.
-    fn sort_segment(&mut self) -> Result<(), Error> {
-        let geometry = self.log.geometry();
-        let (slot, _) = geometry.locate(self.sorted);
-        for position in self.live_records_in(slot)? {
-            if position < self.sorted {
-                continue;
-            }
-            self.sorted = position;
-            let (_, record) = self.log.scan_record(&mut self.file, position)?;
-            let (keyspace, version) = (record.header.space(), record.header.version);
-            if self.clears.any && self.spaces.has_cleared(keyspace, version) {
-                continue;
-            }
-            self.spaces.entry(keyspace).keys.insert_deferred(record.key, position);
-        }
-        let is_last = slot + 1 >= self.log.slot_count();
-        self.sorted = if is_last { ALL } else { geometry.position(slot + 1, 0) };
-        Ok(())
-    }
-
-    /// Positions of the index entries in a slot, in order.
-    fn live_records_in(&mut self, slot: u32) -> Result<Vec<Position>, Error> {
-        let geometry = self.log.geometry();
-        let (first, all) = (geometry.position(slot, 0), geometry.positions());
-        let count = self.index.count_positions(first, all);
-        let mut live = Vec::with_capacity(count);
-        if count == 0 {
-            return Ok(live);
-        }
-        self.log.load_valid_segment(&mut self.file, slot)?;
-        self.log.each_record(slot, |position| {
-            if self.index.contains_position(position) {
-                live.push(position);
-            }
-        });
-        if live.len() != count {
-            // Records outside complete frames, or of the open batch, are known only to the index.
-            let is_in = |&position: &Position| position.wrapping_sub(first) < all;
-            let positions = self.index.positions().filter(is_in).map(|at| (at, at));
-            let sorted = radix_sort::by_number(positions.collect());
-            live = sorted.into_iter().map(|(position, _)| position).collect();
-        }
-        Ok(live)
     }
 }

@@ -26,7 +26,8 @@ impl<F: File> Store<F> {
         self.recovery.damaged |= state.damaged;
         self.recovery.lost_keys += state.lost_keys;
         let (mut counts, mut dead) = (Spaces::default(), 0);
-        for (keyspace, _, cleared) in self.spaces.rows() {
+        for (keyspace, space) in self.spaces.iter() {
+            let cleared = space.cleared;
             counts.entry(keyspace).cleared = cleared;
         }
         for (position, hash) in self.entries() {

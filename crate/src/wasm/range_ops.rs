@@ -37,23 +37,23 @@ extern "C" fn scan(
     let mut page = core::mem::take(&mut instance.page);
     instance.run(|store, scratch, answer| {
         let range = bounds(scratch, lower_len, upper_len, flags);
-        let mut keys = store.range_keys(keyspace, range)?;
         let (mut count, mut end) = (0, 0);
         page.resize(page.len().max(keys_at), 0);
-        while count < max_keys && end < PAGE_BYTES {
-            let key = if flags & 4 == 0 { keys.next() } else { keys.next_back() };
-            let Some(key) = key else { break };
-            let from = keys_at + end;
-            end += key.len();
-            if page.len() < keys_at + end {
-                page.resize(2 * (keys_at + end), 0);
-            }
-            copy_short(&mut page[from..keys_at + end], key);
-            if with_values {
-                put(&mut page, max_keys + 1 + 2 * count, key.position as usize);
-            }
-            count += 1;
-            put(&mut page, count, end);
+        if max_keys > 0 {
+            store.range(keyspace, range, flags & 4 != 0, |key, position| {
+                let from = keys_at + end;
+                end += key.len();
+                if page.len() < keys_at + end {
+                    page.resize(2 * (keys_at + end), 0);
+                }
+                copy_short(&mut page[from..keys_at + end], key);
+                if with_values {
+                    put(&mut page, max_keys + 1 + 2 * count, position as usize);
+                }
+                count += 1;
+                put(&mut page, count, end);
+                count < max_keys && end < PAGE_BYTES
+            })?;
         }
         answer.length = count as u32;
         if with_values {
@@ -78,7 +78,7 @@ extern "C" fn sort_part() -> i32 {
 extern "C" fn count_range(keyspace: u32, lower_len: usize, upper_len: usize, flags: u32) -> f64 {
     let counted = instance().run(|store, keys, _| {
         let range = bounds(keys, lower_len, upper_len, flags);
-        Ok(store.range_keys(keyspace, range)?.remaining() as f64)
+        Ok(store.count_range(keyspace, range)? as f64)
     });
     counted.unwrap_or(-1.0)
 }

@@ -73,7 +73,7 @@ fn sample_with_history(end: End) -> (Vec<u8>, Vec<State>) {
     while store.maintain(false).expect("maintain") {}
     assert!(offset(&file) < before, "the large value was moved");
     let mut i = 0;
-    while !store.keys(KEYSPACE_ENGINE).expect("keys").any(|key| key.starts_with(KEY_GAP)) {
+    while !store.keys(KEYSPACE_ENGINE).expect("keys").iter().any(|key| key.starts_with(KEY_GAP)) {
         // Some keys stay where they are, and others after them are replaced.
         let key = if i % 20 < 4 { 10 + i / 20 } else { i % 4 };
         store.set(0, &[b'k', key], &bytes_of(i.into(), 900)).expect("set");

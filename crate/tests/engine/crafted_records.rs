@@ -1,19 +1,13 @@
 //! Maliciously crafted files with valid checksums: records that replay rejects are also rejected
 //! before a checkpoint, whenever they are read, and verification reports them.
 
-#[path = "../../fuzz/src/repair.rs"]
-#[allow(
-    dead_code,
-    reason = "this test needs only some helpers of a file that it shares with the fuzz targets"
-)]
-mod repair;
-
 use varve::Reader;
 use varve::engine::format::checkpoint::{self, HEAD};
 use varve::engine::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, RecordHeader};
 use varve::engine::format::{DATA_START, segment};
 use varve::engine::{Error, Options, Store};
 
+use crate::repair;
 use crate::support::crash_programs::without_checkpoints;
 use crate::support::fault_file::FaultFile;
 use crate::support::oracle::{problems_of, state_of};

@@ -113,7 +113,7 @@ impl File for Limited {
 type Content = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn content_of<F: File>(store: &mut Store<F>) -> Content {
-    let keys: Vec<Vec<u8>> = store.keys(0).expect("keys").map(<[u8]>::to_vec).collect();
+    let keys: Vec<Vec<u8>> = store.keys(0).expect("keys");
     let value =
         |store: &mut Store<F>, key: &[u8]| store.get(0, key).expect("get").map(<[u8]>::to_vec);
     keys.into_iter().map(|key| (key.clone(), value(store, &key).expect("is there"))).collect()

@@ -34,8 +34,12 @@ fn scan_remembers_record_positions_until_they_move() {
     store.commit().expect("commit");
     let all = (Bound::Unbounded, Bound::Unbounded);
     let positions = |store: &mut Store<MemoryFile>| {
-        let keys = store.range_keys(0, all).expect("keys");
-        let positions: Vec<_> = keys.map(|key| key.position).collect();
+        let mut positions = Vec::new();
+        let visit = |_: &[u8], position| {
+            positions.push(position);
+            true
+        };
+        store.range(0, all, false, visit).expect("keys");
         positions.iter().filter(|&&position| store.is_current(position)).count()
     };
     assert_eq!(positions(&mut store), 1000);
@@ -101,8 +105,7 @@ fn keys_with_equal_hashes_are_distinct() {
 
 /// The keys of a store, in order.
 fn walk<F: varve::engine::File>(store: &mut Store<F>) -> Result<Vec<Vec<u8>>, Error> {
-    let all = (Bound::Unbounded, Bound::Unbounded);
-    Ok(store.range_keys(0, all)?.map(|key| key.to_vec()).collect())
+    store.keys(0)
 }
 
 /// A closed file of some thirty segments with keys below `below`: replaced, deleted and rolled back
@@ -187,7 +190,7 @@ fn unordered_store_refuses_only_ranges() {
     let mut store = Store::open(MemoryFile::default(), options).expect("open");
     store.set(0, b"key", b"value").expect("set");
     let all = (Bound::Unbounded, Bound::Unbounded);
-    assert_eq!(store.range(0, all, false, |_| true), Err(Error::PointsOnly));
+    assert_eq!(store.range(0, all, false, |_, _| true), Err(Error::PointsOnly));
     assert_eq!(store.get(0, b"key"), Ok(Some(&b"value"[..])));
     assert_eq!(store.count(0), 1);
 }

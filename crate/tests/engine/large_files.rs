@@ -174,7 +174,7 @@ fn records_above_4_gib_are_read_changed_and_recovered() {
     let (from, to) = (key(10), key(KEYS));
     let bounds = (Bound::Included(&*from), Bound::Excluded(&*to));
     store
-        .range(0, bounds, false, |found| {
+        .range(0, bounds, false, |found, _| {
             let i = 10 + seen + u32::from(seen + 10 > KEYS - 3);
             assert_eq!(found, key(i));
             seen += 1;

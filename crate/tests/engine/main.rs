@@ -18,11 +18,18 @@ mod file_contract;
 mod gap_records;
 mod grausdb_regressions;
 mod index_loading;
+mod key_runs;
 mod keys;
 mod large_files;
 mod malicious_files;
 mod model;
 mod open_cost;
+#[path = "../../fuzz/src/repair.rs"]
+#[allow(
+    dead_code,
+    reason = "these tests need only some helpers of a file that it shares with the fuzz targets"
+)]
+mod repair;
 mod salvage;
 mod slot_reuse;
 mod space_bound;

@@ -124,10 +124,7 @@ fn corrupt_number(image: &mut [u8], part: &Part, rng: &mut Rng) {
 /// Reads everything. Damage may be detected only now, which must not panic.
 fn read_everything(store: &mut Store<FaultFile>) {
     for keyspace in KEYSPACES {
-        let keys: Vec<Vec<u8>> = match store.keys(keyspace) {
-            Ok(keys) => keys.map(<[u8]>::to_vec).collect(),
-            Err(_) => continue,
-        };
+        let Ok(keys) = store.keys(keyspace) else { continue };
         for key in keys {
             if let Ok(Some(value)) = store.get(keyspace, &key) {
                 assert!(value.len() <= 16 << 20);

@@ -308,7 +308,7 @@ impl Model {
         let (from, to) = ends;
         let mut keys = vec![];
         let bounds = (Bound::Excluded(from), Bound::Included(to));
-        let visit = |key: &[u8]| {
+        let visit = |key: &[u8], _| {
             keys.push(key.to_vec());
             keys.len() < limit
         };
@@ -397,7 +397,7 @@ impl Model {
     }
 
     fn scan(&mut self, keyspace: u32) -> Checked {
-        let keys: Vec<_> = self.store().keys(keyspace).unwrap().map(<[u8]>::to_vec).collect();
+        let keys: Vec<_> = self.store().keys(keyspace).unwrap();
         let expected: Vec<_> =
             self.now.keys().filter(|(ks, _)| *ks == keyspace).map(|(_, k)| k.clone()).collect();
         check(keys == expected, || {
@@ -412,8 +412,13 @@ impl Model {
     /// still contains that, and otherwise by hash.
     fn walk(&mut self, keyspace: u32) -> Checked {
         let store = self.store.as_mut().expect("the store is open");
-        let keys = store.range_keys(keyspace, (Bound::Unbounded, Bound::Unbounded)).unwrap();
-        let keys: Vec<_> = keys.map(|key| (key.to_vec(), key.position)).collect();
+        let mut keys = Vec::new();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let visit = |key: &[u8], position| {
+            keys.push((key.to_vec(), position));
+            true
+        };
+        store.range(keyspace, all, false, visit).unwrap();
         keys.iter().try_for_each(|(key, was)| {
             let mut positions = [*was];
             if !store.is_current(*was) {

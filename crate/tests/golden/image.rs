@@ -445,9 +445,9 @@ impl Image {
             tables.extend(
                 KeyspaceRow {
                     keyspace: keyspace as u16,
-                    reserved: 0,
                     count: count as u32,
                     cleared,
+                    ..Default::default()
                 }
                 .to_bytes(),
             );
@@ -504,6 +504,7 @@ impl Image {
             segments: rows.len() as u32,
             extents: extents.len() as u32,
             next_sequence: sequence,
+            ..Default::default()
         };
         let mut bytes = [head.to_bytes(), &tables].concat();
         checkpoint::seal(&mut bytes, salt, start);

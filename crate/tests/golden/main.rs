@@ -103,8 +103,7 @@ fn differences(store: &mut Store<MemoryFile>, content: &Content) -> Vec<String> 
         if store.version(live.keyspace, &live.key).unwrap() != Some(live.version) {
             wrong.push(format!("the version of {key}"));
         }
-        if content.unreadable.is_empty()
-            && !store.keys(live.keyspace).unwrap().any(|k| k == live.key)
+        if content.unreadable.is_empty() && !store.keys(live.keyspace).unwrap().contains(&live.key)
         {
             wrong.push(format!("{key} in the order of keys"));
         }

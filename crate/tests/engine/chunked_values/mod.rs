@@ -151,7 +151,7 @@ fn check<F: File>(store: &mut Store<F>, content: &Content, segment: usize, what:
 /// The number of live chunks.
 fn count_chunks<F: File>(store: &mut Store<F>) -> usize {
     let own = store.keys(KEYSPACE_ENGINE).expect("keys");
-    own.filter(|key| key.starts_with(KEY_PIECE)).count()
+    own.iter().filter(|key| key.starts_with(KEY_PIECE)).count()
 }
 
 /// Checks that verification reports nothing.

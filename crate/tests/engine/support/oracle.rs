@@ -214,7 +214,7 @@ pub fn state_of<F: File>(store: &mut Store<F>) -> State {
 pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
     let mut state = State::new();
     for keyspace in KEYSPACES {
-        let keys: Vec<Vec<u8>> = store.keys(keyspace)?.map(<[u8]>::to_vec).collect();
+        let keys: Vec<Vec<u8>> = store.keys(keyspace)?;
         assert!(keys.is_sorted_by(|a, b| a < b), "the keys of {keyspace} are out of order");
         assert_eq!(keys.len() as u64, store.count(keyspace), "the count of {keyspace}");
         for key in keys {
@@ -224,7 +224,7 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
     }
     assert_eq!(store.stats().count, state.len() as u64, "the count of all keys but the engine's");
     // Gap records, clear records and chunks are the engine's own business.
-    let own: Vec<Vec<u8>> = store.keys(KEYSPACE_ENGINE)?.map(<[u8]>::to_vec).collect();
+    let own: Vec<Vec<u8>> = store.keys(KEYSPACE_ENGINE)?;
     assert_eq!(
         own.len() as u64,
         store.count(KEYSPACE_ENGINE),
@@ -242,9 +242,9 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
 /// The chunked values by their ids; checks that no chunk is missing.
 pub fn chunked_values<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
     let own = store.keys(KEYSPACE_ENGINE).expect("readable");
-    let chunks = own.filter(|key| key.starts_with(KEY_PIECE)).map(<[u8]>::to_vec);
+    let chunks = own.into_iter().filter(|key| key.starts_with(KEY_PIECE));
     let (mut values, mut next) = (BTreeMap::<u64, Vec<u8>>::new(), (0, 0));
-    for key in chunks.collect::<Vec<_>>() {
+    for key in chunks {
         let [id, chunk] =
             [&key[6..14], &key[14..]].map(|n| n.iter().fold(0, |n, b| n << 8 | *b as u64));
         next = if next.0 == id { next } else { (id, 0) };
