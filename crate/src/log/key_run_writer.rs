@@ -11,8 +11,7 @@ use crate::format::segment::{self, SegmentHeader};
 use crate::index::hash_index::Position;
 
 use super::key_runs::KeyRun;
-use super::slot_allocator::AllocPriority;
-use super::{Log, SlotState};
+use super::Log;
 
 /// A block with more bytes than this takes no further entry, in segments that hold several such blocks.
 const BLOCK_BYTES: usize = 4096;
@@ -155,7 +154,7 @@ impl RunWriter {
         file: &mut impl File,
     ) -> Result<(), Error> {
         self.end_segment(log, file)?;
-        let slot = log.allocate_span(file, SlotState::Run, 1, AllocPriority::Checkpoint)?;
+        let slot = log.allocate_run_segment(file)?;
         let sequence = log.slots[slot as usize].sequence;
         self.segments.push(RunSegmentRow { slot, sequence });
         self.offset = segment::SIZE;

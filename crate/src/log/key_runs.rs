@@ -14,6 +14,7 @@ use crate::format::key_run::block::DecodedBlock;
 use crate::format::segment;
 use crate::index::hash_index::Position;
 
+use super::slot_allocator::AllocPriority;
 use super::{Log, SlotState};
 
 /// Memory for decoded blocks, as a part of that for records.
@@ -314,6 +315,18 @@ impl Log {
             runs.push(KeyRun { sequence: row.sequence, entries: row.entries, root, segments: own });
         }
         Some(runs)
+    }
+
+    /// Allocates the first free slot of the file for a run, so that runs move towards its front.
+    pub(super) fn allocate_run_segment(&mut self, file: &mut impl File) -> Result<u32, Error> {
+        let need = AllocPriority::Checkpoint;
+        let slot = match (1..).zip(&self.slots).find(|(_, slot)| slot.is_free()) {
+            Some((before, _)) => self.find_slots_before(file, 1, need, Some(before))?,
+            None => self.find_slots(file, 1, need)?,
+        };
+        let used = self.fresh_slot(SlotState::Run, 1);
+        self.occupy_span(slot, used);
+        Ok(slot)
     }
 
     /// Opening is finished: runs that the checkpoint does not name become garbage.

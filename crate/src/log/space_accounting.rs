@@ -262,6 +262,12 @@ impl Log {
         self.space().saturating_sub(u64::from(self.space.spare_slots) << self.geometry.segment_log2)
     }
 
+    /// Bytes of the file for checkpoints and runs of keys.
+    #[must_use]
+    pub fn index_bytes(&self) -> u64 {
+        u64::from(self.space.checkpoint_slots) << self.geometry.segment_log2
+    }
+
     /// Live bytes, plus `part` percent of the slack that the space factor allows, plus `segments`
     /// segments.
     pub(crate) fn allowed(&self, part: u64, segments: u64) -> u64 {

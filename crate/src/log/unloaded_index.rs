@@ -95,6 +95,11 @@ impl UnloadedIndex {
         self.reads
     }
 
+    /// Counts these reads from 0 again.
+    pub fn forget_reads(&mut self) {
+        self.reads = 0;
+    }
+
     /// The entries are as of just before this frame.
     #[must_use]
     pub fn frame(&self) -> u64 {

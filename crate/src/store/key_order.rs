@@ -28,7 +28,7 @@ const BLOCKS_PER_PART: usize = 64;
 const KEYS_PER_STEP: usize = 1024;
 /// or writes this many to a run.
 const ENTRIES_PER_STEP: usize = 2048;
-/// A run is merged with a newer one unless it has this many times as many entries.
+/// A run is merged with a newer one unless it has this many times as many entries and more than one segment.
 const RATIO: u64 = 4;
 /// There are at most this many runs.
 const MAX_RUNS: usize = 16;
@@ -74,6 +74,11 @@ impl KeyOrder {
     #[inline]
     fn has_older_keys(&self, space: &Space) -> bool {
         !space.frozen_keys.is_empty() || self.runs.any_from(space.first_run)
+    }
+
+    /// Bytes of memory for blocks of runs.
+    pub(super) fn bytes(&self) -> usize {
+        self.runs.bytes()
     }
 
     /// A key of a keyspace was added, with a record at a position, or deleted.
@@ -578,6 +583,7 @@ impl<F: File> Store<F> {
         while let Some(before) = merges.checked_sub(1)
             && (moves
                 || merges >= MAX_RUNS
+                || kept[before].segments.len() == 1
                 || kept[before].entries <= RATIO.saturating_mul(entries))
         {
             entries = entries.saturating_add(kept[before].entries);

@@ -48,7 +48,12 @@ impl<F: File> Store<F> {
         let moved = unloaded.load_hash(file, log, index, hash)?;
         if moved.is_some() && unloaded.reads() > READS_BEFORE_LOADING {
             // Who looks up many keys will need most blocks.
-            self.load_blocks(BLOCKS_PER_READ)?;
+            match unloaded.load_next(file, log, index, BLOCKS_PER_READ) {
+                Ok(Some(true)) => {}
+                Ok(Some(false)) => self.unloaded = None,
+                // Lookups in other blocks go on.
+                Ok(None) | Err(_) => unloaded.forget_reads(),
+            }
         }
         match moved {
             Some(moved) => return Ok(moved > 0),

@@ -32,6 +32,12 @@ impl<F: File> Store<F> {
         (larger, order)
     }
 
+    /// Bytes of memory for the index: the hash index, and keys in order.
+    #[must_use]
+    pub fn index_bytes(&self) -> usize {
+        self.index.bytes() + self.spaces.bytes() + self.order.bytes()
+    }
+
     /// Bytes that records may take in memory between turns, and again within one turn.
     #[must_use]
     pub fn budget(&self) -> usize {

@@ -73,8 +73,8 @@ pub struct Options {
     /// Bytes of memory for segments and cold records between turns. A database may be many times
     /// larger.
     pub memory: usize,
-    /// The largest size of the file, in per cent of its live data, from 120 to 300; two checkpoints and
-    /// four segments come on top. Unused space at the ends of segments beyond the factor stays, because
+    /// The largest size of the file, in per cent of its live data, from 120 to 300; two checkpoints with their
+    /// runs of keys and four segments come on top. Unused space at the ends of segments beyond the factor stays, because
     /// moving records would not gain it. So does that of a value in its own segments which another factor,
     /// or an older build, put there.
     pub factor: u32,
@@ -124,8 +124,10 @@ pub struct Stats {
     pub poisoned: bool,
     /// Bytes of the open write batch.
     pub pending_bytes: u64,
-    /// Bytes of the hash index.
+    /// Bytes of memory for the index: the hash index, and keys in order.
     pub index_bytes: u64,
+    /// Bytes of the file for the index: the checkpoint, and runs of keys.
+    pub index_file_bytes: u64,
     /// Segment-sized buffers that were evicted since opening.
     pub evictions: u64,
     /// Bytes that segments and cached cold records may take between turns.
@@ -440,7 +442,8 @@ impl<F: File> Store<F> {
             next_version: self.next_version,
             poisoned: self.poisoned,
             pending_bytes: self.log.batch_bytes() as u64,
-            index_bytes: self.index.bytes() as u64,
+            index_bytes: self.index_bytes() as u64,
+            index_file_bytes: self.log.index_bytes(),
             evictions: self.log.evictions(),
             budget_bytes: self.log.budget() as u64,
             unswept: self.clears.dead,

@@ -24,12 +24,13 @@ struct Workload {
     skewed: bool,
 }
 
-/// The space that one checkpoint takes.
+/// The space that one checkpoint takes, with its runs of keys.
 fn checkpoint_size(stats: &Stats, segment: u64) -> u64 {
     // Each block has a checksum, and its first hash in the head; so has each segment a row.
     let blocks = stats.count.div_ceil(BLOCK_ENTRIES as u64);
     let tables = 4096.max(256 + 40 * stats.segments);
-    (8 * stats.count + 12 * blocks + tables).div_ceil(segment) * segment
+    let run = (32 * stats.count).div_ceil(segment) + 1;
+    ((8 * stats.count + 12 * blocks + tables).div_ceil(segment) + run) * segment
 }
 
 /// The maximum size of the file, how much of that is for one checkpoint, and its actual size.

@@ -53,7 +53,7 @@ fn seeds(name: &str, files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let magic: &[u8] = match name {
         "superblock" => b"varve\r\n\x1a",
         "segment" => b"VSEG",
-        "checkpoint" => b"VCP3",
+        "checkpoint" => b"VCP4",
         "frame" | "record" => b"VFRM",
         _ => {
             let small = files.iter().filter(|file| file.len() < 100_000).cloned();

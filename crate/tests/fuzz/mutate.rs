@@ -13,7 +13,7 @@ fn number_offset(data: &[u8], rng: &mut Rng) -> usize {
         return somewhere;
     }
     // The next structure from there on, if one is near.
-    let magics = [*b"VSEG", *b"VFRM", *b"VCP3", *b"varv"];
+    let magics = [*b"VSEG", *b"VFRM", *b"VCP4", *b"varv"];
     let near = (somewhere / 8 * 8..data.len().saturating_sub(8)).step_by(4).take(2048);
     let mut found = near.filter(|&at| magics.iter().any(|magic| &data[at..at + 4] == magic));
     let Some(at) = found.next() else { return somewhere };

@@ -174,7 +174,7 @@ pub fn without_checkpoints(image: &Pages) -> Pages {
     for at in (8192 + 64..image.len().saturating_sub(16)).step_by(1 << 12) {
         let mut magic = [0; 4];
         image.read(&mut magic, at + 8);
-        if &magic == b"VCP3" {
+        if &magic == b"VCP4" {
             image.write(b"X", at as u64 + 8);
         }
     }
