@@ -27,9 +27,12 @@ export interface EngineStats {
   /** Bytes written to the database and not yet to the file. */
   pendingBytes: number;
   /**
-   * Bytes of the hash index and, after the first range, of the table of the records' positions.
+   * Bytes of memory for the index: the hash index, the table of the records' positions, and keys in order. Keys whose
+   * order is in the file take none, apart from a cache of at most a sixteenth of the option `memory`.
    */
   indexBytes: number;
+  /** Bytes of the file for the index: the checkpoint, and the order of keys. */
+  indexFileBytes: number;
   /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, at least 4. */
   budgetBytes: number;
   /** Number of 1 MiB buffers with records that were evicted since opening. */
@@ -155,6 +158,7 @@ export function statsOf(slot: Report): EngineStats {
     indexBytes: slot(9),
     evictions: slot(10),
     budgetBytes: slot(11),
+    indexFileBytes: slot(12),
   };
 }
 

@@ -61,15 +61,18 @@ export interface OpenOptions {
   memory?: number | undefined;
   /**
    * How large the file may become, as a multiple of the live data: from 1.2 to 3, 1.5 by default. A smaller
-   * factor costs more work for the same writes. Four segments of 1 MiB and two copies of the index come on
-   * top.
+   * factor costs more work for the same writes. Four segments of 1 MiB and two copies of the index, with the
+   * order of keys, come on top.
    *
    * This holds for values of any size. Below 1.5, however, some values count together with the space that
    * they leave unused in their segments: values that do not fill a segment in any whole number (two of
    * 360,000 bytes leave a third of it), and a value above half a MiB that was written with another factor.
    */
   spaceFactor?: number | undefined;
-  /** Whether keys are kept in order, which ranges need. Without order, writes are faster. `true` by default. */
+  /**
+   * Whether keys are kept in order, which ranges need. `true` by default. Without order, new keys are written somewhat
+   * faster, and the file is smaller.
+   */
   ordered?: boolean | undefined;
   /**
    * For development: finds views that are kept too long. All views die whenever your code yields, and those
@@ -114,8 +117,8 @@ export interface OpenOptions {
    * opening ends and `open` rejects with that error. It is not called if this call joins an opening that is
    * already under way.
    *
-   * The first range sorts the keys and reads records for that. It is called then, too, from within that call;
-   * if it throws, that range ends and throws the same error, and the next range starts again.
+   * A range sorts the keys, and reads records for that, if their order is not in the file yet. It is called then, too,
+   * from within that call; if it throws, that range ends and throws the same error, and the next range starts again.
    */
   onProgress?: ((progress: OpenProgress) => void) | undefined;
   /**

@@ -17,6 +17,9 @@ import {
   type LogRecord,
   PIECES,
   RECORD,
+  RUN_ROW,
+  RUN_SEGMENT_ROW,
+  type Run,
   SEGMENT_ROW,
   SET,
   type Segment,
@@ -35,11 +38,13 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
   const at = segment.start + HEADER;
   const view = viewOf(reader.file.subarray(at, segment.capacityEnd));
   const length = view.getUint32(12, true);
-  if (view.getUint32(8, true) !== 0x3350_4356 || length > view.byteLength) return undefined;
+  if (view.getUint32(8, true) !== 0x3450_4356 || length > view.byteLength) return undefined;
   if (!(await reader.hasChecksum(at, length, segment.salt))) return undefined;
   const counts = [view.getUint32(48, true), view.getUint32(52, true), view.getUint32(56, true)];
   const [keyspaces = 0, segments = 0, extents = 0] = counts;
-  const hashes = HEAD + keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
+  const runs = HEAD + keyspaces * KEYSPACE_ROW + segments * SEGMENT_ROW + extents * EXTENT_ROW;
+  const runRows = view.getUint32(64, true) * RUN_ROW;
+  const hashes = runs + runRows + view.getUint32(68, true) * RUN_SEGMENT_ROW;
   const entries = u64(view, 40);
   const blocks = Math.ceil(entries / (BLOCK / 8 - 1));
   if (length !== hashes + Math.ceil(blocks / 2) * 8 || u64(view, 16) !== checkpointFrame)
@@ -55,12 +60,15 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
     entries: [],
     extents: new Map(),
     named: new Map(),
+    firstRuns: new Map(),
+    runs: readRunRows(viewOf(reader.file.subarray(at + runs, at + hashes)), runRows),
   };
   for (let i = 0, row = HEAD; i < keyspaces; i += 1, row += KEYSPACE_ROW) {
     const [keyspace, cleared] = [view.getUint16(row, true), u64(view, row + 8)];
     if (cleared > u64(view, 32) || (keyspace === ENGINE && cleared > 0)) return undefined;
     checkpoint.keys.set(keyspace, view.getUint32(row + 4, true));
     checkpoint.cleared.set(keyspace, cleared);
+    checkpoint.firstRuns.set(keyspace, view.getUint32(row + 16, true));
   }
   for (let i = 0, row = HEAD + keyspaces * KEYSPACE_ROW; i < segments; i += 1, row += SEGMENT_ROW) {
     const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
@@ -70,13 +78,31 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
     if (end > found.capacityEnd) return undefined;
     checkpoint.named.set(slot, { sequence, salt: found.salt, end });
   }
-  for (let i = 0, row = hashes - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
+  for (let i = 0, row = runs - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
     const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
     checkpoint.extents.set(filePosition(view.getUint32(row + 8, true)), { slot, sequence });
   }
   const firsts = Array.from({ length: blocks }, (_, i) => view.getUint32(hashes + 4 * i, true));
   const isRead = await readBlocks(reader, checkpoint, segment, at + length, entries, firsts);
   return isRead && (await isEndComplete(reader, checkpoint)) ? checkpoint : undefined;
+}
+
+/** The runs of keys that a checkpoint names, the oldest first. */
+function readRunRows(view: DataView, rows: number): Run[] {
+  const runs: Run[] = [];
+  for (let row = 0, segment = rows; row < rows; row += RUN_ROW) {
+    const segments = Array.from({ length: view.getUint32(row + 20, true) }, (_, i) => ({
+      slot: view.getUint32(segment + i * RUN_SEGMENT_ROW, true),
+      sequence: view.getUint32(segment + i * RUN_SEGMENT_ROW + 4, true),
+    }));
+    segment += segments.length * RUN_SEGMENT_ROW;
+    const [root, length] = [view.getUint32(row + 8, true), view.getUint32(row + 12, true)];
+    const sequence = view.getUint32(row + 16, true);
+    if (segments.length > 0) {
+      runs.push({ entries: u64(view, row), root: filePosition(root), length, sequence, segments });
+    }
+  }
+  return runs;
 }
 
 /** Reads the entries of a checkpoint. Returns whether they are valid. */

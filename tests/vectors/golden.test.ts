@@ -4,8 +4,12 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { assert, describe, expect, test } from "vitest";
 import { context } from "../support/context.js";
+import { readCheckpoint } from "./checkpoint.js";
 import { CORRUPTION, checksum, type Database, FormatError, hex } from "./layout.js";
 import { read } from "./reader.js";
+import { readOrderedKeys } from "./runs.js";
+import { SegmentReader } from "./segments.js";
+import { readSuperblock } from "./superblock.js";
 
 /** A golden file's description, as Rust wrote it. */
 interface Description {
@@ -59,6 +63,18 @@ async function outcome(
   }
 }
 
+/** The keys that the runs of a checkpoint have, as of that checkpoint. */
+async function orderedKeys(name: string): Promise<Map<number, string[]> | undefined> {
+  const bytes = new Uint8Array(readFileSync(join(folder(), `${name}.varve`)));
+  const superblock = await readSuperblock(bytes);
+  assert(superblock !== undefined);
+  const segments = new SegmentReader(bytes, superblock);
+  await segments.findSegments();
+  const checkpoint = await readCheckpoint(segments);
+  assert(checkpoint !== undefined);
+  return readOrderedKeys(segments, checkpoint);
+}
+
 /** The records as sorted texts, so that their order does not matter. */
 function sorted(live: Description["live"]): string[] | undefined {
   return live
@@ -99,6 +115,18 @@ describe("golden files", () => {
       expect(sorted(found.live)).toStrictEqual(sorted(expected.live));
     });
   }
+
+  test("runs have the keys of the checkpoint in order, or are damaged", async () => {
+    const [a, c, d, large] = ["a", "c", "d", "large"].map((key) =>
+      hex(new TextEncoder().encode(key)),
+    );
+    const keys = new Map([
+      [0, [a, c, d, large]],
+      [2, [a]],
+    ]);
+    expect(await orderedKeys("checkpoint-with-runs")).toStrictEqual(keys);
+    expect(await orderedKeys("run-damaged")).toBeUndefined();
+  });
 
   test("the log without its checkpoint has the same contents, unless it is damaged", async () => {
     const counts = { same: 0, damaged: 0 };

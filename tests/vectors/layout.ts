@@ -80,10 +80,11 @@ export const MAX_VALUE = 16n << 20n;
 /** The maximum number of pieces of a value. */
 export const MAX_PIECES = 65_535;
 export const RECORD = 40;
-export const [LOG, EXTENT_SEGMENT, CHECKPOINT] = [1, 2, 3];
+export const [LOG, EXTENT_SEGMENT, CHECKPOINT, RUN] = [1, 2, 3, 4];
 /** The sizes of a checkpoint's head and of the rows of its tables, in bytes. */
-export const HEAD = 64;
-export const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [16, 40, 16];
+export const HEAD = 72;
+export const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [24, 40, 16];
+export const [RUN_ROW, RUN_SEGMENT_ROW] = [24, 8];
 export const BLOCK = 4096;
 export const ENGINE = 1;
 export const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
@@ -152,6 +153,20 @@ export interface Checkpoint {
   extents: Map<number, { slot: number; sequence: number }>;
   /** The sequence, salt and end of each segment that it names, by slot. */
   named: Map<number, { sequence: number; salt: bigint; end: number }>;
+  /** Runs below this sequence do not count for a keyspace. */
+  firstRuns: Map<number, number>;
+  /** The runs of keys, the oldest first. */
+  runs: Run[];
+}
+
+/** A run of keys. */
+export interface Run {
+  entries: number;
+  /** The file position of its root block, and the length of that. */
+  root: number;
+  length: number;
+  sequence: number;
+  segments: { slot: number; sequence: number }[];
 }
 
 /** Missing frames between two segments. */

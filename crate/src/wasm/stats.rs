@@ -5,7 +5,8 @@ use crate::error::Error;
 use crate::store::{Store, VerifyCursor};
 
 /// Numbers from 1: key count, bytes live, in the file and in memory, segments, frame, version,
-/// poisoned, bytes of the batch and of the index, evictions, budget.
+/// poisoned, bytes of the batch and of the index in memory, evictions, budget, bytes of the index in the
+/// file.
 #[unsafe(no_mangle)]
 extern "C" fn stats() {
     let instance = instance();
@@ -25,6 +26,7 @@ extern "C" fn stats() {
         s.index_bytes,
         s.evictions,
         s.budget_bytes,
+        s.index_file_bytes,
     ]);
 }
 

@@ -23,6 +23,8 @@ fn refused(name: &'static str, about: &'static str, image: Image, damage: Damage
 pub fn all() -> Vec<Golden> {
     vec![
         checkpoint(),
+        checkpoint_with_runs(),
+        run_damaged(),
         checkpoint_at_close(),
         checkpoint_block_damaged(),
         checkpoint_head_damaged(),
@@ -59,6 +61,11 @@ fn with_gap(content: Content, from: u64, to: u64, version: u64) -> Content {
 /// A log in two segments with an extent, followed by a checkpoint and a tail with changes since;
 /// closed at frame 6. Slots: log, extent, log, checkpoint.
 fn with_history() -> (Image, Segment, [u64; 4]) {
+    history(false)
+}
+
+/// The same; if wanted with two runs of keys in slots 4 to 7.
+fn history(has_runs: bool) -> (Image, Segment, [u64; 4]) {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     let records =
@@ -74,7 +81,13 @@ fn with_history() -> (Image, Segment, [u64; 4]) {
     let mut second = image.segment(2, 3, 3);
     let records = [image.replacing(set("a", "second", 7)), set("d", "deleted behind", 8).oldest(3)];
     let three = image.frame(&mut second, commit(3, 2), &records);
-    image.checkpoint(3, 4, 4, &[row(first, 3), row(second, 4)]);
+    let sequence = if has_runs { 8 } else { 4 };
+    if has_runs {
+        image.run([4, 5], 4, &[(0, "a", true), (0, "b", true), (0, "c", true)]);
+        let newer = [(0, "b", false), (0, "d", true), (0, "large", true), (2, "a", true)];
+        image.run([7, 6], 6, &newer);
+    }
+    image.checkpoint(3, sequence, 4, &[row(first, 3), row(second, 4)]);
     image.superblock.next_frame = 4;
     image.write_superblocks();
     let records = [
@@ -103,6 +116,21 @@ fn checkpoint() -> Golden {
     let (image, _, _) = with_history();
     let about = "a checkpoint, and behind it frames that change, delete and add keys";
     opens("checkpoint", about, image, content_with_history(Content::closed_at(6).checkpoint(4)))
+}
+
+fn checkpoint_with_runs() -> Golden {
+    let (image, _, _) = history(true);
+    let about = "a checkpoint with two runs of keys, the newer of which deletes and adds some";
+    let content = content_with_history(Content::closed_at(6).checkpoint(4));
+    opens("checkpoint-with-runs", about, image, content)
+}
+
+fn run_damaged() -> Golden {
+    let (mut image, _, _) = history(true);
+    image.flip(image.slot_start(5) + segment::SIZE as u64 + 20);
+    let about = "a flipped bit in a run of keys: the keys are sorted anew, and all are there";
+    let content = content_with_history(Content::closed_at(6).checkpoint(4));
+    opens("run-damaged", about, image, content)
 }
 
 fn checkpoint_at_close() -> Golden {

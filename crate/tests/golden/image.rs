@@ -7,10 +7,12 @@ use std::ops::Range;
 
 use musli_zerocopy::ZeroCopy;
 use varve::engine::format::checkpoint::{
-    self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, SegmentRow,
+    self, CheckpointHead, ExtentRow, HEAD, KeyspaceRow, RunRow, RunSegmentRow, SegmentRow,
 };
 use varve::engine::format::checksum::{checksum, seed_at};
 use varve::engine::format::frame::{self, FrameHeader};
+use varve::engine::format::key_run::block::BlockWriter;
+use varve::engine::format::key_run::{RunValue, run_key};
 use varve::engine::format::record::{self, RecordHeader};
 use varve::engine::format::segment::{self, SegmentHeader};
 use varve::engine::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
@@ -136,6 +138,8 @@ pub struct Image {
     salts: u64,
     /// All records in frames, in order.
     placed: Vec<PlacedRecord>,
+    /// The runs of keys that the next checkpoint lists.
+    runs: Vec<(RunRow, Vec<RunSegmentRow>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -200,7 +204,14 @@ impl Image {
             checkpoint_frame: 0,
             reserved: [0; 12],
         };
-        let mut image = Image { bytes: Vec::new(), log2, superblock, salts: 0, placed: Vec::new() };
+        let mut image = Image {
+            bytes: Vec::new(),
+            log2,
+            superblock,
+            salts: 0,
+            placed: Vec::new(),
+            runs: Vec::new(),
+        };
         image.write_superblock();
         image.write_superblock();
         image
@@ -307,6 +318,59 @@ impl Image {
         let before = before.map_or(vec![0; segment::SIZE], <[u8]>::to_vec);
         self.segment(slot, sequence, first_frame);
         self.put(start, &before);
+    }
+
+    /// Writes a run of keys to two segments: leaves of two keys each in the first, all other blocks in the second.
+    /// Each key is given with its keyspace, and whether it exists.
+    pub fn run(&mut self, slots: [u32; 2], sequence: u32, keys: &[(u32, &str, bool)]) {
+        let salts = [self.salt(), self.salt()];
+        let mut ends = slots.map(|slot| self.slot_start(slot) + segment::SIZE as u64);
+        let mut place = |image: &mut Image, part: usize, block: &mut BlockWriter| {
+            let (at, bytes) = (ends[part], block.finish());
+            checkpoint::seal(bytes, salts[part], at);
+            image.put(at, bytes);
+            ends[part] += bytes.len() as u64;
+            let position = ((at - DATA_START) / 8) as u32;
+            RunValue::Block { position, length: bytes.len() as u32 }
+        };
+        let (mut key, mut inner, mut root) = (Vec::new(), BlockWriter::default(), BlockWriter::default());
+        for (i, pair) in keys.chunks(2).enumerate() {
+            let mut leaf = BlockWriter::default();
+            for &(keyspace, name, exists) in pair {
+                let live = self.placed.iter().rev().find(|placed| {
+                    let of = placed.record.header.space();
+                    of == keyspace && placed.record.key == name.as_bytes()
+                });
+                let position = live.map_or(0, |placed| placed.position);
+                let value = if exists { RunValue::Record(position) } else { RunValue::Deleted };
+                run_key(keyspace, name.as_bytes(), &mut key);
+                leaf.add(&key, value);
+            }
+            run_key(pair[0].0, pair[0].1.as_bytes(), &mut key);
+            let start: &[u8] = if i == 0 { &[] } else { &key };
+            let block = place(self, 0, &mut leaf);
+            inner.add(start, block);
+        }
+        let block = place(self, 1, &mut inner);
+        root.add(&[], block);
+        let RunValue::Block { position, length } = place(self, 1, &mut root) else { unreachable!() };
+        let segments = [0, 1].map(|part| {
+            let sequence = sequence + part as u32;
+            let slot = slots[part];
+            self.put_headers(SegmentHeader {
+                kind: segment::KIND_RUN,
+                sequence,
+                slot,
+                salt: salts[part],
+                payload: ends[part] - self.slot_start(slot) - segment::SIZE as u64,
+                span: 1,
+                ..Default::default()
+            });
+            RunSegmentRow { slot, sequence }
+        });
+        let entries = keys.len() as u64;
+        let row = RunRow { entries, root: position, root_length: length, sequence, segments: 2 };
+        self.runs.push((row, segments.to_vec()));
     }
 
     /// Writes a value to an extent that starts at `slot`.
@@ -483,6 +547,10 @@ impl Image {
             let row = ExtentRow { slot, sequence, record: placed.position, reserved: 0 };
             tables.extend(row.to_bytes());
         }
+        let runs = self.runs.clone();
+        runs.iter().for_each(|(row, _)| tables.extend(row.to_bytes()));
+        let run_segments: Vec<_> = runs.iter().flat_map(|(_, segments)| segments).collect();
+        run_segments.iter().for_each(|row| tables.extend(row.to_bytes()));
         let hash_of = |p: &&PlacedRecord| hashes.hash(p.record.header.space(), &p.record.key);
         let mut entries: Vec<_> = live.iter().map(|p| (hash_of(p), p.position)).collect();
         entries.sort_by_key(|&(hash, _)| hash);
@@ -504,7 +572,8 @@ impl Image {
             segments: rows.len() as u32,
             extents: extents.len() as u32,
             next_sequence: sequence,
-            ..Default::default()
+            runs: runs.len() as u32,
+            run_segments: run_segments.len() as u32,
         };
         let mut bytes = [head.to_bytes(), &tables].concat();
         checkpoint::seal(&mut bytes, salt, start);

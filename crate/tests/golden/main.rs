@@ -18,6 +18,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use golden_file::{Content, Expect, Golden};
+use image::LOG2;
 use varve::engine::format::checksum::checksum;
 use varve::engine::format::superblock::{self, SLOT_STRIDE, Slot};
 use varve::engine::{Damage, Error, MemoryFile, Options, Recovery, Store};
@@ -180,6 +181,21 @@ fn golden_files_open_with_their_content_or_error() {
 }
 
 /// Writes a key to an opened golden file, closes it, and opens it again.
+/// Whether ranges use the runs of a file, and do not sort its keys.
+#[test]
+fn runs_of_golden_files_are_used_unless_they_are_damaged() {
+    for (name, is_used) in [("checkpoint-with-runs", true), ("run-damaged", false)] {
+        let golden = all().into_iter().find(|golden| golden.name == name).expect("it exists");
+        let mut store = open(&golden.bytes).map_err(|(_, error)| error).expect("it opens");
+        // One segment of the checkpoint and two for each run.
+        assert_eq!(store.stats().index_file_bytes, 5 << LOG2);
+        assert_eq!(store.keys(0).expect("keys").len(), 5);
+        while store.maintain(false).expect("maintain") {}
+        let after = store.stats().index_file_bytes;
+        assert_eq!(after == 5 << LOG2, is_used, "{name}: {after} bytes after maintenance");
+    }
+}
+
 fn write_and_reopen(golden: &Golden, content: &Content) -> Result<Vec<String>, Error> {
     let mut store = open(&golden.bytes).map_err(|(_, error)| error)?;
     let version = store.set(0, b"written later", b"yes")?;
