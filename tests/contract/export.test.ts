@@ -381,8 +381,8 @@ describe("databases in bytes", () => {
       for (const from of [exported, whole]) {
         const copy = await openedFrom({ from });
         const { wasmBytes } = copy.stats();
-        // Segments of 1 MiB are larger than their content.
-        assert(wasmBytes < most + (from === whole ? 8 * MIB : 0), `${wasmBytes} of ${from.length}`);
+        // Segments of 1 MiB are larger than their content, and one of them has the order of keys.
+        assert(wasmBytes < most + (from === whole ? 10 * MIB : 0), `${wasmBytes} of ${from.length}`);
         const views = [...copy.keys()].map((key) => copy.get(key));
         for (const view of views) assert(view !== undefined && view.length > 0);
         expect(copy.stats().wasmBytes).toBe(wasmBytes);

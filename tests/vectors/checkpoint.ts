@@ -80,7 +80,9 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
   }
   for (let i = 0, row = runs - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
     const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
-    checkpoint.extents.set(filePosition(view.getUint32(row + 8, true)), { slot, sequence });
+    const record = filePosition(view.getUint32(row + 8, true));
+    if (!isInside(reader, checkpoint, record)) return undefined;
+    checkpoint.extents.set(record, { slot, sequence });
   }
   const firsts = Array.from({ length: blocks }, (_, i) => view.getUint32(hashes + 4 * i, true));
   const isRead = await readBlocks(reader, checkpoint, segment, at + length, entries, firsts);
@@ -103,6 +105,13 @@ function readRunRows(view: DataView, rows: number): Run[] {
     }
   }
   return runs;
+}
+
+/** Whether a record at a file position may be before the end of a segment that the checkpoint names. */
+function isInside(reader: SegmentReader, { named }: Checkpoint, position: number): boolean {
+  const slot = Math.floor((position - DATA_START) / 2 ** reader.superblock.segmentLog2);
+  const end = named.get(slot)?.end ?? 0;
+  return position >= reader.slotStart(slot) + HEADER && position + RECORD <= end;
 }
 
 /** Reads the entries of a checkpoint. Returns whether they are valid. */
@@ -129,10 +138,7 @@ async function readBlocks(
       if (hash < before) return false;
       before = hash;
       const position = filePosition(view.getUint32(8 * i + 4, true));
-      const slot = Math.floor((position - DATA_START) / 2 ** reader.superblock.segmentLog2);
-      const named = checkpoint.named.get(slot);
-      const inside = position >= reader.slotStart(slot) + HEADER;
-      if (named === undefined || !inside || position + RECORD > named.end) return false;
+      if (!isInside(reader, checkpoint, position)) return false;
       checkpoint.entries.push(position);
     }
     at += length;

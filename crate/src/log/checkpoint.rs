@@ -271,8 +271,12 @@ impl Log {
         for row in extents {
             // The extent may have been dropped since. After replay, those that are still named must
             // exist.
-            let name = ExtentName { slot: row.slot, sequence: row.sequence };
-            self.name_extent(row.record, name);
+            if self.may_hold_record(row.record) {
+                let name = ExtentName { slot: row.slot, sequence: row.sequence };
+                self.name_extent(row.record, name);
+            } else if !self.recovery.salvages {
+                return None;
+            }
         }
         let mut spaces = Spaces::default();
         for row in keyspaces {

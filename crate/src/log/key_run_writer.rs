@@ -10,8 +10,8 @@ use crate::format::key_run::block::{BlockWriter, common_prefix};
 use crate::format::segment::{self, SegmentHeader};
 use crate::index::hash_index::Position;
 
-use super::key_runs::KeyRun;
 use super::Log;
+use super::key_runs::KeyRun;
 
 /// A block with more bytes than this takes no further entry, in segments that hold several such blocks.
 const BLOCK_BYTES: usize = 4096;

@@ -19,8 +19,9 @@ use super::{Log, SlotState};
 
 /// Memory for decoded blocks, as a part of that for records.
 const CACHE_SHARE: usize = 16;
-/// Roughly the memory of a decoded block.
+/// Roughly the memory of a decoded block, and its entries at least if keys are short.
 const DECODED_BLOCK: usize = 8 << 10;
+const ENTRIES_IN_BLOCK: u64 = 64;
 
 /// More runs than any checkpoint names.
 const MAX_LOADED: usize = 24;
@@ -57,7 +58,10 @@ pub struct DamagedRun;
 impl KeyRuns {
     /// Runs whose blocks are cached in a part of `memory`.
     pub(crate) fn new(runs: Vec<KeyRun>, memory: usize) -> Self {
-        let blocks = (memory / CACHE_SHARE / DECODED_BLOCK).clamp(8, 1 << 10).next_power_of_two();
+        let entries: u64 = runs.iter().map(|run| run.entries).sum();
+        let needed = usize::try_from(entries / ENTRIES_IN_BLOCK).unwrap_or(usize::MAX);
+        let most = (memory / CACHE_SHARE / DECODED_BLOCK).clamp(8, 1 << 10);
+        let blocks = most.min(needed.max(8)).next_power_of_two();
         let cache = if runs.is_empty() { Vec::new() } else { vec![None; blocks] };
         KeyRuns { runs, cache, cached: 0, bytes: Vec::new() }
     }
@@ -342,9 +346,9 @@ impl Log {
         for row in kept.iter().flat_map(|run| &run.segments) {
             is_kept[row.slot as usize] = true;
         }
-        for slot in 0..self.slots.len() {
-            if self.slots[slot].state == SlotState::Run && !is_kept[slot] {
-                self.discard(slot as u32);
+        for (slot, is_kept) in (0..).zip(is_kept) {
+            if self.slots[slot as usize].state == SlotState::Run && !is_kept {
+                self.discard(slot);
             }
         }
     }

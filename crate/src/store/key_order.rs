@@ -391,6 +391,13 @@ impl<F: File> Store<F> {
         }
     }
 
+    /// The runs in the file are not needed any more: there is no space for a checkpoint.
+    pub(super) fn drop_runs(&mut self) {
+        if !self.order.runs.is_empty() {
+            self.forget_order();
+        }
+    }
+
     /// Drops all that is known of the order. Keys are sorted again when that is needed.
     pub(super) fn forget_order(&mut self) {
         let order = &mut self.order;
@@ -560,22 +567,28 @@ impl<F: File> Store<F> {
     }
 
     /// Whether a checkpoint keeps the order of keys in runs.
-    pub(super) fn has_runs(&self) -> bool {
+    fn has_runs(&self) -> bool {
         let order = &self.order;
         let is_ready = self.ordered && order.sorted == ALL && !order.is_paused;
-        is_ready && (!order.runs.is_empty() || self.live_keys() > order.small)
+        // Half of it, so that they do not come and go.
+        let most = if order.runs.is_empty() { order.small } else { order.small / 2 };
+        is_ready && self.live_keys() > most
     }
 
     /// Decides which runs the next checkpoint keeps and whether it writes a new one, for which changed keys are set
-    /// aside. If a run could move towards the front of the file, all are written anew.
+    /// aside. All are written anew if they could move towards the front of the file, or if most
+    /// of their entries are of deleted keys.
     pub(super) fn plan_runs(&mut self) -> (RunPlan, Option<RunJob>) {
         if !self.has_runs() {
+            self.drop_runs();
             return Default::default();
         }
         self.flush_order();
         let mut kept = self.order.runs.all().to_vec();
         let changed = self.spaces.ordered_len();
-        let moves = self.log.runs_can_move_forward();
+        let written: u64 = kept.iter().map(|run| run.entries).sum();
+        let is_stale = written / 2 > self.live_keys().saturating_add(self.order.small);
+        let moves = is_stale || self.log.runs_can_move_forward();
         if changed == 0 && !moves {
             return (RunPlan { kept, new_segments: None }, None);
         }
@@ -698,9 +711,6 @@ impl<F: File> Store<F> {
 
     /// The checkpoint is complete: its runs are the current ones.
     pub(super) fn install_runs(&mut self, writing: &mut CheckpointWriter) {
-        if !self.has_runs() {
-            return;
-        }
         self.order.runs = KeyRuns::new(writing.take_runs(), self.log.budget());
         if core::mem::take(&mut self.order.writing) > 0 {
             let written: Vec<_> = self.spaces.take_frozen().collect();

@@ -7,6 +7,7 @@
 //! are erased. A crash before that loses only the work. A segment that was begun since the last flush is
 //! freed at once, with only the record of its gap.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::error::Error;
@@ -54,7 +55,7 @@ pub(super) enum Job {
     /// Removing the records of cleared keyspaces from the index.
     Sweeping(Sweeping),
     /// Writing the index.
-    Checkpointing(Checkpointing),
+    Checkpointing(Box<Checkpointing>),
 }
 
 /// A checkpoint in progress. It stores the index as it was when it began, so changes to ranges that are not
@@ -321,14 +322,13 @@ impl<F: File> Store<F> {
         let generation = self.order.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
-        Ok(Job::Checkpointing(Checkpointing { writing, bits, next: 0, changed, run, generation }))
+        let job = Checkpointing { writing, bits, next: 0, changed, run, generation };
+        Ok(Job::Checkpointing(Box::new(job)))
     }
 
     /// Frees retired segments without a checkpoint, and drops the existing one with its runs.
     pub(super) fn retire_without_checkpoint(&mut self) -> Result<(), WriteError> {
-        if self.has_runs() {
-            self.forget_order();
-        }
+        self.drop_runs();
         self.log.retire_without_checkpoint(&mut self.file, self.next_version)?;
         self.unflushed = false;
         Ok(())
@@ -347,7 +347,7 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    fn checkpoint_step(&mut self, mut job: Checkpointing) -> Result<Job, WriteError> {
+    fn checkpoint_step(&mut self, mut job: Box<Checkpointing>) -> Result<Job, WriteError> {
         match self.write_ranges(&mut job) {
             Ok(false) => Ok(Job::Checkpointing(job)),
             Ok(true) => {

@@ -333,7 +333,8 @@ impl Image {
             let position = ((at - DATA_START) / 8) as u32;
             RunValue::Block { position, length: bytes.len() as u32 }
         };
-        let (mut key, mut inner, mut root) = (Vec::new(), BlockWriter::default(), BlockWriter::default());
+        let (mut key, mut inner, mut root) =
+            (Vec::new(), BlockWriter::default(), BlockWriter::default());
         for (i, pair) in keys.chunks(2).enumerate() {
             let mut leaf = BlockWriter::default();
             for &(keyspace, name, exists) in pair {
@@ -353,7 +354,9 @@ impl Image {
         }
         let block = place(self, 1, &mut inner);
         root.add(&[], block);
-        let RunValue::Block { position, length } = place(self, 1, &mut root) else { unreachable!() };
+        let RunValue::Block { position, length } = place(self, 1, &mut root) else {
+            unreachable!()
+        };
         let segments = [0, 1].map(|part| {
             let sequence = sequence + part as u32;
             let slot = slots[part];
