@@ -55,8 +55,8 @@ function keyOf<T>(collection: string | undefined, given: T): T {
  */
 const DOUBLINGS = 7;
 
-/** The longest turn in the retry queue: the transaction may itself be waiting for one behind it. */
-const TURN_MS = 1_000;
+/** The longest time that a transaction keeps its place in the retry queue: the transaction may itself be waiting for one behind it. */
+const QUEUE_SLOT_MS = 1_000;
 
 /** The options of transactions, and those of updates. */
 const OPTIONS = {
@@ -93,7 +93,7 @@ export async function transact<T>(
   let grant = () => {};
   let stop = () => {};
   let isOwnerMissing: boolean | undefined;
-  let turnTimer: ReturnType<typeof setTimeout> | undefined;
+  let slotTimer: ReturnType<typeof setTimeout> | undefined;
   const leaveQueue = () => {
     if (!caller.retryQueue.delete(grant)) return;
     for (const next of caller.retryQueue) {
@@ -127,7 +127,7 @@ export async function transact<T>(
         if (tries) setTimeout(resolve, Math.random() * 2 ** Math.min(tries, DOUBLINGS));
         else {
           grant = () => {
-            turnTimer ??= setTimeout(leaveQueue, TURN_MS);
+            slotTimer ??= setTimeout(leaveQueue, QUEUE_SLOT_MS);
             resolve();
           };
           if (caller.retryQueue.add(grant).size === 1) grant();
@@ -144,7 +144,7 @@ export async function transact<T>(
     return await Promise.race([stopped, run()]);
   } finally {
     signal?.removeEventListener("abort", stop);
-    clearTimeout(turnTimer);
+    clearTimeout(slotTimer);
     leaveQueue();
   }
 }

@@ -22,7 +22,7 @@ import {
  * How long the record of a client is kept after the last deadline in it, in milliseconds. An older write is
  * refused because of its deadline, so it cannot be applied again once the record is removed.
  */
-export const LEASE_MS = 60_000;
+export const CLIENT_RECORD_LEASE_MS = 60_000;
 
 /** The storage of client records, and the database that requests act on. */
 export interface ClientRecordStore {
@@ -185,7 +185,7 @@ export class RequestLog {
       if (write === 0) continue;
       client.last = write;
       client.results.set(write, outcome);
-      const until = request.deadline + LEASE_MS;
+      const until = request.deadline + CLIENT_RECORD_LEASE_MS;
       client.lease = Math.max(client.lease, until - now + wall);
       this.until.set(batch.client, Math.max(this.until.get(batch.client) ?? 0, until));
       changed = true;

@@ -375,7 +375,7 @@ export class RequestQueue {
         hangCount: hangs,
       });
     }
-    const { build, term: turn, client } = this;
-    return { type: "requests", build, term: turn, client, acknowledged: oldest - 1, requests };
+    const { build, term, client } = this;
+    return { type: "requests", build, term, client, acknowledged: oldest - 1, requests };
   }
 }
