@@ -249,7 +249,7 @@ async function start(
     const strict = settings.strictViews
       ? await moduleAt("session/strict-views", () => import("../session/strict-views.js"))
       : undefined;
-    return Session.start(name, engine, opened, settings, strict && new strict.Watch(name));
+    return Session.start(name, engine, opened, settings, strict && new strict.ViewTracker(name));
   } catch (error) {
     await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
     await quietly(() => opened.file.close());

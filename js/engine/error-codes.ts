@@ -186,7 +186,7 @@ export function failureOf(code: number, context: FailureContext): Error {
 }
 
 /** The error for a view that was detached while its callback ran. */
-export function diedInCallback(): StaleViewError {
+export function viewDetachedInCallback(): StaleViewError {
   return new StaleViewError(
     "The view died while the callback of updateIf() ran, so its changes could not be kept. " +
       "Nothing was changed.",

@@ -34,7 +34,7 @@ import { type Build, buildOf, schemasDiffer, versionChanged } from "./app-versio
 import { jsonNames } from "./collection-handlers.js";
 import { isJob } from "./jobs.js";
 import { type HostOptions, Owner, ownerNow, type Respond } from "./owner.js";
-import { Reader } from "./read-only-fallback.js";
+import { ReadOnlyFallback } from "./read-only-fallback.js";
 
 /** The pauses before a busy file is tried again, in order: its last owner may be about to close it. */
 const BUSY_MS = [50, 50, 100, 200, 400, 800];
@@ -73,7 +73,7 @@ export class OwnerCandidate {
   /** The other builds known, by their names. */
   private readonly others: Map<string, Build>;
   /** Answers instead of an owner in realms that cannot own the database. */
-  private readonly reader: Reader | undefined;
+  private readonly fallback: ReadOnlyFallback | undefined;
   private module: Promise<WebAssembly.Module> | undefined;
   private buildChannel: BroadcastChannel | undefined;
   /** Why this candidate no longer waits for ownership. */
@@ -104,8 +104,8 @@ export class OwnerCandidate {
     this.program = isWorker ? workerProgram() : undefined;
     this.lifetimeLock =
       isWorker && this.channel !== undefined ? this.holdLifetimeLock() : undefined;
-    this.reader =
-      this.channel !== undefined && onlyReads() ? this.readerOf(this.channel) : undefined;
+    this.fallback =
+      this.channel !== undefined && onlyReads() ? this.createFallback(this.channel) : undefined;
   }
 
   /** Holds a lock by which the page notices the end of this worker. Resolves once the lock is held. */
@@ -123,19 +123,19 @@ export class OwnerCandidate {
   }
 
   /** Follows the owner of the database, for a realm that cannot own it. */
-  private followOwner(channel: string, reader: Reader): void {
+  private followOwner(channel: string, fallback: ReadOnlyFallback): void {
     this.exchangeBuilds(channel);
     this.broadcast = new BroadcastChannel(channel);
     this.broadcast.onmessage = ({ data }) => {
       const { type } = data as ToClient;
-      if (type === "owner" || type === "resigned") reader.invalidate();
-      if (type === "resigned") reader.offer((message) => this.postToPage(message));
+      if (type === "owner" || type === "resigned") fallback.invalidate();
+      if (type === "resigned") fallback.offer((message) => this.postToPage(message));
     };
   }
 
-  private readerOf(lock: string): Reader {
+  private createFallback(lock: string): ReadOnlyFallback {
     const { id, name, storage, hostOptions } = this;
-    return new Reader({
+    return new ReadOnlyFallback({
       id,
       name,
       storage,
@@ -159,8 +159,8 @@ export class OwnerCandidate {
     }
     if (this.owner !== undefined) this.announce();
     if (this.tenure !== undefined) return;
-    if (this.reader !== undefined && this.channel !== undefined) {
-      if (this.buildChannel === undefined) this.followOwner(this.channel, this.reader);
+    if (this.fallback !== undefined && this.channel !== undefined) {
+      if (this.buildChannel === undefined) this.followOwner(this.channel, this.fallback);
       return;
     }
     const tenure = new Tenure();
@@ -177,9 +177,9 @@ export class OwnerCandidate {
     const { tenure } = this;
     this.buildChannel?.close();
     this.buildChannel = undefined;
-    if (this.reader !== undefined) {
+    if (this.fallback !== undefined) {
       this.broadcast?.close();
-      return this.reader.close();
+      return this.fallback.close();
     }
     if (tenure === undefined) return;
     this.tenure = undefined;
@@ -416,9 +416,9 @@ export class OwnerCandidate {
 
   private answer(message: ToOwner, respond: Respond): void {
     const owner = this.id;
-    const { owner: active, reader } = this;
-    if (reader !== undefined) {
-      if (this.outdated === undefined) reader.receive(message, respond);
+    const { owner: active, fallback } = this;
+    if (fallback !== undefined) {
+      if (this.outdated === undefined) fallback.receive(message, respond);
       return;
     }
     if (active === undefined || active.isLost) {

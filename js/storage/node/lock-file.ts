@@ -143,9 +143,9 @@ export async function refuseHeld(guarded: string): Promise<void> {
     const seen = readLock(node, path);
     if (seen === undefined) return;
     const holder = parse(seen.content);
-    const life = watch.classifyHolder(seen, holder);
-    if (life === "dead" || life === "silent") return;
-    if (life === "alive") throw busy(path, guarded, holder, 0);
+    const state = watch.classifyHolder(seen, holder);
+    if (state === "dead" || state === "silent") return;
+    if (state === "alive") throw busy(path, guarded, holder, 0);
     await pause(50);
   }
 }
@@ -459,15 +459,15 @@ class Watch {
     if (/^[\0\s]*$/.test(seen.content)) return watched > WRITE_TIMEOUT_MS ? "dead" : "unknown";
     // A lock in the format of another version is checked only by its heartbeats.
     if (holder !== undefined) {
-      const life = heldLocks.has(seen.content) ? "alive" : stateOf(this.#node, holder);
+      const state = heldLocks.has(seen.content) ? "alive" : stateOf(this.#node, holder);
       if (
-        life === "alive" &&
+        state === "alive" &&
         isOtherThread(this.#node, holder) &&
         watched < THREAD_EXIT_TIMEOUT_MS
       ) {
         return "unknown";
       }
-      if (life !== "unknown") return life;
+      if (state !== "unknown") return state;
     }
     if (seen.touched !== this.#first.touched) return "alive";
     return watched > HEARTBEAT_TIMEOUT_MS ? "silent" : "unknown";
@@ -491,13 +491,13 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Cr
     }
     const seen = readLock(node, path);
     const holder = seen && parse(seen.content);
-    const life = seen === undefined ? "unknown" : watch.classifyHolder(seen, holder);
-    if (seen !== undefined && (life === "dead" || life === "silent")) {
+    const state = seen === undefined ? "unknown" : watch.classifyHolder(seen, holder);
+    if (seen !== undefined && (state === "dead" || state === "silent")) {
       const isBroken = await breakLock(path, guarded, seen, depth);
-      takenOver ||= isBroken && life === "silent";
+      takenOver ||= isBroken && state === "silent";
       if (readLock(node, path) === undefined) continue;
     }
-    if (life === "alive" || monotonicNow() - start > ACQUIRE_TIMEOUT_MS) {
+    if (state === "alive" || monotonicNow() - start > ACQUIRE_TIMEOUT_MS) {
       throw busy(path, guarded, holder, depth);
     }
     await pause(holder !== undefined && stateOf(node, holder) === "unknown" ? 100 : 2);
