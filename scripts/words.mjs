@@ -107,9 +107,6 @@ const RUST_PHRASES = /\b(hand(s|ed|ing)? over|makes? good)\b/i;
 
 /** Allowed names: of the file format, of exports, of libraries, and of tests. */
 const EXCEPTIONS = new Set([
-  ...["client/protocol/index.ts", "client/protocol/request-queue.ts"].map(
-    (file) => `js/${file} SILENCE_MS`,
-  ),
   ...["PiecesRef", "KIND_PIECES", "KEY_PIECE", "PIECE_KEY", "MAX_PIECES", "INCOMPATIBLE_PIECES"],
   ...["piece", "pieces", "piece_limit"].map((name) => `crate/src/format ${name}`),
   ...["piece_limit", "queue_room", "Sender", "peek", "ranges_iterate_both_ways_between_any_bounds"],

@@ -244,7 +244,7 @@ async function start(
       }
       throw error;
     });
-    await quietly(() => opened.tidy?.());
+    await quietly(() => opened.removeLeftovers?.());
     if (onProgress !== undefined) engine.reportSorting(progressOf("sorting", file, onProgress));
     const strict = settings.strictViews
       ? await moduleAt("session/strict-views", () => import("../session/strict-views.js"))

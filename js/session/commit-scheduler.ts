@@ -7,7 +7,7 @@ import type { Engine, EngineListener } from "../engine/engine.js";
 import type { Recovery } from "../engine/stats.js";
 import { DatabasePoisonedError, FileLostError, QuotaExceededError } from "../errors/index.js";
 import type { OpenedStorage } from "../storage/storage.js";
-import { nextTask, slice } from "../util/clock.js";
+import { nextTask, timeSlice } from "../util/clock.js";
 import { type CallGuard, CLOSED, FAILED, IN_CALLBACK, READ_ONLY } from "./call-guard.js";
 import { CommitPromises } from "./commit-promises.js";
 import { MaintenanceTimers } from "./maintenance-timers.js";
@@ -175,7 +175,7 @@ export class CommitScheduler implements EngineListener {
 
   /** Returns a function that says when other tasks should run. Without timers clocks stand still too: always. */
   slice(): () => boolean {
-    return this.settings.timers ? slice(SLICE_MS) : () => true;
+    return this.settings.timers ? timeSlice(SLICE_MS) : () => true;
   }
 
   /** Lets other tasks run, between two slices of a long call. */

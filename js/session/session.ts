@@ -9,7 +9,7 @@ import { viewDetachedInCallback } from "../engine/error-codes.js";
 import type { EngineStats, Outside } from "../engine/stats.js";
 import { type KeyRange, RAW } from "../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe, QuotaExceededError } from "../errors/index.js";
-import type { OpenedStorage, StorageRoom } from "../storage/storage.js";
+import type { OpenedStorage, StorageEstimate } from "../storage/storage.js";
 import type { Codec, Memory } from "../struct/codec.js";
 import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
 import { laterOf } from "./async-guard.js";
@@ -69,7 +69,7 @@ export interface Entry {
 }
 
 /** What `db.stats()` returns: counts and sizes of the database, and the space that its storage reports. */
-export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, StorageRoom {
+export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, StorageEstimate {
   /** Number of keys outside of collections: those that `db.count()` counts. */
   keys: number;
   /**
@@ -86,7 +86,7 @@ export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, Stor
 const RESOLVED = Promise.resolve();
 
 /** The estimate of a storage that reports none. */
-const NO_ROOM: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
+const NO_ESTIMATE: StorageEstimate = { usage: undefined, quota: undefined, persisted: undefined };
 
 const UPDATE_OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
 
@@ -215,7 +215,7 @@ export class Session {
       keys: engine.count(RAW),
       ...engine.outside(),
       unflushed: engine.unflushed(),
-      ...(this.opened.room?.() ?? NO_ROOM),
+      ...(this.opened.estimate?.() ?? NO_ESTIMATE),
     };
   }
 

@@ -34,8 +34,8 @@ export {
 export {
   GRACE_MS,
   type NewRequest,
+  OWNER_QUERY_MS,
   RequestQueue,
   type RequestQueuePort,
   type Settlement,
-  SILENCE_MS,
 } from "./request-queue.js";

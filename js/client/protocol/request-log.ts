@@ -50,7 +50,7 @@ export interface Reply {
   /** The answers to its requests that exist so far. */
   readonly answers: readonly Answer[];
   /** Whether writes before the requested ones are missing, so that the client has to send everything again. */
-  readonly again: boolean;
+  readonly resend: boolean;
   /** The number of the client's last write that was done before this batch. */
   readonly last: number;
   /** The reason why the whole batch failed, if it did. */
@@ -116,7 +116,7 @@ export class RequestLog {
       const outcome = write > 0 && write <= last ? results.get(write) : failure;
       if (call !== "" && outcome !== undefined) answers.push({ id, outcome });
     }
-    return { answers, again: false, last, failure: failure.error };
+    return { answers, resend: false, last, failure: failure.error };
   }
 
   /** The known outcomes of a client, as far as the database can be read. */
@@ -163,11 +163,11 @@ export class RequestLog {
     last: number,
   ): Reply {
     const answers: Answer[] = [];
-    let again = false;
+    let resend = false;
     let changed = false;
     for (const request of batch.requests) {
       if (request.after > client.last) {
-        again = true;
+        resend = true;
         break;
       }
       const { id, write } = request;
@@ -191,7 +191,7 @@ export class RequestLog {
       changed = true;
     }
     if (changed) this.store.save(batch.client, encodeRecord(recordOf(client)));
-    return { answers, again, last };
+    return { answers, resend, last };
   }
 
   private outcomeOf(request: Request, now: number): Outcome {

@@ -446,12 +446,12 @@ export class OwnerCandidate {
     }
     const ids = message.requests.filter(({ hangCount }) => hangCount === 1).map(({ id }) => id);
     if (ids.length > 0) this.postToPage({ type: "retried-hung", client, ids });
-    active.handle(message, refusal, ({ answers, again, failure }) => {
+    active.handle(message, refusal, ({ answers, resend, failure }) => {
       if (answers.length > 0)
         respondSafely(answers, (part) =>
           respond({ type: "responses", owner, answers: part, at: ownerNow() }),
         );
-      if (again) respond({ type: "resend", owner });
+      if (resend) respond({ type: "resend", owner });
       if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
     });
   }

@@ -139,7 +139,7 @@ export class ReadOnlyFallback {
     }
     if (this.host.isLate(storedVersion(db))) return;
     const refusal = this.host.refusalFor(message.build);
-    const { answers, again } = requestLog.handle(
+    const { answers, resend } = requestLog.handle(
       message,
       ownerNow(),
       refusal || undefined,
@@ -148,7 +148,7 @@ export class ReadOnlyFallback {
     if (answers.length > 0) {
       respond({ type: "responses", owner, answers, term: message.term, at: ownerNow() });
     }
-    if (again) respond({ type: "resend", owner });
+    if (resend) respond({ type: "resend", owner });
   }
 
   /** Runs a task while no owner has the lock, and keeps others from getting it. Returns whether it ran. */
