@@ -126,7 +126,7 @@ const makers: Readonly<Record<number, Maker>> = {
 
 export function noMoreMemory(name: string, cause: unknown): OutOfMemoryError {
   return new OutOfMemoryError(
-    `There is no memory for this call of the database "${name}". Let go of other values and copies, do ` +
+    `There is no memory for this call of the database "${name}". Release other values and copies, do ` +
       "less in one turn, or raise the limit (ulimit -v).",
     { cause },
   );
