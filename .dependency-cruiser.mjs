@@ -18,7 +18,7 @@ const LAYERS = [
 
 const paths = (layers) => `^js/(${layers.flat().join("|")})(/|\\.)`;
 
-/** The folders of a client's code: what runs in the leader's worker knows the connection, and not the reverse. */
+/** The folders of a client's code: what runs in the owner's worker knows the connection, and not the reverse. */
 const CLIENT = ["protocol", "connection", "worker"];
 
 export default {

@@ -1,5 +1,5 @@
 // `npx vitest` runs the tests that need nothing but Node, with watch, filters and an editor's support:
-// `npx vitest contract/get`. They test dist/, so build before: `npm run build -- --debug`.
+// `npx vitest contract/entries`. They test dist/, so build before: `npm run build -- --debug`.
 // tests/run-node.mjs runs them by this configuration too, and sets the variables VARVE_….
 
 import { readFileSync } from "node:fs";

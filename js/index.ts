@@ -24,7 +24,14 @@ export type {
   Update,
   Updated,
 } from "./client/remote-collection.js";
-export type { Calls, Collections, Nothing, Remoted, ServedTypes, TxOf } from "./client/types.js";
+export type {
+  Calls,
+  Collections,
+  Nothing,
+  RemoteCollectionOf,
+  ServedTypes,
+  TxOf,
+} from "./client/types.js";
 export type { CollectionSpec, CollectionSpecs } from "./client/worker/collection-handlers.js";
 export type { Procedure, Procedures } from "./client/worker/handlers.js";
 export { type Served, type ServedPort, type ServeOptions, serve } from "./client/worker/serve.js";
@@ -109,13 +116,13 @@ export { memory } from "./storage/memory.js";
 export { file } from "./storage/node/index.js";
 export { opfs } from "./storage/opfs.js";
 export type {
-  FileBeside,
   OpenedStorage,
   OpenMode,
   Persistence,
+  ReplacementFile,
   Storage,
+  StorageEstimate,
   StorageFile,
-  StorageRoom,
 } from "./storage/storage.js";
 export type {
   Codec,

@@ -1,5 +1,4 @@
-// The project's former private vocabulary. None of these words may come back in a name or a comment: use the
-// field's terms.
+// Terms that this project does not use, and the standard term for each.
 
 import { readFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -102,14 +101,15 @@ const SCRIPT_NAMES = {
 const PHRASES =
   /\b(hand(s|ed|ing)? on|g[ai]ves? back|given back|giving back|c[ao]mes? to nothing|lets? go|letting go|stands? for)\b/i;
 
+/** Phrases and stems of words that documents and texts of programs may not contain. */
+const PROSE =
+  /\b(giv(es?|en|ing) back|gave back|liv(ed|es) again|sp[eo]aks? of|whoever|nobody|somebody|housekeep\w*|foresee\w*|doomed|graves?|ledgers?|couriers?|catalogues?|heed\w*|anew|buried|still stands?|stands? behind|given out|gave out|giv(es?|ing) out|comes? to nothing|lets? go|letting go|hand(s|ed|ing)? on)\b/i;
+
 /** Further phrases that comments in Rust may not contain. */
 const RUST_PHRASES = /\b(hand(s|ed|ing)? over|makes? good)\b/i;
 
 /** Allowed names: of the file format, of exports, of libraries, and of tests. */
 const EXCEPTIONS = new Set([
-  ...["client/protocol/index.ts", "client/protocol/request-queue.ts"].map(
-    (file) => `js/${file} SILENCE_MS`,
-  ),
   ...["PiecesRef", "KIND_PIECES", "KEY_PIECE", "PIECE_KEY", "MAX_PIECES", "INCOMPATIBLE_PIECES"],
   ...["piece", "pieces", "piece_limit"].map((name) => `crate/src/format ${name}`),
   ...["piece_limit", "queue_room", "Sender", "peek", "ranges_iterate_both_ways_between_any_bounds"],
@@ -138,6 +138,10 @@ export function privateWords() {
       const words = wordsOf(name).join(" ").replaceAll("in place", "").split(" ");
       check(path, name, words, isRust ? RUST_NAMES : SCRIPT_NAMES);
     }
+    for (const text of stringsIn(path)) {
+      const phrase = PROSE.exec(text);
+      if (phrase !== null) found.add(`${path}: "${phrase[0]}" in: ${text} (say what happens)`);
+    }
     for (const comment of commentsIn(path)) {
       const words = comment.toLowerCase().match(/[a-z]+/g) ?? [];
       check(path, comment, words, isRust ? RUST_WORDS : WORDS);
@@ -145,7 +149,37 @@ export function privateWords() {
       if (phrase !== null) found.add(`${path}: "${phrase[0]}" in: ${comment} (say what happens)`);
     }
   }
+  for (const path of documents()) {
+    for (const text of paragraphsIn(path)) {
+      const phrase = PROSE.exec(text);
+      if (phrase !== null) found.add(`${path}: "${phrase[0]}" in: ${text} (say what happens)`);
+    }
+  }
   return [...found];
+}
+
+/** The documents, of which the prose is checked. */
+function documents() {
+  const isDocument = (path) => path.endsWith(".md");
+  const top = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md"];
+  return [...top, "crate/FORMAT.md", "crate/DESIGN.md", ...filesBelow("docs", isDocument)];
+}
+
+/** The paragraphs of a document, each in one line, without code. */
+function paragraphsIn(path) {
+  const source = readFileSync(join(root, path), "utf8");
+  return source
+    .replace(/```[\s\S]*?```/g, "")
+    .replace(/`[^`\n]*`/g, "")
+    .split(/\n\s*\n|\n(?=[-|] )/)
+    .map((text) => text.replace(/\s+/g, " ").trim());
+}
+
+/** The string literals of a script that are prose, such as the names of tests and the texts of errors. */
+function stringsIn(path) {
+  const source = readFileSync(join(root, path), "utf8");
+  const literals = source.match(/"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`/g) ?? [];
+  return literals.filter((text) => text.includes(" "));
 }
 
 function isSource(path) {

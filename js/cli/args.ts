@@ -127,7 +127,9 @@ function commandOf(name: CommandName): CommandOf {
 }
 
 /** The result of parsing: a help text, or a call. */
-export function understand(args: readonly string[]): { help: string } | { version: true } | Call {
+export function parseCommandLine(
+  args: readonly string[],
+): { help: string } | { version: true } | Call {
   const [first, ...rest] = args;
   if (first === "--version" || first === "-v") return { version: true };
   if (first === "--help" || first === "-h") return { help: helpOfAll() };

@@ -165,7 +165,10 @@ export function collectionOf(db: Database, name: string): CollectionInfo {
   const stored = Database.sessionOf(db).engine.get(key, SYSTEM_KEYSPACE);
   const described = stored === undefined ? undefined : describedBy(db, name, decoded(key, stored));
   if (described === undefined) {
-    throw new Failure(EXIT.no, `There is no collection ${JSON.stringify(name)} in this file.`);
+    throw new Failure(
+      EXIT.negative,
+      `There is no collection ${JSON.stringify(name)} in this file.`,
+    );
   }
   return described;
 }

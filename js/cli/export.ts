@@ -2,7 +2,7 @@
 
 import { stat, writeFile } from "node:fs/promises";
 import type { Call } from "./args.js";
-import { harmless, size } from "./format.js";
+import { escapeControls, size } from "./format.js";
 import { look, refuseSpecialFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 import { into, refuseExisting } from "./output-file.js";
@@ -19,8 +19,8 @@ export async function exportFile(call: Call, output: Output): Promise<ExitCode> 
     if (call.flags.has("json")) {
       await output.print(`${JSON.stringify({ file: path, newFile: target, bytes })}\n`);
     } else {
-      await output.print(`exported ${size(bytes)} of live data to ${harmless(target)}\n`);
+      await output.print(`exported ${size(bytes)} of live data to ${escapeControls(target)}\n`);
     }
-    return EXIT.well;
+    return EXIT.ok;
   });
 }

@@ -30,7 +30,7 @@ function escaped(character: string): string {
 }
 
 /** Escapes everything in a text that a terminal would interpret. Line ends stay. */
-export function harmless(text: string): string {
+export function escapeControls(text: string): string {
   return text.replace(UNSAFE, (character) => (character === "\n" ? "\n" : escaped(character)));
 }
 

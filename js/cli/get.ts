@@ -33,16 +33,16 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
           ? JSON.stringify({ ...about, ...(value && field("value", value)) })
           : shown.document(about, value);
       await output.print(`${document}\n`);
-      return value === undefined ? EXIT.no : EXIT.well;
+      return value === undefined ? EXIT.negative : EXIT.ok;
     }
     if (value === undefined) {
       const where = collection === undefined ? path : `the collection ${collection} of ${path}`;
       const more = collection === undefined ? elsewhere(db) : "";
-      throw new Failure(EXIT.no, `There is no key ${word} in ${where}.${more}`);
+      throw new Failure(EXIT.negative, `There is no key ${word} in ${where}.${more}`);
     }
     if (shown === undefined) await output.write(value);
     else await output.print(`${shown.line(value)}\n`);
-    return EXIT.well;
+    return EXIT.ok;
   });
 }
 

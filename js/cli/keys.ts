@@ -23,11 +23,11 @@ export function keyFormOf(stored: unknown): KeyForm | undefined {
     "The key",
     kinds.map((kind, i) => partCodec(kind, `Part ${i + 1} of the key`)),
   );
-  const isLone = kinds.length === 1;
+  const hasOnePart = kinds.length === 1;
   return {
     value(bytes) {
       const parts = codec.read(bytes, 0).map(asJson);
-      return isLone ? parts[0] : parts;
+      return hasOnePart ? parts[0] : parts;
     },
     bytes(word, leading) {
       const given: unknown = parsed(word);

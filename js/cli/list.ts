@@ -27,7 +27,7 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
     const described = collection === undefined ? undefined : collectionOf(db, collection);
     const keys = described && keyFormOf(described.key);
     const range = rangeOf(call, keys);
-    const shown: Shown = { keys, values: described && showing(described) };
+    const shown: Formatters = { keys, values: described && showing(described) };
     for (const [key, value] of entriesOf(
       db,
       described?.keyspace,
@@ -42,9 +42,9 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
     if (described === undefined && db.count() === 0) {
       const more = elsewhere(db);
       if (more !== "")
-        throw new Failure(EXIT.no, `The file has no keys outside of collections.${more}`);
+        throw new Failure(EXIT.negative, `The file has no keys outside of collections.${more}`);
     }
-    return EXIT.well;
+    return EXIT.ok;
   });
 }
 
@@ -65,12 +65,16 @@ function* entriesOf(
 }
 
 /** The output form of the keys and values of a collection; raw ones are printed unchanged. */
-interface Shown {
+interface Formatters {
   readonly keys: KeyForm | undefined;
   readonly values: Showing | undefined;
 }
 
-function asText(key: Uint8Array, value: Uint8Array | undefined, { keys, values }: Shown): string {
+function asText(
+  key: Uint8Array,
+  value: Uint8Array | undefined,
+  { keys, values }: Formatters,
+): string {
   const name = keys === undefined ? oneLine(key) : inLine(keys.value(key));
   const text = value && (values === undefined ? beginning(value, SHOWN) : values.line(value));
   return `${name}${text === undefined ? "" : `\t${text}`}\n`;
@@ -80,7 +84,11 @@ function inLine(key: unknown): string {
   return oneLine(new TextEncoder().encode(JSON.stringify(key)));
 }
 
-function asJson(key: Uint8Array, value: Uint8Array | undefined, { keys, values }: Shown): string {
+function asJson(
+  key: Uint8Array,
+  value: Uint8Array | undefined,
+  { keys, values }: Formatters,
+): string {
   const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
   const bytes = (one: Uint8Array) => ({ bytes: one.length, ...field("value", one) });
   if (value === undefined || values === undefined) {

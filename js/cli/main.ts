@@ -3,9 +3,9 @@
 import { readFileSync } from "node:fs";
 import { isNoMemory } from "../errors/index.js";
 import { CorruptionError, VarveError } from "../index.js";
-import { type Call, type CommandName, understand } from "./args.js";
+import { type Call, type CommandName, parseCommandLine } from "./args.js";
 import { exportFile } from "./export.js";
-import { harmless } from "./format.js";
+import { escapeControls } from "./format.js";
 import { get } from "./get.js";
 import { list } from "./list.js";
 import { codeOf, EXIT, type ExitCode, Failure, Output, OutputClosed } from "./output.js";
@@ -34,24 +34,24 @@ export async function main(args: readonly string[]): Promise<ExitCode> {
     await output.end();
     return exit;
   } catch (error) {
-    if (error instanceof OutputClosed) return EXIT.well;
+    if (error instanceof OutputClosed) return EXIT.ok;
     const { exit, message } = described(error);
     // Output that was written before an error stays.
     await output.end().catch(() => undefined);
-    process.stderr.write(`varve: ${harmless(message).trimEnd()}\n`);
+    process.stderr.write(`varve: ${escapeControls(message).trimEnd()}\n`);
     return exit;
   }
 }
 
 async function run(args: readonly string[], output: Output): Promise<ExitCode> {
-  const asked = understand(args);
+  const asked = parseCommandLine(args);
   if ("help" in asked) {
     await output.print(asked.help);
-    return EXIT.well;
+    return EXIT.ok;
   }
   if ("version" in asked) {
     await output.print(`varve ${version()}\n`);
-    return EXIT.well;
+    return EXIT.ok;
   }
   return RUN[asked.command](asked, output);
 }

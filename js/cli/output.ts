@@ -5,9 +5,9 @@ import { monotonicNow } from "../util/clock.js";
 /** The exit codes. They are documented in the help text and never change. */
 export const EXIT = {
   /** The command did what it was asked. */
-  well: 0,
+  ok: 0,
   /** The result is negative: the key is missing, or there is damage. */
-  no: 1,
+  negative: 1,
   /** The command was not understood. */
   usage: 2,
   /** The file cannot be read, or the output cannot be written. */

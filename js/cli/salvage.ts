@@ -14,7 +14,7 @@ import {
   type Indexing,
   indexingOf,
 } from "./collections.js";
-import { counted, field, harmless, size } from "./format.js";
+import { counted, escapeControls, field, size } from "./format.js";
 import { look, refuseSpecialFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output, Progress } from "./output.js";
 import { into, refuseExisting } from "./output-file.js";
@@ -62,7 +62,7 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
     } else {
       await output.print(described(target, copied, lost));
     }
-    return lost === undefined && copied.uncertain === 0 ? EXIT.well : EXIT.no;
+    return lost === undefined && copied.uncertain === 0 ? EXIT.ok : EXIT.negative;
   });
 }
 
@@ -204,7 +204,7 @@ function described(target: string, copied: Copied, lost: Loss | undefined): stri
       ? ""
       : ` and ${counted(collections, "collection")} with ${counted(records, "record")}`;
   const lines = [
-    `copied ${counted(keys, "key")}${beside} (${size(bytes)} of values) to ${harmless(target)}`,
+    `copied ${counted(keys, "key")}${beside} (${size(bytes)} of values) to ${escapeControls(target)}`,
     lost === undefined ? "nothing was lost" : lossOf(lost),
   ];
   if (uncertain > 0) {

@@ -5,7 +5,7 @@ import { TypeScriptFile } from "../struct/codegen/typescript.js";
 import type { PartKind } from "../struct/key.js";
 import { type Call, misused } from "./args.js";
 import { type CollectionInfo, collectionsOf } from "./collections.js";
-import { harmless } from "./format.js";
+import { escapeControls } from "./format.js";
 import { partKindOf } from "./keys.js";
 import { look } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
@@ -17,8 +17,8 @@ export async function schema(call: Call, output: Output): Promise<ExitCode> {
   return look(words[0] ?? "", { ordered: true }, async (db) => {
     const all = collectionsOf(db);
     if (flags.has("json")) await output.print(`${JSON.stringify(all.map(described))}\n`);
-    else await output.print(harmless(flags.has("rust") ? asRust(all) : asTypeScript(all)));
-    return EXIT.well;
+    else await output.print(escapeControls(flags.has("rust") ? asRust(all) : asTypeScript(all)));
+    return EXIT.ok;
   });
 }
 

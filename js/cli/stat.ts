@@ -5,7 +5,7 @@ import type { Recovery } from "../index.js";
 import { layoutOf } from "../struct/layout-string.js";
 import type { Call } from "./args.js";
 import { type CollectionInfo, collectionOf } from "./collections.js";
-import { counted, duration, harmless, number, size, table } from "./format.js";
+import { counted, duration, escapeControls, number, size, table } from "./format.js";
 import { look } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 
@@ -32,7 +32,7 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
         recovery,
       };
       await output.print(`${JSON.stringify(document)}\n`);
-      return EXIT.well;
+      return EXIT.ok;
     }
     const share = fileBytes > 0 ? Math.round((100 * liveBytes) / fileBytes) : 0;
     const rows = [
@@ -45,7 +45,7 @@ export async function stat(call: Call, output: Output): Promise<ExitCode> {
       ["opened", `in ${duration(openedMs)}, from ${read(recovery)}`],
     ] as const;
     await output.print(table(rows));
-    return EXIT.well;
+    return EXIT.ok;
   });
 }
 
@@ -69,7 +69,7 @@ async function statOf(
     const described = { key, value: value ?? null, indexes: Object.fromEntries(entries) };
     const document = { file, collection: name, records, ...described };
     await output.print(`${JSON.stringify(document)}\n`);
-    return EXIT.well;
+    return EXIT.ok;
   }
   const rows = [
     ["records", number(records)],
@@ -82,8 +82,8 @@ async function statOf(
       ([index, count]) => ["index", `${index}: ${counted(count, "entry", "entries")}`] as const,
     ),
   ] as const;
-  await output.print(harmless(table(rows)));
-  return EXIT.well;
+  await output.print(escapeControls(table(rows)));
+  return EXIT.ok;
 }
 
 function closed({ wasClean, tornBytes, droppedFrames }: Recovery): string {

@@ -7,7 +7,7 @@ import { look } from "./open-file.js";
 import { EXIT, type ExitCode, type Output, Progress } from "./output.js";
 
 /** The consequence of each kind of damage. */
-const MEANS: Record<ProblemKind, string> = {
+const CONSEQUENCE: Record<ProblemKind, string> = {
   superblock: "superblock: the other one is used",
   header: "segment header: its copy is used",
   frame: "writes: those still current cannot be read",
@@ -42,7 +42,7 @@ export async function verify(call: Call, output: Output): Promise<ExitCode> {
   } else {
     await output.print(described(found, ms));
   }
-  return found.ok ? EXIT.well : EXIT.no;
+  return found.ok ? EXIT.ok : EXIT.negative;
 }
 
 function described({ ok, bytes, frames, records, problems }: Verification, ms: number) {
@@ -57,7 +57,7 @@ function described({ ok, bytes, frames, records, problems }: Verification, ms: n
 function tableOf(problems: readonly Problem[]): string {
   const rows = problems.map(({ what, offset, length }) => {
     const place = `at ${number(offset)}, ${counted(length, "byte")}`;
-    return [place, MEANS[what]] as const;
+    return [place, CONSEQUENCE[what]] as const;
   });
   return table(rows);
 }
@@ -70,11 +70,11 @@ async function printRefused(
   const [path = ""] = words;
   if (flags.has("json")) {
     await output.print(`${JSON.stringify({ file: path, opens: false, ok: false, details })}\n`);
-    return EXIT.no;
+    return EXIT.negative;
   }
   await output.print(`too damaged to open${details ? `: ${placeOf(details)}` : ""}\n`);
   await output.print(`\n${NEXT_STEP}`);
-  return EXIT.no;
+  return EXIT.negative;
 }
 
 /** Describes where a file is damaged that does not open. */

@@ -26,7 +26,7 @@ import {
 import { cloneArgs, listOf } from "./protocol/clone.js";
 import { cloned } from "./protocol/json-values.js";
 import { RemoteCollection, RemoteScan } from "./remote-collection.js";
-import type { Calls, Collections, Remoted, ServedTypes, TxOf } from "./types.js";
+import type { Calls, Collections, RemoteCollectionOf, ServedTypes, TxOf } from "./types.js";
 
 /** A value of a database in another realm, with its version. */
 export interface RemoteEntry {
@@ -103,13 +103,13 @@ export class Client<
    */
   collection<Name extends keyof S["collections"] & string>(
     name: Name,
-  ): Remoted<S["collections"][Name]> {
+  ): RemoteCollectionOf<S["collections"][Name]> {
     let collection = this.known.get(name);
     if (collection === undefined) {
       collection = new RemoteCollection(name, this.link);
       this.known.set(name, collection);
     }
-    return collection as Remoted<S["collections"][Name]>;
+    return collection as RemoteCollectionOf<S["collections"][Name]>;
   }
 
   /** The state of the connection and its owner, and why calls wait. The event `"status"` reports changes. */

@@ -55,7 +55,7 @@ export type {
   Copied,
   Nothing,
   Remote,
-  Remoted,
+  RemoteCollectionOf,
   ServedTypes,
   TxOf,
 } from "./types.js";

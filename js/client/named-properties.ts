@@ -3,15 +3,14 @@
  * only.
  */
 
-/** Properties that languages, frameworks and assertion libraries read on any object. */
-const ASKED_OF_ALL = /^(then|toJSON|nodeType|tagName|asymmetricMatch|\$\$typeof|(__|@@).*)$/;
+import { PROBED_PROPERTIES } from "../util/probed-properties.js";
 
 /** An object that makes the value of a property when it is first read, except for the names above. */
 export function byName<T extends object>(make: (name: string) => object): T {
   const known = new Map<string, object>();
   return new Proxy(Object.create(null) as T, {
     get(_, name) {
-      if (typeof name !== "string" || name in Object.prototype || ASKED_OF_ALL.test(name)) {
+      if (typeof name !== "string" || name in Object.prototype || PROBED_PROPERTIES.test(name)) {
         return undefined;
       }
       let value = known.get(name);

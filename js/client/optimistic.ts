@@ -53,10 +53,10 @@ function keyOf<T>(collection: string | undefined, given: T): T {
  * eighth of a second in the end. With less, fifty updates of one key in a tab, or twenty in each of three tabs,
  * ran out of retries.
  */
-const DOUBLINGS = 7;
+const MAX_BACKOFF_DOUBLINGS = 7;
 
-/** The longest turn in the retry queue: the transaction may itself be waiting for one behind it. */
-const TURN_MS = 1_000;
+/** The longest time that a transaction keeps its place in the retry queue: the transaction may itself be waiting for one behind it. */
+const QUEUE_SLOT_MS = 1_000;
 
 /** The options of transactions, and those of updates. */
 const OPTIONS = {
@@ -93,7 +93,7 @@ export async function transact<T>(
   let grant = () => {};
   let stop = () => {};
   let isOwnerMissing: boolean | undefined;
-  let turnTimer: ReturnType<typeof setTimeout> | undefined;
+  let slotTimer: ReturnType<typeof setTimeout> | undefined;
   const leaveQueue = () => {
     if (!caller.retryQueue.delete(grant)) return;
     for (const next of caller.retryQueue) {
@@ -124,10 +124,10 @@ export async function transact<T>(
       }
       await new Promise<void>((resolve) => {
         // A random pause, so that transactions of other realms with the same conflict do not collide again.
-        if (tries) setTimeout(resolve, Math.random() * 2 ** Math.min(tries, DOUBLINGS));
+        if (tries) setTimeout(resolve, Math.random() * 2 ** Math.min(tries, MAX_BACKOFF_DOUBLINGS));
         else {
           grant = () => {
-            turnTimer ??= setTimeout(leaveQueue, TURN_MS);
+            slotTimer ??= setTimeout(leaveQueue, QUEUE_SLOT_MS);
             resolve();
           };
           if (caller.retryQueue.add(grant).size === 1) grant();
@@ -144,7 +144,7 @@ export async function transact<T>(
     return await Promise.race([stopped, run()]);
   } finally {
     signal?.removeEventListener("abort", stop);
-    clearTimeout(turnTimer);
+    clearTimeout(slotTimer);
     leaveQueue();
   }
 }
@@ -215,18 +215,18 @@ interface Log {
 }
 
 /** A collection inside a client's transaction: reads go to the database, and writes are made at the end. */
-export interface TxPart<Given, Plain, Input> {
+export interface TxPart<KeyInput, Plain, Input> {
   /**
    * Resolves to the value of a key as this transaction sees it: the value that it has written, as it was
    * given, or else the one that its first read of the key found.
    */
-  get(key: Given): Promise<Plain | undefined>;
+  get(key: KeyInput): Promise<Plain | undefined>;
   /** Resolves to whether the key has a value, as this transaction sees it. */
-  has(key: Given): Promise<boolean>;
+  has(key: KeyInput): Promise<boolean>;
   /** Stores a value under a key when the transaction commits. */
-  set(key: Given, value: Input): void;
+  set(key: KeyInput, value: Input): void;
   /** Deletes a key when the transaction commits. */
-  delete(key: Given): void;
+  delete(key: KeyInput): void;
 }
 
 /** A client's transaction, as its function receives it: raw keys, and the collections by name. */

@@ -103,7 +103,7 @@ export interface RemoteTypedUpdateOptions<Plain, Input> extends RetryOptions {
 }
 
 /** The calls that a remote collection and its indexes have in common. */
-export class RemoteReads<K, Given, Plain, Range> {
+export class RemoteReads<K, KeyInput, Plain, Range> {
   /** The name of the collection or index. */
   readonly name: string;
   declare protected readonly caller: Caller;
@@ -119,7 +119,7 @@ export class RemoteReads<K, Given, Plain, Range> {
    * Resolves to the value of a key or, in an index, to the first record with this value (in a unique index,
    * the only one). `undefined` if there is none.
    */
-  get(key: Given, options?: CallOptions): Promise<Plain | undefined> {
+  get(key: KeyInput, options?: CallOptions): Promise<Plain | undefined> {
     return this.requestRead("get", [key], options);
   }
 
@@ -169,11 +169,11 @@ export type RemoteIndex<Value, K, Plain> = RemoteReads<K, Value, Plain, IndexRan
  */
 export class RemoteCollection<
   K,
-  Given,
+  KeyInput,
   Plain,
   Input,
   Indexes = Record<never, never>,
-> extends RemoteReads<K, Given, Plain, KeyRange<Given>> {
+> extends RemoteReads<K, KeyInput, Plain, KeyRange<KeyInput>> {
   /** The indexes of the collection, by name. */
   declare readonly index: {
     readonly [Name in keyof Indexes]: RemoteIndex<Indexes[Name], K, Plain>;
@@ -186,18 +186,18 @@ export class RemoteCollection<
   }
 
   /** Resolves to whether the key has a value. */
-  has(key: Given, options?: CallOptions): Promise<boolean> {
+  has(key: KeyInput, options?: CallOptions): Promise<boolean> {
     return this.requestRead("has", [key], options);
   }
 
   /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
-  async getMany(keys: Iterable<Given>, options?: CallOptions): Promise<(Plain | undefined)[]> {
+  async getMany(keys: Iterable<KeyInput>, options?: CallOptions): Promise<(Plain | undefined)[]> {
     return this.requestRead("getMany", [listOf(keys)], options);
   }
 
   /** Resolves to the value of a key with its version, or `undefined` if the key is missing. */
   getEntry(
-    key: Given,
+    key: KeyInput,
     options?: CallOptions,
   ): Promise<{ value: Plain; version: number; uncertain: boolean } | undefined> {
     return this.requestRead("getEntry", [key], options);
@@ -210,7 +210,7 @@ export class RemoteCollection<
    * @throws (rejects) ConflictError if the key has another version; nothing was written
    */
   set(
-    key: Given,
+    key: KeyInput,
     value: Input,
     options?: CallOptions & { ifVersion?: number | undefined },
   ): Promise<void> {
@@ -231,20 +231,20 @@ export class RemoteCollection<
   }
 
   /** Deletes a key. Resolves to whether it was there. */
-  delete(key: Given, options?: CallOptions): Promise<boolean> {
+  delete(key: KeyInput, options?: CallOptions): Promise<boolean> {
     return this.requestWrite("delete", () => cloneArgs([key]), options);
   }
 
   /** Deletes all records, or those of a range: all of them or none. Resolves to how many were deleted. */
-  clear(range?: KeyRange<Given>, options?: CallOptions): Promise<number> {
+  clear(range?: KeyRange<KeyInput>, options?: CallOptions): Promise<number> {
     return this.requestWrite("clear", () => cloneArgs([range]), options);
   }
 
   /** Runs several writes in the given order, all of them or none. */
   batch(
     operations: readonly (
-      | { readonly type: "set"; readonly key: Given; readonly value: Input }
-      | { readonly type: "delete"; readonly key: Given }
+      | { readonly type: "set"; readonly key: KeyInput; readonly value: Input }
+      | { readonly type: "delete"; readonly key: KeyInput }
     )[],
     options?: CallOptions,
   ): Promise<void> {
@@ -263,8 +263,8 @@ export class RemoteCollection<
    * await products.update("yeezy", { add: { stock: -1 }, where: { stock: { gt: 0 } } });
    * ```
    */
-  update(key: Given, change: Update<Plain, Input>): Promise<Updated<Plain>>;
-  update(key: Given, change: Update<Plain, Input>, ...more: unknown[]): Promise<Updated<Plain>> {
+  update(key: KeyInput, change: Update<Plain, Input>): Promise<Updated<Plain>>;
+  update(key: KeyInput, change: Update<Plain, Input>, ...more: unknown[]): Promise<Updated<Plain>> {
     if (more.length > 0) throw badCall("update() takes its options within its second argument.");
     const [fields, callOptions] = split(change);
     return this.requestWrite(
@@ -282,7 +282,7 @@ export class RemoteCollection<
    * @throws (rejects) ConflictError if other writes came first each time; what `change` throws
    */
   updateIf(
-    key: Given,
+    key: KeyInput,
     change: (value: Plain) => unknown,
     options?: RemoteTypedUpdateOptions<Plain, Input>,
   ): Promise<boolean> {
@@ -290,13 +290,13 @@ export class RemoteCollection<
   }
 
   /** Reports after each commit which keys of a range have changed. As `client.watch`. */
-  watch(range: KeyRange<Given>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
+  watch(range: KeyRange<KeyInput>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
   watch(
-    range?: KeyRange<Given>,
+    range?: KeyRange<KeyInput>,
     options?: WatchOptions,
   ): AsyncGenerator<readonly KeyChange<K>[], void, undefined>;
   watch(
-    range: KeyRange<Given> = {},
+    range: KeyRange<KeyInput> = {},
     to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
     ...more: unknown[]
   ) {
@@ -304,13 +304,13 @@ export class RemoteCollection<
   }
 
   /** Gives the records of a range now and after every change in it, without a gap. As `client.live`. */
-  live(range: KeyRange<Given>, listener: (rows: [K, Plain][]) => void): Watching;
+  live(range: KeyRange<KeyInput>, listener: (rows: [K, Plain][]) => void): Watching;
   live(
-    range?: KeyRange<Given>,
+    range?: KeyRange<KeyInput>,
     options?: WatchOptions,
   ): AsyncGenerator<[K, Plain][], void, undefined>;
   live(
-    range: KeyRange<Given> = {},
+    range: KeyRange<KeyInput> = {},
     to?: WatchOptions | ((rows: [K, Plain][]) => void),
     ...more: unknown[]
   ) {

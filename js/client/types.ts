@@ -50,7 +50,7 @@ type InputOf<C> =
 type PlainOf<View> = View extends { snapshot(): infer Plain } ? Plain : View;
 
 /** A collection of a client. (A condition that always holds, so that editors show the resulting type.) */
-export type Remoted<T> = unknown extends T
+export type RemoteCollectionOf<T> = unknown extends T
   ? RemoteCollection<unknown, unknown, unknown, unknown, Record<never, never>>
   : RemoteCollection<
       KeyOf<KeySpecOf<T>>,
@@ -62,7 +62,7 @@ export type Remoted<T> = unknown extends T
 
 /** All collections, by name. */
 export type Collections<S extends ServedTypes> = {
-  readonly [Name in keyof S["collections"]]: Remoted<S["collections"][Name]>;
+  readonly [Name in keyof S["collections"]]: RemoteCollectionOf<S["collections"][Name]>;
 };
 
 /** A collection in a client's transaction. */

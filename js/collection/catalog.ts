@@ -30,10 +30,10 @@ export interface Handle {
 }
 
 /** The keyspace of a collection, and the codecs of its keys and values. */
-export interface CollectionContext<K, View, Writable, Input, Given = K> {
+export interface CollectionContext<K, View, Writable, Input, KeyInput = K> {
   readonly source: Source;
   readonly space: CollectionSpace;
-  readonly keys: Keys<K, Given>;
+  readonly keys: Keys<K, KeyInput>;
   readonly codec: Codec<View, Writable, Input>;
 }
 

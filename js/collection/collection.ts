@@ -6,7 +6,7 @@ import { refuseUnknown } from "../session/options.js";
 import type { SetOptions } from "../session/session.js";
 import type { Codec } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
-import { codecOf, type Given } from "../struct/value-codecs.js";
+import { type CodecInput, codecOf } from "../struct/value-codecs.js";
 import { type Format, INSPECT } from "../util/inspect.js";
 import { moduleAt } from "../util/modules.js";
 import { Catalog, type CollectionContext, type Handle } from "./catalog.js";
@@ -67,20 +67,20 @@ type Nothing = ReturnType<() => void>;
  *
  * Every call may also throw what every call of a database may throw; see `Database`.
  */
-export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
+export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown> {
   /** The name of the collection. */
   readonly name: string;
   /** The declared indexes, by name. */
   readonly index: IndexesOf<Specs, K, View, Input>;
   private readonly handle: Handle;
-  private readonly context: CollectionContext<K, View, Writable, Input, Given>;
+  private readonly context: CollectionContext<K, View, Writable, Input, KeyInput>;
 
   /** @internal */
   constructor(
     handle: Handle,
     name: string,
     codec: Codec<View, Writable, Input>,
-    keys: Keys<K, Given>,
+    keys: Keys<K, KeyInput>,
     indexes: readonly DeclaredIndex[],
   ) {
     this.name = name;
@@ -124,7 +124,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    *
    * @throws TypeError for a bad key
    */
-  get(key: Given): View | undefined {
+  get(key: KeyInput): View | undefined {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.assertLiveView();
     const { engine } = session;
@@ -143,13 +143,13 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    *
    * @throws TypeError for a bad key
    */
-  ref(key: Given): Ref<View> {
+  ref(key: KeyInput): Ref<View> {
     const { session } = this.handle;
     session.guard.assertReadable();
     const { engine } = session;
     const { keys } = this.context;
     // Copy the key, because the program may change its array later.
-    const own = keys.decode(engine.encoded(keys.encode(engine, key))) as unknown as Given;
+    const own = keys.decode(engine.encoded(keys.encode(engine, key))) as unknown as KeyInput;
     return new Ref(engine, () => this.get(own));
   }
 
@@ -158,7 +158,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    *
    * @throws TypeError for a bad key
    */
-  has(key: Given): boolean {
+  has(key: KeyInput): boolean {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.guard.assertReadable();
     const { engine } = session;
@@ -172,7 +172,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws TypeError if `keys` is not iterable, or for a bad key
    * @throws OutOfMemoryError if views of all of them take more memory than the database has
    */
-  getMany(keys: Iterable<Given>): (View | undefined)[] {
+  getMany(keys: Iterable<KeyInput>): (View | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
@@ -186,7 +186,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    *
    * @throws TypeError for a bad key
    */
-  getEntry(key: Given): CollectionEntry<View> | undefined {
+  getEntry(key: KeyInput): CollectionEntry<View> | undefined {
     const { session } = this.handle;
     session.guard.assertReadable();
     const { engine } = session;
@@ -203,7 +203,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    */
-  count(range?: KeyRange<Given>): number {
+  count(range?: KeyRange<KeyInput>): number {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.guard.assertReadable();
     const { keyspace } = this.context.space;
@@ -220,7 +220,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    */
-  keys(range?: KeyRange<Given>): Scan<K> {
+  keys(range?: KeyRange<KeyInput>): Scan<K> {
     this.handle.session.checkRange("keys()");
     return keysIn<K>(this.context, this.context.keys.bounds("keys()", range));
   }
@@ -231,7 +231,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    *
    * @throws as `keys`
    */
-  values(range?: KeyRange<Given>): Scan<View> {
+  values(range?: KeyRange<KeyInput>): Scan<View> {
     this.handle.session.checkRange("values()");
     return valuesIn(this.context, this.context.keys.bounds("values()", range));
   }
@@ -248,7 +248,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    *
    * @throws as `keys`
    */
-  entries(range?: KeyRange<Given>): Scan<[K, View]> {
+  entries(range?: KeyRange<KeyInput>): Scan<[K, View]> {
     this.handle.session.checkRange("entries()");
     return entriesIn(this.context, this.context.keys.bounds("entries()", range));
   }
@@ -263,7 +263,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws UniqueViolationError if another record has the same values in a unique index; nothing was written
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's `set`
    */
-  set(key: Given, value: Input, options?: SetOptions): void {
+  set(key: KeyInput, value: Input, options?: SetOptions): void {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.guard.assertWritable("set()");
     const { context } = this;
@@ -301,8 +301,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as the database's
    * `delete`
    */
-  delete(key: Given): boolean;
-  delete(key: Given, ...more: unknown[]): boolean {
+  delete(key: KeyInput): boolean;
+  delete(key: KeyInput, ...more: unknown[]): boolean {
     const { session } = this.handle;
     if (more.length > 0) refuseMore("delete()", more);
     if (session.guard.gate !== 0) session.guard.assertWritable("delete()");
@@ -330,9 +330,9 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * `updateIf`
    */
   updateIf(
-    key: Given,
+    key: KeyInput,
     change: (value: Writable) => Nothing | Input,
-    options?: TypedUpdateOptions<Given, View, Input>,
+    options?: TypedUpdateOptions<KeyInput, View, Input>,
   ): boolean {
     const { session } = this.handle;
     if (session.guard.gate !== 0) session.guard.assertWritable("updateIf()");
@@ -346,8 +346,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
    */
-  clear(range?: KeyRange<Given>): number;
-  clear(range?: KeyRange<Given>, ...more: unknown[]): number {
+  clear(range?: KeyRange<KeyInput>): number;
+  clear(range?: KeyRange<KeyInput>, ...more: unknown[]): number {
     const { session } = this.handle;
     refuseMore("clear()", more);
     if (session.guard.gate !== 0) session.guard.assertWritable("clear()");
@@ -362,8 +362,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * nothing was written
    * @throws what `set` and `delete` throw; nothing was written
    */
-  batch(operations: readonly CollectionOperation<Given, Input>[]): void;
-  batch(operations: readonly CollectionOperation<Given, Input>[], ...more: unknown[]): void {
+  batch(operations: readonly CollectionOperation<KeyInput, Input>[]): void;
+  batch(operations: readonly CollectionOperation<KeyInput, Input>[], ...more: unknown[]): void {
     const { session } = this.handle;
     refuseMore("batch()", more);
     if (session.guard.gate !== 0) session.guard.assertWritable("batch()");
@@ -381,7 +381,7 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
    * if it is aborted, and what `onProgress` throws
    */
   toJsonLines(
-    range?: KeyRange<Given>,
+    range?: KeyRange<KeyInput>,
     options: ToLinesOptions = {},
   ): ReadableStream<Uint8Array<ArrayBuffer>> {
     refuseUnknown("toJsonLines()", options, ["onProgress", "signal"]);
@@ -437,8 +437,8 @@ export class Collection<K, View, Writable, Input, Given = K, Specs = unknown> {
 
 const linesModule = () => moduleAt("collection/json-lines", () => import("./json-lines.js"));
 
-function indexesOf<K, View, Writable, Input, Given>(
-  context: CollectionContext<K, View, Writable, Input, Given>,
+function indexesOf<K, View, Writable, Input, KeyInput>(
+  context: CollectionContext<K, View, Writable, Input, KeyInput>,
   declared: readonly DeclaredIndex[],
 ): Record<string, Index<unknown, K, View>> {
   const indexes = indexesByName<Index<unknown, K, View>>(context.space.name);
@@ -458,7 +458,7 @@ export interface MigrateOptions<S extends KeySpec | undefined, Specs, Old, Input
 export async function migrated<T>(
   handle: Handle,
   name: string,
-  given: Given<T>,
+  given: CodecInput<T>,
   options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown>,
 ): Promise<Collection<unknown, T, T, T>> {
   // Check now, and not after the first await: the call may be inside a transaction, which is over by then.
@@ -483,7 +483,7 @@ export async function migrated<T>(
 export function collectionOf<T>(
   handle: Handle,
   name: string,
-  codec: Given<T>,
+  codec: CodecInput<T>,
   options: CollectionOptions<KeySpec | undefined>,
 ): Collection<unknown, T, T, T> {
   refuseUnknown("collection()", options, ["key", "indexes"]);

@@ -4,6 +4,7 @@ import { badArgument } from "../errors/index.js";
 import { Scan, Steps } from "../session/cursor.js";
 import type { Bounds } from "../session/key-range.js";
 import type { Session } from "../session/session.js";
+import { PROBED_PROPERTIES } from "../util/probed-properties.js";
 import type { CollectionContext } from "./catalog.js";
 import { copier, type IndexSpace } from "./indexes.js";
 import { type BoundOf, bytesOf, orderedBounds, type PrefixOf } from "./keys.js";
@@ -37,7 +38,12 @@ export interface IndexRange<Value, K> {
 type Absent<Value> = undefined extends Value ? null : never;
 
 /** Makes the result of a step: the key, the value or both. */
-type Pick3<T> = (key: Uint8Array<ArrayBuffer>, at: number, steps: Steps<T>, session: Session) => T;
+type ResultOf<T> = (
+  key: Uint8Array<ArrayBuffer>,
+  at: number,
+  steps: Steps<T>,
+  session: Session,
+) => T;
 
 /**
  * The records of a collection in the order of some of their fields. Records with the same values are in the
@@ -130,7 +136,11 @@ export class Index<Value, K, View> {
     ]);
   }
 
-  private walk<T>(call: string, range: IndexRange<Value, K> | undefined, pick: Pick3<T>): Scan<T> {
+  private walk<T>(
+    call: string,
+    range: IndexRange<Value, K> | undefined,
+    pick: ResultOf<T>,
+  ): Scan<T> {
     const { context, space } = this;
     context.source().checkRange(call);
     const bounds = this.bounds(call, range);
@@ -174,9 +184,9 @@ export function noIndex(collection: string, name: string, declared: object): Err
   );
 }
 
-/** Names that consoles, frameworks and test libraries look up in any object. */
-const LOOKED_FOR =
-  /^([_$@].*|then|to[A-Z].*|valueOf|constructor|prototype|is[A-Z].*|has[A-Z].*|nodeType|nodeName|tagName|parentNode|length|inspect|asymmetricMatch)$/;
+/** Further names that consoles, frameworks and test libraries look up. A program may mean them, but no index here has them. */
+const OTHER_PROBED =
+  /^([_$@].*|to[A-Z].*|valueOf|constructor|prototype|is[A-Z].*|has[A-Z].*|nodeName|parentNode|length|inspect)$/;
 
 /** An object for the indexes of a collection, by name. Reading a name that was not declared throws. */
 export function indexesByName<T>(collection: string): Record<string, T> {
@@ -184,7 +194,8 @@ export function indexesByName<T>(collection: string): Record<string, T> {
     // The prototype is only asked for names that are not own properties.
     new Proxy(Object.create(null) as object, {
       get(_, name) {
-        if (typeof name !== "string" || LOOKED_FOR.test(name)) return undefined;
+        if (typeof name !== "string" || PROBED_PROPERTIES.test(name) || OTHER_PROBED.test(name))
+          return undefined;
         throw noIndex(collection, name, indexes);
       },
     }),
@@ -194,23 +205,23 @@ export function indexesByName<T>(collection: string): Record<string, T> {
 
 class IndexSteps<K, View, T> extends Steps<T> {
   private readonly index: IndexSpace;
-  private readonly isLone: boolean;
+  private readonly readsOneEntry: boolean;
   /** The latest version when the iteration began; negative before that. */
   private began: number;
   /** The engine's `changes` at that time: while it is equal, no entry is newer. */
   private changes: number;
   private readonly context: CollectionContext<K, View, unknown, never, unknown>;
-  private readonly pick: Pick3<T>;
+  private readonly pick: ResultOf<T>;
 
   constructor(
     context: CollectionContext<K, View, unknown, never, unknown>,
     index: IndexSpace,
     bounds: Bounds,
-    pick: Pick3<T>,
+    pick: ResultOf<T>,
   ) {
     super(context.source, bounds, true, index);
     this.index = index;
-    this.isLone = bounds.limit === 1;
+    this.readsOneEntry = bounds.limit === 1;
     this.began = -1;
     this.changes = 0;
     this.context = context;
@@ -236,7 +247,7 @@ class IndexSteps<K, View, T> extends Steps<T> {
 
   private begin({ engine }: Session): void {
     // With a single step, nothing can be written between steps.
-    this.began = this.isLone ? Number.POSITIVE_INFINITY : engine.stats().version;
+    this.began = this.readsOneEntry ? Number.POSITIVE_INFINITY : engine.stats().version;
     this.changes = engine.changes;
   }
 

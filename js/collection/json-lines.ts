@@ -15,7 +15,7 @@ import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import { type JsonOptions, jsonReader, jsonWriter } from "../struct/json/index.js";
 import type { PartKind } from "../struct/key.js";
-import { nextTask, slice } from "../util/clock.js";
+import { nextTask, timeSlice } from "../util/clock.js";
 import { decoder, encoder } from "../util/text-coders.js";
 import type { CollectionContext } from "./catalog.js";
 import type { Keys } from "./keys.js";
@@ -140,7 +140,7 @@ async function storeLines<K>(
   const read = jsonReader(context.codec, { ignoreUnknown });
   let line = 0;
   let records = 0;
-  let isOver = slice(SLICE_MS, SLICE_LINES);
+  let isOver = timeSlice(SLICE_MS, SLICE_LINES);
   let rest: Uint8Array = new Uint8Array(0);
   const store = (given: Uint8Array) => {
     line += 1;
@@ -171,7 +171,7 @@ async function storeLines<K>(
       onProgress?.({ records });
       await nextTask();
       signal?.throwIfAborted();
-      isOver = slice(SLICE_MS, SLICE_LINES);
+      isOver = timeSlice(SLICE_MS, SLICE_LINES);
     }
     rest = bytes.slice(start);
   }
@@ -392,11 +392,11 @@ function plainPart(part: unknown): unknown {
   return part === undefined ? null : part;
 }
 
-function keyOf<K>({ kind, isLone }: Keys<K, K>, key: unknown): K {
+function keyOf<K>({ kind, hasOnePart }: Keys<K, K>, key: unknown): K {
   if (kind === "string") return key as K;
   if (kind === "bytes") return unbase64(key) as K;
   const kinds = kind as readonly PartKind[];
-  if (isLone) return partOf(kinds[0] as PartKind, key) as K;
+  if (hasOnePart) return partOf(kinds[0] as PartKind, key) as K;
   if (!Array.isArray(key)) throw malformed(`its key must be an array of ${kinds.length} parts.`);
   return key.map((part, i) => (kinds[i] === undefined ? part : partOf(kinds[i], part))) as K;
 }

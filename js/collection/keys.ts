@@ -58,7 +58,7 @@ export interface KeyRange<K, Bound = BoundOf<K>, Prefix = PrefixOf<K>> {
 }
 
 /** The codec of a collection's keys. */
-export interface Keys<K, Given = K> {
+export interface Keys<K, KeyInput = K> {
   /** The kind, as stored in the descriptor. */
   readonly kind: string | readonly PartKind[];
   /** Whether the keys are assigned by `push`. */
@@ -66,9 +66,9 @@ export interface Keys<K, Given = K> {
   /** Whether keys are of a kind that `push` may have assigned. */
   readonly areIds: boolean;
   /** Whether a key is a single value and not an array of parts. */
-  readonly isLone: boolean;
+  readonly hasOnePart: boolean;
   /** Encodes a key into the engine's scratch area and returns its length. */
-  encode(engine: Engine, key: Given): number;
+  encode(engine: Engine, key: KeyInput): number;
   /** Converts a key from the form in which a cursor gives it. */
   given(key: string | Uint8Array<ArrayBuffer>): K;
   /** Decodes a key. */
@@ -84,7 +84,7 @@ export const stringKeys: Keys<string> = {
   kind: "string",
   isAuto: false,
   areIds: false,
-  isLone: true,
+  hasOnePart: true,
   encode(engine, key) {
     if (typeof key !== "string")
       throw badArgument(
@@ -103,7 +103,7 @@ const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
   kind: "bytes",
   isAuto: false,
   areIds: false,
-  isLone: true,
+  hasOnePart: true,
   encode(engine, key) {
     if (typeof key === "string")
       throw badArgument("The keys of this collection are bytes, not text.", key);
@@ -122,7 +122,7 @@ class LoneKeys implements Keys<unknown> {
   readonly kind: readonly PartKind[];
   readonly isAuto: boolean;
   readonly areIds: boolean;
-  readonly isLone = true;
+  readonly hasOnePart = true;
   private readonly part: PartCodec;
 
   constructor(part: PartCodec, isAuto: boolean) {
@@ -158,7 +158,7 @@ class TupleKeys extends TupleCodec implements Keys<readonly unknown[]> {
   readonly kind: readonly PartKind[];
   readonly isAuto = false;
   readonly areIds = false;
-  readonly isLone = false;
+  readonly hasOnePart = false;
 
   constructor(what: string, parts: readonly PartCodec[]) {
     super(what, parts);

@@ -9,7 +9,7 @@ import type { Session } from "../session/session.js";
 import type { Codec, Descriptor } from "../struct/codec.js";
 import { schemaOf } from "../struct/codegen/schema-from-descriptor.js";
 import { codecOf } from "../struct/value-codecs.js";
-import { nextTask, slice } from "../util/clock.js";
+import { nextTask, timeSlice } from "../util/clock.js";
 import {
   Catalog,
   type CollectionContext,
@@ -31,7 +31,7 @@ export interface MigrateProgress {
 }
 
 /** How a migration converts records, and how it reports. */
-export interface Migration<Old, Input, K, OldKey, Given> {
+export interface Migration<Old, Input, K, OldKey, KeyInput> {
   /** Makes the new value from an old one. `undefined` leaves the record out. */
   readonly migrate?: ((old: Old, key: K) => Input | undefined) | undefined;
   /**
@@ -39,7 +39,7 @@ export interface Migration<Old, Input, K, OldKey, Given> {
    * its own.
    */
   // The empty list makes the compiler infer a tuple for an array. As a key it is refused.
-  readonly rekey?: ((key: OldKey, old: Old) => Given | readonly []) | undefined;
+  readonly rekey?: ((key: OldKey, old: Old) => KeyInput | readonly []) | undefined;
   /** Called between slices with the progress so far. If it throws, the migration ends with that error. */
   readonly onProgress?: ((progress: MigrateProgress) => void) | undefined;
   /** Aborts the migration. The next call goes on where it stopped. */
@@ -61,13 +61,13 @@ const ALL = {
   reverse: false,
 };
 
-export async function migrate<K, View, Writable, Input, Given>(
+export async function migrate<K, View, Writable, Input, KeyInput>(
   handle: Handle,
   name: string,
   codec: Codec<View, Writable, Input>,
-  keys: Keys<K, Given>,
+  keys: Keys<K, KeyInput>,
   indexes: readonly DeclaredIndex[] | undefined,
-  options: Migration<unknown, Input, K, unknown, Given>,
+  options: Migration<unknown, Input, K, unknown, KeyInput>,
 ): Promise<void> {
   const { session } = handle;
   session.guard.assertOutsideCallback("migrate()");
@@ -102,21 +102,21 @@ export async function migrate<K, View, Writable, Input, Given>(
 }
 
 /** One run of a migration. */
-class Run<K, View, Writable, Input, Given> {
+class Run<K, View, Writable, Input, KeyInput> {
   private readonly handle: Handle;
   private readonly catalog: Catalog;
   private readonly name: string;
   private readonly codec: Codec<View, Writable, Input>;
-  private readonly keys: Keys<K, Given>;
-  private readonly options: Migration<unknown, Input, K, unknown, Given>;
+  private readonly keys: Keys<K, KeyInput>;
+  private readonly options: Migration<unknown, Input, K, unknown, KeyInput>;
 
   constructor(
     handle: Handle,
     catalog: Catalog,
     name: string,
     codec: Codec<View, Writable, Input>,
-    keys: Keys<K, Given>,
-    options: Migration<unknown, Input, K, unknown, Given>,
+    keys: Keys<K, KeyInput>,
+    options: Migration<unknown, Input, K, unknown, KeyInput>,
   ) {
     this.handle = handle;
     this.catalog = catalog;
@@ -296,7 +296,7 @@ class Run<K, View, Writable, Input, Given> {
     const { catalog, name, codec, keys } = this;
     const { migrate: change = (value: unknown) => value as Input } = this.options;
     const source = () => this.handle.session;
-    const context: CollectionContext<K, View, Writable, Input, Given> = {
+    const context: CollectionContext<K, View, Writable, Input, KeyInput> = {
       source,
       space,
       keys,
@@ -339,7 +339,7 @@ class Run<K, View, Writable, Input, Given> {
     const before = storedKeys(old.declaration.key);
     return ({ engine }, key, value) => {
       const given = rekey(before.decode(key), value);
-      const length = keys.encode(engine, given as Given);
+      const length = keys.encode(engine, given as KeyInput);
       const bytes = engine.encoded(length);
       if (engine.find(length, space.keyspace) === 0) return bytes;
       throw badArgument(
@@ -365,7 +365,7 @@ class Run<K, View, Writable, Input, Given> {
     let records = 0;
     for (let more = true; more; ) {
       this.checkAbort({ records, total });
-      const isOver = slice(SLICE_MS);
+      const isOver = timeSlice(SLICE_MS);
       this.atomically((session) => {
         let note: (() => void) | undefined;
         do {

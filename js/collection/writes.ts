@@ -1,7 +1,7 @@
 /** Writes of collections: `set`, `delete`, `clear`, `push` and `updateIf` with typed values. */
 
 import type { Engine } from "../engine/engine.js";
-import { diedInCallback } from "../engine/error-codes.js";
+import { viewDetachedInCallback } from "../engine/error-codes.js";
 import { badArgument, QuotaExceededError } from "../errors/index.js";
 import { IN_CALLBACK } from "../session/call-guard.js";
 import type { Bounds } from "../session/key-range.js";
@@ -299,7 +299,7 @@ function testPredicateOn<K, View, Writable, Input>(
   try {
     const answer = session.checkedPredicate(predicate(view));
     // If the view was detached meanwhile, the predicate may have read an empty array.
-    if (memory.epoch !== epoch) throw diedInCallback();
+    if (memory.epoch !== epoch) throw viewDetachedInCallback();
     return answer;
   } finally {
     session.guard.gate &= ~IN_CALLBACK;
@@ -354,7 +354,7 @@ function apply<K, View, Writable, Input>(
       session.checkedPredicate(predicate(writable as unknown as View))
     ) {
       const result = change(writable);
-      if (memory.epoch !== epoch) throw diedInCallback();
+      if (memory.epoch !== epoch) throw viewDetachedInCallback();
       if (result !== undefined) {
         length = stageReturned(session, codec, writable, result);
         codec.revoke(writable);

@@ -38,7 +38,7 @@ import type {
 } from "../session/session.js";
 import type { CustomCodec, Declared, Structure, Whole } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
-import type { Given } from "../struct/value-codecs.js";
+import type { CodecInput } from "../struct/value-codecs.js";
 import type { Key, Value } from "../util/bytes.js";
 import { asyncDispose } from "../util/dispose.js";
 import { type Format, INSPECT } from "../util/inspect.js";
@@ -492,7 +492,7 @@ export class Database {
   ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>;
   collection<T>(
     name: string,
-    codec: Given<T>,
+    codec: CodecInput<T>,
     options: CollectionOptions<KeySpec | undefined> = {},
   ): Collection<unknown, T, T, T> {
     return collectionOf(this.handle, name, codec, options);
@@ -565,7 +565,7 @@ export class Database {
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>>;
   migrate<T>(
     name: string,
-    codec: Given<T>,
+    codec: CodecInput<T>,
     options: MigrateOptions<KeySpec | undefined, unknown, unknown, T, unknown> = {},
   ): Promise<Collection<unknown, T, T, T>> {
     return migrated(this.handle, name, codec, options);

@@ -12,7 +12,7 @@ import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import type { ExportOptions } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import type { StorageFile } from "../storage/storage.js";
-import { nextTask, slice } from "../util/clock.js";
+import { nextTask, timeSlice } from "../util/clock.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
@@ -226,7 +226,7 @@ class Throttle {
   constructor(source: () => Session, options: ExportOptions) {
     this.source = source;
     this.options = options;
-    this.sliceIsOver = slice(SLICE_MS);
+    this.sliceIsOver = timeSlice(SLICE_MS);
   }
 
   get isOver(): boolean {
@@ -242,7 +242,7 @@ class Throttle {
     await nextTask();
     this.options.signal?.throwIfAborted();
     this.source().guard.assertOutsideCallback("export()");
-    this.sliceIsOver = slice(SLICE_MS);
+    this.sliceIsOver = timeSlice(SLICE_MS);
   }
 
   reportProgress(bytes: number, total: number): void {

@@ -78,10 +78,10 @@ export async function fill(name: string, opened: OpenedStorage, given: Import): 
     return;
   }
   if (!given.replace) throw databaseExists(name);
-  if (opened.beside === undefined) {
+  if (opened.openReplacement === undefined) {
     throw badArgument("This storage can fill new databases, but not replace any.");
   }
-  const shadow = await opened.beside();
+  const shadow = await opened.openReplacement();
   try {
     await importInto(name, shadow.file, given);
     if (shadow.takeOver === undefined) guarded(name, () => replaceInPlace(file, shadow.file));
@@ -122,7 +122,7 @@ export async function completeReplace(
         "readOnly to complete that.",
     );
   }
-  const shadow = await opened.beside?.();
+  const shadow = await opened.openReplacement?.();
   if (shadow === undefined) return false;
   if (shadow.file.getSize() === 0) {
     await removeShadow(shadow);

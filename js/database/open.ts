@@ -244,12 +244,12 @@ async function start(
       }
       throw error;
     });
-    await quietly(() => opened.tidy?.());
+    await quietly(() => opened.removeLeftovers?.());
     if (onProgress !== undefined) engine.reportSorting(progressOf("sorting", file, onProgress));
     const strict = settings.strictViews
       ? await moduleAt("session/strict-views", () => import("../session/strict-views.js"))
       : undefined;
-    return Session.start(name, engine, opened, settings, strict && new strict.Watch(name));
+    return Session.start(name, engine, opened, settings, strict && new strict.ViewTracker(name));
   } catch (error) {
     await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
     await quietly(() => opened.file.close());

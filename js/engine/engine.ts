@@ -92,9 +92,9 @@ export interface EngineListener {
   /** A write failed, and the pending writes may be lost with it. */
   writeFailed(error: Error): void;
   /** All views were detached: the memory has grown, or the memory that they show is about to be reused. */
-  viewsDied(): void;
-  /** The wasm instance is dead and refuses every call. */
-  died(error: DatabasePoisonedError): void;
+  viewsDetached(): void;
+  /** The wasm instance failed and refuses every call. */
+  poisoned(error: DatabasePoisonedError): void;
 }
 
 /** Called with the keyspace of a key and the key's length in the scratch area. */
@@ -164,8 +164,8 @@ export class Engine extends WasmMemory {
   private readonly keyListeners: Map<KeyListener, ((keyspace: number) => void) | undefined>;
   private uncertain = false;
   private onSorting: ((count: number) => void) | undefined = undefined;
-  private death: DatabasePoisonedError | undefined;
-  private poison: Error | undefined;
+  private poisonedError: DatabasePoisonedError | undefined;
+  private poisonCause: Error | undefined;
 
   private constructor(name: string, module: WebAssembly.Module, wasm: Exports, host: Host) {
     super(name, wasm.memory.buffer as ArrayBuffer, wasm.scratch() >>> 0, wasm.result() >>> 0);
@@ -180,8 +180,8 @@ export class Engine extends WasmMemory {
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.rawExports = undefined;
     this.keyListeners = new Map();
-    this.death = undefined;
-    this.poison = undefined;
+    this.poisonedError = undefined;
+    this.poisonCause = undefined;
   }
 
   /**
@@ -253,7 +253,7 @@ export class Engine extends WasmMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.kill(trap);
+      throw this.poisonWith(trap);
     }
     if (at === 0) this.check(this.u32[this.codeAt] as number);
     return at;
@@ -319,7 +319,7 @@ export class Engine extends WasmMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.kill(trap);
+      throw this.poisonWith(trap);
     }
     if (status !== OK) throw status < 0 ? this.failure(-status) : this.writeFailure(status);
     this.queueFurtherSets(areSeveral);
@@ -333,7 +333,7 @@ export class Engine extends WasmMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.kill(trap);
+      throw this.poisonWith(trap);
     }
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
     return at;
@@ -354,7 +354,7 @@ export class Engine extends WasmMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.kill(trap);
+      throw this.poisonWith(trap);
     }
     if (answer < 0) {
       const code = this.u32[this.codeAt] as number;
@@ -382,7 +382,7 @@ export class Engine extends WasmMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.kill(trap);
+      throw this.poisonWith(trap);
     }
     if (at === 0) {
       const code = this.u32[this.codeAt] as number;
@@ -428,7 +428,7 @@ export class Engine extends WasmMemory {
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.kill(trap);
+      throw this.poisonWith(trap);
     }
     if (status !== OK) throw this.writeFailure(status);
   }
@@ -670,12 +670,12 @@ export class Engine extends WasmMemory {
 
   /** Applies the buffered sets. */
   private flushQueue(): void {
-    if (this.queueLimit < 0) throw this.kill("stack overflow");
+    if (this.queueLimit < 0) throw this.poisonWith("stack overflow");
     const length = this.takeQueue();
     if (length === 0) return;
     const status = this.call(() => this.exports.set_waiting(length));
     // Only sets that cannot fail are buffered, so a failure is a bug of the engine.
-    if (status !== OK) throw this.kill(this.failure(status));
+    if (status !== OK) throw this.poisonWith(this.failure(status));
   }
 
   /** After several sets in a row, opens the queue for as many as are sure to fit. Key listeners keep it closed. */
@@ -687,14 +687,14 @@ export class Engine extends WasmMemory {
 
   /** Runs a call that may grow the memory and is not hot: an export, or a function that calls one. */
   private call<T>(wasmCall: () => T): T {
-    if (this.death !== undefined) throw this.death;
+    if (this.poisonedError !== undefined) throw this.poisonedError;
     let answer: T;
     try {
       answer = wasmCall();
       if (this.u8.length === 0) this.refresh();
     } catch (trap) {
       this.queueLimit = BROKEN;
-      throw this.kill(trap);
+      throw this.poisonWith(trap);
     }
     return answer;
   }
@@ -702,7 +702,7 @@ export class Engine extends WasmMemory {
   /** Rebuilds the typed arrays, after the memory has grown or its views were detached. */
   private refresh(): void {
     this.renew(this.exports.memory.buffer as ArrayBuffer);
-    this.listener?.viewsDied();
+    this.listener?.viewsDetached();
   }
 
   /** Detaches all views. */
@@ -748,7 +748,7 @@ export class Engine extends WasmMemory {
   }
 
   private wrapExports(): void {
-    if (this.death !== undefined) return;
+    if (this.poisonedError !== undefined) return;
     // The buffered sets came before the change, so they are applied first.
     const now = this.wasm;
     const wasm = this.rawExports ?? now;
@@ -774,12 +774,12 @@ export class Engine extends WasmMemory {
 
   // ---------------------------------------------------------------- failures
 
-  private kill(trap: unknown): DatabasePoisonedError {
-    if (this.death !== undefined) return this.death;
+  private poisonWith(trap: unknown): DatabasePoisonedError {
+    if (this.poisonedError !== undefined) return this.poisonedError;
     const panic = this.host.panic ?? (trap instanceof Error ? trap.message : String(trap));
     // Platforms report a stack overflow only by the text.
     const isOverflow = /call stack|stack overflow|recursion/.test(panic);
-    const death = new DatabasePoisonedError(
+    const error = new DatabasePoisonedError(
       isOverflow
         ? `Endless or very deep recursion used up the program's stack within a call of the database ` +
             `"${this.name}", which ended half-way. All further calls are refused. Close the database and open ` +
@@ -790,10 +790,10 @@ export class Engine extends WasmMemory {
       { cause: trap },
     );
     if (this.u8.length === 0) this.refresh();
-    // Set last: if the listener overflows the stack, the next call reports the death again.
-    this.listener?.died(death);
-    this.death = death;
-    return death;
+    // Set last: if the listener overflows the stack, the next call reports the error again.
+    this.listener?.poisoned(error);
+    this.poisonedError = error;
+    return error;
   }
 
   private check(status: number): void {
@@ -810,7 +810,8 @@ export class Engine extends WasmMemory {
   private failure(code: number): Error {
     this.rollbacks += 1;
     const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
-    if (code === Code.Poisoned && this.poison !== undefined) context.cause = { cause: this.poison };
+    if (code === Code.Poisoned && this.poisonCause !== undefined)
+      context.cause = { cause: this.poisonCause };
     if (code === Code.Corruption || code === Code.UnsupportedFormat) {
       this.assertSame();
       this.call(this.wasm.error_report);
@@ -820,7 +821,7 @@ export class Engine extends WasmMemory {
     const error = failureOf(code, context);
     // Calls are never out of order, so this means that a stack overflow broke off an earlier call.
     if ((error as VarveError).code === "VARVE_INTERNAL") {
-      return this.kill(Object.assign(new Error("stack overflow"), { cause: error }));
+      return this.poisonWith(Object.assign(new Error("stack overflow"), { cause: error }));
     }
     if (code === Code.Quota || code === Code.Io || code === Code.Lost) this.notePoison(error);
     return error;
@@ -833,7 +834,7 @@ export class Engine extends WasmMemory {
 
   /** Remembers the error that poisoned the database, if this one did: it is the cause of all later refusals. */
   private notePoison(error: Error): void {
-    if (this.poison === undefined && this.stats().poisoned) this.poison = error;
+    if (this.poisonCause === undefined && this.stats().poisoned) this.poisonCause = error;
   }
 
   // ---------------------------------------------------------------- reports

@@ -126,7 +126,7 @@ const makers: Readonly<Record<number, Maker>> = {
 
 export function noMoreMemory(name: string, cause: unknown): OutOfMemoryError {
   return new OutOfMemoryError(
-    `There is no memory for this call of the database "${name}". Let go of other values and copies, do ` +
+    `There is no memory for this call of the database "${name}". Release other values and copies, do ` +
       "less in one turn, or raise the limit (ulimit -v).",
     { cause },
   );
@@ -186,7 +186,7 @@ export function failureOf(code: number, context: FailureContext): Error {
 }
 
 /** The error for a view that was detached while its callback ran. */
-export function diedInCallback(): StaleViewError {
+export function viewDetachedInCallback(): StaleViewError {
   return new StaleViewError(
     "The view died while the callback of updateIf() ran, so its changes could not be kept. " +
       "Nothing was changed.",

@@ -91,7 +91,7 @@ export const BROKEN = -1;
 const NO_BOUND = 0xffff_ffff;
 
 /** Arrays up to this length are remembered in `lastValue`, so that one that a program refills costs less. */
-const REMEMBERED = 4_096;
+const MAX_CACHED_VALUE = 4_096;
 
 /** Offset of the report slots in the result block, in units of 8 bytes. */
 const REPORT = 2;
@@ -435,7 +435,7 @@ export class WasmMemory {
       const copy = allocated(this.name, () => new Uint8Array(bytes));
       return copy.length === length ? copy : copy.subarray(0, length);
     }
-    if (length <= REMEMBERED) this.lastValue = bytes;
+    if (length <= MAX_CACHED_VALUE) this.lastValue = bytes;
     return bytes;
   }
 

@@ -25,8 +25,8 @@ export class CallGuard {
   gate: number;
   /** Number of open transactions, each nested in the one before. */
   depth: number;
-  /** The error that every call throws once the wasm instance is dead. */
-  death: DatabasePoisonedError | undefined;
+  /** The error that every call throws once the wasm instance has failed. */
+  poisonedError: DatabasePoisonedError | undefined;
   readonly #name: string;
   /** The deferred error that the next call throws. */
   #failure: Error | undefined;
@@ -34,25 +34,25 @@ export class CallGuard {
   constructor(name: string, gate: number) {
     this.gate = gate;
     this.depth = 0;
-    this.death = undefined;
+    this.poisonedError = undefined;
     this.#name = name;
     this.#failure = undefined;
   }
 
   /** Whether the engine can still be called. */
   isAlive(): boolean {
-    return this.death === undefined;
+    return this.poisonedError === undefined;
   }
 
   /** Whether the database is open, and its engine alive. */
   isOpen(): boolean {
-    return this.death === undefined && (this.gate & CLOSED) === 0;
+    return this.poisonedError === undefined && (this.gate & CLOSED) === 0;
   }
 
   /** Throws unless the database can be read: closed, dead, or with a deferred error. */
   assertReadable(): void {
     if ((this.gate & CLOSED) !== 0) throw closed(this.#name);
-    if (this.death !== undefined) throw this.death;
+    if (this.poisonedError !== undefined) throw this.poisonedError;
     if ((this.gate & FAILED) !== 0) throw this.takeFailure();
   }
 
@@ -86,7 +86,7 @@ export class CallGuard {
 
   /** Throws if a handle may not be closed now: inside a callback or a transaction. */
   assertClosable(): void {
-    if (this.death !== undefined) return;
+    if (this.poisonedError !== undefined) return;
     if ((this.gate & IN_CALLBACK) === 0 && this.depth === 0) return;
     throw new ReentrancyError(
       `close() was called inside a callback or a transaction of "${this.#name}". ` +
@@ -110,8 +110,8 @@ export class CallGuard {
   }
 
   /** Has every call throw this error from now on. */
-  kill(death: DatabasePoisonedError): void {
-    this.death = death;
+  poison(error: DatabasePoisonedError): void {
+    this.poisonedError = error;
     this.gate |= DEAD;
   }
 }

@@ -7,12 +7,12 @@ import type { Engine, EngineListener } from "../engine/engine.js";
 import type { Recovery } from "../engine/stats.js";
 import { DatabasePoisonedError, FileLostError, QuotaExceededError } from "../errors/index.js";
 import type { OpenedStorage } from "../storage/storage.js";
-import { nextTask, slice } from "../util/clock.js";
+import { nextTask, timeSlice } from "../util/clock.js";
 import { type CallGuard, CLOSED, FAILED, IN_CALLBACK, READ_ONLY } from "./call-guard.js";
 import { CommitPromises } from "./commit-promises.js";
 import { MaintenanceTimers } from "./maintenance-timers.js";
 import type { Durability, Settings } from "./options.js";
-import type { Watch } from "./strict-views.js";
+import type { ViewTracker } from "./strict-views.js";
 
 /** Long work lets other tasks run after this time. */
 const SLICE_MS = 4;
@@ -28,7 +28,7 @@ export interface SessionParts {
   readonly settings: Settings;
   readonly guard: CallGuard;
   /** Tracks the views, if the option `strictViews` is set. */
-  readonly watch: Watch | undefined;
+  readonly tracker: ViewTracker | undefined;
 }
 
 export class CommitScheduler implements EngineListener {
@@ -38,7 +38,7 @@ export class CommitScheduler implements EngineListener {
   private readonly engine: Engine;
   private readonly guard: CallGuard;
   private readonly settings: Settings;
-  private readonly watch: Watch | undefined;
+  private readonly tracker: ViewTracker | undefined;
   private readonly opened: OpenedStorage;
   private readonly promises: CommitPromises;
   private readonly timers: MaintenanceTimers;
@@ -49,13 +49,13 @@ export class CommitScheduler implements EngineListener {
   private readonly unhook: Array<() => void>;
 
   /** `turnEnded` is called at the end of each turn in which something was scheduled. */
-  constructor({ engine, guard, opened, settings, watch }: SessionParts, turnEnded: () => void) {
+  constructor({ engine, guard, opened, settings, tracker }: SessionParts, turnEnded: () => void) {
     this.queued = false;
     this.recovery = engine.recovery();
     this.engine = engine;
     this.guard = guard;
     this.settings = settings;
-    this.watch = watch;
+    this.tracker = tracker;
     this.opened = opened;
     this.promises = new CommitPromises();
     this.microtask = false;
@@ -89,7 +89,7 @@ export class CommitScheduler implements EngineListener {
   queue(): void {
     const isBuffered = this.settings.durability === "buffered";
     if (isBuffered) this.timers.armBuffer();
-    if (!isBuffered || this.watch !== undefined) this.scheduleTurnEnd();
+    if (!isBuffered || this.tracker !== undefined) this.scheduleTurnEnd();
     this.queued = true;
   }
 
@@ -128,7 +128,7 @@ export class CommitScheduler implements EngineListener {
 
   /** Returns whether there is maintenance to do. */
   private endEngineTurn(): boolean {
-    const more = this.engine.endTurn(this.watch !== undefined);
+    const more = this.engine.endTurn(this.tracker !== undefined);
     if (more) this.timers.armMaintenance();
     return more;
   }
@@ -146,7 +146,7 @@ export class CommitScheduler implements EngineListener {
         if (!(error instanceof QuotaExceededError)) throw error;
         this.timers.armMaintenance(FULL_DISK_MS);
       }
-      this.engine.endTurn(this.watch !== undefined);
+      this.engine.endTurn(this.tracker !== undefined);
     });
     return more;
   }
@@ -175,25 +175,25 @@ export class CommitScheduler implements EngineListener {
 
   /** Returns a function that says when other tasks should run. Without timers clocks stand still too: always. */
   slice(): () => boolean {
-    return this.settings.timers ? slice(SLICE_MS) : () => true;
+    return this.settings.timers ? timeSlice(SLICE_MS) : () => true;
   }
 
   /** Lets other tasks run, between two slices of a long call. */
   async rest(call: string): Promise<void> {
-    this.engine.endTurn(this.watch !== undefined);
+    this.engine.endTurn(this.tracker !== undefined);
     await nextTask();
     this.guard.assertOutsideCallback(call);
   }
 
   private checkViews(): void {
-    const written = this.watch?.verify();
-    this.watch?.forget();
+    const written = this.tracker?.verify();
+    this.tracker?.forget();
     if (written !== undefined) this.fail(written);
   }
 
   /** Runs the task of a timer or an event, unless the database was closed or poisoned meanwhile. */
   private betweenTurns(task: () => void): void {
-    if (!this.guard.isOpen() || this.poisoned()) return;
+    if (!this.guard.isOpen() || this.isPoisoned()) return;
     try {
       task();
       this.timers.arm(this.engine);
@@ -202,7 +202,7 @@ export class CommitScheduler implements EngineListener {
     }
   }
 
-  private poisoned(): boolean {
+  private isPoisoned(): boolean {
     return this.engine.stats().poisoned;
   }
 
@@ -313,7 +313,7 @@ export class CommitScheduler implements EngineListener {
 
   /** Handles a failure outside of any call: it is reported, and the next call throws it. */
   fail(error: Error): void {
-    if (error === this.guard.death) return;
+    if (error === this.guard.poisonedError) return;
     // Without its file a database can still be read, and each write throws that the file is lost.
     if (!(error instanceof FileLostError)) this.guard.defer(error);
     this.promises.report(error);
@@ -326,7 +326,7 @@ export class CommitScheduler implements EngineListener {
 
   /** In strict mode: throws if a view was written through. */
   throwIfWritten(): void {
-    const written = this.watch?.verify();
+    const written = this.tracker?.verify();
     if (written !== undefined) throw written;
   }
 
@@ -340,10 +340,10 @@ export class CommitScheduler implements EngineListener {
   }
 
   /** Nothing to do: tracked views have bytes of their own. */
-  viewsDied(): void {}
+  viewsDetached(): void {}
 
-  died(error: DatabasePoisonedError): void {
-    this.guard.kill(error);
+  poisoned(error: DatabasePoisonedError): void {
+    this.guard.poison(error);
     this.lost(error);
     this.promises.report(error);
   }
@@ -388,7 +388,7 @@ export class CommitScheduler implements EngineListener {
     for (; guard.depth > 0; guard.depth -= 1) this.engine.rollback();
     // Later writes would never be committed, so they are refused.
     guard.gate = (guard.gate & ~IN_CALLBACK) | READ_ONLY;
-    if (this.poisoned()) return;
+    if (this.isPoisoned()) return;
     this.engine.commit();
     if (this.engine.unwitnessed()) this.engine.witness();
   }
@@ -401,7 +401,7 @@ export class CommitScheduler implements EngineListener {
     const loss = this.opened.file.isThere?.().catch((error) => error);
     if (loss && isLast) {
       // In strict mode writes through views have to be found first: pending writes are not committed then.
-      if (this.watch === undefined) this.betweenTurns(() => this.commitPending(false));
+      if (this.tracker === undefined) this.betweenTurns(() => this.commitPending(false));
       this.guard.gate |= CLOSED;
     }
     return loss;
@@ -409,7 +409,7 @@ export class CommitScheduler implements EngineListener {
 
   /** Flushes for one of several handles that is being closed. The others go on. */
   leave(): void {
-    if (!this.guard.isAlive() || this.poisoned()) return;
+    if (!this.guard.isAlive() || this.isPoisoned()) return;
     if ((this.guard.gate & FAILED) !== 0) throw this.guard.takeFailure();
     this.flush();
   }
@@ -425,11 +425,11 @@ export class CommitScheduler implements EngineListener {
         this.checkViews();
         this.engine.close();
         // A lost file has poisoned the database.
-        if (this.poisoned()) this.opened.file.assertThere?.();
+        if (this.isPoisoned()) this.opened.file.assertThere?.();
       }
-      // If the stack overflowed while the death was reported, some promises are still pending.
-      this.promises.settleCommitted(guard.death);
-      this.promises.settleFlushed(guard.death);
+      // If the stack overflowed while the error was reported, some promises are still pending.
+      this.promises.settleCommitted(guard.poisonedError);
+      this.promises.settleFlushed(guard.poisonedError);
     } catch (error) {
       this.lost(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {

@@ -5,18 +5,18 @@
  */
 
 import type { Engine } from "../engine/engine.js";
-import { diedInCallback } from "../engine/error-codes.js";
+import { viewDetachedInCallback } from "../engine/error-codes.js";
 import type { EngineStats, Outside } from "../engine/stats.js";
 import { type KeyRange, RAW } from "../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe, QuotaExceededError } from "../errors/index.js";
-import type { OpenedStorage, StorageRoom } from "../storage/storage.js";
+import type { OpenedStorage, StorageEstimate } from "../storage/storage.js";
 import type { Codec, Memory } from "../struct/codec.js";
 import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
 import { laterOf } from "./async-guard.js";
 import { CallGuard, CLOSED, IN_CALLBACK, READ_ONLY, STRICT } from "./call-guard.js";
 import { CommitScheduler, type SessionParts } from "./commit-scheduler.js";
 import { refuseUnknown, type Settings } from "./options.js";
-import type { Watch } from "./strict-views.js";
+import type { ViewTracker } from "./strict-views.js";
 
 /** Number of keys that `clear` deletes per scan while it has to delete them one by one. */
 const CLEAR_PAGE = 1_024;
@@ -69,7 +69,7 @@ export interface Entry {
 }
 
 /** What `db.stats()` returns: counts and sizes of the database, and the space that its storage reports. */
-export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, StorageRoom {
+export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, StorageEstimate {
   /** Number of keys outside of collections: those that `db.count()` counts. */
   keys: number;
   /**
@@ -86,7 +86,7 @@ export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, Stor
 const RESOLVED = Promise.resolve();
 
 /** The estimate of a storage that reports none. */
-const NO_ROOM: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
+const NO_ESTIMATE: StorageEstimate = { usage: undefined, quota: undefined, persisted: undefined };
 
 const UPDATE_OPTIONS = ["predicate", "predicateKey", "valueIfMissing"];
 
@@ -111,32 +111,32 @@ export class Session {
   readonly commits: CommitScheduler;
   private readonly opened: OpenedStorage;
   readonly settings: Settings;
-  private readonly watch: Watch | undefined;
+  private readonly tracker: ViewTracker | undefined;
   private lastOptions: UpdateOptions | undefined;
   private readonly releaseViews: () => void;
 
-  /** Starts the session of an engine that has opened its file. Views are tracked if a watch is given. */
+  /** Starts the session of an engine that has opened its file. Views are tracked if a tracker is given. */
   static start(
     name: string,
     engine: Engine,
     opened: OpenedStorage,
     settings: Settings,
-    watch?: Watch,
+    tracker?: ViewTracker,
   ): Session {
     const { strictViews, readOnly } = settings;
     const guard = new CallGuard(name, (strictViews ? STRICT : 0) | (readOnly ? READ_ONLY : 0));
-    return new Session({ name, engine, opened, settings, guard, watch });
+    return new Session({ name, engine, opened, settings, guard, tracker });
   }
 
   /** Without the scheduler of another session, a new one is started. */
   private constructor(parts: SessionParts, commits?: CommitScheduler) {
-    const { name, engine, guard, opened, settings, watch } = parts;
+    const { name, engine, guard, opened, settings, tracker } = parts;
     this.name = name;
     this.engine = engine;
     this.guard = guard;
     this.opened = opened;
     this.settings = settings;
-    this.watch = watch;
+    this.tracker = tracker;
     this.lastOptions = undefined;
     this.releaseViews = () => engine.releaseViews();
     this.commits =
@@ -148,9 +148,9 @@ export class Session {
 
   /** The session as a closed handle sees it: every call throws, while other handles go on. */
   closed(): Session {
-    const { name, engine, opened, settings, watch } = this;
+    const { name, engine, opened, settings, tracker } = this;
     const guard = new CallGuard(name, CLOSED);
-    return new Session({ name, engine, guard, opened, settings, watch }, this.commits);
+    return new Session({ name, engine, guard, opened, settings, tracker }, this.commits);
   }
 
   // ---------------------------------------------------------------- tracked reads
@@ -164,9 +164,9 @@ export class Session {
   /** The view to return for one that has to live until the turn ends: in strict mode a tracked copy. */
   private exposed(view: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
     if (!this.engine.viewsHeld) this.holdViews();
-    if (this.watch === undefined) return view;
+    if (this.tracker === undefined) return view;
     this.commits.scheduleTurnEnd();
-    return this.watch.track(view, "get()");
+    return this.tracker.track(view, "get()");
   }
 
   /** The typed view of the value found at this address, in strict mode: its codec reads a tracked copy. */
@@ -195,7 +195,7 @@ export class Session {
     // A later lookup must not detach the views of earlier ones.
     if (!this.engine.viewsHeld && keyList.length > 0) this.holdViews();
     const views = this.engine.getMany(keyList);
-    if (this.watch === undefined) return views;
+    if (this.tracker === undefined) return views;
     return views.map((view) => (view === undefined ? view : this.exposed(view)));
   }
 
@@ -215,21 +215,21 @@ export class Session {
       keys: engine.count(RAW),
       ...engine.outside(),
       unflushed: engine.unflushed(),
-      ...(this.opened.room?.() ?? NO_ROOM),
+      ...(this.opened.estimate?.() ?? NO_ESTIMATE),
     };
   }
 
   /** Throws unless a typed view may be read. In strict mode, schedules the end of the turn, which detaches it. */
   assertLiveView(): void {
     this.guard.assertReadable();
-    if (this.watch !== undefined) this.commits.scheduleTurnEnd();
+    if (this.tracker !== undefined) this.commits.scheduleTurnEnd();
   }
 
   // ---------------------------------------------------------------- ranges
 
   /** Whether views are tracked. */
   get strict(): boolean {
-    return this.watch !== undefined;
+    return this.tracker !== undefined;
   }
 
   /** Throws for a range call if the database keeps no key order. */
@@ -245,19 +245,19 @@ export class Session {
   /** A view of the value that an iteration found at this address, valid until its next step. */
   shown(at: number): Uint8Array<ArrayBuffer> {
     const view = this.engine.freshView(at);
-    if (this.watch === undefined) return view;
+    if (this.tracker === undefined) return view;
     this.commits.scheduleTurnEnd();
-    return this.watch.track(view, "an iteration");
+    return this.tracker.track(view, "an iteration");
   }
 
   /** The `Memory` for typed views of such a value in strict mode. */
   trackedMemory(tracked: Uint8Array): Memory {
-    return (this.watch as Watch).memory(tracked);
+    return (this.tracker as ViewTracker).memory(tracked);
   }
 
   /** Ends the validity of such a value at the next step: in strict mode it is checked and detached. */
   takeBack(tracked: Uint8Array<ArrayBuffer>): void {
-    const written = this.watch?.takeBack(tracked);
+    const written = this.tracker?.takeBack(tracked);
     if (written !== undefined) throw written;
   }
 
@@ -362,7 +362,7 @@ export class Session {
     try {
       const answer = this.checkedPredicate(predicate(view));
       // If the view was detached meanwhile, the predicate may have read an empty array.
-      if (view.length !== length) throw diedInCallback();
+      if (view.length !== length) throw viewDetachedInCallback();
       return answer;
     } finally {
       this.guard.gate &= ~IN_CALLBACK;
@@ -376,7 +376,7 @@ export class Session {
     valueIfMissing: Value | undefined,
   ): boolean {
     const { engine, guard, commits } = this;
-    if (this.watch !== undefined) {
+    if (this.tracker !== undefined) {
       commits.throwIfWritten();
       commits.scheduleTurnEnd();
     }
@@ -396,7 +396,7 @@ export class Session {
     }
     let length = engine.foundLength();
     // A copy if memory is too short to keep views, or if views are tracked.
-    const isCopy = engine.copies || this.watch !== undefined;
+    const isCopy = engine.copies || this.tracker !== undefined;
     const view = isCopy ? engine.copyAt(at, length) : engine.view(at, length);
     const before = isCopy ? view.slice() : undefined;
     let applied = false;
@@ -404,7 +404,7 @@ export class Session {
     try {
       if (predicate === undefined || this.checkedPredicate(predicate(view))) {
         const result = change(view);
-        if (view.length !== length) throw diedInCallback();
+        if (view.length !== length) throw viewDetachedInCallback();
         if (isCopy) engine.memory.u8.set(view, at);
         if (result !== undefined) length = this.replaceStaged(result);
         applied = true;
@@ -434,8 +434,8 @@ export class Session {
 
   /** In strict mode, makes writes to a callback's copy an error; it is detached when the turn ends. */
   note(copy: Uint8Array<ArrayBuffer>): void {
-    if (this.watch === undefined) return;
-    this.watch.note(copy);
+    if (this.tracker === undefined) return;
+    this.tracker.note(copy);
     this.commits.scheduleTurnEnd();
   }
 
@@ -533,7 +533,7 @@ export class Session {
   }
 
   private rollBack(): void {
-    const written = this.watch?.verify();
+    const written = this.tracker?.verify();
     this.engine.rollback();
     // The rollback freed memory, so the end of the turn has to detach views that may show it.
     if (!this.commits.queued) this.commits.queue();

@@ -10,15 +10,15 @@ import { standaloneMemory } from "../struct/type.js";
 import { markDetached } from "../util/bytes.js";
 
 interface TrackedView {
-  readonly giver: string;
-  readonly proof: Uint8Array<ArrayBuffer>;
+  readonly calledBy: string;
+  readonly expectedBytes: Uint8Array<ArrayBuffer>;
 }
 
 /**
  * Tracks the views of one turn. Each is a copy in its own buffer, so it can be detached alone, a write through
  * it reaches no record, and a clone of it contains only its record.
  */
-export class Watch {
+export class ViewTracker {
   /** Each copy that was given out, the call that gave it, and its expected bytes. */
   private readonly tracked: Map<Uint8Array<ArrayBuffer>, TrackedView>;
 
@@ -30,16 +30,16 @@ export class Watch {
   }
 
   /** Returns a copy in place of a view. It is valid until it is taken back, at the latest when the turn ends. */
-  track(view: Uint8Array<ArrayBuffer>, giver: string): Uint8Array<ArrayBuffer> {
+  track(view: Uint8Array<ArrayBuffer>, calledBy: string): Uint8Array<ArrayBuffer> {
     const take = () => new Uint8Array(view);
     const copy = allocated(this.name, take);
-    this.tracked.set(copy, { giver, proof: allocated(this.name, take) });
+    this.tracked.set(copy, { calledBy, expectedBytes: allocated(this.name, take) });
     return copy;
   }
 
   /** Tracks a copy that a callback was given: writes to it are errors from now on. */
   note(copy: Uint8Array<ArrayBuffer>): void {
-    this.tracked.set(copy, { giver: "updateIf()", proof: copy.slice() });
+    this.tracked.set(copy, { calledBy: "updateIf()", expectedBytes: copy.slice() });
   }
 
   /** Detaches a copy that was given out. Returns an error if it was written to. */
@@ -48,7 +48,7 @@ export class Watch {
     if (tracked === undefined) return undefined;
     const error = compared(copy, tracked);
     this.tracked.delete(copy);
-    kill(copy);
+    detach(copy);
     return error;
   }
 
@@ -73,28 +73,31 @@ export class Watch {
   }
 
   forget(): void {
-    for (const copy of this.tracked.keys()) kill(copy);
+    for (const copy of this.tracked.keys()) detach(copy);
     this.tracked.clear();
   }
 }
 
 /** Compares a copy with its expected bytes. Restores them if they differ, and returns the error. */
-function compared(copy: Uint8Array, { giver, proof }: TrackedView): VarveError | undefined {
-  const first = proof.findIndex((byte, index) => byte !== copy[index]);
+function compared(
+  copy: Uint8Array,
+  { calledBy, expectedBytes }: TrackedView,
+): VarveError | undefined {
+  const first = expectedBytes.findIndex((byte, index) => byte !== copy[index]);
   if (first < 0) return undefined;
-  copy.set(proof);
-  return written(giver, first, proof.length);
+  copy.set(expectedBytes);
+  return written(calledBy, first, expectedBytes.length);
 }
 
-function kill({ buffer }: Uint8Array<ArrayBuffer>): void {
+function detach({ buffer }: Uint8Array<ArrayBuffer>): void {
   structuredClone(buffer, { transfer: [buffer] });
   markDetached(buffer);
 }
 
-function written(giver: string, first: number, length: number): VarveError {
+function written(calledBy: string, first: number, length: number): VarveError {
   return new VarveError(
     "VARVE_VIEW_WRITTEN",
-    `A view from ${giver} was written to, at byte ${first} of ${length}. The bytes were ` +
+    `A view from ${calledBy} was written to, at byte ${first} of ${length}. The bytes were ` +
       "restored. Such views are read-only: change a value in place with updateIf(), or change a " +
       "copy made with .slice() and set() it.",
   );

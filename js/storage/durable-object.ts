@@ -8,7 +8,7 @@ import {
   StorageUnavailableError,
 } from "../errors/index.js";
 import { fileName, namesOf, SHADOW_SUFFIX } from "./file-names.js";
-import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./storage.js";
+import type { OpenedStorage, ReplacementFile, Storage, StorageFile } from "./storage.js";
 
 /** Size of a row. It is small, because each commit rewrites the last row of the file. The limit is 2 MB. */
 const PAGE = 16_384;
@@ -94,13 +94,13 @@ export function durableObject(storage: DurableObjectStorageLike, ...more: unknow
       return {
         file,
         sync: () => storage.sync(),
-        beside: async () => beside(sql, table, file),
-        tidy: () => drop(sql, table + SHADOW_SUFFIX),
+        openReplacement: async () => openReplacement(sql, table, file),
+        removeLeftovers: () => drop(sql, table + SHADOW_SUFFIX),
         discard() {
           file.close();
           if (isNew) drop(sql, table);
         },
-        room: () => ({ usage: file.getSize(), quota: undefined, persisted: undefined }),
+        estimate: () => ({ usage: file.getSize(), quota: undefined, persisted: undefined }),
       };
     },
     async destroy(name) {
@@ -120,7 +120,7 @@ export function durableObject(storage: DurableObjectStorageLike, ...more: unknow
 }
 
 /** Makes a shadow table. The writes of one turn are atomic, so the replacement is one step. */
-function beside(sql: Sql, table: string, main: TableFile): FileBeside {
+function openReplacement(sql: Sql, table: string, main: TableFile): ReplacementFile {
   const next = table + SHADOW_SUFFIX;
   const file = new TableFile(sql, next, () => {});
   return {

@@ -2,7 +2,7 @@
 
 import { DatabaseBusyError, DatabaseNotFoundError, refuseMore } from "../errors/index.js";
 import { fileName, namesOf } from "./file-names.js";
-import type { FileBeside, OpenedStorage, Storage, StorageFile } from "./storage.js";
+import type { OpenedStorage, ReplacementFile, Storage, StorageFile } from "./storage.js";
 
 /**
  * A storage in memory, which lasts as long as the storage object itself. Each call makes a new, empty one;
@@ -39,7 +39,7 @@ export function memory(...more: unknown[]): Storage {
       const file = new MemoryFile(content, name);
       return {
         file,
-        beside: async () => beside(content, name),
+        openReplacement: async () => openReplacement(content, name),
         discard() {
           file.close();
           if (known === undefined) contents.delete(key);
@@ -119,7 +119,7 @@ class MemoryFile implements StorageFile {
 }
 
 /** Makes a shadow file in memory. It is not registered, so it is freed with its last reference. */
-function beside(content: Content, name: string): FileBeside {
+function openReplacement(content: Content, name: string): ReplacementFile {
   const next: Content = { bytes: new Uint8Array(0), size: 0, open: false };
   const file = new MemoryFile(next, name);
   return {

@@ -13,7 +13,7 @@ import { setTimeout } from "../util/clock.js";
 import { escapeName, fileName, namesOf, SHADOW_SUFFIX } from "./file-names.js";
 import { OpfsFile } from "./opfs-file.js";
 import { isFull, OriginQuota, persistOrigin, reasonOf } from "./quota.js";
-import { type FileBeside, ioCode, type Storage, type StorageFile } from "./storage.js";
+import { ioCode, type ReplacementFile, type Storage, type StorageFile } from "./storage.js";
 
 /** The handle of dedicated workers, which TypeScript's types for pages lack. */
 interface SyncFileHandle extends FileSystemFileHandle {
@@ -77,20 +77,20 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
       const readOnly = mode?.readOnly === true;
       const { handle, entry, isNew } = await openFile(folders, wanted, name, readOnly);
       // After opening the file: where storage is denied, Firefox ends a worker that asks for the quota.
-      const room = new OriginQuota();
-      room.look();
+      const originQuota = new OriginQuota();
+      originQuota.look();
       const file = new OpfsFile(name, entry, handle);
       return {
         file,
-        room: () => room.look(),
+        estimate: () => originQuota.look(),
         sync: () => file.isThere(),
         onLoss(listener) {
           file.onLoss = listener;
           // The listener is dropped with the file.
           return () => {};
         },
-        beside: () => beside(folders, wanted, name),
-        tidy: () => remove(folders, wanted + SHADOW_SUFFIX, name),
+        openReplacement: () => openReplacement(folders, wanted, name),
+        removeLeftovers: () => remove(folders, wanted + SHADOW_SUFFIX, name),
         async discard() {
           const folder = await findFolder(folders, false);
           file.close();
@@ -136,11 +136,11 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
 }
 
 /** Opens the shadow file. It has no `takeOver`, because browsers cannot replace one file by another in one step. */
-async function beside(
+async function openReplacement(
   folders: readonly string[],
   wanted: string,
   name: string,
-): Promise<FileBeside> {
+): Promise<ReplacementFile> {
   const next = wanted + SHADOW_SUFFIX;
   const { handle: file } = await openFile(folders, next, name, false);
   return {

@@ -1,15 +1,15 @@
 /** The storage quota of an origin, and persistence, as reported by the browser. */
 
 import { StorageUnavailableError } from "../errors/index.js";
-import type { Persistence, StorageRoom } from "./storage.js";
+import type { Persistence, StorageEstimate } from "./storage.js";
 
 /** The storage estimate of the origin, which browsers report only asynchronously. */
 export class OriginQuota {
-  #estimate: StorageRoom = { usage: undefined, quota: undefined, persisted: undefined };
+  #estimate: StorageEstimate = { usage: undefined, quota: undefined, persisted: undefined };
   #asking = false;
 
   /** Returns the last estimate, and asks for a new one. */
-  look(): StorageRoom {
+  look(): StorageEstimate {
     if (!this.#asking) {
       this.#asking = true;
       this.#ask()

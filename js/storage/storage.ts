@@ -48,7 +48,7 @@ export interface StorageFile {
 }
 
 /** How much space there is. What the platform does not report is `undefined`. */
-export interface StorageRoom {
+export interface StorageEstimate {
   /**
    * Bytes used of `quota`. In a browser, the browser's estimate of all that the origin has stored; on a disk,
    * the size of the database's file.
@@ -78,7 +78,7 @@ export interface OpenedStorage {
    * How much space there is, as last reported. Where the platform reports it asynchronously, each call asks
    * for it again.
    */
-  room?(): StorageRoom;
+  estimate?(): StorageEstimate;
   /**
    * For platforms that announce the end of the program: calls `commit` then, synchronously, and closes the
    * file after it. If it is not certain yet that the program ends, calls `commit(true)` and keeps the file
@@ -104,18 +104,18 @@ export interface OpenedStorage {
    * A second file beside this one, created if it is missing. No other program has it open while this one is open.
    * Storages without it cannot replace databases.
    */
-  beside?(): Promise<FileBeside>;
+  openReplacement?(): Promise<ReplacementFile>;
   /**
    * Removes files that a program that died left beside this one. Called when this file is a complete database, so that
    * they are not needed any more.
    */
-  tidy?(): void | Promise<void>;
+  removeLeftovers?(): void | Promise<void>;
   /** Closes the file, and removes it if `open` created it. Called when opening has failed. */
   discard?(): void | Promise<void>;
 }
 
 /** A file beside that of a database, in which its replacement is made. */
-export interface FileBeside {
+export interface ReplacementFile {
   /** The second file. */
   readonly file: StorageFile;
   /**

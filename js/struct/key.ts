@@ -131,7 +131,7 @@ export function partCodec(kind: PartKind, what: string): PartCodec {
       return truth(kind, what);
     case "enum8":
     case "enum16":
-      return oneOf(kind, kind.kind === "enum8" ? 1 : 2, kind.variants, what);
+      return enumPart(kind, kind.kind === "enum8" ? 1 : 2, kind.variants, what);
     case "str":
       return textual(what);
     case "blob":
@@ -274,7 +274,7 @@ function truth(kind: Descriptor, what: string): PartCodec {
   };
 }
 
-function oneOf(
+function enumPart(
   kind: Descriptor,
   size: number,
   variants: readonly string[],

@@ -27,7 +27,7 @@ export interface Layout {
 }
 
 /** The declaration of a field at run time. */
-type Given = Type & { readonly flat?: Layout & Type };
+type FieldType = Type & { readonly flat?: Layout & Type };
 
 /** Lays out the fields in order, each at the next multiple of its alignment. */
 export function computeLayout(struct: string, given: object, growing: boolean): Layout {
@@ -48,7 +48,7 @@ export function computeLayout(struct: string, given: object, growing: boolean): 
       );
     }
     const path = `${struct}.${name}`;
-    const one = (given as Record<string, Given>)[name];
+    const one = (given as Record<string, FieldType>)[name];
     const flat = one?.flat;
     const type = withField(path, () => inner((flat ?? one) as Type));
     const { kind, bytes, fallback } = type;

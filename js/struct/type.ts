@@ -329,7 +329,7 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
 const LARGEST = 16_777_216;
 
 /** Memory up to this size is reused for the next draft. */
-const KEPT = 262_144;
+const MAX_REUSED_DRAFT = 262_144;
 let spare: Memory | undefined;
 
 /** Encodes a value at the start of a temporary memory. The draft has to be released. */
@@ -344,7 +344,7 @@ export function encodeScratch({ bytes, put }: Pick<Type, "bytes" | "put">, value
 
 /** Releases the memory of a draft for reuse, after it was copied. */
 export function release({ m }: Writer): void {
-  if (m.u8.length <= KEPT) spare = m;
+  if (m.u8.length <= MAX_REUSED_DRAFT) spare = m;
 }
 
 /** Throws unless the length is valid for a type. */

@@ -52,7 +52,7 @@ class TextCodec extends CopyCodec<unknown> {
 }
 
 /** A declaration of a collection's values. */
-export type Given<T> = Declared<T, T, T> | Codec<T, T, T> | CustomCodec<T>;
+export type CodecInput<T> = Declared<T, T, T> | Codec<T, T, T> | CustomCodec<T>;
 
 /** Cache of the codecs of schemas, because programs get the same collections repeatedly. */
 const made = new WeakMap<object, SchemaCodec>();
@@ -66,9 +66,9 @@ const made = new WeakMap<object, SchemaCodec>();
 export function codecOf<View, Writable, Input>(
   given: Structure<View, Writable, Input>,
 ): StructCodec<View, Writable, Input>;
-export function codecOf<T>(given: Given<T>): Codec<T, T, T>;
-export function codecOf<T>(given: Given<T>): Codec<T, T, T> {
-  const codec = known(given as Given<unknown>);
+export function codecOf<T>(given: CodecInput<T>): Codec<T, T, T>;
+export function codecOf<T>(given: CodecInput<T>): Codec<T, T, T> {
+  const codec = known(given as CodecInput<unknown>);
   if (codec !== undefined) return codec as Codec<T, T, T>;
   throw badArgument(
     "A collection needs a codec: json(), text() or a struct() schema of varve/struct, or an " +
@@ -77,7 +77,7 @@ export function codecOf<T>(given: Given<T>): Codec<T, T, T> {
   );
 }
 
-function known(given: Given<unknown>): unknown {
+function known(given: CodecInput<unknown>): unknown {
   if (typeof given !== "object" || given === null) return undefined;
   if ("fingerprint" in given) return given;
   if ("kind" in given) return declared(given);

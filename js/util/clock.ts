@@ -107,9 +107,9 @@ export function nextTask(): Promise<void> {
  * Begins a slice of work. Returns a function that says whether it is over: after this many milliseconds, or after this
  * many calls, because on some platforms the clock stands still while a program runs.
  */
-export function slice(ms: number, looks = 256): () => boolean {
+export function timeSlice(ms: number, maxClockReads = 256): () => boolean {
   const until = monotonicNow() + ms;
-  let left = looks;
+  let left = maxClockReads;
   return () => {
     left -= 1;
     return left < 0 || monotonicNow() >= until;

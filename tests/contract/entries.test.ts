@@ -139,7 +139,7 @@ everywhere("versions", ({ storage }) => {
     expect(text(entry?.value)).toBe("1");
     assert((entry?.version ?? 0) > 0);
     expect(db.getEntry("a")?.version, "reading changes nothing").toBe(entry?.version);
-    expect(db.stats().version, "the one that was given out last").toBe(entry?.version);
+    expect(db.stats().version, "the one that was returned last").toBe(entry?.version);
     db.commit();
     expect(db.stats().frame, "the last frame is the first").toBe(1);
     db = await reopened(db, storage, name);

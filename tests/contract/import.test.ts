@@ -250,7 +250,7 @@ everywhere("import", ({ storage }) => {
     /** The size of the shadow file; it is left there, as by a killed program. */
     const beside = async (write: number) => {
       const found = await storage.open(name);
-      const other = await found.beside?.();
+      const other = await found.openReplacement?.();
       if (other === undefined) throw new Error("every storage here can replace");
       const size = other.file.getSize();
       other.file.write(filled(write, 1), { at: 0 });
@@ -443,7 +443,7 @@ class TwoFiles extends FakeStorage {
     const { file, ...more } = await super.open();
     const { next } = this;
     next.fault = (call) => this.fault(call);
-    const beside = async () => {
+    const openReplacement = async () => {
       const { file: other } = await next.open();
       const takeOver = () => {
         other.close();
@@ -458,7 +458,7 @@ class TwoFiles extends FakeStorage {
       };
       return { file: this.noting(other, 1), remove, ...(this.inOneStep && { takeOver }) };
     };
-    return { ...more, file: this.noting(file, 0), beside };
+    return { ...more, file: this.noting(file, 0), openReplacement };
   }
 
   private note(file: 0 | 1, op: Event["op"], at = 0, bytes: Uint8Array = new Uint8Array(0)) {

@@ -605,11 +605,11 @@ export class World {
     const reader = new Reader(READER, this.disk, version, this.clients, this.nextEpoch);
     const at = this.now - reader.behind;
     Object.assign(reader, { now: at, asker: ask.build });
-    const { answers, again } = reader.requestLog.handle(ask, at, undefined, this.now);
+    const { answers, resend } = reader.requestLog.handle(ask, at, undefined, this.now);
     if (answers.length > 0) {
       this.send({ to, message: { type: "responses", owner: READER, answers, term: ask.term, at } });
     }
-    if (again) this.send({ to, message: { type: "resend", owner: READER } });
+    if (resend) this.send({ to, message: { type: "resend", owner: READER } });
   }
 
   private handle(owner: Owner, ask: RequestBatch, crashes: "before" | "after" | undefined): void {
@@ -624,7 +624,7 @@ export class World {
     owner.now = at;
     owner.asker = ask.build;
     const refusal = standing === "same" ? undefined : { name: "Error", message: "outdated" };
-    const { answers, again }: Reply = owner.requestLog.handle(ask, at, refusal, this.now);
+    const { answers, resend }: Reply = owner.requestLog.handle(ask, at, refusal, this.now);
     if (crashes !== "before") this.disk = copy(owner.disk);
     if (crashes !== undefined) {
       this.crash();
@@ -634,7 +634,7 @@ export class World {
     for (const [to, message] of owner.notifications(this.now)) this.send({ to, message });
     if (answers.length > 0)
       this.send({ to: ask.client, message: { type: "responses", owner: id, answers, at } });
-    if (again) this.send({ to: ask.client, message: { type: "resend", owner: id } });
+    if (resend) this.send({ to: ask.client, message: { type: "resend", owner: id } });
   }
 }
 

@@ -20,7 +20,7 @@ const LIMIT = `
       return await call();
     } catch (error) {
       failures.push([what, error.code ?? error.stack]);
-      if (!/memory/.test(error.message) || !/Let go|Close some/.test(error.message)) failures.push([error.message]);
+      if (!/memory/.test(error.message) || !/Release other|Close some/.test(error.message)) failures.push([error.message]);
     }
   };
   const big = new Uint8Array(16 * 2 ** 20).fill(7);

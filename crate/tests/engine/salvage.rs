@@ -454,7 +454,7 @@ fn crash_at_any_moment_of_salvage_loses_nothing() {
                     Options { entropy: [5, 6, 7, 8], ..recovering(on_damage, false) };
                 let (again, opened) = open(&crash.image.to_vec(), second_attempt);
                 let (seen, doubts) =
-                    content_and_uncertain_keys(&mut opened.expect("recovered anew"));
+                    content_and_uncertain_keys(&mut opened.expect("recovered again"));
                 assert!(
                     seen == expected,
                     "{what}: second attempt: {}",

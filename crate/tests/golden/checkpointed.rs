@@ -258,9 +258,9 @@ fn content_of_compacted(content: Content) -> Content {
 
 fn removed() -> Golden {
     let (image, _, _) = compacted(Some(gap(3, 5, 8)));
-    let about = "what lived in the second of three segments was moved, and the segment given back";
+    let about = "the live records of the second of three segments were relocated, and the segment was freed";
     let content = content_of_compacted(Content::closed_at(8).checkpoint(8));
-    opens("given-back", about, image, with_gap(content, 3, 5, 8))
+    opens("freed-segment", about, image, with_gap(content, 3, 5, 8))
 }
 
 fn removed_without_checkpoint() -> Golden {
@@ -269,7 +269,7 @@ fn removed_without_checkpoint() -> Golden {
     let about =
         "the same without its checkpoint: a record accounts for the frames that are missing";
     let content = content_of_compacted(Content::closed_at(8).without(2));
-    opens("given-back-without-checkpoint", about, image, with_gap(content, 3, 5, 8))
+    opens("freed-segment-without-checkpoint", about, image, with_gap(content, 3, 5, 8))
 }
 
 fn removed_in_part() -> Golden {
@@ -289,9 +289,9 @@ fn removed_in_part() -> Golden {
     image.erase(4);
     image.superblock.next_frame = 5;
     image.write_superblocks();
-    let about = "of two segments that were given back one still stands; the account speaks of both";
+    let about = "of two segments that were freed one still exists; the gap record covers both";
     let content = Content::up_to(4).without(1).live("a", "stays", 1);
-    opens("given-back-in-part", about, image, with_gap(content, 2, 4, 5))
+    opens("freed-segment-in-part", about, image, with_gap(content, 2, 4, 5))
 }
 
 /// The error if frames 3 and 4 of [`compacted`] are gone and no record accounts for them.
@@ -311,7 +311,7 @@ fn removed_without_gap_record() -> Golden {
     let (mut image, [_, _, third], behind) = compacted(Some(gap(4, 5, 8)));
     image.erase(3);
     let about = "no checkpoint, and frame 3 is missing where only frame 4 is accounted for";
-    refused("given-back-unaccounted", about, image, missing(behind, third))
+    refused("freed-segment-unaccounted", about, image, missing(behind, third))
 }
 
 fn removed_with_deleted_gap_record() -> Golden {
@@ -322,7 +322,7 @@ fn removed_with_deleted_gap_record() -> Golden {
     image.erase(3);
     let about =
         "frames are missing, and what looks like their account is a deletion that was moved";
-    refused("given-back-deleted-account", about, image, missing(behind, third))
+    refused("freed-segment-deleted-account", about, image, missing(behind, third))
 }
 
 fn removed_half_erased() -> Golden {
@@ -354,7 +354,7 @@ fn removed_half_erased() -> Golden {
     let about = "the power went while two segments and a checkpoint were being erased";
     let content = Content::up_to(4).checkpoint(4);
     let content = content.live("a", pattern(60, 1), 1).live("b", "2", 4).live("c", "3", 5);
-    opens("given-back-half-erased", about, image, content)
+    opens("freed-segment-half-erased", about, image, content)
 }
 
 fn removed_and_truncated() -> Golden {
@@ -382,7 +382,7 @@ fn removed_and_truncated() -> Golden {
         "the end of the file was cut off, after all that lived there had moved to the front";
     let content =
         Content::closed_at(4).checkpoint(4).live("a", "moves", 1).live("c", "moves too", 4);
-    opens("given-back-shrunk", about, image, content)
+    opens("freed-segment-shrunk", about, image, content)
 }
 
 fn moved_deletions() -> Golden {

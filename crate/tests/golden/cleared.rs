@@ -100,7 +100,7 @@ fn moved_after_cleared_records() -> Golden {
     ];
     image.frame(&mut third, commit(3, 2), &records);
     image.close(&mut third, 4, 6);
-    let about = "the record that emptied a keyspace, moved, is the only one, and stands behind what was set since";
+    let about = "the record that emptied a keyspace, relocated, is the only one, and follows what was set since";
     let content = Content::closed_at(4).without(1).live("a", "set again", 4);
     let content = with_clear(content, 0, 3, 2);
     let content = content.live_in(KEYSPACE_ENGINE, gap, 2_u64.to_le_bytes(), 5);

@@ -205,7 +205,7 @@ fn write_and_reopen(golden: &Golden, content: &Content) -> Result<Vec<String>, E
     // Maintenance may have removed more segments and accounted for them.
     wrong.retain(|what| !what.contains("gap/"));
     if content.live.iter().any(|live| live.version >= version) {
-        wrong.push(format!("version {version} was given out before"));
+        wrong.push(format!("version {version} was assigned before"));
     }
     if store.version(0, b"written later").unwrap() != Some(version) {
         wrong.push("the new key is missing".into());

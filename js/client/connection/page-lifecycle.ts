@@ -1,9 +1,9 @@
 /** The page lifecycle: ending, the back/forward cache, freezing, and resuming. */
 
-import { slice } from "../../util/clock.js";
+import { timeSlice } from "../../util/clock.js";
 
 /** The most readings of a clock that does not advance: they take longer than the time to be waited. */
-const LOOKS = 10_000_000;
+const MAX_CLOCK_READS = 10_000_000;
 
 /** Reacts to the page lifecycle. */
 export interface PageListener {
@@ -40,5 +40,5 @@ export function onPageLifecycle(listener: PageListener): () => void {
  * Waits synchronously. The worker runs meanwhile, and ends or is suspended once the page's listeners return.
  */
 export function busyWait(ms: number): void {
-  for (const isOver = slice(ms, LOOKS); !isOver(); );
+  for (const isOver = timeSlice(ms, MAX_CLOCK_READS); !isOver(); );
 }

@@ -21,21 +21,21 @@ export type {
 } from "./messages.js";
 export { type BuildOrder, buildName, compareBuilds } from "./messages.js";
 export {
-  LEASE_MS as WATCH_LEASE_MS,
   type Subscription,
   Subscriptions,
+  WATCH_LEASE_MS,
 } from "./owner-subscriptions.js";
 export {
+  CLIENT_RECORD_LEASE_MS,
   type ClientRecordStore,
-  LEASE_MS,
   type Reply,
   RequestLog,
 } from "./request-log.js";
 export {
   GRACE_MS,
   type NewRequest,
+  OWNER_QUERY_MS,
   RequestQueue,
   type RequestQueuePort,
   type Settlement,
-  SILENCE_MS,
 } from "./request-queue.js";

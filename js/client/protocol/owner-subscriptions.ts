@@ -13,7 +13,7 @@ import type { Watch, WatchUpdate } from "./messages.js";
  * A client renews its watches three times within this time, in milliseconds. A client that does not may have
  * ended. If it was only suspended, because its machine slept or a dialog was open, it is asked to begin again.
  */
-export const LEASE_MS = 90_000;
+export const WATCH_LEASE_MS = 90_000;
 
 /** A watch of a client. */
 export interface Subscription<T> {
@@ -68,7 +68,7 @@ export class Subscriptions<T> {
     )
       return false;
     subscription.respond = respond;
-    subscription.until = now + LEASE_MS;
+    subscription.until = now + WATCH_LEASE_MS;
     return true;
   }
 
@@ -81,7 +81,7 @@ export class Subscriptions<T> {
     all: Changes,
   ): void {
     const epoch = this.nextEpoch();
-    const subscription = { watch, state, respond, until: now + LEASE_MS, epoch, number: 0 };
+    const subscription = { watch, state, respond, until: now + WATCH_LEASE_MS, epoch, number: 0 };
     this.all.set(nameOf(watch), subscription);
     this.send(subscription, true, all);
   }

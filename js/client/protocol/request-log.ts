@@ -22,7 +22,7 @@ import {
  * How long the record of a client is kept after the last deadline in it, in milliseconds. An older write is
  * refused because of its deadline, so it cannot be applied again once the record is removed.
  */
-export const LEASE_MS = 60_000;
+export const CLIENT_RECORD_LEASE_MS = 60_000;
 
 /** The storage of client records, and the database that requests act on. */
 export interface ClientRecordStore {
@@ -50,7 +50,7 @@ export interface Reply {
   /** The answers to its requests that exist so far. */
   readonly answers: readonly Answer[];
   /** Whether writes before the requested ones are missing, so that the client has to send everything again. */
-  readonly again: boolean;
+  readonly resend: boolean;
   /** The number of the client's last write that was done before this batch. */
   readonly last: number;
   /** The reason why the whole batch failed, if it did. */
@@ -116,7 +116,7 @@ export class RequestLog {
       const outcome = write > 0 && write <= last ? results.get(write) : failure;
       if (call !== "" && outcome !== undefined) answers.push({ id, outcome });
     }
-    return { answers, again: false, last, failure: failure.error };
+    return { answers, resend: false, last, failure: failure.error };
   }
 
   /** The known outcomes of a client, as far as the database can be read. */
@@ -163,11 +163,11 @@ export class RequestLog {
     last: number,
   ): Reply {
     const answers: Answer[] = [];
-    let again = false;
+    let resend = false;
     let changed = false;
     for (const request of batch.requests) {
       if (request.after > client.last) {
-        again = true;
+        resend = true;
         break;
       }
       const { id, write } = request;
@@ -185,13 +185,13 @@ export class RequestLog {
       if (write === 0) continue;
       client.last = write;
       client.results.set(write, outcome);
-      const until = request.deadline + LEASE_MS;
+      const until = request.deadline + CLIENT_RECORD_LEASE_MS;
       client.lease = Math.max(client.lease, until - now + wall);
       this.until.set(batch.client, Math.max(this.until.get(batch.client) ?? 0, until));
       changed = true;
     }
     if (changed) this.store.save(batch.client, encodeRecord(recordOf(client)));
-    return { answers, again, last };
+    return { answers, resend, last };
   }
 
   private outcomeOf(request: Request, now: number): Outcome {

@@ -35,7 +35,7 @@ import type {
 export const GRACE_MS = 500;
 
 /** Milliseconds without a message after which the client asks whether the owner still exists. */
-export const SILENCE_MS = 400;
+export const OWNER_QUERY_MS = 400;
 
 /** The most requests in a message: an owner remembers them in one record. */
 const MAX_BATCH = 4_096;
@@ -269,7 +269,7 @@ export class RequestQueue {
         ? undefined
         : { noAnswer: sent ? "unknown" : "never-sent" },
     );
-    if (this.pending.size === 0 || now < this.lastMessageAt + SILENCE_MS) return;
+    if (this.pending.size === 0 || now < this.lastMessageAt + OWNER_QUERY_MS) return;
     this.lastMessageAt = now;
     this.findOwner();
   }
@@ -375,7 +375,7 @@ export class RequestQueue {
         hangCount: hangs,
       });
     }
-    const { build, term: turn, client } = this;
-    return { type: "requests", build, term: turn, client, acknowledged: oldest - 1, requests };
+    const { build, term, client } = this;
+    return { type: "requests", build, term, client, acknowledged: oldest - 1, requests };
   }
 }

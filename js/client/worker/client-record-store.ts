@@ -5,7 +5,7 @@ import { clientOfKey, RECORD_PREFIX, recordKey } from "../protocol/client-record
 import { toWire } from "../protocol/errors.js";
 import type { Request, WireError } from "../protocol/messages.js";
 import type { ClientRecordStore } from "../protocol/request-log.js";
-import { perform, type Service } from "./handlers.js";
+import { perform, type ServedDatabase } from "./handlers.js";
 
 /** The engine's own keyspace (FORMAT.md, section 8). */
 const OWN = 1;
@@ -32,11 +32,11 @@ export function storeVersion(db: Database, version: number): void {
 /** The record store of an owner, in its database. */
 export class DatabaseClientRecords implements ClientRecordStore {
   private readonly db: Database;
-  private readonly service: Service;
+  private readonly served: ServedDatabase;
 
-  constructor(service: Service) {
-    this.db = service.db;
-    this.service = service;
+  constructor(served: ServedDatabase) {
+    this.db = served.db;
+    this.served = served;
   }
 
   atomically<T>(body: () => T): T {
@@ -44,7 +44,7 @@ export class DatabaseClientRecords implements ClientRecordStore {
   }
 
   perform(request: Request): unknown {
-    const work = () => perform(this.service, request);
+    const work = () => perform(this.served, request);
     return request.write === 0 ? work() : this.atomically(work);
   }
 

@@ -33,7 +33,7 @@ interface TransactionWrite {
 }
 
 /** A database with its procedures and collections. */
-export interface Service {
+export interface ServedDatabase {
   readonly db: Database;
   readonly procedures: Procedures;
   readonly collections: ServedCollections;
@@ -92,13 +92,13 @@ function keyOnly(key: unknown): unknown {
 }
 
 /** Performs a request and returns its answer. If it throws, the caller has to undo its writes. */
-export function perform(service: Service, { call, args }: Request): unknown {
-  const { db, procedures, collections } = service;
+export function perform(served: ServedDatabase, { call, args }: Request): unknown {
+  const { db, procedures, collections } = served;
   if (call === "in") {
     const [name, method, given, index] = args as [string, string, never[], string?];
     return collections.perform(name, method, given, index);
   }
-  if (call === "commitIf") return commitIf(service, args[0] as Commitment);
+  if (call === "commitIf") return commitIf(served, args[0] as Commitment);
   if (call === "call") {
     const [name, ...rest] = args as [string, ...never[]];
     if (!Object.hasOwn(procedures, name)) throw noProcedure(name, procedures);
@@ -116,7 +116,7 @@ function entryOf(db: Database, key: Key) {
   return entry && { ...entry, value: entry.value.slice() };
 }
 
-function commitIf({ db, collections }: Service, { reads, writes }: Commitment): void {
+function commitIf({ db, collections }: ServedDatabase, { reads, writes }: Commitment): void {
   for (const { key, version, in: collection } of reads) {
     const entry =
       collection === undefined ? db.getEntry(key) : collections.get(collection).getEntry(key);

@@ -27,7 +27,7 @@ const CALLS: Readonly<Record<string, (db: Database, context: JobContext) => Prom
 };
 
 /** The number of finished jobs that are remembered, for clients that have not received the answer. */
-const REMEMBERED = 64;
+const MAX_REMEMBERED_JOBS = 64;
 
 interface Job {
   readonly stop: AbortController;
@@ -91,7 +91,7 @@ export class JobRunner {
     if (this.running === 0) this.report(undefined);
     job.respond(job.outcome);
     for (const [name, { outcome }] of this.all) {
-      if (this.all.size <= REMEMBERED) break;
+      if (this.all.size <= MAX_REMEMBERED_JOBS) break;
       if (outcome !== undefined) this.all.delete(name);
     }
   }

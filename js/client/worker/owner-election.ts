@@ -34,7 +34,7 @@ import { type Build, buildOf, schemasDiffer, versionChanged } from "./app-versio
 import { jsonNames } from "./collection-handlers.js";
 import { isJob } from "./jobs.js";
 import { type HostOptions, Owner, ownerNow, type Respond } from "./owner.js";
-import { Reader } from "./read-only-fallback.js";
+import { ReadOnlyFallback } from "./read-only-fallback.js";
 
 /** The pauses before a busy file is tried again, in order: its last owner may be about to close it. */
 const BUSY_MS = [50, 50, 100, 200, 400, 800];
@@ -61,7 +61,7 @@ export class OwnerCandidate {
   private readonly program: Program | undefined;
   private broadcast: BroadcastChannel | undefined;
   /** The wait for ownership, or the ownership itself. */
-  private turn: Turn | undefined;
+  private tenure: Tenure | undefined;
   private owner: Owner | undefined;
   private readonly inboxes: Map<number, BroadcastChannel>;
   private readonly ports: MessagePort[];
@@ -73,7 +73,7 @@ export class OwnerCandidate {
   /** The other builds known, by their names. */
   private readonly others: Map<string, Build>;
   /** Answers instead of an owner in realms that cannot own the database. */
-  private readonly reader: Reader | undefined;
+  private readonly fallback: ReadOnlyFallback | undefined;
   private module: Promise<WebAssembly.Module> | undefined;
   private buildChannel: BroadcastChannel | undefined;
   /** Why this candidate no longer waits for ownership. */
@@ -104,8 +104,8 @@ export class OwnerCandidate {
     this.program = isWorker ? workerProgram() : undefined;
     this.lifetimeLock =
       isWorker && this.channel !== undefined ? this.holdLifetimeLock() : undefined;
-    this.reader =
-      this.channel !== undefined && onlyReads() ? this.readerOf(this.channel) : undefined;
+    this.fallback =
+      this.channel !== undefined && onlyReads() ? this.createFallback(this.channel) : undefined;
   }
 
   /** Holds a lock by which the page notices the end of this worker. Resolves once the lock is held. */
@@ -123,19 +123,19 @@ export class OwnerCandidate {
   }
 
   /** Follows the owner of the database, for a realm that cannot own it. */
-  private followOwner(channel: string, reader: Reader): void {
+  private followOwner(channel: string, fallback: ReadOnlyFallback): void {
     this.exchangeBuilds(channel);
     this.broadcast = new BroadcastChannel(channel);
     this.broadcast.onmessage = ({ data }) => {
       const { type } = data as ToClient;
-      if (type === "owner" || type === "resigned") reader.invalidate();
-      if (type === "resigned") reader.offer((message) => this.postToPage(message));
+      if (type === "owner" || type === "resigned") fallback.invalidate();
+      if (type === "resigned") fallback.offer((message) => this.postToPage(message));
     };
   }
 
-  private readerOf(lock: string): Reader {
+  private createFallback(lock: string): ReadOnlyFallback {
     const { id, name, storage, hostOptions } = this;
-    return new Reader({
+    return new ReadOnlyFallback({
       id,
       name,
       storage,
@@ -158,33 +158,33 @@ export class OwnerCandidate {
       return;
     }
     if (this.owner !== undefined) this.announce();
-    if (this.turn !== undefined) return;
-    if (this.reader !== undefined && this.channel !== undefined) {
-      if (this.buildChannel === undefined) this.followOwner(this.channel, this.reader);
+    if (this.tenure !== undefined) return;
+    if (this.fallback !== undefined && this.channel !== undefined) {
+      if (this.buildChannel === undefined) this.followOwner(this.channel, this.fallback);
       return;
     }
-    const turn = new Turn();
-    this.turn = turn;
+    const tenure = new Tenure();
+    this.tenure = tenure;
     if (this.channel !== undefined) this.exchangeBuilds(this.channel);
-    this.waitForTurn(turn).catch((error) => {
-      if (this.turn === turn) this.turn = undefined;
-      if (!turn.over.aborted) this.postToPage({ type: "failed", error: toWire(error) });
+    this.waitForOwnership(tenure).catch((error) => {
+      if (this.tenure === tenure) this.tenure = undefined;
+      if (!tenure.over.aborted) this.postToPage({ type: "failed", error: toWire(error) });
     });
   }
 
   /** Hands over, or gives up the wait for ownership. Resolves when the file is released. */
   async release(): Promise<void> {
-    const { turn } = this;
+    const { tenure } = this;
     this.buildChannel?.close();
     this.buildChannel = undefined;
-    if (this.reader !== undefined) {
+    if (this.fallback !== undefined) {
       this.broadcast?.close();
-      return this.reader.close();
+      return this.fallback.close();
     }
-    if (turn === undefined) return;
-    this.turn = undefined;
-    turn.end();
-    await turn.ended;
+    if (tenure === undefined) return;
+    this.tenure = undefined;
+    tenure.end();
+    await tenure.ended;
   }
 
   /** Handles a message from a client of this worker's own page. */
@@ -216,36 +216,36 @@ export class OwnerCandidate {
     return this.module;
   }
 
-  private async waitForTurn(turn: Turn): Promise<void> {
+  private async waitForOwnership(tenure: Tenure): Promise<void> {
     try {
       // The engine's code is compiled meanwhile, so that it is ready when the lock is granted.
       this.loaded().catch(() => {});
-      if (this.channel === undefined) return await this.becomeOwner(turn);
+      if (this.channel === undefined) return await this.becomeOwner(tenure);
       this.postToPage({ type: "state", state: "waiting" });
-      const lock = (locks() as LockManager).request(this.channel, { signal: turn.over }, () =>
-        this.becomeOwner(turn),
+      const lock = (locks() as LockManager).request(this.channel, { signal: tenure.over }, () =>
+        this.becomeOwner(tenure),
       );
       await lock;
     } finally {
-      turn.finish();
+      tenure.finish();
     }
   }
 
-  /** Opens the file and serves it until the turn ends. Called with the lock held. */
-  private async becomeOwner(turn: Turn): Promise<void> {
-    if (turn.over.aborted) return;
+  /** Opens the file and serves it until the tenure ends. Called with the lock held. */
+  private async becomeOwner(tenure: Tenure): Promise<void> {
+    if (tenure.over.aborted) return;
     this.postToPage({ type: "state", state: "opening" });
-    const db = await this.open(turn);
+    const db = await this.open(tenure);
     // The page learns this worker's build before it sends requests.
     await this.lifetimeLock;
-    if (turn.over.aborted) return db.close();
+    if (tenure.over.aborted) return db.close();
     const active = new Owner(this.id, db, this.hostOptions, (progress) => this.progress(progress));
-    if (!(await this.upgrade(active, turn))) return;
+    if (!(await this.upgrade(active, tenure))) return;
     this.owner = active;
     try {
       if (this.channel !== undefined) this.listen(this.channel);
       this.announce();
-      await turn.endRequested;
+      await tenure.endRequested;
     } finally {
       this.owner = undefined;
       await active.close().finally(() => this.resign());
@@ -253,16 +253,16 @@ export class OwnerCandidate {
   }
 
   /** Brings the database to this build's version. Returns `false`, and closes it, if a newer build owns it. */
-  private async upgrade(active: Owner, turn: Turn): Promise<boolean> {
+  private async upgrade(active: Owner, tenure: Tenure): Promise<boolean> {
     try {
       const { version } = active;
       if (version > this.version) this.becomeOutdated(buildOf(version, {}).build);
       else {
         const onProgress = (progress: MigrateProgress) =>
           this.progress({ doing: "migrating", ...progress });
-        await active.upgrade(this.version, { onProgress, signal: turn.over });
+        await active.upgrade(this.version, { onProgress, signal: tenure.over });
       }
-      if (!turn.over.aborted) return true;
+      if (!tenure.over.aborted) return true;
     } catch (error) {
       await active.close().catch(() => {});
       throw error;
@@ -271,19 +271,19 @@ export class OwnerCandidate {
     return false;
   }
 
-  private async open(turn: Turn): Promise<Database> {
+  private async open(tenure: Tenure): Promise<Database> {
     const { options } = this.hostOptions;
     for (let tries = 0; ; tries += 1) {
       try {
         const { storage } = this;
         const onProgress = (progress: OpenProgress) => this.progress(progress);
-        const candidateOptions = { storage, onProgress, signal: turn.over, wasm: this.loaded() };
+        const candidateOptions = { storage, onProgress, signal: tenure.over, wasm: this.loaded() };
         return await open(this.name, { ...options, ...candidateOptions });
       } catch (error) {
         // The previous holder of the lock may have the file for a moment longer.
         const wait = BUSY_MS[tries];
         const busy = (error as { code?: unknown }).code === "VARVE_DATABASE_BUSY";
-        if (!busy || wait === undefined || turn.over.aborted) throw error;
+        if (!busy || wait === undefined || tenure.over.aborted) throw error;
         this.postToPage({ type: "state", state: "busy" });
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
@@ -416,9 +416,9 @@ export class OwnerCandidate {
 
   private answer(message: ToOwner, respond: Respond): void {
     const owner = this.id;
-    const { owner: active, reader } = this;
-    if (reader !== undefined) {
-      if (this.outdated === undefined) reader.receive(message, respond);
+    const { owner: active, fallback } = this;
+    if (fallback !== undefined) {
+      if (this.outdated === undefined) fallback.receive(message, respond);
       return;
     }
     if (active === undefined || active.isLost) {
@@ -446,12 +446,12 @@ export class OwnerCandidate {
     }
     const ids = message.requests.filter(({ hangCount }) => hangCount === 1).map(({ id }) => id);
     if (ids.length > 0) this.postToPage({ type: "retried-hung", client, ids });
-    active.handle(message, refusal, ({ answers, again, failure }) => {
+    active.handle(message, refusal, ({ answers, resend, failure }) => {
       if (answers.length > 0)
         respondSafely(answers, (part) =>
           respond({ type: "responses", owner, answers: part, at: ownerNow() }),
         );
-      if (again) respond({ type: "resend", owner });
+      if (resend) respond({ type: "resend", owner });
       if (isPoison(failure) || answers.some(isPoisoned)) this.renew();
     });
   }
@@ -475,10 +475,10 @@ export class OwnerCandidate {
 
   /** Releases a database that was poisoned or closed, and opens it again. The file itself is intact. */
   private renew(): void {
-    const { turn } = this;
-    if (turn === undefined) return;
+    const { tenure } = this;
+    if (tenure === undefined) return;
     this.release().then(() => {
-      if (this.turn === undefined) this.campaign();
+      if (this.tenure === undefined) this.campaign();
     });
   }
 }
@@ -528,7 +528,7 @@ function locks(): LockManager | undefined {
 }
 
 /** One wait for ownership and the ownership that follows. */
-class Turn {
+class Tenure {
   readonly endRequested: Promise<void>;
   readonly ended: Promise<void>;
   readonly over: AbortSignal;

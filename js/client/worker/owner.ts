@@ -62,7 +62,7 @@ export class Owner {
   private readonly requestLog: RequestLog;
   readonly watches: Watches;
   readonly work: JobRunner;
-  private swept: number;
+  private sweptAt: number;
   private isClosed: boolean;
 
   constructor(
@@ -78,7 +78,7 @@ export class Owner {
     this.watches = new Watches(id, db, collections);
     this.work = new JobRunner(db, onProgress);
     this.requestLog = new RequestLog(new DatabaseClientRecords({ db, procedures, collections }));
-    this.swept = ownerNow() + FIRST_SWEEP_MS - SWEEP_MS;
+    this.sweptAt = ownerNow() + FIRST_SWEEP_MS - SWEEP_MS;
     this.isClosed = false;
   }
 
@@ -116,7 +116,7 @@ export class Owner {
   ): void {
     const done = (reply: Reply) => {
       answer(reply);
-      if (now > this.swept + SWEEP_MS) this.sweep(now);
+      if (now > this.sweptAt + SWEEP_MS) this.sweep(now);
     };
     const now = ownerNow();
     const reply = this.requestLog.handle(batch, now, refusal, Date.now());
@@ -142,7 +142,7 @@ export class Owner {
   }
 
   private async sweep(now: number): Promise<void> {
-    this.swept = now;
+    this.sweptAt = now;
     try {
       // The search reads a range. The first such read in a database sorts all keys.
       while (!this.isClosed && Database.sessionOf(this.db).engine.sortPart()) {

@@ -53,7 +53,7 @@ export interface ReaderHost {
 }
 
 /** Answers clients of its own realm while there is no owner. */
-export class Reader {
+export class ReadOnlyFallback {
   private readonly host: ReaderHost;
   private snapshot: Snapshot | undefined;
   /** The task of the last message: messages are handled one after the other. */
@@ -139,7 +139,7 @@ export class Reader {
     }
     if (this.host.isLate(storedVersion(db))) return;
     const refusal = this.host.refusalFor(message.build);
-    const { answers, again } = requestLog.handle(
+    const { answers, resend } = requestLog.handle(
       message,
       ownerNow(),
       refusal || undefined,
@@ -148,7 +148,7 @@ export class Reader {
     if (answers.length > 0) {
       respond({ type: "responses", owner, answers, term: message.term, at: ownerNow() });
     }
-    if (again) respond({ type: "resend", owner });
+    if (resend) respond({ type: "resend", owner });
   }
 
   /** Runs a task while no owner has the lock, and keeps others from getting it. Returns whether it ran. */
@@ -236,7 +236,9 @@ export class Reader {
     const { memory, ordered } = options;
     const db = await open(name, { storage, readOnly: true, wasm: module(), memory, ordered });
     const collections = new ServedCollections(db, specs);
-    const requestLog = new RequestLog(new SnapshotJournal(name, { db, procedures, collections }));
+    const requestLog = new RequestLog(
+      new SnapshotClientRecords(name, { db, procedures, collections }),
+    );
     return { file, db, requestLog, watches: new Watches(id, db, collections) };
   }
 
@@ -249,7 +251,7 @@ export class Reader {
 }
 
 /** A record store that answers from stored records, and refuses requests that were not done. */
-class SnapshotJournal extends DatabaseClientRecords {
+class SnapshotClientRecords extends DatabaseClientRecords {
   private readonly name: string;
 
   constructor(name: string, service: ConstructorParameters<typeof DatabaseClientRecords>[0]) {

@@ -9,12 +9,12 @@ import {
 } from "../../errors/index.js";
 import { SHADOW_SUFFIX } from "../file-names.js";
 import {
-  type FileBeside,
   ioCode,
   type OpenedStorage,
   type OpenMode,
+  type ReplacementFile,
+  type StorageEstimate,
   type StorageFile,
-  type StorageRoom,
 } from "../storage.js";
 import { type Builtins, permitted } from "./builtins.js";
 import { acquireLock, type Lock, refuseHeld } from "./lock-file.js";
@@ -80,10 +80,10 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
       takenOver,
       onLoss: (listener) => opened.onLoss(listener),
       onExit: (commit) => opened.onExit(commit),
-      beside: async () => beside(node, path, opened),
-      tidy: () => opened.tidy(),
+      openReplacement: async () => openReplacement(node, path, opened),
+      removeLeftovers: () => opened.removeLeftovers(),
       discard: () => opened.discard(),
-      room: () => roomFor(node, path, opened),
+      estimate: () => estimateFor(node, path, opened),
     };
   } catch (error) {
     lock?.release();
@@ -94,11 +94,11 @@ async function openFile(node: Builtins, path: string): Promise<OpenedStorage> {
 async function openToRead(node: Builtins, path: string): Promise<OpenedStorage> {
   await refuseHeld(path);
   const opened = new NodeFile(node, path, undefined);
-  return { file: opened, room: () => roomFor(node, path, opened) };
+  return { file: opened, estimate: () => estimateFor(node, path, opened) };
 }
 
 /** Opens the shadow file beside a database. The lock of the database covers it. */
-function beside(node: Builtins, path: string, main: NodeFile): FileBeside {
+function openReplacement(node: Builtins, path: string, main: NodeFile): ReplacementFile {
   const next = path + SHADOW_SUFFIX;
   const file = new NodeFile(node, next, "beside");
   return {
@@ -115,7 +115,11 @@ function beside(node: Builtins, path: string, main: NodeFile): FileBeside {
 }
 
 /** The size of the file, and the free space that is available to users other than the administrator. */
-function roomFor({ fs, path: paths }: Builtins, path: string, opened: NodeFile): StorageRoom {
+function estimateFor(
+  { fs, path: paths }: Builtins,
+  path: string,
+  opened: NodeFile,
+): StorageEstimate {
   const usage = opened.getSize();
   if (!permitted({ name: "sys", kind: "statfs" })) {
     return { usage, quota: undefined, persisted: undefined };
@@ -414,7 +418,7 @@ class NodeFile implements StorageFile {
   }
 
   /** Removes the shadow file. */
-  tidy(): void {
+  removeLeftovers(): void {
     this.#lock?.assertHeld();
     this.#node.fs.rmSync(this.#path + SHADOW_SUFFIX, { force: true });
   }

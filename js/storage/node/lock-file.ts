@@ -34,11 +34,11 @@ import { type Builtins, builtins } from "./builtins.js";
 import {
   fromText,
   hostNameOf,
-  isNeighbour,
-  type Life,
-  lifeOf,
+  isOtherThread,
   type ProcessIdentity,
+  type ProcessState,
   self,
+  stateOf,
   toText,
 } from "./process-identity.js";
 import { lockBySystem, type Unlock } from "./system-lock.js";
@@ -60,29 +60,29 @@ interface LockSnapshot {
 }
 
 /** A lock that was created. */
-interface Placed {
+interface CreatedLock {
   content: string;
   /** Whether another lock was broken for it whose holder may still be alive. */
   takenOver: boolean;
 }
 
-/** The state of a holder. `"silent"`: it may be alive, but has sent no heartbeat for long enough. */
-type Judgement = Exclude<Life, "unseen"> | "silent" | "unknown";
+/** The state of a holder. `"silent"`: it may be alive, but has sent no heartbeat for long enough. `"unknown"`: not yet known. */
+type HolderState = ProcessState | "silent";
 
 /** How often a holder sends a heartbeat. */
 const HEARTBEAT_MS = 2000;
 /** Each heartbeat raises the time stamp by this: the resolution of the coarsest file system. */
 const HEARTBEAT_SECONDS = 2;
 /** A holder that could not send a heartbeat for this long sends one before it writes and before the write counts. */
-const STILL_MS = 3000;
-/** A holder on another machine that has sent none for this long is taken for dead. Well above STILL_MS. */
+const HEARTBEAT_FRESH_MS = 3000;
+/** A holder on another machine that has sent none for this long is taken for dead. Well above HEARTBEAT_FRESH_MS. */
 const HEARTBEAT_TIMEOUT_MS = 8000;
 /** Time that a thread of this process may take to end after it was terminated. Until then it is checked again. */
-const ENDING_MS = 100;
+const THREAD_EXIT_TIMEOUT_MS = 100;
 /** An empty lock is being written on a file system without links; after this time it was torn by a power failure. */
-const WRITING_MS = 2000;
+const WRITE_TIMEOUT_MS = 2000;
 /** A missing lock may have been moved away by another process, which puts it back within this time. */
-const MOVED_MS = 100;
+const MOVE_TIMEOUT_MS = 100;
 /** Maximum time in all to find out whether a lock was left behind. */
 const ACQUIRE_TIMEOUT_MS = 20_000;
 /** Maximum depth of locks of breakers: a breaker that died leaves a lock of its own, and so on. */
@@ -122,7 +122,7 @@ async function takeSystemLock(
   for (;;) {
     const system = lockBySystem(node, guarded);
     if (system !== "busy") return system;
-    if (monotonicNow() - start > ENDING_MS) {
+    if (monotonicNow() - start > THREAD_EXIT_TIMEOUT_MS) {
       throw busy(path, guarded, parse(readLock(node, path)?.content ?? ""), 0);
     }
     await pause(10);
@@ -143,9 +143,9 @@ export async function refuseHeld(guarded: string): Promise<void> {
     const seen = readLock(node, path);
     if (seen === undefined) return;
     const holder = parse(seen.content);
-    const life = watch.classifyHolder(seen, holder);
-    if (life === "dead" || life === "silent") return;
-    if (life === "alive") throw busy(path, guarded, holder, 0);
+    const state = watch.classifyHolder(seen, holder);
+    if (state === "dead" || state === "silent") return;
+    if (state === "alive") throw busy(path, guarded, holder, 0);
     await pause(50);
   }
 }
@@ -182,7 +182,7 @@ export class Lock {
   constructor(
     path: string,
     guarded: string,
-    { content, takenOver }: Placed,
+    { content, takenOver }: CreatedLock,
     system: Unlock | undefined,
   ) {
     this.#path = path;
@@ -279,8 +279,8 @@ export class Lock {
 
   #isFresh(): boolean {
     return (
-      monotonicNow() - this.#heartbeatTime < STILL_MS &&
-      Math.abs(Date.now() - this.#heartbeatWall) < STILL_MS
+      monotonicNow() - this.#heartbeatTime < HEARTBEAT_FRESH_MS &&
+      Math.abs(Date.now() - this.#heartbeatWall) < HEARTBEAT_FRESH_MS
     );
   }
 
@@ -309,7 +309,7 @@ export class Lock {
         // Other errors, such as those of a file system that hangs, are retried at the next heartbeat.
         if (codeOf(error) !== "ENOENT") return;
       }
-      if (monotonicNow() - now > MOVED_MS) {
+      if (monotonicNow() - now > MOVE_TIMEOUT_MS) {
         this.#lose("taken-over");
         return;
       }
@@ -448,7 +448,7 @@ class Watch {
   }
 
   /** The state of the holder, as far as it is known by now. */
-  classifyHolder(seen: LockSnapshot, holder: Holder | undefined): Judgement {
+  classifyHolder(seen: LockSnapshot, holder: Holder | undefined): HolderState {
     const now = monotonicNow();
     if (this.#first === undefined || !isSame(this.#first, seen)) {
       this.#first = seen;
@@ -456,14 +456,18 @@ class Watch {
     }
     const watched = now - this.#since;
     // A power failure can leave zeros in place of the content.
-    if (/^[\0\s]*$/.test(seen.content)) return watched > WRITING_MS ? "dead" : "unknown";
+    if (/^[\0\s]*$/.test(seen.content)) return watched > WRITE_TIMEOUT_MS ? "dead" : "unknown";
     // A lock in the format of another version is checked only by its heartbeats.
     if (holder !== undefined) {
-      const life = heldLocks.has(seen.content) ? "alive" : lifeOf(this.#node, holder);
-      if (life === "alive" && isNeighbour(this.#node, holder) && watched < ENDING_MS) {
+      const state = heldLocks.has(seen.content) ? "alive" : stateOf(this.#node, holder);
+      if (
+        state === "alive" &&
+        isOtherThread(this.#node, holder) &&
+        watched < THREAD_EXIT_TIMEOUT_MS
+      ) {
         return "unknown";
       }
-      if (life !== "unseen") return life;
+      if (state !== "unknown") return state;
     }
     if (seen.touched !== this.#first.touched) return "alive";
     return watched > HEARTBEAT_TIMEOUT_MS ? "silent" : "unknown";
@@ -471,7 +475,7 @@ class Watch {
 }
 
 /** Creates the lock file, after breaking one that was left behind. */
-async function acquire(path: string, guarded: string, depth: number): Promise<Placed> {
+async function acquire(path: string, guarded: string, depth: number): Promise<CreatedLock> {
   const node = builtins();
   // Not the global crypto: that of jsdom is the one of an insecure page, which has no such function.
   const token = node.process.getBuiltinModule("node:crypto").randomBytes(4).toString("hex");
@@ -487,16 +491,16 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Pl
     }
     const seen = readLock(node, path);
     const holder = seen && parse(seen.content);
-    const life = seen === undefined ? "unknown" : watch.classifyHolder(seen, holder);
-    if (seen !== undefined && (life === "dead" || life === "silent")) {
+    const state = seen === undefined ? "unknown" : watch.classifyHolder(seen, holder);
+    if (seen !== undefined && (state === "dead" || state === "silent")) {
       const isBroken = await breakLock(path, guarded, seen, depth);
-      takenOver ||= isBroken && life === "silent";
+      takenOver ||= isBroken && state === "silent";
       if (readLock(node, path) === undefined) continue;
     }
-    if (life === "alive" || monotonicNow() - start > ACQUIRE_TIMEOUT_MS) {
+    if (state === "alive" || monotonicNow() - start > ACQUIRE_TIMEOUT_MS) {
       throw busy(path, guarded, holder, depth);
     }
-    await pause(holder !== undefined && lifeOf(node, holder) === "unseen" ? 100 : 2);
+    await pause(holder !== undefined && stateOf(node, holder) === "unknown" ? 100 : 2);
   }
 }
 
@@ -593,7 +597,7 @@ function create(node: Builtins, path: string, token: string): string | undefined
   const draft = `${path}.${token}`;
   try {
     fs.writeFileSync(draft, content, { flag: "wx" });
-    // A file system without links (exFAT, some network shares): creation is not atomic, see WRITING_MS.
+    // A file system without links (exFAT, some network shares): creation is not atomic, see WRITE_TIMEOUT_MS.
     const isPlaced = link(node, draft, path) ?? createInPlace(node, path, content);
     return isPlaced ? content : undefined;
   } catch (error) {

@@ -24,8 +24,8 @@ export interface ProcessIdentity {
   host: string | null;
 }
 
-/** The state of a process. `"unseen"`: unknown, as it is in another container or on another machine. */
-export type Life = "alive" | "dead" | "unseen";
+/** The state of a process. `"unknown"`: it is in another container or on another machine. */
+export type ProcessState = "alive" | "dead" | "unknown";
 
 /** The file in which Linux identifies the boot of the machine. */
 const BOOT = "/proc/sys/kernel/random/boot_id";
@@ -105,23 +105,27 @@ function ownThread(node: Builtins): string | null {
  * Whether a process and its thread are alive. "dead" is certain: the process ran since the same boot of this machine
  * and in the same PID namespace.
  */
-export function lifeOf(node: Builtins, other: ProcessIdentity): Life {
+export function stateOf(node: Builtins, other: ProcessIdentity): ProcessState {
   const here = self(node);
   // Host names are not compared: two machines may have the same name, and a machine may change its own.
   const isHere = here.boot !== null && other.boot === here.boot;
-  if (!isHere || here.space === null || other.space !== here.space) return "unseen";
+  if (!isHere || here.space === null || other.space !== here.space) return "unknown";
   const found = find(node, other.pid);
-  if (found === "unseen") return "unseen";
+  if (found === "unknown") return "unknown";
   if (found === undefined) return "dead";
   if (other.started !== null && found.started !== null && other.started !== found.started) {
     return "dead";
   }
-  return lifeOfThread(node, other, here);
+  return stateOfThread(node, other, here);
 }
 
-function lifeOfThread(node: Builtins, other: ProcessIdentity, here: ProcessIdentity): Life {
+function stateOfThread(
+  node: Builtins,
+  other: ProcessIdentity,
+  here: ProcessIdentity,
+): ProcessState {
   // Without thread numbers, a thread of this process can only be checked by its heartbeats.
-  if (other.thread === null) return other.pid === here.pid ? "unseen" : "alive";
+  if (other.thread === null) return other.pid === here.pid ? "unknown" : "alive";
   const [id, started] = other.thread.split(":");
   const process = statOf(node, String(other.pid));
   const thread = statOf(node, `${other.pid}/task/${id}`);
@@ -130,21 +134,21 @@ function lifeOfThread(node: Builtins, other: ProcessIdentity, here: ProcessIdent
 }
 
 /** Whether an identity is that of another thread of this process. */
-export function isNeighbour(node: Builtins, other: ProcessIdentity): boolean {
+export function isOtherThread(node: Builtins, other: ProcessIdentity): boolean {
   const { pid, started, thread, boot, space } = self(node);
   const sameProcess =
     other.pid === pid && other.started === started && other.boot === boot && other.space === space;
   return sameProcess && other.thread !== null && other.thread !== thread;
 }
 
-/** Finds the process with this number: `undefined` if there is certainly none, "unseen" if it cannot be checked. */
-function find(node: Builtins, pid: number): { started: string | null } | undefined | "unseen" {
+/** Finds the process with this number: `undefined` if there is certainly none, "unknown" if it cannot be checked. */
+function find(node: Builtins, pid: number): { started: string | null } | undefined | "unknown" {
   if (node.process.platform === "linux") {
     const stat = statOf(node, String(pid));
     if (stat !== undefined) return stat.ended ? undefined : { started: stat.started };
     // A missing entry proves nothing, because /proc may hide processes of other users. Check with a signal below.
   }
-  if (pid !== node.process.pid && !permitted({ name: "run" })) return "unseen";
+  if (pid !== node.process.pid && !permitted({ name: "run" })) return "unknown";
   try {
     node.process.kill(pid, 0);
   } catch (error) {

@@ -306,8 +306,8 @@ function base64(start: number, length: number): void {
     const third = i + 2 < length ? (u8[start + i + 2] as number) : c;
     const bits = (a << 16) | (second << 8) | third;
     for (let digit = 0; digit < 4; digit++) {
-      const isFill = i + digit > length;
-      out[end++] = isFill ? 0x3d : DIGITS.charCodeAt((bits >> (18 - 6 * digit)) & 63);
+      const isPadding = i + digit > length;
+      out[end++] = isPadding ? 0x3d : DIGITS.charCodeAt((bits >> (18 - 6 * digit)) & 63);
     }
   }
   byte(0x22);

@@ -93,13 +93,13 @@ class ListView extends Copied {
 }
 
 /** A list that was given, with its length, which is read once: that of a Proxy may be another one each time. */
-interface Given {
+interface ListItems {
   readonly items: ArrayLike<unknown>;
   readonly length: number;
 }
 
 /** The items of a value that was given for a list. */
-function itemsOf(value: unknown, expected?: number): Given {
+function itemsOf(value: unknown, expected?: number): ListItems {
   const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
   const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);
   const length = isList ? items.length : -1;
@@ -110,7 +110,7 @@ function itemsOf(value: unknown, expected?: number): Given {
   );
 }
 
-function putAll(type: Type, to: Pick<Writer, "m">, at: number, { items, length }: Given): void {
+function putAll(type: Type, to: Pick<Writer, "m">, at: number, { items, length }: ListItems): void {
   const { bytes, put } = type;
   forEachIndex(length, (i) => put(to, at + i * bytes, items[i]));
 }
