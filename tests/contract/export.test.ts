@@ -382,7 +382,10 @@ describe("databases in bytes", () => {
         const copy = await openedFrom({ from });
         const { wasmBytes } = copy.stats();
         // Segments of 1 MiB are larger than their content, and one of them has the order of keys.
-        assert(wasmBytes < most + (from === whole ? 10 * MIB : 0), `${wasmBytes} of ${from.length}`);
+        assert(
+          wasmBytes < most + (from === whole ? 10 * MIB : 0),
+          `${wasmBytes} of ${from.length}`,
+        );
         const views = [...copy.keys()].map((key) => copy.get(key));
         for (const view of views) assert(view !== undefined && view.length > 0);
         expect(copy.stats().wasmBytes).toBe(wasmBytes);

@@ -69,7 +69,7 @@ impl RunWriter {
 
     fn end_leaf(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
         let mut leaf = core::mem::take(&mut self.leaf);
-        let block = self.place(log, file, leaf.finish());
+        let block = self.append(log, file, leaf.finish());
         leaf.clear();
         self.leaf = leaf;
         let block = block?;
@@ -85,7 +85,7 @@ impl RunWriter {
 
     fn end_inner(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
         let mut inner = core::mem::take(&mut self.inner);
-        let block = self.place(log, file, inner.finish());
+        let block = self.append(log, file, inner.finish());
         inner.clear();
         self.inner = inner;
         self.root.add(&self.inner_start, block?);
@@ -108,7 +108,7 @@ impl RunWriter {
         self.end_leaf(log, file)?;
         self.end_inner(log, file)?;
         let mut root = core::mem::take(&mut self.root);
-        let RunValue::Block { position, length } = self.place(log, file, root.finish())? else {
+        let RunValue::Block { position, length } = self.append(log, file, root.finish())? else {
             return Err(Error::Misuse);
         };
         self.end_segment(log, file)?;
@@ -118,9 +118,9 @@ impl RunWriter {
         Ok(Some(KeyRun { sequence, entries, root: (position, length), segments }))
     }
 
-    /// Gives a block its place in a segment. The error is [`Error::Quota`] if it fits none: only so many long
+    /// Appends a block to a segment. The error is [`Error::Quota`] if it fits none: only so many long
     /// keys lead to such a root.
-    fn place(
+    fn append(
         &mut self,
         log: &mut Log,
         file: &mut impl File,

@@ -153,19 +153,19 @@ impl KeyRuns {
     ) -> Result<Result<RunCursor, DamagedRun>, Error> {
         let (position, length) = self.runs[run].root;
         let mut blocks = Vec::with_capacity(2);
-        let mut places = [0; 3];
+        let mut indexes = [0; 3];
         let mut block = match self.block(file, log, position, length)? {
             Ok(root) => root,
             Err(damaged) => return Ok(Err(damaged)),
         };
-        for place in &mut places[..2] {
+        for index in &mut indexes[..2] {
             let below = match bound {
                 Bound::Included(key) | Bound::Excluded(key) => block.count_below(key, true),
                 Bound::Unbounded if reverse => block.len(),
                 Bound::Unbounded => 0,
             };
-            *place = below.saturating_sub(1);
-            let child = match self.child(file, log, &block, *place)? {
+            *index = below.saturating_sub(1);
+            let child = match self.child(file, log, &block, *index)? {
                 Ok(child) => child,
                 Err(damaged) => return Ok(Err(damaged)),
             };
@@ -179,8 +179,8 @@ impl KeyRuns {
             (Bound::Included(key), true) => block.count_below(key, true).checked_sub(1),
             (Bound::Excluded(key), true) => block.count_below(key, false).checked_sub(1),
         };
-        places[2] = at.unwrap_or(0);
-        let mut cursor = RunCursor { inner: blocks, leaf: Some(block), places, reverse };
+        indexes[2] = at.unwrap_or(0);
+        let mut cursor = RunCursor { inner: blocks, leaf: Some(block), indexes, reverse };
         let is_outside =
             at.is_none_or(|at| cursor.leaf.as_ref().is_some_and(|leaf| at >= leaf.len()));
         if is_outside && cursor.next_leaf(self, file, log)?.is_err() {
@@ -213,7 +213,7 @@ fn read_block(
     Ok(is_whole && checkpoint::verify(bytes, slot.salt, at))
 }
 
-/// A place in a run, from which one goes on in one direction.
+/// A cursor in a run, which moves in one direction.
 #[derive(Debug)]
 pub struct RunCursor {
     /// The root and an inner block.
@@ -221,7 +221,7 @@ pub struct RunCursor {
     /// None at the end.
     leaf: Option<Arc<DecodedBlock>>,
     /// Places in the root, in the inner block and in the leaf.
-    places: [usize; 3],
+    indexes: [usize; 3],
     reverse: bool,
 }
 
@@ -231,7 +231,7 @@ impl RunCursor {
     #[must_use]
     pub fn current(&self) -> Option<(&[u8], RunValue)> {
         let leaf = self.leaf.as_ref()?;
-        Some((leaf.key(self.places[2]), leaf.value(self.places[2])))
+        Some((leaf.key(self.indexes[2]), leaf.value(self.indexes[2])))
     }
 
     /// Goes to the next key.
@@ -243,7 +243,7 @@ impl RunCursor {
         log: &Log,
     ) -> Result<Result<(), DamagedRun>, Error> {
         let length = self.leaf.as_ref().map_or(0, |leaf| leaf.len());
-        if step(&mut self.places[2], length, self.reverse) {
+        if step(&mut self.indexes[2], length, self.reverse) {
             return Ok(Ok(()));
         }
         self.next_leaf(runs, file, log)
@@ -257,16 +257,16 @@ impl RunCursor {
         log: &Log,
     ) -> Result<Result<(), DamagedRun>, Error> {
         let Some(before) = self.leaf.take() else { return Ok(Ok(())) };
-        if !step(&mut self.places[1], self.inner[1].len(), self.reverse) {
-            if !step(&mut self.places[0], self.inner[0].len(), self.reverse) {
+        if !step(&mut self.indexes[1], self.inner[1].len(), self.reverse) {
+            if !step(&mut self.indexes[0], self.inner[0].len(), self.reverse) {
                 return Ok(Ok(()));
             }
-            let inner = runs.child(file, log, &self.inner[0].clone(), self.places[0])?;
+            let inner = runs.child(file, log, &self.inner[0].clone(), self.indexes[0])?;
             let Ok(inner) = inner else { return Ok(Err(DamagedRun)) };
-            self.places[1] = if self.reverse { inner.len() - 1 } else { 0 };
+            self.indexes[1] = if self.reverse { inner.len() - 1 } else { 0 };
             self.inner[1] = inner;
         }
-        let leaf = runs.child(file, log, &self.inner[1].clone(), self.places[1])?;
+        let leaf = runs.child(file, log, &self.inner[1].clone(), self.indexes[1])?;
         let Ok(leaf) = leaf else { return Ok(Err(DamagedRun)) };
         let last = leaf.len() - 1;
         // Blocks that repeat or go back could be followed for ever.
@@ -277,18 +277,18 @@ impl RunCursor {
         if order != Ordering::Less {
             return Ok(Err(DamagedRun));
         }
-        self.places[2] = first;
+        self.indexes[2] = first;
         self.leaf = Some(leaf);
         Ok(Ok(()))
     }
 }
 
-/// Goes to the next of some places; false at the end.
+/// Advances an index; false at the end.
 #[inline(always)]
-fn step(place: &mut usize, places: usize, reverse: bool) -> bool {
+fn step(index: &mut usize, count: usize, reverse: bool) -> bool {
     match reverse {
-        false if *place + 1 < places => *place += 1,
-        true if *place > 0 => *place -= 1,
+        false if *index + 1 < count => *index += 1,
+        true if *index > 0 => *index -= 1,
         _ => return false,
     }
     true

@@ -576,7 +576,7 @@ impl<F: File> Store<F> {
     }
 
     /// Decides which runs the next checkpoint keeps and whether it writes a new one, for which changed keys are set
-    /// aside. All are written anew if they could move towards the front of the file, or if most
+    /// aside. All are written again if they could move towards the front of the file, or if most
     /// of their entries are of deleted keys.
     pub(super) fn plan_runs(&mut self) -> (RunPlan, Option<RunJob>) {
         if !self.has_runs() {

@@ -47,7 +47,7 @@ impl<F: File> Store<F> {
         let Some(unloaded) = unloaded else { return Ok(false) };
         let moved = unloaded.load_hash(file, log, index, hash)?;
         if moved.is_some() && unloaded.reads() > READS_BEFORE_LOADING {
-            // Who looks up many keys will need most blocks.
+            // A caller that looks up many keys will need most blocks.
             match unloaded.load_next(file, log, index, BLOCKS_PER_READ) {
                 Ok(Some(true)) => {}
                 Ok(Some(false)) => self.unloaded = None,

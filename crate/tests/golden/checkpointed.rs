@@ -128,7 +128,7 @@ fn checkpoint_with_runs() -> Golden {
 fn run_damaged() -> Golden {
     let (mut image, _, _) = history(true);
     image.flip(image.slot_start(5) + segment::SIZE as u64 + 20);
-    let about = "a flipped bit in a run of keys: the keys are sorted anew, and all are there";
+    let about = "a flipped bit in a run of keys: the keys are sorted again, and all are there";
     let content = content_with_history(Content::closed_at(6).checkpoint(4));
     opens("run-damaged", about, image, content)
 }

@@ -325,7 +325,7 @@ impl Image {
     pub fn run(&mut self, slots: [u32; 2], sequence: u32, keys: &[(u32, &str, bool)]) {
         let salts = [self.salt(), self.salt()];
         let mut ends = slots.map(|slot| self.slot_start(slot) + segment::SIZE as u64);
-        let mut place = |image: &mut Image, part: usize, block: &mut BlockWriter| {
+        let mut append = |image: &mut Image, part: usize, block: &mut BlockWriter| {
             let (at, bytes) = (ends[part], block.finish());
             checkpoint::seal(bytes, salts[part], at);
             image.put(at, bytes);
@@ -349,12 +349,12 @@ impl Image {
             }
             run_key(pair[0].0, pair[0].1.as_bytes(), &mut key);
             let start: &[u8] = if i == 0 { &[] } else { &key };
-            let block = place(self, 0, &mut leaf);
+            let block = append(self, 0, &mut leaf);
             inner.add(start, block);
         }
-        let block = place(self, 1, &mut inner);
+        let block = append(self, 1, &mut inner);
         root.add(&[], block);
-        let RunValue::Block { position, length } = place(self, 1, &mut root) else {
+        let RunValue::Block { position, length } = append(self, 1, &mut root) else {
             unreachable!()
         };
         let segments = [0, 1].map(|part| {
