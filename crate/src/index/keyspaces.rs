@@ -59,10 +59,12 @@ impl Spaces {
         &mut self.spaces[index]
     }
 
-    /// Inserts the deferred keys of each keyspace.
-    pub fn flush_deferred(&mut self) {
+    /// Inserts the deferred keys of each keyspace. `keeps_deleted` says whether deleted keys need an entry.
+    pub fn flush_deferred(&mut self, keeps_deleted: impl Fn(&Space) -> bool) {
         for space in &mut self.spaces {
-            space.keys.flush_deferred();
+            if space.keys.deferred() > 0 {
+                space.keys.flush_deferred(keeps_deleted(space));
+            }
         }
     }
 

@@ -244,13 +244,20 @@ impl OrderedKeys {
     pub fn insert_deferred(&mut self, key: &[u8], position: Position) {
         self.deferred.push(Key { position, ..Key::new(key) });
         if self.deferred.len() == BATCH {
-            self.flush_deferred();
+            self.flush_deferred(true);
         }
     }
 
+    /// How many entries are deferred.
+    #[must_use]
+    pub fn deferred(&self) -> usize {
+        self.deferred.len()
+    }
+
     /// Inserts the deferred keys. They are sorted by the first eight bytes after their common
-    /// prefix, so that the next key mostly goes near the previous one, which is in the cache.
-    pub fn flush_deferred(&mut self) {
+    /// prefix, so that the next key mostly goes near the previous one, which is in the cache. A key that was
+    /// deleted keeps an entry only if `keeps_deleted`.
+    pub fn flush_deferred(&mut self, keeps_deleted: bool) {
         let keys = core::mem::take(&mut self.deferred);
         let Some(first) = keys.first() else { return };
         let mut shared = first.len();
@@ -272,6 +279,10 @@ impl OrderedKeys {
             core::hint::black_box(order.iter().map(|&(_, i)| keys[i as usize].position).max());
             for &(_, i) in order {
                 let new = keys[i as usize].clone();
+                if new.position == 0 && !keeps_deleted {
+                    self.remove(&new);
+                    continue;
+                }
                 let location = self.location_near_last(&new);
                 self.insert_at(new, location);
             }
@@ -430,7 +441,7 @@ impl<'a> FromIterator<&'a [u8]> for OrderedKeys {
     fn from_iter<I: IntoIterator<Item = &'a [u8]>>(keys: I) -> Self {
         let mut all = OrderedKeys::default();
         keys.into_iter().for_each(|key| all.insert_deferred(key, 0));
-        all.flush_deferred();
+        all.flush_deferred(true);
         all
     }
 }

@@ -40,6 +40,9 @@ const MAX_UNSORTED: u64 = 1 << 16;
 /// as many as one step of maintenance for this many bytes: more than are added.
 const BYTES_PER_SORT: usize = 32 << 10;
 
+/// So many changes of a keyspace wait at most.
+const MAX_DEFERRED: usize = 4096;
+
 /// The value of `sorted` when all keys are sorted.
 pub(super) const ALL: Position = Position::MAX;
 
@@ -55,8 +58,8 @@ pub(super) struct KeyOrder {
     pub sorted: Position,
     /// The runs in the file. If there are some, all keys are sorted.
     runs: KeyRuns,
-    /// Changes wait until they are needed, so that replaying them takes no search.
-    pub is_deferred: bool,
+    /// How many changes may wait until they are needed, so that they are searched together.
+    deferred: usize,
     /// A database with no more keys than this is not worth a run.
     small: u64,
     /// Runs could not be written. This is not tried again in this session.
@@ -83,13 +86,22 @@ impl KeyOrder {
 
     /// A key of a keyspace was added, with a record at a position, or deleted.
     #[inline(never)]
-    pub(super) fn key_changed(&self, space: &mut Space, key: &[u8], position: Option<Position>) {
-        match position {
-            _ if self.is_deferred => space.keys.insert_deferred(key, position.unwrap_or(0)),
-            Some(position) => space.keys.insert(key, position),
-            None if self.has_older_keys(space) => space.keys.insert(key, 0),
-            None => space.keys.remove(key),
+    pub(super) fn key_changed(
+        &mut self,
+        space: &mut Space,
+        key: &[u8],
+        position: Option<Position>,
+    ) {
+        if space.keys.deferred() >= MAX_DEFERRED {
+            space.keys.flush_deferred(self.has_older_keys(space));
         }
+        space.keys.insert_deferred(key, position.unwrap_or(0));
+        self.deferred += 1;
+    }
+
+    /// Whether so many changes wait that maintenance should insert them.
+    pub(super) fn wants_flush(&self) -> bool {
+        self.deferred >= MAX_DEFERRED / 4
     }
 }
 
@@ -387,7 +399,6 @@ impl<F: File> Store<F> {
         self.log.retire_unnamed_runs(&self.order.runs);
         if !self.order.runs.is_empty() {
             self.order.sorted = ALL;
-            self.order.is_deferred = true;
         }
     }
 
@@ -401,7 +412,7 @@ impl<F: File> Store<F> {
     /// Drops all that is known of the order. Keys are sorted again when that is needed.
     pub(super) fn forget_order(&mut self) {
         let order = &mut self.order;
-        (order.sorted, order.writing, order.is_deferred) = (0, 0, false);
+        (order.sorted, order.writing, order.deferred) = (0, 0, 0);
         order.runs = KeyRuns::default();
         order.generation += 1;
         self.spaces.forget_order();
@@ -438,16 +449,16 @@ impl<F: File> Store<F> {
         while outcome.is_ok() && self.order.sorted < end {
             outcome = self.sort_segment(usize::MAX);
         }
-        self.spaces.flush_deferred();
+        self.spaces.flush_deferred(|_| false);
         outcome.map(|()| self.order.sorted == ALL)
     }
 
     /// Inserts changes that were deferred.
     #[inline]
     pub(super) fn flush_order(&mut self) {
-        if self.order.is_deferred {
-            self.order.is_deferred = false;
-            self.spaces.flush_deferred();
+        let Store { order, spaces, .. } = self;
+        if core::mem::take(&mut order.deferred) > 0 {
+            spaces.flush_deferred(|space| order.has_older_keys(space));
         }
     }
 
@@ -499,7 +510,7 @@ impl<F: File> Store<F> {
     pub(super) fn sort_step(&mut self) -> Result<(), Error> {
         self.index.track_positions();
         let sorted = self.sort_segment(KEYS_PER_STEP);
-        self.spaces.flush_deferred();
+        self.spaces.flush_deferred(|_| false);
         sorted
     }
 
@@ -720,6 +731,7 @@ impl<F: File> Store<F> {
 
     /// The checkpoint was abandoned: its keys are changes again.
     pub(super) fn abandon_run(&mut self) {
+        self.flush_order();
         let run = core::mem::take(&mut self.order.writing);
         if run > 0 {
             self.spaces.unfreeze_keys(run);

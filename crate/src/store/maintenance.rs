@@ -139,6 +139,7 @@ impl<F: File> Store<F> {
             || self.wants_sweep()
             || self.has_cleared()
             || self.wants_confirmed_extents()
+            || self.order.wants_flush()
             || self.wants_order()
             || self.wants_checkpoint())
     }
@@ -267,6 +268,10 @@ impl<F: File> Store<F> {
             {
                 let all = core::mem::take(&mut self.maintenance.compact_all_below);
                 self.begin_compaction(all)
+            }
+            Job::Nothing if self.order.wants_flush() => {
+                self.flush_order();
+                Ok(Job::Nothing)
             }
             Job::Nothing if self.wants_order() => {
                 self.sort_step().map_err(WriteError::RolledBack)?;
