@@ -28,12 +28,10 @@ const BLOCKS_PER_PART: usize = 64;
 const KEYS_PER_STEP: usize = 1024;
 /// or writes this many to a run.
 const ENTRIES_PER_STEP: usize = 2048;
-/// A run is merged with a newer one unless it has this many times as many entries and more than one segment.
-const RATIO: u64 = 4;
 /// There are at most this many runs.
 const MAX_RUNS: usize = 16;
 /// So many changed keys in memory are worth a run, and with it a checkpoint.
-const MAX_CHANGED: usize = 1 << 20;
+const MAX_CHANGED: usize = 1 << 19;
 
 /// After a commit keys are sorted at once if there are more than this many unsorted ones,
 const MAX_UNSORTED: u64 = 1 << 16;
@@ -41,7 +39,7 @@ const MAX_UNSORTED: u64 = 1 << 16;
 const BYTES_PER_SORT: usize = 32 << 10;
 
 /// So many changes of a keyspace wait at most.
-const MAX_DEFERRED: usize = 4096;
+const MAX_DEFERRED: usize = 1 << 14;
 
 /// The value of `sorted` when all keys are sorted.
 pub(super) const ALL: Position = Position::MAX;
@@ -60,6 +58,8 @@ pub(super) struct KeyOrder {
     runs: KeyRuns,
     /// How many changes may wait until they are needed, so that they are searched together.
     deferred: usize,
+    /// Set when too many keys are not sorted, until all are.
+    is_catching_up: bool,
     /// A database with no more keys than this is not worth a run.
     small: u64,
     /// Runs could not be written. This is not tried again in this session.
@@ -101,7 +101,7 @@ impl KeyOrder {
 
     /// Whether so many changes wait that maintenance should insert them.
     pub(super) fn wants_flush(&self) -> bool {
-        self.deferred >= MAX_DEFERRED / 4
+        self.deferred >= MAX_DEFERRED / 16
     }
 }
 
@@ -478,12 +478,17 @@ impl<F: File> Store<F> {
 
     /// Sorts some keys after a commit of this many bytes, where the time between turns did not suffice.
     pub(super) fn catch_up_order(&mut self, bytes: usize) {
-        if bytes == 0 || !self.wants_order() || self.unsorted() <= MAX_UNSORTED {
+        if bytes == 0 || !self.wants_order() {
+            return;
+        }
+        self.order.is_catching_up |= self.unsorted() > MAX_UNSORTED;
+        if !self.order.is_catching_up {
             return;
         }
         for _ in 0..bytes.div_ceil(BYTES_PER_SORT) {
             // An error comes again where keys are needed.
             if self.sort_step().is_err() || self.order.sorted == ALL {
+                self.order.is_catching_up = false;
                 return;
             }
         }
@@ -587,9 +592,11 @@ impl<F: File> Store<F> {
     }
 
     /// Decides which runs the next checkpoint keeps and whether it writes a new one, for which changed keys are set
-    /// aside. All are written again if they could move towards the front of the file, or if most
-    /// of their entries are of deleted keys.
-    pub(super) fn plan_runs(&mut self) -> (RunPlan, Option<RunJob>) {
+    /// aside. The new run is merged with those before it that have no more entries, so that sizes double from run to
+    /// run, and with one of a single segment. All are written again if they could move towards the front of
+    /// the file, or if most of their entries are of deleted keys. A close leaves larger merges to the next
+    /// session.
+    pub(super) fn plan_runs(&mut self, is_closing: bool) -> (RunPlan, Option<RunJob>) {
         if !self.has_runs() {
             self.drop_runs();
             return Default::default();
@@ -599,7 +606,7 @@ impl<F: File> Store<F> {
         let changed = self.spaces.ordered_len();
         let written: u64 = kept.iter().map(|run| run.entries).sum();
         let is_stale = written / 2 > self.live_keys().saturating_add(self.order.small);
-        let moves = is_stale || self.log.runs_can_move_forward();
+        let moves = !is_closing && (is_stale || self.log.runs_can_move_forward());
         if changed == 0 && !moves {
             return (RunPlan { kept, new_segments: None }, None);
         }
@@ -608,7 +615,7 @@ impl<F: File> Store<F> {
             && (moves
                 || merges >= MAX_RUNS
                 || kept[before].segments.len() == 1
-                || kept[before].entries <= RATIO.saturating_mul(entries))
+                || !is_closing && kept[before].entries <= entries)
         {
             entries = entries.saturating_add(kept[before].entries);
             merges = before;

@@ -311,7 +311,7 @@ impl<F: File> Store<F> {
             self.record_gaps().map_err(WriteError::RolledBack)?;
         }
         let entries = self.index.len();
-        let (plan, run) = self.plan_runs();
+        let (plan, run) = self.plan_runs(self.maintenance.is_closing);
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
             // Free space matters more now than opening fast.
@@ -416,7 +416,7 @@ impl<F: File> Store<F> {
     /// Writes a checkpoint before closing if opening would otherwise take long. The close continues
     /// without one if there is no space for it.
     pub(super) fn checkpoint_at_close(&mut self) -> Result<(), Error> {
-        self.maintenance.is_running = true;
+        (self.maintenance.is_running, self.maintenance.is_closing) = (true, true);
         let done = self.write_final_checkpoint().map_err(|failure| self.fail(failure));
         if self.poisoned { done } else { Ok(()) }
     }

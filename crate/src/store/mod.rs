@@ -158,6 +158,8 @@ struct Maintenance {
     /// The job in progress.
     job: Job,
     is_running: bool,
+    /// Whether the store is being closed.
+    is_closing: bool,
     /// Set when a full compaction was requested, of the segments below this sequence.
     compact_all_below: Option<u32>,
     /// Compaction is worth trying again above this number of used dead bytes.
