@@ -49,6 +49,11 @@ impl Log {
         self.space.free_slots < self.reserve() && self.space.full || used + RESERVE > self.bound()
     }
 
+    /// Whether the file could not grow when this was last tried.
+    pub(crate) fn is_full(&self) -> bool {
+        self.space.full
+    }
+
     /// The maximum number of slots that the file should have.
     fn bound(&self) -> u32 {
         (self.allowed(100, 4) >> self.geometry.segment_log2) as u32 + self.space.checkpoint_slots

@@ -466,7 +466,7 @@ impl<F: File> Store<F> {
     pub(super) fn wants_order(&self) -> bool {
         self.ordered
             && self.order.sorted != ALL
-            && !self.order.is_paused
+            && self.has_space_for_runs()
             && self.unloaded.is_none()
             && self.live_keys() > self.order.small
     }
@@ -576,16 +576,21 @@ impl<F: File> Store<F> {
     /// because many changed keys are in memory.
     pub(super) fn wants_run(&self) -> bool {
         let order = &self.order;
-        let is_ready = self.ordered && order.sorted == ALL && !order.is_paused;
+        let is_ready = self.ordered && order.sorted == ALL && self.has_space_for_runs();
         is_ready
             && (order.runs.is_empty() && self.live_keys() > order.small
                 || self.spaces.ordered_len() > MAX_CHANGED)
     }
 
+    /// On a full disk the last slots are for data, and for deleting it.
+    fn has_space_for_runs(&self) -> bool {
+        !self.order.is_paused && !self.log.is_full()
+    }
+
     /// Whether a checkpoint keeps the order of keys in runs.
     fn has_runs(&self) -> bool {
         let order = &self.order;
-        let is_ready = self.ordered && order.sorted == ALL && !order.is_paused;
+        let is_ready = self.ordered && order.sorted == ALL && self.has_space_for_runs();
         // Half of it, so that they do not come and go.
         let most = if order.runs.is_empty() { order.small } else { order.small / 2 };
         is_ready && self.live_keys() > most

@@ -41,6 +41,10 @@ impl<F: File> Store<F> {
     /// As for [`get`](Store::get), and [`Error::Corruption`] for a value that is damaged.
     pub(crate) fn all_in_file(&mut self, keyspace: u32) -> Result<Vec<InFile>, Error> {
         let keys: Vec<Vec<u8>> = self.keys(keyspace)?;
+        // A malicious file may list other keys in order than it has.
+        if keys.len() as u64 != self.count(keyspace) {
+            return Err(damaged(0));
+        }
         keys.iter().map(|key| self.in_file(keyspace, key)).collect()
     }
 
