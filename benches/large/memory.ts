@@ -50,7 +50,7 @@ export async function memoryPerKey(platform: Platform, amounts: Amounts): Promis
   const range = db.count({ gte: firstKey! });
   if (range !== count) throw new Error(`there are ${range} keys instead of ${count}`);
   await platform.turn();
-  measure(db, "after the first range, which sorts the keys");
+  measure(db, "after the first range");
   await db.close();
   db = await open(NAME, { storage: platform.storage, memory: MEMORY });
   await platform.turn();

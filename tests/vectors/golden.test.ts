@@ -125,7 +125,7 @@ describe("golden files", () => {
       [2, [a]],
     ]);
     expect(await orderedKeys("checkpoint-with-runs")).toStrictEqual(keys);
-    expect(await orderedKeys("run-damaged")).toBeUndefined();
+    expect(await orderedKeys("run-damaged")).toBe(undefined);
   });
 
   test("the log without its checkpoint has the same contents, unless it is damaged", async () => {
