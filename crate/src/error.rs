@@ -175,3 +175,8 @@ impl fmt::Display for Error {
 }
 
 impl core::error::Error for Error {}
+
+/// The error for one record or one value that does not match its checksum.
+pub(crate) fn damaged(position: u64) -> Error {
+    Error::from(Damage { position, ..Damage::default() })
+}

@@ -10,8 +10,9 @@ use crate::format::record::RecordHeader;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::system_records::ExtentRef;
 
+use super::cursor::Cursor;
 use super::slot_allocator::AllocPriority;
-use super::write_batch::{Cursor, FrameSpan};
+use super::write_batch::FrameSpan;
 use super::{DiscardedTail, Log, Slot, SlotState};
 
 /// Large values are written in chunks of this many bytes.

@@ -18,6 +18,13 @@ use crate::error::Error;
 /// The index of a buffer in the pool.
 pub type BufferId = u32;
 
+/// The address of a record in memory. It is valid until the pool hands out another buffer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BufferAddr {
+    pub(super) buffer: BufferId,
+    pub(super) offset: u32,
+}
+
 /// What a buffer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferContent {

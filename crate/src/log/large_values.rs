@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use crate::aligned_buf::AlignedBytes;
-use crate::error::Error;
+use crate::error::{Error, damaged};
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::record::{self, KIND_SET, RecordHeader};
@@ -13,7 +13,8 @@ use crate::format::system_records::{ExtentRef, PIECE_KEY, PiecesRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, segment};
 use crate::index::hash_index::Position;
 
-use super::read::{BufferAddr, Pin, damaged};
+use super::buffer_pool::BufferAddr;
+use super::read::Pin;
 use super::{Log, SlotState};
 
 /// A large value, if it is in memory.

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 pub mod append;
 pub mod buffer_pool;
 pub mod checkpoint;
+mod cursor;
 pub mod frame_chain;
 pub mod key_run_writer;
 pub mod key_runs;
@@ -42,12 +43,13 @@ use crate::index::sorted_vec_map::SmallMap;
 
 use append::WriteError;
 use buffer_pool::{BufferId, Pool};
+use cursor::Cursor;
 use large_values::{Assembled, CachedValue};
 use record_cache::RecordCache;
 use slot_allocator::AllocPriority;
 use space_accounting::{DeadExtent, ExtentName};
 use tombstones::Tombstones;
-use write_batch::{Cursor, FrameSpan};
+use write_batch::FrameSpan;
 
 /// The use of a slot of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

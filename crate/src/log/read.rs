@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::error::{Damage, Error};
+use crate::error::{Error, damaged};
 use crate::file::{File, read_full};
 use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, RecordHeader};
@@ -10,16 +10,9 @@ use crate::format::segment;
 use crate::format::system_records::PiecesRef;
 use crate::index::hash_index::Position;
 
-use super::buffer_pool::{AccessKind, BufferContent, BufferId};
+use super::buffer_pool::{AccessKind, BufferAddr, BufferContent, BufferId};
 use super::record_cache::RecordCache;
 use super::{Log, NO_BUFFER, RecordRef, Slot};
-
-/// The address of a record in memory. It is valid until the pool hands out another buffer.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BufferAddr {
-    pub(super) buffer: BufferId,
-    pub(super) offset: u32,
-}
 
 /// A value that stays in memory.
 #[derive(Debug)]
@@ -394,9 +387,4 @@ fn is_valid_frame(frame: &FrameHeader, bytes: &[u8]) -> bool {
         records += 1;
     }
     at == bytes.len() && records == frame.records
-}
-
-/// The error for one record or one value that does not match its checksum.
-pub(crate) fn damaged(position: u64) -> Error {
-    Error::from(Damage { position, ..Damage::default() })
 }

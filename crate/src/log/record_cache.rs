@@ -2,14 +2,13 @@
 
 use alloc::vec::Vec;
 
-use crate::error::Error;
+use crate::error::{Error, damaged};
 use crate::file::{File, read_full};
 use crate::format::align_up;
 use crate::format::record::{self, RecordHeader};
 use crate::index::hash_index::{HashIndex, Position};
 
-use super::buffer_pool::{AccessKind, BufferContent, BufferId};
-use super::read::{BufferAddr, damaged};
+use super::buffer_pool::{AccessKind, BufferAddr, BufferContent, BufferId};
 use super::{Log, Slot};
 
 /// Bounds of one read of a cold record, which includes what follows it: one call suffices for most.

@@ -20,9 +20,9 @@ use crate::radix_sort;
 
 use super::buffer_pool::{Pool, Views};
 use super::checkpoint::LoadedCheckpoint;
+use super::cursor::Cursor;
 use super::frame_chain::{Chain, FrameAt};
 use super::record_cache::RecordCache;
-use super::write_batch::Cursor;
 use super::{
     DiscardedTail, Extents, Found, Garbage, Geometry, LargeValues, Log, OpenBatch, RecoveryState,
     Slot, SlotState, Space, SuperblockState, Tail, ViewState, Watermarks, superblocks,

@@ -12,7 +12,7 @@ use crate::format::inline_limit;
 use crate::format::segment;
 use crate::format::superblock::INCOMPATIBLE_PIECES;
 
-use super::write_batch::Cursor;
+use super::cursor::Cursor;
 use super::{Log, Slot, SlotState};
 
 /// One slot to move records into, and one for deletions meanwhile.

@@ -10,34 +10,11 @@ use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::index::hash_index::Position;
 
+use super::buffer_pool::BufferAddr;
 use super::buffer_pool::{BufferContent, HEAP_PER_SEGMENT};
-use super::read::BufferAddr;
+use super::cursor::Cursor;
 use super::slot_allocator::AllocPriority;
 use super::{Log, NO_BUFFER, Slot, SlotState};
-
-/// The position of the frame under construction.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Cursor {
-    /// The slot of the frame; none before the first append and after a recovery that dropped a
-    /// tail.
-    pub slot: Option<u32>,
-    /// Offset of the frame.
-    pub start: usize,
-    /// Offset of the next record.
-    pub tail: usize,
-    /// Records so far.
-    pub records: u32,
-    /// Records that are not void.
-    pub live: u32,
-}
-
-impl Cursor {
-    /// An empty frame that starts at `start`.
-    #[must_use]
-    pub fn at(slot: u32, start: usize) -> Self {
-        Cursor { slot: Some(slot), start, tail: start + frame::SIZE, records: 0, live: 0 }
-    }
-}
 
 /// A frame that is complete except for its checksums.
 #[derive(Clone, Copy, Debug)]

@@ -5,14 +5,14 @@
 //! The record of the key refers to them by a number that is never reused. They are committed with it and
 //! deleted with its replacement. To be read they are assembled in memory.
 
-use crate::error::Error;
+use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_SET};
 use crate::format::system_records::{PIECE_KEY, PiecesRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, piece_limit};
 use crate::index::hash_index::Position;
 use crate::log::ValueLocation;
-use crate::log::read::{BufferAddr, damaged};
+use crate::log::buffer_pool::BufferAddr;
 
 use super::Store;
 

@@ -3,12 +3,11 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::error::Error;
+use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::record::{KIND_CLEAR, KIND_SET, SIZE};
 use crate::format::segment;
 use crate::log::buffer_pool::AccessKind;
-use crate::log::read::damaged;
 
 use super::Store;
 

@@ -19,7 +19,7 @@ mod transaction;
 mod verify;
 mod write;
 
-use crate::error::Error;
+use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::record::{self, KIND_DELETE, KIND_PIECES, KIND_SET, RecordHeader};
 use crate::format::system_records::PiecesRef;
@@ -29,8 +29,8 @@ use crate::index::keyspaces::Spaces;
 use crate::log::tombstones::UNKNOWN;
 use crate::log::{
     Log,
-    buffer_pool::AccessKind,
-    read::{BufferAddr, Pin, damaged},
+    buffer_pool::{AccessKind, BufferAddr},
+    read::Pin,
     slot_allocator::AllocPriority,
     unloaded_index::UnloadedIndex,
 };

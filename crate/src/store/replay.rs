@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::error::{Damage, Error};
+use crate::error::{Damage, Error, damaged};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::record::RecordHeader;
@@ -15,7 +15,6 @@ use crate::index::hash_index::{KeyHash, Position};
 use crate::index::ordered_index::Key;
 use crate::log::Log;
 use crate::log::frame_chain::FrameAt;
-use crate::log::read::damaged;
 use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
 use crate::log::space_accounting::ExtentName;
 use crate::log::tombstones::UNKNOWN;

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::error::Error;
+use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_PIECES, KIND_SET};
@@ -12,7 +12,6 @@ use crate::index::keyspaces::Spaces;
 use crate::index::ordered_index::Key;
 use crate::log::Log;
 use crate::log::buffer_pool::Pool;
-use crate::log::read::damaged;
 use crate::radix_sort;
 
 use super::clear::Clears;
