@@ -422,7 +422,7 @@ impl Log {
             run: plan.new_segments.map(|_| RunWriter::default()),
         };
         if let Some(run) = &mut writing.run
-            && let Err(error) = run.begin_segment(self, file)
+            && let Err(error) = run.begin(self, file)
         {
             self.abandon_checkpoint(writing);
             return Err(error);

@@ -31,6 +31,12 @@ pub struct RunWriter {
     /// The same for the current inner block.
     inner_start: Vec<u8>,
     entries: u64,
+    blocks: BlockAppender,
+}
+
+/// The segments of a run that is being written, and the end of its blocks in the last one.
+#[derive(Debug, Default)]
+struct BlockAppender {
     segments: Vec<RunSegmentRow>,
     /// Offset in the last segment at which the next block begins.
     offset: usize,
@@ -42,7 +48,7 @@ impl RunWriter {
     /// The segments so far.
     #[must_use]
     pub fn segments(&self) -> &[RunSegmentRow] {
-        &self.segments
+        &self.blocks.segments
     }
 
     /// Adds an entry, whose key is above all others.
@@ -68,11 +74,8 @@ impl RunWriter {
     }
 
     fn end_leaf(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
-        let mut leaf = core::mem::take(&mut self.leaf);
-        let block = self.append(log, file, leaf.finish());
-        leaf.clear();
-        self.leaf = leaf;
-        let block = block?;
+        let block = self.blocks.append(log, file, self.leaf.finish())?;
+        self.leaf.clear();
         if !self.inner.is_empty() && self.inner.length_with(self.leaf_start.len()) > limit(log) {
             self.end_inner(log, file)?;
         }
@@ -84,11 +87,9 @@ impl RunWriter {
     }
 
     fn end_inner(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
-        let mut inner = core::mem::take(&mut self.inner);
-        let block = self.append(log, file, inner.finish());
-        inner.clear();
-        self.inner = inner;
-        self.root.add(&self.inner_start, block?);
+        let block = self.blocks.append(log, file, self.inner.finish())?;
+        self.inner.clear();
+        self.root.add(&self.inner_start, block);
         Ok(())
     }
 
@@ -102,22 +103,33 @@ impl RunWriter {
         file: &mut impl File,
     ) -> Result<Option<KeyRun>, Error> {
         if self.entries == 0 {
-            self.segments.drain(..).for_each(|row| log.discard(row.slot));
+            self.blocks.segments.drain(..).for_each(|row| log.discard(row.slot));
             return Ok(None);
         }
         self.end_leaf(log, file)?;
         self.end_inner(log, file)?;
-        let mut root = core::mem::take(&mut self.root);
-        let RunValue::Block { position, length } = self.append(log, file, root.finish())? else {
+        let RunValue::Block { position, length } =
+            self.blocks.append(log, file, self.root.finish())?
+        else {
             return Err(Error::Misuse);
         };
-        self.end_segment(log, file)?;
-        let segments = core::mem::take(&mut self.segments);
+        self.blocks.end_segment(log, file)?;
+        let segments = core::mem::take(&mut self.blocks.segments);
         let sequence = segments.first().map_or(0, |first| first.sequence);
         let entries = self.entries;
         Ok(Some(KeyRun { sequence, entries, root: (position, length), segments }))
     }
 
+    /// Takes the first segment, before anything is added: it gives the run its sequence.
+    ///
+    /// # Errors
+    /// As for [`add`](RunWriter::add).
+    pub(super) fn begin(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
+        self.blocks.begin_segment(log, file)
+    }
+}
+
+impl BlockAppender {
     /// Appends a block to a segment. The error is [`Error::Quota`] if it fits none: only so many long
     /// keys lead to such a root.
     fn append(
@@ -144,15 +156,7 @@ impl RunWriter {
         Ok(RunValue::Block { position, length: bytes.len() as u32 })
     }
 
-    /// Takes another segment; the first one before anything is added.
-    ///
-    /// # Errors
-    /// As for [`add`](RunWriter::add).
-    pub(super) fn begin_segment(
-        &mut self,
-        log: &mut Log,
-        file: &mut impl File,
-    ) -> Result<(), Error> {
+    fn begin_segment(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
         self.end_segment(log, file)?;
         let slot = log.allocate_run_segment(file)?;
         let sequence = log.slots[slot as usize].sequence;

@@ -93,7 +93,7 @@ function reasonOf(since: number): string {
     const { blockedURI, effectiveDirective } = violation;
     return `: ${effectiveDirective} of the content security policy refuses ${blockedURI}`;
   }
-  // biome-ignore lint/style/noRestrictedGlobals: the global is restricted because its clock may be faked; this reads the list of loaded files, which only it has.
+  // biome-ignore lint/style/noRestrictedGlobals: the rule keeps code from reading the clock, which tests replace; this reads the list of loaded files and no time.
   const timings = performance.getEntriesByType("resource") as Timing[];
   const failed = timings
     .reverse()
