@@ -143,14 +143,29 @@ impl PositionSet {
         ones.sum()
     }
 
-    /// Adds a position that is not in the set, and removes one that is, if positions are tracked.
+    /// Adds a position if positions are tracked.
     #[inline(never)]
-    fn flip(&mut self, position: Position) {
-        if self.chunks.is_empty() {
-            return;
+    fn track(&mut self, position: Position) {
+        if !self.chunks.is_empty() {
+            let (chunk, word, bit) = PositionSet::locate(position);
+            self.chunk_mut(chunk)[word] |= bit;
         }
+    }
+
+    /// Removes a position. Returns whether it was in the set.
+    #[inline(never)]
+    pub fn remove(&mut self, position: Position) -> bool {
         let (chunk, word, bit) = PositionSet::locate(position);
-        self.chunk_mut(chunk)[word] ^= bit;
+        let Some(Some(chunk)) = self.chunks.get_mut(chunk) else { return false };
+        let was_in = chunk[word] & bit != 0;
+        chunk[word] &= !bit;
+        was_in
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.allocated * CHUNK * 8
     }
 
     /// Adds a position. Returns whether it was not in the set.
@@ -229,7 +244,13 @@ impl HashIndex {
     /// Bytes of the table and of the set of positions.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        (self.slots.len() + self.position_set.allocated * CHUNK) * 8
+        self.slots.len() * 8 + self.position_set.bytes()
+    }
+
+    /// Bytes of the table.
+    #[must_use]
+    pub fn slot_bytes(&self) -> usize {
+        self.slots.len() * 8
     }
 
     /// Starts to track positions for [`contains_position`](HashIndex::contains_position).
@@ -237,12 +258,31 @@ impl HashIndex {
         if self.position_set.chunks.is_empty() {
             self.position_set.chunks.push(None);
             let slots = self.slots.iter().filter(|&&slot| slot != 0);
-            slots.for_each(|&slot| self.position_set.flip(position_of(slot)));
+            slots.for_each(|&slot| self.position_set.track(position_of(slot)));
         }
     }
 
-    /// Whether a position is in the table, under any hash. It is false as long as positions are not
-    /// tracked.
+    /// As [`track_positions`](HashIndex::track_positions), for a table that lacks entries. They are added with
+    /// [`track`](HashIndex::track). Allocates all that positions up to `last` need.
+    pub fn track_more_positions(&mut self, last: Position) {
+        self.track_positions();
+        self.position_set.reserve(last);
+    }
+
+    /// Adds the position of an entry that the table lacks to the tracked ones.
+    #[inline]
+    pub fn track(&mut self, position: Position) {
+        self.position_set.track(position);
+    }
+
+    /// Whether positions are tracked.
+    #[must_use]
+    pub fn tracks_positions(&self) -> bool {
+        !self.position_set.chunks.is_empty()
+    }
+
+    /// Whether a position is in the table under any hash, or that of an entry that was evicted or tracked
+    /// without it. It is false as long as positions are not tracked.
     #[inline]
     #[must_use]
     pub fn contains_position(&self, position: Position) -> bool {
@@ -313,6 +353,28 @@ impl HashIndex {
         self.find(hash, |p| p == position).is_some()
     }
 
+    /// Bytes of a table with space for so many records.
+    #[must_use]
+    pub fn bytes_for(records: usize) -> usize {
+        HashIndex::slots_for(records) * 8
+    }
+
+    /// How many records a table of so many bytes has space for.
+    #[must_use]
+    pub const fn capacity_of(bytes: usize) -> usize {
+        bytes / 8 / 4 * 3
+    }
+
+    fn slots_for(records: usize) -> usize {
+        (records + 1).saturating_mul(4).div_ceil(3).next_power_of_two().max(16)
+    }
+
+    /// How many records the table has space for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.slots.len() / 4 * 3
+    }
+
     /// Prefetches the slots of these hashes, all at once.
     pub fn prefetch(&self, hashes: &[u32]) {
         let slots = hashes.iter().map(|hash| self.slots[(hash >> self.shift) as usize]);
@@ -326,7 +388,7 @@ impl HashIndex {
             self.double();
         }
         self.insert_slot(pack(hash, position));
-        self.position_set.flip(position);
+        self.position_set.track(position);
         self.len += 1;
     }
 
@@ -341,14 +403,10 @@ impl HashIndex {
 
     /// As [`insert`](HashIndex::insert) into a table with enough capacity, for records in the order
     /// in which [`collect`](HashIndex::collect) returns them: each goes right after the previous
-    /// one without probing.
+    /// one without probing. Its position is not [tracked](HashIndex::track).
     #[inline]
     pub fn append(&mut self, run: &mut Run, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");
-        debug_assert!(
-            self.position_set.chunks.is_empty(),
-            "the table is of a database that is being opened"
-        );
         let mask = self.slots.len() - 1;
         let home = (hash >> self.shift) as usize;
         // No branches, because they would be unpredictable.
@@ -368,17 +426,13 @@ impl HashIndex {
     pub fn replace(&mut self, hash: u32, from: Position, to: Position) {
         let i = self.slot_of(hash, from);
         self.slots[i] = pack(hash, to);
-        self.position_set.flip(from);
-        self.position_set.flip(to);
+        self.position_set.remove(from);
+        self.position_set.track(to);
     }
 
     /// Moves a record to another position if it is in the table.
     #[inline]
     pub fn replace_if_present(&mut self, hash: u32, from: Position, to: Position) -> bool {
-        debug_assert!(
-            self.position_set.chunks.is_empty(),
-            "the table is of a database that is being opened"
-        );
         let mask = self.slots.len() - 1;
         let wanted = pack(hash, from);
         let mut i = (hash >> self.shift) as usize & mask;
@@ -390,6 +444,10 @@ impl HashIndex {
             match &mut self.slots[i] {
                 slot if *slot == wanted => {
                     *slot = pack(hash, to);
+                    if self.tracks_positions() {
+                        self.position_set.remove(from);
+                        self.position_set.track(to);
+                    }
                     return true;
                 }
                 0 => return false,
@@ -400,8 +458,39 @@ impl HashIndex {
 
     /// Removes a record from the table.
     pub fn remove(&mut self, hash: u32, position: Position) {
+        self.remove_slot(self.slot_of(hash, position));
+        self.position_set.remove(position);
+    }
+
+    /// Removes up to `wanted` entries whose positions `may_go`, starting the search at the slot `hand`, where the
+    /// next search continues: CLOCK without reference bits (Corbató, 1968). Their positions stay tracked.
+    pub fn evict(
+        &mut self,
+        hand: &mut usize,
+        wanted: usize,
+        mut may_go: impl FnMut(u32, Position) -> bool,
+    ) -> usize {
         let mask = self.slots.len() - 1;
-        let mut hole = self.slot_of(hash, position);
+        let mut evicted = 0;
+        for _ in 0..self.slots.len() {
+            if evicted == wanted {
+                break;
+            }
+            let at = *hand & mask;
+            let slot = self.slots[at];
+            if slot != 0 && may_go(hash_of(slot), position_of(slot)) {
+                // Another entry may move here, so this slot is next again.
+                self.remove_slot(at);
+                evicted += 1;
+            } else {
+                *hand = at + 1;
+            }
+        }
+        evicted
+    }
+
+    fn remove_slot(&mut self, mut hole: usize) {
+        let mask = self.slots.len() - 1;
         let mut i = hole;
         loop {
             i = (i + 1) & mask;
@@ -417,7 +506,6 @@ impl HashIndex {
             }
         }
         self.slots[hole] = 0;
-        self.position_set.flip(position);
         self.len -= 1;
     }
 
@@ -454,7 +542,7 @@ impl HashIndex {
     /// A table with capacity for `count` records.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
-        let slots = (count + 1).saturating_mul(4).div_ceil(3).next_power_of_two().max(16);
+        let slots = HashIndex::slots_for(count);
         let shift = 32 - slots.trailing_zeros();
         HashIndex {
             slots: vec![0; slots].into_boxed_slice(),

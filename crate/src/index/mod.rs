@@ -1,5 +1,6 @@
 //! Where records are: by key hash for points, by key for order.
 
+pub mod hash_filter;
 pub mod hash_index;
 pub mod keyspaces;
 pub mod ordered_index;

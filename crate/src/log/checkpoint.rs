@@ -111,6 +111,30 @@ impl CheckpointWriter {
         if segments > self.head.run_segments as usize { Err(Error::Quota) } else { Ok(()) }
     }
 
+    /// What the index lacks of the checkpoint if entries stay unloaded once they are written; all of it if
+    /// `is_limited`.
+    pub(crate) fn unloaded(&self, log: &Log, is_limited: bool) -> Option<UnloadedIndex> {
+        let salt = log.slots[self.first as usize].salt;
+        UnloadedIndex::of_next(&self.head, salt, self.at, is_limited, log)
+    }
+
+    /// The first hashes of the blocks.
+    fn first_hashes(&self) -> Vec<u32> {
+        let from = self.next_hash - 4 * self.head.blocks();
+        let (hashes, _) = self.bytes[from..self.next_hash].as_chunks();
+        hashes.iter().map(|&hash| u32::from_le_bytes(hash)).collect()
+    }
+
+    /// Hands over to the index what a complete checkpoint has.
+    pub(crate) fn complete(&self, unloaded: &mut UnloadedIndex, is_surveyed: bool) {
+        unloaded.complete(self.first_hashes(), is_surveyed);
+    }
+
+    /// How many of the announced entries were not added.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Names no runs: they could not be written.
     pub(crate) fn drop_runs(&mut self, log: &mut Log) {
         self.discard_new_run(log);
@@ -137,11 +161,13 @@ impl CheckpointWriter {
 impl Log {
     /// Loads the checkpoint that the superblock names. Returns none if there is none or if anything
     /// about it is invalid: the log contains the same information, only slower to read. Its entries
-    /// are read too if there are at most `at_once` of them, and later if there are more.
+    /// are read too if there are at most `at_once` of them, and later if there are more. They are not to be
+    /// loaded if the index would take more than `index_memory` bytes.
     pub(super) fn load_checkpoint(
         &mut self,
         file: &mut impl File,
         at_once: usize,
+        index_memory: usize,
     ) -> Result<Option<LoadedCheckpoint>, Error> {
         let wanted = self.superblock.checkpoint_sequence;
         let named =
@@ -180,14 +206,16 @@ impl Log {
             rows.zip(run_segments).and_then(|(rows, segments)| self.load_runs(rows, segments));
         let first_hashes = checkpoint::take_rows::<u32>(&mut tables, head.blocks() as u32);
         let first_hashes = first_hashes.map(Iterator::collect).unwrap_or_default();
-        let Some(mut unloaded) = UnloadedIndex::new(&head, first_hashes, salt, at + length as u64)
-        else {
-            return Ok(None);
-        };
-        let mut index = HashIndex::with_capacity(head.entries as usize);
-        let loads = head.entries as usize <= at_once;
+        let entries = head.entries as usize;
+        let loads = entries <= at_once;
+        let is_limited = !loads && HashIndex::bytes_for(entries) > index_memory;
+        let blocks_at = at + length as u64;
+        let unloaded = UnloadedIndex::new(&head, first_hashes, salt, blocks_at, is_limited);
+        let Some(mut unloaded) = unloaded else { return Ok(None) };
+        let capacity = if is_limited { HashIndex::capacity_of(index_memory) } else { entries };
+        let mut index = HashIndex::with_capacity(capacity);
         if loads {
-            if unloaded.load_next(file, self, &mut index, usize::MAX)?.is_none() {
+            if unloaded.load_next(file, self, &mut index, None, usize::MAX)?.is_none() {
                 return Ok(None);
             }
             self.recovery.lost_keys += unloaded.lost();

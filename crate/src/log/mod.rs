@@ -643,6 +643,11 @@ impl Log {
         self.slots.len() as u32
     }
 
+    /// The position at the end of the last slot.
+    pub(crate) fn end_position(&self) -> Position {
+        self.geometry.position(self.slot_count(), 0)
+    }
+
     /// Bytes of the file that slots cover, including the superblocks.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {

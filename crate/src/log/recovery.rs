@@ -83,6 +83,8 @@ pub struct OpenMode {
     /// Whether and how much of a checkpoint is read: none is if this is none; its entries are if there
     /// are at most so many, and later otherwise.
     pub load_at_once: Option<usize>,
+    /// Bytes of memory for the hash index. A larger one is not loaded.
+    pub index_memory: usize,
 }
 
 /// A log whose frames have not been read yet.
@@ -197,7 +199,7 @@ impl Log {
         log.recovery.salvages = salvages;
         log.superblock_state.lost_copy = lost_superblock;
         let checkpoint = match mode.load_at_once {
-            Some(at_once) => log.load_checkpoint(file, at_once)?,
+            Some(at_once) => log.load_checkpoint(file, at_once, mode.index_memory)?,
             None => None,
         };
         if checkpoint.is_none() {

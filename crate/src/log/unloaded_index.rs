@@ -1,5 +1,8 @@
-//! The entries of the checkpoint that the hash index does not have yet, so that opening need not read all of
-//! them: a block is read when a key of it is needed first, and all blocks one after the other between turns.
+//! The entries of the checkpoint that the hash index does not have, so that opening need not read all of them: a
+//! block is read when a key of it is needed first. If the whole index fits into its share of the memory, all
+//! blocks are loaded one after the other between turns. Otherwise the hash index has only what changed since the
+//! checkpoint, and entries that were looked up, some of which are evicted for others. What is known of all
+//! entries then is the set of their positions, and a filter of their hashes.
 
 use alloc::vec::Vec;
 
@@ -7,6 +10,7 @@ use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, CheckpointHead};
+use crate::index::hash_filter::HashFilter;
 use crate::index::hash_index::{HashIndex, Position, PositionSet, Run};
 
 use super::Log;
@@ -37,6 +41,16 @@ pub struct UnloadedIndex {
     current: usize,
     /// How many blocks were read for a lookup.
     reads: usize,
+    /// The positions that the last lookup found.
+    found: Vec<Position>,
+    /// Hashes of all entries, if the index in memory is limited; none if all entries are to be loaded.
+    filter: Option<HashFilter>,
+    /// Of all blocks before this one the positions and hashes are known.
+    surveyed: usize,
+    /// Entries of the hash index whose records are younger than the checkpoint, which cannot be evicted.
+    recent: usize,
+    /// The slot of the hash index where the search for an entry to evict continues.
+    hand: usize,
     /// The part of the log that the checkpoint contains.
     frame: u64,
     end_sequence: u32,
@@ -52,6 +66,7 @@ impl UnloadedIndex {
         first_hashes: Vec<u32>,
         salt: u64,
         at: u64,
+        is_limited: bool,
     ) -> Option<Self> {
         first_hashes.is_sorted().then(|| UnloadedIndex {
             salt,
@@ -65,6 +80,11 @@ impl UnloadedIndex {
             block: AlignedBytes::zeroed(BLOCK),
             current: NONE,
             reads: 0,
+            found: Vec::new(),
+            filter: is_limited.then(|| HashFilter::new(head.entries as usize)),
+            surveyed: 0,
+            recent: 0,
+            hand: 0,
             frame: head.frame,
             end_sequence: head.end_sequence,
             end_offset: head.end_offset,
@@ -74,7 +94,7 @@ impl UnloadedIndex {
 
     /// Allocates everything now that lookups need: memory that grows during a turn detaches its views.
     pub(super) fn reserve(&mut self, log: &Log) {
-        self.taken.reserve(log.geometry.position(log.slot_count(), 0));
+        self.taken.reserve(log.end_position());
     }
 
     /// How many entries of the checkpoint count and are not in the index.
@@ -98,6 +118,84 @@ impl UnloadedIndex {
     /// Counts these reads from 0 again.
     pub fn forget_reads(&mut self) {
         self.reads = 0;
+    }
+
+    /// Whether the index in memory is limited, so that entries are loaded only for lookups.
+    #[must_use]
+    pub fn is_limited(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Whether the positions and hashes of all entries are known.
+    #[must_use]
+    pub fn is_surveyed(&self) -> bool {
+        self.surveyed >= self.first_hashes.len()
+    }
+
+    /// Whether there may be entries with a hash.
+    #[must_use]
+    pub fn may_contain(&self, hash: u32) -> bool {
+        let filter = self.filter.as_ref().filter(|_| self.is_surveyed());
+        filter.is_none_or(|filter| filter.may_contain(hash))
+    }
+
+    /// Entries of the hash index whose records are younger than the checkpoint.
+    #[must_use]
+    pub fn recent(&self) -> usize {
+        self.recent
+    }
+
+    /// Counts the recent entries of an index.
+    pub fn count_recent(&mut self, log: &Log, index: &HashIndex) {
+        self.recent = index.positions().filter(|&position| !self.is_before(log, position)).count();
+    }
+
+    /// An entry of the hash index changed: counts the recent ones.
+    pub fn entry_changed(&mut self, log: &Log, old: Option<Position>, new: Option<Position>) {
+        let is_recent = |at: Option<Position>| at.is_some_and(|at| !self.is_before(log, at));
+        let (was, is) = (is_recent(old), is_recent(new));
+        self.recent = (self.recent + usize::from(is)).saturating_sub(usize::from(was));
+    }
+
+    /// Bytes of memory.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let filter = self.filter.as_ref().map_or(0, HashFilter::bytes);
+        filter + self.taken.bytes() + 4 * self.first_hashes.len()
+    }
+
+    /// Evicts up to `wanted` entries of the hash index that are in the checkpoint, other than those with a hash.
+    /// Returns how many. `next` is the index of a checkpoint in progress.
+    pub fn evict(
+        &mut self,
+        log: &Log,
+        index: &mut HashIndex,
+        mut next: Option<&mut UnloadedIndex>,
+        wanted: usize,
+        hash: u32,
+    ) -> usize {
+        if self.next > 0 {
+            // Blocks that were loaded as a whole are not read again.
+            return 0;
+        }
+        let mut hand = self.hand;
+        let evicted = index.evict(&mut hand, wanted, |other, position| {
+            let goes = other != hash && self.is_before(log, position);
+            if goes {
+                self.give_back(position);
+                if let Some(next) = &mut next {
+                    next.give_back(position);
+                }
+            }
+            goes
+        });
+        self.hand = hand;
+        evicted
+    }
+
+    /// The index evicted an entry.
+    fn give_back(&mut self, position: Position) {
+        self.left += usize::from(self.taken.remove(position));
     }
 
     /// The entries are as of just before this frame.
@@ -124,12 +222,16 @@ impl UnloadedIndex {
     /// entry that counts.
     #[must_use]
     pub fn must_contain(&self, log: &Log, position: Position) -> bool {
+        self.is_before(log, position) && !self.taken.contains(position)
+    }
+
+    /// Whether a position lies in the part of the log that the checkpoint contains.
+    fn is_before(&self, log: &Log, position: Position) -> bool {
         let (slot, offset) = log.geometry.locate(position);
-        let is_before = log.slots.get(slot as usize).is_some_and(|slot| {
+        log.slots.get(slot as usize).is_some_and(|slot| {
             let is_known = slot.end > 0 && slot.sequence < self.next_sequence;
             is_known && (slot.sequence != self.end_sequence || offset < self.end_offset as usize)
-        });
-        is_before && !self.taken.contains(position)
+        })
     }
 
     /// Reads a block unless it was read last. Returns false if it is damaged.
@@ -165,46 +267,162 @@ impl UnloadedIndex {
         BLOCK_ENTRIES.min(self.entries.saturating_sub(number * BLOCK_ENTRIES))
     }
 
-    /// Moves the entries with a hash to the index. Returns how many these are; none if a block is damaged.
+    /// Finds the entries with a hash that count. Returns how many these are; none if a block is damaged.
     ///
     /// # Errors
     /// An error of the file.
-    pub fn load_hash(
+    pub fn find(
+        &mut self,
+        file: &mut impl File,
+        log: &Log,
+        hash: u32,
+    ) -> Result<Option<usize>, Error> {
+        self.found.clear();
+        let before = self.current;
+        let mut found = core::mem::take(&mut self.found);
+        let is_whole = self.each(file, log, hash, hash, |_, position| found.push(position));
+        self.found = found;
+        self.reads += usize::from(self.current != before);
+        Ok(is_whole?.then_some(self.found.len()))
+    }
+
+    /// Moves the entries that were found to the index, which has space for them.
+    pub fn move_found(
+        &mut self,
+        index: &mut HashIndex,
+        mut next: Option<&mut UnloadedIndex>,
+        hash: u32,
+    ) {
+        for at in 0..self.found.len() {
+            let position = self.found[at];
+            if self.take(position) {
+                index.insert(hash, position);
+                if let Some(next) = &mut next {
+                    next.take(position);
+                }
+            }
+        }
+    }
+
+    /// Appends the entries from one hash to another that count to a list. Returns false if a block is damaged.
+    ///
+    /// # Errors
+    /// An error of the file.
+    pub fn collect(
+        &mut self,
+        file: &mut impl File,
+        log: &Log,
+        (first, last): (u32, u32),
+        out: &mut Vec<(u32, Position)>,
+    ) -> Result<bool, Error> {
+        self.each(file, log, first, last, |hash, position| out.push((hash, position)))
+    }
+
+    /// Calls `visit` with the entries from one hash to another that count. Returns false if a block is damaged.
+    fn each(
+        &mut self,
+        file: &mut impl File,
+        log: &Log,
+        first: u32,
+        last: u32,
+        mut visit: impl FnMut(u32, Position),
+    ) -> Result<bool, Error> {
+        // Equal hashes may be in several blocks.
+        let from = self.first_hashes.partition_point(|&hash| hash < first).saturating_sub(1);
+        for number in from.max(self.next)..self.first_hashes.len() {
+            if self.first_hashes[number] > last {
+                break;
+            }
+            if !self.read(file, log, number)? {
+                return Ok(false);
+            }
+            let (words, _) = self.block[8..8 * (1 + self.entries_of(number))].as_chunks();
+            let from = words.partition_point(|&word| entry_of(word).0 < first);
+            for (hash, position) in words[from..].iter().map(|&word| entry_of(word)) {
+                if hash > last {
+                    break;
+                }
+                if !self.taken.contains(position) {
+                    visit(hash, position);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Learns the positions and hashes of the next blocks. Returns whether there are more; none if a block is
+    /// damaged.
+    ///
+    /// # Errors
+    /// An error of the file.
+    pub fn survey(
         &mut self,
         file: &mut impl File,
         log: &Log,
         index: &mut HashIndex,
-        hash: u32,
-    ) -> Result<Option<usize>, Error> {
-        // Equal hashes may be in several blocks.
-        let first = self.first_hashes.partition_point(|&first| first < hash).saturating_sub(1);
-        let mut moved = 0;
-        for number in first.max(self.next)..self.first_hashes.len() {
-            if self.first_hashes[number] > hash {
-                break;
-            }
-            self.reads += usize::from(self.current != number);
-            if !self.read(file, log, number)? {
+        blocks: usize,
+    ) -> Result<Option<bool>, Error> {
+        if self.surveyed == 0 {
+            index.track_more_positions(log.end_position());
+        }
+        let end = self.surveyed.saturating_add(blocks).min(self.first_hashes.len());
+        while self.surveyed < end {
+            if !self.read(file, log, self.surveyed)? {
                 return Ok(None);
             }
-            let (words, _) = self.block[8..8 * (1 + self.entries_of(number))].as_chunks();
-            let from = words.partition_point(|&word| entry_of(word).0 < hash);
-            for &word in &words[from..] {
-                let (other, position) = entry_of(word);
-                if other != hash {
-                    break;
+            let (words, _) = self.block[8..8 * (1 + self.entries_of(self.surveyed))].as_chunks();
+            for (hash, position) in words.iter().map(|&word| entry_of(word)) {
+                if let Some(filter) = &mut self.filter {
+                    filter.add(hash);
                 }
-                if self.taken.insert(position) {
-                    self.left = self.left.saturating_sub(1);
-                    index.insert(hash, position);
-                    moved += 1;
+                if !self.taken.contains(position) {
+                    index.track(position);
                 }
             }
+            self.surveyed += 1;
         }
-        Ok(Some(moved))
+        Ok(Some(!self.is_surveyed()))
     }
 
-    /// Moves the entries of the next blocks to the index. Returns whether there are more; none if a block is
+    // ---------------------------------------------------------------- while its checkpoint is written
+
+    /// The index of a checkpoint that begins, whose blocks begin at a position of the file.
+    pub(super) fn of_next(
+        head: &CheckpointHead,
+        salt: u64,
+        at: u64,
+        is_limited: bool,
+        log: &Log,
+    ) -> Option<Self> {
+        let mut next = UnloadedIndex::new(head, Vec::new(), salt, at, is_limited)?;
+        next.reserve(log);
+        Some(next)
+    }
+
+    /// Entries are written to the checkpoint. Those that the hash index has stay there.
+    pub fn written(&mut self, entries: &[(u32, Position)]) {
+        if let Some(filter) = &mut self.filter {
+            entries.iter().for_each(|&(hash, _)| filter.add(hash));
+        }
+    }
+
+    /// Entries that the checkpoint contains are in the hash index, or were superseded.
+    pub fn take_all(&mut self, log: &Log, positions: impl IntoIterator<Item = Position>) {
+        for position in positions {
+            if self.is_before(log, position) {
+                self.take(position);
+            }
+        }
+    }
+
+    /// The checkpoint is complete, with these first hashes of its blocks. The positions of all entries are known
+    /// if `is_surveyed`.
+    pub(super) fn complete(&mut self, first_hashes: Vec<u32>, is_surveyed: bool) {
+        self.surveyed = if is_surveyed { first_hashes.len() } else { 0 };
+        self.first_hashes = first_hashes;
+    }
+
+    /// Moves the entries of the next blocks to the index, which a `checkpoint` in progress need not have. Returns whether there are more; none if a block is
     /// damaged.
     ///
     /// # Errors
@@ -214,8 +432,10 @@ impl UnloadedIndex {
         file: &mut impl File,
         log: &Log,
         index: &mut HashIndex,
+        mut checkpoint: Option<&mut UnloadedIndex>,
         blocks: usize,
     ) -> Result<Option<bool>, Error> {
+        let tracks = index.tracks_positions();
         let end = self.next.saturating_add(blocks).min(self.first_hashes.len());
         let mut run = Run::default();
         while self.next < end {
@@ -236,6 +456,12 @@ impl UnloadedIndex {
                     self.lost += 1;
                 } else if !self.taken.contains(position) {
                     index.append(&mut run, hash, position);
+                    if tracks {
+                        index.track(position);
+                    }
+                    if let Some(checkpoint) = &mut checkpoint {
+                        checkpoint.take(position);
+                    }
                     if Some(hash) == after {
                         // The next block begins with the same hash.
                         self.taken.insert(position);

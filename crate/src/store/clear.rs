@@ -8,7 +8,6 @@
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
@@ -23,9 +22,8 @@ use crate::log::slot_allocator::AllocPriority;
 use crate::log::tombstones::covers_any;
 use crate::radix_sort;
 
-use super::compaction::{Compacting, SegmentScan};
+use super::jobs::{Compacting, Job, SegmentScan, Sweeping};
 use super::key_order::ALL;
-use super::maintenance::Job;
 use super::{LOOKUP_BATCH, Store};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
@@ -76,18 +74,6 @@ pub(super) struct Clears {
     is_paused: bool,
     /// Whether replay could not determine the key count of a keyspace.
     is_miscounted: bool,
-}
-
-/// A sweep in progress.
-#[derive(Debug)]
-pub(super) struct Sweeping {
-    /// Segments to scan, the next one last.
-    slots: Vec<u32>,
-    at: Option<SegmentScan>,
-    /// The buffer of the previous segment.
-    spare: Option<AlignedBytes>,
-    /// Whether a segment could not be scanned.
-    is_stuck: bool,
 }
 
 /// The result of sweeping a part of a segment.
@@ -602,14 +588,14 @@ impl<F: File> Store<F> {
         hashes.iter_mut().zip(dead).for_each(|(hash, one)| *hash = one.hash);
         self.index.prefetch(&hashes[..dead.len()]);
         for &DeadRecord { hash, position, size, chunks } in dead {
-            if !self.index.contains(hash, position) {
+            if !self.is_live(hash, position) {
                 continue;
             }
             if let Some(chunks) = chunks {
                 self.delete_chunks_of(&chunks)?;
                 self.commit_batch()?;
             }
-            self.index.remove(hash, position);
+            self.remove_entry(hash, position);
             self.log.record_superseded(position, size);
             self.log.drop_cleared_name(position);
             self.clears.dead = self.clears.dead.saturating_sub(1);
@@ -632,7 +618,7 @@ impl<F: File> Store<F> {
 
     /// Drops a clear record whose keyspace has no dead records left, instead of moving it.
     pub(super) fn drop_clear(&mut self, hash: u32, position: Position, key: &[u8], size: u32) {
-        self.index.remove(hash, position);
+        self.remove_entry(hash, position);
         self.log.record_superseded(position, size);
         self.last = None;
         let space = self.spaces.entry(KEYSPACE_ENGINE);

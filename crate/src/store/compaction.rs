@@ -18,7 +18,7 @@ use crate::log::slot_allocator::AllocPriority;
 use crate::log::space_accounting::ExtentName;
 use crate::log::tombstones::covers_any;
 
-use super::maintenance::Job;
+use super::jobs::{Compacting, Job, SegmentScan};
 use super::transaction::Undo;
 use super::{Staged, Store};
 
@@ -32,37 +32,6 @@ const SMALL_INDEX: usize = 64 << 10;
 
 /// Records of a victim that are looked up in the index together.
 const PREFETCH: usize = 16;
-
-/// A compaction in progress.
-#[derive(Debug)]
-pub(super) struct Compacting {
-    victim: Option<SegmentScan>,
-    /// The buffer of the previous victim: fresh pages cost more than reading into them.
-    spare: Option<AlignedBytes>,
-    /// A large value that is being moved.
-    relocation: Option<Box<Relocation>>,
-    /// Whether a large value was moved.
-    has_relocated: bool,
-    /// Segments from this sequence on were begun after the start.
-    below: u32,
-    /// Whether this is a full compaction.
-    all: bool,
-}
-
-/// A segment that is being emptied.
-#[derive(Debug)]
-pub(super) struct SegmentScan {
-    pub slot: u32,
-    pub sequence: u32,
-    pub bytes: AlignedBytes,
-    /// Offset of the next record, and where its frame ends.
-    pub at: usize,
-    pub frame_end: usize,
-    /// Offset behind its last frame.
-    pub end: usize,
-    /// Sequences of all existing segments, in order.
-    pub segments: Vec<u32>,
-}
 
 /// The outcome of moving the records of one step.
 enum Moved {
@@ -211,7 +180,7 @@ impl<F: File> Store<F> {
             .log
             .live_records_of(slot)
             .is_some_and(|bytes| bytes > 0 && bytes <= MAX_KNOWN_BYTES);
-        if !is_small || self.index.bytes() > SMALL_INDEX {
+        if !is_small || self.unloaded.is_some() || self.index.bytes() > SMALL_INDEX {
             return Ok(());
         }
         let geometry = self.log.geometry();
@@ -334,7 +303,7 @@ impl<F: File> Store<F> {
             match header.kind {
                 KIND_SET | KIND_EXTENT | KIND_PIECES => {
                     let hash = self.hash(header.space(), key);
-                    if self.index.contains(hash, position) {
+                    if self.is_live(hash, position) {
                         if self.is_cleared(header) {
                             // A sweep ran out of space before removing it.
                             return Ok(Moved::Stuck);
@@ -344,7 +313,7 @@ impl<F: File> Store<F> {
                 }
                 KIND_CLEAR => {
                     let hash = self.hash(header.space(), key);
-                    if !self.index.contains(hash, position) {
+                    if !self.is_live(hash, position) {
                     } else if self.clear_is_needed(scan, header, key, value) {
                         self.move_record(hash, position, &bytes[..size], None)?;
                     } else {

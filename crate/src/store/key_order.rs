@@ -437,9 +437,9 @@ impl<F: File> Store<F> {
         if self.order.sorted == ALL {
             return Ok(true);
         }
-        if self.unloaded.is_some() {
+        if self.wants_index() {
             let blocks = if positions == ALL { usize::MAX } else { BLOCKS_PER_PART };
-            if self.load_blocks(blocks)? {
+            if self.know_positions(blocks)? {
                 return Ok(false);
             }
         }
@@ -467,7 +467,7 @@ impl<F: File> Store<F> {
         self.ordered
             && self.order.sorted != ALL
             && self.has_space_for_runs()
-            && self.unloaded.is_none()
+            && !self.wants_index()
             && self.live_keys() > self.order.small
     }
 
@@ -563,9 +563,10 @@ impl<F: File> Store<F> {
         if live.len() != count {
             // Records outside complete frames, or of the open batch, are known only to the index.
             let is_in = |&position: &Position| position.wrapping_sub(first) < all;
-            let positions = self.index.positions().filter(is_in).map(|at| (at, at));
-            let sorted = radix_sort::by_number(positions.collect());
+            let positions = self.index.positions().filter(is_in).chain(live);
+            let sorted = radix_sort::by_number(positions.map(|at| (at, at)).collect());
             live = sorted.into_iter().map(|(position, _)| position).collect();
+            live.dedup();
         }
         Ok(live)
     }

@@ -1,4 +1,5 @@
-//! Loading the index from the checkpoint, after opening.
+//! What the index lacks of the checkpoint: loading it when it is needed, and evicting what the memory for the index
+//! cannot hold.
 
 use alloc::vec::Vec;
 
@@ -12,6 +13,7 @@ use crate::log::recovery::{OnDamage, OpenMode};
 use crate::log::unloaded_index::UnloadedIndex;
 
 use super::clear::Clears;
+use super::jobs::Job;
 use super::key_order::KeyOrder;
 use super::{Located, Store};
 
@@ -32,7 +34,8 @@ impl<F: File> Store<F> {
         key: &[u8],
         access: AccessKind,
     ) -> Result<Option<Located>, Error> {
-        match self.load_hash(hash)? {
+        let may_contain = self.unloaded.as_ref().is_some_and(|unloaded| unloaded.may_contain(hash));
+        match may_contain && self.load_hash(hash)? {
             true => self.probe_loaded(hash, keyspace, key, access),
             false => Ok(None),
         }
@@ -43,23 +46,208 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`load_blocks`](Store::load_blocks).
     pub(super) fn load_hash(&mut self, hash: u32) -> Result<bool, Error> {
-        let Store { file, log, index, unloaded, .. } = self;
+        let Store { file, log, unloaded, .. } = self;
         let Some(unloaded) = unloaded else { return Ok(false) };
-        let moved = unloaded.load_hash(file, log, index, hash)?;
-        if moved.is_some() && unloaded.reads() > READS_BEFORE_LOADING {
-            // A caller that looks up many keys will need most blocks.
-            match unloaded.load_next(file, log, index, BLOCKS_PER_READ) {
-                Ok(Some(true)) => {}
-                Ok(Some(false)) => self.unloaded = None,
-                // Lookups in other blocks go on.
-                Ok(None) | Err(_) => unloaded.forget_reads(),
+        let Some(found) = unloaded.find(file, log, hash)? else {
+            self.rebuild_index()?;
+            return Ok(true);
+        };
+        if found > 0 {
+            self.make_space(found, hash)?;
+            let Store { index, unloaded, maintenance, .. } = self;
+            if let Some(unloaded) = unloaded {
+                unloaded.move_found(index, maintenance.job.next_unloaded(), hash);
             }
         }
-        match moved {
-            Some(moved) => return Ok(moved > 0),
-            None => self.rebuild_index()?,
+        self.load_ahead();
+        Ok(found > 0)
+    }
+
+    /// Loads further blocks if many were read for one lookup each: a caller that looks up many keys will need most
+    /// blocks.
+    fn load_ahead(&mut self) {
+        let Store { file, log, index, unloaded, maintenance, .. } = self;
+        let Some(unloaded) = unloaded else { return };
+        if unloaded.reads() <= READS_BEFORE_LOADING {
+            return;
         }
-        Ok(true)
+        if unloaded.is_limited() {
+            if !unloaded.is_surveyed() && log.can_allocate(log.file_bytes() as usize / 128) {
+                let _ = unloaded.survey(file, log, index, BLOCKS_PER_READ);
+            }
+            return;
+        }
+        let checkpoint = maintenance.job.next_unloaded();
+        match unloaded.load_next(file, log, index, checkpoint, BLOCKS_PER_READ) {
+            Ok(Some(true)) => {}
+            Ok(Some(false)) => self.unloaded = None,
+            // Lookups in other blocks go on.
+            Ok(None) | Err(_) => unloaded.forget_reads(),
+        }
+    }
+
+    /// Makes space in the hash index for so many entries that are loaded, with a hash that none may be evicted of.
+    ///
+    /// # Errors
+    /// [`Error::ViewsHeld`] if memory would have to grow although views must stay.
+    fn make_space(&mut self, entries: usize, hash: u32) -> Result<(), Error> {
+        let free = self.index.capacity().saturating_sub(self.index.len());
+        if free >= entries {
+            return Ok(());
+        }
+        self.evict(entries - free + EVICTED_AHEAD, hash);
+        let growth = self.index.growth_bytes(entries);
+        if growth > 0 && !self.log.can_allocate(growth) {
+            return Err(Error::ViewsHeld);
+        }
+        self.index.reserve(entries);
+        Ok(())
+    }
+
+    /// Evicts entries other than those with a hash, if the index is limited.
+    fn evict(&mut self, wanted: usize, hash: u32) {
+        let Store { log, index, unloaded, maintenance, .. } = self;
+        if let Some(unloaded) = unloaded.as_mut().filter(|unloaded| unloaded.is_limited()) {
+            unloaded.evict(log, index, maintenance.job.next_unloaded(), wanted, hash);
+        }
+    }
+
+    /// Bytes of the larger hash index that so many new entries would allocate, together with those that lookups
+    /// load; 0 if its space suffices.
+    #[inline]
+    pub(super) fn index_growth(&self, entries: usize) -> usize {
+        match &self.unloaded {
+            None => self.index.growth_bytes(entries),
+            Some(unloaded) if unloaded.is_limited() => {
+                let capacity = self.index.capacity();
+                let is_short = unloaded.recent() + entries + evictable(capacity) > capacity;
+                if is_short { self.index.slot_bytes() * 2 } else { 0 }
+            }
+            Some(unloaded) => self.index.growth_bytes(entries + unloaded.left()),
+        }
+    }
+
+    /// Whether the hash index may soon grow.
+    pub(super) fn nears_growth(&self) -> bool {
+        match &self.unloaded {
+            Some(unloaded) if unloaded.is_limited() => {
+                self.index_growth(unloaded.recent() / 8) > 0
+            }
+            _ => self.index.nears_growth(),
+        }
+    }
+
+    /// Before an entry changes, while the index lacks some: the old one must be there, and space for a new one.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn prepare_change(
+        &mut self,
+        hash: u32,
+        old: Option<Position>,
+        new: Option<Position>,
+    ) {
+        if let Some(old) = old {
+            self.take_entry(hash, old);
+        } else if new.is_some() {
+            let growth = self.index_growth(1);
+            let Store { index, unloaded, .. } = self;
+            let Some(unloaded) = unloaded else { return };
+            if !unloaded.is_limited() {
+                // Lookups that load entries must not grow the table.
+                index.reserve(1 + unloaded.left());
+            } else if growth > 0 {
+                index.reserve(index.capacity() + 1 - index.len());
+            } else if index.len() >= index.capacity() {
+                self.evict(EVICTED_AHEAD, hash);
+            }
+        }
+        let Store { log, unloaded, .. } = self;
+        if let Some(unloaded) = unloaded {
+            unloaded.entry_changed(log, old, new);
+        }
+    }
+
+    /// Ensures that the hash index has an entry that is known to count.
+    pub(super) fn take_entry(&mut self, hash: u32, position: Position) {
+        if self.unloaded.is_none() || self.index.contains(hash, position) {
+            return;
+        }
+        if self.index.len() >= self.index.capacity() {
+            self.evict(EVICTED_AHEAD, hash);
+        }
+        let Store { index, unloaded, maintenance, .. } = self;
+        if let Some(unloaded) = unloaded {
+            unloaded.take(position);
+            index.insert(hash, position);
+            if let Some(next) = maintenance.job.next_unloaded() {
+                next.take(position);
+            }
+        }
+    }
+
+    /// Removes an entry that counts from the index.
+    pub(super) fn remove_entry(&mut self, hash: u32, position: Position) {
+        self.take_entry(hash, position);
+        self.index.remove(hash, position);
+        let Store { log, unloaded, .. } = self;
+        if let Some(unloaded) = unloaded {
+            unloaded.entry_changed(log, Some(position), None);
+        }
+    }
+
+    /// Whether a record is that of a key. The [positions](Store::know_positions) are known.
+    #[inline]
+    pub(super) fn is_live(&self, hash: u32, position: Position) -> bool {
+        match self.is_limited() {
+            true => self.index.contains_position(position),
+            false => self.index.contains(hash, position),
+        }
+    }
+
+    /// Whether the hash index is limited and lacks entries.
+    #[inline]
+    pub(super) fn is_limited(&self) -> bool {
+        self.unloaded.as_ref().is_some_and(|unloaded| unloaded.is_limited())
+    }
+
+    /// Whether maintenance has to load or survey blocks of the checkpoint.
+    pub(super) fn wants_index(&self) -> bool {
+        let unloaded = self.unloaded.as_ref();
+        unloaded.is_some_and(|unloaded| !unloaded.is_limited() || !unloaded.is_surveyed())
+    }
+
+    /// Whether so many entries changed since the checkpoint that the memory for the index cannot hold them.
+    pub(super) fn has_many_recent(&self) -> bool {
+        let most = self.index_memory / 16;
+        let most = most.max(self.index_len() / 16).max(MIN_RECENT);
+        match &self.unloaded {
+            Some(unloaded) if unloaded.is_limited() => unloaded.recent() > most,
+            Some(_) => false,
+            None => self.exceeds_memory() && !self.read_only && !self.log.is_full(),
+        }
+    }
+
+    /// Whether the whole index takes more than the memory for it.
+    pub(super) fn exceeds_memory(&self) -> bool {
+        let entries = self.index_len();
+        entries > self.load_at_once && HashIndex::bytes_for(entries) > self.index_memory
+    }
+
+    /// Loads the next blocks of the checkpoint, or learns their positions if the index is limited. Returns whether
+    /// there are more.
+    ///
+    /// # Errors
+    /// As for [`load_blocks`](Store::load_blocks).
+    pub(super) fn know_positions(&mut self, blocks: usize) -> Result<bool, Error> {
+        let Store { file, log, index, unloaded, .. } = self;
+        let Some(unloaded) = unloaded else { return Ok(false) };
+        if !unloaded.is_limited() {
+            return self.load_blocks(blocks);
+        }
+        match unloaded.survey(file, log, index, blocks)? {
+            Some(more) => Ok(more),
+            None => self.rebuild_index().map(|()| false),
+        }
     }
 
     /// Takes over the entry of the record that a replayed one replaced, without reading the checkpoint: the log
@@ -81,9 +269,10 @@ impl<F: File> Store<F> {
     /// An error of the file, or of a replay if a block is damaged.
     #[inline(never)]
     pub(super) fn load_blocks(&mut self, blocks: usize) -> Result<bool, Error> {
-        let Store { file, log, index, unloaded, .. } = self;
+        let Store { file, log, index, unloaded, maintenance, .. } = self;
         let Some(unloaded) = unloaded else { return Ok(false) };
-        match unloaded.load_next(file, log, index, blocks)? {
+        let checkpoint = maintenance.job.next_unloaded();
+        match unloaded.load_next(file, log, index, checkpoint, blocks)? {
             Some(true) => return Ok(true),
             Some(false) => self.unloaded = None,
             None => self.rebuild_index()?,
@@ -103,17 +292,22 @@ impl<F: File> Store<F> {
     /// checkpoint was taken.
     #[cold]
     #[inline(never)]
-    fn rebuild_index(&mut self) -> Result<(), Error> {
+    pub(super) fn rebuild_index(&mut self) -> Result<(), Error> {
         // A replay takes memory, which grows between turns and not under views that are held.
         let bytes = REPLAY_SEGMENTS * self.log.geometry().segment() + 32 * self.index_len();
         if !self.log.can_allocate(bytes) {
             return Err(Error::ViewsHeld);
         }
         let Some(unloaded) = self.unloaded.take() else { return Ok(()) };
+        // What is replayed is no change of the index.
+        let mut job = core::mem::take(&mut self.maintenance.job);
         let rebuilt = self.take_from_log(&unloaded);
         if rebuilt.is_err() {
             self.unloaded = Some(unloaded);
+        } else if let Job::Checkpointing(job) = &mut job {
+            job.unloaded = None;
         }
+        self.maintenance.job = job;
         rebuilt
     }
 
@@ -124,6 +318,7 @@ impl<F: File> Store<F> {
             below: unloaded.frame(),
             fresh: false,
             load_at_once: None,
+            index_memory: self.index_memory,
         };
         let geometry = self.log.geometry();
         let (log2, memory) = (geometry.segment_log2, REPLAY_SEGMENTS * geometry.segment());
@@ -191,6 +386,16 @@ impl<F: File> Store<F> {
 const READS_BEFORE_LOADING: usize = 64;
 /// each further one is followed by so many others in order, until all are loaded.
 const BLOCKS_PER_READ: usize = 4;
+/// Entries that are evicted beyond those needed, so that the next lookups need not evict.
+const EVICTED_AHEAD: usize = 8;
+/// A checkpoint is not worth its flushes for fewer recent entries than these.
+const MIN_RECENT: usize = 64;
+
+/// How many entries of a limited table may be evicted at least, so that the search for one is short.
+const fn evictable(capacity: usize) -> usize {
+    capacity / 8 + 1
+}
+
 /// Segments that may be in memory for a replay while the store is open.
 const REPLAY_SEGMENTS: usize = 4;
 

@@ -14,13 +14,10 @@ use crate::error::Error;
 use crate::file::File;
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
-use crate::log::checkpoint::CheckpointWriter;
 use crate::log::slot_allocator::AllocPriority;
 use crate::radix_sort;
 
-use super::clear::Sweeping;
-use super::compaction::Compacting;
-use super::key_order::RunJob;
+use super::jobs::{Change, Checkpointing, Job};
 use super::{Staged, Store};
 
 /// Average entries of one hash range when a checkpoint begins. There may be many more when the range is
@@ -44,51 +41,6 @@ const TAIL_SEGMENTS_AT_CLOSE: u64 = 1;
 const TAIL_SEGMENTS_OF_VALUES: u64 = 64;
 /// and this many times the bytes of the checkpoint.
 const TAIL_OF_VALUES: u64 = 8;
-
-/// The job in progress.
-#[derive(Debug, Default)]
-pub(super) enum Job {
-    #[default]
-    Nothing,
-    /// Moving records out of segments.
-    Compacting(Compacting),
-    /// Removing the records of cleared keyspaces from the index.
-    Sweeping(Sweeping),
-    /// Writing the index.
-    Checkpointing(Box<Checkpointing>),
-}
-
-/// A checkpoint in progress. It stores the index as it was when it began, so changes to ranges that are not
-/// written yet are kept.
-#[derive(Debug)]
-pub(super) struct Checkpointing {
-    writing: CheckpointWriter,
-    /// Ranges are distinguished by this many upper bits of the hash.
-    bits: u32,
-    next: usize,
-    changed: Vec<Vec<Change>>,
-    /// The run that it writes, after the index.
-    run: Option<RunJob>,
-    /// As of when the order of keys that its runs have was known.
-    generation: u32,
-}
-
-/// A change of one index entry: moved, added or removed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
-    pub hash: u32,
-    pub old: Option<Position>,
-    pub new: Option<Position>,
-}
-
-impl Checkpointing {
-    pub(super) fn record_change(&mut self, change: Change) {
-        let range = (u64::from(change.hash) >> (32 - self.bits)) as usize;
-        if range >= self.next {
-            self.changed[range].push(change);
-        }
-    }
-}
 
 /// Reverts changes in the entries of a range: restores removed entries and removes added ones. Each entry
 /// is handled once, however often its key changed.
@@ -126,13 +78,21 @@ fn rewind(entries: &mut Vec<(u32, Position)>, changed: &[Change]) {
     entries.append(&mut went);
 }
 
+/// How much of a checkpoint is written.
+enum Written {
+    Some,
+    All,
+    /// A part of the checkpoint before it is damaged.
+    Damaged,
+}
+
 impl<F: File> Store<F> {
     /// Whether there is maintenance to do: see [`maintain`](Store::maintain).
     #[must_use]
     pub fn wants_maintenance(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
         may && (!matches!(self.maintenance.job, Job::Nothing)
-            || self.unloaded.is_some()
+            || self.wants_index()
             || self.maintenance.compact_all_below.is_some()
             || self.log.can_reclaim()
             || self.wants_compaction()
@@ -153,6 +113,7 @@ impl<F: File> Store<F> {
             || self.log.tail_values() > values
             || self.log.checkpoint_is_damaged()
             || self.wants_run()
+            || self.has_many_recent()
     }
 
     /// Whether replaced large values take so much space that they cannot wait for the next ordinary flush.
@@ -217,7 +178,11 @@ impl<F: File> Store<F> {
         self.catch_up_order(bytes);
         // Records of cleared keyspaces are dead before the accounting of their segments shows it.
         let may_be_late = bytes > 0 && self.is_sweeping();
-        if !may_be_late && !self.is_behind() && !self.is_order_behind() {
+        if !may_be_late
+            && !self.is_behind()
+            && !self.is_order_behind()
+            && !self.has_many_recent()
+        {
             return;
         }
         let mut steps = bytes.div_ceil(CATCH_UP_BYTES).max(1) * STEPS_TO_CATCH_UP;
@@ -257,9 +222,9 @@ impl<F: File> Store<F> {
             Job::Compacting(compacting) => self.compaction_step(compacting),
             Job::Checkpointing(checkpointing) => self.checkpoint_step(checkpointing),
             Job::Nothing if self.reclaim_step()? => Ok(Job::Nothing),
-            // All other work needs the whole index.
-            Job::Nothing if self.unloaded.is_some() => {
-                self.load_blocks(BLOCKS_PER_STEP).map_err(WriteError::RolledBack)?;
+            // All other work needs to know all live records.
+            Job::Nothing if self.wants_index() => {
+                self.know_positions(BLOCKS_PER_STEP).map_err(WriteError::RolledBack)?;
                 Ok(Job::Nothing)
             }
             Job::Nothing if self.wants_sweep() => Ok(self.begin_sweep(None)),
@@ -310,7 +275,8 @@ impl<F: File> Store<F> {
         if self.log.pending_free_bytes() > 0 {
             self.record_gaps().map_err(WriteError::RolledBack)?;
         }
-        let entries = self.index.len();
+        let entries = self.index_len();
+        let is_limited = self.exceeds_memory();
         let (plan, run) = self.plan_runs(self.maintenance.is_closing);
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
@@ -327,12 +293,21 @@ impl<F: File> Store<F> {
         let generation = self.order.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
-        let job = Checkpointing { writing, bits, next: 0, changed, run, generation };
+        let unloaded = match is_limited || self.unloaded.is_some() {
+            true => writing.unloaded(&self.log, is_limited).map(Box::new),
+            false => None,
+        };
+        if is_limited && self.unloaded.is_none() {
+            // Positions of evicted entries stay tracked.
+            self.index.track_more_positions(self.log.end_position());
+        }
+        let job = Checkpointing { writing, bits, next: 0, changed, unloaded, run, generation };
         Ok(Job::Checkpointing(Box::new(job)))
     }
 
     /// Frees retired segments without a checkpoint, and drops the existing one with its runs.
     pub(super) fn retire_without_checkpoint(&mut self) -> Result<(), WriteError> {
+        self.load_all().map_err(WriteError::RolledBack)?;
         self.drop_runs();
         self.log.retire_without_checkpoint(&mut self.file, self.next_version)?;
         self.unflushed = false;
@@ -354,9 +329,15 @@ impl<F: File> Store<F> {
 
     fn checkpoint_step(&mut self, mut job: Box<Checkpointing>) -> Result<Job, WriteError> {
         match self.write_ranges(&mut job) {
-            Ok(false) => Ok(Job::Checkpointing(job)),
-            Ok(true) => {
+            Ok(Written::Some) => Ok(Job::Checkpointing(job)),
+            Ok(Written::All) => {
                 self.unflushed = false;
+                Ok(Job::Nothing)
+            }
+            Ok(Written::Damaged) => {
+                // The index is complete now, and the next checkpoint has all of it.
+                self.abandon_run();
+                self.log.abandon_checkpoint(job.writing);
                 Ok(Job::Nothing)
             }
             Err(failure) => {
@@ -367,9 +348,8 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Writes some ranges of the index; ends the checkpoint after the last one. Returns whether it has
-    /// ended.
-    fn write_ranges(&mut self, job: &mut Checkpointing) -> Result<bool, WriteError> {
+    /// Writes some ranges of the index; ends the checkpoint after the last one.
+    fn write_ranges(&mut self, job: &mut Checkpointing) -> Result<Written, WriteError> {
         let width = 1_u64 << (32 - job.bits);
         let mut written = 0;
         while written < ENTRIES_PER_STEP {
@@ -381,25 +361,59 @@ impl<F: File> Store<F> {
             let changed = core::mem::take(&mut job.changed[job.next]);
             let mut entries = Vec::with_capacity(2 * RANGE);
             self.index.collect(first, last, &mut entries);
+            if let Some(next) = &mut job.unloaded {
+                next.take_all(&self.log, entries.iter().map(|entry| entry.1));
+            }
+            if !self.collect_unloaded((first, last), &mut entries)? {
+                return Ok(Written::Damaged);
+            }
             if !changed.is_empty() {
                 rewind(&mut entries, &changed);
             }
             let entries = radix_sort::by_number(entries);
             written += entries.len();
+            if let Some(next) = &mut job.unloaded {
+                next.written(&entries);
+            }
+            // A malicious checkpoint may have the same entry twice, which counts once.
+            let is_last = job.next + 1 == job.changed.len();
+            let left = job.writing.left();
+            let is_exact = if is_last { left == entries.len() as u64 } else { left >= entries.len() as u64 };
+            if !is_exact && self.unloaded.is_some() {
+                self.rebuild_index().map_err(WriteError::RolledBack)?;
+                return Ok(Written::Damaged);
+            }
             let added = self.log.add_entries(&mut self.file, &mut job.writing, &entries);
             added.map_err(WriteError::RolledBack)?;
             job.next += 1;
         }
-        Ok(false)
+        Ok(Written::Some)
     }
 
-    /// Writes some of the run, or ends a checkpoint that needs no more; returns whether it has ended.
-    fn end_checkpoint(&mut self, job: &mut Checkpointing) -> Result<bool, WriteError> {
+    /// Appends the entries from one hash to another that are not loaded. Returns false if a block of them is damaged;
+    /// the index is complete then.
+    fn collect_unloaded(
+        &mut self,
+        hashes: (u32, u32),
+        entries: &mut Vec<(u32, Position)>,
+    ) -> Result<bool, WriteError> {
+        let Store { file, log, unloaded, .. } = self;
+        let Some(unloaded) = unloaded else { return Ok(true) };
+        let is_whole = unloaded.collect(file, log, hashes, entries);
+        if !is_whole.map_err(WriteError::RolledBack)? {
+            self.rebuild_index().map_err(WriteError::RolledBack)?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Writes some of the run, or ends a checkpoint that needs no more.
+    fn end_checkpoint(&mut self, job: &mut Checkpointing) -> Result<Written, WriteError> {
         if let Some(run) = &mut job.run {
             if self.write_run(&mut job.writing, run).map_err(WriteError::RolledBack)? {
                 job.run = None;
             }
-            return Ok(false);
+            return Ok(Written::Some);
         }
         let is_current = job.generation == self.order.generation;
         if !is_current {
@@ -410,7 +424,13 @@ impl<F: File> Store<F> {
         if is_current {
             self.install_runs(&mut job.writing);
         }
-        Ok(true)
+        // What is evicted from now on can be read there.
+        let is_surveyed = !self.wants_index();
+        self.unloaded = job.unloaded.take();
+        if let Some(unloaded) = &mut self.unloaded {
+            job.writing.complete(unloaded, is_surveyed);
+        }
+        Ok(Written::All)
     }
 
     /// Writes a checkpoint before closing if opening would otherwise take long. The close continues
@@ -447,7 +467,6 @@ impl<F: File> Store<F> {
             while !self.log.is_reclaimed() {
                 self.reclaim_step()?;
             }
-            self.load_all().map_err(WriteError::RolledBack)?;
             job = self.begin_checkpoint()?;
         }
         while let Job::Checkpointing(checkpointing) = job {

@@ -4,7 +4,7 @@ use crate::file::File;
 
 use super::Store;
 use super::key_order::ALL;
-use super::maintenance::Job;
+use super::jobs::Job;
 
 impl<F: File> Store<F> {
     /// Returns the bytes of memory in use, without the ordered keys, and roughly the
@@ -21,7 +21,7 @@ impl<F: File> Store<F> {
     /// for blocks of runs that ranges read.
     #[must_use]
     pub fn reserve_needed(&self) -> (usize, usize) {
-        let larger = if self.index.nears_growth() { 2 * self.index.bytes() } else { 0 };
+        let larger = if self.nears_growth() { 2 * self.index.bytes() } else { 0 };
         let left =
             self.index_len().saturating_sub(self.spaces.ordered_len() + self.clears.dead as usize);
         let order = match self.ordered {
@@ -35,7 +35,8 @@ impl<F: File> Store<F> {
     /// Bytes of memory for the index: the hash index, and keys in order.
     #[must_use]
     pub fn index_bytes(&self) -> usize {
-        self.index.bytes() + self.spaces.bytes() + self.order.bytes()
+        let unloaded = self.unloaded.as_ref().map_or(0, |unloaded| unloaded.bytes());
+        self.index.bytes() + unloaded + self.spaces.bytes() + self.order.bytes()
     }
 
     /// Bytes that records may take in memory between turns, and again within one turn.

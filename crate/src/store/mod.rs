@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 mod chunked_values;
 mod clear;
 mod compaction;
+mod jobs;
 mod key_order;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod live_records;
@@ -39,9 +40,9 @@ pub use crate::log::buffer_pool::Views;
 pub use crate::log::recovery::{OnDamage, Recovery};
 pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
+use jobs::{Change, Job};
 pub use key_order::KeyBounds;
 use key_order::KeyOrder;
-use maintenance::{Change, Job};
 pub use pin::PinId;
 pub use transaction::Savepoint;
 use transaction::{SavepointState, Undo};
@@ -84,6 +85,9 @@ pub struct Options {
     /// loaded when it is needed, and by maintenance. With more than a quarter of this many keys, their
     /// order is written to the file too.
     pub load_at_once: usize,
+    /// Bytes of memory for the hash index. Of a larger one it has what changed since the last checkpoint, and
+    /// entries that were looked up.
+    pub index_memory: usize,
 }
 
 impl Default for Options {
@@ -99,6 +103,7 @@ impl Default for Options {
             factor: 150,
             views: Views::default(),
             load_at_once: 1 << 14,
+            index_memory: 16 << 20,
         }
     }
 }
@@ -186,6 +191,9 @@ pub struct Store<F> {
     index: HashIndex,
     /// What the index lacks of the checkpoint's entries; none if it is complete.
     unloaded: Option<Box<UnloadedIndex>>,
+    /// As in [`Options`].
+    load_at_once: usize,
+    index_memory: usize,
     key_hash: KeyHash,
     /// The position that the index returned, or was given, last. Invariant: the index contains it.
     last: Option<Position>,
@@ -681,8 +689,11 @@ impl<F: File> Store<F> {
         record: Position,
     ) {
         self.last = new;
+        if self.unloaded.is_some() {
+            self.prepare_change(hash, old, new);
+        }
         if let Job::Checkpointing(job) = &mut self.maintenance.job {
-            job.record_change(Change { hash, old, new });
+            job.record_change(&self.log, Change { hash, old, new });
         }
         let is_sorted = |at: Option<Position>| at.is_some_and(|at| at < self.order.sorted);
         let (was, is) = (is_sorted(old), is_sorted(new));
@@ -697,10 +708,6 @@ impl<F: File> Store<F> {
         let space = self.spaces.entry(keyspace);
         match (old, new) {
             (None, Some(new)) => {
-                if let Some(unloaded) = &self.unloaded {
-                    // Lookups that load entries must not grow the table.
-                    self.index.reserve(1 + unloaded.left());
-                }
                 self.index.insert(hash, new);
                 space.count += 1;
             }

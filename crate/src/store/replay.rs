@@ -69,10 +69,10 @@ impl<F: File> Store<F> {
     /// Opens the content of the frames below a number. An error comes with the number below which opening
     /// may succeed.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
-        let Options { read_only, on_damage, fresh, .. } = *options;
+        let Options { read_only, on_damage, fresh, index_memory, .. } = *options;
         // A damaged file is read as a whole anyway.
         let at_once = if on_damage == OnDamage::Refuse { options.load_at_once } else { usize::MAX };
-        let mode = OpenMode { read_only, on_damage, below, fresh, load_at_once: Some(at_once) };
+        let mode = OpenMode { read_only, on_damage, below, fresh, load_at_once: Some(at_once), index_memory };
         let Options { segment_log2, ref entropy, memory, views, .. } = *options;
         let opened = Log::open(&mut file, segment_log2, entropy, memory, views, mode);
         let opened = match opened {
@@ -92,6 +92,8 @@ impl<F: File> Store<F> {
             log,
             index,
             unloaded: unloaded.map(Box::new),
+            load_at_once: options.load_at_once,
+            index_memory,
             key_hash,
             last: None,
             spaces,
@@ -114,6 +116,9 @@ impl<F: File> Store<F> {
         store.load_order(head.is_some(), runs, options);
         match store.recover(head, mode, options) {
             Ok(None) => {
+                if let Some(unloaded) = &mut store.unloaded {
+                    unloaded.count_recent(&store.log, &store.index);
+                }
                 store.log.expose_views();
                 Ok(store)
             }

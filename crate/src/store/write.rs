@@ -117,8 +117,7 @@ impl<F: File> Store<F> {
     /// detach views that must stay valid.
     #[inline]
     fn check_growth(&self, records: usize) -> Result<(), Error> {
-        let left = self.unloaded.as_ref().map_or(0, |unloaded| unloaded.left());
-        let index = self.index.growth_bytes(records + left);
+        let index = self.index_growth(records);
         let is_full = self.undo.len() + records > self.undo.capacity();
         if index == 0 && !is_full {
             return Ok(());

@@ -38,6 +38,7 @@ extern "C" fn open(
             _ => OnDamage::Salvage,
         },
         memory,
+        index_memory: memory / 4,
         factor,
         views: imports::VIEWS,
         ..Options::default()

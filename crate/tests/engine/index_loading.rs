@@ -16,7 +16,7 @@ use crate::support::rng::Rng;
 const SEGMENT: usize = 1 << 16;
 
 fn options() -> Options {
-    Options { segment_log2: 16, load_at_once: 0, ..Options::default() }
+    Options { segment_log2: 16, load_at_once: 0, index_memory: 0, ..Options::default() }
 }
 
 fn key(i: u64) -> [u8; 8] {
@@ -26,7 +26,9 @@ fn key(i: u64) -> [u8; 8] {
 /// A closed database of these keys with a checkpoint of all of them, and their values.
 fn database(keys: impl IntoIterator<Item = [u8; 8]>) -> (FaultFile, BTreeMap<[u8; 8], Vec<u8>>) {
     let file = FaultFile::default();
-    let mut store = Store::open(file.clone(), options()).expect("open");
+    // With enough memory for the index, one checkpoint is written, at the close.
+    let options = Options { index_memory: usize::MAX, ..options() };
+    let mut store = Store::open(file.clone(), options).expect("open");
     let mut model = BTreeMap::new();
     for (i, key) in keys.into_iter().enumerate() {
         let value = vec![i as u8; 8 + i % 9];

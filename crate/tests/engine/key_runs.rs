@@ -18,7 +18,7 @@ const ALL: KeyBounds<'_> = (Bound::Unbounded, Bound::Unbounded);
 type Model = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
 fn options() -> Options {
-    Options { segment_log2: 16, load_at_once: 0, ..Options::default() }
+    Options { segment_log2: 16, load_at_once: 0, index_memory: 0, ..Options::default() }
 }
 
 fn key(i: u64) -> [u8; 8] {

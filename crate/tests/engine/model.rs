@@ -637,6 +637,8 @@ fn run_seed(seed: u64, steps: usize) {
         memory: if seed.is_multiple_of(2) { 0 } else { 64 << 20 },
         // The index is loaded at opening, or when it is needed.
         load_at_once: if (seed / 2).is_multiple_of(2) { 0 } else { usize::MAX },
+        // In memory it is limited to a few entries, or not.
+        index_memory: if (seed / 4).is_multiple_of(2) { 0 } else { usize::MAX },
         ..Options::default()
     };
     let segment = 1 << options.segment_log2;

@@ -121,7 +121,9 @@ pub fn options_for(seed: u64) -> Options {
     let segment_log2 = if bulk || maintenance || shapes { 12 } else { 12 + (seed % 3) as u8 };
     let memory = if bulk || seed.is_multiple_of(3) { 0 } else { 64 << 20 };
     let load_at_once = if (seed / 4).is_multiple_of(2) { 0 } else { usize::MAX };
-    Options { segment_log2, entropy: [seed, 2, 3, 4], memory, load_at_once, ..Options::default() }
+    let index_memory = if (seed / 8).is_multiple_of(2) { 0 } else { usize::MAX };
+    let entropy = [seed, 2, 3, 4];
+    Options { segment_log2, entropy, memory, load_at_once, index_memory, ..Options::default() }
 }
 
 /// Runs a random program of `steps` steps with crashes and reopens.

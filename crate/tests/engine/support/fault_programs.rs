@@ -50,7 +50,8 @@ fn is_about_maintenance(seed: u64) -> bool {
 fn options_for(seed: u64) -> Options {
     let memory = if seed.is_multiple_of(2) { 64 << 20 } else { 0 };
     let load_at_once = if (seed / 2).is_multiple_of(2) { 0 } else { usize::MAX };
-    Options { segment_log2: 12, memory, load_at_once, ..Options::default() }
+    let index_memory = if (seed / 4).is_multiple_of(2) { 0 } else { usize::MAX };
+    Options { segment_log2: 12, memory, load_at_once, index_memory, ..Options::default() }
 }
 
 /// A program without crashes, each step of which may meet the fault.

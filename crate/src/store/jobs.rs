@@ -1,0 +1,118 @@
+//! The jobs of maintenance.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::aligned_buf::AlignedBytes;
+use crate::index::hash_index::Position;
+use crate::log::Log;
+use crate::log::checkpoint::CheckpointWriter;
+use crate::log::relocate_extent::Relocation;
+use crate::log::unloaded_index::UnloadedIndex;
+
+use super::key_order::RunJob;
+
+/// The job in progress.
+#[derive(Debug, Default)]
+pub(super) enum Job {
+    #[default]
+    Nothing,
+    /// Moving records out of segments.
+    Compacting(Compacting),
+    /// Removing the records of cleared keyspaces from the index.
+    Sweeping(Sweeping),
+    /// Writing the index.
+    Checkpointing(Box<Checkpointing>),
+}
+
+impl Job {
+    /// The index that a checkpoint in progress leaves unloaded, if there is one.
+    pub(super) fn next_unloaded(&mut self) -> Option<&mut UnloadedIndex> {
+        match self {
+            Job::Checkpointing(job) => job.unloaded.as_deref_mut(),
+            _ => None,
+        }
+    }
+}
+
+/// A compaction in progress.
+#[derive(Debug)]
+pub(super) struct Compacting {
+    pub victim: Option<SegmentScan>,
+    /// The buffer of the previous victim: fresh pages cost more than reading into them.
+    pub spare: Option<AlignedBytes>,
+    /// A large value that is being moved.
+    pub relocation: Option<Box<Relocation>>,
+    /// Whether a large value was moved.
+    pub has_relocated: bool,
+    /// Segments from this sequence on were begun after the start.
+    pub below: u32,
+    /// Whether this is a full compaction.
+    pub all: bool,
+}
+
+/// A segment that is being emptied.
+#[derive(Debug)]
+pub(super) struct SegmentScan {
+    pub slot: u32,
+    pub sequence: u32,
+    pub bytes: AlignedBytes,
+    /// Offset of the next record, and where its frame ends.
+    pub at: usize,
+    pub frame_end: usize,
+    /// Offset behind its last frame.
+    pub end: usize,
+    /// Sequences of all existing segments, in order.
+    pub segments: Vec<u32>,
+}
+
+/// A sweep in progress.
+#[derive(Debug)]
+pub(super) struct Sweeping {
+    /// Segments to scan, the next one last.
+    pub slots: Vec<u32>,
+    pub at: Option<SegmentScan>,
+    /// The buffer of the previous segment.
+    pub spare: Option<AlignedBytes>,
+    /// Whether a segment could not be scanned.
+    pub is_stuck: bool,
+}
+
+/// A checkpoint in progress. It stores the index as it was when it began, so changes to ranges that are not
+/// written yet are kept.
+#[derive(Debug)]
+pub(super) struct Checkpointing {
+    pub writing: CheckpointWriter,
+    /// Ranges are distinguished by this many upper bits of the hash.
+    pub bits: u32,
+    /// The next range.
+    pub next: usize,
+    pub changed: Vec<Vec<Change>>,
+    /// What the index will lack of its entries; none if the index is to be complete.
+    pub unloaded: Option<Box<UnloadedIndex>>,
+    /// The run that it writes, after the index.
+    pub run: Option<RunJob>,
+    /// As of when the order of keys that its runs have was known.
+    pub generation: u32,
+}
+
+/// A change of one index entry: moved, added or removed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub hash: u32,
+    pub old: Option<Position>,
+    pub new: Option<Position>,
+}
+
+impl Checkpointing {
+    pub(super) fn record_change(&mut self, log: &Log, change: Change) {
+        if let Some(unloaded) = &mut self.unloaded {
+            unloaded.entry_changed(log, change.old, change.new);
+            unloaded.take_all(log, change.old);
+        }
+        let range = (u64::from(change.hash) >> (32 - self.bits)) as usize;
+        if range >= self.next {
+            self.changed[range].push(change);
+        }
+    }
+}
