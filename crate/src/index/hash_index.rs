@@ -462,31 +462,27 @@ impl HashIndex {
         self.position_set.remove(position);
     }
 
-    /// Removes up to `wanted` entries whose positions `may_go`, starting the search at the slot `hand`, where the
-    /// next search continues: CLOCK without reference bits (Corbató, 1968). Their positions stay tracked.
+    /// Removes up to `wanted` entries whose positions `may_go`, which stay tracked. They are found after slots that
+    /// are spread evenly by a Weyl sequence, which `seed` continues: a hand that sweeps the table would leave
+    /// parts of it full.
     pub fn evict(
         &mut self,
-        hand: &mut usize,
+        seed: &mut u32,
         wanted: usize,
         mut may_go: impl FnMut(u32, Position) -> bool,
     ) -> usize {
         let mask = self.slots.len() - 1;
-        let mut evicted = 0;
-        for _ in 0..self.slots.len() {
-            if evicted == wanted {
-                break;
-            }
-            let at = *hand & mask;
-            let slot = self.slots[at];
-            if slot != 0 && may_go(hash_of(slot), position_of(slot)) {
-                // Another entry may move here, so this slot is next again.
-                self.remove_slot(at);
-                evicted += 1;
-            } else {
-                *hand = at + 1;
-            }
+        for evicted in 0..wanted {
+            *seed = seed.wrapping_add(0x9E37_79B9);
+            let from = (*seed >> self.shift) as usize;
+            let found = (from..from + self.slots.len()).map(|at| at & mask).find(|&at| {
+                let slot = self.slots[at];
+                slot != 0 && may_go(hash_of(slot), position_of(slot))
+            });
+            let Some(at) = found else { return evicted };
+            self.remove_slot(at);
         }
-        evicted
+        wanted
     }
 
     fn remove_slot(&mut self, mut hole: usize) {
@@ -643,6 +639,38 @@ mod tests {
         for (first, count) in (0..).step_by(1024).zip(inside) {
             assert_eq!(table.count_positions(first, 1024), count, "from {first}");
         }
+    }
+
+    #[test]
+    fn evicting_keeps_all_parts_of_the_table_equally_full() {
+        let mut table = HashIndex::with_capacity(3 << 14);
+        let (capacity, mut seed, mut evicted) = (table.capacity(), 0, 0);
+        let mut live = std::collections::BTreeSet::new();
+        let mut x = 1_u64;
+        for position in 1..400_000_u32 {
+            if table.len() == capacity {
+                // Those divisible by three stay.
+                evicted += table.evict(&mut seed, 8, |hash, position| {
+                    let goes = !position.is_multiple_of(3) || position + 60_000 < live.len() as u32;
+                    goes && live.remove(&(hash, position))
+                });
+            }
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let hash = (x >> 32) as u32;
+            if position.is_multiple_of(3) && position > 60_000 {
+                continue;
+            }
+            table.insert(hash, position);
+            live.insert((hash, position));
+        }
+        assert!(evicted > 200_000, "{evicted} evicted");
+        assert_eq!((table.len(), table.capacity()), (live.len(), capacity));
+        assert!(live.iter().all(|&(hash, position)| table.contains(hash, position)));
+        let full = |slots: &[u64]| slots.iter().filter(|&&slot| slot != 0).count();
+        let least = table.slots.chunks(1 << 10).map(full).min();
+        let most = table.slots.chunks(1 << 10).map(full).max();
+        assert!(least > Some(640) && most < Some(896), "{least:?} to {most:?} of 1024");
+        assert_eq!(table.evict(&mut seed, 1, |_, _| false), 0);
     }
 
     #[test]

@@ -49,8 +49,8 @@ pub struct UnloadedIndex {
     surveyed: usize,
     /// Entries of the hash index whose records are younger than the checkpoint, which cannot be evicted.
     recent: usize,
-    /// The slot of the hash index where the search for an entry to evict continues.
-    hand: usize,
+    /// Where an entry to evict was searched last.
+    seed: u32,
     /// The part of the log that the checkpoint contains.
     frame: u64,
     end_sequence: u32,
@@ -84,7 +84,7 @@ impl UnloadedIndex {
             filter: is_limited.then(|| HashFilter::new(head.entries as usize)),
             surveyed: 0,
             recent: 0,
-            hand: 0,
+            seed: 0,
             frame: head.frame,
             end_sequence: head.end_sequence,
             end_offset: head.end_offset,
@@ -178,8 +178,8 @@ impl UnloadedIndex {
             // Blocks that were loaded as a whole are not read again.
             return 0;
         }
-        let mut hand = self.hand;
-        let evicted = index.evict(&mut hand, wanted, |other, position| {
+        let mut seed = self.seed;
+        let evicted = index.evict(&mut seed, wanted, |other, position| {
             let goes = other != hash && self.is_before(log, position);
             if goes {
                 self.give_back(position);
@@ -189,7 +189,7 @@ impl UnloadedIndex {
             }
             goes
         });
-        self.hand = hand;
+        self.seed = seed;
         evicted
     }
 

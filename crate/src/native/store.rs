@@ -91,8 +91,15 @@ impl Store {
         let file = if read_only { LockedFile::read(path)? } else { LockedFile::open(path)? };
         let entropy = std::array::from_fn(|_| random());
         let fresh = file.is_taken_over();
-        let options =
-            Options { read_only, fresh, memory, index_memory: memory / 4, on_damage, entropy, ..Options::default() };
+        let options = Options {
+            read_only,
+            fresh,
+            memory,
+            index_memory: memory / 4,
+            on_damage,
+            entropy,
+            ..Options::default()
+        };
         let engine = Engine::open(file, options)?;
         Ok(Store { engine, collections_by_name: HashMap::new(), calls: 0, is_closed: false })
     }

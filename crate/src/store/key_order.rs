@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Bound;
 
-use crate::error::Error;
+use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::LAST_KEYSPACE;
 use crate::format::key_run::block::DecodedBlock;
@@ -567,6 +567,10 @@ impl<F: File> Store<F> {
             let sorted = radix_sort::by_number(positions.map(|at| (at, at)).collect());
             live = sorted.into_iter().map(|(position, _)| position).collect();
             live.dedup();
+            if live.len() < count {
+                // An entry that is not loaded is of a record that is not there.
+                return Err(damaged(geometry.slot_start(slot)));
+            }
         }
         Ok(live)
     }

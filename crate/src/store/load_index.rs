@@ -130,9 +130,7 @@ impl<F: File> Store<F> {
     /// Whether the hash index may soon grow.
     pub(super) fn nears_growth(&self) -> bool {
         match &self.unloaded {
-            Some(unloaded) if unloaded.is_limited() => {
-                self.index_growth(unloaded.recent() / 8) > 0
-            }
+            Some(unloaded) if unloaded.is_limited() => self.index_growth(unloaded.recent() / 8) > 0,
             _ => self.index.nears_growth(),
         }
     }

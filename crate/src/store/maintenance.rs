@@ -178,11 +178,7 @@ impl<F: File> Store<F> {
         self.catch_up_order(bytes);
         // Records of cleared keyspaces are dead before the accounting of their segments shows it.
         let may_be_late = bytes > 0 && self.is_sweeping();
-        if !may_be_late
-            && !self.is_behind()
-            && !self.is_order_behind()
-            && !self.has_many_recent()
-        {
+        if !may_be_late && !self.is_behind() && !self.is_order_behind() && !self.has_many_recent() {
             return;
         }
         let mut steps = bytes.div_ceil(CATCH_UP_BYTES).max(1) * STEPS_TO_CATCH_UP;
@@ -378,7 +374,8 @@ impl<F: File> Store<F> {
             // A malicious checkpoint may have the same entry twice, which counts once.
             let is_last = job.next + 1 == job.changed.len();
             let left = job.writing.left();
-            let is_exact = if is_last { left == entries.len() as u64 } else { left >= entries.len() as u64 };
+            let is_exact =
+                if is_last { left == entries.len() as u64 } else { left >= entries.len() as u64 };
             if !is_exact && self.unloaded.is_some() {
                 self.rebuild_index().map_err(WriteError::RolledBack)?;
                 return Ok(Written::Damaged);

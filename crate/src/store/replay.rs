@@ -72,7 +72,14 @@ impl<F: File> Store<F> {
         let Options { read_only, on_damage, fresh, index_memory, .. } = *options;
         // A damaged file is read as a whole anyway.
         let at_once = if on_damage == OnDamage::Refuse { options.load_at_once } else { usize::MAX };
-        let mode = OpenMode { read_only, on_damage, below, fresh, load_at_once: Some(at_once), index_memory };
+        let mode = OpenMode {
+            read_only,
+            on_damage,
+            below,
+            fresh,
+            load_at_once: Some(at_once),
+            index_memory,
+        };
         let Options { segment_log2, ref entropy, memory, views, .. } = *options;
         let opened = Log::open(&mut file, segment_log2, entropy, memory, views, mode);
         let opened = match opened {
