@@ -651,7 +651,7 @@ mod tests {
             if table.len() == capacity {
                 // Those divisible by three stay.
                 evicted += table.evict(&mut seed, 8, |hash, position| {
-                    let goes = !position.is_multiple_of(3) || position + 60_000 < live.len() as u32;
+                    let goes = !position.is_multiple_of(3);
                     goes && live.remove(&(hash, position))
                 });
             }
@@ -663,7 +663,7 @@ mod tests {
             table.insert(hash, position);
             live.insert((hash, position));
         }
-        assert!(evicted > 200_000, "{evicted} evicted");
+        assert!(evicted > 150_000, "{evicted} evicted");
         assert_eq!((table.len(), table.capacity()), (live.len(), capacity));
         assert!(live.iter().all(|&(hash, position)| table.contains(hash, position)));
         let full = |slots: &[u64]| slots.iter().filter(|&&slot| slot != 0).count();

@@ -145,11 +145,6 @@ impl UnloadedIndex {
         self.recent
     }
 
-    /// Counts the recent entries of an index.
-    pub fn count_recent(&mut self, log: &Log, index: &HashIndex) {
-        self.recent = index.positions().filter(|&position| !self.is_before(log, position)).count();
-    }
-
     /// An entry of the hash index changed: counts the recent ones.
     pub fn entry_changed(&mut self, log: &Log, old: Option<Position>, new: Option<Position>) {
         let is_recent = |at: Option<Position>| at.is_some_and(|at| !self.is_before(log, at));

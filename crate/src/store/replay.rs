@@ -123,9 +123,6 @@ impl<F: File> Store<F> {
         store.load_order(head.is_some(), runs, options);
         match store.recover(head, mode, options) {
             Ok(None) => {
-                if let Some(unloaded) = &mut store.unloaded {
-                    unloaded.count_recent(&store.log, &store.index);
-                }
                 store.log.expose_views();
                 Ok(store)
             }
@@ -283,6 +280,9 @@ impl<F: File> Store<F> {
             && previous != 0
             && self.index.replace_if_present(hash, previous, position)
         {
+            if let Some(unloaded) = &mut self.unloaded {
+                unloaded.entry_changed(&self.log, Some(previous), Some(position));
+            }
             self.log.record_superseded(previous, header.replaced_size());
             self.log.remove_name(previous);
             self.log.record_added(position, size as u32);

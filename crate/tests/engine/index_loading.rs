@@ -16,7 +16,12 @@ use crate::support::rng::Rng;
 const SEGMENT: usize = 1 << 16;
 
 fn options() -> Options {
-    Options { segment_log2: 16, load_at_once: 0, index_memory: 0, ..Options::default() }
+    Options { segment_log2: 16, load_at_once: 0, ..Options::default() }
+}
+
+/// With memory for the whole index, or for a few entries of it.
+fn with_memory(is_limited: bool) -> Options {
+    Options { index_memory: if is_limited { 0 } else { usize::MAX }, ..options() }
 }
 
 fn key(i: u64) -> [u8; 8] {
@@ -26,9 +31,7 @@ fn key(i: u64) -> [u8; 8] {
 /// A closed database of these keys with a checkpoint of all of them, and their values.
 fn database(keys: impl IntoIterator<Item = [u8; 8]>) -> (FaultFile, BTreeMap<[u8; 8], Vec<u8>>) {
     let file = FaultFile::default();
-    // With enough memory for the index, one checkpoint is written, at the close.
-    let options = Options { index_memory: usize::MAX, ..options() };
-    let mut store = Store::open(file.clone(), options).expect("open");
+    let mut store = Store::open(file.clone(), options()).expect("open");
     let mut model = BTreeMap::new();
     for (i, key) in keys.into_iter().enumerate() {
         let value = vec![i as u8; 8 + i % 9];
@@ -79,8 +82,9 @@ fn operations_before_the_index_is_loaded_match_a_map() {
     for seed in 0..20 {
         let mut rng = Rng::new(seed);
         let (file, mut model) = database((0..3_000).map(key));
-        for _ in 0..6 {
-            let mut store = Store::open(file.clone(), options()).expect("open");
+        for round in 0..6 {
+            let options = with_memory((seed + round) % 3 > 0);
+            let mut store = Store::open(file.clone(), options).expect("open");
             for _ in 0..rng.within(1..400) {
                 let key = key(rng.below(4_000) as u64);
                 match rng.below(8) {
@@ -166,10 +170,10 @@ fn equal_hashes_in_two_blocks_are_both_found() {
     let chosen = &keys[first..first + 3 * BLOCK_ENTRIES];
     let (file, model) = database(chosen.iter().map(|&(_, key)| key));
     for order in [[at, at + 1], [at + 1, at]] {
-        for steps in 0..3 {
+        for steps in 0..6 {
             let copy = FaultFile::new(file.pages());
-            let mut store = Store::open(copy, options()).expect("open");
-            for _ in 0..steps {
+            let mut store = Store::open(copy, with_memory(steps % 2 == 0)).expect("open");
+            for _ in 0..steps / 2 {
                 store.maintain(false).expect("maintain");
             }
             for i in order {
@@ -208,7 +212,7 @@ fn damaged_block_is_replaced_by_a_replay() {
         let (mut image, mut model) = (image.clone(), original.clone());
         image[rng.within(blocks.clone())] ^= 1 << rng.below(8);
         let file = FaultFile::new(image);
-        let mut store = Store::open(file.clone(), options()).expect("open");
+        let mut store = Store::open(file.clone(), with_memory(round % 2 == 0)).expect("open");
         // Some of it is loaded, changed or deleted before the damage is met.
         for i in 0..round {
             let key = key(rng.below(3_200) as u64);

@@ -21,6 +21,7 @@ mod index_loading;
 mod key_runs;
 mod keys;
 mod large_files;
+mod limited_index;
 mod malicious_files;
 mod model;
 mod open_cost;

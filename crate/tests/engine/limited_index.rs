@@ -1,0 +1,216 @@
+//! A database whose index is larger than the memory for it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use varve::engine::{Options, Store};
+
+use crate::support::counting_file::CountingFile;
+use crate::support::fault_file::FaultFile;
+use crate::support::rng::Rng;
+
+const KEYS: u64 = 100_000;
+/// Bytes of a table for a tenth of these keys.
+const INDEX_MEMORY: usize = 128 << 10;
+
+fn options() -> Options {
+    Options {
+        segment_log2: 16,
+        memory: 1 << 20,
+        load_at_once: 0,
+        index_memory: INDEX_MEMORY,
+        ..Options::default()
+    }
+}
+
+fn key(i: u64) -> [u8; 8] {
+    i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
+}
+
+fn value(i: u64, round: u64) -> [u8; 16] {
+    let mut value = [0; 16];
+    value[..8].copy_from_slice(&i.to_le_bytes());
+    value[8..].copy_from_slice(&round.to_le_bytes());
+    value
+}
+
+/// A closed database of `KEYS` keys, written by commits of 500 without maintenance between them.
+fn database() -> FaultFile {
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    let mut most = 0;
+    for i in 0..KEYS {
+        store.set(0, &key(i), &value(i, 0)).expect("set");
+        if i % 500 == 499 {
+            store.commit().expect("commit");
+            most = most.max(store.stats().index_bytes);
+        }
+    }
+    // The whole hash index would take 2 MiB.
+    println!("at most {most} bytes of index");
+    assert!(most < 1_300_000, "{most} bytes");
+    while store.maintain(false).expect("maintain") {}
+    let rest = store.stats().index_bytes;
+    assert!(rest < 700_000, "{rest} bytes after maintenance");
+    assert!(store.verify_all(), "it is intact");
+    store.close().map_err(|(_, e)| e).expect("close");
+    file
+}
+
+trait VerifyAll {
+    fn verify_all(&mut self) -> bool;
+}
+
+impl VerifyAll for Store<FaultFile> {
+    fn verify_all(&mut self) -> bool {
+        let mut cursor = Default::default();
+        loop {
+            let found = self.verify(cursor).expect("verify");
+            if found.what != varve::engine::ProblemKind::Nothing {
+                return false;
+            }
+            cursor = found.next;
+            if cursor == Default::default() {
+                return true;
+            }
+        }
+    }
+}
+
+#[test]
+fn index_stays_within_its_memory_and_all_keys_are_found() {
+    let file = database();
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    let mut rng = Rng::new(1);
+    let mut rounds = BTreeMap::new();
+    for round in 1..6 {
+        for _ in 0..20_000 {
+            let i = rng.below(2 * KEYS as usize) as u64;
+            match rng.below(10) {
+                0 => {
+                    let existed = rounds.get(&i).copied().unwrap_or(Some(0).filter(|_| i < KEYS));
+                    assert_eq!(store.delete(0, &key(i)), Ok(existed.is_some()));
+                    rounds.insert(i, None);
+                }
+                1..4 => {
+                    store.set(0, &key(i), &value(i, round)).expect("set");
+                    rounds.insert(i, Some(round));
+                }
+                _ => {
+                    let wanted = rounds.get(&i).copied().unwrap_or(Some(0).filter(|_| i < KEYS));
+                    let wanted = wanted.map(|round| value(i, round));
+                    assert_eq!(store.get(0, &key(i)), Ok(wanted.as_ref().map(|v| &v[..])));
+                }
+            }
+        }
+        if round % 2 == 0 {
+            store.commit().expect("commit");
+        } else {
+            while store.maintain(false).expect("maintain") {}
+            assert!(store.stats().index_bytes < 900_000, "{} bytes", store.stats().index_bytes);
+        }
+    }
+    let all: Vec<u64> = (0..2 * KEYS)
+        .filter(|i| rounds.get(i).copied().unwrap_or(Some(0).filter(|_| *i < KEYS)).is_some())
+        .collect();
+    assert_eq!(store.count(0), all.len() as u64);
+    assert_eq!(store.stats().count, all.len() as u64);
+    for &i in &all {
+        assert!(store.has(0, &key(i)).expect("has"));
+    }
+    let mut sorted: Vec<_> = all.iter().map(|&i| key(i).to_vec()).collect();
+    sorted.sort();
+    assert_eq!(store.keys(0).expect("keys"), sorted);
+    assert!(store.verify_all(), "it is intact");
+    // A full compaction moves every record.
+    store.maintain(true).expect("maintain");
+    while store.maintain(false).expect("maintain") {}
+    assert!(store.verify_all(), "it is intact after compaction");
+    assert!(store.stats().index_bytes < 900_000, "{} bytes", store.stats().index_bytes);
+    store.close().map_err(|(_, e)| e).expect("close");
+    let mut store = Store::open(file, options()).expect("open");
+    for &i in &all {
+        let round = rounds.get(&i).copied().flatten().unwrap_or(0);
+        assert_eq!(store.get(0, &key(i)), Ok(Some(&value(i, round)[..])));
+    }
+}
+
+#[test]
+fn absent_keys_are_mostly_known_without_reading() {
+    let (counting, counts) = CountingFile::new(database());
+    let mut store = Store::open(counting, options()).expect("open");
+    while store.maintain(false).expect("maintain") {}
+    let before = counts.read();
+    for i in 0..10_000 {
+        assert_eq!(store.get(0, &key(KEYS + i)), Ok(None));
+    }
+    let blocks = (counts.read() - before) / 4096;
+    println!("{blocks} blocks read for 10,000 absent keys");
+    assert!(blocks < 600, "{blocks} blocks");
+}
+
+#[test]
+fn close_after_few_writes_leaves_the_index_as_it_is() {
+    let (counting, counts) = CountingFile::new(database());
+    let mut store = Store::open(counting, options()).expect("open");
+    store.set(0, &key(7), &value(7, 1)).expect("set");
+    store.set(0, b"new", b"value").expect("set");
+    let before = counts.written();
+    let file = store.close().map_err(|(_, e)| e).expect("close");
+    let written = counts.written() - before;
+    assert!(written < 4096, "{written} bytes");
+    let mut store = Store::open(file, options()).expect("open");
+    assert_eq!(store.get(0, &key(7)), Ok(Some(&value(7, 1)[..])));
+    assert_eq!(store.get(0, b"new"), Ok(Some(&b"value"[..])));
+    assert_eq!(store.count(0), KEYS + 1);
+}
+
+#[test]
+fn transaction_of_more_keys_than_the_index_holds_commits_or_leaves_nothing() {
+    let file = database();
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    for keeps in [false, true] {
+        let savepoint = store.savepoint();
+        for i in KEYS / 2..KEYS * 3 / 2 {
+            store.set(0, &key(i), &value(i, 9)).expect("set");
+        }
+        for i in 0..KEYS / 4 {
+            assert!(store.delete(0, &key(i)).expect("delete"));
+        }
+        if keeps {
+            store.release(savepoint).expect("release");
+        } else {
+            store.rollback(savepoint);
+        }
+        while store.maintain(false).expect("maintain") {}
+        let count = if keeps { KEYS * 5 / 4 } else { KEYS };
+        assert_eq!(store.count(0), count);
+        for i in (0..KEYS * 2).step_by(7) {
+            let wanted = match i {
+                _ if keeps && i < KEYS / 4 => None,
+                _ if keeps && (KEYS / 2..KEYS * 3 / 2).contains(&i) => Some(value(i, 9)),
+                _ => (i < KEYS).then(|| value(i, 0)),
+            };
+            assert_eq!(store.get(0, &key(i)), Ok(wanted.as_ref().map(|v| &v[..])), "key {i}");
+        }
+    }
+    store.close().map_err(|(_, e)| e).expect("close");
+    let mut store = Store::open(file, options()).expect("open");
+    let bounds = (Bound::Unbounded, Bound::Unbounded);
+    assert_eq!(store.count_range(0, bounds), Ok(KEYS * 5 / 4));
+}
+
+#[test]
+fn clearing_a_keyspace_empties_an_index_that_is_not_loaded() {
+    let file = database();
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    store.set(2, b"stays", b"value").expect("set");
+    assert_eq!(store.empty(0), Ok(KEYS));
+    while store.maintain(false).expect("maintain") {}
+    let stats = store.stats();
+    assert_eq!((stats.count, stats.unswept), (1, 0));
+    assert!(stats.file_bytes < 2 << 20, "{} bytes", stats.file_bytes);
+    assert_eq!(store.get(0, &key(5)), Ok(None));
+    assert_eq!(store.get(2, b"stays"), Ok(Some(&b"value"[..])));
+    store.close().map_err(|(_, e)| e).expect("close");
+}
