@@ -12,7 +12,7 @@ use varve::engine::format::frame::{self, FrameHeader};
 use varve::engine::format::record::{self, RecordHeader};
 use varve::engine::format::segment::SegmentHeader;
 use varve::engine::format::superblock::{SLOT_STRIDE, Slot, Superblock};
-use varve::engine::format::system_records::{ExtentRef, PiecesRef, clear_of};
+use varve::engine::format::system_records::{ChunksRef, ExtentRef, clear_of};
 use varve::engine::format::{DATA_START, MAX_VALUE};
 use varve::engine::{Error, MemoryFile, OnDamage, Options, Store, VerifyCursor};
 
@@ -99,7 +99,7 @@ pub fn record(data: &[u8]) {
     if let Some((header, key, value)) = record::parts(&bytes) {
         assert!(key.len() + value.len() <= bytes.len());
         let _ = ExtentRef::decode(value);
-        let _ = PiecesRef::decode(value).map(|chunks| chunks.key(chunks.count - 1));
+        let _ = ChunksRef::decode(value).map(|chunks| chunks.key(chunks.count - 1));
         let _ = clear_of(header.space(), key, value);
         let (size, fits) = (header.size(), header.fits(bytes.len()));
         assert!(!fits || size <= bytes.len());

@@ -58,9 +58,9 @@ pub const fn inline_limit(segment_log2: u8) -> usize {
 }
 
 /// The longest chunk of a chunked value: eight of them fill a segment. `FORMAT.md` calls them
-/// pieces.
+/// chunks.
 #[must_use]
-pub const fn piece_limit(segment_log2: u8) -> usize {
+pub const fn chunk_limit(segment_log2: u8) -> usize {
     (1 << (segment_log2 - 3)) - 128
 }
 

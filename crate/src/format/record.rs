@@ -3,7 +3,7 @@
 use musli_zerocopy::ZeroCopy;
 
 use super::checksum::{checksum, seed_at};
-use super::system_records::{ExtentRef, PiecesRef, clear_of};
+use super::system_records::{ChunksRef, ExtentRef, clear_of};
 use super::{ALIGN, align_up};
 
 /// Bytes of a record header.
@@ -17,8 +17,8 @@ pub const KIND_SET: u8 = 1;
 pub const KIND_DELETE: u8 = 2;
 /// A key whose value is in an extent; the value here is a [`super::system_records::ExtentRef`].
 pub const KIND_EXTENT: u8 = 3;
-/// A key whose value is chunked; the value here is a [`super::system_records::PiecesRef`].
-pub const KIND_PIECES: u8 = 4;
+/// A key whose value is chunked; the value here is a [`super::system_records::ChunksRef`].
+pub const KIND_CHUNKED: u8 = 4;
 /// The clearing of a keyspace: its records with smaller versions are dead, wherever they are. The
 /// key is a [`super::system_records::clear_key`], the value a [`super::system_records::ClearRef`].
 pub const KIND_CLEAR: u8 = 5;
@@ -107,7 +107,7 @@ impl RecordHeader {
     #[must_use]
     #[inline]
     pub fn can_be_current(&self) -> bool {
-        matches!(self.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR)
+        matches!(self.kind, KIND_SET | KIND_EXTENT | KIND_CHUNKED | KIND_CLEAR)
     }
 
     /// Bytes of the whole record.
@@ -181,7 +181,7 @@ pub fn validate(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), RecordErr
     }
     let names_value = match header.kind {
         KIND_EXTENT => ExtentRef::decode(value).is_some(),
-        KIND_PIECES => PiecesRef::decode(value).is_some(),
+        KIND_CHUNKED => ChunksRef::decode(value).is_some(),
         KIND_CLEAR => clear_of(header.space(), key, value).is_some(),
         _ => true,
     };

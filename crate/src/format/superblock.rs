@@ -21,9 +21,9 @@ pub const FLAG_CLEAN: u16 = 1;
 /// damaged file, and lost frames may have changed or deleted their keys.
 pub const UNCERTAIN_BELOW: usize = 0;
 /// Incompatible feature: there may be chunked values.
-pub const INCOMPATIBLE_PIECES: u64 = 1;
+pub const INCOMPATIBLE_CHUNKS: u64 = 1;
 /// Incompatible features that this build understands.
-pub const KNOWN_INCOMPATIBLE: u64 = INCOMPATIBLE_PIECES;
+pub const KNOWN_INCOMPATIBLE: u64 = INCOMPATIBLE_CHUNKS;
 
 /// A superblock as stored in its slot.
 #[derive(ZeroCopy, Clone, Copy, Debug, PartialEq, Eq)]

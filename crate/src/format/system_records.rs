@@ -27,9 +27,9 @@ pub const KEY_GAP: &[u8] = b"gap/";
 
 /// Engine keyspace: a chunk of a value. The number of the value follows as 8 bytes and that of the
 /// chunk as 2, both big-endian.
-pub const KEY_PIECE: &[u8] = b"piece/";
+pub const KEY_CHUNK: &[u8] = b"piece/";
 /// Bytes of the key of a chunk.
-pub const PIECE_KEY: usize = 16;
+pub const CHUNK_KEY: usize = 16;
 
 /// Engine keyspace: the clearing of a keyspace, whose number follows as 4 bytes, big-endian. The
 /// record is a [`KIND_CLEAR`](super::record::KIND_CLEAR), and only the last one of each keyspace
@@ -47,7 +47,7 @@ pub const DESCRIPTOR_DROPPED: u32 = 2;
 pub const DESCRIPTOR_BUILDING: u32 = 4;
 
 /// The maximum number of chunks of a value.
-pub const MAX_PIECES: u32 = u16::MAX as u32;
+pub const MAX_CHUNKS: u32 = u16::MAX as u32;
 
 /// The value of a [`KIND_EXTENT`](super::record::KIND_EXTENT) record: the location of the bytes.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,11 +67,11 @@ pub struct ExtentRef {
     pub reserved: u32,
 }
 
-/// The value of a [`KIND_PIECES`](super::record::KIND_PIECES) record: it identifies the records
+/// The value of a [`KIND_CHUNKED`](super::record::KIND_CHUNKED) record: it identifies the records
 /// that contain the chunks of the value in order.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct PiecesRef {
+pub struct ChunksRef {
     /// Number of the value in the keys of its chunks: a version that is not used otherwise.
     pub id: u64,
     /// Bytes of the value.
@@ -164,7 +164,7 @@ pub struct IndexEntry {
 }
 
 const _: () = assert!(size_of::<ExtentRef>() == 32);
-const _: () = assert!(size_of::<PiecesRef>() == 24);
+const _: () = assert!(size_of::<ChunksRef>() == 24);
 const _: () = assert!(size_of::<ClearRef>() == 8);
 const _: () = assert!(size_of::<Transaction>() == 32);
 const _: () = assert!(size_of::<ClientResults>() == 24);
@@ -183,27 +183,27 @@ impl ExtentRef {
     }
 }
 
-impl PiecesRef {
+impl ChunksRef {
     /// The descriptor in `value`, which may be unaligned, if it is valid.
     #[must_use]
     #[inline(never)]
-    pub fn decode(value: &[u8]) -> Option<PiecesRef> {
+    pub fn decode(value: &[u8]) -> Option<ChunksRef> {
         let mut aligned = Aligned([0; 32]);
         aligned.0[..24].copy_from_slice(value.get(..24)?);
-        let pieces = PiecesRef::from_bytes(&aligned.0[..24]).ok().copied();
-        pieces.filter(|pieces| {
-            pieces.length <= MAX_VALUE as u64 && (1..=MAX_PIECES).contains(&pieces.count)
+        let chunks = ChunksRef::from_bytes(&aligned.0[..24]).ok().copied();
+        chunks.filter(|chunks| {
+            chunks.length <= MAX_VALUE as u64 && (1..=MAX_CHUNKS).contains(&chunks.count)
         })
     }
 
     /// The key of one of the chunks.
     #[must_use]
     #[inline(never)]
-    pub fn key(&self, piece: u32) -> [u8; PIECE_KEY] {
-        let mut key = [0; PIECE_KEY];
-        key[..6].copy_from_slice(KEY_PIECE);
+    pub fn key(&self, chunk: u32) -> [u8; CHUNK_KEY] {
+        let mut key = [0; CHUNK_KEY];
+        key[..6].copy_from_slice(KEY_CHUNK);
         key[6..14].copy_from_slice(&self.id.to_be_bytes());
-        key[14..].copy_from_slice(&(piece as u16).to_be_bytes());
+        key[14..].copy_from_slice(&(chunk as u16).to_be_bytes());
         key
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, damaged};
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
 use crate::format::record::{self, KIND_SET, RecordHeader};
-use crate::format::system_records::{ExtentRef, PIECE_KEY, PiecesRef};
+use crate::format::system_records::{CHUNK_KEY, ChunksRef, ExtentRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, segment};
 use crate::index::hash_index::Position;
 
@@ -31,13 +31,13 @@ pub(super) struct CachedValue {
 /// A value that was assembled from its chunks.
 #[derive(Debug)]
 pub(super) struct Assembled {
-    chunks: PiecesRef,
+    chunks: ChunksRef,
     pub cached: CachedValue,
 }
 
 /// Bytes before an assembled value. The header and the key of its first chunk are placed here when
 /// that is read.
-const HEADER_SPACE: usize = record::SIZE + PIECE_KEY;
+const HEADER_SPACE: usize = record::SIZE + CHUNK_KEY;
 
 impl Log {
     /// Reads the value of an extent into memory if it is the described one and intact.
@@ -224,7 +224,7 @@ impl Log {
     }
 
     /// Whether a chunked value is in memory. This counts as an access.
-    pub(crate) fn has_assembled(&mut self, chunks: &PiecesRef) -> bool {
+    pub(crate) fn has_assembled(&mut self, chunks: &ChunksRef) -> bool {
         let now = self.pool.now();
         let found = find(&mut self.large.assembled, chunks);
         found.map(|value| value.cached.touched = now).is_some()
@@ -234,7 +234,7 @@ impl Log {
     ///
     /// # Errors
     /// As for [`reserve_value_memory`](Log::reserve_value_memory).
-    pub(crate) fn begin_assembly(&mut self, chunks: &PiecesRef) -> Result<(), Error> {
+    pub(crate) fn begin_assembly(&mut self, chunks: &ChunksRef) -> Result<(), Error> {
         let value = Some(self.allocate_value(HEADER_SPACE + chunks.length as usize)?);
         // It is pinned until it is complete.
         let cached = CachedValue { value, touched: self.pool.now(), shown: 0, pins: 1 };
@@ -246,7 +246,7 @@ impl Log {
     /// Ends an assembly. With a length, the value is complete and may be evicted. Without one it is
     /// abandoned, and its memory is released at once unless a view shows it.
     #[inline(never)]
-    pub(crate) fn end_assembly(&mut self, chunks: &PiecesRef, length: Option<u64>) {
+    pub(crate) fn end_assembly(&mut self, chunks: &ChunksRef, length: Option<u64>) {
         let views = self.views.generation;
         let Some(Assembled { chunks, cached }) = find(&mut self.large.assembled, chunks) else {
             return;
@@ -267,7 +267,7 @@ impl Log {
     /// # Panics
     /// If it is not in memory.
     #[inline(never)]
-    pub(crate) fn assembled_mut(&mut self, chunks: &PiecesRef) -> &mut [u8] {
+    pub(crate) fn assembled_mut(&mut self, chunks: &ChunksRef) -> &mut [u8] {
         let value =
             find(&mut self.large.assembled, chunks).and_then(|value| value.cached.value.as_mut());
         &mut value.expect("it is in memory")[HEADER_SPACE..][..chunks.length as usize]
@@ -277,7 +277,7 @@ impl Log {
     ///
     /// # Panics
     /// As for [`assembled_mut`](Log::assembled_mut).
-    pub(crate) fn show_assembled(&mut self, chunks: &PiecesRef, pinned: bool) -> &[u8] {
+    pub(crate) fn show_assembled(&mut self, chunks: &ChunksRef, pinned: bool) -> &[u8] {
         if (pinned || !self.pool.is_crowded())
             && let Some(value) = find(&mut self.large.assembled, chunks)
         {
@@ -287,14 +287,14 @@ impl Log {
     }
 
     /// Pins a value that is in memory until [`unpin`](Log::unpin).
-    pub(crate) fn pin_assembled(&mut self, chunks: PiecesRef) -> Pin {
+    pub(crate) fn pin_assembled(&mut self, chunks: ChunksRef) -> Pin {
         if let Some(value) = find(&mut self.large.assembled, &chunks) {
             value.cached.pins += 1;
         }
         Pin::Chunks(chunks)
     }
 
-    pub(crate) fn unpin_assembled(&mut self, chunks: &PiecesRef) {
+    pub(crate) fn unpin_assembled(&mut self, chunks: &ChunksRef) {
         if let Some(value) = find(&mut self.large.assembled, chunks) {
             value.cached.pins -= 1;
         }
@@ -307,7 +307,7 @@ impl Log {
     pub(crate) fn copy_chunk(
         &mut self,
         addr: BufferAddr,
-        chunks: &PiecesRef,
+        chunks: &ChunksRef,
         from: usize,
         writes: bool,
     ) -> Option<usize> {
@@ -345,7 +345,7 @@ impl Log {
         file: &mut impl File,
         position: Position,
         key: &[u8],
-        chunks: &PiecesRef,
+        chunks: &ChunksRef,
         from: usize,
         length: usize,
     ) -> bool {
@@ -354,7 +354,7 @@ impl Log {
         let salt = self.salt(slot);
         let value =
             find(&mut self.large.assembled, chunks).and_then(|value| value.cached.value.as_mut());
-        let to = from + record::size_of_record(PIECE_KEY, align_up(length));
+        let to = from + record::size_of_record(CHUNK_KEY, align_up(length));
         let Some(bytes) = value.and_then(|value| value.get_mut(from..to)) else { return false };
         let mut before = [0; HEADER_SPACE];
         before.copy_from_slice(&bytes[..HEADER_SPACE]);
@@ -371,7 +371,7 @@ impl Log {
 }
 
 #[inline(never)]
-fn find<'a>(assembled: &'a mut [Assembled], chunks: &PiecesRef) -> Option<&'a mut Assembled> {
+fn find<'a>(assembled: &'a mut [Assembled], chunks: &ChunksRef) -> Option<&'a mut Assembled> {
     let name = (chunks.id, chunks.length);
     assembled.iter_mut().find(|value| {
         value.cached.value.is_some() && (value.chunks.id, value.chunks.length) == name

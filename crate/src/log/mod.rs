@@ -36,8 +36,8 @@ use crate::format::DATA_START;
 use crate::format::frame;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
-use crate::format::superblock::{FLAG_CLEAN, INCOMPATIBLE_PIECES, SLOT_STRIDE, Superblock};
-use crate::format::system_records::{ClearRef, ExtentRef, PiecesRef, clear_of};
+use crate::format::superblock::{FLAG_CLEAN, INCOMPATIBLE_CHUNKS, SLOT_STRIDE, Superblock};
+use crate::format::system_records::{ChunksRef, ClearRef, ExtentRef, clear_of};
 use crate::index::hash_index::Position;
 use crate::index::sorted_vec_map::SmallMap;
 
@@ -241,9 +241,9 @@ impl RecordRef<'_> {
 
     /// The chunks that hold the value, if it is chunked.
     #[must_use]
-    pub fn chunks(&self) -> Option<PiecesRef> {
-        let is_chunked = self.header.kind == record::KIND_PIECES;
-        is_chunked.then(|| PiecesRef::decode(self.value)).flatten()
+    pub fn chunks(&self) -> Option<ChunksRef> {
+        let is_chunked = self.header.kind == record::KIND_CHUNKED;
+        is_chunked.then(|| ChunksRef::decode(self.value)).flatten()
     }
 
     /// The keyspace that the record cleared, and the record's value.
@@ -544,7 +544,7 @@ impl Log {
 
     /// Marks the file as possibly containing chunked values, from the next superblock on.
     pub(crate) fn mark_chunked_values(&mut self) {
-        self.superblock.incompatible |= INCOMPATIBLE_PIECES;
+        self.superblock.incompatible |= INCOMPATIBLE_CHUNKS;
     }
 
     /// Writes the next superblock; `clean` records the end of the log at an orderly close. The

@@ -7,7 +7,7 @@ use crate::file::{File, read_full};
 use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
-use crate::format::system_records::PiecesRef;
+use crate::format::system_records::ChunksRef;
 use crate::index::hash_index::Position;
 
 use super::buffer_pool::{AccessKind, BufferAddr, BufferContent, BufferId};
@@ -22,7 +22,7 @@ pub enum Pin {
     /// In the extent that starts at this slot.
     Extent(u32),
     /// Assembled from chunks.
-    Chunks(PiecesRef),
+    Chunks(ChunksRef),
 }
 
 /// Decides which buffers may be evicted: segments that are not written yet must stay.

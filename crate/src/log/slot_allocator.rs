@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::file::{File, write_all};
 use crate::format::inline_limit;
 use crate::format::segment;
-use crate::format::superblock::INCOMPATIBLE_PIECES;
+use crate::format::superblock::INCOMPATIBLE_CHUNKS;
 
 use super::cursor::Cursor;
 use super::{Log, Slot, SlotState};
@@ -69,7 +69,7 @@ impl Log {
     /// chunked.
     pub(crate) fn infallible_capacity(&self, limit: usize) -> usize {
         let Cursor { slot, start, tail, live, .. } = self.cursor;
-        let has_chunked = self.superblock.incompatible & INCOMPATIBLE_PIECES != 0;
+        let has_chunked = self.superblock.incompatible & INCOMPATIBLE_CHUNKS != 0;
         if slot.is_none() || !self.all_resident || has_chunked {
             return 0;
         }

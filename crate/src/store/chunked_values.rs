@@ -1,6 +1,6 @@
 //! Chunked values. Where an extent would waste much space, a value is split into chunks: records of the
 //! engine's keyspace of an eighth of a segment each, which fill segments without waste and are compacted
-//! one by one. The format calls them pieces.
+//! one by one.
 //!
 //! The record of the key refers to them by a number that is never reused. They are committed with it and
 //! deleted with its replacement. To be read they are assembled in memory.
@@ -8,8 +8,8 @@
 use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_SET};
-use crate::format::system_records::{PIECE_KEY, PiecesRef};
-use crate::format::{KEYSPACE_ENGINE, align_up, piece_limit};
+use crate::format::system_records::{CHUNK_KEY, ChunksRef};
+use crate::format::{KEYSPACE_ENGINE, align_up, chunk_limit};
 use crate::index::hash_index::Position;
 use crate::log::ValueLocation;
 use crate::log::buffer_pool::BufferAddr;
@@ -58,7 +58,7 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// As for [`get`](Store::get); [`Error::Corruption`] when a chunk is damaged.
-    pub(super) fn assemble(&mut self, chunks: &PiecesRef) -> Result<(), Error> {
+    pub(super) fn assemble(&mut self, chunks: &ChunksRef) -> Result<(), Error> {
         if self.log.has_assembled(chunks) {
             return Ok(());
         }
@@ -74,13 +74,13 @@ impl<F: File> Store<F> {
 
     /// The key of a chunk, and its hash.
     #[inline(never)]
-    pub(super) fn chunk(&self, chunks: &PiecesRef, index: u32) -> ([u8; PIECE_KEY], u32) {
+    pub(super) fn chunk(&self, chunks: &ChunksRef, index: u32) -> ([u8; CHUNK_KEY], u32) {
         let key = chunks.key(index);
         (key, self.hash(KEYSPACE_ENGINE, &key))
     }
 
     #[inline(never)]
-    fn for_each_chunk(&mut self, chunks: &PiecesRef, op: ChunkOp) -> Result<(), Error> {
+    fn for_each_chunk(&mut self, chunks: &ChunksRef, op: ChunkOp) -> Result<(), Error> {
         let mut done = 0;
         let whole = chunks.length as usize;
         let size = align_up(whole.div_ceil(chunks.count as usize));
@@ -126,7 +126,7 @@ impl<F: File> Store<F> {
     ) -> Result<(), Error> {
         let _ = self.savepoint();
         let old = self.staging.new.old;
-        let mut chunks = PiecesRef::default();
+        let mut chunks = ChunksRef::default();
         let deleted = match old {
             Some(old) if old.is_chunked => self.delete_chunks(hash, keyspace, key),
             _ => Ok(()),
@@ -151,7 +151,7 @@ impl<F: File> Store<F> {
         &mut self,
         capacity: usize,
         is_long: bool,
-        chunks: &mut PiecesRef,
+        chunks: &mut ChunksRef,
     ) -> Result<ValueLocation, Error> {
         if !is_long {
             return Ok(ValueLocation::Record);
@@ -161,10 +161,10 @@ impl<F: File> Store<F> {
             return self.log.allocate_extent(&mut self.file, capacity).map(ValueLocation::Extent);
         }
         self.log.mark_chunked_values();
-        let count = capacity.div_ceil(piece_limit(geometry.segment_log2)).max(1);
+        let count = capacity.div_ceil(chunk_limit(geometry.segment_log2)).max(1);
         let size = align_up(capacity.div_ceil(count));
         let (id, length) = (self.take_version(), capacity as u64);
-        *chunks = PiecesRef { id, length, count: count as u32, reserved: 0 };
+        *chunks = ChunksRef { id, length, count: count as u32, reserved: 0 };
         self.log.begin_assembly(chunks)?;
         for index in 0..count {
             let (key, hash) = self.chunk(chunks, index as u32);
@@ -190,7 +190,7 @@ impl<F: File> Store<F> {
         let Some(staged) = self.staging.new_chunks else { return };
         let length = length as u64;
         self.log.end_assembly(&staged, Some(length));
-        let chunks = PiecesRef { length, ..staged };
+        let chunks = ChunksRef { length, ..staged };
         let written = self.for_each_chunk(&chunks, ChunkOp::Write);
         debug_assert!(written.is_ok(), "the open batch is in memory: {written:?}");
         self.write_descriptor(position, &chunks);
@@ -218,7 +218,7 @@ impl<F: File> Store<F> {
     }
 
     /// Deletes the chunks of a value.
-    pub(super) fn delete_chunks_of(&mut self, chunks: &PiecesRef) -> Result<(), Error> {
+    pub(super) fn delete_chunks_of(&mut self, chunks: &ChunksRef) -> Result<(), Error> {
         self.for_each_chunk(chunks, ChunkOp::Delete)
     }
 

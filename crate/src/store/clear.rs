@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::frame::{self, FrameHeader};
-use crate::format::record::{self, KIND_CLEAR, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
-use crate::format::system_records::{PiecesRef, clear_key, clear_of};
+use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET, RecordHeader};
+use crate::format::system_records::{ChunksRef, clear_key, clear_of};
 use crate::index::hash_index::Position;
 use crate::index::keyspaces::Spaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
@@ -90,7 +90,7 @@ struct DeadRecord {
     hash: u32,
     position: Position,
     size: u32,
-    chunks: Option<PiecesRef>,
+    chunks: Option<ChunksRef>,
 }
 
 impl<F: File> Store<F> {
@@ -403,7 +403,7 @@ impl<F: File> Store<F> {
             if !self.is_cleared(&header) {
                 continue;
             }
-            if header.kind == KIND_PIECES {
+            if header.kind == KIND_CHUNKED {
                 left += 1;
                 continue;
             }
@@ -566,15 +566,15 @@ impl<F: File> Store<F> {
                 return Ok(Swept::Stuck);
             };
             let size = header.size();
-            if matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES)
+            if matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_CHUNKED)
                 && self.is_cleared(header)
             {
-                let is_chunked = header.kind == KIND_PIECES;
+                let is_chunked = header.kind == KIND_CHUNKED;
                 dead[count] = DeadRecord {
                     hash: self.hash(header.space(), key),
                     position: geometry.position(scan.slot, scan.at),
                     size: size as u32,
-                    chunks: is_chunked.then(|| PiecesRef::decode(value)).flatten(),
+                    chunks: is_chunked.then(|| ChunksRef::decode(value)).flatten(),
                 };
                 count += 1;
             }

@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_SET, RecordHeader};
-use crate::format::record::{KIND_PIECES, KIND_TRANSACTION, KIND_VOID};
+use crate::format::record::{KIND_CHUNKED, KIND_TRANSACTION, KIND_VOID};
 use crate::format::system_records::{ExtentRef, KEY_GAP};
 use crate::format::{KEYSPACE_ENGINE, segment};
 use crate::index::hash_index::Position;
@@ -301,7 +301,7 @@ impl<F: File> Store<F> {
             let size = header.size();
             let position = geometry.position(scan.slot, scan.at);
             match header.kind {
-                KIND_SET | KIND_EXTENT | KIND_PIECES => {
+                KIND_SET | KIND_EXTENT | KIND_CHUNKED => {
                     let hash = self.hash(header.space(), key);
                     if self.is_live(hash, position) {
                         if self.is_cleared(header) {

@@ -22,8 +22,8 @@ mod write;
 
 use crate::error::{Error, damaged};
 use crate::file::File;
-use crate::format::record::{self, KIND_DELETE, KIND_PIECES, KIND_SET, RecordHeader};
-use crate::format::system_records::PiecesRef;
+use crate::format::record::{self, KIND_CHUNKED, KIND_DELETE, KIND_SET, RecordHeader};
+use crate::format::system_records::ChunksRef;
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 use crate::index::hash_index::{HashIndex, KeyHash, Position};
 use crate::index::keyspaces::Spaces;
@@ -149,12 +149,12 @@ struct Staging {
     new: NewRecord,
     /// The chunks that are staged together with a record, since a savepoint of their own; empty if the value is not
     /// chunked.
-    new_chunks: Option<PiecesRef>,
+    new_chunks: Option<ChunksRef>,
     changing: Changing,
     /// The former value of a record that is being changed in place.
     old_value: Vec<u8>,
     /// The reference to its chunks if it is chunked: the value stays in memory until the change has ended.
-    old_chunks: Option<PiecesRef>,
+    old_chunks: Option<ChunksRef>,
 }
 
 /// What maintenance is doing and what it waits for.
@@ -591,7 +591,7 @@ impl<F: File> Store<F> {
     fn predecessor(&self, at: Located) -> Predecessor {
         let record = self.log.record_in(at.addr);
         let (oldest, size) = (record.header.oldest, record.header.size() as u32);
-        let is_chunked = record.header.kind == KIND_PIECES;
+        let is_chunked = record.header.kind == KIND_CHUNKED;
         Predecessor { position: at.position, oldest, size, is_chunked }
     }
 

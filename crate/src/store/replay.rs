@@ -8,7 +8,7 @@ use crate::error::{Damage, Error, damaged};
 use crate::file::File;
 use crate::format::checkpoint::CheckpointHead;
 use crate::format::record::RecordHeader;
-use crate::format::record::{self, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_PIECES, KIND_SET};
+use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::system_records::ExtentRef;
 use crate::format::{frame, segment};
 use crate::index::hash_index::{KeyHash, Position};
@@ -268,7 +268,8 @@ impl<F: File> Store<F> {
         header: &RecordHeader,
     ) -> Result<(), Error> {
         let size = header.size();
-        if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR | KIND_DELETE) {
+        if !matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_CHUNKED | KIND_CLEAR | KIND_DELETE)
+        {
             return Ok(());
         }
         self.next_version = self.next_version.max(header.version.saturating_add(1));
@@ -289,7 +290,7 @@ impl<F: File> Store<F> {
             self.last = Some(position);
             return Ok(());
         }
-        if header.kind == KIND_PIECES {
+        if header.kind == KIND_CHUNKED {
             self.log.mark_chunked_values();
         }
         if header.kind != KIND_DELETE && self.is_cleared(header) {

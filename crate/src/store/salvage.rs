@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
-use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_PIECES, KIND_SET};
-use crate::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
+use crate::format::record::{KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET};
+use crate::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP};
 use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Spaces;
 use crate::index::ordered_index::Key;
@@ -85,7 +85,7 @@ impl<F: File> Store<F> {
         let header = *record.header;
         let is_match = self.key_hash.hash(header.space(), record.key) == hash;
         let can_have_value =
-            matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_PIECES | KIND_CLEAR);
+            matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_CHUNKED | KIND_CLEAR);
         if is_match && can_have_value && self.is_cleared(&header) {
             return Ok(None);
         }
@@ -145,7 +145,7 @@ impl<F: File> Store<F> {
             // The new log has other frame numbers and no gaps, chunks are rewritten with their values, and
             // clear records are not needed.
             let is_skipped =
-                [KEY_GAP, KEY_PIECE, KEY_CLEAR].iter().any(|start| key.starts_with(start));
+                [KEY_GAP, KEY_CHUNK, KEY_CLEAR].iter().any(|start| key.starts_with(start));
             if is_engine && is_skipped || spaces.has_cleared(header.space(), header.version) {
                 continue;
             }

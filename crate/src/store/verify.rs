@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
-use crate::format::record::{KIND_PIECES, KIND_SET};
-use crate::format::system_records::PiecesRef;
+use crate::format::record::{KIND_CHUNKED, KIND_SET};
+use crate::format::system_records::ChunksRef;
 use crate::log::Log;
 use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 
@@ -42,7 +42,7 @@ impl<F: File> Store<F> {
                 };
             // Until the sweep, the index contains records of cleared keyspaces whose values may be gone.
             let counts = !spaces.has_cleared(header.space(), header.version);
-            if is_named && counts && header.kind == KIND_PIECES {
+            if is_named && counts && header.kind == KIND_CHUNKED {
                 first = first.or(Some(position));
             }
             is_named.then_some(counts)
@@ -87,7 +87,7 @@ impl<F: File> Store<F> {
         &mut self,
         slot: u32,
         from: u32,
-    ) -> Result<Vec<(u32, u64, PiecesRef)>, Error> {
+    ) -> Result<Vec<(u32, u64, ChunksRef)>, Error> {
         let geometry = self.log.geometry();
         self.log.load_valid_segment(&mut self.file, slot)?;
         let mut all = Vec::new();
@@ -106,7 +106,7 @@ impl<F: File> Store<F> {
 
     /// Whether a value is as long as its chunks together. Damaged chunks are reported by their own
     /// segments.
-    fn has_all_chunks(&mut self, chunks: &PiecesRef) -> Result<bool, Error> {
+    fn has_all_chunks(&mut self, chunks: &ChunksRef) -> Result<bool, Error> {
         let mut bytes = 0;
         for index in 0..chunks.count {
             let (key, hash) = self.chunk(chunks, index);

@@ -5,8 +5,8 @@ use musli_zerocopy::ZeroCopy;
 use crate::aligned_buf::copy_value;
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::{self, KIND_EXTENT, KIND_PIECES, KIND_SET, RecordHeader};
-use crate::format::system_records::{ExtentRef, KEY_IDS, PiecesRef};
+use crate::format::record::{self, KIND_CHUNKED, KIND_EXTENT, KIND_SET, RecordHeader};
+use crate::format::system_records::{ChunksRef, ExtentRef, KEY_IDS};
 use crate::format::{KEYSPACE_ENGINE, align_up, commit_size_limit, inline_limit};
 use crate::index::hash_index::Position;
 use crate::log::ValueLocation;
@@ -369,7 +369,7 @@ impl<F: File> Store<F> {
         let (kind, inline) = match location {
             ValueLocation::Record => (KIND_SET, capacity),
             ValueLocation::Extent(_) => (KIND_EXTENT, size_of::<ExtentRef>()),
-            ValueLocation::Chunks => (KIND_PIECES, size_of::<PiecesRef>()),
+            ValueLocation::Chunks => (KIND_CHUNKED, size_of::<ChunksRef>()),
         };
         let size = record::size_of_record(key.len(), align_up(inline));
         let need = match self.maintenance.is_running {

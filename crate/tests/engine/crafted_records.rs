@@ -3,7 +3,7 @@
 
 use varve::Reader;
 use varve::engine::format::checkpoint::{self, HEAD};
-use varve::engine::format::record::{self, KIND_DELETE, KIND_EXTENT, KIND_PIECES, RecordHeader};
+use varve::engine::format::record::{self, KIND_CHUNKED, KIND_DELETE, KIND_EXTENT, RecordHeader};
 use varve::engine::format::{DATA_START, segment};
 use varve::engine::{Error, Options, Store};
 
@@ -133,7 +133,7 @@ const EDITS: &[(&str, &[u8], Edit)] = &[
     ("chunks one byte longer", b"pieces", |image, _, value, _| image[value + 8] += 1),
     ("chunks one byte shorter", b"pieces", |image, _, value, _| image[value + 8] -= 1),
     ("chunks of another value", b"pieces", |image, _, value, _| image[value] += 1),
-    ("a short value with the kind of chunked ones", b"long", |image, at, _, _| image[at + 4] = KIND_PIECES),
+    ("a short value with the kind of chunked ones", b"long", |image, at, _, _| image[at + 4] = KIND_CHUNKED),
     ("a frame of more records", b"long", |image, _, _, frame| image[frame + 32] += 1),
     ("a frame of fewer records", b"long", |image, _, _, frame| image[frame + 32] -= 1),
 ];

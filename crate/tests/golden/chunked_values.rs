@@ -2,9 +2,9 @@
 
 use musli_zerocopy::ZeroCopy;
 use varve::engine::error::{Damage, Error};
-use varve::engine::format::record::{KIND_EXTENT, KIND_PIECES};
-use varve::engine::format::superblock::INCOMPATIBLE_PIECES;
-use varve::engine::format::system_records::PiecesRef;
+use varve::engine::format::record::{KIND_CHUNKED, KIND_EXTENT};
+use varve::engine::format::superblock::INCOMPATIBLE_CHUNKS;
+use varve::engine::format::system_records::ChunksRef;
 use varve::engine::format::{KEYSPACE_ENGINE, MAJOR, MAX_VALUE};
 
 use crate::golden_file::{Content, Expect, Golden};
@@ -38,9 +38,9 @@ impl Value {
         Value { key, bytes: pattern(length, id as u8), size, id, oldest }
     }
 
-    fn named(&self) -> PiecesRef {
+    fn named(&self) -> ChunksRef {
         let (length, count) = (self.bytes.len() as u64, self.bytes.len().div_ceil(self.size));
-        PiecesRef { id: self.id, length, count: count as u32, reserved: 0 }
+        ChunksRef { id: self.id, length, count: count as u32, reserved: 0 }
     }
 
     fn version(&self) -> u64 {
@@ -62,9 +62,9 @@ impl Value {
     }
 
     /// The record of the key with a descriptor.
-    fn record(&self, named: PiecesRef) -> Record {
+    fn record(&self, named: ChunksRef) -> Record {
         let record = set(self.key, named.to_bytes(), self.version());
-        record.kind(KIND_PIECES).oldest(self.oldest[0])
+        record.kind(KIND_CHUNKED).oldest(self.oldest[0])
     }
 
     /// All records of the value.
@@ -100,7 +100,7 @@ fn with_chunks(content: Content, value: &Value) -> Content {
 /// A database whose superblock says that it has chunked values.
 fn opened() -> Image {
     let mut image = Image::opened(LOG2);
-    image.superblock.incompatible = INCOMPATIBLE_PIECES;
+    image.superblock.incompatible = INCOMPATIBLE_CHUNKS;
     image.write_superblocks();
     image
 }
@@ -129,7 +129,7 @@ fn chunks() -> Golden {
     image.frame(&mut third, commit(6, 4), &moved);
     image.frame(&mut third, commit(7, 4), &[set("small", "in its record", 30).oldest(3)]);
     image.close(&mut third, 8, 31);
-    let about = "values in pieces: one of which a piece was moved, one replaced, one deleted";
+    let about = "values in chunks: one of which a chunk was moved, one replaced, one deleted";
     let content = with(with(Content::closed_at(8), &kept_content), &later);
     let content = content.live("small", "in its record", 30);
     Golden { name: "pieces", about, bytes: image.bytes, expect: Expect::Opens(content) }
@@ -157,7 +157,7 @@ fn before_a_checkpoint() -> Golden {
     // and key.
     image.flip(at + 40 + (40 + 16 + 368) + 40 + 16 + 100);
     let about =
-        "values in pieces before a checkpoint and behind it, and a damaged piece of one of them";
+        "values in chunks before a checkpoint and behind it, and a damaged chunk of one of them";
     let content = with(with(Content::closed_at(5).checkpoint(4), &kept_content), &behind);
     let content = content.live("small", "in its record", 12);
     let mut content = with_chunks(content, &damaged);
@@ -177,7 +177,7 @@ fn invalid_frame() -> Golden {
     // No feature bit is set: builds that know chunked values need not check it.
     let mut image = Image::opened(LOG2);
     let mut segment = image.segment(0, 1, 1);
-    let named = |value: &Value, length| PiecesRef { length, ..value.named() };
+    let named = |value: &Value, length| ChunksRef { length, ..value.named() };
     let mut records = [fine.records(), longer.chunks(), shorter.chunks()].concat();
     records.push(longer.record(named(&longer, 299)));
     records.push(shorter.record(named(&shorter, 301)));
@@ -188,8 +188,8 @@ fn invalid_frame() -> Golden {
     let tombstones = lacking.tombstones(&image, 25);
     image.frame(&mut segment, commit(3, 1), &tombstones[1..]);
     image.close(&mut segment, 4, 27);
-    let about = "values whose pieces have more bytes than they should, fewer, or are not all there; \
-                 pieces that nothing names";
+    let about = "values whose chunks have more bytes than they should, fewer, or are not all there; \
+                 chunks that nothing names";
     let mut content = with(Content::closed_at(4), &fine);
     for value in [&longer, &shorter, &lacking, &unnamed, &huge] {
         content = with_chunks(content, value);
@@ -205,12 +205,12 @@ fn malformed() -> Golden {
     let mut image = opened();
     let mut segment = image.segment(0, 1, 1);
     image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
-    let none = PiecesRef { id: 2, length: 0, count: 0, reserved: 0 };
-    let record = set("bad", none.to_bytes(), 3).kind(KIND_PIECES);
+    let none = ChunksRef { id: 2, length: 0, count: 0, reserved: 0 };
+    let record = set("bad", none.to_bytes(), 3).kind(KIND_CHUNKED);
     let position = image.frame(&mut segment, commit(2, 1), &[record]);
     image.close(&mut segment, 3, 4);
     let damage = Damage { position, expected_frame: 2, flushed_frames: 3, ..Damage::default() };
-    let about = "a valid, flushed frame with a value that consists of no pieces";
+    let about = "a valid, flushed frame with a value that consists of no chunks";
     let (name, bytes) = ("malformed-pieces", image.bytes);
     Golden { name, about, bytes, expect: Expect::Refused(Error::from(damage)) }
 }
@@ -218,14 +218,14 @@ fn malformed() -> Golden {
 fn malformed_before_a_checkpoint() -> Golden {
     let mut image = opened();
     let mut first = image.segment(0, 1, 1);
-    let none = PiecesRef { id: 2, length: 24, count: 0, reserved: 0 };
-    let many = PiecesRef { count: 65_536, ..none };
-    let huge = PiecesRef { count: 1, length: MAX_VALUE as u64 + 1, ..none };
+    let none = ChunksRef { id: 2, length: 24, count: 0, reserved: 0 };
+    let many = ChunksRef { count: 65_536, ..none };
+    let huge = ChunksRef { count: 1, length: MAX_VALUE as u64 + 1, ..none };
     let records = [
         set("kept", "beside them", 1),
-        set("none", none.to_bytes(), 3).kind(KIND_PIECES),
-        set("many", many.to_bytes(), 4).kind(KIND_PIECES),
-        set("huge", huge.to_bytes(), 5).kind(KIND_PIECES),
+        set("none", none.to_bytes(), 3).kind(KIND_CHUNKED),
+        set("many", many.to_bytes(), 4).kind(KIND_CHUNKED),
+        set("huge", huge.to_bytes(), 5).kind(KIND_CHUNKED),
         set("short", "not what an extent has", 6).kind(KIND_EXTENT),
         set("unknown", "of a newer format", 7).kind(100),
     ];
@@ -254,9 +254,9 @@ fn malformed_before_a_checkpoint() -> Golden {
 
 fn another_feature() -> Golden {
     let mut image = Image::opened(LOG2);
-    image.superblock.incompatible = INCOMPATIBLE_PIECES | 2;
+    image.superblock.incompatible = INCOMPATIBLE_CHUNKS | 2;
     image.write_superblocks();
-    let about = "an unknown incompatible feature beside that of values in pieces";
+    let about = "an unknown incompatible feature beside that of values in chunks";
     let error = Error::UnsupportedFormat { major: MAJOR, features: 2.into() };
     let (name, bytes) = ("incompatible-bit-beside-pieces", image.bytes);
     Golden { name, about, bytes, expect: Expect::Refused(error) }

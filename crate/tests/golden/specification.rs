@@ -7,7 +7,7 @@ use varve::engine::format::record::RecordHeader;
 use varve::engine::format::segment::SegmentHeader;
 use varve::engine::format::superblock::Superblock;
 use varve::engine::format::system_records::{
-    ClientResult, ClientResults, CollectionDescriptor, ExtentRef, IndexEntry, PiecesRef,
+    ChunksRef, ClientResult, ClientResults, CollectionDescriptor, ExtentRef, IndexEntry,
     Transaction,
 };
 
@@ -74,7 +74,7 @@ fn specification_tables_match_format_structs() {
             expiry previous)
     );
     assert_eq!(table("## 7 Extents"), layout!(ExtentRef: slot span length check sequence reserved));
-    assert_eq!(table("## 7a Pieces"), layout!(PiecesRef: id length count reserved));
+    assert_eq!(table("## 7a Chunks"), layout!(ChunksRef: id length count reserved));
     assert_eq!(
         table("**TRANSACTION record**"),
         layout!(Transaction: number time_ms client request)

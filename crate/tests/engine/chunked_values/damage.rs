@@ -1,7 +1,7 @@
 //! Missing, damaged and modified chunks.
 
 use varve::engine::format::KEYSPACE_ENGINE;
-use varve::engine::format::system_records::PiecesRef;
+use varve::engine::format::system_records::ChunksRef;
 use varve::engine::{Error, OnDamage, Options, Store};
 
 use super::{Shared, close, open, options, store_with_chunked_value};
@@ -11,7 +11,7 @@ use crate::support::rng::bytes_of;
 /// The key of a chunk of the value that was written first.
 fn chunk_key(store: &mut Store<Shared>, chunk: u32) -> [u8; 16] {
     let id = *chunked_values(store).keys().next().expect("a chunk exists");
-    PiecesRef { id, ..PiecesRef::default() }.key(chunk)
+    ChunksRef { id, ..ChunksRef::default() }.key(chunk)
 }
 
 #[test]

@@ -12,8 +12,8 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use varve::engine::format::superblock::{INCOMPATIBLE_PIECES, SLOT_STRIDE, Slot, Superblock};
-use varve::engine::format::system_records::KEY_PIECE;
+use varve::engine::format::superblock::{INCOMPATIBLE_CHUNKS, SLOT_STRIDE, Slot, Superblock};
+use varve::engine::format::system_records::KEY_CHUNK;
 use varve::engine::format::{KEYSPACE_ENGINE, record};
 use varve::engine::{
     File, IoError, MemoryFile, OnDamage, Options, ProblemKind, Store, VerifyCursor,
@@ -151,7 +151,7 @@ fn check<F: File>(store: &mut Store<F>, content: &Content, segment: usize, what:
 /// The number of live chunks.
 fn count_chunks<F: File>(store: &mut Store<F>) -> usize {
     let own = store.keys(KEYSPACE_ENGINE).expect("keys");
-    own.iter().filter(|key| key.starts_with(KEY_PIECE)).count()
+    own.iter().filter(|key| key.starts_with(KEY_CHUNK)).count()
 }
 
 /// Checks that verification reports nothing.
@@ -287,7 +287,7 @@ fn chunk_feature_is_set_by_the_first_chunked_value() {
         close(store);
     }
     let reported = superblocks(&file.image()).map(|superblock| superblock.incompatible);
-    assert_eq!(reported, [INCOMPATIBLE_PIECES; 2]);
+    assert_eq!(reported, [INCOMPATIBLE_CHUNKS; 2]);
 }
 
 /// What a build without chunked values does with a file: it refuses it by the superblock, or by a
@@ -306,7 +306,7 @@ fn refusal_without_chunks(image: &[u8]) -> Refusal {
         return Refusal::BySuperblock;
     }
     let first = superblock.first_frame.max(superblock.checkpoint_frame);
-    match medium.has_kind(record::KIND_PIECES, first) {
+    match medium.has_kind(record::KIND_CHUNKED, first) {
         true => Refusal::ByRecord,
         false => Refusal::No,
     }

@@ -2,7 +2,7 @@
 //! little.
 
 use varve::engine::aligned_buf::AlignedBytes;
-use varve::engine::format::record::{self, KIND_PIECES};
+use varve::engine::format::record::{self, KIND_CHUNKED};
 use varve::engine::format::{frame, segment};
 
 use super::fault_file::Event;
@@ -52,7 +52,7 @@ fn has_chunks(records: &[u8]) -> bool {
     aligned[..records.len()].copy_from_slice(records);
     let mut rest = &aligned[..records.len()];
     while let Some((header, _, _)) = record::parts(rest) {
-        if header.kind == KIND_PIECES {
+        if header.kind == KIND_CHUNKED {
             return true;
         }
         rest = rest.get(header.size()..).unwrap_or_default();

@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use varve::engine::format::KEYSPACE_ENGINE;
-use varve::engine::format::system_records::{KEY_CLEAR, KEY_GAP, KEY_PIECE};
+use varve::engine::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP};
 use varve::engine::{Error, File, ProblemKind, Store, Verified, VerifyCursor};
 
 use super::fault_file::FaultFile;
@@ -231,7 +231,7 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         "the count of the engine's own keys"
     );
     let is_system_record =
-        |key: &Vec<u8>| [KEY_CLEAR, KEY_GAP, KEY_PIECE].iter().any(|start| key.starts_with(start));
+        |key: &Vec<u8>| [KEY_CLEAR, KEY_GAP, KEY_CHUNK].iter().any(|start| key.starts_with(start));
     for key in own.into_iter().filter(|key| !is_system_record(key)) {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;
         state.insert((KEYSPACE_ENGINE, key), entry);
@@ -242,7 +242,7 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
 /// The chunked values by their ids; checks that no chunk is missing.
 pub fn chunked_values<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
     let own = store.keys(KEYSPACE_ENGINE).expect("readable");
-    let chunks = own.into_iter().filter(|key| key.starts_with(KEY_PIECE));
+    let chunks = own.into_iter().filter(|key| key.starts_with(KEY_CHUNK));
     let (mut values, mut next) = (BTreeMap::<u64, Vec<u8>>::new(), (0, 0));
     for key in chunks {
         let [id, chunk] =
