@@ -27,13 +27,18 @@ export interface EngineStats {
   /** Bytes written to the database and not yet to the file. */
   pendingBytes: number;
   /**
-   * Bytes of memory for the index: the hash index, the table of the records' positions, and keys in order. Keys whose
+   * Bytes of memory for the index: the hash index, the table of the records' positions, and keys in order. If the hash
+   * index would take more than a quarter of the option `memory`, a part of it stays in the file, and a filter of
+   * hashes counts here instead, a byte for each key. Keys whose
    * order is in the file take none, apart from a cache of at most a sixteenth of the option `memory`.
    */
   indexBytes: number;
   /** Bytes of the file for the index: the checkpoint, and the order of keys. */
   indexFileBytes: number;
-  /** Bytes that records may take in memory between turns: the option `memory` in whole MiB, at least 4. */
+  /**
+   * Bytes that records may take in memory between turns: the option `memory` in whole MiB, at least 4. What a large
+   * index takes beyond its quarter is subtracted, down to half.
+   */
   budgetBytes: number;
   /** Number of 1 MiB buffers with records that were evicted since opening. */
   evictions: number;

@@ -67,6 +67,9 @@ impl Default for Views {
     }
 }
 
+/// The smallest budget: the tail, a segment being read, cached cold records, and one spare.
+const MIN_BUFFERS: usize = 4;
+
 /// The minimum of buffers that may be allocated above the budget.
 const MIN_EXTRA_BUFFERS: usize = 16;
 
@@ -119,8 +122,7 @@ impl Pool {
     /// A pool of buffers of `size` bytes that uses up to `memory` bytes between turns.
     #[must_use]
     pub fn new(size: usize, memory: usize, views: Views) -> Self {
-        // At least the tail, a segment being read, cached cold records, and one spare.
-        let budget = (memory / size).max(4);
+        let budget = (memory / size).max(MIN_BUFFERS);
         Pool {
             buffers: Vec::new(),
             budget,
@@ -351,6 +353,11 @@ impl Pool {
         let buffer = &mut self.buffers[id as usize];
         let is_seen = buffer.shown || buffer.pins > 0;
         buffer.content = if is_seen { BufferContent::Zombie } else { BufferContent::Nothing };
+    }
+
+    /// Changes the memory that it uses between turns.
+    pub fn set_budget(&mut self, memory: usize) {
+        self.budget = (memory / self.size).max(MIN_BUFFERS);
     }
 
     /// Ends a turn: frees what is above the budget, and some buffers for the next turn. Returns

@@ -734,6 +734,11 @@ impl Log {
         self.slots.iter().filter(|s| matches!(s.state, SlotState::Log | SlotState::Extent)).count()
     }
 
+    /// Changes the bytes that buffers and large values may use between turns.
+    pub(crate) fn set_budget(&mut self, memory: usize) {
+        self.pool.set_budget(memory);
+    }
+
     /// Ends a turn: frees memory above the budget and what was kept only for views. Returns whether
     /// the caller must detach all views before the next call.
     pub fn end_turn(&mut self) -> bool {

@@ -95,7 +95,7 @@ impl Store {
             read_only,
             fresh,
             memory,
-            index_memory: memory / 4,
+            index_memory: Options::index_share(memory),
             on_damage,
             entropy,
             ..Options::default()

@@ -32,6 +32,15 @@ impl<F: File> Store<F> {
         (larger, order)
     }
 
+    /// Gives back what a limited index takes beyond its share, from the memory for records, of which it leaves half.
+    #[inline]
+    pub(super) fn share_memory(&mut self) {
+        if self.is_limited() {
+            let excess = self.index_bytes().saturating_sub(self.index_memory);
+            self.log.set_budget(self.memory.saturating_sub(excess).max(self.memory / 2));
+        }
+    }
+
     /// Bytes of memory for the index: the hash index, and keys in order.
     #[must_use]
     pub fn index_bytes(&self) -> usize {

@@ -108,6 +108,16 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The memory for the hash index beside `memory` bytes for records.
+    #[must_use]
+    pub const fn index_share(memory: usize) -> usize {
+        // Below this even an edge worker gains nothing.
+        let least = 1 << 18;
+        if memory / 4 < least { least } else { memory / 4 }
+    }
+}
+
 /// Sizes and states, for display.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -192,6 +202,7 @@ pub struct Store<F> {
     /// What the index lacks of the checkpoint's entries; none if it is complete.
     unloaded: Option<Box<UnloadedIndex>>,
     /// As in [`Options`].
+    memory: usize,
     load_at_once: usize,
     index_memory: usize,
     key_hash: KeyHash,

@@ -99,6 +99,7 @@ impl<F: File> Store<F> {
             log,
             index,
             unloaded: unloaded.map(Box::new),
+            memory,
             load_at_once: options.load_at_once,
             index_memory,
             key_hash,

@@ -218,6 +218,7 @@ impl<F: File> Store<F> {
     /// Ends a turn: releases memory that views of the turn may have shown. Returns whether they must be
     /// detached before the next call.
     pub fn end_turn(&mut self) -> bool {
+        self.share_memory();
         self.savepoints.is_empty()
             && matches!(self.staging.staged, Staged::Nothing)
             && self.log.end_turn()

@@ -38,7 +38,7 @@ extern "C" fn open(
             _ => OnDamage::Salvage,
         },
         memory,
-        index_memory: memory / 4,
+        index_memory: Options::index_share(memory),
         factor,
         views: imports::VIEWS,
         ..Options::default()
