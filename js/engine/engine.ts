@@ -680,9 +680,9 @@ export class Engine extends WasmMemory {
 
   /** After several sets in a row, opens the queue for as many as are sure to fit. Key listeners keep it closed. */
   private queueFurtherSets(areSeveral: boolean): void {
-    const room =
+    const capacity =
       areSeveral && this.keyListeners.size === 0 ? this.call(this.exports.queue_room) : 0;
-    this.queueLimit = this.queueAt + room;
+    this.queueLimit = this.queueAt + capacity;
   }
 
   /** Runs a call that may grow the memory and is not hot: an export, or a function that calls one. */

@@ -188,7 +188,7 @@ export function failureOf(code: number, context: FailureContext): Error {
 /** The error for a view that was detached while its callback ran. */
 export function viewDetachedInCallback(): StaleViewError {
   return new StaleViewError(
-    "The view died while the callback of updateIf() ran, so its changes could not be kept. " +
+    "The view was detached while the callback of updateIf() ran, so its changes could not be kept. " +
       "Nothing was changed.",
   );
 }

@@ -56,7 +56,7 @@ interface LockSnapshot {
   content: string;
   inode: number;
   /** The time stamp, in milliseconds. It is only compared with earlier ones of the same lock. */
-  touched: number;
+  mtimeMs: number;
 }
 
 /** A lock that was created. */
@@ -66,8 +66,8 @@ interface CreatedLock {
   takenOver: boolean;
 }
 
-/** The state of a holder. `"silent"`: it may be alive, but has sent no heartbeat for long enough. `"unknown"`: not yet known. */
-type HolderState = ProcessState | "silent";
+/** The state of a holder. `"unresponsive"`: it may be alive, but has sent no heartbeat for long enough. `"unknown"`: not yet known. */
+type HolderState = ProcessState | "unresponsive";
 
 /** How often a holder sends a heartbeat. */
 const HEARTBEAT_MS = 2000;
@@ -85,13 +85,13 @@ const WRITE_TIMEOUT_MS = 2000;
 const MOVE_TIMEOUT_MS = 100;
 /** Maximum time in all to find out whether a lock was left behind. */
 const ACQUIRE_TIMEOUT_MS = 20_000;
-/** Maximum depth of locks of breakers: a breaker that died leaves a lock of its own, and so on. */
+/** Maximum depth of locks of breakers: a breaker that crashed leaves a lock of its own, and so on. */
 const MAX_BREAK_DEPTH = 3;
 
 /**
  * Acquires the lock beside the file `guarded`.
  *
- * @throws DatabaseBusyError if a living process holds it, with that process's number
+ * @throws DatabaseBusyError if a running process holds it, with that process's number
  */
 export async function acquireLock(guarded: string): Promise<Lock> {
   const node = builtins();
@@ -133,18 +133,18 @@ async function takeSystemLock(
  * Resolves when the lock beside the file `guarded` is not held, without acquiring it: for readers, which write
  * nothing. It does not keep a later writer out.
  *
- * @throws DatabaseBusyError if a living process holds it, with that process's number
+ * @throws DatabaseBusyError if a running process holds it, with that process's number
  */
 export async function refuseHeld(guarded: string): Promise<void> {
   const node = builtins();
   const path = pathOf(guarded);
-  const watch = new Watch(node);
+  const monitor = new HeartbeatMonitor(node);
   for (;;) {
     const seen = readLock(node, path);
     if (seen === undefined) return;
     const holder = parse(seen.content);
-    const state = watch.classifyHolder(seen, holder);
-    if (state === "dead" || state === "silent") return;
+    const state = monitor.classifyHolder(seen, holder);
+    if (state === "dead" || state === "unresponsive") return;
     if (state === "alive") throw busy(path, guarded, holder, 0);
     await pause(50);
   }
@@ -336,11 +336,11 @@ export class Lock {
     if (opened === undefined) return;
     const { fs } = this.#node;
     try {
-      const there = fs.statSync(this.#guarded, { bigint: true, throwIfNoEntry: false });
-      const loss = lossOf(this.#node, opened, there);
+      const atPath = fs.statSync(this.#guarded, { bigint: true, throwIfNoEntry: false });
+      const loss = lossOf(this.#node, opened, atPath);
       if (loss !== undefined) this.#lose(loss);
-      if (!hasSize(this.#node, opened, there)) this.#loseContent();
-      const blocks = there?.blocks ?? 0n;
+      if (!hasSize(this.#node, opened, atPath)) this.#loseContent();
+      const blocks = atPath?.blocks ?? 0n;
       const hasFewer = blocks < this.#blocks;
       this.#blocks = blocks;
       if ((readsHead || hasFewer) && !opened.isHeadSame()) this.#loseContent();
@@ -388,8 +388,8 @@ interface FileIdentity extends GuardedFile {
 
 function identityOf({ fs }: Builtins, opened: GuardedFile, path: string): FileIdentity {
   const numbers = numbersOf(fs.fstatSync(opened.fd, { bigint: true }));
-  const there = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
-  const isUseless = there !== undefined && numbersOf(there) !== numbers;
+  const atPath = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
+  const isUseless = atPath !== undefined && numbersOf(atPath) !== numbers;
   return { ...opened, numbers: isUseless ? undefined : numbers };
 }
 
@@ -401,11 +401,11 @@ function numbersOf({ dev, ino }: { dev: bigint; ino: bigint }): string {
 function lossOf(
   { fs }: Builtins,
   { fd, numbers }: FileIdentity,
-  there: FileStatus | undefined,
+  atPath: FileStatus | undefined,
 ): FileLostError["reason"] | undefined {
-  if (there === undefined) return "removed";
+  if (atPath === undefined) return "removed";
   const isOther =
-    numbers === undefined ? fs.fstatSync(fd).nlink === 0 : numbersOf(there) !== numbers;
+    numbers === undefined ? fs.fstatSync(fd).nlink === 0 : numbersOf(atPath) !== numbers;
   return isOther ? "replaced" : undefined;
 }
 
@@ -413,10 +413,10 @@ function lossOf(
 function hasSize(
   { fs }: Builtins,
   { fd, size }: FileIdentity,
-  there: FileStatus | undefined,
+  atPath: FileStatus | undefined,
 ): boolean {
   const known = size();
-  if (there === undefined || known === undefined || Number(there.size) === known) return true;
+  if (atPath === undefined || known === undefined || Number(atPath.size) === known) return true;
   // A network file system may know an earlier size of the path. That of the open file counts.
   return fs.fstatSync(fd).size === known;
 }
@@ -438,7 +438,7 @@ function lossText(path: string, reason: FileLostError["reason"]): string {
 }
 
 /** Observes a lock that this process waits for, by its own monotonic clock. */
-class Watch {
+class HeartbeatMonitor {
   readonly #node: Builtins;
   #first: LockSnapshot | undefined;
   #since = 0;
@@ -469,8 +469,8 @@ class Watch {
       }
       if (state !== "unknown") return state;
     }
-    if (seen.touched !== this.#first.touched) return "alive";
-    return watched > HEARTBEAT_TIMEOUT_MS ? "silent" : "unknown";
+    if (seen.mtimeMs !== this.#first.mtimeMs) return "alive";
+    return watched > HEARTBEAT_TIMEOUT_MS ? "unresponsive" : "unknown";
   }
 }
 
@@ -480,21 +480,21 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Cr
   // Not the global crypto: that of jsdom is the one of an insecure page, which has no such function.
   const token = node.process.getBuiltinModule("node:crypto").randomBytes(4).toString("hex");
   const start = monotonicNow();
-  const watch = new Watch(node);
+  const monitor = new HeartbeatMonitor(node);
   let takenOver = false;
   for (;;) {
     const content = create(node, path, token);
     if (content !== undefined) {
-      // Another process may have moved a living lock away, and may be about to put it back over this one.
+      // Another process may have moved a lock that is held away, and may be about to put it back over this one.
       await waitForBreaker(node, path, guarded, depth);
       if (readLock(node, path)?.content === content) return { content, takenOver };
     }
     const seen = readLock(node, path);
     const holder = seen && parse(seen.content);
-    const state = seen === undefined ? "unknown" : watch.classifyHolder(seen, holder);
-    if (seen !== undefined && (state === "dead" || state === "silent")) {
+    const state = seen === undefined ? "unknown" : monitor.classifyHolder(seen, holder);
+    if (seen !== undefined && (state === "dead" || state === "unresponsive")) {
       const isBroken = await breakLock(path, guarded, seen, depth);
-      takenOver ||= isBroken && state === "silent";
+      takenOver ||= isBroken && state === "unresponsive";
       if (readLock(node, path) === undefined) continue;
     }
     if (state === "alive" || monotonicNow() - start > ACQUIRE_TIMEOUT_MS) {
@@ -504,7 +504,7 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Cr
   }
 }
 
-/** Waits until no process is breaking this lock, and removes the second lock of a process that died doing so. */
+/** Waits until no process is breaking this lock, and removes the second lock of a process that crashed doing so. */
 async function waitForBreaker(
   node: Builtins,
   path: string,
@@ -529,12 +529,12 @@ async function waitForBreaker(
 async function breakLock(
   path: string,
   guarded: string,
-  dead: LockSnapshot,
+  stale: LockSnapshot,
   depth: number,
 ): Promise<boolean> {
   if (depth >= MAX_BREAK_DEPTH) {
     throw new DatabaseBusyError(
-      `The lock ${path} was left behind by programs that died one after another. When no ` +
+      `The lock ${path} was left behind by programs that crashed one after another. When no ` +
         `program uses ${guarded}, delete all files whose names begin with the lock's.`,
     );
   }
@@ -550,17 +550,17 @@ async function breakLock(
   }
   try {
     removeDrafts(node, path);
-    return moveAway(node, path, dead, content.slice(0, 8));
+    return moveAway(node, path, stale, content.slice(0, 8));
   } finally {
     if (readLock(node, breaker)?.content === content) unlink(node, breaker);
   }
 }
 
 /** Removes a lock if it is unchanged. A heartbeat in the last moment shows in the lock after it was moved. */
-function moveAway(node: Builtins, path: string, dead: LockSnapshot, token: string): boolean {
+function moveAway(node: Builtins, path: string, stale: LockSnapshot, token: string): boolean {
   const { fs } = node;
   const isUnchanged = (seen: LockSnapshot | undefined) =>
-    seen !== undefined && isSame(seen, dead) && seen.touched === dead.touched;
+    seen !== undefined && isSame(seen, stale) && seen.mtimeMs === stale.mtimeMs;
   if (!isUnchanged(readLock(node, path))) return false;
   const moved = `${path}.${token}`;
   try {
@@ -577,14 +577,14 @@ function moveAway(node: Builtins, path: string, dead: LockSnapshot, token: strin
   return true;
 }
 
-/** Removes drafts that were never linked, because their process died a minute ago or more. */
+/** Removes drafts that were never linked, because their process crashed a minute ago or more. */
 function removeDrafts(node: Builtins, path: string): void {
   const { fs, path: paths } = node;
   const start = `${paths.basename(path)}.`;
   for (const name of fs.readdirSync(paths.dirname(path))) {
     if (!name.startsWith(start) || !/^[0-9a-f]{8}$/.test(name.slice(start.length))) continue;
     const draft = paths.join(paths.dirname(path), name);
-    const age = Date.now() - (readLock(node, draft)?.touched ?? Date.now());
+    const age = Date.now() - (readLock(node, draft)?.mtimeMs ?? Date.now());
     if (age > 60_000) unlink(node, draft);
   }
 }
@@ -658,12 +658,12 @@ function readLock({ fs }: Builtins, path: string): LockSnapshot | undefined {
     const target = targetOf(fs, path);
     if (target !== undefined) {
       const { ino, mtimeMs } = fs.lstatSync(path);
-      return { content: target, inode: ino, touched: mtimeMs };
+      return { content: target, inode: ino, mtimeMs };
     }
     const fd = fs.openSync(path, "r");
     try {
       const { ino, mtimeMs } = fs.fstatSync(fd);
-      return { content: fs.readFileSync(fd, "utf8"), inode: ino, touched: mtimeMs };
+      return { content: fs.readFileSync(fd, "utf8"), inode: ino, mtimeMs };
     } finally {
       fs.closeSync(fd);
     }
