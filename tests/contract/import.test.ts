@@ -46,14 +46,14 @@ async function ownerOf(db: Database): Promise<string | undefined> {
 }
 
 /** A stream of the bytes in chunks, with a callback before each. */
-function streamOf(bytes: Bytes, piece: number, before: (at: number) => void = () => {}) {
+function streamOf(bytes: Bytes, chunkSize: number, before: (at: number) => void = () => {}) {
   let at = 0;
   return new ReadableStream<Bytes>({
     pull(controller) {
       before(at);
       if (at >= bytes.length) return controller.close();
-      controller.enqueue(bytes.slice(at, at + piece));
-      at += piece;
+      controller.enqueue(bytes.slice(at, at + chunkSize));
+      at += chunkSize;
     },
   });
 }
