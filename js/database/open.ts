@@ -1,6 +1,7 @@
 /** `open`: opens a database by name. */
 
-import { Engine, noMemory } from "../engine/engine.js";
+import { Engine } from "../engine/engine.js";
+import { noMemoryToOpen } from "../engine/error-codes.js";
 import { loadModule } from "../engine/load-wasm.js";
 import {
   badArgument,
@@ -179,7 +180,7 @@ function begin(name: string, storage: Storage, settings: Settings, options: Open
   const session = start(name, storage, settings, options, interrupt).catch((error) => {
     // The engine reports an aborted read as its own error; throw the reason instead.
     if (interrupted !== undefined) throw interrupted.reason;
-    throw isNoMemory(error) ? noMemory(name, error) : error;
+    throw isNoMemory(error) ? noMemoryToOpen(name, error) : error;
   });
   return {
     settings,
