@@ -39,7 +39,7 @@ const STOPPED_MS = 5_000;
  * Waits until no other worker of this page runs: a stopped one may live, and keep its files open, a moment
  * longer. The lock is held until this worker ends.
  */
-function stoppedWorkersGone(): Promise<void> {
+function stoppedWorkersEnded(): Promise<void> {
   return new Promise((resolve) => {
     const held = () => {
       resolve();
@@ -56,7 +56,7 @@ async function run({ cycles, runs }: Request): Promise<void> {
     report({ type: "unavailable", message: missing });
     return;
   }
-  await stoppedWorkersGone();
+  await stoppedWorkersEnded();
   const verdict = await runSuite(
     contenders,
     ["all", "each"],

@@ -80,7 +80,7 @@ export const CHECKS = [
   },
   { name: "types", run: () => passesNode("typescript/bin/tsc", ["-p", "tsconfig.json"]) },
   { name: "imports follow the layers", run: checkImports },
-  { name: "names and comments use the field's terms", run: checkWords },
+  { name: "names, comments and documents use the field's terms", run: checkWords },
   { name: "no findings are suppressed", run: checkShortcuts },
 ];
 

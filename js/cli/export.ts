@@ -3,7 +3,7 @@
 import { stat, writeFile } from "node:fs/promises";
 import type { Call } from "./args.js";
 import { escapeControls, size } from "./format.js";
-import { look, refuseSpecialFile } from "./open-file.js";
+import { inspectFile, refuseSpecialFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 import { into, refuseExisting } from "./output-file.js";
 
@@ -11,7 +11,7 @@ export async function exportFile(call: Call, output: Output): Promise<ExitCode> 
   const [path = "", target = ""] = call.words;
   refuseSpecialFile(path);
   refuseExisting(call, target);
-  return look(path, { ordered: true }, async (db) => {
+  return inspectFile(path, { ordered: true }, async (db) => {
     const bytes = await into(target, async () => {
       await writeFile(target, db.export(), { flush: true });
       return (await stat(target)).size;

@@ -6,7 +6,7 @@ import { type Call, misused } from "./args.js";
 import { type CollectionInfo, collectionOf, elsewhere, showing } from "./collections.js";
 import { field, fromBase64 } from "./format.js";
 import { keyFormOf } from "./keys.js";
-import { look } from "./open-file.js";
+import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 
 export async function get(call: Call, output: Output): Promise<ExitCode> {
@@ -16,7 +16,7 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
   // Refuse an invalid key before opening the file, if possible.
   if (collection === undefined) keyOf(call, "KEY", word);
   // Key order is only built if the key is not found.
-  return look(path, { ordered: true }, async (db) => {
+  return inspectFile(path, { ordered: true }, async (db) => {
     const described = collection === undefined ? undefined : collectionOf(db, collection);
     const keys = described && keyFormOf(described.key);
     const key = keys === undefined ? keyOf(call, "KEY", word) : keys.bytes(word, false);

@@ -12,7 +12,7 @@ import {
 import { beginning, field, oneLine } from "./format.js";
 import { keyOf } from "./get.js";
 import { type KeyForm, keyFormOf } from "./keys.js";
-import { look } from "./open-file.js";
+import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 
 /** Maximum bytes of a value in a line. */
@@ -23,7 +23,7 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
   // Refuse a wrong range before opening the file, if possible.
   if (collection === undefined) rangeOf(call, undefined);
   const show = call.flags.has("json") ? asJson : asText;
-  return look(call.words[0] ?? "", { ordered: true }, async (db) => {
+  return inspectFile(call.words[0] ?? "", { ordered: true }, async (db) => {
     const described = collection === undefined ? undefined : collectionOf(db, collection);
     const keys = described && keyFormOf(described.key);
     const range = rangeOf(call, keys);

@@ -23,7 +23,7 @@ interface Opening {
  * Opens the file at this path read-only, passes it to `use`, and closes it. The file stays the same byte for byte, and
  * no other file is left beside it.
  */
-export async function look<T>(
+export async function inspectFile<T>(
   path: string,
   { ordered, recovery }: Opening,
   use: (db: Database) => T | Promise<T>,

@@ -62,22 +62,22 @@ export class Output {
 
   async write(bytes: Uint8Array): Promise<void> {
     await this.#pass();
-    await this.#hand(bytes);
+    await this.#write(bytes);
   }
 
   /** Waits until all output was taken. */
   async end(): Promise<void> {
     await this.#pass();
-    await this.#hand("");
+    await this.#write("");
   }
 
   async #pass(): Promise<void> {
     const text = this.#text;
     this.#text = "";
-    if (text !== "") await this.#hand(text);
+    if (text !== "") await this.#write(text);
   }
 
-  async #hand(data: string | Uint8Array): Promise<void> {
+  async #write(data: string | Uint8Array): Promise<void> {
     if (this.#failure !== undefined) throw this.#failure;
     // The callback is called when the reader has taken the output, or when that failed.
     await new Promise<void>((resolve) => this.#stream.write(data, () => resolve()));

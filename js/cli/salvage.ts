@@ -15,7 +15,7 @@ import {
   indexingOf,
 } from "./collections.js";
 import { counted, escapeControls, field, size } from "./format.js";
-import { look, refuseSpecialFile } from "./open-file.js";
+import { inspectFile, refuseSpecialFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output, Progress } from "./output.js";
 import { into, refuseExisting } from "./output-file.js";
 
@@ -41,7 +41,7 @@ export async function salvage(call: Call, output: Output): Promise<ExitCode> {
   refuseSpecialFile(path);
   refuseExisting(call, target);
   const inJson = call.flags.has("json");
-  return look(path, { ordered: true, recovery: "salvage" }, async (source) => {
+  return inspectFile(path, { ordered: true, recovery: "salvage" }, async (source) => {
     if (inJson)
       await output.print(
         `${JSON.stringify({ file: path, newFile: target }).slice(0, -1)},"uncertain":[`,
@@ -126,7 +126,7 @@ async function copyAll(
         copy.commit();
         progress.print("copying", copied.keys + copied.records, total);
         await setImmediate();
-        if (interruption.came)
+        if (interruption.wasReceived)
           throw new Failure(EXIT.unreadable, "Interrupted; nothing was created.");
       }
     }
@@ -184,10 +184,10 @@ function isKept(key: Uint8Array): boolean {
 }
 
 /** Handles signals, so that the command can remove its partial copy before it ends. */
-function handleSignals(): { came: boolean; end(): void } {
-  const state = { came: false, end: () => undefined as undefined };
+function handleSignals(): { wasReceived: boolean; end(): void } {
+  const state = { wasReceived: false, end: () => undefined as undefined };
   const onSignal = () => {
-    state.came = true;
+    state.wasReceived = true;
   };
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   for (const signal of signals) process.on(signal, onSignal);

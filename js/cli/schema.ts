@@ -7,14 +7,14 @@ import { type Call, misused } from "./args.js";
 import { type CollectionInfo, collectionsOf } from "./collections.js";
 import { escapeControls } from "./format.js";
 import { partKindOf } from "./keys.js";
-import { look } from "./open-file.js";
+import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 
 export async function schema(call: Call, output: Output): Promise<ExitCode> {
   const { words, flags, command } = call;
   const forms = ["ts", "rust", "json"].filter((form) => flags.has(form));
   if (forms.length > 1) throw misused(command, `--${forms.join(" and --")} cannot be combined.`);
-  return look(words[0] ?? "", { ordered: true }, async (db) => {
+  return inspectFile(words[0] ?? "", { ordered: true }, async (db) => {
     const all = collectionsOf(db);
     if (flags.has("json")) await output.print(`${JSON.stringify(all.map(described))}\n`);
     else await output.print(escapeControls(flags.has("rust") ? asRust(all) : asTypeScript(all)));

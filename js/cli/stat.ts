@@ -6,14 +6,14 @@ import { layoutOf } from "../struct/layout-string.js";
 import type { Call } from "./args.js";
 import { type CollectionInfo, collectionOf } from "./collections.js";
 import { counted, duration, escapeControls, number, size, table } from "./format.js";
-import { look } from "./open-file.js";
+import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 
 export async function stat(call: Call, output: Output): Promise<ExitCode> {
   const { words, flags } = call;
   const [path = ""] = words;
   const start = performance.now();
-  return look(path, { ordered: false }, async (db) => {
+  return inspectFile(path, { ordered: false }, async (db) => {
     const openedMs = performance.now() - start;
     const { collection } = call.texts;
     if (collection !== undefined) return statOf(db, collectionOf(db, collection), call, output);

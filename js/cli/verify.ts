@@ -3,7 +3,7 @@
 import { CorruptionError, type Problem, type ProblemKind, type Verification } from "../index.js";
 import type { Call } from "./args.js";
 import { counted, duration, number, size, table } from "./format.js";
-import { look } from "./open-file.js";
+import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output, Progress } from "./output.js";
 
 /** The consequence of each kind of damage. */
@@ -26,7 +26,7 @@ export async function verify(call: Call, output: Output): Promise<ExitCode> {
   const progress = new Progress(process.stderr);
   let found: Verification;
   try {
-    found = await look(path, { ordered: false }, (db) =>
+    found = await inspectFile(path, { ordered: false }, (db) =>
       db.verify({ onProgress: ({ bytes, total }) => progress.print("verifying", bytes, total) }),
     );
   } catch (error) {

@@ -67,10 +67,10 @@ type NumbersOf<T> = {
 };
 
 /** The types of fields that conditions apply to: neither bytes nor values with parts. */
-type Lone = string | number | bigint | boolean | null | undefined;
+type Scalar = string | number | bigint | boolean | null | undefined;
 type Conditions<T> = {
-  readonly [K in keyof T as Extract<T[K], Lone> extends never ? never : K]?: Condition<
-    Extract<T[K], Lone>
+  readonly [K in keyof T as Extract<T[K], Scalar> extends never ? never : K]?: Condition<
+    Extract<T[K], Scalar>
   >;
 };
 

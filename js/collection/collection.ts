@@ -166,7 +166,7 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
   }
 
   /**
-   * Returns the values of several keys, in the order of the keys. If they are views, all are alive when it
+   * Returns the values of several keys, in the order of the keys. If they are views, all are valid when it
    * returns.
    *
    * @throws TypeError if `keys` is not iterable, or for a bad key
@@ -442,9 +442,9 @@ function indexesOf<K, View, Writable, Input, KeyInput>(
   declared: readonly DeclaredIndex[],
 ): Record<string, Index<unknown, K, View>> {
   const indexes = indexesByName<Index<unknown, K, View>>(context.space.name);
-  for (const { name, lone } of declared) {
+  for (const { name, isSingle } of declared) {
     const space = context.space.indexes.find((index) => index.name === name);
-    if (space !== undefined) indexes[name] = new Index(context, space, lone);
+    if (space !== undefined) indexes[name] = new Index(context, space, isSingle);
   }
   return indexes;
 }

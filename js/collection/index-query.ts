@@ -59,19 +59,19 @@ export class Index<Value, K, View> {
   readonly unique: boolean;
   private readonly context: CollectionContext<K, View, unknown, never, unknown>;
   private readonly space: IndexSpace;
-  private readonly lone: boolean;
+  private readonly isSingle: boolean;
 
   /** @internal */
   constructor(
     context: CollectionContext<K, View, unknown, never, unknown>,
     space: IndexSpace,
-    lone: boolean,
+    isSingle: boolean,
   ) {
     this.name = space.name;
     this.unique = space.shape.unique === true;
     this.context = context;
     this.space = space;
-    this.lone = lone;
+    this.isSingle = isSingle;
   }
 
   /**
@@ -149,7 +149,7 @@ export class Index<Value, K, View> {
 
   private bounds(call: string, range: IndexRange<Value, K> | undefined): Bounds {
     const { tuple } = this.space;
-    const values = (value: unknown) => (this.lone ? [value] : (value as readonly unknown[]));
+    const values = (value: unknown) => (this.isSingle ? [value] : (value as readonly unknown[]));
     const ordered = {
       write: (area: Uint8Array, value: unknown) => {
         const given = values(value);
@@ -159,7 +159,7 @@ export class Index<Value, K, View> {
       },
     };
     const { engine } = this.context.source();
-    const whole = (after: unknown) => {
+    const encodeAfter = (after: unknown) => {
       if (!Array.isArray(after) || after.length !== 2) {
         throw badArgument(`The option after of ${call} must be a record's [value, key].`, after);
       }
@@ -170,8 +170,8 @@ export class Index<Value, K, View> {
       bytes.set(key, head.length);
       return bytes;
     };
-    const isRun = this.lone && tuple.parts[0]?.isRun;
-    return orderedBounds(call, range, ordered, { whole, isRun, withEq: true });
+    const isRun = this.isSingle && tuple.parts[0]?.isRun;
+    return orderedBounds(call, range, ordered, { encodeAfter, isRun, withEq: true });
   }
 }
 

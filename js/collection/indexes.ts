@@ -107,11 +107,11 @@ export interface IndexShape {
   readonly unique?: true;
 }
 
-/** An index that a program declares: `lone` if it is of a field and not of an array of fields. */
+/** An index that a program declares: `isSingle` if it is of a field and not of an array of fields. */
 export interface DeclaredIndex {
   readonly name: string;
   readonly shape: IndexShape;
-  readonly lone: boolean;
+  readonly isSingle: boolean;
 }
 
 /** Size of an entry's value, which holds the length of the tuple in its key. */
@@ -307,7 +307,7 @@ function declared(name: string, spec: unknown): DeclaredIndex {
   }
   const plain = list.map((field) => (typeof field === "string" ? field : { desc: field.desc }));
   const shape = unique ? { fields: plain, unique } : { fields: plain };
-  return { name, shape, lone: !Array.isArray(fields) };
+  return { name, shape, isSingle: !Array.isArray(fields) };
 }
 
 /** Finds a field: its path in the view, and its kind as part of a key. */

@@ -161,7 +161,7 @@ async function storeLines<K>(
     }
     records += 1;
   };
-  for await (const chunk of gathered(chunksOf(source, signal), signal)) {
+  for await (const chunk of gathered(byteChunksOf(source, signal), signal)) {
     const bytes = rest.length === 0 ? chunk : joined([rest, chunk], rest.length + chunk.length);
     let start = 0;
     for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, start)) {
@@ -223,10 +223,13 @@ async function* gathered(
 }
 
 /** The chunks of a source as bytes. */
-async function* chunksOf(source: LinesSource, signal?: AbortSignal): AsyncGenerator<Uint8Array> {
+async function* byteChunksOf(
+  source: LinesSource,
+  signal?: AbortSignal,
+): AsyncGenerator<Uint8Array> {
   // A string may end within a character: its high surrogate is kept for the next string.
   let high = "";
-  for await (const chunk of piecesOf(source, signal)) {
+  for await (const chunk of chunksOf(source, signal)) {
     if (typeof chunk === "string") {
       const text = high + chunk;
       high = /[\ud800-\udbff]$/.exec(text)?.[0] ?? "";
@@ -252,7 +255,7 @@ function encoded(text: string): Uint8Array {
   );
 }
 
-async function* piecesOf(
+async function* chunksOf(
   source: LinesSource,
   signal?: AbortSignal,
 ): AsyncGenerator<string | Uint8Array> {

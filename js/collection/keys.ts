@@ -5,10 +5,10 @@ import { badArgument } from "../errors/index.js";
 import {
   type Bound,
   type Bounds,
-  behind,
   bounded,
   boundKey,
   boundsOf,
+  endOfPrefix,
   type Range,
 } from "../session/key-range.js";
 import { refuseUnknown } from "../session/options.js";
@@ -118,7 +118,7 @@ const byteKeys: Keys<Uint8Array<ArrayBuffer>> = {
 const ID_KINDS = ["u53", "u64"];
 
 /** Keys that are a single encoded value. */
-class LoneKeys implements Keys<unknown> {
+class SingleKeys implements Keys<unknown> {
   readonly kind: readonly PartKind[];
   readonly isAuto: boolean;
   readonly areIds: boolean;
@@ -203,12 +203,12 @@ export function keyKindOf(spec: unknown): Keys<unknown> {
     return new TupleKeys(what, parts) as Keys<unknown>;
   }
   if ((spec as { auto?: unknown } | null)?.auto === true) {
-    return new LoneKeys(partCodec({ kind: "u53" }, what), true);
+    return new SingleKeys(partCodec({ kind: "u53" }, what), true);
   }
   const kind = kindOf(spec, what);
   if ("kind" in kind && kind.kind === "str") return stringKeys as Keys<unknown>;
   if ("kind" in kind && kind.kind === "blob") return byteKeys as Keys<unknown>;
-  return new LoneKeys(partCodec(kind, what), false);
+  return new SingleKeys(partCodec(kind, what), false);
 }
 
 /** The key codec for a stored kind. A single part is not a tuple. */
@@ -216,8 +216,8 @@ export function storedKeys(kind: string | readonly unknown[]): Keys<unknown> {
   if (kind === "string") return stringKeys as Keys<unknown>;
   if (kind === "bytes") return byteKeys as Keys<unknown>;
   const parts = Array.from(kind, (part, i) => partCodec(part as PartKind, `Part ${i} of the key`));
-  const [lone] = parts;
-  if (lone !== undefined && parts.length === 1) return new LoneKeys(lone, false);
+  const [part] = parts;
+  if (part !== undefined && parts.length === 1) return new SingleKeys(part, false);
   return new TupleKeys("The key", parts) as Keys<unknown>;
 }
 
@@ -261,7 +261,7 @@ export function bytesOf(ordered: Ordered, value: unknown): Uint8Array<ArrayBuffe
 /** Options of `orderedBounds`. */
 interface Order {
   /** Encodes the option `after`, if it is not a single value. */
-  readonly whole?: (after: unknown) => Uint8Array<ArrayBuffer>;
+  readonly encodeAfter?: (after: unknown) => Uint8Array<ArrayBuffer>;
   /** Whether a value is text or bytes, so that the option `prefix` is a prefix of it. */
   readonly isRun?: boolean | undefined;
   /** Whether the option `eq` is allowed. */
@@ -290,19 +290,19 @@ export function orderedBounds(
   const bytes = (value: unknown) => bytesOf(ordered, value);
   const within = (first: Uint8Array<ArrayBuffer>) => {
     lower.push({ key: first, included: true });
-    upper.push(behind(first));
+    upper.push(endOfPrefix(first));
   };
   if (gte !== undefined) lower.push({ key: bytes(gte), included: true });
   if (gt !== undefined) lower.push(beyond(bytes(gt)));
   if (lt !== undefined) upper.push({ key: bytes(lt), included: false });
-  if (lte !== undefined) upper.push(behind(bytes(lte)));
+  if (lte !== undefined) upper.push(endOfPrefix(bytes(lte)));
   if (eq !== undefined) within(bytes(eq));
   // Without the end mark, of two bytes, longer texts match too.
   if (prefix !== undefined) {
     within(bytes(prefix).subarray(0, order.isRun === true ? -2 : undefined));
   }
   if (after !== undefined) {
-    const key = order.whole === undefined ? bytes(after) : order.whole(after);
+    const key = order.encodeAfter === undefined ? bytes(after) : order.encodeAfter(after);
     (reverse === true ? upper : lower).push({ key, included: false });
   }
   return bounded(call, range, lower, upper, true);
@@ -310,7 +310,7 @@ export function orderedBounds(
 
 /** The lower bound after all keys with this prefix. */
 function beyond(prefix: Uint8Array<ArrayBuffer>): Bound {
-  const bound = behind(prefix);
+  const bound = endOfPrefix(prefix);
   // If the prefix cannot be raised, no key follows: this bound is longer than any key.
   if (bound === undefined) return { key: new Uint8Array(MAX_KEY + 1).fill(0xff), included: false };
   return { key: bound.key, included: true };

@@ -46,8 +46,9 @@ export function liveKeyspacesOf(engine: Engine): LiveKeyspaces {
     if (used !== undefined) descriptors.push([ids, used.slice()]);
   }
   // The assigned keyspace numbers are copied too, because an empty keyspace shows only in its descriptor.
-  const givenOut = engine.get(KEYSPACES_KEY, SYSTEM_KEYSPACE);
-  if (givenOut !== undefined) descriptors.push([encoder.encode(KEYSPACES_KEY), givenOut.slice()]);
+  const assignedNumbers = engine.get(KEYSPACES_KEY, SYSTEM_KEYSPACE);
+  if (assignedNumbers !== undefined)
+    descriptors.push([encoder.encode(KEYSPACES_KEY), assignedNumbers.slice()]);
   const noted = engine.get(INDEX_KEYSPACES, SYSTEM_KEYSPACE);
   if (noted !== undefined) descriptors.push([encoder.encode(INDEX_KEYSPACES), noted.slice()]);
   return { keyspaces, descriptors };

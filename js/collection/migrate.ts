@@ -251,12 +251,12 @@ class Run<K, View, Writable, Input, KeyInput> {
     const { catalog, name } = this;
     const { fingerprint, value } = declaration;
     const { to, built, clear } = catalog.pending(name);
-    const goesOn =
+    const isResumed =
       to?.fingerprint === fingerprint &&
       JSON.stringify(to.key) === JSON.stringify(declaration.key) &&
       JSON.stringify(to.indexes.map(([index, shape]) => [index, shape])) ===
         JSON.stringify(target.map((index) => [index.name, index.shape]));
-    const made = goesOn ? to : undefined;
+    const made = isResumed ? to : undefined;
     const space = new CollectionSpace(
       catalog,
       name,

@@ -16,14 +16,14 @@ export class Ref<View> {
   private readonly find: () => View | undefined;
   private view: View | undefined;
   /** The engine's `changes` when the view was made. While it is equal, the record has not moved. */
-  private seen: number;
+  private changesSeen: number;
 
   /** @internal */
   constructor(engine: Engine, find: () => View | undefined) {
     this.engine = engine;
     this.find = find;
     this.view = undefined;
-    this.seen = -1;
+    this.changesSeen = -1;
   }
 
   /**
@@ -34,12 +34,12 @@ export class Ref<View> {
    * @throws DatabaseClosedError after `close`
    */
   get value(): View | undefined {
-    return this.seen === this.engine.changes ? this.view : this.look();
+    return this.changesSeen === this.engine.changes ? this.view : this.lookUp();
   }
 
-  private look(): View | undefined {
+  private lookUp(): View | undefined {
     this.view = this.find();
-    this.seen = this.engine.changes;
+    this.changesSeen = this.engine.changes;
     return this.view;
   }
 }

@@ -104,7 +104,7 @@ export function writeRecord<View, Writable, Input>(
     codec.write(engine.memory, at, value, size);
   } catch (error) {
     session.guard.gate &= ~IN_CALLBACK;
-    if (session.guard.isAlive()) engine.abort();
+    if (session.guard.isUsable()) engine.abort();
     throw error;
   }
   session.guard.gate &= ~IN_CALLBACK;
@@ -340,8 +340,8 @@ function apply<K, View, Writable, Input>(
   let writable: Writable | undefined;
   let indexedBefore: Before | undefined;
   stagedAt = at;
-  const isApart = engine.copies || session.strict;
-  const copy = isApart ? writableCopy(engine, codec, at) : undefined;
+  const usesCopy = engine.copies || session.strict;
+  const copy = usesCopy ? writableCopy(engine, codec, at) : undefined;
   session.guard.gate |= IN_CALLBACK;
   try {
     if (space.indexes.length !== 0)
@@ -421,7 +421,7 @@ function abortUpdate<Writable>(
 ): unknown {
   session.guard.gate &= ~IN_CALLBACK;
   if (writable !== undefined) codec.revoke(writable);
-  if (session.guard.isAlive()) session.engine.abort();
+  if (session.guard.isUsable()) session.engine.abort();
   return error;
 }
 

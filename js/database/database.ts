@@ -122,7 +122,7 @@ export class Database {
    * `.slice()`. After a write to its key it may show the old bytes or the new ones. It is for reading only.
    *
    * @throws TypeError for a bad key
-   * @throws StaleViewError if the key is a dead view
+   * @throws StaleViewError if the key is a detached view
    */
   get(key: Key): Uint8Array<ArrayBuffer> | undefined {
     const { session } = this;
@@ -138,7 +138,7 @@ export class Database {
    * valid.
    *
    * @throws TypeError for a bad key, and if the value is not UTF-8
-   * @throws StaleViewError if the key is a dead view
+   * @throws StaleViewError if the key is a detached view
    */
   getText(key: Key): string | undefined {
     const { session } = this;
@@ -151,7 +151,7 @@ export class Database {
    * Returns whether the key has a value.
    *
    * @throws TypeError for a bad key
-   * @throws StaleViewError if the key is a dead view
+   * @throws StaleViewError if the key is a detached view
    */
   has(key: Key): boolean {
     const { session } = this;
@@ -160,12 +160,12 @@ export class Database {
   }
 
   /**
-   * Returns the values of several keys, as `get` does, in the order of the keys. All views are alive when it
+   * Returns the values of several keys, as `get` does, in the order of the keys. All views are valid when it
    * returns, and valid until your code yields. In a large database this takes half the time of as many calls
    * of `get`: those wait for memory one after the other, this waits for many records at once.
    *
    * @throws TypeError if `keys` is not iterable, or for a bad key
-   * @throws StaleViewError if a key is a dead view
+   * @throws StaleViewError if a key is a detached view
    * @throws OutOfMemoryError if all values together are larger than the database's memory
    */
   getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
@@ -180,7 +180,7 @@ export class Database {
    * view, like that of `get`.
    *
    * @throws TypeError for a bad key
-   * @throws StaleViewError if the key is a dead view
+   * @throws StaleViewError if the key is a detached view
    */
   getEntry(key: Key): Entry | undefined {
     return this.session.getEntry(key);
@@ -192,7 +192,7 @@ export class Database {
    * number of all records.
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
-   * @throws StaleViewError if a bound is a dead view
+   * @throws StaleViewError if a bound is a detached view
    */
   count(range?: Range): number {
     const { session } = this;
@@ -219,7 +219,7 @@ export class Database {
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`; during the loop,
    * for a key that is not UTF-8, unless keys are bytes
-   * @throws StaleViewError if a bound is a dead view
+   * @throws StaleViewError if a bound is a detached view
    * @throws DatabaseClosedError during the loop, after `close`
    * @throws StorageError during the loop, if the file cannot be read; `next` may be called again
    */
@@ -279,7 +279,7 @@ export class Database {
    * ```
    *
    * @throws TypeError for a bad key
-   * @throws StaleViewError if the key is a dead view
+   * @throws StaleViewError if the key is a detached view
    * @throws ReentrancyError inside a transaction or a callback
    * @throws QuotaExceededError, StorageError if that commit fails; all writes since the last commit are
    * undone
@@ -301,7 +301,7 @@ export class Database {
    * `commit` or `flush`. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
    *
    * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
-   * @throws StaleViewError if the key or value is a dead view
+   * @throws StaleViewError if the key or value is a detached view
    * @throws ConflictError if `ifVersion` is given and the key has another version; nothing was written
    * @throws QuotaExceededError if there is no space; nothing of this call was written
    * @throws DatabasePoisonedError if an earlier failure made the database read-only
@@ -320,7 +320,7 @@ export class Database {
    * Deletes a key. Returns whether it was there.
    *
    * @throws TypeError for a bad key
-   * @throws StaleViewError if the key is a dead view
+   * @throws StaleViewError if the key is a detached view
    * @throws QuotaExceededError if there is no space to record the deletion; nothing was deleted
    * @throws DatabasePoisonedError if an earlier failure made the database read-only
    * @throws ReadOnlyError if the database was opened with `readOnly`
@@ -342,7 +342,7 @@ export class Database {
    * Deleting a range takes time and space for each of its keys.
    *
    * @throws TypeError for a bad range, or if the database was opened with `ordered: false`
-   * @throws StaleViewError if a bound is a dead view
+   * @throws StaleViewError if a bound is a detached view
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `delete`
    */
   clear(range?: Range): number;
@@ -369,7 +369,7 @@ export class Database {
    * @throws whatever the callback or the predicate throws
    * @throws TypeError for a bad key or option, or a wrong result of the predicate or callback, promises
    * included
-   * @throws StaleViewError if a key or value is a dead view
+   * @throws StaleViewError if a key or value is a detached view
    * @throws QuotaExceededError if there is no space; nothing was changed
    * @throws DatabasePoisonedError if an earlier failure made the database read-only
    * @throws ReadOnlyError if the database was opened with `readOnly`
@@ -753,8 +753,8 @@ export class Database {
     // Refs of this handle check the gate only after `changes` has changed.
     session.engine.changes += 1;
     const isLast = this.leave();
-    const looking = session.commits.lossOf(isLast);
-    const loss = looking && (await looking);
+    const pendingLoss = session.commits.lossOf(isLast);
+    const loss = pendingLoss && (await pendingLoss);
     try {
       if (isLast) session.commits.end();
       else session.commits.leave();

@@ -36,7 +36,7 @@ const SETTINGS = { memory: 4_194_304, spaceFactor: 3, ordered: false, readOnly: 
  * Smallest and largest segment size, as binary logarithms; and the number of segments that a copy should have,
  * because on average half of the last one is unused.
  */
-const [SMALLEST, LARGEST] = [12, 20];
+const [MIN_SEGMENT_LOG2, MAX_SEGMENT_LOG2] = [12, 20];
 const SEGMENTS = 16;
 
 /** A range without bounds, or after a lower bound. */
@@ -264,7 +264,7 @@ function nameOf(keyspace: number, key: Bytes): string {
  * stored in segments.
  */
 async function segmentFor(snapshot: Snapshot): Promise<number> {
-  if (snapshot.liveBytes > SEGMENTS << LARGEST) return LARGEST;
+  if (snapshot.liveBytes > SEGMENTS << MAX_SEGMENT_LOG2) return MAX_SEGMENT_LOG2;
   let [bytes, largest, longest] = [0, 0, 0];
   const add = (key: number, value: number) => {
     const size = key + OVERHEAD + (value > LARGE_VALUE ? 0 : value);
@@ -275,7 +275,7 @@ async function segmentFor(snapshot: Snapshot): Promise<number> {
   for (const [key, value] of snapshot.liveKeyspaces.descriptors) add(key.length, value.length);
   await snapshot.each((key, _value, _keyspace, length) => add(key.length, length));
   const least = Math.max(bytes / SEGMENTS, longest, 4 * largest);
-  return Math.min(LARGEST, Math.max(SMALLEST, Math.ceil(Math.log2(least))));
+  return Math.min(MAX_SEGMENT_LOG2, Math.max(MIN_SEGMENT_LOG2, Math.ceil(Math.log2(least))));
 }
 
 /** A file in memory, in chunks: it grows without being copied, and is freed chunk by chunk as it is returned. */

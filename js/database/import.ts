@@ -61,7 +61,11 @@ const VERIFYING = { memory: 4_194_304, ordered: false, strictViews: false, readO
  * @throws CorruptionError, UnsupportedFormatError if the bytes are not a complete database
  * @throws QuotaExceededError, StorageError, and the errors of the source, `reportProgress` and the signal
  */
-export async function fill(name: string, opened: OpenedStorage, given: Import): Promise<void> {
+export async function importDatabase(
+  name: string,
+  opened: OpenedStorage,
+  given: Import,
+): Promise<void> {
   const { file } = opened;
   const mark = () => guarded(name, () => markOf(file));
   if (mark() === CHANGING) await completeReplace(name, opened, false);
@@ -70,9 +74,9 @@ export async function fill(name: string, opened: OpenedStorage, given: Import): 
     try {
       await importInto(name, file, given);
     } catch (error) {
-      quietly(() => file.truncate(0));
+      ignoringErrors(() => file.truncate(0));
       // A file that was half filled before stays so: without `from`, open must not take it for a new one.
-      if (before !== undefined) quietly(() => put(file, before, 0));
+      if (before !== undefined) ignoringErrors(() => put(file, before, 0));
       throw error;
     }
     return;
@@ -323,7 +327,7 @@ function replaceInPlace(old: StorageFile, next: StorageFile): void {
     old.flush();
   } catch (error) {
     // Restore the old superblocks, as far as the file can still be written to.
-    quietly(() => {
+    ignoringErrors(() => {
       put(old, before[1], SECOND);
       old.flush();
       put(old, before[0], 0);
@@ -342,7 +346,7 @@ function reserve(file: StorageFile, size: number): void {
       put(file, new Uint8Array(Math.min(CHUNK_BYTES, size - at)), at);
     }
   } catch (error) {
-    quietly(() => file.truncate(before));
+    ignoringErrors(() => file.truncate(before));
     throw error;
   }
   file.flush();
@@ -387,7 +391,7 @@ function guarded<T>(name: string, task: () => T): T {
 }
 
 /** Runs a cleanup task and ignores its errors, because the error that caused the cleanup matters more. */
-function quietly(task: () => void): void {
+function ignoringErrors(task: () => void): void {
   try {
     task();
   } catch {

@@ -1,6 +1,7 @@
 /** `open`: opens a database by name. */
 
-import { Engine, noMemory } from "../engine/engine.js";
+import { Engine } from "../engine/engine.js";
+import { noMemoryToOpen } from "../engine/error-codes.js";
 import { loadModule } from "../engine/load-wasm.js";
 import {
   badArgument,
@@ -57,7 +58,7 @@ const IMAGE_MEMORY = 4_194_304;
  * address space for one more database (about 120 in a tab of Chromium)
  * @throws DatabaseExistsError if `from` is given without `replace` and the database exists
  * @throws DatabaseNotFoundError if `readOnly` is set and the database is missing or its file is empty, or if
- * a program died while it filled the database
+ * a program crashed while it filled the database
  * @throws OptionsMismatchError if the database is open in this realm with other options
  * @throws CorruptionError if flushed data is damaged; nothing was changed, and `recovery` is the way out
  * @throws UnsupportedFormatError if the file is not a database, or has a newer format
@@ -179,7 +180,7 @@ function begin(name: string, storage: Storage, settings: Settings, options: Open
   const session = start(name, storage, settings, options, interrupt).catch((error) => {
     // The engine reports an aborted read as its own error; throw the reason instead.
     if (interrupted !== undefined) throw interrupted.reason;
-    throw isNoMemory(error) ? noMemory(name, error) : error;
+    throw isNoMemory(error) ? noMemoryToOpen(name, error) : error;
   });
   return {
     settings,
@@ -218,9 +219,9 @@ async function start(
     checkAbort();
     const { file, takenOver } = opened;
     if (source !== undefined && !readOnly) {
-      const { fill } = await importModule();
+      const { importDatabase } = await importModule();
       const replace = options.replace === true;
-      await fill(name, opened, {
+      await importDatabase(name, opened, {
         from: source,
         replace,
         module,
@@ -229,35 +230,35 @@ async function start(
         reportProgress,
       });
     }
-    const start = (way: OpenOptions["recovery"]) => {
+    const start = (mode: OpenOptions["recovery"]) => {
       const progressFile = onProgress && progressOf("opening", file, reportProgress);
-      return Engine.open(name, module, file, { ...settings, takenOver }, way, progressFile);
+      return Engine.open(name, module, file, { ...settings, takenOver }, mode, progressFile);
     };
     // An import marker counts only if no superblock is valid. Opening without recovery finds that out, whereas
     // salvaging would make a database of a half-filled file.
     const first = recovery && markOf(file) ? undefined : recovery;
     const engine = await start(first).catch(async (error) => {
       const isNone = error instanceof UnsupportedFormatError || error instanceof CorruptionError;
-      if (isNone && source === undefined && file.getSize() === 0) throw nothingYet(name);
+      if (isNone && source === undefined && file.getSize() === 0) throw emptyFile(name);
       if (isNone && ((await completedReplace(name, opened, readOnly)) || first !== recovery)) {
         return start(recovery);
       }
       throw error;
     });
-    await quietly(() => opened.removeLeftovers?.());
+    await ignoringErrors(() => opened.removeLeftovers?.());
     if (onProgress !== undefined) engine.reportSorting(progressOf("sorting", file, onProgress));
     const strict = settings.strictViews
       ? await moduleAt("session/strict-views", () => import("../session/strict-views.js"))
       : undefined;
     return Session.start(name, engine, opened, settings, strict && new strict.ViewTracker(name));
   } catch (error) {
-    await quietly(() => opened.file.getSize() === 0 && opened.discard?.());
-    await quietly(() => opened.file.close());
+    await ignoringErrors(() => opened.file.getSize() === 0 && opened.discard?.());
+    await ignoringErrors(() => opened.file.close());
     throw error;
   }
 }
 
-function nothingYet(name: string): Error {
+function emptyFile(name: string): Error {
   return new DatabaseNotFoundError(
     `The file of the database "${name}" is empty: nothing was ever written to it, and readOnly ` +
       "writes nothing.",
@@ -291,7 +292,7 @@ function progressOf(
 }
 
 /** Runs a cleanup task and ignores its errors, because the error that caused the cleanup matters more. */
-async function quietly(task: () => unknown): Promise<void> {
+async function ignoringErrors(task: () => unknown): Promise<void> {
   try {
     await task();
   } catch {

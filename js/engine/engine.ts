@@ -4,7 +4,7 @@
  * `crate/src/wasm`. Both parts are one object, so that the hot path reads plain fields.
  */
 
-import { DatabasePoisonedError, OutOfMemoryError, type VarveError } from "../errors/index.js";
+import type { DatabasePoisonedError, VarveError } from "../errors/index.js";
 import type { StorageFile } from "../storage/storage.js";
 import {
   asBytes,
@@ -14,7 +14,14 @@ import {
   type Value,
 } from "../util/bytes.js";
 import { encoder } from "../util/text-coders.js";
-import { Code, type FailureContext, failureOf } from "./error-codes.js";
+import {
+  brokenEngine,
+  Code,
+  type FailureContext,
+  failureOf,
+  noMemoryToOpen,
+} from "./error-codes.js";
+import { type ClearListener, type KeyListener, KeyListeners } from "./key-listeners.js";
 import {
   damageOf,
   type EngineStats,
@@ -97,9 +104,6 @@ export interface EngineListener {
   poisoned(error: DatabasePoisonedError): void;
 }
 
-/** Called with the keyspace of a key and the key's length in the scratch area. */
-type KeyListener = (keyspace: number, keyLength: number) => void;
-
 /** The result of `version` for a key that lost writes may have changed. */
 const UNCERTAIN = 3;
 
@@ -138,18 +142,6 @@ export interface EngineOptions {
   readonly segmentLog2?: number;
 }
 
-/**
- * The error for a platform without memory for one more instance, or without addresses: each instance reserves
- * several gigabytes of address space.
- */
-export function noMemory(name: string, cause: unknown): OutOfMemoryError {
-  return new OutOfMemoryError(
-    `There is no memory to open the database "${name}": too many are open here, or the address space is ` +
-      "limited. Close some, keep collections in one database, or raise the limit (ulimit -v).",
-    { cause },
-  );
-}
-
 /** One wasm instance with one open database. */
 export class Engine extends WasmMemory {
   /** The compiled module, of which other databases are other instances. */
@@ -161,7 +153,7 @@ export class Engine extends WasmMemory {
   private readonly slot: Report;
   /** The unwrapped exports, while `exports` wraps them for key listeners. */
   private rawExports: Exports | undefined;
-  private readonly keyListeners: Map<KeyListener, ((keyspace: number) => void) | undefined>;
+  private readonly keyListeners: KeyListeners;
   private uncertain = false;
   private onSorting: ((count: number) => void) | undefined = undefined;
   private poisonedError: DatabasePoisonedError | undefined;
@@ -179,7 +171,7 @@ export class Engine extends WasmMemory {
     };
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.rawExports = undefined;
-    this.keyListeners = new Map();
+    this.keyListeners = new KeyListeners();
     this.poisonedError = undefined;
     this.poisonCause = undefined;
   }
@@ -201,7 +193,7 @@ export class Engine extends WasmMemory {
     const host = new Host(file, options.readOnly);
     const instance = await WebAssembly.instantiate(module, { host: host.imports() }).catch(
       (cause) => {
-        throw cause instanceof RangeError ? noMemory(name, cause) : cause;
+        throw cause instanceof RangeError ? noMemoryToOpen(name, cause) : cause;
       },
     );
     const wasm = instance.exports as unknown as Exports;
@@ -499,7 +491,7 @@ export class Engine extends WasmMemory {
     const flags = flagsOf(range);
     const before = this.call(() => this.wasm.pending());
     this.changes += 1;
-    this.notifyCleared(keyspace);
+    this.keyListeners.notifyCleared(keyspace);
     const count = this.call(() => this.wasm.clear(keyspace, lower, upper, flags, limit));
     if (count >= 0) return count;
     const code = this.u32[this.codeAt] as number;
@@ -680,9 +672,9 @@ export class Engine extends WasmMemory {
 
   /** After several sets in a row, opens the queue for as many as are sure to fit. Key listeners keep it closed. */
   private queueFurtherSets(areSeveral: boolean): void {
-    const room =
+    const capacity =
       areSeveral && this.keyListeners.size === 0 ? this.call(this.exports.queue_room) : 0;
-    this.queueLimit = this.queueAt + room;
+    this.queueLimit = this.queueAt + capacity;
   }
 
   /** Runs a call that may grow the memory and is not hot: an export, or a function that calls one. */
@@ -729,8 +721,8 @@ export class Engine extends WasmMemory {
    * `cleared` is called instead, once, before a keyspace or a range of it is cleared. While any listener has no
    * `cleared`, `observesEachKey` is true and keys have to be deleted one by one.
    */
-  observeKeys(listener: KeyListener, cleared?: (keyspace: number) => void): () => void {
-    this.keyListeners.set(listener, cleared);
+  observeKeys(listener: KeyListener, cleared?: ClearListener): () => void {
+    this.keyListeners.add(listener, cleared);
     this.wrapExports();
     return () => {
       if (this.keyListeners.delete(listener)) this.wrapExports();
@@ -739,12 +731,7 @@ export class Engine extends WasmMemory {
 
   /** Whether a listener has to be called for each key that is deleted. */
   get observesEachKey(): boolean {
-    for (const cleared of this.keyListeners.values()) if (cleared === undefined) return true;
-    return false;
-  }
-
-  private notifyCleared(keyspace: number): void {
-    for (const cleared of this.keyListeners.values()) cleared?.(keyspace);
+    return this.keyListeners.observesEachKey();
   }
 
   private wrapExports(): void {
@@ -755,21 +742,7 @@ export class Engine extends WasmMemory {
     // After `discard` there are no exports.
     if (wasm === undefined) return;
     this.rawExports = wasm;
-    const { keyListeners } = this;
-    const before =
-      <A extends unknown[], R>(call: (keyspace: number, keyLength: number, ...more: A) => R) =>
-      (keyspace: number, keyLength: number, ...more: A): R => {
-        for (const listener of keyListeners.keys()) listener(keyspace, keyLength);
-        return call(keyspace, keyLength, ...more);
-      };
-    const { set, set_begin, remove, update_begin } = wasm;
-    const observed = {
-      set: before(set),
-      set_begin: before(set_begin),
-      remove: before(remove),
-      update_begin: before(update_begin),
-    };
-    this.exports = keyListeners.size === 0 ? wasm : { ...wasm, ...observed };
+    this.exports = this.keyListeners.observed(wasm);
   }
 
   // ---------------------------------------------------------------- failures
@@ -777,18 +750,7 @@ export class Engine extends WasmMemory {
   private poisonWith(trap: unknown): DatabasePoisonedError {
     if (this.poisonedError !== undefined) return this.poisonedError;
     const panic = this.host.panic ?? (trap instanceof Error ? trap.message : String(trap));
-    // Platforms report a stack overflow only by the text.
-    const isOverflow = /call stack|stack overflow|recursion/.test(panic);
-    const error = new DatabasePoisonedError(
-      isOverflow
-        ? `Endless or very deep recursion used up the program's stack within a call of the database ` +
-            `"${this.name}", which ended half-way. All further calls are refused. Close the database and open ` +
-            "it again: what was committed is there."
-        : `The engine of the database "${this.name}" failed and refuses all further calls: ` +
-            `${panic}. Close the database and open it again: what was committed is there. Please ` +
-            "report this.",
-      { cause: trap },
-    );
+    const error = brokenEngine(this.name, panic, trap);
     if (this.u8.length === 0) this.refresh();
     // Set last: if the listener overflows the stack, the next call reports the error again.
     this.listener?.poisoned(error);

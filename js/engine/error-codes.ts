@@ -124,6 +124,34 @@ const makers: Readonly<Record<number, Maker>> = {
   [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
 };
 
+/**
+ * The error for a platform without memory for one more instance, or without addresses: each instance reserves
+ * several gigabytes of address space.
+ */
+export function noMemoryToOpen(name: string, cause: unknown): OutOfMemoryError {
+  return new OutOfMemoryError(
+    `There is no memory to open the database "${name}": too many are open here, or the address space is ` +
+      "limited. Close some, keep collections in one database, or raise the limit (ulimit -v).",
+    { cause },
+  );
+}
+
+/** The error for an instance that panicked or was broken off by a stack overflow. */
+export function brokenEngine(name: string, panic: string, cause: unknown): DatabasePoisonedError {
+  // Platforms report a stack overflow only by the text.
+  const isOverflow = /call stack|stack overflow|recursion/.test(panic);
+  return new DatabasePoisonedError(
+    isOverflow
+      ? `Endless or very deep recursion used up the program's stack within a call of the database ` +
+          `"${name}", which ended half-way. All further calls are refused. Close the database and open ` +
+          "it again: what was committed is there."
+      : `The engine of the database "${name}" failed and refuses all further calls: ` +
+          `${panic}. Close the database and open it again: what was committed is there. Please ` +
+          "report this.",
+    { cause },
+  );
+}
+
 export function noMoreMemory(name: string, cause: unknown): OutOfMemoryError {
   return new OutOfMemoryError(
     `There is no memory for this call of the database "${name}". Release other values and copies, do ` +
@@ -188,7 +216,7 @@ export function failureOf(code: number, context: FailureContext): Error {
 /** The error for a view that was detached while its callback ran. */
 export function viewDetachedInCallback(): StaleViewError {
   return new StaleViewError(
-    "The view died while the callback of updateIf() ran, so its changes could not be kept. " +
+    "The view was detached while the callback of updateIf() ran, so its changes could not be kept. " +
       "Nothing was changed.",
   );
 }

@@ -328,7 +328,7 @@ export class WasmMemory {
     const { scratch, forgotten } = this;
     let length = writer.write(scratch, key);
     if (this.forgotten !== forgotten || this.lastKeyLength !== 0 || this.scratch !== scratch) {
-      length = this.encodeApart(writer, key);
+      length = this.encodeSeparately(writer, key);
     }
     if (length > MAX_KEY) throw this.refusal(Code.KeyTooLong);
     return length;
@@ -338,7 +338,7 @@ export class WasmMemory {
    * Encodes a key again in a separate array, because its own code, such as a getter, called the database and so
    * overwrote the scratch area.
    */
-  private encodeApart<K>(writer: KeyWriter<K>, key: K): number {
+  private encodeSeparately<K>(writer: KeyWriter<K>, key: K): number {
     const area = new Uint8Array(MAX_KEY + 1);
     const length = writer.write(area, key);
     this.forgetKey();

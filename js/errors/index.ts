@@ -203,7 +203,7 @@ export class UniqueViolationError extends ErrorWithDetails<{ collection: string;
 /** No owner answered in time. `applied` says whether the write may have been applied all the same. */
 export class OwnerUnavailableError extends ErrorWithDetails<{ applied: boolean | "unknown" }> {
   /**
-   * `false`: certainly not applied. `"unknown"`: the owner vanished, or was silent, before it answered.
+   * `false`: certainly not applied. `"unknown"`: the owner vanished, or did not respond, before it answered.
    * `true`: applied exactly once, but the answer was lost.
    */
   declare readonly applied: boolean | "unknown";

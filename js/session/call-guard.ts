@@ -10,7 +10,7 @@ import {
 
 /** Flags of `CallGuard.gate`. The hot path checks only whether the gate is zero. */
 export const CLOSED = 1;
-export const DEAD = 2;
+export const POISONED = 2;
 /** A commit failed since the last call; the next call throws its error. */
 export const FAILED = 4;
 /** A callback of `updateIf` runs. */
@@ -40,16 +40,16 @@ export class CallGuard {
   }
 
   /** Whether the engine can still be called. */
-  isAlive(): boolean {
+  isUsable(): boolean {
     return this.poisonedError === undefined;
   }
 
-  /** Whether the database is open, and its engine alive. */
+  /** Whether the database is open, and its engine usable. */
   isOpen(): boolean {
     return this.poisonedError === undefined && (this.gate & CLOSED) === 0;
   }
 
-  /** Throws unless the database can be read: closed, dead, or with a deferred error. */
+  /** Throws unless the database can be read: closed, poisoned, or with a deferred error. */
   assertReadable(): void {
     if ((this.gate & CLOSED) !== 0) throw closed(this.#name);
     if (this.poisonedError !== undefined) throw this.poisonedError;
@@ -112,7 +112,7 @@ export class CallGuard {
   /** Has every call throw this error from now on. */
   poison(error: DatabasePoisonedError): void {
     this.poisonedError = error;
-    this.gate |= DEAD;
+    this.gate |= POISONED;
   }
 }
 

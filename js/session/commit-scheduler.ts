@@ -46,7 +46,7 @@ export class CommitScheduler implements EngineListener {
   private microtask: boolean;
   private readonly onTurnEnd: () => void;
   private readonly turnEnded: () => void;
-  private readonly unhook: Array<() => void>;
+  private readonly cleanups: Array<() => void>;
 
   /** `turnEnded` is called at the end of each turn in which something was scheduled. */
   constructor({ engine, guard, opened, settings, tracker }: SessionParts, turnEnded: () => void) {
@@ -70,7 +70,7 @@ export class CommitScheduler implements EngineListener {
       },
       settings.timers,
     );
-    this.unhook = [];
+    this.cleanups = [];
     engine.listener = this;
     engine.onRead(() => this.scheduleTurnEnd());
     this.hook();
@@ -302,7 +302,7 @@ export class CommitScheduler implements EngineListener {
 
   /** The pending writes were rolled back. Detaches all views, because their memory is about to be reused. */
   private lost(error: Error): void {
-    if (this.guard.isAlive()) this.engine.detach();
+    if (this.guard.isUsable()) this.engine.detach();
     this.promises.settleCommitted(error);
     this.notFlushed(error);
   }
@@ -360,18 +360,19 @@ export class CommitScheduler implements EngineListener {
 
   private hook(): void {
     const stopListening = this.opened.onLoss?.((loss) => this.promises.report(loss));
-    if (stopListening !== undefined) this.unhook.push(stopListening);
+    if (stopListening !== undefined) this.cleanups.push(stopListening);
     const { onExit } = this.opened;
     if (onExit !== undefined) {
-      const onEnd = (mayGoOn?: boolean) => (mayGoOn === true ? this.mayExit() : this.exit());
-      this.unhook.push(onExit.call(this.opened, onEnd));
+      const onEnd = (mayContinue?: boolean) =>
+        mayContinue === true ? this.mayExit() : this.exit();
+      this.cleanups.push(onExit.call(this.opened, onEnd));
     }
     // A storage without timers has no page that could be hidden, and a listener would keep the database in memory.
     if (!this.settings.timers) return;
     const hide = () => this.betweenTurns(() => this.commitPending(true));
-    listen("pagehide", globalThis, hide, this.unhook);
+    listen("pagehide", globalThis, hide, this.cleanups);
     const { document } = globalThis as { document?: EventTarget };
-    if (document !== undefined) listen("visibilitychange", document, hide, this.unhook);
+    if (document !== undefined) listen("visibilitychange", document, hide, this.cleanups);
   }
 
   /** Commits what is complete, because the program may end now without a further event. */
@@ -409,7 +410,7 @@ export class CommitScheduler implements EngineListener {
 
   /** Flushes for one of several handles that is being closed. The others go on. */
   leave(): void {
-    if (!this.guard.isAlive() || this.isPoisoned()) return;
+    if (!this.guard.isUsable() || this.isPoisoned()) return;
     if ((this.guard.gate & FAILED) !== 0) throw this.guard.takeFailure();
     this.flush();
   }
@@ -419,9 +420,9 @@ export class CommitScheduler implements EngineListener {
     const { guard } = this;
     let failure = guard.takeFailure();
     this.timers.stop();
-    for (const unhook of this.unhook) unhook();
+    for (const cleanup of this.cleanups) cleanup();
     try {
-      if (this.guard.isAlive()) {
+      if (this.guard.isUsable()) {
         this.checkViews();
         this.engine.close();
         // A lost file has poisoned the database.
@@ -448,15 +449,15 @@ export class CommitScheduler implements EngineListener {
   }
 }
 
-/** Adds an event listener, if the target has listeners. Its removal is added to `unhook`. */
+/** Adds an event listener, if the target has listeners. Its removal is added to `cleanups`. */
 function listen(
   event: string,
   target: unknown,
   listener: () => void,
-  unhook: Array<() => void>,
+  cleanups: Array<() => void>,
 ): void {
   const { addEventListener, removeEventListener } = target as Partial<EventTarget>;
   if (typeof addEventListener !== "function" || typeof removeEventListener !== "function") return;
   addEventListener.call(target, event, listener);
-  unhook.push(() => removeEventListener.call(target, event, listener));
+  cleanups.push(() => removeEventListener.call(target, event, listener));
 }

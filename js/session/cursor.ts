@@ -28,7 +28,7 @@ type KeyForm = string | Uint8Array<ArrayBuffer>;
 
 /** Page sizes: the first page is small, because many loops read only a few keys; later pages grow. */
 const FIRST_PAGE = 64;
-const LARGEST_PAGE = 1_024;
+const MAX_PAGE_LENGTH = 1_024;
 
 /** The page of a cursor that has read none. */
 const EMPTY_PAGE: Page = {
@@ -161,7 +161,7 @@ class Walk {
   private loadPage(session: Session): boolean {
     this.moveBound();
     const maxKeys = Math.min(this.pageSize, this.left);
-    this.pageSize = Math.min(this.pageSize * 4, LARGEST_PAGE);
+    this.pageSize = Math.min(this.pageSize * 4, MAX_PAGE_LENGTH);
     const { lower, upper, lowerExcluded, upperIncluded, reverse } = this;
     const page = session.engine.scan(
       { lower, upper, lowerExcluded, upperIncluded, reverse },
@@ -245,7 +245,7 @@ export abstract class Steps<T> implements Walker<T> {
   }
 
   /** Releases that view at the next step. */
-  protected letGo(engine: Engine): void {
+  protected releaseRow(engine: Engine): void {
     if (this.heldIn === engine.turn && engine.rowsHeld > 0) engine.rowsHeld -= 1;
     this.heldIn = -1;
   }
@@ -276,8 +276,8 @@ export abstract class Steps<T> implements Walker<T> {
   }
 
   return(): IteratorReturnResult<undefined> {
-    if (this.heldIn >= 0) this.letGo(this.source().engine);
-    this.takeBack();
+    if (this.heldIn >= 0) this.releaseRow(this.source().engine);
+    this.untrack();
     this.walk.stop();
     return { done: true, value: undefined };
   }
@@ -292,19 +292,19 @@ export abstract class Steps<T> implements Walker<T> {
 
   protected session(): Session {
     const session = this.source();
-    if (this.heldIn >= 0) this.letGo(session.engine);
+    if (this.heldIn >= 0) this.releaseRow(session.engine);
     if (session.guard.gate !== 0) {
       session.guard.assertReadable();
-      this.takeBack();
+      this.untrack();
     }
     return session;
   }
 
-  private takeBack(): void {
+  private untrack(): void {
     const { tracked } = this;
     if (tracked === undefined) return;
     this.tracked = undefined;
-    this.source().takeBack(tracked);
+    this.source().untrack(tracked);
   }
 }
 

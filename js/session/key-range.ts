@@ -93,7 +93,7 @@ export function boundsOf(call: string, given: Range | undefined, keyed = false):
     // An empty prefix matches every key, so it sets no bounds.
     if (prefix.length > 0) {
       lower.push({ key: prefix, included: true });
-      upper.push(behind(prefix));
+      upper.push(endOfPrefix(prefix));
     }
   }
   return bounded(call, range, lower, upper, keyAs === "bytes");
@@ -175,7 +175,7 @@ function copied(given: unknown): Uint8Array<ArrayBuffer> {
 }
 
 /** The exclusive upper bound of all keys with this prefix: the prefix with its last byte raised, if there is one. */
-export function behind(prefix: Uint8Array): Bound | undefined {
+export function endOfPrefix(prefix: Uint8Array): Bound | undefined {
   let { length } = prefix;
   while (length > 0 && prefix[length - 1] === 0xff) length -= 1;
   if (length === 0) return undefined;

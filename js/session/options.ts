@@ -29,7 +29,7 @@ export interface OpenOptions {
    *
    * A new database is filled with them. There must be no database of that name yet, unless `replace` is set.
    * The bytes are stored as they arrive, and all of them are verified as by `db.verify()` before they count.
-   * If that fails, or `signal` aborts it, what was there before is unchanged. If the program dies meanwhile,
+   * If that fails, or `signal` aborts it, what was there before is unchanged. If the program crashes meanwhile,
    * what it leaves behind is never taken for a database: `open` throws `DatabaseNotFoundError` until it is
    * given `from` again or the name is destroyed.
    *
@@ -45,7 +45,7 @@ export interface OpenOptions {
   /**
    * Whether `from` may replace an existing database with all that is in it. The old database stays as it is
    * until the new one is complete and verified beside it, so there must be space for both. Then one step
-   * switches from the old to the new: a program that dies at any moment leaves one or the other. `false` by
+   * switches from the old to the new: a program that crashes at any moment leaves one or the other. `false` by
    * default.
    */
   replace?: boolean | undefined;
@@ -75,8 +75,8 @@ export interface OpenOptions {
    */
   ordered?: boolean | undefined;
   /**
-   * For development: finds views that are kept too long. All views die whenever your code yields, and those
-   * of an iteration at its next step. Writes through a view from `get` are reported, and an update throws if
+   * For development: finds views that are kept too long. All views are detached whenever your code yields,
+   * and those of an iteration at its next step. Writes through a view from `get` are reported, and an update throws if
    * it assigns to a name that is no field of its record. Each view has bytes of its own; without this option,
    * `structuredClone(view)` and `postMessage(view)` send all of the database's memory, other records among it.
    * Slower. `false` by default.

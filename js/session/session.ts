@@ -256,8 +256,8 @@ export class Session {
   }
 
   /** Ends the validity of such a value at the next step: in strict mode it is checked and detached. */
-  takeBack(tracked: Uint8Array<ArrayBuffer>): void {
-    const written = this.tracker?.takeBack(tracked);
+  untrack(tracked: Uint8Array<ArrayBuffer>): void {
+    const written = this.tracker?.untrack(tracked);
     if (written !== undefined) throw written;
   }
 
@@ -413,7 +413,7 @@ export class Session {
     } catch (error) {
       if (before !== undefined) this.trackCallbackCopy(view, before);
       guard.gate &= ~IN_CALLBACK;
-      if (guard.isAlive()) engine.abort();
+      if (guard.isUsable()) engine.abort();
       throw error;
     }
     guard.gate &= ~IN_CALLBACK;
@@ -480,7 +480,7 @@ export class Session {
     const later = laterOf(result);
     if (later === undefined) return;
     // Detach all views, because the function may go on later and write into a record.
-    if (this.guard.isAlive()) this.engine.detach();
+    if (this.guard.isUsable()) this.engine.detach();
     throw badArgument(
       `${what} must be synchronous, but it returned a ${later}. Nothing was kept. Await what ` +
         "you need first, then call.",
@@ -523,7 +523,7 @@ export class Session {
       kept = keep(result);
     } finally {
       guard.depth -= 1;
-      if (!kept && guard.isAlive()) this.rollBack();
+      if (!kept && guard.isUsable()) this.rollBack();
     }
     if (kept) {
       engine.release();

@@ -43,7 +43,7 @@ export class ViewTracker {
   }
 
   /** Detaches a copy that was given out. Returns an error if it was written to. */
-  takeBack(copy: Uint8Array<ArrayBuffer>): VarveError | undefined {
+  untrack(copy: Uint8Array<ArrayBuffer>): VarveError | undefined {
     const tracked = this.tracked.get(copy);
     if (tracked === undefined) return undefined;
     const error = compared(copy, tracked);

@@ -147,7 +147,7 @@ class ImageFile implements StorageFile {
 
   moveInto(memory: WebAssembly.Memory): void {
     const size = this.#size;
-    const given = this.#living();
+    const given = this.#openBytes();
     let start: number;
     try {
       start = memory.grow(Math.ceil(size / WASM_PAGE)) * WASM_PAGE;
@@ -158,17 +158,17 @@ class ImageFile implements StorageFile {
       );
     }
     this.#bytes = () => new Uint8Array(memory.buffer, start, size);
-    this.#living().set(given);
+    this.#openBytes().set(given);
   }
 
   read(buffer: Uint8Array, { at }: { at: number }): number {
     const count = Math.max(0, Math.min(buffer.length, this.#size - at));
-    buffer.set(this.#living().subarray(at, at + count));
+    buffer.set(this.#openBytes().subarray(at, at + count));
     return count;
   }
 
   getSize(): number {
-    this.#living();
+    this.#openBytes();
     return this.#size;
   }
 
@@ -181,14 +181,14 @@ class ImageFile implements StorageFile {
   }
 
   flush(): void {
-    this.#living();
+    this.#openBytes();
   }
 
   close(): void {
     this.#bytes = undefined;
   }
 
-  #living(): Uint8Array {
+  #openBytes(): Uint8Array {
     if (this.#bytes !== undefined) return this.#bytes();
     throw Object.assign(new Error(`The database "${this.#name}" is closed.`), { code: "EBADF" });
   }

@@ -136,7 +136,7 @@ function openReplacement(sql: Sql, table: string, main: TableFile): ReplacementF
         throw error;
       }
       sql.exec(`DROP TABLE "${old}"`);
-      main.look();
+      main.reset();
     },
     remove() {
       file.close();
@@ -215,11 +215,11 @@ class TableFile implements StorageFile {
     this.#run(
       "CREATE TABLE IF NOT EXISTS TABLE_NAME (page INTEGER PRIMARY KEY, bytes BLOB NOT NULL)",
     );
-    this.look();
+    this.reset();
   }
 
   /** Resets the state after the table was replaced. */
-  look(): void {
+  reset(): void {
     this.#forget();
     this.#mark = UNMARKED;
     this.#size = this.#measure().size;
@@ -274,7 +274,7 @@ class TableFile implements StorageFile {
     }
     if (size < this.#size) {
       this.#run("DELETE FROM TABLE_NAME WHERE page > ?", last);
-      if (last < 0) this.look();
+      if (last < 0) this.reset();
     }
     this.#size = size;
   }

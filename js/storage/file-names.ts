@@ -3,7 +3,7 @@
 import { badArgument } from "../errors/index.js";
 
 /** The longest file name without suffix that every file system accepts, with a lock file beside it. */
-const LONGEST = 200;
+const MAX_NAME_BYTES = 200;
 
 /** The suffix of database files. */
 export const SUFFIX = ".varve";
@@ -89,9 +89,9 @@ export function escapeName(name: string, what: string): string {
       escaped += percent(character, name, what);
     }
   }
-  if (escaped.length > LONGEST) {
+  if (escaped.length > MAX_NAME_BYTES) {
     throw badArgument(
-      `A ${what} may take at most ${LONGEST} bytes; this one takes ${escaped.length}. ` +
+      `A ${what} may take at most ${MAX_NAME_BYTES} bytes; this one takes ${escaped.length}. ` +
         "(Characters other than a-z, 0-9, dash, underscore and dot count three per byte.)",
       name,
     );

@@ -74,7 +74,7 @@ class MemoryFile implements StorageFile {
     this.#content = content;
   }
 
-  #living(): Content {
+  #openContent(): Content {
     if (this.#content !== undefined) return this.#content;
     throw Object.assign(new Error(`The memory file of "${this.#name}" is closed.`), {
       code: "EBADF",
@@ -82,14 +82,14 @@ class MemoryFile implements StorageFile {
   }
 
   read(buffer: Uint8Array, options: { at: number }): number {
-    const { bytes, size } = this.#living();
+    const { bytes, size } = this.#openContent();
     const count = Math.max(0, Math.min(buffer.length, size - options.at));
     buffer.set(bytes.subarray(options.at, options.at + count));
     return count;
   }
 
   write(buffer: Uint8Array, options: { at: number }): number {
-    const content = this.#living();
+    const content = this.#openContent();
     const end = options.at + buffer.length;
     reserve(content, end);
     content.bytes.set(buffer, options.at);
@@ -98,18 +98,18 @@ class MemoryFile implements StorageFile {
   }
 
   truncate(size: number): void {
-    const content = this.#living();
+    const content = this.#openContent();
     reserve(content, size);
     if (size < content.size) content.bytes.fill(0, size, content.size);
     content.size = size;
   }
 
   getSize(): number {
-    return this.#living().size;
+    return this.#openContent().size;
   }
 
   flush(): void {
-    this.#living();
+    this.#openContent();
   }
 
   close(): void {

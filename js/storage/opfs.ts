@@ -78,11 +78,11 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
       const { handle, entry, isNew } = await openFile(folders, wanted, name, readOnly);
       // After opening the file: where storage is denied, Firefox ends a worker that asks for the quota.
       const originQuota = new OriginQuota();
-      originQuota.look();
+      originQuota.latest();
       const file = new OpfsFile(name, entry, handle);
       return {
         file,
-        estimate: () => originQuota.look(),
+        estimate: () => originQuota.latest(),
         sync: () => file.isThere(),
         onLoss(listener) {
           file.onLoss = listener;
@@ -99,7 +99,7 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
         },
       };
     },
-    async look(name) {
+    async snapshot(name) {
       const wanted = named(name);
       requireFolders();
       return existing(async () => {
@@ -181,9 +181,9 @@ async function findFolder(
 }
 
 /** The result of a lookup, or `undefined` if there is no such file. */
-async function existing<T>(look: () => Promise<T>, task: string): Promise<T | undefined> {
+async function existing<T>(find: () => Promise<T>, task: string): Promise<T | undefined> {
   try {
-    return await look();
+    return await find();
   } catch (cause) {
     if ((cause as { name?: unknown }).name === "NotFoundError") return undefined;
     throw unavailable(task, cause);

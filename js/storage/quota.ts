@@ -9,7 +9,7 @@ export class OriginQuota {
   #asking = false;
 
   /** Returns the last estimate, and asks for a new one. */
-  look(): StorageEstimate {
+  latest(): StorageEstimate {
     if (!this.#asking) {
       this.#asking = true;
       this.#ask()

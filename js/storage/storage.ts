@@ -106,7 +106,7 @@ export interface OpenedStorage {
    */
   openReplacement?(): Promise<ReplacementFile>;
   /**
-   * Removes files that a program that died left beside this one. Called when this file is a complete database, so that
+   * Removes files that a program that crashed left beside this one. Called when this file is a complete database, so that
    * they are not needed any more.
    */
   removeLeftovers?(): void | Promise<void>;
@@ -168,7 +168,7 @@ export interface Storage {
    * The bytes of a database as they are now, even if it is open elsewhere, or `undefined` if it is missing. For realms
    * that cannot open it. The bytes may change, and then cannot be read any more.
    */
-  look?(name: string): Promise<File | undefined>;
+  snapshot?(name: string): Promise<File | undefined>;
   /**
    * Removes a database. Resolves to whether there was one. Storages without it cannot remove any.
    *

@@ -2,7 +2,7 @@
 
 import { encoder } from "../util/text-coders.js";
 import type { Leaf } from "./layout.js";
-import { assertAlive, badValue, type Span, type Viewed, withField } from "./type.js";
+import { assertAttached, badValue, type Span, type Viewed, withField } from "./type.js";
 import type { Shape } from "./view.js";
 
 /** The names of the fields that are text or bytes. */
@@ -23,7 +23,7 @@ export function eq<V extends object, K extends Comparable<V>>(
   value: string | Uint8Array,
 ): boolean {
   const { $v, $s } = view as unknown as Viewed & { $s?: Shape };
-  const place = assertAlive($v);
+  const place = assertAttached($v);
   const leaf = $s?.leaves.find(({ name }) => name === field);
   const span = leaf?.type.span;
   if (!span) throw badValue("eq() compares a view's text or byte fields.", field);

@@ -23,7 +23,7 @@ export interface Added<View, Write, Input, Plain>
 }
 
 // A type that is the result of a condition that always holds is shown expanded by editors, and not by its name.
-type Plainly<T> = T extends unknown ? { [K in keyof T]: T[K] } : never;
+type Simplify<T> = T extends unknown ? { [K in keyof T]: T[K] } : never;
 type All<U> = (U extends unknown ? (u: U) => void : never) extends (all: infer I) => void
   ? I
   : never;
@@ -32,7 +32,7 @@ type Flattened<F> = {
 }[keyof F];
 
 /** All fields of a struct, including those of flattened structs. */
-export type LeavesOf<F> = Plainly<
+export type LeavesOf<F> = Simplify<
   { readonly [K in keyof F as F[K] extends Type ? K : never]: F[K] } & ([Flattened<F>] extends [
     never,
   ]
@@ -48,7 +48,7 @@ export type PlainOf<L> = L extends unknown
   : never;
 
 /** What may be stored. Optional fields may be left out. */
-export type InputOf<L> = Plainly<
+export type InputOf<L> = Simplify<
   { readonly [K in keyof L as Missable<L[K]> extends true ? never : K]: Part<L[K], "input"> } & {
     readonly [K in keyof L as Missable<L[K]> extends true ? K : never]?: Part<L[K], "input">;
   }

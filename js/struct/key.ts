@@ -128,7 +128,7 @@ export function partCodec(kind: PartKind, what: string): PartCodec {
     case "f64":
       return float(kind, kind.kind === "f32", what);
     case "bool":
-      return truth(kind, what);
+      return boolPart(kind, what);
     case "enum8":
     case "enum16":
       return enumPart(kind, kind.kind === "enum8" ? 1 : 2, kind.variants, what);
@@ -262,7 +262,7 @@ function float(kind: Descriptor, isShort: boolean, what: string): PartCodec {
   };
 }
 
-function truth(kind: Descriptor, what: string): PartCodec {
+function boolPart(kind: Descriptor, what: string): PartCodec {
   return {
     kind,
     write(area, at, value) {

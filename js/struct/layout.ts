@@ -1,7 +1,7 @@
 /** The layout of a struct's fields, as by Rust's `repr(C)`. */
 
 import type { Descriptor, StructDescriptor } from "./codec.js";
-import { alignUp, badValue, base64, inner, type Type, whole, withField } from "./type.js";
+import { alignUp, badValue, base64, declaredLength, inner, type Type, withField } from "./type.js";
 
 /** A field of a struct. Fields of flattened structs are included. */
 export interface Leaf {
@@ -79,7 +79,7 @@ export function computeLayout(struct: string, given: object, growing: boolean): 
     }
   }
   if (leaves.length === 0) throw badValue(`${struct} has no fields.`);
-  const bytes = withField(struct, () => whole(alignUp(end, align)));
+  const bytes = withField(struct, () => declaredLength(alignUp(end, align)));
   return {
     name: struct,
     leaves,

@@ -157,7 +157,7 @@ export function stale(): never {
 }
 
 /** The place of a view, unless it has ended. */
-export function assertAlive(place: Cursor): Cursor {
+export function assertAttached(place: Cursor): Cursor {
   return place.e === place.m.epoch ? place : stale();
 }
 
@@ -290,7 +290,7 @@ export function standaloneMemory(u8: Uint8Array): Memory {
 export const readBudget = { left: Infinity };
 
 /** Maximum budget for overlapping parts, whatever the length of the value. */
-const MOST = 67_108_864;
+const MAX_READ_BUDGET = 67_108_864;
 
 /**
  * Runs a function that traverses a whole value of `length` bytes, with a budget. Overlapping parts count each time that
@@ -301,7 +301,7 @@ const MOST = 67_108_864;
  */
 export function walking<T>(bytes: number, act: () => T): T {
   if (readBudget.left !== Infinity) return act();
-  readBudget.left = Math.min(64 * bytes + 65_536, Math.max(bytes, MOST));
+  readBudget.left = Math.min(64 * bytes + 65_536, Math.max(bytes, MAX_READ_BUDGET));
   try {
     return act();
   } finally {
@@ -326,7 +326,7 @@ export function part(from: Cursor, at: number, stride: number, align: number): S
 }
 
 /** Maximum length of a value in bytes. */
-const LARGEST = 16_777_216;
+const MAX_LENGTH = 16_777_216;
 
 /** Memory up to this size is reused for the next draft. */
 const MAX_REUSED_DRAFT = 262_144;
@@ -348,9 +348,9 @@ export function release({ m }: Writer): void {
 }
 
 /** Throws unless the length is valid for a type. */
-export function whole(length: number): number {
-  if (Number.isInteger(length) && length > 0 && length <= LARGEST) return length;
-  throw badValue(`A length must be 1 to ${LARGEST}.`, length);
+export function declaredLength(length: number): number {
+  if (Number.isInteger(length) && length > 0 && length <= MAX_LENGTH) return length;
+  throw badValue(`A length must be 1 to ${MAX_LENGTH}.`, length);
 }
 
 /** Throws for surplus arguments, because their intent must not be ignored. */

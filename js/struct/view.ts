@@ -7,7 +7,7 @@
 import { INSPECT } from "../util/inspect.js";
 import type { Leaf } from "./layout.js";
 import {
-  assertAlive,
+  assertAttached,
   badValue,
   type Cursor,
   copied,
@@ -65,7 +65,7 @@ class Methods extends Copied {
   declare readonly $s: Shape;
 
   $c(mode: Mode): unknown {
-    const place = assertAlive(this.$v);
+    const place = assertAttached(this.$v);
     return Object.fromEntries(
       this.$s.leaves.map(({ name, at, type }) => [
         name,
@@ -132,7 +132,7 @@ function accessors(
         // 1 ns of 3 in Chromium, and so would a check of the type's kind here.
         return take(place, place.e === place.m.epoch ? place.o + at : isNumber ? -1e9 : stale());
       } catch (error) {
-        throw prefixField(error, assertAlive(place) && label);
+        throw prefixField(error, assertAttached(place) && label);
       }
     },
     set(value) {
@@ -154,5 +154,5 @@ export function writable(place: Cursor, field: string): Cursor & { w: Editing } 
       `${field} cannot be assigned here. Use updateIf(), or set() { ...view.snapshot(), ... }.`,
     );
   }
-  return assertAlive(place) as ReturnType<typeof writable>;
+  return assertAttached(place) as ReturnType<typeof writable>;
 }

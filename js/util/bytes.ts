@@ -137,7 +137,7 @@ function refuseGone(role: Role, buffer: ArrayBufferLike): void {
   if (!isDetached(buffer as ArrayBuffer)) return;
   if (detached.has(buffer)) {
     throw new StaleViewError(
-      `This ${role} is a dead view of the database: the code yielded after getting it. Get it ` +
+      `This ${role} is a detached view of the database: the code yielded after getting it. Get it ` +
         "again, or keep a copy made in time with .slice().",
     );
   }

@@ -436,8 +436,8 @@ describe("two clients with a worker each", () => {
 describe("workers that open a new database at once", () => {
   test("concurrent import: the imported database is kept while others fail, and their files are removed", async () => {
     const name = await fresh("connect-failing");
-    const patient = `
-      const patiently = async (task) => {
+    const retryCode = `
+      const withRetries = async (task) => {
         for (;;) try { return await task() } catch (error) { if (error.code !== "VARVE_DATABASE_BUSY") throw error }
       };`;
     const failing = `
@@ -446,15 +446,15 @@ describe("workers that open a new database at once", () => {
         await open("${name}", { from: new Uint8Array(100) }).catch(({ code }) => codes.add(code));
       }
       return [...codes].filter((code) => !/UNSUPPORTED_FORMAT|BUSY|EXISTS/.test(code));`;
-    const writing = `${patient}
+    const writing = `${retryCode}
       for (let i = 0; i < 10; i++) {
-        const db = await patiently(() => open("${name}"));
+        const db = await withRetries(() => open("${name}"));
         db.set("i", String(i));
         await db.close();
-        const again = await patiently(() => open("${name}"));
+        const again = await withRetries(() => open("${name}"));
         if (again.getText("i") !== String(i)) return ["lost", i];
         await again.close();
-        await patiently(() => destroy("${name}"));
+        await withRetries(() => destroy("${name}"));
       }
       return [];`;
     expect(

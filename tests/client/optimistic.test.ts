@@ -96,7 +96,7 @@ describe("updateIf of clients", () => {
     }
   });
 
-  test("updateIf: when the owner falls silent, queued retries time out together", async () => {
+  test("updateIf: when the owner stops answering, queued retries time out together", async () => {
     const MANY = 20;
     const { port1, port2 } = new MessageChannel();
     serve("shop", { storage: memory(), ...wasmOption() }).listen(port1);

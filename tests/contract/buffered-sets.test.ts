@@ -4,7 +4,7 @@ import type { Database } from "varve";
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { bytes, turn } from "../support/values.js";
-import { everywhere, filled, freshName, killViews, opened, reopened } from "./storages.js";
+import { detachViews, everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 /** More sets than fit into the queue. */
 const ROW = 120;
@@ -104,9 +104,9 @@ everywhere("buffered sets", ({ storage }) => {
   test("sets take views of this database as values, and refuse only stale ones", async () => {
     const db = await opened(storage);
     db.set("source", filled(100, 7));
-    await killViews(db);
+    await detachViews(db);
     const stale = db.get("source")!;
-    await killViews(db);
+    await detachViews(db);
     await turn();
     const view = db.get("source")!;
     for (let i = 0; i < ROW; i++) {

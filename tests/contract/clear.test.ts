@@ -153,18 +153,18 @@ everywhere("clear()", ({ storage }) => {
     let db = await opened(storage, {}, name);
     for (let i = 0; i < 300; i++) db.set(keyOf(i), "small");
     db.set("apart", filled(1_000_000, 1));
-    db.set("pieces", filled(700_000, 2));
+    db.set("chunks", filled(700_000, 2));
     db.flush();
     expect(db.clear()).toBe(302);
-    db.set("pieces", filled(600_000, 3));
+    db.set("chunks", filled(600_000, 3));
     db.flush();
     db = await reopened(db, storage, name);
     expect(db.get("apart")).toBe(undefined);
-    expect(db.get("pieces")?.[599_999]).toBe(3);
+    expect(db.get("chunks")?.[599_999]).toBe(3);
     await db.compact();
     assert(db.stats().liveBytes < 700_000, `${db.stats().liveBytes} bytes live`);
     expect((await db.verify()).ok).toBe(true);
-    expect(db.get("pieces")?.length).toBe(600_000);
+    expect(db.get("chunks")?.length).toBe(600_000);
   });
 
   test("clear of all keys during an export does not change the exported data", async () => {

@@ -67,12 +67,12 @@ everywhere("JSON lines", ({ storage }) => {
     const lines =
       ' { "value" : {"a":[1,{"b":"}\\""}]} , "key" : 1 }\r\n\n{"key":2,"value":"é"}\n{"key":3,"value":null}';
     const bytes = new TextEncoder().encode(lines);
-    const pieces = function* (size: number) {
+    const chunksOf = function* (size: number) {
       for (let at = 0; at < bytes.length; at += size) yield bytes.slice(at, at + size);
     };
     for (const size of [1, 2, 7, 1_000]) {
       notes.clear();
-      expect(await notes.fromJsonLines(pieces(size))).toBe(3);
+      expect(await notes.fromJsonLines(chunksOf(size))).toBe(3);
       expect([...notes.entries()]).toStrictEqual([
         [1, { a: [1, { b: '}"' }] }],
         [2, "é"],

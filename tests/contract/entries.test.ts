@@ -5,10 +5,10 @@ import { throws } from "../support/errors.js";
 import { bytes, text, turn } from "../support/values.js";
 import { FakeStorage, platform } from "./fake-storage.js";
 import {
+  detachViews,
   everywhere,
   filled,
   freshName,
-  killViews,
   opened,
   ownOrDetached,
   reopened,
@@ -283,7 +283,7 @@ everywhere("pins", ({ storage }) => {
       await db.flushed;
       same();
       db.delete("a");
-      await killViews(db);
+      await detachViews(db);
       await turn();
       same();
       pin.dispose();

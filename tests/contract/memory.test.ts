@@ -92,8 +92,8 @@ everywhere("memory of large values", ({ storage }) => {
   /** A value of several chunks: with the header of a chunk, the last takes 128 bytes more than fit. */
   const KINDS = [
     { length: MIB - 128, most: 2, kind: "in segments of their own" },
-    { length: 600_000, most: 2, kind: "in pieces" },
-    { length: MIB, most: 2.01, kind: "of a MiB, in pieces" },
+    { length: 600_000, most: 2, kind: "in chunks" },
+    { length: MIB, most: 2.01, kind: "of a MiB, in chunks" },
   ];
 
   async function large(length: number, most: number): Promise<Database> {

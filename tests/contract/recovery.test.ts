@@ -334,7 +334,7 @@ describe("verification of damaged files", () => {
     const fake = new FakeStorage();
     const db = await opened(fake);
     db.set("large", filled(1_900_000, 171));
-    db.set("in pieces", filled(1_500_000, 172));
+    db.set("in chunks", filled(1_500_000, 172));
     for (let i = 0; i < 9_000; i++) db.set(keyOf(i), bytesOf(i, 0));
     db.flush();
     await turn();

@@ -68,7 +68,7 @@ export function ownOrDetached(view: Uint8Array, value: number): boolean {
 }
 
 /** Forces memory to be reused that views may show, so that all views are detached at the next yield. */
-export function killViews(db: Database): Promise<void> {
+export function detachViews(db: Database): Promise<void> {
   db.commit();
   try {
     db.transaction((tx) => {

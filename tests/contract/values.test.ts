@@ -1,7 +1,7 @@
 import { assert, expect, test } from "vitest";
 import { throws } from "../support/errors.js";
 import { bytes, text } from "../support/values.js";
-import { everywhere, filled, freshName, killViews, opened, reopened } from "./storages.js";
+import { detachViews, everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
 
@@ -72,7 +72,7 @@ everywhere("values", ({ storage }) => {
       { name: "RangeError" },
     );
     expect(db.get("key")).toStrictEqual(filled(9, 1));
-    await killViews(db);
+    await detachViews(db);
     db.set("key", filled(9, 4));
     db.set("key", "abc");
     db.set("key", "abc");
@@ -381,7 +381,7 @@ everywhere("values", ({ storage }) => {
     const view = db.get("key") as Uint8Array<ArrayBuffer>;
     const data = new DataView(view.buffer, view.byteOffset, view.length);
     const { buffer } = view;
-    await killViews(db);
+    await detachViews(db);
     expect(view.length).toBe(0);
     for (const one of [view, data, buffer]) {
       throws(() => db.set("key", one), { name: "StaleViewError", code: "VARVE_STALE_VIEW" });

@@ -1,6 +1,6 @@
 import { assert, expect, test } from "vitest";
 import { text, turn } from "../support/values.js";
-import { everywhere, filled, killViews, opened, ownOrDetached } from "./storages.js";
+import { detachViews, everywhere, filled, opened, ownOrDetached } from "./storages.js";
 
 const MIB = 1_048_576;
 
@@ -42,7 +42,7 @@ everywhere("views", ({ storage }) => {
       db.set("key", filled(3_000, round));
       kept.push({ view: db.get("key") as Uint8Array, value: round });
       if (round % 3 === 0) db.delete("key");
-      if (round % 4 === 0) await killViews(db);
+      if (round % 4 === 0) await detachViews(db);
       if (round % 5 === 0) db.flush();
       for (let i = 0; i < 30; i++) db.set(`other ${i}`, filled(3_000, 200 + (round % 50)));
       await turn();
@@ -200,7 +200,7 @@ everywhere("views", ({ storage }) => {
         expect(view.length).toBe(lengths[key]);
         assert(ownOrDetached(view, key % 251), `key ${key} in round ${round}`);
       }
-      await killViews(db);
+      await detachViews(db);
       await turn();
     }
   });
@@ -212,7 +212,7 @@ everywhere("views", ({ storage }) => {
       db.set("copy", db.get("empty") as Uint8Array);
       expect(db.get("copy")?.length).toBe(0);
       expect(db.has("copy")).toBe(true);
-      await killViews(db);
+      await detachViews(db);
       await turn();
     }
   });

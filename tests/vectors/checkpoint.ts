@@ -3,6 +3,7 @@
 import {
   BLOCK,
   CHECKPOINT,
+  CHUNKED,
   type Checkpoint,
   CLEAR,
   DATA_START,
@@ -15,7 +16,6 @@ import {
   KEYSPACE_ROW,
   LOG,
   type LogRecord,
-  PIECES,
   RECORD,
   RUN_ROW,
   RUN_SEGMENT_ROW,
@@ -178,7 +178,7 @@ export async function readEntries(
     const { end, salt } = checkpoint?.named.get(slot) ?? { end: 0, salt: 0n };
     const { record } = (await reader.readRecord(position, end, salt, "itself")) ?? {};
     // Records of other kinds do not set a key.
-    const isSet = record !== undefined && [SET, EXTENT, PIECES, CLEAR].includes(record.kind);
+    const isSet = record !== undefined && [SET, EXTENT, CHUNKED, CLEAR].includes(record.kind);
     if (!isSet) unreadable.add(position);
     else entries.push(record);
   }

@@ -18,7 +18,7 @@ interface Description {
   size: number;
   error?: Record<string, number>;
   recovery?: Omit<Database["recovery"], "checkpoint"> & { checkpoint?: true };
-  /** The number of live records that are damaged, before the checkpoint, or that lack a piece. */
+  /** The number of live records that are damaged, before the checkpoint, or that lack a chunk. */
   unreadable?: number;
   transactions?: Database["transactions"];
   live?: { keyspace: number; version: number; expiry: number; key: string; value: string }[];

@@ -9,7 +9,7 @@ export interface Database {
   transactions: TransactionRecord[];
   /** Live records by keyspace and key. */
   live: LiveRecord[];
-  /** The number of live records that are damaged, which is possible before a checkpoint, or that lack a piece. */
+  /** The number of live records that are damaged, which is possible before a checkpoint, or that lack a chunk. */
   unreadable: number;
   /** The number of keys in keyspace 0, those of unreadable records included. */
   count: number;
@@ -77,8 +77,8 @@ export const HEADER = 64;
 export const FRAME = 40;
 /** The maximum size of a value in bytes. */
 export const MAX_VALUE = 16n << 20n;
-/** The maximum number of pieces of a value. */
-export const MAX_PIECES = 65_535;
+/** The maximum number of chunks of a value. */
+export const MAX_CHUNKS = 65_535;
 export const RECORD = 40;
 export const [LOG, EXTENT_SEGMENT, CHECKPOINT, RUN] = [1, 2, 3, 4];
 /** The sizes of a checkpoint's head and of the rows of its tables, in bytes. */
@@ -88,10 +88,11 @@ export const [RUN_ROW, RUN_SEGMENT_ROW] = [24, 8];
 export const BLOCK = 4096;
 export const ENGINE = 1;
 export const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
-export const PIECE = [..."piece/"].map((character) => character.charCodeAt(0));
+/** The keys of chunks begin with this. */
+export const CHUNK = [..."piece/"].map((character) => character.charCodeAt(0));
 export const CLEARED = [..."clear/"].map((character) => character.charCodeAt(0));
-export const [SET, DELETE, EXTENT, PIECES, CLEAR] = [1, 2, 3, 4, 5];
-/** The known feature bits of `incompatible`: values in pieces. */
+export const [SET, DELETE, EXTENT, CHUNKED, CLEAR] = [1, 2, 3, 4, 5];
+/** The known feature bits of `incompatible`: values in chunks. */
 export const KNOWN_INCOMPATIBLE = 1n;
 export const VOID = 0x81;
 export const TRANSACTION = 0x82;
@@ -232,12 +233,12 @@ export function isUnknown({ kind }: LogRecord): boolean {
   return kind > CLEAR && (kind & SKIPPABLE) === 0;
 }
 
-/** Section 7a: the id of a piece, as by `idOf`. */
-export function idOfPiece(id: bigint, piece: number): string {
+/** Section 7a: the id of a chunk, as by `idOf`. */
+export function idOfChunk(id: bigint, chunk: number): string {
   const key = new Uint8Array(16);
-  key.set(PIECE);
-  viewOf(key).setBigUint64(PIECE.length, id, false);
-  viewOf(key).setUint16(PIECE.length + 8, piece, false);
+  key.set(CHUNK);
+  viewOf(key).setBigUint64(CHUNK.length, id, false);
+  viewOf(key).setUint16(CHUNK.length + 8, chunk, false);
   return `${ENGINE}/${hex(key)}`;
 }
 

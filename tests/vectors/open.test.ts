@@ -245,7 +245,7 @@ describe("golden files through open()", () => {
         }
         if (next(200) === 0) db.flush();
       }
-      // A value in pieces, and one in its own segments.
+      // A value in chunks, and one in its own segments.
       for (const length of round > 0 ? [600_000, 900_000] : []) {
         db.set(`large ${length}`, new Uint8Array(length + round).fill(round));
         model.set(`large ${length}`, new Uint8Array(length + round).fill(round));

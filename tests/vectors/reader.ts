@@ -6,6 +6,7 @@
 
 import { readCheckpoint, readEntries } from "./checkpoint.js";
 import {
+  CHUNKED,
   type Chain,
   type Checkpoint,
   CLEAR,
@@ -20,13 +21,12 @@ import {
   GAP,
   HEADER,
   idOf,
-  idOfPiece,
+  idOfChunk,
   isLive,
   isUnknown,
   type LiveRecord,
   LOG,
   type LogRecord,
-  PIECES,
   readTransaction,
   SET,
   type Segment,
@@ -88,8 +88,8 @@ function endBeforeUnexplainedGap(chain: Chain, count: number, flushed: number): 
   return true;
 }
 
-/** Section 7a: the value, if all of its pieces exist and have its length. */
-function joinPieces(
+/** Section 7a: the value, if all of its chunks exist and have its length. */
+function joinChunks(
   descriptor: Uint8Array,
   newest: Map<string, LogRecord>,
 ): Uint8Array | undefined {
@@ -97,8 +97,8 @@ function joinPieces(
   const [id, length, count] = [view.getBigUint64(0, true), u64(view, 8), view.getUint32(16, true)];
   const value = new Uint8Array(length);
   let at = 0;
-  for (let piece = 0; piece < count; piece += 1) {
-    const record = newest.get(idOfPiece(id, piece));
+  for (let chunk = 0; chunk < count; chunk += 1) {
+    const record = newest.get(idOfChunk(id, chunk));
     if (record?.kind !== SET || at + record.value.length > length) return undefined;
     value.set(record.value, at);
     at += record.value.length;
@@ -323,7 +323,7 @@ class Reader {
     for (const record of records) {
       const value = await this.valueOf(record, newest);
       if (value !== undefined) live.push({ ...record, value });
-      else if (old.has(record) || record.kind === PIECES) unreadable.add(record.position);
+      else if (old.has(record) || record.kind === CHUNKED) unreadable.add(record.position);
       else throw this.lostExtent(viewOf(record.value).getUint32(0, true), next);
     }
     const positions = [...records.map(({ position }) => position), ...unreadable];
@@ -346,7 +346,7 @@ class Reader {
     { kind, value }: LogRecord,
     newest: Map<string, LogRecord>,
   ): Promise<Uint8Array | undefined> {
-    if (kind === PIECES) return joinPieces(value, newest);
+    if (kind === CHUNKED) return joinChunks(value, newest);
     return kind === SET || kind === CLEAR ? value : this.segments.readExtent(value);
   }
 

@@ -1,4 +1,5 @@
 import {
+  CHUNKED,
   CLEAR,
   checksum,
   clearedBy,
@@ -12,9 +13,8 @@ import {
   HEADER,
   isUnknown,
   type LogRecord,
-  MAX_PIECES,
+  MAX_CHUNKS,
   MAX_VALUE,
-  PIECES,
   pad8,
   RECORD,
   type Segment,
@@ -176,11 +176,11 @@ export class SegmentReader {
       if (valueLength < 32) return undefined;
       if (viewOf(this.file.subarray(valueAt)).getBigUint64(8, true) > MAX_VALUE) return undefined;
     }
-    if (kind === PIECES) {
+    if (kind === CHUNKED) {
       if (valueLength < 24) return undefined;
       const value = viewOf(this.file.subarray(valueAt));
       const count = value.getUint32(16, true);
-      if (value.getBigUint64(8, true) > MAX_VALUE || count < 1 || count > MAX_PIECES) {
+      if (value.getBigUint64(8, true) > MAX_VALUE || count < 1 || count > MAX_CHUNKS) {
         return undefined;
       }
     }

@@ -8,7 +8,7 @@ import {
   CALL_NAME,
   checkedOptions,
   checkedRange,
-  LONGEST_TIMEOUT,
+  MAX_TIMEOUT_MS,
 } from "../protocol/call-options.js";
 import {
   type ChangeListener,
@@ -26,7 +26,7 @@ import type {
   ToOwner,
 } from "../protocol/messages.js";
 import { RequestQueue, type RequestQueuePort, type Settlement } from "../protocol/request-queue.js";
-import { broken, closed, errorOf, noWorker, SILENT, watchPolicy } from "./errors.js";
+import { broken, closed, errorOf, NO_WORKER_MESSAGE, noWorker, watchPolicy } from "./errors.js";
 import { busyWait, onPageLifecycle, type PageListener } from "./page-lifecycle.js";
 import { isHeld, openTransport, type Transport, type TransportListener } from "./transport.js";
 import type { FromWorker, Ready, ToWorker } from "./worker-messages.js";
@@ -188,7 +188,7 @@ const UNRESPONSIVE_MS = 6_000;
 const PROBE_STEP_MS = 1_000;
 
 /** A worker that ends after at least so long is replaced at once. */
-const MIN_WORKER_LIFE_MS = 1_000;
+const MIN_WORKER_UPTIME_MS = 1_000;
 
 const WAITING_REASONS: Readonly<Record<string, string>> = {
   waiting: "Another tab has the database.",
@@ -228,7 +228,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   private released: (() => void) | undefined;
   /** The error with which further calls reject, once the connection is outdated or closed. */
   private refusal: unknown;
-  private readonly unhook: () => void;
+  private readonly removeListeners: () => void;
   private isSuspended = false;
   /** Ends the wait for the worker's lock. Acquiring a Web Lock while in the bfcache evicts the page. */
   private lockRequest: AbortController | undefined;
@@ -254,7 +254,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     });
     // Handled here so that an unused promise causes no unhandled rejection.
     this.ready.catch(() => {});
-    this.unhook = onPageLifecycle(this);
+    this.removeListeners = onPageLifecycle(this);
   }
 
   // ---------------------------------------------------------------- requests
@@ -271,7 +271,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     return new Promise((resolve, reject) => {
       // An error thrown in here rejects the promise.
       this.assertUsable(client);
-      const { signal, timeout = UNLIMITED_CALLS.test(call) ? LONGEST_TIMEOUT : client.timeout } =
+      const { signal, timeout = UNLIMITED_CALLS.test(call) ? MAX_TIMEOUT_MS : client.timeout } =
         checkedOptions("A call", options);
       signal?.throwIfAborted();
       const args = carried(argsOf);
@@ -283,9 +283,9 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
         signal?.removeEventListener("abort", abort);
         if ("value" in settlement) resolve(settlement.value);
         else {
-          const silentWorker =
-            this.worker !== undefined && !this.isWorkerReady ? SILENT : undefined;
-          const reason = this.status.reason ?? silentWorker;
+          const startingReason =
+            this.worker !== undefined && !this.isWorkerReady ? NO_WORKER_MESSAGE : undefined;
+          const reason = this.status.reason ?? startingReason;
           reject(errorOf(this.name, options?.[CALL_NAME] ?? call, writes, settlement, reason));
         }
       };
@@ -475,7 +475,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     }
   }
 
-  /** Waits for the lock that the worker holds for as long as it lives, and so learns when it ends. */
+  /** Waits for the lock that the worker holds until it ends, and so learns when that is. */
   private watchWorkerLock(lock: string): void {
     const { worker } = this;
     const since = monotonicNow();
@@ -485,7 +485,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       if (this.worker !== worker) return;
       this.loseWorker();
       // A worker that ends repeatedly is only replaced when queries stay unanswered.
-      if (monotonicNow() > since + MIN_WORKER_LIFE_MS) this.ensureWorker();
+      if (monotonicNow() > since + MIN_WORKER_UPTIME_MS) this.ensureWorker();
     };
     // In Chromium a page whose data was cleared has other locks than the workers that it starts from then on.
     isHeld(lock)
@@ -534,7 +534,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       if ((await this.transport?.hasOwner()) !== false || this.worker !== undefined) return;
       this.requests.ownerLost(owner);
     }
-    this.unlist();
+    this.stopSharing();
     this.setStatus("idle", (error as Error).message);
     this.settleReady(error);
     this.requests.endAll((request) => (request.sent ? { noAnswer: "unknown" } : { thrown: error }));
@@ -544,7 +544,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   private becomeOutdated(error: Error): void {
     if (this.refusal !== undefined) return;
     this.refusal = error;
-    this.unlist();
+    this.stopSharing();
     this.setStatus("outdated", error.message);
     this.settleReady(error);
     this.requests.endAll((request) => (request.write > 0 ? undefined : { thrown: error }));
@@ -595,7 +595,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
 
   findOwner(message: OwnerQuery): void {
     if (this.isSuspended) return;
-    if (this.requests.isOwnerSilent && this.status.state === "open") {
+    if (this.requests.isOwnerUnresponsive && this.status.state === "open") {
       this.setStatus("waiting", "The owner does not answer: it may be asleep or busy.");
     }
     // The worker could not be started before, has ended unnoticed, or hangs.
@@ -685,8 +685,8 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
 
   private async end(refusal: unknown): Promise<void> {
     this.refusal = refusal;
-    this.unlist();
-    this.unhook();
+    this.stopSharing();
+    this.removeListeners();
     clearTimeout(this.timer);
     if (this.isWorkerReady) {
       await new Promise<void>((resolve) => {
@@ -702,7 +702,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   }
 
   /** Stops sharing this connection with further clients. */
-  private unlist(): void {
+  private stopSharing(): void {
     if (connections.get(this.name) === this) connections.delete(this.name);
   }
 

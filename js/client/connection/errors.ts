@@ -35,15 +35,15 @@ export function errorOf(
     );
   }
   const applied = writes && failure.noAnswer === "unknown" && "unknown";
-  const fate = applied ? "may have been" : "was not";
+  const outcome = applied ? "may have been" : "was not";
   return new OwnerUnavailableError(
-    `${call}() on "${name}" was not answered in time. It ${fate} done. ${reason ?? ""}`.trim(),
+    `${call}() on "${name}" was not answered in time. It ${outcome} done. ${reason ?? ""}`.trim(),
     { applied },
   );
 }
 
 /** The reason why calls wait for a worker that was started and has sent no message. */
-export const SILENT =
+export const NO_WORKER_MESSAGE =
   "Its worker has not answered at all: the worker's file must have export default serve(…), and nothing " +
   "before that may wait or run without end.";
 

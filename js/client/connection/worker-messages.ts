@@ -48,7 +48,7 @@ export interface Program {
 }
 
 /**
- * The worker holds this Web Lock for as long as it lives: when the page gets the lock, the worker has ended.
+ * The worker holds this Web Lock until it ends: when the page gets the lock, the worker has ended.
  */
 export interface LifetimeLock {
   readonly type: "lifetime-lock";

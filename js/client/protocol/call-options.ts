@@ -3,7 +3,7 @@
 import { type BadArgumentError, badCall } from "../../errors/index.js";
 
 /** The longest timeout. Records of clients are kept a little longer than their last deadline. */
-export const LONGEST_TIMEOUT = 3_600_000;
+export const MAX_TIMEOUT_MS = 3_600_000;
 
 /** The option by which a method passes its name to the requests that it makes. */
 export const CALL_NAME: unique symbol = /* @__PURE__ */ Symbol();
@@ -28,11 +28,11 @@ interface Known {
 function requirementOf(option: string, value: unknown): string | true | undefined {
   const isWhole = (Number.isSafeInteger(value) && (value as number) >= 0) || "an integer from 0";
   const isFunction = typeof value === "function" || "a function";
-  const isTime = typeof value === "number" && value > 0 && value <= LONGEST_TIMEOUT;
+  const isTime = typeof value === "number" && value > 0 && value <= MAX_TIMEOUT_MS;
   return {
     signal: "throwIfAborted" in Object(value) || "an AbortSignal",
     // Without a limit, a call could wait forever.
-    timeout: isTime || `a number of ms up to ${LONGEST_TIMEOUT}`,
+    timeout: isTime || `a number of ms up to ${MAX_TIMEOUT_MS}`,
     retries: isWhole,
     limit: isWhole,
     reverse: typeof value === "boolean" || "true or false",

@@ -33,7 +33,7 @@ const FORGOTTEN = 2;
 const NOTHING = new Uint8Array(0);
 
 /** The longest answer that is kept: it is written again with every write until the client acknowledges it. */
-const LONGEST_ANSWER = 65_536;
+const MAX_RESULT_BYTES = 65_536;
 
 const PREFIX = Uint8Array.from("client/", (letter) => letter.charCodeAt(0));
 
@@ -97,7 +97,7 @@ function encodeResult({ request, outcome }: Result): Encoded {
   const forgotten = { request, status: FORGOTTEN, bytes: NOTHING };
   if ("forgotten" in outcome) return forgotten;
   const failed = "error" in outcome;
-  const bytes = pack(failed ? outcome.error : outcome.value, LONGEST_ANSWER);
+  const bytes = pack(failed ? outcome.error : outcome.value, MAX_RESULT_BYTES);
   // A failure is always kept: the write would otherwise be taken for applied.
   if (failed) return { request, status: FAILURE, bytes: bytes ?? pack({ name: "Error" }, 64)! };
   return bytes === undefined ? forgotten : { request, status: SUCCESS, bytes };

@@ -67,7 +67,7 @@ export interface WatchEntry {
   readonly onEnd: EndListener;
   readonly knownVersions: Map<string, readonly [key: unknown, version: number]>;
   /** Whether any owner has given a full answer. */
-  isBegun: boolean;
+  hasBegun: boolean;
   /** The epoch of the present owner's last full answer, 0 if there was none, and its last message's number. */
   epoch: number;
   number: number;
@@ -84,10 +84,10 @@ export class WatchList {
     this.requests = requests;
   }
 
-  add(entry: Omit<WatchEntry, "isBegun" | "epoch" | "number">): End {
+  add(entry: Omit<WatchEntry, "hasBegun" | "epoch" | "number">): End {
     this.lastId += 1;
     const id = this.lastId;
-    this.all.set(id, { ...entry, isBegun: false, epoch: 0, number: 0 });
+    this.all.set(id, { ...entry, hasBegun: false, epoch: 0, number: 0 });
     this.timer ??= setInterval(() => this.renew(false, true), RENEW_MS);
     this.requests.blockingWatches.add(id);
     this.sendWatch(id);
@@ -122,8 +122,8 @@ export class WatchList {
       this.sendWatch(id);
       return;
     }
-    const isFirst = !watch.isBegun;
-    watch.isBegun = true;
+    const isFirst = !watch.hasBegun;
+    watch.hasBegun = true;
     watch.epoch = epoch;
     watch.number = number;
     const news = isAll ? differenceTo(watch, changes) : changes;

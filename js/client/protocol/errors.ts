@@ -7,10 +7,10 @@ import type { WireError } from "./messages.js";
 const MORE = ["pid", "details", "reason", "applied", "collection", "index", "field"] as const;
 
 /** The longest chain of causes that is sent: causes may be circular. */
-const MOST_CAUSES = 8;
+const MAX_CAUSES = 8;
 
 /** Converts a thrown value to the form in which it is sent. */
-export function toWire(error: unknown, most = MOST_CAUSES): WireError {
+export function toWire(error: unknown, most = MAX_CAUSES): WireError {
   try {
     return describeError(error, most);
   } catch {

@@ -127,7 +127,7 @@ export class RequestQueue {
   }
 
   /** Whether the present owner has left more than one query unanswered since its last message. */
-  get isOwnerSilent(): boolean {
+  get isOwnerUnresponsive(): boolean {
     return this.round > this.answeredRound + 1;
   }
 
@@ -262,7 +262,7 @@ export class RequestQueue {
     this.resendSentBefore(changed ? this.round + 1 : client === this.client ? round : 0, now);
   }
 
-  /** Ends expired requests, and asks an owner that is silent. To be called from time to time. */
+  /** Ends expired requests, and queries an owner that does not respond. To be called from time to time. */
   tick(now: number): void {
     this.endAll(({ deadline, sent }) =>
       now < deadline + (sent ? GRACE_MS : 0)

@@ -9,7 +9,7 @@ import type { Key, Value } from "../../util/bytes.js";
 import type { Forms } from "../protocol/json-values.js";
 import type { Request } from "../protocol/messages.js";
 import { plain, type ServedCollections } from "./collection-handlers.js";
-import { behindKey, type Cursor, keysOf, pageOf } from "./paging.js";
+import { type Cursor, keysOf, pageOf, rangeAfterKey } from "./paging.js";
 
 /** A function of the worker that clients call by its name. */
 export type Procedure = (db: Database, ...args: never[]) => unknown;
@@ -52,12 +52,12 @@ const CALLS: Readonly<Record<string, Call>> = {
   keys: (db, range: Ranged, cursor?: Cursor | null) =>
     cursor === undefined
       ? [...db.keys(range)]
-      : pageOf(range, cursor, behindKey, (part) => keysOf(db.keys(part as Ranged)), keyOnly),
+      : pageOf(range, cursor, rangeAfterKey, (part) => keysOf(db.keys(part as Ranged)), keyOnly),
   values: (db, range: Range, cursor?: Cursor | null) => {
     if (cursor === undefined) return Array.from(db.values(range), (value) => value.slice());
     // A page ends at a key, but these rows have none.
     const rows = (part: object) => db.entries({ ...part, keyAs: "bytes" });
-    return pageOf(range, cursor, behindKey, rows, (_, value) => copyOf(value));
+    return pageOf(range, cursor, rangeAfterKey, rows, (_, value) => copyOf(value));
   },
   entries: (db, range: Ranged, cursor?: Cursor | null) =>
     cursor === undefined
@@ -65,7 +65,7 @@ const CALLS: Readonly<Record<string, Call>> = {
       : pageOf(
           range,
           cursor,
-          behindKey,
+          rangeAfterKey,
           (part) => db.entries(part as Ranged),
           (key, value) => [key, copyOf(value)],
         ),
@@ -131,7 +131,7 @@ function commitIf({ db, collections }: ServedDatabase, { reads, writes }: Commit
 }
 
 function changed(): ConflictError {
-  return new ConflictError("Someone else has changed what was read.");
+  return new ConflictError("Another write has changed what was read.");
 }
 
 function noProcedure(name: unknown, procedures: Procedures): Error {

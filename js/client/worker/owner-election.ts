@@ -61,7 +61,7 @@ export class OwnerCandidate {
   private readonly program: Program | undefined;
   private broadcast: BroadcastChannel | undefined;
   /** The wait for ownership, or the ownership itself. */
-  private tenure: Tenure | undefined;
+  private candidacy: Candidacy | undefined;
   private owner: Owner | undefined;
   private readonly inboxes: Map<number, BroadcastChannel>;
   private readonly ports: MessagePort[];
@@ -158,33 +158,33 @@ export class OwnerCandidate {
       return;
     }
     if (this.owner !== undefined) this.announce();
-    if (this.tenure !== undefined) return;
+    if (this.candidacy !== undefined) return;
     if (this.fallback !== undefined && this.channel !== undefined) {
       if (this.buildChannel === undefined) this.followOwner(this.channel, this.fallback);
       return;
     }
-    const tenure = new Tenure();
-    this.tenure = tenure;
+    const candidacy = new Candidacy();
+    this.candidacy = candidacy;
     if (this.channel !== undefined) this.exchangeBuilds(this.channel);
-    this.waitForOwnership(tenure).catch((error) => {
-      if (this.tenure === tenure) this.tenure = undefined;
-      if (!tenure.over.aborted) this.postToPage({ type: "failed", error: toWire(error) });
+    this.waitForOwnership(candidacy).catch((error) => {
+      if (this.candidacy === candidacy) this.candidacy = undefined;
+      if (!candidacy.over.aborted) this.postToPage({ type: "failed", error: toWire(error) });
     });
   }
 
   /** Hands over, or gives up the wait for ownership. Resolves when the file is released. */
   async release(): Promise<void> {
-    const { tenure } = this;
+    const { candidacy } = this;
     this.buildChannel?.close();
     this.buildChannel = undefined;
     if (this.fallback !== undefined) {
       this.broadcast?.close();
       return this.fallback.close();
     }
-    if (tenure === undefined) return;
-    this.tenure = undefined;
-    tenure.end();
-    await tenure.ended;
+    if (candidacy === undefined) return;
+    this.candidacy = undefined;
+    candidacy.end();
+    await candidacy.ended;
   }
 
   /** Handles a message from a client of this worker's own page. */
@@ -216,36 +216,36 @@ export class OwnerCandidate {
     return this.module;
   }
 
-  private async waitForOwnership(tenure: Tenure): Promise<void> {
+  private async waitForOwnership(candidacy: Candidacy): Promise<void> {
     try {
       // The engine's code is compiled meanwhile, so that it is ready when the lock is granted.
       this.loaded().catch(() => {});
-      if (this.channel === undefined) return await this.becomeOwner(tenure);
+      if (this.channel === undefined) return await this.becomeOwner(candidacy);
       this.postToPage({ type: "state", state: "waiting" });
-      const lock = (locks() as LockManager).request(this.channel, { signal: tenure.over }, () =>
-        this.becomeOwner(tenure),
+      const lock = (locks() as LockManager).request(this.channel, { signal: candidacy.over }, () =>
+        this.becomeOwner(candidacy),
       );
       await lock;
     } finally {
-      tenure.finish();
+      candidacy.finish();
     }
   }
 
-  /** Opens the file and serves it until the tenure ends. Called with the lock held. */
-  private async becomeOwner(tenure: Tenure): Promise<void> {
-    if (tenure.over.aborted) return;
+  /** Opens the file and serves it until the candidacy ends. Called with the lock held. */
+  private async becomeOwner(candidacy: Candidacy): Promise<void> {
+    if (candidacy.over.aborted) return;
     this.postToPage({ type: "state", state: "opening" });
-    const db = await this.open(tenure);
+    const db = await this.open(candidacy);
     // The page learns this worker's build before it sends requests.
     await this.lifetimeLock;
-    if (tenure.over.aborted) return db.close();
+    if (candidacy.over.aborted) return db.close();
     const active = new Owner(this.id, db, this.hostOptions, (progress) => this.progress(progress));
-    if (!(await this.upgrade(active, tenure))) return;
+    if (!(await this.upgrade(active, candidacy))) return;
     this.owner = active;
     try {
       if (this.channel !== undefined) this.listen(this.channel);
       this.announce();
-      await tenure.endRequested;
+      await candidacy.endRequested;
     } finally {
       this.owner = undefined;
       await active.close().finally(() => this.resign());
@@ -253,16 +253,16 @@ export class OwnerCandidate {
   }
 
   /** Brings the database to this build's version. Returns `false`, and closes it, if a newer build owns it. */
-  private async upgrade(active: Owner, tenure: Tenure): Promise<boolean> {
+  private async upgrade(active: Owner, candidacy: Candidacy): Promise<boolean> {
     try {
       const { version } = active;
       if (version > this.version) this.becomeOutdated(buildOf(version, {}).build);
       else {
         const onProgress = (progress: MigrateProgress) =>
           this.progress({ doing: "migrating", ...progress });
-        await active.upgrade(this.version, { onProgress, signal: tenure.over });
+        await active.upgrade(this.version, { onProgress, signal: candidacy.over });
       }
-      if (!tenure.over.aborted) return true;
+      if (!candidacy.over.aborted) return true;
     } catch (error) {
       await active.close().catch(() => {});
       throw error;
@@ -271,19 +271,24 @@ export class OwnerCandidate {
     return false;
   }
 
-  private async open(tenure: Tenure): Promise<Database> {
+  private async open(candidacy: Candidacy): Promise<Database> {
     const { options } = this.hostOptions;
     for (let tries = 0; ; tries += 1) {
       try {
         const { storage } = this;
         const onProgress = (progress: OpenProgress) => this.progress(progress);
-        const candidateOptions = { storage, onProgress, signal: tenure.over, wasm: this.loaded() };
+        const candidateOptions = {
+          storage,
+          onProgress,
+          signal: candidacy.over,
+          wasm: this.loaded(),
+        };
         return await open(this.name, { ...options, ...candidateOptions });
       } catch (error) {
         // The previous holder of the lock may have the file for a moment longer.
         const wait = BUSY_MS[tries];
         const busy = (error as { code?: unknown }).code === "VARVE_DATABASE_BUSY";
-        if (!busy || wait === undefined || tenure.over.aborted) throw error;
+        if (!busy || wait === undefined || candidacy.over.aborted) throw error;
         this.postToPage({ type: "state", state: "busy" });
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
@@ -475,10 +480,10 @@ export class OwnerCandidate {
 
   /** Releases a database that was poisoned or closed, and opens it again. The file itself is intact. */
   private renew(): void {
-    const { tenure } = this;
-    if (tenure === undefined) return;
+    const { candidacy } = this;
+    if (candidacy === undefined) return;
     this.release().then(() => {
-      if (this.tenure === undefined) this.campaign();
+      if (this.candidacy === undefined) this.campaign();
     });
   }
 }
@@ -528,7 +533,7 @@ function locks(): LockManager | undefined {
 }
 
 /** One wait for ownership and the ownership that follows. */
-class Tenure {
+class Candidacy {
   readonly endRequested: Promise<void>;
   readonly ended: Promise<void>;
   readonly over: AbortSignal;

@@ -8,10 +8,10 @@ import type { ByteRange, Range } from "../../session/key-range.js";
 
 /** The size of the first page, which is small for loops that read a few rows only. */
 const FIRST_ROWS = 64;
-const MOST_ROWS = 1_024;
+const MAX_PAGE_ROWS = 1_024;
 
 /** The size of a page's values at which it ends. */
-const MOST_BYTES = 262_144;
+const MAX_PAGE_BYTES = 262_144;
 
 /** The end of a page: its last key, and the number of rows that may follow. The client returns it unchanged. */
 export type Cursor = readonly [key: unknown, left: number];
@@ -36,7 +36,7 @@ export function pageOf(
   if (Object(range) !== range) throw badArgument("A range must be an object.", range);
   const { limit = Number.POSITIVE_INFINITY } = range;
   let left = cursor === null ? limit : cursor[1];
-  const most = cursor === null ? FIRST_ROWS : MOST_ROWS;
+  const most = cursor === null ? FIRST_ROWS : MAX_PAGE_ROWS;
   const rest = cursor === null ? range : { ...behind(range, cursor[0]), limit: undefined };
   const page: unknown[] = [];
   let bytes = 0;
@@ -46,13 +46,13 @@ export function pageOf(
     left -= 1;
     bytes += (value as { byteLength?: number } | undefined)?.byteLength ?? 0;
     if (left === 0) break;
-    if (page.length === most || bytes >= MOST_BYTES) return { rows: page, after: [key, left] };
+    if (page.length === most || bytes >= MAX_PAGE_BYTES) return { rows: page, after: [key, left] };
   }
   return { rows: page };
 }
 
 /** The part of a range of raw keys behind a key. */
-export function behindKey(range: Range, key: unknown): ByteRange {
+export function rangeAfterKey(range: Range, key: unknown): ByteRange {
   const { gt, gte, lt, lte, ...rest } = range as ByteRange;
   return range.reverse === true
     ? { ...rest, gt, gte, lt: key as string }

@@ -216,7 +216,7 @@ export class ReadOnlyFallback {
 
   private async file(): Promise<File> {
     const { name, storage } = this.host;
-    const file = await storage.look?.(name);
+    const file = await storage.snapshot?.(name);
     if (file !== undefined) return file;
     throw new DatabaseNotFoundError(
       `There is no database "${name}" yet, and a service worker creates none. A page that connects does.`,

@@ -23,10 +23,10 @@ const PAGE = 1_024;
  * The most written keys of a keyspace that are remembered until the next report. With more, ranges are read
  * again.
  */
-const MOST_KEYS = 10_000;
+const MAX_CHANGED_KEYS = 10_000;
 
 /** The most written keys within a limited range that are looked up. With more, the range is read again. */
-const MOST_STEPS = 64;
+const MAX_SINGLE_READS = 64;
 
 /** A watched range of keys, and the conversion of its keys for the client. */
 export interface WatchedRange {
@@ -185,8 +185,10 @@ export class Watches {
       last === undefined ? range.bounds : upTo(range.bounds, bytesOf(last)),
     );
     if (keys === undefined) return this.readRange(state);
-    const isCut = range.bounds.limit !== Number.POSITIVE_INFINITY;
-    return isCut && keys.length > MOST_STEPS ? this.readRange(state) : this.readKeys(state, keys);
+    const isLimited = range.bounds.limit !== Number.POSITIVE_INFINITY;
+    return isLimited && keys.length > MAX_SINGLE_READS
+      ? this.readRange(state)
+      : this.readKeys(state, keys);
   }
 
   // ---------------------------------------------------------------- reading ranges
@@ -340,7 +342,7 @@ class Written {
       return;
     }
     keys.set(key, keys.size);
-    if (keys.size <= MOST_KEYS) return;
+    if (keys.size <= MAX_CHANGED_KEYS) return;
     const all = [...keys.keys()].sort();
     this.ends = [all[0] as string, all[all.length - 1] as string];
     keys.clear();

@@ -250,13 +250,13 @@ class NodeFile implements StorageFile {
     }
   }
 
-  #living(): number {
+  #openFd(): number {
     if (this.#fd !== undefined) return this.#fd;
     throw Object.assign(new Error(`The file ${this.#path} is closed.`), { code: "EBADF" });
   }
 
   read(buffer: Uint8Array, { at }: { at: number }): number {
-    const fd = this.#living();
+    const fd = this.#openFd();
     const wanted = Math.max(0, Math.min(buffer.length, this.#size - at));
     let done = 0;
     while (done < wanted) {
@@ -268,7 +268,7 @@ class NodeFile implements StorageFile {
   }
 
   write(buffer: Uint8Array, { at }: { at: number }): number {
-    const fd = this.#living();
+    const fd = this.#openFd();
     this.#lock?.assertHeld();
     // Superblocks are written seldom. That of another file must not be overwritten, least of all by `close`.
     if (at < HEAD_BYTES) this.#lock?.assertUnchanged();
@@ -328,7 +328,7 @@ class NodeFile implements StorageFile {
   }
 
   truncate(size: number): void {
-    const fd = this.#living();
+    const fd = this.#openFd();
     this.#lock?.assertHeld();
     try {
       this.#node.fs.ftruncateSync(fd, size);
@@ -343,13 +343,13 @@ class NodeFile implements StorageFile {
   }
 
   getSize(): number {
-    this.#living();
+    this.#openFd();
     return this.#size;
   }
 
   assertSame(): void {
     if (this.#written === undefined) return;
-    const { mtimeMs, size } = this.#node.fs.fstatSync(this.#living());
+    const { mtimeMs, size } = this.#node.fs.fstatSync(this.#openFd());
     if (mtimeMs === this.#written && size === this.#size) return;
     throw new StorageError(
       `The file ${this.#path} was changed by another program after this one opened it with ` +
@@ -360,7 +360,7 @@ class NodeFile implements StorageFile {
   flush(): void {
     // The size is part of what fdatasync makes durable; access times, which it omits, do not matter.
     try {
-      this.#node.fs.fdatasyncSync(this.#living());
+      this.#node.fs.fdatasyncSync(this.#openFd());
     } catch (error) {
       // A network file system may drop here what it could not write.
       this.#head = undefined;
@@ -384,7 +384,7 @@ class NodeFile implements StorageFile {
   replaceBy(path: string): void {
     const { fs } = this.#node;
     this.#lock?.assertHeld();
-    const fd = this.#living();
+    const fd = this.#openFd();
     this.#fd = undefined;
     // Some systems refuse to rename an open file.
     fs.closeSync(fd);
@@ -410,7 +410,7 @@ class NodeFile implements StorageFile {
    */
   discard(): void {
     const { fs } = this.#node;
-    const isOurs = this.#isNew && fs.fstatSync(this.#living()).size === 0;
+    const isOurs = this.#isNew && fs.fstatSync(this.#openFd()).size === 0;
     this.#end(() => {
       this.#lock?.assertHeld();
       if (isOurs) fs.rmSync(this.#path, { force: true });

@@ -12,7 +12,7 @@ const files = () => moduleAt("storage/node/file", () => import("./file.js"));
 /**
  * A storage that keeps each database in one file of a folder, for Node, Deno and Bun. The folder is created
  * if it is missing. While a database is open, a lock file lies beside it: another process that opens it gets
- * `DatabaseBusyError`. The lock of a process that died is noticed and removed.
+ * `DatabaseBusyError`. The lock of a process that crashed is noticed and removed.
  *
  * With `readOnly` no lock is taken and nothing is written, not even beside the file. So it works in folders
  * without write permission, and any number of processes may read at once. It is refused while another program has

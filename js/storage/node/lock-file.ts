@@ -29,35 +29,29 @@
 
 import { DatabaseBusyError, FileLostError, StorageError } from "../../errors/index.js";
 import { monotonicNow } from "../../util/clock.js";
-import { ioCode } from "../storage.js";
 import { type Builtins, builtins } from "./builtins.js";
 import {
-  fromText,
-  hostNameOf,
-  isOtherThread,
-  type ProcessIdentity,
-  type ProcessState,
-  self,
-  stateOf,
-  toText,
-} from "./process-identity.js";
+  type FileIdentity,
+  type GuardedFile,
+  hasSize,
+  identityOf,
+  lossOf,
+  lossText,
+} from "./guarded-file.js";
+import { HeartbeatMonitor, THREAD_EXIT_TIMEOUT_MS } from "./heartbeat-monitor.js";
+import {
+  codeOf,
+  createLock,
+  type Holder,
+  holderOf,
+  type LockSnapshot,
+  moveAway,
+  readLock,
+  removeDrafts,
+  unlink,
+} from "./lock-on-disk.js";
+import { self, stateOf } from "./process-identity.js";
 import { lockBySystem, type Unlock } from "./system-lock.js";
-
-/**
- * The content of a lock: a token of eight letters, new for each lock, the identity of the holder, and, unless the
- * lock is a symbolic link, the name of its host.
- */
-interface Holder extends ProcessIdentity {
-  name: string | undefined;
-}
-
-/** A lock file as it was read at one time. */
-interface LockSnapshot {
-  content: string;
-  inode: number;
-  /** The time stamp, in milliseconds. It is only compared with earlier ones of the same lock. */
-  touched: number;
-}
 
 /** A lock that was created. */
 interface CreatedLock {
@@ -66,32 +60,23 @@ interface CreatedLock {
   takenOver: boolean;
 }
 
-/** The state of a holder. `"silent"`: it may be alive, but has sent no heartbeat for long enough. `"unknown"`: not yet known. */
-type HolderState = ProcessState | "silent";
-
 /** How often a holder sends a heartbeat. */
 const HEARTBEAT_MS = 2000;
 /** Each heartbeat raises the time stamp by this: the resolution of the coarsest file system. */
 const HEARTBEAT_SECONDS = 2;
 /** A holder that could not send a heartbeat for this long sends one before it writes and before the write counts. */
 const HEARTBEAT_FRESH_MS = 3000;
-/** A holder on another machine that has sent none for this long is taken for dead. Well above HEARTBEAT_FRESH_MS. */
-const HEARTBEAT_TIMEOUT_MS = 8000;
-/** Time that a thread of this process may take to end after it was terminated. Until then it is checked again. */
-const THREAD_EXIT_TIMEOUT_MS = 100;
-/** An empty lock is being written on a file system without links; after this time it was torn by a power failure. */
-const WRITE_TIMEOUT_MS = 2000;
 /** A missing lock may have been moved away by another process, which puts it back within this time. */
 const MOVE_TIMEOUT_MS = 100;
 /** Maximum time in all to find out whether a lock was left behind. */
 const ACQUIRE_TIMEOUT_MS = 20_000;
-/** Maximum depth of locks of breakers: a breaker that died leaves a lock of its own, and so on. */
+/** Maximum depth of locks of breakers: a breaker that crashed leaves a lock of its own, and so on. */
 const MAX_BREAK_DEPTH = 3;
 
 /**
  * Acquires the lock beside the file `guarded`.
  *
- * @throws DatabaseBusyError if a living process holds it, with that process's number
+ * @throws DatabaseBusyError if a running process holds it, with that process's number
  */
 export async function acquireLock(guarded: string): Promise<Lock> {
   const node = builtins();
@@ -123,7 +108,7 @@ async function takeSystemLock(
     const system = lockBySystem(node, guarded);
     if (system !== "busy") return system;
     if (monotonicNow() - start > THREAD_EXIT_TIMEOUT_MS) {
-      throw busy(path, guarded, parse(readLock(node, path)?.content ?? ""), 0);
+      throw busy(path, guarded, holderOf(readLock(node, path)?.content ?? ""), 0);
     }
     await pause(10);
   }
@@ -133,18 +118,18 @@ async function takeSystemLock(
  * Resolves when the lock beside the file `guarded` is not held, without acquiring it: for readers, which write
  * nothing. It does not keep a later writer out.
  *
- * @throws DatabaseBusyError if a living process holds it, with that process's number
+ * @throws DatabaseBusyError if a running process holds it, with that process's number
  */
 export async function refuseHeld(guarded: string): Promise<void> {
   const node = builtins();
   const path = pathOf(guarded);
-  const watch = new Watch(node);
+  const monitor = new HeartbeatMonitor(node, heldLocks);
   for (;;) {
     const seen = readLock(node, path);
     if (seen === undefined) return;
-    const holder = parse(seen.content);
-    const state = watch.classifyHolder(seen, holder);
-    if (state === "dead" || state === "silent") return;
+    const holder = holderOf(seen.content);
+    const state = monitor.classifyHolder(seen, holder);
+    if (state === "dead" || state === "unresponsive") return;
     if (state === "alive") throw busy(path, guarded, holder, 0);
     await pause(50);
   }
@@ -336,11 +321,11 @@ export class Lock {
     if (opened === undefined) return;
     const { fs } = this.#node;
     try {
-      const there = fs.statSync(this.#guarded, { bigint: true, throwIfNoEntry: false });
-      const loss = lossOf(this.#node, opened, there);
+      const atPath = fs.statSync(this.#guarded, { bigint: true, throwIfNoEntry: false });
+      const loss = lossOf(this.#node, opened, atPath);
       if (loss !== undefined) this.#lose(loss);
-      if (!hasSize(this.#node, opened, there)) this.#loseContent();
-      const blocks = there?.blocks ?? 0n;
+      if (!hasSize(this.#node, opened, atPath)) this.#loseContent();
+      const blocks = atPath?.blocks ?? 0n;
       const hasFewer = blocks < this.#blocks;
       this.#blocks = blocks;
       if ((readsHead || hasFewer) && !opened.isHeadSame()) this.#loseContent();
@@ -364,137 +349,27 @@ export class Lock {
   }
 }
 
-/** An open file that a lock guards, and what its program last knew of it. */
-export interface GuardedFile {
-  readonly fd: number;
-  /** The size that it must have; `undefined` if that is uncertain. */
-  size(): number | undefined;
-  /** Reads its first bytes. Returns whether they are those that were written last, as far as that is known. */
-  isHeadSame(): boolean;
-}
-
-/** What the system says of a file. */
-interface FileStatus {
-  readonly dev: bigint;
-  readonly ino: bigint;
-  readonly size: bigint;
-}
-
-/** Identifies a file for as long as it is open. */
-interface FileIdentity extends GuardedFile {
-  /** `undefined` where inode numbers are useless, because path and open file give different ones. */
-  readonly numbers: string | undefined;
-}
-
-function identityOf({ fs }: Builtins, opened: GuardedFile, path: string): FileIdentity {
-  const numbers = numbersOf(fs.fstatSync(opened.fd, { bigint: true }));
-  const there = fs.statSync(path, { bigint: true, throwIfNoEntry: false });
-  const isUseless = there !== undefined && numbersOf(there) !== numbers;
-  return { ...opened, numbers: isUseless ? undefined : numbers };
-}
-
-function numbersOf({ dev, ino }: { dev: bigint; ino: bigint }): string {
-  return `${dev} ${ino}`;
-}
-
-/** How an open file was lost, according to what is at its path: `undefined` if it was not. */
-function lossOf(
-  { fs }: Builtins,
-  { fd, numbers }: FileIdentity,
-  there: FileStatus | undefined,
-): FileLostError["reason"] | undefined {
-  if (there === undefined) return "removed";
-  const isOther =
-    numbers === undefined ? fs.fstatSync(fd).nlink === 0 : numbersOf(there) !== numbers;
-  return isOther ? "replaced" : undefined;
-}
-
-/** Whether the file has the size that its program knows. Also if that is uncertain, or the file is lost. */
-function hasSize(
-  { fs }: Builtins,
-  { fd, size }: FileIdentity,
-  there: FileStatus | undefined,
-): boolean {
-  const known = size();
-  if (there === undefined || known === undefined || Number(there.size) === known) return true;
-  // A network file system may know an earlier size of the path. That of the open file counts.
-  return fs.fstatSync(fd).size === known;
-}
-
-function lossText(path: string, reason: FileLostError["reason"]): string {
-  const what = {
-    removed: `The database file ${path} was removed or moved away while this program had it open`,
-    replaced:
-      `Another file was put in the place of ${path}, or another program truncated or overwrote it, while this ` +
-      "program had it open",
-    "taken-over":
-      `The lock of ${path} was removed, or taken over by another process while this one was suspended ` +
-      "or busy for seconds",
-  }[reason];
-  return (
-    `${what}, so nothing more can be written to it. Reads still work: save what is needed, say with ` +
-    "export(), then close the database and open it again."
-  );
-}
-
-/** Observes a lock that this process waits for, by its own monotonic clock. */
-class Watch {
-  readonly #node: Builtins;
-  #first: LockSnapshot | undefined;
-  #since = 0;
-
-  constructor(node: Builtins) {
-    this.#node = node;
-  }
-
-  /** The state of the holder, as far as it is known by now. */
-  classifyHolder(seen: LockSnapshot, holder: Holder | undefined): HolderState {
-    const now = monotonicNow();
-    if (this.#first === undefined || !isSame(this.#first, seen)) {
-      this.#first = seen;
-      this.#since = now;
-    }
-    const watched = now - this.#since;
-    // A power failure can leave zeros in place of the content.
-    if (/^[\0\s]*$/.test(seen.content)) return watched > WRITE_TIMEOUT_MS ? "dead" : "unknown";
-    // A lock in the format of another version is checked only by its heartbeats.
-    if (holder !== undefined) {
-      const state = heldLocks.has(seen.content) ? "alive" : stateOf(this.#node, holder);
-      if (
-        state === "alive" &&
-        isOtherThread(this.#node, holder) &&
-        watched < THREAD_EXIT_TIMEOUT_MS
-      ) {
-        return "unknown";
-      }
-      if (state !== "unknown") return state;
-    }
-    if (seen.touched !== this.#first.touched) return "alive";
-    return watched > HEARTBEAT_TIMEOUT_MS ? "silent" : "unknown";
-  }
-}
-
 /** Creates the lock file, after breaking one that was left behind. */
 async function acquire(path: string, guarded: string, depth: number): Promise<CreatedLock> {
   const node = builtins();
   // Not the global crypto: that of jsdom is the one of an insecure page, which has no such function.
   const token = node.process.getBuiltinModule("node:crypto").randomBytes(4).toString("hex");
   const start = monotonicNow();
-  const watch = new Watch(node);
+  const monitor = new HeartbeatMonitor(node, heldLocks);
   let takenOver = false;
   for (;;) {
-    const content = create(node, path, token);
+    const content = createLock(node, path, token);
     if (content !== undefined) {
-      // Another process may have moved a living lock away, and may be about to put it back over this one.
+      // Another process may have moved a lock that is held away, and may be about to put it back over this one.
       await waitForBreaker(node, path, guarded, depth);
       if (readLock(node, path)?.content === content) return { content, takenOver };
     }
     const seen = readLock(node, path);
-    const holder = seen && parse(seen.content);
-    const state = seen === undefined ? "unknown" : watch.classifyHolder(seen, holder);
-    if (seen !== undefined && (state === "dead" || state === "silent")) {
+    const holder = seen && holderOf(seen.content);
+    const state = seen === undefined ? "unknown" : monitor.classifyHolder(seen, holder);
+    if (seen !== undefined && (state === "dead" || state === "unresponsive")) {
       const isBroken = await breakLock(path, guarded, seen, depth);
-      takenOver ||= isBroken && state === "silent";
+      takenOver ||= isBroken && state === "unresponsive";
       if (readLock(node, path) === undefined) continue;
     }
     if (state === "alive" || monotonicNow() - start > ACQUIRE_TIMEOUT_MS) {
@@ -504,7 +379,7 @@ async function acquire(path: string, guarded: string, depth: number): Promise<Cr
   }
 }
 
-/** Waits until no process is breaking this lock, and removes the second lock of a process that died doing so. */
+/** Waits until no process is breaking this lock, and removes the second lock of a process that crashed doing so. */
 async function waitForBreaker(
   node: Builtins,
   path: string,
@@ -529,12 +404,12 @@ async function waitForBreaker(
 async function breakLock(
   path: string,
   guarded: string,
-  dead: LockSnapshot,
+  stale: LockSnapshot,
   depth: number,
 ): Promise<boolean> {
   if (depth >= MAX_BREAK_DEPTH) {
     throw new DatabaseBusyError(
-      `The lock ${path} was left behind by programs that died one after another. When no ` +
+      `The lock ${path} was left behind by programs that crashed one after another. When no ` +
         `program uses ${guarded}, delete all files whose names begin with the lock's.`,
     );
   }
@@ -550,157 +425,10 @@ async function breakLock(
   }
   try {
     removeDrafts(node, path);
-    return moveAway(node, path, dead, content.slice(0, 8));
+    return moveAway(node, path, stale, content.slice(0, 8));
   } finally {
     if (readLock(node, breaker)?.content === content) unlink(node, breaker);
   }
-}
-
-/** Removes a lock if it is unchanged. A heartbeat in the last moment shows in the lock after it was moved. */
-function moveAway(node: Builtins, path: string, dead: LockSnapshot, token: string): boolean {
-  const { fs } = node;
-  const isUnchanged = (seen: LockSnapshot | undefined) =>
-    seen !== undefined && isSame(seen, dead) && seen.touched === dead.touched;
-  if (!isUnchanged(readLock(node, path))) return false;
-  const moved = `${path}.${token}`;
-  try {
-    fs.renameSync(path, moved);
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return false;
-    throw error;
-  }
-  if (!isUnchanged(readLock(node, moved))) {
-    fs.renameSync(moved, path);
-    return false;
-  }
-  unlink(node, moved);
-  return true;
-}
-
-/** Removes drafts that were never linked, because their process died a minute ago or more. */
-function removeDrafts(node: Builtins, path: string): void {
-  const { fs, path: paths } = node;
-  const start = `${paths.basename(path)}.`;
-  for (const name of fs.readdirSync(paths.dirname(path))) {
-    if (!name.startsWith(start) || !/^[0-9a-f]{8}$/.test(name.slice(start.length))) continue;
-    const draft = paths.join(paths.dirname(path), name);
-    const age = Date.now() - (readLock(node, draft)?.touched ?? Date.now());
-    if (age > 60_000) unlink(node, draft);
-  }
-}
-
-/** Creates the lock with its whole content at once and returns the content; `undefined` if a lock exists. */
-function create(node: Builtins, path: string, token: string): string | undefined {
-  const { fs } = node;
-  const identity = `${token} ${toText(self(node))}`;
-  const content = `${identity} ${hostNameOf(node) ?? ""}\n`;
-  const draft = `${path}.${token}`;
-  try {
-    fs.writeFileSync(draft, content, { flag: "wx" });
-    // A file system without links (exFAT, some network shares): creation is not atomic, see WRITE_TIMEOUT_MS.
-    const isPlaced = link(node, draft, path) ?? createInPlace(node, path, content);
-    return isPlaced ? content : undefined;
-  } catch (error) {
-    if (ioCode(error) !== -2) throw error;
-    return createAsLink(node, path, identity, error);
-  } finally {
-    removeDraft(node, draft);
-  }
-}
-
-/** Removes a draft, if there is one. Errors are ignored. */
-function removeDraft({ fs }: Builtins, draft: string): void {
-  try {
-    fs.unlinkSync(draft);
-  } catch {
-    // The draft was never created, or is removed when the next lock is broken.
-  }
-}
-
-/** Links a file. Returns `false` if the target exists, `undefined` if this file system has no links. */
-function link({ fs }: Builtins, from: string, to: string): boolean | undefined {
-  try {
-    fs.linkSync(from, to);
-    return true;
-  } catch (error) {
-    return codeOf(error) === "EEXIST" ? false : undefined;
-  }
-}
-
-function createInPlace({ fs }: Builtins, path: string, content: string): boolean {
-  try {
-    fs.writeFileSync(path, content, { flag: "wx" });
-    return true;
-  } catch (error) {
-    if (codeOf(error) === "EEXIST") return false;
-    throw error;
-  }
-}
-
-/** Creates the lock as a symbolic link on a full disk. If that fails too, throws the error of the full disk. */
-function createAsLink(
-  { fs }: Builtins,
-  path: string,
-  identity: string,
-  full: unknown,
-): string | undefined {
-  try {
-    fs.symlinkSync(identity, path);
-    return identity;
-  } catch (error) {
-    if (codeOf(error) === "EEXIST") return undefined;
-    throw full;
-  }
-}
-
-function readLock({ fs }: Builtins, path: string): LockSnapshot | undefined {
-  try {
-    const target = targetOf(fs, path);
-    if (target !== undefined) {
-      const { ino, mtimeMs } = fs.lstatSync(path);
-      return { content: target, inode: ino, touched: mtimeMs };
-    }
-    const fd = fs.openSync(path, "r");
-    try {
-      const { ino, mtimeMs } = fs.fstatSync(fd);
-      return { content: fs.readFileSync(fd, "utf8"), inode: ino, touched: mtimeMs };
-    } finally {
-      fs.closeSync(fd);
-    }
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return undefined;
-    throw error;
-  }
-}
-
-/** The target of a symbolic link; `undefined` for anything else. */
-function targetOf(fs: Builtins["fs"], path: string): string | undefined {
-  try {
-    return fs.readlinkSync(path);
-  } catch (error) {
-    // Node on Windows reports UNKNOWN for some files.
-    if (codeOf(error) === "ENOENT") throw error;
-    return undefined;
-  }
-}
-
-function isSame(a: LockSnapshot, b: LockSnapshot): boolean {
-  return a.content === b.content && a.inode === b.inode;
-}
-
-function unlink({ fs }: Builtins, path: string): void {
-  try {
-    fs.unlinkSync(path);
-  } catch (error) {
-    if (codeOf(error) !== "ENOENT") throw error;
-  }
-}
-
-/** Parses the content of a lock; `undefined` if it is not in the format of this version. */
-function parse(content: string): Holder | undefined {
-  const [, identity, name] = /^[0-9a-f]{8} (\S+(?: \S+){5})(?: (.*)\n)?$/.exec(content) ?? [];
-  const holder = fromText(identity ?? "");
-  return holder && { ...holder, name: name || undefined };
 }
 
 function busy(
@@ -736,10 +464,6 @@ function describeHolder({ pid, host, space, name }: Holder): string {
 function pause(ms: number): Promise<void> {
   const { setTimeout } = builtins().timers;
   return new Promise((resolve) => setTimeout(resolve, ms + Math.random() * 10));
-}
-
-function codeOf(error: unknown): unknown {
-  return (error as { code?: unknown } | null)?.code;
 }
 
 function reasonOf(cause: unknown): string {

@@ -117,8 +117,9 @@ class RustFile {
       return `${mark}    ${free}${carries},\n`;
     });
     const bits = kind.kind === "enum16" ? "u16" : "u8";
-    const isBare = kind.kind === "union" && kind.variants.every(([, payload]) => payload === null);
-    return `${this.#derive(bits, isBare ? ["union"] : [])}pub enum ${ident} {\n${variants.join("")}}\n`;
+    const hasNoPayloads =
+      kind.kind === "union" && kind.variants.every(([, payload]) => payload === null);
+    return `${this.#derive(bits, hasNoPayloads ? ["union"] : [])}pub enum ${ident} {\n${variants.join("")}}\n`;
   }
 
   #derive(repr: string, marks: readonly string[]): string {

@@ -28,7 +28,7 @@ import { union, type Variants } from "../types/union.js";
 import { added } from "../types/versioned.js";
 
 /** Maximum nesting depth of descriptors. */
-const DEEPEST = 64;
+const MAX_DEPTH = 64;
 
 const SIMPLE = {
   u8,
@@ -49,7 +49,7 @@ const SIMPLE = {
 } as const;
 
 /** Checks a descriptor from a file; `undefined` if its kind is not known to this version. */
-export function descriptorOf(value: unknown, depth = DEEPEST): Descriptor | undefined {
+export function descriptorOf(value: unknown, depth = MAX_DEPTH): Descriptor | undefined {
   if (typeof value !== "object" || value === null || depth === 0) return undefined;
   const descriptor = value as Record<string, unknown>;
   const { kind, of, length, variants, fields, name, versioned, added: last } = descriptor;

@@ -27,11 +27,11 @@ import {
   OPEN_LIST,
   peek,
   QUOTE,
+  readInteger,
   skip,
   text,
   time,
   wanted,
-  whole,
   written,
 } from "./tokenizer.js";
 
@@ -68,7 +68,7 @@ export function read(what: Reading, bytes: Uint8Array, from: number, to: number)
     else if (what.node.op === OP.json) readAny();
     else {
       end = what.node.size;
-      room(0);
+      ensureCapacity(0);
       readValue(what.node, 0);
     }
     finish();
@@ -91,13 +91,13 @@ function readAny(): void {
     fail((error as Error).message);
   }
   const json = text.bytes.subarray(start, text.at);
-  room(json.length);
+  ensureCapacity(json.length);
   out.set(json);
   end = json.length;
 }
 
 /** Makes sure that `more` bytes fit after the end. */
-function room(more: number): void {
+function ensureCapacity(more: number): void {
   if (end + more <= out.length) return;
   const larger = new Uint8Array(2 * (end + more));
   larger.set(out);
@@ -108,22 +108,22 @@ function room(more: number): void {
 function readValue(node: Node, at: number): void {
   switch (node.op) {
     case OP.u8:
-      out[at] = whole("u8", 0, 0xff);
+      out[at] = readInteger("u8", 0, 0xff);
       break;
     case OP.u16:
-      data.setUint16(at, whole("u16", 0, 0xffff), true);
+      data.setUint16(at, readInteger("u16", 0, 0xffff), true);
       break;
     case OP.u32:
-      data.setUint32(at, whole("u32", 0, 0xffff_ffff), true);
+      data.setUint32(at, readInteger("u32", 0, 0xffff_ffff), true);
       break;
     case OP.i8:
-      data.setInt8(at, whole("i8", -0x80, 0x7f));
+      data.setInt8(at, readInteger("i8", -0x80, 0x7f));
       break;
     case OP.i16:
-      data.setInt16(at, whole("i16", -0x8000, 0x7fff), true);
+      data.setInt16(at, readInteger("i16", -0x8000, 0x7fff), true);
       break;
     case OP.i32:
-      data.setInt32(at, whole("i32", -0x8000_0000, 0x7fff_ffff), true);
+      data.setInt32(at, readInteger("i32", -0x8000_0000, 0x7fff_ffff), true);
       break;
     case OP.f32:
       data.setFloat32(at, float("f32"), true);
@@ -138,7 +138,7 @@ function readValue(node: Node, at: number): void {
       put64(at, long("i64"));
       break;
     case OP.u53:
-      put64(at, whole("u53", 0, Number.MAX_SAFE_INTEGER));
+      put64(at, readInteger("u53", 0, Number.MAX_SAFE_INTEGER));
       break;
     case OP.timestamp:
       put64(at, time());
@@ -214,7 +214,7 @@ function readString(): number {
   if (peek() !== QUOTE) wanted("a string");
   const start = ++text.at;
   const { bytes } = text;
-  room(64);
+  ensureCapacity(64);
   let to = end;
   let most = out.length - 4;
   let high = 0;
@@ -223,7 +223,7 @@ function readString(): number {
     if (byte === QUOTE) break;
     if (!(byte >= 0x20) || text.at >= text.end) wanted("the end of a string");
     if (to > most) {
-      room(2 * (to - end) + 64);
+      ensureCapacity(2 * (to - end) + 64);
       most = out.length - 4;
     }
     if (byte === BACKSLASH) to = readEscape(to);
@@ -372,7 +372,7 @@ function readVec({ of }: Node, at: number): void {
       do {
         const place = first + count * of.size;
         if (!of.parts) end = place + of.size;
-        room(0);
+        ensureCapacity(0);
         readValue(of, place);
         count += 1;
       } while (next(COMMA));
@@ -421,8 +421,8 @@ function readTyped(node: Node, at: number): void {
     peek();
     const start = text.at;
     const member = name(MEMBERS, false, 0);
-    const isAgain = (member === 0 && index >= 0) || (member === 1 && valueAt >= 0);
-    if (isAgain) fail(`duplicate field ${written(start)}`);
+    const isDuplicate = (member === 0 && index >= 0) || (member === 1 && valueAt >= 0);
+    if (isDuplicate) fail(`duplicate field ${written(start)}`);
     if (member < 0) fail(`${written(start)} is not one of ${node.names.list.join(", ")}`);
     expect(COLON);
     peek();
@@ -455,7 +455,7 @@ function readTyped(node: Node, at: number): void {
 function readStruct(node: Node, at: number): void {
   const { names, nodes, starts, seen } = node;
   objects = (objects + 1) >>> 0;
-  const mine = objects;
+  const objectNumber = objects;
   let found = 0;
   let index = -1;
   expect(OPEN);
@@ -470,8 +470,8 @@ function readStruct(node: Node, at: number): void {
         skip();
         continue;
       }
-      if (seen[index] === mine) fail(`duplicate field ${names.list[index]}`);
-      seen[index] = mine;
+      if (seen[index] === objectNumber) fail(`duplicate field ${names.list[index]}`);
+      seen[index] = objectNumber;
       found += 1;
       try {
         readValue(nodes[index] as Node, at + (starts[index] as number));
@@ -482,14 +482,18 @@ function readStruct(node: Node, at: number): void {
     expect(CLOSE);
   }
   if (node.root > 0) data.setUint16(at, node.root, true);
-  if (found < nodes.length) addMissing(node, at, mine);
+  if (found < nodes.length) addMissing(node, at, objectNumber);
 }
 
 /** Fills in fields that are missing in the text: defaults of added fields, and `undefined` for options. */
-function addMissing({ names, nodes, starts, seen, root }: Node, at: number, mine: number): void {
+function addMissing(
+  { names, nodes, starts, seen, root }: Node,
+  at: number,
+  objectNumber: number,
+): void {
   for (const [index, name] of names.list.entries()) {
     const { op } = nodes[index] as Node;
-    if (seen[index] === mine || op === OP.option || op === OP.optNonZero) continue;
+    if (seen[index] === objectNumber || op === OP.option || op === OP.optNonZero) continue;
     const leaf = root > 0 ? leaves[index] : undefined;
     if (leaf?.type.fallback === undefined) fail(`missing field ${name}`);
     else addDefault(leaf, at + (starts[index] as number));

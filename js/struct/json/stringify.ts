@@ -74,55 +74,56 @@ function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: numbe
 }
 
 /** Maximum bytes of JSON, because a string in V8 cannot have more characters. */
-const MOST = 536_870_888;
+const MAX_JSON_BYTES = 536_870_888;
 
 /** Makes sure that `more` bytes fit. */
-function room(more: number): void {
+function ensureCapacity(more: number): void {
   const need = end + more;
   if (need <= out.length) return;
-  if (need > MOST) throw malformed(`range: its JSON has more than ${MOST} bytes.`);
-  const larger = new Uint8Array(Math.min(2 * need, MOST));
+  if (need > MAX_JSON_BYTES)
+    throw malformed(`range: its JSON has more than ${MAX_JSON_BYTES} bytes.`);
+  const larger = new Uint8Array(Math.min(2 * need, MAX_JSON_BYTES));
   larger.set(out);
   out = larger;
 }
 
 function byte(value: number): void {
-  room(1);
+  ensureCapacity(1);
   out[end++] = value;
 }
 
 function copy(bytes: Uint8Array): void {
   const { length } = bytes;
-  room(length);
+  ensureCapacity(length);
   if (length > 32) out.set(bytes, end);
   else for (let i = 0; i < length; i++) out[end + i] = bytes[i] as number;
   end += length;
 }
 
 function ascii(text: string): void {
-  room(text.length);
+  ensureCapacity(text.length);
   for (let i = 0; i < text.length; i++) out[end++] = text.charCodeAt(i);
 }
 
 function writeValue(node: Node, at: number): void {
   switch (node.op) {
     case OP.u8:
-      whole(u8[at] as number);
+      writeInteger(u8[at] as number);
       break;
     case OP.u16:
-      whole(data.getUint16(at, true));
+      writeInteger(data.getUint16(at, true));
       break;
     case OP.u32:
-      whole(data.getUint32(at, true));
+      writeInteger(data.getUint32(at, true));
       break;
     case OP.i8:
-      whole(data.getInt8(at));
+      writeInteger(data.getInt8(at));
       break;
     case OP.i16:
-      whole(data.getInt16(at, true));
+      writeInteger(data.getInt16(at, true));
       break;
     case OP.i32:
-      whole(data.getInt32(at, true));
+      writeInteger(data.getInt32(at, true));
       break;
     case OP.f32:
       float(data.getFloat32(at, true));
@@ -137,10 +138,10 @@ function writeValue(node: Node, at: number): void {
       quoted(data.getInt32(at + 4, true), at, true);
       break;
     case OP.u53:
-      whole(safe(data.getUint32(at + 4, true), at, Number.MAX_SAFE_INTEGER));
+      writeInteger(safe(data.getUint32(at + 4, true), at, Number.MAX_SAFE_INTEGER));
       break;
     case OP.timestamp:
-      whole(safe(data.getInt32(at + 4, true), at, LATEST));
+      writeInteger(safe(data.getInt32(at + 4, true), at, LATEST));
       break;
     case OP.bool:
       ascii(pick(u8[at] as number, BOOLS, "bool"));
@@ -227,14 +228,14 @@ function safe(high: number, at: number, most: number): number {
 function quoted(high: number, at: number, signed: boolean): void {
   const value = high * 0x1_0000_0000 + data.getUint32(at, true);
   byte(0x22);
-  if (Number.isSafeInteger(value)) whole(value);
+  if (Number.isSafeInteger(value)) writeInteger(value);
   else ascii(String(signed ? data.getBigInt64(at, true) : data.getBigUint64(at, true)));
   byte(0x22);
 }
 
 /** Writes the digits of a safe integer. */
-function whole(value: number): void {
-  room(20);
+function writeInteger(value: number): void {
+  ensureCapacity(20);
   let rest = value;
   if (rest < 0) {
     out[end++] = 0x2d;
@@ -255,7 +256,7 @@ function whole(value: number): void {
 }
 
 function float(value: number): void {
-  if ((value | 0) === value && (value !== 0 || !Object.is(value, -0))) whole(value);
+  if ((value | 0) === value && (value !== 0 || !Object.is(value, -0))) writeInteger(value);
   else if (Number.isFinite(value)) ascii(value === 0 ? "-0" : String(value));
   else ascii(`"${value}"`);
 }
@@ -274,7 +275,7 @@ const SHORT = ["b", "t", "n", "", "f", "r"];
 
 /** Writes UTF-8, with the escapes that JSON requires. */
 function string(start: number, length: number): void {
-  room(6 * length + 2);
+  ensureCapacity(6 * length + 2);
   let to = end;
   let high = 0;
   out[to++] = 0x22;
@@ -298,7 +299,7 @@ function string(start: number, length: number): void {
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 function base64(start: number, length: number): void {
-  room(Math.ceil(length / 3) * 4 + 2);
+  ensureCapacity(Math.ceil(length / 3) * 4 + 2);
   byte(0x22);
   for (let i = 0; i < length; i += 3) {
     const [a, b, c] = [u8[start + i] as number, 0, 0];

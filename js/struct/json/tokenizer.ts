@@ -109,18 +109,18 @@ function digits(): number {
 }
 
 /** Whether a fraction or an exponent follows. */
-function goesOn(): boolean {
+function isFractionNext(): boolean {
   const byte = text.bytes[text.at] as number;
   return byte === POINT || (byte | 0x20) === 0x65;
 }
 
 /** A whole number within a range. */
-export function whole(kind: string, least: number, most: number): number {
+export function readInteger(kind: string, least: number, most: number): number {
   const negative = peek() === MINUS;
   const start = text.at;
   if (negative) text.at += 1;
   let value = digits();
-  if (Number.isNaN(value) || goesOn()) {
+  if (Number.isNaN(value) || isFractionNext()) {
     text.at = start;
     value = number(kind);
     if (!Number.isInteger(value)) fail(`${written(start)} is not an integer for ${kind}`);
@@ -168,7 +168,7 @@ function short(): number {
     count = fraction === 0 ? 16 : count + fraction;
     value /= TENS[Math.min(fraction, 15)] as number;
   }
-  if (Number.isNaN(value) || count > 15 || goesOn()) {
+  if (Number.isNaN(value) || count > 15 || isFractionNext()) {
     text.at = start;
     return Number.NaN;
   }
@@ -209,7 +209,7 @@ export function long(kind: "u64" | "i64"): number | bigint {
   const negative = text.bytes[start] === MINUS;
   if (negative) text.at += 1;
   let value: number | bigint = digits();
-  if (Number.isNaN(value) || goesOn()) {
+  if (Number.isNaN(value) || isFractionNext()) {
     text.at = start;
     wanted(`an integer for ${kind}`);
   }
@@ -232,7 +232,7 @@ export const LATEST = 8.64e15;
 
 /** Reads a time as milliseconds or in ISO 8601. */
 export function time(): number {
-  if (peek() !== QUOTE) return whole("timestamp", -LATEST, LATEST);
+  if (peek() !== QUOTE) return readInteger("timestamp", -LATEST, LATEST);
   const start = text.at;
   skipString();
   text.at += 1;

@@ -1,7 +1,7 @@
 /** Types for bytes: `bytes` of fixed length, `blob` of any length. */
 
 import { byteLengthOf } from "../byte-length.js";
-import { badValue, reserve, type Type, typed, whole } from "../type.js";
+import { badValue, declaredLength, reserve, type Type, typed } from "../type.js";
 import { referred } from "./out-of-line.js";
 
 /**
@@ -23,7 +23,7 @@ function checkedLength(value: unknown, length?: number): number {
 /** Exactly `length` bytes, stored in the struct itself. */
 export function bytes(length: number): BytesType {
   return typed(
-    { kind: "bytes", length: whole(length) },
+    { kind: "bytes", length: declaredLength(length) },
     length,
     1,
     ({ m }, at, value) => {

@@ -1,11 +1,12 @@
 /** Types for lists, of fixed or of any length. */
 
 import {
-  assertAlive,
+  assertAttached,
   badValue,
   type Cursor,
   copied,
   cursorAt,
+  declaredLength,
   forEachIndex,
   inner,
   type Mode,
@@ -15,7 +16,6 @@ import {
   typed,
   type Writer,
   walking,
-  whole,
   withField,
 } from "../type.js";
 import { Copied, writable } from "../view.js";
@@ -63,7 +63,7 @@ class ListView extends Copied {
   }
 
   at(index: number): unknown {
-    const place = assertAlive(this.$v);
+    const place = assertAttached(this.$v);
     const { bytes, take } = this.$t;
     const at = Math.trunc(index < 0 ? index + this.length : index);
     if (!(at >= 0 && at < this.length)) return undefined;
@@ -80,7 +80,7 @@ class ListView extends Copied {
   }
 
   $c(mode: Mode): unknown[] {
-    const place = assertAlive(this.$v);
+    const place = assertAttached(this.$v);
     const { bytes, take } = this.$t;
     const items: unknown[] = [];
     forEachIndex(this.length, (i) => {
@@ -124,8 +124,8 @@ function writing<T>(value: unknown, write: () => T): T {
 export function array<V, W, I, P>(of: Type<V, W, I, P>, length: number): ListType<V, W, I, P> {
   const type = inner(of);
   return typed(
-    { kind: "array", of: type.kind, length: whole(length) },
-    whole(type.bytes * length),
+    { kind: "array", of: type.kind, length: declaredLength(length) },
+    declaredLength(type.bytes * length),
     type.align,
     (to, at, value) => writing(value, () => putAll(type, to, at, itemsOf(value, length))),
     (from, at) => new ListView(cursorAt(from, at), type, length),

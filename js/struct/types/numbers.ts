@@ -36,7 +36,7 @@ function bitsOf(kind: string): number {
 }
 
 /** An integer, from 0 if its kind begins with a u. */
-function whole(kind: SimpleKind, read: (data: DataView, at: number) => number): NumberType {
+function integerType(kind: SimpleKind, read: (data: DataView, at: number) => number): NumberType {
   const bits = bitsOf(kind);
   const low = kind[0] === "u" ? 0 : -(2 ** bits) / 2;
   const high = low + 2 ** bits - 1;
@@ -60,22 +60,30 @@ function outside(low: unknown, high: unknown, value: unknown): Error {
 }
 
 /** An integer from 0 to 255, in one byte. */
-export const u8: NumberType = /* @__PURE__ */ whole("u8", (data, at) => data.getUint8(at));
+export const u8: NumberType = /* @__PURE__ */ integerType("u8", (data, at) => data.getUint8(at));
 
 /** An integer from 0 to 65,535, in two bytes. */
-export const u16: NumberType = /* @__PURE__ */ whole("u16", (data, at) => data.getUint16(at, true));
+export const u16: NumberType = /* @__PURE__ */ integerType("u16", (data, at) =>
+  data.getUint16(at, true),
+);
 
 /** An integer from 0 to 4,294,967,295, in four bytes. */
-export const u32: NumberType = /* @__PURE__ */ whole("u32", (data, at) => data.getUint32(at, true));
+export const u32: NumberType = /* @__PURE__ */ integerType("u32", (data, at) =>
+  data.getUint32(at, true),
+);
 
 /** An integer from -128 to 127, in one byte. */
-export const i8: NumberType = /* @__PURE__ */ whole("i8", (data, at) => data.getInt8(at));
+export const i8: NumberType = /* @__PURE__ */ integerType("i8", (data, at) => data.getInt8(at));
 
 /** An integer from -32,768 to 32,767, in two bytes. */
-export const i16: NumberType = /* @__PURE__ */ whole("i16", (data, at) => data.getInt16(at, true));
+export const i16: NumberType = /* @__PURE__ */ integerType("i16", (data, at) =>
+  data.getInt16(at, true),
+);
 
 /** An integer from -2,147,483,648 to 2,147,483,647, in four bytes. */
-export const i32: NumberType = /* @__PURE__ */ whole("i32", (data, at) => data.getInt32(at, true));
+export const i32: NumberType = /* @__PURE__ */ integerType("i32", (data, at) =>
+  data.getInt32(at, true),
+);
 
 /** A single-precision number, in four bytes. A finite number that would become infinite is refused. */
 export const f32: NumberType = /* @__PURE__ */ scalar(

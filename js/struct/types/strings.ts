@@ -1,7 +1,7 @@
 /** Types for text, of any length or padded to a fixed one. */
 
 import { encoder } from "../../util/text-coders.js";
-import { badValue, type Cursor, malformed, type Type, typed, whole } from "../type.js";
+import { badValue, type Cursor, declaredLength, malformed, type Type, typed } from "../type.js";
 import { putAscii, readText, textOf, writeText } from "../utf8.js";
 import { referred } from "./out-of-line.js";
 
@@ -31,7 +31,7 @@ export function fixedStr(length: number): TextType {
     return { u8, from, length: count };
   };
   return typed(
-    { kind: "fixedStr", length: whole(length) },
+    { kind: "fixedStr", length: declaredLength(length) },
     length,
     1,
     ({ m }, at, value) => {

@@ -47,16 +47,20 @@ export function added<V, W, I, P>(type: Type<V, W, I, P>, fallback: I): Added<V,
   const { bytes, put, take, span } = inner(type);
   const { m, end } = encodeScratch(type, fallback);
   const placed = (u8: Uint8Array) => placeOf(standaloneMemory(u8), 0, end);
-  const said = (of: Cursor) => JSON.stringify(copied(take(of, 0), 1));
+  const jsonOf = (of: Cursor) => JSON.stringify(copied(take(of, 0), 1));
   const from = placed(m.u8.slice(0, end));
   /** The place of the field: in the value, or in its default. A versioned struct is always a whole value. */
-  const there = <T>(of: Cursor, at: number, get: (of: Cursor, at: number) => T): T =>
+  const orDefault = <T>(of: Cursor, at: number, get: (of: Cursor, at: number) => T): T =>
     of.m.data.getUint16(of.b, true) < at - of.b + bytes ? get(from, 0) : get(of, at);
   return {
     ...type,
     put: (to, at, value) => put(to, at, value === undefined ? fallback : value),
-    take: (of, at) => there(of, at, take),
-    span: span && ((of, at) => there(of, at, span)),
-    fallback: { input: fallback, from, isZero: said(from) === said(placed(new Uint8Array(end))) },
+    take: (of, at) => orDefault(of, at, take),
+    span: span && ((of, at) => orDefault(of, at, span)),
+    fallback: {
+      input: fallback,
+      from,
+      isZero: jsonOf(from) === jsonOf(placed(new Uint8Array(end))),
+    },
   } satisfies Type as never;
 }
