@@ -128,9 +128,7 @@ const RUST_PHRASES = /\b(hand(s|ed|ing)? over|makes? good)\b/i;
 
 /** Allowed names and words: of the file format, of exports, of libraries, and of tests. */
 const EXCEPTIONS = new Set([
-  ...["PiecesRef", "KIND_PIECES", "KEY_PIECE", "PIECE_KEY", "MAX_PIECES", "INCOMPATIBLE_PIECES"],
-  ...["piece", "pieces", "piece_limit"].map((name) => `crate/src/format ${name}`),
-  ...["piece_limit", "queue_room", "Sender", "peek", "ranges_iterate_both_ways_between_any_bounds"],
+  ...["queue_room", "Sender", "peek", "ranges_iterate_both_ways_between_any_bounds"],
   // The golden files contain this text, and change only with the format.
   "crate/tests/golden/refused.rs tells",
   // The message of an assertion.

@@ -1,4 +1,4 @@
-//! A filter of hashes: tells of most keys that are not in the file that they are not, without reading it.
+//! A filter of hashes: most keys that are not in the file are known to be absent without reading it.
 //!
 //! A blocked Bloom filter (Putze, Sanders, Singler, WEA 2007): the bits of a hash are in one line of the
 //! processor's cache.

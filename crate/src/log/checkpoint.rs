@@ -125,7 +125,7 @@ impl CheckpointWriter {
         hashes.iter().map(|&hash| u32::from_le_bytes(hash)).collect()
     }
 
-    /// Hands over to the index what a complete checkpoint has.
+    /// Completes the description of what the index lacks of a complete checkpoint.
     pub(crate) fn complete(&self, unloaded: &mut UnloadedIndex, is_surveyed: bool) {
         unloaded.complete(self.first_hashes(), is_surveyed);
     }

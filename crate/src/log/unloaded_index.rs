@@ -177,9 +177,9 @@ impl UnloadedIndex {
         let evicted = index.evict(&mut seed, wanted, |other, position| {
             let goes = other != hash && self.is_before(log, position);
             if goes {
-                self.give_back(position);
+                self.untake(position);
                 if let Some(next) = &mut next {
-                    next.give_back(position);
+                    next.untake(position);
                 }
             }
             goes
@@ -188,8 +188,8 @@ impl UnloadedIndex {
         evicted
     }
 
-    /// The index evicted an entry.
-    fn give_back(&mut self, position: Position) {
+    /// The index evicted an entry, which counts here again.
+    fn untake(&mut self, position: Position) {
         self.left += usize::from(self.taken.remove(position));
     }
 

@@ -18,12 +18,12 @@ use crate::schema::{Kind, Malformed, Record};
 use crate::store::Store as Engine;
 
 use super::Error;
+use super::descriptor::Descriptor;
 use super::index::Index;
 use super::schema_diff::difference;
 
 /// The key in the engine's keyspace of the number of the next keyspace that was never assigned.
 const NEXT_KEYSPACE_KEY: &[u8] = b"keyspaces";
-const HEAD: usize = size_of::<CollectionDescriptor>();
 const MAX_NAME_LENGTH: usize = 200;
 
 /// A collection as described by its stored descriptor.
@@ -42,37 +42,6 @@ pub(super) struct StoredCollection {
     unknown_index: Option<String>,
     /// Whether another program's conversion of its values may have been interrupted.
     is_converted: AtomicBool,
-}
-
-/// The parts of a stored descriptor.
-pub(super) struct Descriptor {
-    pub head: CollectionDescriptor,
-    pub json: Value,
-}
-
-impl Descriptor {
-    pub(super) fn decode(bytes: &[u8]) -> Option<Descriptor> {
-        let word = |at: usize| {
-            let bytes = bytes.get(at..at + 4)?.try_into().ok()?;
-            Some(u32::from_le_bytes(bytes))
-        };
-        let head = CollectionDescriptor {
-            fingerprint: u64::from_le_bytes(bytes.first_chunk().copied()?),
-            keyspace: word(8)?,
-            flags: word(12)?,
-            parent: word(16)?,
-            json_len: word(20)?,
-        };
-        let text = bytes.get(HEAD..)?.get(..head.json_len as usize)?;
-        Some(Descriptor { head, json: serde_json::from_slice(text).ok()? })
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        use musli_zerocopy::ZeroCopy;
-        let text = self.json.to_string();
-        let head = CollectionDescriptor { json_len: text.len() as u32, ..self.head };
-        [head.to_bytes(), text.as_bytes()].concat()
-    }
 }
 
 impl StoredCollection {
@@ -218,10 +187,13 @@ pub(super) fn find<F: File>(
         let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key)? else { continue };
         match Descriptor::decode(bytes) {
             Some(found) if found.head.flags & DESCRIPTOR_DROPPED != 0 => {}
-            found => match found.and_then(|found| Index::new(name, &found, &stored)) {
-                Some(index) => stored.indexes.push(index),
-                None => stored.unknown_index = Some(name.to_string()),
-            },
+            found => {
+                let known = found.zip(stored.value.as_ref());
+                match known.and_then(|(found, value)| Index::new(name, &found, value)) {
+                    Some(index) => stored.indexes.push(index),
+                    None => stored.unknown_index = Some(name.to_string()),
+                }
+            }
         }
     }
     stored.is_converted = AtomicBool::new(engine.has(KEYSPACE_ENGINE, &migration_key(name))?);

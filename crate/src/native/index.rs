@@ -6,7 +6,7 @@ use crate::format::system_records::{DESCRIPTOR_BUILDING, IndexEntry};
 use crate::schema::key::{KeyKind, Part, invert, put_bytes, put_float, put_signed, put_unsigned};
 use crate::schema::{Kind, Malformed, Plain};
 
-use super::catalog::{Descriptor, StoredCollection};
+use super::descriptor::Descriptor;
 
 /// An index of a collection.
 #[derive(Debug)]
@@ -32,13 +32,12 @@ struct IndexField {
 }
 
 impl Index {
-    /// Reads a descriptor; none if it is unknown.
+    /// Reads the descriptor of an index of records of a kind; none if it is unknown.
     pub(super) fn new(
         name: &str,
         Descriptor { head, json }: &Descriptor,
-        of: &StoredCollection,
+        value: &Kind,
     ) -> Option<Self> {
-        let value = of.value.as_ref()?;
         let field = |field: &Value| {
             let (name, descending) = match field.get("desc") {
                 Some(inner) => (inner.as_str()?, true),

@@ -11,6 +11,7 @@
 
 mod catalog;
 mod collection;
+mod descriptor;
 mod error;
 mod index;
 mod lock_file;

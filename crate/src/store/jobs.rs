@@ -10,7 +10,7 @@ use crate::log::checkpoint::CheckpointWriter;
 use crate::log::relocate_extent::Relocation;
 use crate::log::unloaded_index::UnloadedIndex;
 
-use super::key_order::RunJob;
+use super::run_job::RunJob;
 
 /// The job in progress.
 #[derive(Debug, Default)]

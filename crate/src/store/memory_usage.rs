@@ -32,7 +32,7 @@ impl<F: File> Store<F> {
         (larger, order)
     }
 
-    /// Gives back what a limited index takes beyond its share, from the memory for records, of which it leaves half.
+    /// Subtracts what a limited index takes beyond its share from the memory for records, of which half stays.
     #[inline]
     pub(super) fn share_memory(&mut self) {
         if self.is_limited() {
