@@ -11,7 +11,7 @@ export type {
   RemoteUpdateOptions,
 } from "./client/client.js";
 export { type ConnectOptions, connect } from "./client/connect.js";
-export type { CallOptions, ClientStatus, WorkerLike } from "./client/connection/connection.js";
+export type { CallOptions, ClientStatus, WorkerLike } from "./client/connection/caller.js";
 export type { RetryOptions, Tx, TxPart } from "./client/optimistic.js";
 export type { KeyChange, Watching, WatchOptions } from "./client/protocol/client-subscriptions.js";
 export type { ClientProgress } from "./client/protocol/messages.js";

@@ -7,12 +7,8 @@ import type { DatabaseStats } from "../session/session.js";
 import type { Key, Value } from "../util/bytes.js";
 import { asyncDispose } from "../util/dispose.js";
 import type { Listened } from "../util/dom-types.js";
-import {
-  type CallOptions,
-  ClientHandle,
-  type ClientStatus,
-  type Connection,
-} from "./connection/connection.js";
+import type { CallOptions, ClientStatus } from "./connection/caller.js";
+import { ClientHandle, type Connection } from "./connection/connection.js";
 import { byName, hide } from "./named-properties.js";
 import { type RetryOptions, transact, txOf, updateIf } from "./optimistic.js";
 import { split } from "./protocol/call-options.js";

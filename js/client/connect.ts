@@ -2,7 +2,8 @@
 
 import { badCall, OptionsMismatchError } from "../errors/index.js";
 import { Client, type ClientOf } from "./client.js";
-import { Connection, connections, type WorkerLike } from "./connection/connection.js";
+import type { WorkerLike } from "./connection/caller.js";
+import { Connection, connections } from "./connection/connection.js";
 import { checkedOptions } from "./protocol/call-options.js";
 import type { Nothing, ServedTypes } from "./types.js";
 import type { CollectionSpecs } from "./worker/collection-handlers.js";

@@ -36,7 +36,7 @@ export {
   type RemoteUpdateOptions,
 } from "./client.js";
 export { type ConnectOptions, connect } from "./connect.js";
-export type { CallOptions, ClientStatus, WorkerLike } from "./connection/connection.js";
+export type { CallOptions, ClientStatus, WorkerLike } from "./connection/caller.js";
 export type { RetryOptions, Tx, TxPart } from "./optimistic.js";
 export type { KeyChange, Watching, WatchOptions } from "./protocol/client-subscriptions.js";
 export type { ClientProgress } from "./protocol/messages.js";

@@ -5,7 +5,7 @@ import { laterOf } from "../session/async-guard.js";
 import type { Key, Value } from "../util/bytes.js";
 import { clearTimeout, setTimeout } from "../util/clock.js";
 import { decoder } from "../util/text-coders.js";
-import type { Caller, CallOptions } from "./connection/connection.js";
+import type { Caller, CallOptions } from "./connection/caller.js";
 import { CALL_NAME, checkedOptions, noFunction } from "./protocol/call-options.js";
 import { bytesOf } from "./protocol/clone.js";
 import {

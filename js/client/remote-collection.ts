@@ -3,7 +3,7 @@
 import type { IndexRange } from "../collection/index-query.js";
 import type { KeyRange } from "../collection/keys.js";
 import { badCall } from "../errors/index.js";
-import type { Caller, CallOptions } from "./connection/connection.js";
+import type { Caller, CallOptions } from "./connection/caller.js";
 import { byName, hide } from "./named-properties.js";
 import { type RetryOptions, updateIf } from "./optimistic.js";
 import { split } from "./protocol/call-options.js";

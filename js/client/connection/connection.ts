@@ -26,88 +26,12 @@ import type {
   ToOwner,
 } from "../protocol/messages.js";
 import { RequestQueue, type RequestQueuePort, type Settlement } from "../protocol/request-queue.js";
+import type { Args, Caller, CallOptions, ClientStatus, WorkerLike } from "./caller.js";
 import { broken, closed, errorOf, NO_WORKER_MESSAGE, noWorker, watchPolicy } from "./errors.js";
 import { busyWait, onPageLifecycle, type PageListener } from "./page-lifecycle.js";
 import { isHeld, openTransport, type Transport, type TransportListener } from "./transport.js";
 import type { FromWorker, Ready, ToWorker } from "./worker-messages.js";
-
-/** Anything with the message interface of a worker: a `Worker`, or a `MessagePort` on which a database is served. */
-export interface WorkerLike {
-  // Not Transferable[]: the types of Cloudflare Workers have no such name.
-  postMessage(message: unknown, transfer?: object[]): void;
-  addEventListener(type: string, listener: (event: Event) => void): void;
-  start?(): void;
-  terminate?(): void;
-  close?(): void;
-}
-
-/** The state of the connection to the database, as far as a client knows it. */
-export interface ClientStatus {
-  /**
-   * - `"idle"`: nothing was requested yet, or the last attempt failed
-   * - `"starting"`: the worker is being started
-   * - `"waiting"`: it waits for an owner
-   * - `"opening"`: this client's worker opens the file
-   * - `"open"`: an owner answers
-   * - `"suspended"`: the page sleeps, and its worker has released the database
-   * - `"outdated"`: a newer build of the application has the database; reload the page
-   * - `"closed"`: `close()` was called
-   */
-  readonly state:
-    | "idle"
-    | "starting"
-    | "waiting"
-    | "opening"
-    | "open"
-    | "suspended"
-    | "outdated"
-    | "closed";
-  /** Which worker has the file: this client's own, or that of another tab. */
-  readonly owner: "here" | "elsewhere" | undefined;
-  /** Why the client waits, in a sentence. */
-  readonly reason: string | undefined;
-  /**
-   * The progress of long work of the worker that has the database, whichever tab it belongs to. Only the
-   * clients of that tab receive the progress of opening and migrating.
-   */
-  readonly progress?: ClientProgress;
-}
-
-/** The options of every call of a client. */
-export interface CallOptions {
-  /**
-   * Ends the call when it is aborted, whatever it waits for: it rejects with the signal's reason. A write may
-   * have been done all the same.
-   */
-  signal?: AbortSignal | undefined;
-  /**
-   * Milliseconds after which the call is no longer done and rejects: more than 0, at most 3,600,000. By
-   * default the `timeout` of `connect`.
-   */
-  timeout?: number | undefined;
-  /** @internal */
-  [CALL_NAME]?: string;
-}
-
-/** Returns a copy of a call's arguments as they are now: the program may change its bytes and objects later. */
-export type Args = () => readonly unknown[];
-
-/** Sends calls to the owner. `collection` is `undefined` for raw keys. */
-export interface Caller {
-  /** The transactions that wait to be retried after a conflict, one at a time. */
-  readonly retryQueue: Set<() => void>;
-  request(
-    call: string,
-    args: Args,
-    writes: boolean,
-    options?: CallOptions,
-    collection?: string,
-    index?: string,
-  ): Promise<unknown>;
-  watch(collection: string | undefined, range: unknown, call: string): Subscribe;
-  /** Whether the values of a collection are JSON; `undefined` until the worker has sent its list. */
-  isJson(collection: string): boolean | undefined;
-}
+import { WorkerWatchdog } from "./worker-watchdog.js";
 
 /** The options of a connection. */
 export interface ConnectionOptions {
@@ -181,12 +105,6 @@ const PAGE_END_WAIT_MS = 100;
 /** The time that a worker has to hand over when its client closes. */
 const CLOSE_MS = 5_000;
 
-/** A connection's own worker is replaced after so long without a message, while it is asked repeatedly. */
-const UNRESPONSIVE_MS = 6_000;
-
-/** The most time counted between two queries: a page that was suspended has received nothing meanwhile. */
-const PROBE_STEP_MS = 1_000;
-
 /** A worker that ends after at least so long is replaced at once. */
 const MIN_WORKER_UPTIME_MS = 1_000;
 
@@ -232,9 +150,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   private isSuspended = false;
   /** Ends the wait for the worker's lock. Acquiring a Web Lock while in the bfcache evicts the page. */
   private lockRequest: AbortController | undefined;
-  /** How long the worker has left queries unanswered, as of the last query; `undefined` after any message. */
-  private unresponsiveMs: number | undefined;
-  private probedAt = 0;
+  private readonly watchdog = new WorkerWatchdog();
   /** Whether the worker has the database or is opening it, so that other clients may wait for it. */
   private hasDatabase = false;
   /** The retried requests that the worker has reported and may hang in. */
@@ -422,7 +338,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   }
 
   private onWorkerMessage(message: FromWorker): void {
-    this.unresponsiveMs = undefined;
+    this.watchdog.reset();
     switch (message.type) {
       case "ready":
         this.isWorkerReady = true;
@@ -559,7 +475,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.localOwner = undefined;
     this.hasDatabase = false;
     this.retriedHung = undefined;
-    this.unresponsiveMs = undefined;
+    this.watchdog.reset();
     this.lockRequest?.abort();
     if (worker?.terminate) worker.terminate();
     else if (worker) {
@@ -599,7 +515,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       this.setStatus("waiting", "The owner does not answer: it may be asleep or busy.");
     }
     // The worker could not be started before, has ended unnoticed, or hangs.
-    if (this.isUnresponsive()) this.replaceHungWorker();
+    if (this.watchdog.isUnresponsive()) this.replaceHungWorker();
     if (this.worker === undefined) this.start();
     this.toWorker(message);
     this.transport?.broadcast(message);
@@ -611,7 +527,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
    */
   onOwnerQuery(): void {
     if (this.isSuspended || !this.hasDatabase) return;
-    if (this.isUnresponsive()) {
+    if (this.watchdog.isUnresponsive()) {
       this.replaceHungWorker();
       this.ensureWorker();
     } else this.toWorker({ type: "find-owner", round: 0, client: this.id });
@@ -631,16 +547,6 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       this.transport?.broadcast(resignation);
     }
     this.loseWorker();
-  }
-
-  /** Whether the worker has left queries unanswered for too long. */
-  private isUnresponsive(): boolean {
-    const now = monotonicNow();
-    const { unresponsiveMs: previousMs } = this;
-    this.unresponsiveMs =
-      previousMs === undefined ? 0 : previousMs + Math.min(now - this.probedAt, PROBE_STEP_MS);
-    this.probedAt = now;
-    return this.unresponsiveMs > UNRESPONSIVE_MS;
   }
 
   // ---------------------------------------------------------------- page lifecycle
