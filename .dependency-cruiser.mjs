@@ -46,7 +46,8 @@ export default {
     },
     ...CLIENT.slice(0, -1).map((folder, index) => ({
       name: `client-${folder}-is-below`,
-      comment: "Of a client's code, the protocol knows nobody, and the connection no worker.",
+      comment:
+        "Of a client's code, the protocol imports nothing else, and the connection no worker.",
       severity: "error",
       from: { path: `^js/client/${folder}/` },
       to: { path: `^js/client/((${CLIENT.slice(index + 1).join("|")})/|[^/]+\\.ts$)` },

@@ -62,7 +62,7 @@ impl<'a> Checked<'a> {
     fn root_size(&self, size: usize) -> Result<usize, Malformed> {
         let root_size = self.bytes.first_chunk().map_or(0, |size| u16::from_le_bytes(*size));
         match usize::from(root_size) {
-            0 | 1 => Err(Malformed::new("", "size: too small to tell that of its root")),
+            0 | 1 => Err(Malformed::new("", "size: too small to contain that of its root")),
             actual => Ok(actual.min(size)),
         }
     }

@@ -78,7 +78,7 @@ fn close_during_checkpoint_leaves_no_tail_to_replay() {
         }
         for _ in 0..turns {
             write(&mut store, 2_000);
-            store.maintain(false).expect("it tends");
+            store.maintain(false).expect("it maintains");
         }
         let limit = 2 * store.stats().count as usize;
         let file = store.close().map_err(|(_, error)| error).expect("it closes");

@@ -83,7 +83,7 @@ fn damaged_without_close() -> Golden {
     let first = image.frame(&mut segment, commit(1, 1), &[set("kept", "flushed", 1)]);
     let witness = image.frame(&mut segment, commit(2, 2), &[]);
     image.flip(first + 3);
-    let about = "not closed, and the only flushed frame is damaged; its witness tells";
+    let about = "not closed, and the only flushed frame is damaged; its witness shows that";
     let damage = Damage {
         position: first,
         expected_frame: 1,
