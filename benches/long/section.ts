@@ -116,10 +116,15 @@ async function openings<Id extends string>(
       await fresh();
       const step = (step: Step["step"], count: number, seed: number) =>
         run(contender, { step, size, count, seed });
-      const { name } = await step("load", 0, 1);
+      const { name, samples: loaded } = await step("load", 0, 1);
+      const { groups = [], closes = [] } = loaded;
+      const keyTimes = groups.map((ms) => ms * 1e3);
+      table.add(group, "load in random order, in groups of 1,000, each key", "ns", name, keyTimes);
+      table.add(group, "close after the load", "ms", name, closes);
       const { samples } = await step("reopen", amounts.opens, 1);
       table.add(group, "open after a close, with the first get", "ms", name, samples.opens ?? []);
-      table.add(group, "first range after that", "ms", name, samples.ranges ?? []);
+      table.add(group, "first range of 10 after that", "ms", name, samples.ranges ?? []);
+      table.add(group, "close after one write", "ms", name, samples.closes ?? []);
       const crashed: number[] = [];
       for (let i = 0; i < amounts.crashes; i++) {
         await step("tail", tail, 2 + i);
@@ -311,8 +316,7 @@ export async function nodeLong(options: BenchOptions): Promise<Section> {
   ];
   const wasm = cargoBuildWasm(root, "tail");
   const run: Run<NodeRequest["store"]> = async ({ store, spaceFactor }, step) => {
-    const memory = memoryFor(step.size);
-    const request: NodeRequest = { root, folder, store, memory, spaceFactor, step, wasm };
+    const request: NodeRequest = { root, folder, store, memory: MEMORY, spaceFactor, step, wasm };
     process.stderr.write(`  [${store}, ${step.size} keys] ${step.step}\n`);
     const { status, signal, stdout, error } = spawnSync(
       process.execPath,
@@ -344,8 +348,7 @@ export async function browserLong(options: BenchOptions): Promise<Section> {
     { store: "sqlite", spaceFactor: 1.5 },
   ];
   const run: Run<WorkerRequest["store"]> = async ({ store, spaceFactor }, step) => {
-    const memory = memoryFor(step.size);
-    const request: WorkerRequest = { store, memory, spaceFactor, step };
+    const request: WorkerRequest = { store, memory: MEMORY, spaceFactor, step };
     return browser.run<StepResult>("worker", request);
   };
   const fresh = async () => {
@@ -364,8 +367,4 @@ export async function browserLong(options: BenchOptions): Promise<Section> {
   } finally {
     await browser.close();
   }
-}
-
-function memoryFor(size: number): number {
-  return size <= 1_000_000 ? MEMORY : 4 * MEMORY;
 }

@@ -132,8 +132,9 @@ async function load({ size, seed }: Step, environment: Environment): Promise<Ste
   const groups: number[] = [];
   await write(store, environment, order, seed, (ms) => void groups.push(ms));
   const { name, settings } = store;
+  const start = performance.now();
   await store.close();
-  return { name, settings, samples: {} };
+  return { name, settings, samples: { groups, closes: [performance.now() - start] } };
 }
 
 /** A key that exists. */
@@ -147,17 +148,20 @@ async function timedOpen(environment: Environment): Promise<{ store: MeasuredSto
 }
 
 async function reopen({ count }: Step, environment: Environment): Promise<StepResult> {
-  const [opens, ranges]: [number[], number[]] = [[], []];
+  const [opens, ranges, closes]: [number[], number[], number[]] = [[], [], []];
   for (let i = 0; ; i++) {
     const { store, ms } = await timedOpen(environment);
     opens.push(ms);
     const start = performance.now();
-    await store.scan?.("user", 1);
+    await store.scan?.("user", 10);
     ranges.push(performance.now() - start);
     const { name, settings } = store;
+    await write(store, environment, new Uint32Array([2]), 1);
+    const end = performance.now();
     await store.close();
+    closes.push(performance.now() - end);
     await environment.turn();
-    if (i + 1 === count) return { name, settings, samples: { opens, ranges } };
+    if (i + 1 === count) return { name, settings, samples: { opens, ranges, closes } };
   }
 }
 
