@@ -144,13 +144,13 @@ impl Superblock {
 pub fn may_be_torn(bytes: &[u8; SIZE], slot: u64, other: &Superblock) -> bool {
     let (generation, other) = (other.generation, other.to_bytes());
     // A single wrong byte in an old superblock is later damage, unless it belongs to the checksum
-    // of a new one.
+    // of a new one, or is the first one, with which a write begins that may have ended there.
     for at in 0..SIZE {
         let mut repaired = *bytes;
         for byte in 0..=u8::MAX {
             repaired[at] = byte;
             if let Slot::Valid(it) = Superblock::decode(&repaired, slot) {
-                return it.generation > generation || (8..16).contains(&at);
+                return it.generation > generation || at == 0 || (8..16).contains(&at);
             }
         }
     }
@@ -213,7 +213,11 @@ mod tests {
                 assert!(is_valid || may_be_torn(&torn, 0, &other), "{end} bytes were written");
             }
         }
-        for at in (0..8).chain(16..SIZE) {
+        // A write of a single byte, torn itself.
+        let mut torn = old;
+        torn[0] = b'I';
+        assert!(may_be_torn(&torn, 0, &other), "the first byte was being written");
+        for at in (1..8).chain(16..SIZE) {
             let mut damaged = old;
             damaged[at] ^= 4;
             assert!(!may_be_torn(&damaged, 0, &other), "byte {at} was damaged");
