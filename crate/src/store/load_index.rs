@@ -336,12 +336,17 @@ impl<F: File> Store<F> {
         done?;
         let mut entries = Vec::with_capacity(replayed.index.len());
         replayed.index.collect(0, u32::MAX, &mut entries);
+        // Nothing is inserted before all of it is known: after an error the entries are still unloaded.
+        let mut missing = Vec::with_capacity(unloaded.left());
         for (hash, position) in entries {
             if unloaded.counts(hash, position)
                 && !(replayed.clears.any && self.was_swept(position, &replayed.spaces)?)
             {
-                self.index.insert(hash, position);
+                missing.push((hash, position));
             }
+        }
+        for (hash, position) in missing {
+            self.index.insert(hash, position);
         }
         self.log.mark_checkpoint_damaged();
         Ok(())
