@@ -496,7 +496,7 @@ describe("arguments that are neither text nor bytes", () => {
       [new Response("x"), /Await the bytes .*Given: Response/],
       [new Response("x").body, /stream.*Given: ReadableStream/],
       [Promise.resolve("x"), /promise.*Given: Promise/],
-      // biome-ignore lint/suspicious/noThenProperty: the test needs a thenable that is no promise, as the queries of ORMs are, and the rule knows no other way to write one.
+      // biome-ignore lint/suspicious/noThenProperty: the object under test is a thenable, as the queries of ORMs are.
       [{ then: () => {} }, /promise/],
       [new Map([["a", "1"]]), /Given: Map/],
       [new Set(["a"]), /Given: Set/],

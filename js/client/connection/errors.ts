@@ -93,7 +93,7 @@ function reasonOf(since: number): string {
     const { blockedURI, effectiveDirective } = violation;
     return `: ${effectiveDirective} of the content security policy refuses ${blockedURI}`;
   }
-  // biome-ignore lint/style/noRestrictedGlobals: the rule keeps code from reading the clock, which tests replace; this reads the list of loaded files and no time.
+  // biome-ignore lint/style/noRestrictedGlobals: this lists loaded files. The rule is about reading the clock.
   const timings = performance.getEntriesByType("resource") as Timing[];
   const failed = timings
     .reverse()
