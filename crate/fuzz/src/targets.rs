@@ -186,6 +186,9 @@ pub fn open(data: &[u8]) {
         let options = Options {
             segment_log2: 12,
             memory: if salt.is_multiple_of(3) { 64 << 20 } else { 0 },
+            // The index is loaded at once, when it is needed, or only for lookups.
+            load_at_once: if salt / 8 % 3 == 0 { 1 << 14 } else { 0 },
+            index_memory: if salt / 8 % 3 == 1 { 1 << 20 } else { 0 },
             entropy: [salt, 2, 3, 4],
             read_only,
             on_damage,

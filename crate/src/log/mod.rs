@@ -654,6 +654,12 @@ impl Log {
         self.geometry.slot_start(self.slot_count())
     }
 
+    /// Bytes of the segments that have records.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let segments = self.slots.iter().filter(|slot| slot.state == SlotState::Log).count();
+        (segments as u64) << self.geometry.segment_log2
+    }
+
     /// Bytes of memory used for segments, cached cold records, and values of extents.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {

@@ -62,8 +62,8 @@ impl<F: File> Store<F> {
         if self.log.has_assembled(chunks) {
             return Ok(());
         }
-        // A malformed length allocates no memory.
-        if chunks.length > self.log.file_bytes() {
+        // A malformed length allocates no memory. Slots that are lost may be many more than the file has.
+        if chunks.length > self.log.log_bytes() {
             return Err(damaged(0));
         }
         self.log.begin_assembly(chunks)?;
