@@ -21,8 +21,15 @@ impl HashFilter {
     /// An empty filter for so many hashes.
     #[must_use]
     pub fn new(hashes: usize) -> Self {
-        let blocks = (hashes * BITS_PER_HASH).div_ceil(WORDS * 64).max(1);
+        let blocks = HashFilter::bytes_for(hashes) / (8 * WORDS);
         HashFilter { blocks: vec![[0; WORDS]; blocks].into_boxed_slice() }
+    }
+
+    /// Bytes of a filter for so many hashes.
+    #[must_use]
+    pub const fn bytes_for(hashes: usize) -> usize {
+        let bytes = (hashes * BITS_PER_HASH).div_ceil(8).next_multiple_of(8 * WORDS);
+        if bytes == 0 { 8 * WORDS } else { bytes }
     }
 
     /// Bytes of the filter.

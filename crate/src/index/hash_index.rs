@@ -8,8 +8,8 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
 
+use super::position_set::PositionSet;
 use crate::format::checksum::checksum;
 
 /// Keys of up to this many bytes are hashed by 32-bit multiplications alone.
@@ -87,6 +87,9 @@ fn half(bytes: &[u8]) -> u32 {
 /// The position of a record in units of 8 bytes from the first segment; 0 is not a valid position.
 pub type Position = u32;
 
+/// Slots of the smallest table.
+const MIN_SLOTS: usize = 16;
+
 /// The table. At most 3/4 of its slots are used.
 #[derive(Debug)]
 pub struct HashIndex {
@@ -103,99 +106,6 @@ pub struct HashIndex {
 pub struct Probe {
     hash: u32,
     at: usize,
-}
-
-/// Words of a chunk of [`PositionSet`], which covers 1 MiB of the file.
-const CHUNK: usize = 512;
-
-/// A set of record positions. Records are longer than 32 bytes, so one bit covers 32 bytes. Parts
-/// of the file without records have no chunk.
-#[derive(Debug, Default)]
-pub struct PositionSet {
-    /// Empty if the positions of a table are not tracked.
-    chunks: Vec<Option<Box<[u64; CHUNK]>>>,
-    /// How many chunks are allocated.
-    allocated: usize,
-}
-
-impl PositionSet {
-    /// The chunk, word and bit of a position.
-    #[inline(always)]
-    const fn locate(position: Position) -> (usize, usize, u64) {
-        let word = position as usize >> 8;
-        (word / CHUNK, word % CHUNK, 1 << (position >> 2 & 63))
-    }
-
-    /// Whether a position is in the set.
-    #[inline(always)]
-    #[must_use]
-    pub fn contains(&self, position: Position) -> bool {
-        let (chunk, word, bit) = PositionSet::locate(position);
-        matches!(self.chunks.get(chunk), Some(Some(chunk)) if chunk[word] & bit != 0)
-    }
-
-    /// How many positions of the set are in a range of words.
-    fn count(&self, words: Range<usize>) -> usize {
-        let ones = words.map(|word| match self.chunks.get(word / CHUNK) {
-            Some(Some(chunk)) => chunk[word % CHUNK].count_ones() as usize,
-            _ => 0,
-        });
-        ones.sum()
-    }
-
-    /// Adds a position if positions are tracked.
-    #[inline(never)]
-    fn track(&mut self, position: Position) {
-        if !self.chunks.is_empty() {
-            let (chunk, word, bit) = PositionSet::locate(position);
-            self.chunk_mut(chunk)[word] |= bit;
-        }
-    }
-
-    /// Removes a position. Returns whether it was in the set.
-    #[inline(never)]
-    pub fn remove(&mut self, position: Position) -> bool {
-        let (chunk, word, bit) = PositionSet::locate(position);
-        let Some(Some(chunk)) = self.chunks.get_mut(chunk) else { return false };
-        let was_in = chunk[word] & bit != 0;
-        chunk[word] &= !bit;
-        was_in
-    }
-
-    /// Bytes of memory.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.allocated * CHUNK * 8
-    }
-
-    /// Adds a position. Returns whether it was not in the set.
-    pub fn insert(&mut self, position: Position) -> bool {
-        let is_new = !self.contains(position);
-        if is_new {
-            let (chunk, word, bit) = PositionSet::locate(position);
-            self.chunk_mut(chunk)[word] |= bit;
-        }
-        is_new
-    }
-
-    /// Allocates all that positions up to this one need.
-    pub fn reserve(&mut self, last: Position) {
-        for chunk in 0..=PositionSet::locate(last).0 {
-            self.chunk_mut(chunk);
-        }
-    }
-
-    fn chunk_mut(&mut self, chunk: usize) -> &mut [u64; CHUNK] {
-        while self.chunks.len() <= chunk {
-            self.chunks.push(None);
-        }
-        self.chunks[chunk].get_or_insert_with(|| {
-            self.allocated += 1;
-            // Unlike an array that is moved into a box, this touches no memory that is zero already.
-            let words = vec![0; CHUNK].into_boxed_slice();
-            words.try_into().unwrap_or_else(|_| Box::new([0; CHUNK]))
-        })
-    }
 }
 
 /// The slots that were appended last, without an empty slot between them.
@@ -219,12 +129,7 @@ const fn position_of(slot: u64) -> Position {
 
 impl Default for HashIndex {
     fn default() -> Self {
-        HashIndex {
-            slots: vec![0; 16].into_boxed_slice(),
-            shift: 28,
-            len: 0,
-            position_set: PositionSet::default(),
-        }
+        HashIndex::with_slots(MIN_SLOTS)
     }
 }
 
@@ -255,8 +160,8 @@ impl HashIndex {
 
     /// Starts to track positions for [`contains_position`](HashIndex::contains_position).
     pub fn track_positions(&mut self) {
-        if self.position_set.chunks.is_empty() {
-            self.position_set.chunks.push(None);
+        if !self.position_set.is_used() {
+            self.position_set.start();
             let slots = self.slots.iter().filter(|&&slot| slot != 0);
             slots.for_each(|&slot| self.position_set.track(position_of(slot)));
         }
@@ -278,7 +183,7 @@ impl HashIndex {
     /// Whether positions are tracked.
     #[must_use]
     pub fn tracks_positions(&self) -> bool {
-        !self.position_set.chunks.is_empty()
+        self.position_set.is_used()
     }
 
     /// Whether a position is in the table under any hash, or that of an entry that was evicted or tracked
@@ -293,8 +198,7 @@ impl HashIndex {
     /// multiples of 256. It is 0 as long as positions are not tracked.
     #[must_use]
     pub fn count_positions(&self, first: Position, positions: u32) -> usize {
-        let word = first as usize >> 8;
-        self.position_set.count(word..word + (positions >> 8) as usize)
+        self.position_set.count(first, positions)
     }
 
     /// Whether adding an eighth more records may double the table.
@@ -359,14 +263,46 @@ impl HashIndex {
         HashIndex::slots_for(records) * 8
     }
 
-    /// How many records a table of so many bytes has space for.
+    /// Slots of the largest table that takes at most so many bytes, but at least of the smallest one.
+    const fn slots_in(bytes: usize) -> usize {
+        let slots = bytes / 8;
+        if slots < MIN_SLOTS { MIN_SLOTS } else { 1 << slots.ilog2() }
+    }
+
+    /// The largest table that takes at most so many bytes.
+    #[must_use]
+    pub fn with_bytes(bytes: usize) -> Self {
+        HashIndex::with_slots(HashIndex::slots_in(bytes))
+    }
+
+    /// Whether a table of at most so many bytes is smaller than this one.
+    #[must_use]
+    pub fn exceeds(&self, bytes: usize) -> bool {
+        self.slots.len() > HashIndex::slots_in(bytes)
+    }
+
+    /// How many records the [table of so many bytes](HashIndex::with_bytes) has space for.
     #[must_use]
     pub const fn capacity_of(bytes: usize) -> usize {
-        bytes / 8 / 4 * 3
+        HashIndex::slots_in(bytes) / 4 * 3
+    }
+
+    /// Moves the entries to the [table of so many bytes](HashIndex::with_bytes), which has space for them.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let smaller = HashIndex::with_bytes(bytes);
+        debug_assert!(
+            self.len <= smaller.capacity(),
+            "the smaller table has space for all entries"
+        );
+        let old = core::mem::replace(&mut self.slots, smaller.slots);
+        self.shift = smaller.shift;
+        for &slot in old.iter().filter(|&&slot| slot != 0) {
+            self.insert_slot(slot);
+        }
     }
 
     fn slots_for(records: usize) -> usize {
-        (records + 1).saturating_mul(4).div_ceil(3).next_power_of_two().max(16)
+        (records + 1).saturating_mul(4).div_ceil(3).next_power_of_two().max(MIN_SLOTS)
     }
 
     /// How many records the table has space for.
@@ -538,7 +474,10 @@ impl HashIndex {
     /// A table with capacity for `count` records.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
-        let slots = HashIndex::slots_for(count);
+        HashIndex::with_slots(HashIndex::slots_for(count))
+    }
+
+    fn with_slots(slots: usize) -> Self {
         let shift = 32 - slots.trailing_zeros();
         HashIndex {
             slots: vec![0; slots].into_boxed_slice(),
@@ -632,7 +571,7 @@ mod tests {
         for n in 0..3000 {
             assert_eq!(table.contains_position(position(n)), matches!(n, 0..50 | 150..900), "{n}");
         }
-        assert_eq!(table.bytes(), (2048 + 3 * CHUNK) * 8);
+        assert_eq!(table.bytes(), 2048 * 8 + 3 * PositionSet::bytes_for(0));
         let mut inside = vec![0; 13 << 10];
         let there = (0..900).map(position).filter(|&at| table.contains_position(at));
         there.for_each(|at| inside[at as usize / 1024] += 1);
@@ -704,6 +643,34 @@ mod tests {
             for &(hash, position) in &entries {
                 assert!(copy.contains(hash, position), "{hash:x} at {position}");
                 copy.remove(hash, position);
+            }
+        }
+    }
+
+    #[test]
+    fn table_of_some_bytes_takes_no_more_and_shrinks_to_them() {
+        for bytes in [0, 128, 129, 1000, 4096, 100_000, 1 << 17] {
+            let table = HashIndex::with_bytes(bytes);
+            assert!(table.slot_bytes() <= bytes.max(128), "{} for {bytes}", table.slot_bytes());
+            assert!(table.slot_bytes() * 2 > bytes, "{} for {bytes}", table.slot_bytes());
+            assert_eq!(table.capacity(), HashIndex::capacity_of(bytes));
+            assert!(!table.exceeds(bytes));
+            let mut larger = HashIndex::with_capacity(10_000);
+            larger.track_positions();
+            let entries = (1..=table.capacity().min(10_000) as u32)
+                .map(|position| (position.wrapping_mul(0x9E37_79B9), position));
+            entries.clone().for_each(|(hash, position)| larger.insert(hash, position));
+            assert_eq!(larger.exceeds(bytes), larger.slot_bytes() > table.slot_bytes());
+            if !larger.exceeds(bytes) {
+                continue;
+            }
+            larger.shrink_to(bytes);
+            assert_eq!(
+                (larger.slot_bytes(), larger.len()),
+                (table.slot_bytes(), entries.clone().count())
+            );
+            for (hash, position) in entries {
+                assert!(larger.contains(hash, position) && larger.contains_position(position));
             }
         }
     }

@@ -4,4 +4,5 @@ pub mod hash_filter;
 pub mod hash_index;
 pub mod keyspaces;
 pub mod ordered_index;
+pub mod position_set;
 pub mod sorted_vec_map;

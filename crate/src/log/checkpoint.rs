@@ -22,7 +22,7 @@ use super::key_runs::KeyRun;
 use super::slot_allocator::AllocPriority;
 use super::space_accounting::ExtentName;
 use super::tombstones::{Tombstones, UNKNOWN};
-use super::unloaded_index::UnloadedIndex;
+use super::unloaded_index::{UnloadedIndex, exceeds_memory};
 use super::{Log, NO_BUFFER, RecoveryState, SlotState};
 
 /// A checkpoint whose head and tables were read and verified.
@@ -208,12 +208,15 @@ impl Log {
         let first_hashes = first_hashes.map(Iterator::collect).unwrap_or_default();
         let entries = head.entries as usize;
         let loads = entries <= at_once;
-        let is_limited = !loads && HashIndex::bytes_for(entries) > index_memory;
+        // It would be limited again at a slightly larger number of keys.
+        let is_limited = !loads && exceeds_memory(entries, true, index_memory);
         let blocks_at = at + length as u64;
         let unloaded = UnloadedIndex::new(&head, first_hashes, salt, blocks_at, is_limited);
         let Some(mut unloaded) = unloaded else { return Ok(None) };
-        let capacity = if is_limited { HashIndex::capacity_of(index_memory) } else { entries };
-        let mut index = HashIndex::with_capacity(capacity);
+        let mut index = match is_limited {
+            true => HashIndex::with_bytes(index_memory),
+            false => HashIndex::with_capacity(entries),
+        };
         if loads {
             if unloaded.load_next(file, self, &mut index, None, usize::MAX)?.is_none() {
                 return Ok(None);
@@ -281,7 +284,7 @@ impl Log {
                 self.recovery.damaged = true;
                 continue;
             };
-            if row.end as usize > frames_end {
+            if row.end as usize > frames_end || row.sequence >= head.next_sequence {
                 return None;
             }
             (slot.end, slot.end_frame) = (row.end, row.end_frame);
@@ -317,6 +320,8 @@ impl Log {
             space.first_run = row.first_run;
         }
         let offset = head.end_offset as usize;
+        // Segments that are begun from now on are not among those of the checkpoint.
+        let ends_there = ends_there && head.next_sequence <= self.next_sequence;
         let sane = ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
         sane.then_some(spaces)
     }

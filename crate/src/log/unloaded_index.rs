@@ -11,12 +11,22 @@ use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, CheckpointHead};
 use crate::index::hash_filter::HashFilter;
-use crate::index::hash_index::{HashIndex, Position, PositionSet, Run};
+use crate::index::hash_index::{HashIndex, Position, Run};
+use crate::index::position_set::PositionSet;
 
 use super::Log;
 
 /// No block.
 const NONE: usize = usize::MAX;
+
+/// Whether an index of so many entries takes more than `memory` bytes. One that `is_limited` already stays so
+/// until more of it fits, so that the same keys are not loaded and evicted in turn. The table must not double
+/// before a checkpoint has all entries, so there is a margin for those that are added meanwhile.
+#[must_use]
+pub fn exceeds_memory(entries: usize, is_limited: bool, memory: usize) -> bool {
+    let margin = if is_limited { entries / 4 } else { entries / 8 };
+    HashIndex::bytes_for(entries + margin) > memory
+}
 
 /// What is left of a checkpoint's entries.
 #[derive(Debug)]
@@ -159,15 +169,27 @@ impl UnloadedIndex {
         filter + self.taken.bytes() + 4 * self.first_hashes.len()
     }
 
-    /// Evicts up to `wanted` entries of the hash index that are in the checkpoint, other than those with a hash.
-    /// Returns how many. `next` is the index of a checkpoint in progress.
+    /// Bytes of memory, with that of the set of tracked positions, beside a checkpoint of so many entries.
+    #[must_use]
+    pub fn bytes_for(entries: usize, log: &Log) -> usize {
+        HashFilter::bytes_for(entries) + 2 * PositionSet::bytes_for(log.end_position())
+    }
+
+    /// Bytes of memory that the first [`survey`](UnloadedIndex::survey) allocates at most.
+    #[must_use]
+    pub fn bytes_to_survey(&self, log: &Log) -> usize {
+        if self.surveyed == 0 { PositionSet::bytes_for(log.end_position()) } else { 0 }
+    }
+
+    /// Evicts up to `wanted` entries of the hash index that are in the checkpoint, other than those with a hash to
+    /// keep. Returns how many. `next` is the index of a checkpoint in progress.
     pub fn evict(
         &mut self,
         log: &Log,
         index: &mut HashIndex,
         mut next: Option<&mut UnloadedIndex>,
         wanted: usize,
-        hash: u32,
+        kept: Option<u32>,
     ) -> usize {
         if self.next > 0 {
             // Blocks that were loaded as a whole are not read again.
@@ -175,7 +197,7 @@ impl UnloadedIndex {
         }
         let mut seed = self.seed;
         let evicted = index.evict(&mut seed, wanted, |other, position| {
-            let goes = other != hash && self.is_before(log, position);
+            let goes = Some(other) != kept && self.is_before(log, position);
             if goes {
                 self.untake(position);
                 if let Some(next) = &mut next {
@@ -186,6 +208,11 @@ impl UnloadedIndex {
         });
         self.seed = seed;
         evicted
+    }
+
+    /// No entry of the hash index could be evicted.
+    pub fn all_are_recent(&mut self, index: &HashIndex) {
+        self.recent = index.len();
     }
 
     /// The index evicted an entry, which counts here again.

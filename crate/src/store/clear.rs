@@ -536,6 +536,7 @@ impl<F: File> Store<F> {
         let geometry = self.log.geometry();
         let until = scan.at + STEP_BYTES;
         let (mut dead, mut count) = ([DeadRecord::default(); LOOKUP_BATCH], 0);
+        self.check_limited_growth(STEP_BYTES / record::SIZE)?;
         loop {
             if count == LOOKUP_BATCH || scan.at >= until.min(scan.end) {
                 self.remove_dead(&dead[..count])?;
@@ -594,6 +595,10 @@ impl<F: File> Store<F> {
             if let Some(chunks) = chunks {
                 self.delete_chunks_of(&chunks)?;
                 self.commit_batch()?;
+                // Deleting may rebuild the index, and that of a malicious checkpoint had another hash.
+                if !self.is_live(hash, position) {
+                    continue;
+                }
             }
             self.remove_entry(hash, position);
             self.log.record_superseded(position, size);

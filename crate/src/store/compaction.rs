@@ -275,6 +275,7 @@ impl<F: File> Store<F> {
     fn move_step(&mut self, scan: &mut SegmentScan) -> Result<Moved, Error> {
         let geometry = self.log.geometry();
         let until = scan.at + STEP_BYTES;
+        self.check_limited_growth(STEP_BYTES / record::SIZE)?;
         let mut fetched = 0;
         while scan.at < until {
             if scan.at >= scan.end {
@@ -439,6 +440,8 @@ impl<F: File> Store<F> {
         let record = addr.and_then(|addr| self.log.get(addr));
         let record = record.filter(|it| !self.is_cleared(it.header));
         let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
+        // A malicious checkpoint may name an extent for a record that no key has.
+        let found = found.filter(|&(hash, _)| self.is_live(hash, relocation.record));
         let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
             self.log.pin_source(relocation);
             return Ok(false);

@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 
 use crate::error::Error;
 use crate::file::File;
+use crate::format::checkpoint::BLOCK_ENTRIES;
 use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Spaces;
 use crate::log::Log;
 use crate::log::buffer_pool::{AccessKind, Views};
 use crate::log::recovery::{OnDamage, OpenMode};
-use crate::log::unloaded_index::UnloadedIndex;
+use crate::log::unloaded_index::{UnloadedIndex, exceeds_memory};
 
 use super::clear::Clears;
 use super::jobs::Job;
@@ -71,16 +72,25 @@ impl<F: File> Store<F> {
         if unloaded.reads() <= READS_BEFORE_LOADING {
             return;
         }
-        if unloaded.is_limited() {
-            if !unloaded.is_surveyed() && log.can_allocate(log.file_bytes() as usize / 128) {
-                let _ = unloaded.survey(file, log, index, BLOCKS_PER_READ);
-            }
+        let is_limited = unloaded.is_limited();
+        if is_limited && unloaded.is_surveyed() {
+            return;
+        }
+        let growth = match is_limited {
+            true => unloaded.bytes_to_survey(log),
+            false => index.growth_bytes(BLOCKS_PER_READ * BLOCK_ENTRIES),
+        };
+        if growth > 0 && !log.can_allocate(growth) {
             return;
         }
         let checkpoint = maintenance.job.next_unloaded();
-        match unloaded.load_next(file, log, index, checkpoint, BLOCKS_PER_READ) {
-            Ok(Some(true)) => {}
-            Ok(Some(false)) => self.unloaded = None,
+        let done = match is_limited {
+            true => unloaded.survey(file, log, index, BLOCKS_PER_READ),
+            false => unloaded.load_next(file, log, index, checkpoint, BLOCKS_PER_READ),
+        };
+        match done {
+            Ok(Some(false)) if !is_limited => self.unloaded = None,
+            Ok(Some(_)) => {}
             // Lookups in other blocks go on.
             Ok(None) | Err(_) => unloaded.forget_reads(),
         }
@@ -91,11 +101,18 @@ impl<F: File> Store<F> {
     /// # Errors
     /// [`Error::ViewsHeld`] if memory would have to grow although views must stay.
     fn make_space(&mut self, entries: usize, hash: u32) -> Result<(), Error> {
-        let free = self.index.capacity().saturating_sub(self.index.len());
+        let free = self.free_entries();
         if free >= entries {
             return Ok(());
         }
-        self.evict(entries - free + EVICTED_AHEAD, hash);
+        if self.is_limited() {
+            let growth = self.index_growth(entries);
+            if growth > 0 && self.log.can_allocate(growth) {
+                self.grow_limited(entries);
+                return Ok(());
+            }
+            self.evict(entries - free + EVICTED_AHEAD, hash);
+        }
         let growth = self.index.growth_bytes(entries);
         if growth > 0 && !self.log.can_allocate(growth) {
             return Err(Error::ViewsHeld);
@@ -104,11 +121,40 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
+    /// How many entries the table has space for.
+    fn free_entries(&self) -> usize {
+        self.index.capacity().saturating_sub(self.index.len())
+    }
+
+    /// Makes space for one entry in a limited table, which grows if so few can be evicted that the search would be
+    /// long.
+    fn make_space_for_one(&mut self, hash: u32) {
+        if self.index_growth(1) > 0 {
+            self.grow_limited(1);
+        } else if self.free_entries() == 0 {
+            self.evict(EVICTED_AHEAD, hash);
+        }
+    }
+
+    /// Doubles a limited table at least once, for so many entries more.
+    fn grow_limited(&mut self, entries: usize) {
+        self.index.reserve(entries.max(self.free_entries() + 1));
+    }
+
+    /// Checks that so many entries can be loaded without growing memory under views that must stay.
+    ///
+    /// # Errors
+    /// [`Error::ViewsHeld`].
+    pub(super) fn check_limited_growth(&self, entries: usize) -> Result<(), Error> {
+        let growth = if self.is_limited() { self.index_growth(entries) } else { 0 };
+        if growth > 0 && !self.log.can_allocate(growth) { Err(Error::ViewsHeld) } else { Ok(()) }
+    }
+
     /// Evicts entries other than those with a hash, if the index is limited.
     fn evict(&mut self, wanted: usize, hash: u32) {
         let Store { log, index, unloaded, maintenance, .. } = self;
         if let Some(unloaded) = unloaded.as_mut().filter(|unloaded| unloaded.is_limited()) {
-            unloaded.evict(log, index, maintenance.job.next_unloaded(), wanted, hash);
+            unloaded.evict(log, index, maintenance.job.next_unloaded(), wanted, Some(hash));
         }
     }
 
@@ -147,16 +193,11 @@ impl<F: File> Store<F> {
         if let Some(old) = old {
             self.take_entry(hash, old);
         } else if new.is_some() {
-            let growth = self.index_growth(1);
-            let Store { index, unloaded, .. } = self;
-            let Some(unloaded) = unloaded else { return };
-            if !unloaded.is_limited() {
+            match &self.unloaded {
+                Some(unloaded) if unloaded.is_limited() => self.make_space_for_one(hash),
                 // Lookups that load entries must not grow the table.
-                index.reserve(1 + unloaded.left());
-            } else if growth > 0 {
-                index.reserve(index.capacity() + 1 - index.len());
-            } else if index.len() >= index.capacity() {
-                self.evict(EVICTED_AHEAD, hash);
+                Some(unloaded) => _ = self.index.reserve(1 + unloaded.left()),
+                None => {}
             }
         }
         let Store { log, unloaded, .. } = self;
@@ -170,8 +211,8 @@ impl<F: File> Store<F> {
         if self.unloaded.is_none() || self.index.contains(hash, position) {
             return;
         }
-        if self.index.len() >= self.index.capacity() {
-            self.evict(EVICTED_AHEAD, hash);
+        if self.is_limited() && self.free_entries() == 0 {
+            self.make_space_for_one(hash);
         }
         let Store { index, unloaded, maintenance, .. } = self;
         if let Some(unloaded) = unloaded {
@@ -218,17 +259,42 @@ impl<F: File> Store<F> {
     pub(super) fn has_many_recent(&self) -> bool {
         let most = self.index_memory / 16;
         let most = most.max(self.index_len() / 16).max(MIN_RECENT);
-        match &self.unloaded {
+        let has_many = match &self.unloaded {
             Some(unloaded) if unloaded.is_limited() => unloaded.recent() > most,
             Some(_) => false,
-            None => self.exceeds_memory() && !self.read_only && !self.log.is_full(),
-        }
+            None => self.exceeds_memory(),
+        };
+        has_many && !self.read_only && !self.log.is_full()
     }
 
     /// Whether the whole index takes more than the memory for it.
     pub(super) fn exceeds_memory(&self) -> bool {
         let entries = self.index_len();
-        entries > self.load_at_once && HashIndex::bytes_for(entries) > self.index_memory
+        entries > self.load_at_once && exceeds_memory(entries, self.is_limited(), self.index_memory)
+    }
+
+    /// Whether the table of a limited index takes more than the memory for it, and needs not.
+    pub(super) fn wants_smaller_table(&self) -> bool {
+        let unloaded = self.unloaded.as_ref().filter(|unloaded| unloaded.is_limited());
+        unloaded.is_some_and(|unloaded| {
+            let capacity = HashIndex::capacity_of(self.index_memory);
+            self.index.exceeds(self.index_memory) && unloaded.recent() <= capacity / 2
+        })
+    }
+
+    /// Evicts some of what a smaller table has no space for, or moves the rest to it.
+    pub(super) fn shrink_table(&mut self) {
+        let capacity = HashIndex::capacity_of(self.index_memory);
+        let excess = self.index.len().saturating_sub(capacity - evictable(capacity));
+        if excess == 0 {
+            return self.index.shrink_to(self.index_memory);
+        }
+        let Store { log, index, unloaded, .. } = self;
+        let Some(unloaded) = unloaded else { return };
+        let wanted = excess.min(EVICTED_PER_STEP);
+        if unloaded.evict(log, index, None, wanted, None) < wanted {
+            unloaded.all_are_recent(index);
+        }
     }
 
     /// Loads the next blocks of the checkpoint, or learns their positions if the index is limited. Returns whether
@@ -241,6 +307,9 @@ impl<F: File> Store<F> {
         let Some(unloaded) = unloaded else { return Ok(false) };
         if !unloaded.is_limited() {
             return self.load_blocks(blocks);
+        }
+        if !unloaded.is_surveyed() && !log.can_allocate(unloaded.bytes_to_survey(log)) {
+            return Err(Error::ViewsHeld);
         }
         match unloaded.survey(file, log, index, blocks)? {
             Some(more) => Ok(more),
@@ -264,11 +333,16 @@ impl<F: File> Store<F> {
     /// Loads the next blocks of the checkpoint. Returns whether there are more.
     ///
     /// # Errors
-    /// An error of the file, or of a replay if a block is damaged.
+    /// An error of the file, or of a replay if a block is damaged; [`Error::ViewsHeld`] if memory would have to grow
+    /// although views must stay.
     #[inline(never)]
     pub(super) fn load_blocks(&mut self, blocks: usize) -> Result<bool, Error> {
+        let bytes = HashIndex::bytes_for(self.index_len());
         let Store { file, log, index, unloaded, maintenance, .. } = self;
         let Some(unloaded) = unloaded else { return Ok(false) };
+        if bytes > index.slot_bytes() && !log.can_allocate(2 * bytes) {
+            return Err(Error::ViewsHeld);
+        }
         let checkpoint = maintenance.job.next_unloaded();
         match unloaded.load_next(file, log, index, checkpoint, blocks)? {
             Some(true) => return Ok(true),
@@ -391,6 +465,8 @@ const READS_BEFORE_LOADING: usize = 64;
 const BLOCKS_PER_READ: usize = 4;
 /// Entries that are evicted beyond those needed, so that the next lookups need not evict.
 const EVICTED_AHEAD: usize = 8;
+/// Entries that one maintenance step evicts for a smaller table.
+const EVICTED_PER_STEP: usize = 4096;
 /// A checkpoint is not worth its flushes for fewer recent entries than these.
 const MIN_RECENT: usize = 64;
 

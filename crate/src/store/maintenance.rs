@@ -15,6 +15,7 @@ use crate::file::File;
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
+use crate::log::unloaded_index::UnloadedIndex;
 use crate::radix_sort;
 
 use super::jobs::{Change, Checkpointing, Job};
@@ -93,6 +94,7 @@ impl<F: File> Store<F> {
         let may = !self.read_only && !self.poisoned;
         may && (!matches!(self.maintenance.job, Job::Nothing)
             || self.wants_index()
+            || self.wants_smaller_table()
             || self.maintenance.compact_all_below.is_some()
             || self.log.can_reclaim()
             || self.wants_compaction()
@@ -223,6 +225,10 @@ impl<F: File> Store<F> {
                 self.know_positions(BLOCKS_PER_STEP).map_err(WriteError::RolledBack)?;
                 Ok(Job::Nothing)
             }
+            Job::Nothing if self.wants_smaller_table() => {
+                self.shrink_table();
+                Ok(Job::Nothing)
+            }
             Job::Nothing if self.wants_sweep() => Ok(self.begin_sweep(None)),
             Job::Nothing
                 if self.maintenance.compact_all_below.is_some() || self.wants_compaction() =>
@@ -266,13 +272,20 @@ impl<F: File> Store<F> {
 
     /// Starts a checkpoint of the current index.
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
+        let entries = self.index_len();
+        let is_limited = self.exceeds_memory();
+        let leaves_unloaded = is_limited || self.unloaded.is_some();
+        if leaves_unloaded && !self.log.can_allocate(UnloadedIndex::bytes_for(entries, &self.log)) {
+            // Memory grows between turns and not under views that are held.
+            return Err(WriteError::RolledBack(Error::ViewsHeld));
+        }
         // A gap ends where a segment begins, so the last segment must be in the file.
         self.ensure_end_is_written()?;
         if self.log.pending_free_bytes() > 0 {
             self.record_gaps().map_err(WriteError::RolledBack)?;
         }
+        // The records of gaps are entries too.
         let entries = self.index_len();
-        let is_limited = self.exceeds_memory();
         let (plan, run) = self.plan_runs(self.maintenance.is_closing);
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
@@ -289,7 +302,7 @@ impl<F: File> Store<F> {
         let generation = self.order.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
-        let unloaded = match is_limited || self.unloaded.is_some() {
+        let unloaded = match leaves_unloaded {
             true => writing.unloaded(&self.log, is_limited).map(Box::new),
             false => None,
         };

@@ -35,10 +35,12 @@ impl<F: File> Store<F> {
     /// Subtracts what a limited index takes beyond its share from the memory for records, of which half stays.
     #[inline]
     pub(super) fn share_memory(&mut self) {
-        if self.is_limited() {
-            let excess = self.index_bytes().saturating_sub(self.index_memory);
-            self.log.set_budget(self.memory.saturating_sub(excess).max(self.memory / 2));
-        }
+        let taken = match &self.unloaded {
+            Some(unloaded) if unloaded.is_limited() => self.index.bytes() + unloaded.bytes(),
+            _ => 0,
+        };
+        let excess = taken.saturating_sub(self.index_memory);
+        self.log.set_budget(self.memory.saturating_sub(excess).max(self.memory / 2));
     }
 
     /// Bytes of memory for the index: the hash index, and keys in order.

@@ -593,8 +593,11 @@ impl<F: File> Store<F> {
                 return Ok(Some(Located { position, addr }));
             }
         }
-        if LOADS && self.unloaded.is_some() && failed.is_ok() {
-            return self.probe_unloaded(hash, keyspace, key, access);
+        if LOADS
+            && self.unloaded.is_some()
+            && let Some(found) = self.probe_unloaded(hash, keyspace, key, access)?
+        {
+            return Ok(Some(found));
         }
         failed
     }
