@@ -17,11 +17,7 @@ impl AlignedBytes {
     #[must_use]
     #[inline(never)]
     pub fn zeroed(len: usize) -> Self {
-        let mut bytes = AlignedBytes::uninitialized(len);
-        if cfg!(target_arch = "wasm32") {
-            bytes.words.fill(0);
-        }
-        bytes
+        AlignedBytes { words: alloc::vec![0; len.div_ceil(8)].into_boxed_slice() }
     }
 
     /// The same, but zeroed only if that is free, for callers that write each byte before reading

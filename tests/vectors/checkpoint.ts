@@ -49,7 +49,7 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
   const blocks = Math.ceil(entries / (BLOCK / 8 - 1));
   if (length !== hashes + Math.ceil(blocks / 2) * 8 || u64(view, 16) !== checkpointFrame)
     return undefined;
-  if (u64(view, 32) === 0) return undefined;
+  if (u64(view, 32) === 0 || view.getUint32(60, true) > checkpointSequence) return undefined;
   const checkpoint: Checkpoint = {
     frame: checkpointFrame,
     endSequence: view.getUint32(24, true),
@@ -75,7 +75,7 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
     const found = reader.bySlot.get(slot);
     if (found?.kind !== LOG || found.sequence !== sequence) return undefined;
     const end = found.start + view.getUint32(row + 16, true);
-    if (end > found.capacityEnd) return undefined;
+    if (end > found.capacityEnd || sequence >= checkpoint.nextSequence) return undefined;
     checkpoint.named.set(slot, { sequence, salt: found.salt, end });
   }
   for (let i = 0, row = runs - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {

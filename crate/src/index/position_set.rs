@@ -10,6 +10,9 @@ use super::hash_index::Position;
 /// Words of a chunk of [`PositionSet`], which covers 1 MiB of the file.
 const CHUNK: usize = 512;
 
+/// Bytes that an allocator takes beside a chunk.
+const ALLOCATION: usize = 16;
+
 /// A set of record positions. Records are longer than 32 bytes, so one bit covers 32 bytes. Parts
 /// of the file without records have no chunk.
 #[derive(Debug, Default)]
@@ -110,6 +113,21 @@ impl PositionSet {
         for chunk in 0..=PositionSet::locate(last).0 {
             self.chunk_mut(chunk);
         }
+    }
+
+    /// Prepares for positions up to this one. What they need is allocated with the first position of each chunk:
+    /// memory that is not touched costs an opening nothing.
+    pub fn expect(&mut self, last: Position) {
+        let chunks = PositionSet::locate(last).0 + 1;
+        if self.chunks.len() < chunks {
+            self.chunks.resize_with(chunks, || None);
+        }
+    }
+
+    /// Bytes that the positions which are [expected](PositionSet::expect) may still allocate, in small pieces.
+    #[must_use]
+    pub fn bytes_to_grow(&self) -> usize {
+        (self.chunks.len() - self.allocated) * (CHUNK * 8 + ALLOCATION)
     }
 
     fn chunk_mut(&mut self, chunk: usize) -> &mut [u64; CHUNK] {

@@ -224,7 +224,7 @@ impl Log {
             self.recovery.lost_keys += unloaded.lost();
             self.count_live_records(&index);
         } else {
-            unloaded.reserve(self);
+            unloaded.expect(self);
         }
         if !self.is_end_segment_valid(file, &head)? {
             return Ok(None);
@@ -320,9 +320,9 @@ impl Log {
             space.first_run = row.first_run;
         }
         let offset = head.end_offset as usize;
-        // Segments that are begun from now on are not among those of the checkpoint.
-        let ends_there = ends_there && head.next_sequence <= self.next_sequence;
-        let sane = ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
+        // Segments that are begun from now on must not count as those of the checkpoint.
+        let is_past = u64::from(head.next_sequence) <= self.superblock.checkpoint_sequence;
+        let sane = is_past && ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
         sane.then_some(spaces)
     }
 

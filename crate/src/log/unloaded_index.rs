@@ -102,9 +102,16 @@ impl UnloadedIndex {
         })
     }
 
-    /// Allocates everything now that lookups need: memory that grows during a turn detaches its views.
-    pub(super) fn reserve(&mut self, log: &Log) {
-        self.taken.reserve(log.end_position());
+    /// Knows from now on what lookups may allocate.
+    pub(super) fn expect(&mut self, log: &Log) {
+        self.taken.expect(log.end_position());
+    }
+
+    /// Bytes that lookups may allocate, in small pieces. They are to be reserved: memory that grows during a turn
+    /// detaches its views.
+    #[must_use]
+    pub fn bytes_to_grow(&self) -> usize {
+        self.taken.bytes_to_grow()
     }
 
     /// How many entries of the checkpoint count and are not in the index.
@@ -417,7 +424,7 @@ impl UnloadedIndex {
         log: &Log,
     ) -> Option<Self> {
         let mut next = UnloadedIndex::new(head, Vec::new(), salt, at, is_limited)?;
-        next.reserve(log);
+        next.expect(log);
         Some(next)
     }
 

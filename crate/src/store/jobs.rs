@@ -26,6 +26,14 @@ pub(super) enum Job {
 }
 
 impl Job {
+    /// Bytes that the index of a checkpoint in progress may allocate, in small pieces.
+    pub(super) fn bytes_to_grow(&self) -> usize {
+        match self {
+            Job::Checkpointing(job) => job.unloaded.as_ref().map_or(0, |next| next.bytes_to_grow()),
+            _ => 0,
+        }
+    }
+
     /// The index that a checkpoint in progress leaves unloaded, if there is one.
     pub(super) fn next_unloaded(&mut self) -> Option<&mut UnloadedIndex> {
         match self {

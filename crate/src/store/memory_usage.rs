@@ -18,7 +18,7 @@ impl<F: File> Store<F> {
 
     /// Returns the bytes that a turn may allocate in one piece, for an index that is close to
     /// doubling, and in small pieces, for the ordered keys that the first range builds, or
-    /// for blocks of runs that ranges read.
+    /// for blocks of runs that ranges read, and what lookups note of the checkpoint's entries.
     #[must_use]
     pub fn reserve_needed(&self) -> (usize, usize) {
         let larger = if self.nears_growth() { 2 * self.index.bytes() } else { 0 };
@@ -29,7 +29,8 @@ impl<F: File> Store<F> {
             true => 28 * left,
             false => 0,
         };
-        (larger, order)
+        let unloaded = self.unloaded.as_ref().map_or(0, |unloaded| unloaded.bytes_to_grow());
+        (larger, order + unloaded + self.maintenance.job.bytes_to_grow())
     }
 
     /// Subtracts what a limited index takes beyond its share from the memory for records, of which half stays.
