@@ -70,6 +70,9 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
     checkpoint.cleared.set(keyspace, cleared);
     checkpoint.firstRuns.set(keyspace, view.getUint32(row + 16, true));
   }
+  const keys = [...checkpoint.keys.values()].reduce((sum, count) => sum + count, 0);
+  const isCleared = [...checkpoint.cleared.values()].some((version) => version > 0);
+  if (isCleared ? keys > entries : keys !== entries) return undefined;
   for (let i = 0, row = HEAD + keyspaces * KEYSPACE_ROW; i < segments; i += 1, row += SEGMENT_ROW) {
     const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
     const found = reader.bySlot.get(slot);

@@ -309,8 +309,9 @@ impl Log {
                 return None;
             }
         }
-        let mut spaces = Spaces::default();
+        let (mut spaces, mut keys) = (Spaces::default(), 0);
         for row in keyspaces {
+            keys += u64::from(row.count);
             let keyspace = u32::from(row.keyspace);
             if row.cleared > head.next_version || keyspace == KEYSPACE_ENGINE && row.cleared > 0 {
                 return None;
@@ -318,6 +319,14 @@ impl Log {
             let space = spaces.entry(keyspace);
             (space.count, space.cleared) = (u64::from(row.count).min(head.entries), row.cleared);
             space.first_run = row.first_run;
+        }
+        // Entries beyond the keys are records of cleared keyspaces. A salvaged file may lack some.
+        let is_counted = match spaces.any_cleared() {
+            true => keys <= head.entries,
+            false => keys == head.entries,
+        };
+        if !is_counted && !self.recovery.salvages {
+            return None;
         }
         let offset = head.end_offset as usize;
         // Segments that are begun from now on must not count as those of the checkpoint.

@@ -1,7 +1,7 @@
 //! Opening reads the head of the checkpoint, and its entries when they are needed.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use varve::engine::format::DATA_START;
 use varve::engine::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, HEAD};
@@ -185,6 +185,41 @@ fn equal_hashes_in_two_blocks_are_both_found() {
             assert_eq!(store.get(0, &keys[order[0]].1), Ok(None));
             assert!(store.has(0, &keys[order[1]].1).expect("has"));
             assert_eq!(store.keys(0).expect("keys").len(), model.len() - 1);
+        }
+    }
+}
+
+/// Its numbers of keys have a valid checksum, but not as many as it has entries.
+#[test]
+fn checkpoint_that_counts_other_keys_is_ignored_in_favour_of_the_log() {
+    let (file, model) = database((0..3_000).map(key));
+    let image = file.image();
+    let (head, blocks) = checkpoint_in(&image);
+    let number = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap());
+    let salt_at = head - 64 + 24;
+    let salt = u64::from_le_bytes(image[salt_at..salt_at + 8].try_into().unwrap());
+    let row = (0..number(head + 48) as usize).map(|i| head + HEAD + 24 * i);
+    let row = row.into_iter().find(|&row| image[row..row + 2] == [0; 2]).expect("keyspace 0");
+    assert_eq!(number(row + 4), 3_000);
+    for count in [0, 1, 2_371, 2_999, 3_001, u32::MAX] {
+        for is_limited in [false, true] {
+            let mut lying = image.clone();
+            lying[row + 4..row + 8].copy_from_slice(&count.to_le_bytes());
+            checkpoint::seal(&mut lying[head..blocks.start], salt, head as u64);
+            let file = FaultFile::new(lying);
+            let mut store = Store::open(file, with_memory(is_limited)).expect("open");
+            assert!(!store.recovery().checkpoint, "{count}");
+            assert_eq!(store.count(0), 3_000);
+            let bounds = (Bound::Unbounded, Bound::Unbounded);
+            assert_eq!(store.count_range(0, bounds), Ok(3_000));
+            for (key, value) in &model {
+                assert_eq!(store.get(0, key), Ok(Some(&value[..])));
+            }
+            assert_eq!(store.clear(0, bounds, false, u64::MAX), Ok(3_000));
+            store.commit().expect("commit");
+            let steps = (0..10_000).take_while(|_| store.maintain(false).expect("maintain"));
+            assert!(steps.count() < 10_000, "maintenance ends");
+            assert_eq!(store.get(0, &key(1)), Ok(None));
         }
     }
 }
