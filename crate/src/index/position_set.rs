@@ -3,7 +3,6 @@
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::hash_index::Position;
 
@@ -56,10 +55,7 @@ impl PositionSet {
     #[must_use]
     pub fn count(&self, first: Position, positions: u32) -> usize {
         let word = first as usize >> 8;
-        self.count_words(word..word + (positions >> 8) as usize)
-    }
-
-    fn count_words(&self, words: Range<usize>) -> usize {
+        let words = word..word + (positions >> 8) as usize;
         let ones = words.map(|word| match self.chunks.get(word / CHUNK) {
             Some(Some(chunk)) => chunk[word % CHUNK].count_ones() as usize,
             _ => 0,

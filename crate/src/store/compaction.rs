@@ -30,6 +30,12 @@ const STEP_BYTES: usize = 64 << 10;
 const MAX_KNOWN_BYTES: usize = 192 << 10;
 const SMALL_INDEX: usize = 64 << 10;
 
+/// A victim must free at least this part of a segment. At a factor of 1.2, the smallest one, a sixth of the file may
+/// be dead, so it must be less than that.
+const MIN_GAIN: usize = 8;
+/// With no space left, or when all is to be compacted, less suffices.
+const MIN_GAIN_IF_THOROUGH: usize = 64;
+
 /// Records of a victim that are looked up in the index together.
 const PREFETCH: usize = 16;
 
@@ -222,7 +228,7 @@ impl<F: File> Store<F> {
         }
         let thorough = job.all || self.is_low_on_space();
         let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
-        let least = segment / if thorough { 64 } else { 8 };
+        let least = segment / if thorough { MIN_GAIN_IF_THOROUGH } else { MIN_GAIN };
         // Segments that were begun since the last flush are freed without flush or checkpoint.
         let prefer_fresh = pending_free == 0 && !job.all;
         let best =

@@ -272,20 +272,21 @@ impl<F: File> Store<F> {
 
     /// Starts a checkpoint of the current index.
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
-        let entries = self.index_len();
-        let is_limited = self.exceeds_memory();
-        let leaves_unloaded = is_limited || self.unloaded.is_some();
-        if leaves_unloaded && !self.log.can_allocate(UnloadedIndex::bytes_for(entries, &self.log)) {
+        if self.exceeds_memory() || self.unloaded.is_some() {
             // Memory grows between turns and not under views that are held.
-            return Err(WriteError::RolledBack(Error::ViewsHeld));
+            let bytes = UnloadedIndex::bytes_for(self.index_len(), &self.log);
+            if !self.log.can_allocate(bytes) {
+                return Err(WriteError::RolledBack(Error::ViewsHeld));
+            }
         }
         // A gap ends where a segment begins, so the last segment must be in the file.
         self.ensure_end_is_written()?;
         if self.log.pending_free_bytes() > 0 {
             self.record_gaps().map_err(WriteError::RolledBack)?;
         }
-        // The records of gaps are entries too.
+        // The records of gaps are entries too, and looking for them may have loaded the index.
         let entries = self.index_len();
+        let is_limited = self.exceeds_memory();
         let (plan, run) = self.plan_runs(self.maintenance.is_closing);
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
@@ -302,7 +303,7 @@ impl<F: File> Store<F> {
         let generation = self.order.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
-        let unloaded = match leaves_unloaded {
+        let unloaded = match is_limited || self.unloaded.is_some() {
             true => writing.unloaded(&self.log, is_limited).map(Box::new),
             false => None,
         };
