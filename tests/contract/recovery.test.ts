@@ -302,7 +302,7 @@ describe("verification of damaged files", () => {
     const db = await opened(fake);
     for (let i = 0; i < 40_000; i++) db.set(`key ${i}`, `${i}`);
     await db.close();
-    const magic = new TextEncoder().encode("VCP4");
+    const magic = new TextEncoder().encode("VCP5");
     let head = DATA;
     while (!magic.every((byte, i) => fake.content[head + 8 + i] === byte)) head += 64;
     // Far behind the head, in its blocks of hashes and positions.
@@ -343,7 +343,7 @@ describe("verification of damaged files", () => {
     const wanted = {
       value: filled(1_000, 171),
       frame: filled(1_000, 172),
-      checkpoint: new TextEncoder().encode("VCP4"),
+      checkpoint: new TextEncoder().encode("VCP5"),
     };
     for (const what of ["value", "frame", "checkpoint"] as const) {
       let at = DATA;

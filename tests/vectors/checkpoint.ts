@@ -17,6 +17,7 @@ import {
   LOG,
   type LogRecord,
   RECORD,
+  RUN,
   RUN_ROW,
   RUN_SEGMENT_ROW,
   type Run,
@@ -35,10 +36,14 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
     ({ kind, sequence }) => kind === CHECKPOINT && sequence === checkpointSequence,
   );
   if (segment === undefined || checkpointSequence === 0) return undefined;
+  const listed = await readListed(reader, segment);
+  if (listed === undefined) return undefined;
+  const slots = new Set([segment, ...listed].map(({ slot }) => slot));
+  if (slots.size !== listed.length + 1) return undefined;
   const at = segment.start + HEADER;
   const view = viewOf(reader.file.subarray(at, segment.capacityEnd));
   const length = view.getUint32(12, true);
-  if (view.getUint32(8, true) !== 0x3450_4356 || length > view.byteLength) return undefined;
+  if (view.getUint32(8, true) !== 0x3550_4356 || length > view.byteLength) return undefined;
   if (!(await reader.hasChecksum(at, length, segment.salt))) return undefined;
   const counts = [view.getUint32(48, true), view.getUint32(52, true), view.getUint32(56, true)];
   const [keyspaces = 0, segments = 0, extents = 0] = counts;
@@ -77,8 +82,9 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
     const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
     const found = reader.bySlot.get(slot);
     if (found?.kind !== LOG || found.sequence !== sequence) return undefined;
-    const end = found.start + view.getUint32(row + 16, true);
+    const end = found.start + view.getUint32(row + 32, true);
     if (end > found.capacityEnd || sequence >= checkpoint.nextSequence) return undefined;
+    if (view.getBigUint64(row + 16, true) >> 56n !== 0n) return undefined;
     checkpoint.named.set(slot, { sequence, salt: found.salt, end });
   }
   for (let i = 0, row = runs - extents * EXTENT_ROW; i < extents; i += 1, row += EXTENT_ROW) {
@@ -90,6 +96,48 @@ export async function readCheckpoint(reader: SegmentReader): Promise<Checkpoint 
   const firsts = Array.from({ length: blocks }, (_, i) => view.getUint32(hashes + 4 * i, true));
   const isRead = await readBlocks(reader, checkpoint, segment, at + length, entries, firsts);
   return isRead && (await isEndComplete(reader, checkpoint)) ? checkpoint : undefined;
+}
+
+/**
+ * Section 8a: the segments that exist because the checkpoint lists them, with its own; `undefined` if headers decide.
+ */
+export async function listedSegments(reader: SegmentReader): Promise<Segment[] | undefined> {
+  const { checkpointSequence, checkpointSlot, hasCopy } = reader.superblock;
+  const start = reader.slotStart(checkpointSlot);
+  if (!hasCopy || checkpointSequence === 0 || start >= reader.file.length) return undefined;
+  const own = await reader.readHeader(start);
+  const isOwn = own?.kind === CHECKPOINT && own.slot === checkpointSlot;
+  if (!isOwn || own.sequence !== checkpointSequence) return undefined;
+  const listed = await readListed(reader, own);
+  return listed === undefined ? undefined : [own, ...listed];
+}
+
+/** The segments in the tables of a checkpoint. */
+async function readListed(reader: SegmentReader, own: Segment): Promise<Segment[] | undefined> {
+  const at = own.start + HEADER;
+  const view = viewOf(reader.file.subarray(at, own.capacityEnd));
+  const length = view.getUint32(12, true);
+  if (view.getUint32(8, true) !== 0x3550_4356 || length > view.byteLength) return undefined;
+  if (!(await reader.hasChecksum(at, length, own.salt))) return undefined;
+  const listed: Segment[] = [];
+  const add = (kind: number, row: number, rest: { firstFrame: number; reused: boolean }) => {
+    const [slot, sequence] = [view.getUint32(row, true), view.getUint32(row + 4, true)];
+    const [start, salt] = [reader.slotStart(slot), view.getBigUint64(row + 8, true)];
+    const capacityEnd = reader.slotStart(slot + 1) - HEADER;
+    const segment = { kind, sequence, slot, span: 1, salt, payload: 0, start, capacityEnd };
+    listed.push({ ...segment, ...rest, limit: Number.POSITIVE_INFINITY });
+  };
+  let row = HEAD + view.getUint32(48, true) * KEYSPACE_ROW;
+  for (let left = view.getUint32(52, true); left > 0; left -= 1, row += SEGMENT_ROW) {
+    const reused = (view.getUint32(row + 52, true) & 1) !== 0;
+    add(LOG, row, { firstFrame: u64(view, row + 16), reused });
+  }
+  row += view.getUint32(56, true) * EXTENT_ROW + view.getUint32(64, true) * RUN_ROW;
+  for (let left = view.getUint32(68, true); left > 0; left -= 1, row += RUN_SEGMENT_ROW) {
+    // The last rows may be blank.
+    if (view.getUint32(row + 4, true) !== 0) add(RUN, row, { firstFrame: 0, reused: false });
+  }
+  return listed;
 }
 
 /** The runs of keys that a checkpoint names, the oldest first. */

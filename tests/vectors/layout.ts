@@ -83,8 +83,8 @@ export const RECORD = 40;
 export const [LOG, EXTENT_SEGMENT, CHECKPOINT, RUN] = [1, 2, 3, 4];
 /** The sizes of a checkpoint's head and of the rows of its tables, in bytes. */
 export const HEAD = 72;
-export const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [24, 40, 16];
-export const [RUN_ROW, RUN_SEGMENT_ROW] = [24, 8];
+export const [KEYSPACE_ROW, SEGMENT_ROW, EXTENT_ROW] = [24, 56, 16];
+export const [RUN_ROW, RUN_SEGMENT_ROW] = [24, 16];
 export const BLOCK = 4096;
 export const ENGINE = 1;
 export const GAP = [..."gap/"].map((character) => character.charCodeAt(0));
@@ -108,6 +108,9 @@ export interface Superblock {
   firstFrame: number;
   checkpointSequence: number;
   checkpointFrame: number;
+  checkpointSlot: number;
+  /** Whether the other superblock is valid too. */
+  hasCopy: boolean;
 }
 
 export interface Segment {

@@ -4,7 +4,7 @@
  * whole and is not fast.
  */
 
-import { readCheckpoint, readEntries } from "./checkpoint.js";
+import { listedSegments, readCheckpoint, readEntries } from "./checkpoint.js";
 import {
   CHUNKED,
   type Chain,
@@ -114,8 +114,7 @@ class Reader {
   }
 
   async open(mayUseCheckpoint: boolean): Promise<Database> {
-    await this.segments.findSegments();
-    const checkpoint = mayUseCheckpoint ? await readCheckpoint(this.segments) : undefined;
+    const checkpoint = await this.findSegments(mayUseCheckpoint);
     const log = this.logSegments(checkpoint);
     const chain = await this.followChain(log, checkpoint);
     let flushed: number;
@@ -148,6 +147,16 @@ class Reader {
       checkpoint: checkpoint !== undefined,
     };
     return { recovery, ...(await this.replay(kept, next, checkpoint)) };
+  }
+
+  /** Section 9, step 2: finds the segments, and the checkpoint if there is a valid one. */
+  async findSegments(mayUseCheckpoint: boolean): Promise<Checkpoint | undefined> {
+    const listed = mayUseCheckpoint ? await listedSegments(this.segments) : undefined;
+    await this.segments.findSegments(listed);
+    const checkpoint = mayUseCheckpoint ? await readCheckpoint(this.segments) : undefined;
+    if (listed === undefined || checkpoint !== undefined) return checkpoint;
+    await this.segments.findSegments();
+    return readCheckpoint(this.segments);
   }
 
   /** Section 9, steps 2 and 3: the log segments to replay, in order. */

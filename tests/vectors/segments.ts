@@ -46,8 +46,12 @@ export class SegmentReader {
     return DATA_START + slot * 2 ** this.superblock.segmentLog2;
   }
 
-  /** Section 4: finds all valid headers and trailers. The one with the larger sequence has the slot. */
-  async findSegments(): Promise<void> {
+  /**
+   * Section 4: finds all valid headers and trailers. The one with the larger sequence has the slot, unless a
+   * checkpoint lists it.
+   */
+  async findSegments(listed: Segment[] = []): Promise<void> {
+    this.bySlot.clear();
     const copies: Segment[] = [];
     for (let slot = 0; this.slotStart(slot) < this.file.length; slot += 1) {
       const header = await this.readHeader(this.slotStart(slot));
@@ -57,7 +61,7 @@ export class SegmentReader {
     }
     copies.sort((a, b) => b.sequence - a.sequence);
     const taken = new Set<number>();
-    for (const copy of copies) {
+    for (const copy of [...listed, ...copies]) {
       const slots = Array.from({ length: copy.span }, (_, i) => copy.slot + i);
       if (slots.some((slot) => taken.has(slot))) continue;
       for (const slot of slots) taken.add(slot);

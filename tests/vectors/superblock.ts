@@ -34,7 +34,7 @@ export async function readSuperblock(file: Uint8Array): Promise<Superblock | und
   if (counts !== undefined) {
     if (counts.generation === 1 && file.length <= DATA_START) return undefined;
     if (counts.generation > 2 && file.length < SLOT_STRIDE + SUPERBLOCK) throw lostSuperblocks();
-    return counts;
+    return { ...counts, hasCopy: valid.length === 2 };
   }
   const elsewhere = file.some((byte, at) => byte !== 0 && at % SLOT_STRIDE >= SUPERBLOCK);
   if (file.length <= DATA_START && !found.includes("foreign") && !elsewhere) return undefined;
@@ -83,6 +83,8 @@ async function readSlot(bytes: Uint8Array, slot: number): Promise<Superblock | F
     firstFrame: u64(view, 136),
     checkpointSequence: u64(view, 144),
     checkpointFrame: u64(view, 152),
+    checkpointSlot: u64(view, 168),
+    hasCopy: false,
   };
 }
 

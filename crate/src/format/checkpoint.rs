@@ -7,8 +7,8 @@ use musli_zerocopy::ZeroCopy;
 use super::align_up;
 use super::checksum::{checksum, seed_at};
 
-/// `b"VCP4"`.
-pub const MAGIC: u32 = u32::from_le_bytes(*b"VCP4");
+/// `b"VCP5"`.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VCP5");
 /// Bytes of a full block of entries: its checksum, followed by entries of 8 bytes each.
 pub const BLOCK: usize = 4 << 10;
 /// Entries of a full block.
@@ -69,7 +69,8 @@ pub struct KeyspaceRow {
     pub reserved2: u32,
 }
 
-/// A segment of the log.
+/// A segment of the log, with what its header says, so that opening need not read one header for each
+/// segment of the file.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct SegmentRow {
@@ -77,11 +78,15 @@ pub struct SegmentRow {
     pub slot: u32,
     /// Its sequence.
     pub sequence: u32,
+    /// Its salt.
+    pub salt: u64,
+    /// The number of its first frame.
+    pub first_frame: u64,
     /// Number after its last frame.
     pub end_frame: u64,
     /// Offset after its last frame.
     pub end: u32,
-    /// Its live records,
+    /// Its live records.
     pub live: u32,
     /// The bytes of its live records.
     pub live_bytes: u32,
@@ -89,8 +94,8 @@ pub struct SegmentRow {
     pub tombstone_bytes: u32,
     /// The oldest segment that any of its tombstones covers.
     pub oldest_tombstone: u32,
-    /// Zero.
-    pub reserved: u32,
+    /// [`FLAG_REUSED`](super::segment::FLAG_REUSED) if earlier uses of the slot left bytes after its last frame.
+    pub flags: u32,
 }
 
 /// An extent that a live record names.
@@ -131,6 +136,8 @@ pub struct RunSegmentRow {
     pub slot: u32,
     /// Its sequence.
     pub sequence: u32,
+    /// Its salt.
+    pub salt: u64,
 }
 
 /// Bytes of the head without its tables.
@@ -138,10 +145,10 @@ pub const HEAD: usize = size_of::<CheckpointHead>();
 
 const _: () = assert!(HEAD == 72);
 const _: () = assert!(size_of::<KeyspaceRow>() == 24);
-const _: () = assert!(size_of::<SegmentRow>() == 40);
+const _: () = assert!(size_of::<SegmentRow>() == 56);
 const _: () = assert!(size_of::<ExtentRow>() == 16);
 const _: () = assert!(size_of::<RunRow>() == 24);
-const _: () = assert!(size_of::<RunSegmentRow>() == 8);
+const _: () = assert!(size_of::<RunSegmentRow>() == 16);
 
 impl CheckpointHead {
     /// Bytes of the head and its tables; none if that overflows.

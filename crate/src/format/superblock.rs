@@ -17,9 +17,6 @@ pub const SIZE: usize = 256;
 pub const MODE_KEEP_HISTORY: u8 = 1;
 /// Flag: the file was closed properly; the log ends at `end_position`.
 pub const FLAG_CLEAN: u16 = 1;
-/// The index of a reserved number: records with versions below that number were salvaged from a
-/// damaged file, and lost frames may have changed or deleted their keys.
-pub const UNCERTAIN_BELOW: usize = 0;
 /// Incompatible feature: there may be chunked values.
 pub const INCOMPATIBLE_CHUNKS: u64 = 1;
 /// Incompatible features that this build understands.
@@ -73,8 +70,13 @@ pub struct Superblock {
     pub checkpoint_sequence: u64,
     /// The checkpoint contains the index as of just before this frame.
     pub checkpoint_frame: u64,
+    /// Records with versions below this were salvaged from a damaged file, and lost frames may have
+    /// changed or deleted their keys.
+    pub uncertain_below: u64,
+    /// The first slot of the checkpoint, if there is one.
+    pub checkpoint_slot: u64,
     /// Zero; reserved for compatible additions.
-    pub reserved: [u64; 12],
+    pub reserved: [u64; 10],
 }
 
 const _: () = assert!(size_of::<Superblock>() == SIZE);

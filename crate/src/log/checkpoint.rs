@@ -1,5 +1,6 @@
 //! Reading and writing checkpoints, which save opening from replaying the whole log.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use musli_zerocopy::ZeroCopy;
@@ -12,6 +13,7 @@ use crate::format::checkpoint::{
 };
 use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
+use crate::format::superblock::Superblock;
 use crate::format::{ALIGN, DATA_START, KEYSPACE_ENGINE};
 use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Spaces;
@@ -23,7 +25,7 @@ use super::slot_allocator::AllocPriority;
 use super::space_accounting::ExtentName;
 use super::tombstones::{Tombstones, UNKNOWN};
 use super::unloaded_index::{UnloadedIndex, exceeds_memory};
-use super::{Log, NO_BUFFER, RecoveryState, SlotState};
+use super::{Log, NO_BUFFER, RecoveryState, Slot, SlotState};
 
 /// A checkpoint whose head and tables were read and verified.
 #[derive(Debug)]
@@ -38,6 +40,56 @@ pub struct LoadedCheckpoint {
     pub unloaded: Option<UnloadedIndex>,
     /// The runs of keys, the oldest first; none if some of them are lost.
     pub runs: Option<Vec<KeyRun>>,
+}
+
+/// The head of a checkpoint and its tables, whose checksum is right.
+#[derive(Debug)]
+pub(super) struct CheckpointTables {
+    head: CheckpointHead,
+    /// The head and the tables as they are in the file.
+    bytes: AlignedBytes,
+}
+
+impl CheckpointTables {
+    /// Calls `add` with each segment of the log and of runs, until it returns false. Returns whether it
+    /// never did.
+    #[inline(never)]
+    fn each_listed(&self, add: &mut dyn FnMut(u32, Slot) -> bool) -> bool {
+        let CheckpointHead { keyspaces, segments, extents, runs, run_segments, .. } = self.head;
+        let mut rest = &self.bytes[HEAD + keyspaces as usize * size_of::<KeyspaceRow>()..];
+        let rows = checkpoint::take_rows::<SegmentRow>(&mut rest, segments);
+        for row in rows.into_iter().flatten() {
+            let slot = Slot {
+                written: true,
+                sequence: row.sequence,
+                salt: row.salt,
+                first_frame: row.first_frame,
+                dirty_tail: row.flags & u32::from(segment::FLAG_REUSED) != 0,
+                ..Slot::new(SlotState::Log)
+            };
+            if !add(row.slot, slot) {
+                return false;
+            }
+        }
+        let between =
+            extents as usize * size_of::<ExtentRow>() + runs as usize * size_of::<RunRow>();
+        rest = &rest[between..];
+        let rows = checkpoint::take_rows::<RunSegmentRow>(&mut rest, run_segments);
+        // Blank rows are in no run.
+        let mut rows = rows.into_iter().flatten().filter(|row| row.sequence != 0);
+        rows.all(|RunSegmentRow { slot, sequence, salt }| {
+            add(slot, Slot { written: true, sequence, salt, ..Slot::new(SlotState::Run) })
+        })
+    }
+
+    /// Whether no slot of the first `count` is listed twice, or is the checkpoint's own slot `first`.
+    fn lists_slots_once(&self, first: usize, count: usize) -> bool {
+        let mut is_listed = vec![false; count];
+        is_listed[first] = true;
+        self.each_listed(&mut |slot, _| {
+            is_listed.get_mut(slot as usize).is_none_or(|it| !core::mem::replace(it, true))
+        })
+    }
 }
 
 /// A checkpoint that is being written.
@@ -159,45 +211,56 @@ impl CheckpointWriter {
 }
 
 impl Log {
-    /// Loads the checkpoint that the superblock names. Returns none if there is none or if anything
+    /// Takes the uses of the checkpoint's own slots, and of those that its tables list, from it instead of
+    /// from their headers: it is newer, and one read takes the place of one for each segment. Returns
+    /// none, and leaves slots that are not to be used, if that does not succeed.
+    pub(super) fn occupy_listed(
+        &mut self,
+        file: &mut impl File,
+    ) -> Result<Option<CheckpointTables>, Error> {
+        let Superblock { checkpoint_sequence, checkpoint_slot, .. } = self.superblock;
+        let Some(first) = usize::try_from(checkpoint_slot).ok().filter(|&i| i < self.slots.len())
+        else {
+            return Ok(None);
+        };
+        if checkpoint_sequence == 0 || !self.occupy_checkpoint(file, first as u32)? {
+            return Ok(None);
+        }
+        let Some(tables) = self.read_tables(file, first)? else { return Ok(None) };
+        let Log { slots, next_sequence, .. } = self;
+        let is_complete = tables.each_listed(&mut |index, slot| {
+            let to = slots.get_mut(index as usize).filter(|to| to.state == SlotState::Unknown);
+            let Some(to) = to else { return false };
+            *next_sequence = (*next_sequence).max(slot.sequence.saturating_add(1));
+            *to = slot;
+            true
+        });
+        Ok(is_complete.then_some(tables))
+    }
+
+    /// Loads the checkpoint that the superblock names, of which `tables` were read if its slots were taken from
+    /// them. Returns none if there is none or if anything
     /// about it is invalid: the log contains the same information, only slower to read. Its entries
     /// are read too if there are at most `at_once` of them, and later if there are more. They are not to be
     /// loaded if the index would take more than `index_memory` bytes.
     pub(super) fn load_checkpoint(
         &mut self,
         file: &mut impl File,
+        tables: Option<CheckpointTables>,
         at_once: usize,
         index_memory: usize,
     ) -> Result<Option<LoadedCheckpoint>, Error> {
         let wanted = self.superblock.checkpoint_sequence;
-        let named =
-            |s: &super::Slot| s.state == SlotState::Checkpoint && u64::from(s.sequence) == wanted;
+        let named = |s: &Slot| s.state == SlotState::Checkpoint && u64::from(s.sequence) == wanted;
         let Some(first) = self.slots.iter().position(named).filter(|_| wanted != 0) else {
             return Ok(None);
         };
+        let tables = match tables {
+            Some(tables) => Some(tables),
+            None => self.read_tables(file, first)?,
+        };
+        let Some(CheckpointTables { head, bytes }) = tables else { return Ok(None) };
         let salt = self.slots[first].salt;
-        let start = self.geometry.slot_start(first as u32);
-        let end = self.geometry.slot_start(first as u32 + self.slots[first].span);
-        let (at, end) = (start + segment::SIZE as u64, end - segment::SIZE as u64);
-
-        let mut bytes = AlignedBytes::zeroed(HEAD);
-        read_full(file, &mut bytes, at)?;
-        let Some(head) = CheckpointHead::from_bytes(&bytes).ok().copied() else { return Ok(None) };
-        // The file limits the number of entries, so a malicious number allocates no more than the
-        // file's size.
-        let length = head.full_length().filter(|&n| {
-            head.magic == checkpoint::MAGIC
-                && (head.frame | head.next_version) >> 56 == 0
-                && head.next_version != 0
-                && n == head.length as usize
-                && (n as u64).saturating_add(head.block_bytes()) <= end - at
-        });
-        let Some(length) = length else { return Ok(None) };
-        let mut bytes = AlignedBytes::zeroed(length);
-        read_full(file, &mut bytes, at)?;
-        if !checkpoint::verify(&bytes, salt, at) || head.frame != self.superblock.checkpoint_frame {
-            return Ok(None);
-        }
         let mut tables = &bytes[HEAD..];
         let Some(spaces) = self.load_tables(&head, &mut tables) else { return Ok(None) };
         let rows = checkpoint::take_rows::<RunRow>(&mut tables, head.runs);
@@ -210,7 +273,8 @@ impl Log {
         let loads = entries <= at_once;
         // It would be limited again at a slightly larger number of keys.
         let is_limited = !loads && exceeds_memory(entries, true, index_memory);
-        let blocks_at = at + length as u64;
+        let blocks_at =
+            self.geometry.slot_start(first as u32) + (segment::SIZE + head.length as usize) as u64;
         let unloaded = UnloadedIndex::new(&head, first_hashes, salt, blocks_at, is_limited);
         let Some(mut unloaded) = unloaded else { return Ok(None) };
         let mut index = match is_limited {
@@ -235,6 +299,41 @@ impl Log {
         Ok(Some(LoadedCheckpoint { head, spaces, index, unloaded, runs }))
     }
 
+    /// Reads the head and the tables of the checkpoint that starts in slot `first`. Returns none if they are
+    /// damaged, or list a slot twice.
+    #[inline(never)]
+    fn read_tables(
+        &self,
+        file: &mut impl File,
+        first: usize,
+    ) -> Result<Option<CheckpointTables>, Error> {
+        let salt = self.slots[first].salt;
+        let start = self.geometry.slot_start(first as u32);
+        let end = self.geometry.slot_start(first as u32 + self.slots[first].span);
+        let (at, end) = (start + segment::SIZE as u64, end - segment::SIZE as u64);
+
+        let mut bytes = AlignedBytes::zeroed(HEAD);
+        read_full(file, &mut bytes, at)?;
+        let Some(head) = CheckpointHead::from_bytes(&bytes).ok().copied() else { return Ok(None) };
+        // The file limits the number of entries, so a malicious number allocates no more than the
+        // file's size.
+        let length = head.full_length().filter(|&n| {
+            head.magic == checkpoint::MAGIC
+                && (head.frame | head.next_version) >> 56 == 0
+                && head.next_version != 0
+                && n == head.length as usize
+                && (n as u64).saturating_add(head.block_bytes()) <= end - at
+        });
+        let Some(length) = length else { return Ok(None) };
+        let mut bytes = AlignedBytes::zeroed(length);
+        read_full(file, &mut bytes, at)?;
+        if !checkpoint::verify(&bytes, salt, at) || head.frame != self.superblock.checkpoint_frame {
+            return Ok(None);
+        }
+        let tables = CheckpointTables { head, bytes };
+        Ok(tables.lists_slots_once(first, self.slots.len()).then_some(tables))
+    }
+
     /// The number of live records in each segment is counted from the entries if all of them are known,
     /// whatever the rows say.
     fn count_live_records(&mut self, index: &HashIndex) {
@@ -252,7 +351,7 @@ impl Log {
         file: &mut impl File,
         head: &CheckpointHead,
     ) -> Result<bool, Error> {
-        let is_end = |s: &super::Slot| s.state == SlotState::Log && s.sequence == head.end_sequence;
+        let is_end = |s: &Slot| s.state == SlotState::Log && s.sequence == head.end_sequence;
         let Some(slot) = self.slots.iter().position(is_end) else { return Ok(false) };
         self.load_valid_segment(file, slot as u32)?;
         Ok(!core::mem::take(&mut self.slots[slot].pinned_by_damage))
@@ -273,9 +372,8 @@ impl Log {
         let extents = checkpoint::take_rows::<ExtentRow>(tables, head.extents)?;
         let mut ends_there = false;
         for row in segments {
-            let is_match = |slot: &&mut super::Slot| {
-                slot.state == SlotState::Log && slot.sequence == row.sequence
-            };
+            let is_match =
+                |slot: &&mut Slot| slot.state == SlotState::Log && slot.sequence == row.sequence;
             let Some(slot) = self.slots.get_mut(row.slot as usize).filter(is_match) else {
                 if !self.recovery.salvages {
                     return None;
@@ -284,7 +382,8 @@ impl Log {
                 self.recovery.damaged = true;
                 continue;
             };
-            if row.end as usize > frames_end || row.sequence >= head.next_sequence {
+            let is_frame = row.first_frame >> 56 == 0;
+            if row.end as usize > frames_end || row.sequence >= head.next_sequence || !is_frame {
                 return None;
             }
             (slot.end, slot.end_frame) = (row.end, row.end_frame);
@@ -391,7 +490,7 @@ impl Log {
             let slot = &mut self.slots[end_slot as usize];
             (slot.end, slot.end_frame) = (end, end_frame);
         }
-        let kept = |s: &super::Slot| s.state == SlotState::Log && s.written && !s.pending_free;
+        let kept = |s: &Slot| s.state == SlotState::Log && s.written && !s.pending_free;
         let segments = self.slots.iter().filter(|s| kept(s)).count();
         let run_segments: usize = plan.kept.iter().map(|run| run.segments.len()).sum();
         let mut head = CheckpointHead {
@@ -434,13 +533,15 @@ impl Log {
             let row = SegmentRow {
                 slot,
                 sequence: s.sequence,
+                salt: s.salt,
+                first_frame: s.first_frame,
                 end_frame: s.end_frame,
                 end: s.end,
                 live: s.live,
                 live_bytes: s.live_bytes,
                 tombstone_bytes: s.tombstones.bytes(),
                 oldest_tombstone: s.tombstones.oldest(),
-                reserved: 0,
+                flags: if s.dirty_tail { u32::from(segment::FLAG_REUSED) } else { 0 },
             };
             put(row.to_bytes());
         }
@@ -597,6 +698,7 @@ impl Log {
         }
         let sequence = to.map_or(0, |(first, _)| self.slots[first as usize].sequence);
         next.checkpoint_sequence = u64::from(sequence);
+        next.checkpoint_slot = to.map_or(0, |(first, _)| u64::from(first));
         // Everything that was removed is live again before this frame, whether or not there is a
         // checkpoint.
         next.checkpoint_frame = to.map_or(self.next_frame, |(_, frame)| frame);

@@ -10,8 +10,8 @@ use crate::format::key_run::block::{BlockWriter, common_prefix};
 use crate::format::segment::{self, SegmentHeader};
 use crate::index::hash_index::Position;
 
-use super::Log;
 use super::key_runs::KeyRun;
+use super::{Log, Slot};
 
 /// A block with more bytes than this takes no further entry, in segments that hold several such blocks.
 const BLOCK_BYTES: usize = 4096;
@@ -159,8 +159,8 @@ impl BlockAppender {
     fn begin_segment(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
         self.end_segment(log, file)?;
         let slot = log.allocate_run_segment(file)?;
-        let sequence = log.slots[slot as usize].sequence;
-        self.segments.push(RunSegmentRow { slot, sequence });
+        let Slot { sequence, salt, .. } = log.slots[slot as usize];
+        self.segments.push(RunSegmentRow { slot, sequence, salt });
         self.offset = segment::SIZE;
         Ok(())
     }

@@ -181,11 +181,32 @@ impl Log {
             }
             Err(error) => return Err(error),
         };
+        // A superblock that was lost may have named a later checkpoint, and slots that this one lists may have
+        // been reused since.
+        let mut trusts_lists = mode.load_at_once.is_some() && !lost_superblock && !salvages;
         let mut log;
+        let mut checkpoint;
         loop {
             let pool = Pool::new(1 << superblock.segment_log2, memory, views);
             log = Log::empty(superblock, entropy[3], pool);
-            log.scan_slots(file, size)?;
+            log.reset_slots(size)?;
+            let tables = if trusts_lists { log.occupy_listed(file)? } else { None };
+            if tables.is_none() {
+                log.reset_slots(size)?;
+            }
+            trusts_lists = tables.is_some();
+            log.scan_slots(file)?;
+            log.recovery.salvages = salvages;
+            log.superblock_state.lost_copy = lost_superblock;
+            checkpoint = match mode.load_at_once {
+                Some(at_once) => log.load_checkpoint(file, tables, at_once, mode.index_memory)?,
+                None => None,
+            };
+            if checkpoint.is_none() && trusts_lists {
+                // Without the checkpoint, all headers are needed.
+                trusts_lists = false;
+                continue;
+            }
             if superblock.generation > 0 || log.segments() > 0 {
                 break;
             }
@@ -196,12 +217,6 @@ impl Log {
                 return Err(refusal);
             }
         }
-        log.recovery.salvages = salvages;
-        log.superblock_state.lost_copy = lost_superblock;
-        let checkpoint = match mode.load_at_once {
-            Some(at_once) => log.load_checkpoint(file, at_once, mode.index_memory)?,
-            None => None,
-        };
         if checkpoint.is_none() {
             log.reset_tables();
             log.recovery.damaged = superblock.generation == 0;

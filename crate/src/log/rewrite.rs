@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::checksum::checksum;
 use crate::format::record::RecordHeader;
-use crate::format::superblock::{Superblock, UNCERTAIN_BELOW};
+use crate::format::superblock::Superblock;
 
 use super::buffer_pool::Pool;
 use super::{Log, RecoveryState, Slot, SlotState};
@@ -29,11 +29,9 @@ impl Log {
         }
         let old = &self.superblock;
         let identity = |i: usize| checksum(&old.file_id[i].to_le_bytes(), self.entropy);
-        let mut reserved = old.reserved;
-        // Everything from the next version on is certain.
-        reserved[UNCERTAIN_BELOW] = self.uncertain_below().min(next_version);
         let superblock = Superblock {
-            reserved,
+            // Everything from the next version on is certain.
+            uncertain_below: self.uncertain_below().min(next_version),
             file_id: [identity(0), identity(1)],
             next_frame: self.next_frame,
             next_sequence: u64::from(self.next_sequence),
@@ -41,6 +39,7 @@ impl Log {
             first_frame: self.next_frame,
             checkpoint_sequence: 0,
             checkpoint_frame: 0,
+            checkpoint_slot: 0,
             ..*old
         };
         let mut log = Log::empty(superblock, self.entropy, pool);
@@ -84,6 +83,6 @@ impl Log {
     }
 
     fn uncertain_below(&self) -> u64 {
-        self.recovery.uncertain_below.max(self.superblock.reserved[UNCERTAIN_BELOW])
+        self.recovery.uncertain_below.max(self.superblock.uncertain_below)
     }
 }

@@ -15,17 +15,53 @@ use super::frame_chain::{Chain, NamedExtent};
 use super::{Log, MissingHeader, Slot, SlotState};
 
 impl Log {
-    /// Reads the headers and trailers of all slots of the file.
-    pub(super) fn scan_slots(&mut self, file: &mut impl File, size: u64) -> Result<(), Error> {
+    /// Makes the slots of a file of `size` bytes anew: nothing is known of them.
+    pub(super) fn reset_slots(&mut self, size: u64) -> Result<(), Error> {
         let segment = self.geometry.segment() as u64;
         let count = size.saturating_sub(DATA_START).div_ceil(segment);
         let count = u32::try_from(count).ok().filter(|&n| n <= self.geometry.max_slots());
         let count = count.ok_or(Error::NotADatabase)?;
         self.slots = (0..count).map(|_| Slot::new(SlotState::Unknown)).collect();
+        self.next_sequence = self.superblock.next_sequence as u32;
+        Ok(())
+    }
+
+    /// Takes the use of the slots of a checkpoint, and the salt, from its header in its first slot. Returns
+    /// whether that is the header of the checkpoint that the superblock names.
+    pub(super) fn occupy_checkpoint(
+        &mut self,
+        file: &mut impl File,
+        first: u32,
+    ) -> Result<bool, Error> {
+        let mut bytes = [0; segment::SIZE];
+        let start = self.geometry.slot_start(first);
+        read_full(file, &mut bytes, start)?;
+        let header = SegmentHeader::decode(&bytes, self.superblock.file_id[0], start);
+        let wanted = self.superblock.checkpoint_sequence;
+        let is_named = |it: &SegmentHeader| {
+            it.kind == segment::KIND_CHECKPOINT
+                && it.slot == first
+                && u64::from(it.sequence) == wanted
+        };
+        let Some(header) = header.filter(is_named) else { return Ok(false) };
+        self.occupy(&header, self.slots.len() as u32);
+        Ok(true)
+    }
+
+    /// Reads the headers and trailers of all slots whose use is not known yet.
+    pub(super) fn scan_slots(&mut self, file: &mut impl File) -> Result<(), Error> {
+        let count = self.slots.len() as u32;
         let mut headers = Vec::new();
+        let is_known = |log: &Log, i: u32| {
+            log.slots.get(i as usize).is_none_or(|slot| slot.state != SlotState::Unknown)
+        };
         for index in 0..=count {
-            self.read_headers(file, index, &mut headers)?;
+            // A header and the trailer before it are read at once.
+            if !is_known(self, index) || index > 0 && !is_known(self, index - 1) {
+                self.read_headers(file, index, &mut headers)?;
+            }
         }
+        headers.retain(|(header, _)| !is_known(self, header.slot));
         // The newest use of a slot counts: a crash may leave one copy of an older header.
         let order = headers.iter().zip(0..).map(|((header, _), i)| (header.sequence, i)).collect();
         for (_, i) in radix_sort::by_number(order).into_iter().rev() {

@@ -129,6 +129,8 @@ fn first_superblock(segment_log2: u8, entropy: &[u64; 4]) -> Superblock {
         first_frame: 1,
         checkpoint_sequence: 0,
         checkpoint_frame: 0,
-        reserved: [0; 12],
+        uncertain_below: 0,
+        checkpoint_slot: 0,
+        reserved: [0; 10],
     }
 }

@@ -6,11 +6,11 @@ use std::ops::{Bound, Range};
 use varve::engine::format::DATA_START;
 use varve::engine::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, HEAD};
 use varve::engine::index::hash_index::KeyHash;
-use varve::engine::{Error, Options, Store};
+use varve::engine::{Error, Options, ProblemKind, Store};
 
 use crate::support::counting_file::CountingFile;
 use crate::support::fault_file::FaultFile;
-use crate::support::oracle::state_of;
+use crate::support::oracle::{problems_of, state_of};
 use crate::support::rng::Rng;
 
 const SEGMENT: usize = 1 << 16;
@@ -185,6 +185,89 @@ fn equal_hashes_in_two_blocks_are_both_found() {
             assert_eq!(store.get(0, &keys[order[0]].1), Ok(None));
             assert!(store.has(0, &keys[order[1]].1).expect("has"));
             assert_eq!(store.keys(0).expect("keys").len(), model.len() - 1);
+        }
+    }
+}
+
+/// Zeros the header and the trailer of each log segment in an image except for the last one. Returns how
+/// many segments these are.
+fn without_headers(image: &mut [u8]) -> usize {
+    let starts = (DATA_START as usize..image.len() - 64).step_by(SEGMENT);
+    let is_log = |at: &usize| image[at + 8..at + 12] == *b"VSEG" && image[at + 12] == 1;
+    let mut starts: Vec<usize> = starts.filter(is_log).collect();
+    starts.sort_by_key(|at| u32::from_le_bytes(image[at + 16..at + 20].try_into().unwrap()));
+    starts.pop();
+    for &at in &starts {
+        image[at..at + 64].fill(0);
+        image[at + SEGMENT - 64..at + SEGMENT].fill(0);
+    }
+    starts.len()
+}
+
+#[test]
+fn segments_that_a_checkpoint_lists_need_no_header_to_be_read() {
+    let (file, model) = database((0..20_000).map(key));
+    let mut image = file.image();
+    let count = without_headers(&mut image);
+    assert!(count > 10, "{count} segments");
+    for is_limited in [false, true] {
+        let mut store =
+            Store::open(FaultFile::new(image.clone()), with_memory(is_limited)).expect("open");
+        assert!(store.recovery().checkpoint);
+        for (key, value) in &model {
+            assert_eq!(store.get(0, key), Ok(Some(&value[..])));
+        }
+        let headers = problems_of(&mut store);
+        assert!(headers.iter().all(|it| it.what == ProblemKind::Header), "{headers:?}");
+        assert_eq!(headers.len(), 2 * count);
+        // A later session, with a checkpoint of its own.
+        store.set(0, b"one more", b"value").expect("set");
+        store.flush().expect("flush");
+        let file = store.close().map_err(|(_, e)| e).expect("close");
+        let store = Store::open(file, with_memory(is_limited)).expect("open");
+        assert!(store.recovery().checkpoint);
+        assert_eq!(store.count(0), 20_001);
+    }
+}
+
+/// A lost superblock may have named a later checkpoint, and slots that this one lists may have been reused.
+#[test]
+fn headers_decide_which_segments_exist_if_a_superblock_is_damaged() {
+    let (file, model) = database((0..20_000).map(key));
+    let image = file.image();
+    for superblock in [0, 4096] {
+        let mut image = image.clone();
+        image[superblock + 100] ^= 1;
+        let mut store = Store::open(FaultFile::new(image.clone()), options()).expect("open");
+        assert!(store.recovery().checkpoint, "all headers are there");
+        for (key, value) in &model {
+            assert_eq!(store.get(0, key), Ok(Some(&value[..])));
+        }
+        without_headers(&mut image);
+        let error = Store::open(FaultFile::new(image), options()).err();
+        assert!(matches!(error, Some(Error::Corruption(_))), "{error:?}");
+    }
+}
+
+/// The checksum of the tables is right, but they list a slot twice, the checkpoint's own, or one beyond the file.
+#[test]
+fn checkpoint_that_lists_a_slot_wrongly_is_ignored_in_favour_of_the_log() {
+    let (file, model) = database((0..3_000).map(key));
+    let image = file.image();
+    let (head, blocks) = checkpoint_in(&image);
+    let number = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().unwrap());
+    let salt = u64::from_le_bytes(image[head - 40..head - 32].try_into().unwrap());
+    let row = head + HEAD + 24 * number(head + 48) as usize;
+    assert!(number(head + 52) >= 2, "there are two segments");
+    let own = ((head - 64 - DATA_START as usize) / SEGMENT) as u32;
+    for slot in [number(row + 56), own, 1_000, u32::MAX] {
+        let mut lying = image.clone();
+        lying[row..row + 4].copy_from_slice(&slot.to_le_bytes());
+        checkpoint::seal(&mut lying[head..blocks.start], salt, head as u64);
+        let mut store = Store::open(FaultFile::new(lying), options()).expect("open");
+        assert!(!store.recovery().checkpoint, "{slot}");
+        for (key, value) in &model {
+            assert_eq!(store.get(0, key), Ok(Some(&value[..])));
         }
     }
 }

@@ -21,6 +21,7 @@ use std::path::{Path, PathBuf};
 use mutate::mutate;
 use rng::{Rng, replayed};
 use targets::{TARGETS, Target};
+use varve::engine::format::checkpoint;
 
 #[global_allocator]
 static ALLOCATIONS: allocations::Counting = allocations::Counting;
@@ -53,7 +54,7 @@ fn seeds(name: &str, files: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let magic: &[u8] = match name {
         "superblock" => b"varve\r\n\x1a",
         "segment" => b"VSEG",
-        "checkpoint" => b"VCP4",
+        "checkpoint" => &checkpoint::MAGIC.to_le_bytes(),
         "frame" | "record" => b"VFRM",
         _ => {
             let small = files.iter().filter(|file| file.len() < 100_000).cloned();

@@ -1,5 +1,7 @@
 //! A seeded mutator that knows values that parsers may mishandle.
 
+use varve::engine::format::checkpoint;
+
 use crate::rng::{Rng, bytes_of};
 
 fn word_at(data: &[u8], at: usize) -> u32 {
@@ -13,7 +15,7 @@ fn number_offset(data: &[u8], rng: &mut Rng) -> usize {
         return somewhere;
     }
     // The next structure from there on, if one is near.
-    let magics = [*b"VSEG", *b"VFRM", *b"VCP4", *b"varv"];
+    let magics = [*b"VSEG", *b"VFRM", checkpoint::MAGIC.to_le_bytes(), *b"varv"];
     let near = (somewhere / 8 * 8..data.len().saturating_sub(8)).step_by(4).take(2048);
     let mut found = near.filter(|&at| magics.iter().any(|magic| &data[at..at + 4] == magic));
     let Some(at) = found.next() else { return somewhere };

@@ -202,7 +202,9 @@ impl Image {
             first_frame: 1,
             checkpoint_sequence: 0,
             checkpoint_frame: 0,
-            reserved: [0; 12],
+            uncertain_below: 0,
+            checkpoint_slot: 0,
+            reserved: [0; 10],
         };
         let mut image = Image {
             bytes: Vec::new(),
@@ -369,7 +371,7 @@ impl Image {
                 span: 1,
                 ..Default::default()
             });
-            RunSegmentRow { slot, sequence }
+            RunSegmentRow { slot, sequence, salt: salts[part] }
         });
         let entries = keys.len() as u64;
         let row = RunRow { entries, root: position, root_length: length, sequence, segments: 2 };
@@ -524,9 +526,14 @@ impl Image {
             let sizes: Vec<usize> = live.map(|p| p.record.encode().len()).collect();
             let tombstones = self.placed.iter().filter(|p| p.sequence == row.segment.sequence);
             let tombstones = tombstones.filter(|p| p.record.header.kind == record::KIND_DELETE);
+            let start = row.segment.start as usize;
+            let header = SegmentHeader::unverified(&self.bytes[start..start + segment::SIZE]);
+            let SegmentHeader { first_frame, flags, .. } = header.expect("the segment was begun");
             let row = SegmentRow {
                 slot: ((row.segment.start - DATA_START) >> self.log2) as u32,
                 sequence: row.segment.sequence,
+                salt: row.segment.salt,
+                first_frame,
                 end_frame: row.end_frame,
                 end: (row.segment.at - row.segment.start) as u32,
                 live: sizes.len() as u32,
@@ -537,7 +544,7 @@ impl Image {
                     .map(|p| p.record.header.oldest)
                     .min()
                     .unwrap_or(u32::MAX),
-                reserved: 0,
+                flags: flags.into(),
             };
             tables.extend(row.to_bytes());
         }
@@ -600,6 +607,7 @@ impl Image {
         self.put_headers(header);
         self.put(start, &bytes);
         self.superblock.checkpoint_sequence = u64::from(sequence);
+        self.superblock.checkpoint_slot = u64::from(slot);
         self.superblock.checkpoint_frame = frame;
         self.superblock.next_sequence = u64::from(sequence) + 1;
     }

@@ -286,7 +286,7 @@ fn compatible_bit() -> Golden {
     let mut image = Image::opened(LOG2);
     image.superblock.compatible = 1 << 40;
     image.superblock.minor = MINOR + 9;
-    image.superblock.reserved[11] = 7;
+    image.superblock.reserved[9] = 7;
     image.write_superblocks();
     let mut segment = image.segment(0, 1, 1);
     image.frame(&mut segment, commit(1, 1), &[set("name", "varve", 1)]);

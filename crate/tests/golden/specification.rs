@@ -57,7 +57,7 @@ fn specification_tables_match_format_structs() {
         layout!(Superblock: magic check major minor segment_log2 mode flags incompatible compatible
             file_id hash_seed generation created_ms next_version next_frame end_sequence
             end_position next_sequence first_sequence first_frame checkpoint_sequence
-            checkpoint_frame reserved)
+            checkpoint_frame uncertain_below checkpoint_slot reserved)
     );
     assert_eq!(
         table("## 4 Segments"),

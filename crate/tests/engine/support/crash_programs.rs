@@ -4,6 +4,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use varve::engine::format::checkpoint;
 use varve::engine::{Error, IoError, Options, Store};
 
 use super::crash_images::{Crash, CrashKind, Limits, event_log, walk};
@@ -176,7 +177,7 @@ pub fn without_checkpoints(image: &Pages) -> Pages {
     for at in (8192 + 64..image.len().saturating_sub(16)).step_by(1 << 12) {
         let mut magic = [0; 4];
         image.read(&mut magic, at + 8);
-        if &magic == b"VCP4" {
+        if u32::from_le_bytes(magic) == checkpoint::MAGIC {
             image.write(b"X", at as u64 + 8);
         }
     }
