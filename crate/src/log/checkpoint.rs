@@ -391,7 +391,7 @@ impl Log {
             let slot = &mut self.slots[end_slot as usize];
             (slot.end, slot.end_frame) = (end, end_frame);
         }
-        let kept = |s: &super::Slot| s.state == SlotState::Log && s.written && !s.pending_free;
+        let kept = |s: &super::Slot| s.state == SlotState::Log && s.written && !s.retired;
         let segments = self.slots.iter().filter(|s| kept(s)).count();
         let run_segments: usize = plan.kept.iter().map(|run| run.segments.len()).sum();
         let mut head = CheckpointHead {
@@ -563,7 +563,7 @@ impl Log {
     ///
     /// # Errors
     /// As for [`end_checkpoint`](Log::end_checkpoint).
-    pub(crate) fn retire_without_checkpoint(
+    pub(crate) fn free_retired_without_checkpoint(
         &mut self,
         file: &mut impl File,
         next_version: u64,
@@ -577,7 +577,7 @@ impl Log {
     }
 
     /// Writes both superblocks so that they name a checkpoint, given by its slot and frame, or
-    /// none. What only the previous one refers to becomes garbage, such as runs other than those of the new
+    /// none. What only the previous one refers to becomes reclaimable, such as runs other than those of the new
     /// one, and so do retired segments.
     #[inline(never)]
     fn switch_checkpoint(
@@ -588,7 +588,7 @@ impl Log {
         next_version: u64,
     ) -> Result<(), WriteError> {
         let oldest =
-            self.slots.iter().filter(|s| s.state == SlotState::Log && s.written && !s.pending_free);
+            self.slots.iter().filter(|s| s.state == SlotState::Log && s.written && !s.retired);
         let oldest = oldest.min_by_key(|s| s.sequence);
         let mut next = self.superblock;
         if let Some(oldest) = oldest {
@@ -617,7 +617,7 @@ impl Log {
         }
         self.discard_runs(runs);
         for index in 0..self.slots.len() {
-            if self.slots[index].pending_free {
+            if self.slots[index].retired {
                 self.discard(index as u32);
             }
         }

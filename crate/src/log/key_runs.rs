@@ -333,14 +333,14 @@ impl Log {
         Ok(slot)
     }
 
-    /// Opening is finished: runs that the checkpoint does not name become garbage.
-    pub(crate) fn retire_unnamed_runs(&mut self, runs: &KeyRuns) {
-        let exists = self.garbage.exists;
+    /// Opening is finished: runs that the checkpoint does not name become reclaimable.
+    pub(crate) fn discard_unreferenced_runs(&mut self, runs: &KeyRuns) {
+        let may_exist = self.reclaimable.may_exist;
         self.discard_runs(runs.all());
-        self.garbage.exists = exists;
+        self.reclaimable.may_exist = may_exist;
     }
 
-    /// Turns all runs into garbage except for those that are given.
+    /// Makes all runs reclaimable except for those that are given.
     pub(super) fn discard_runs(&mut self, kept: &[KeyRun]) {
         let mut is_kept = vec![false; self.slots.len()];
         for row in kept.iter().flat_map(|run| &run.segments) {

@@ -69,7 +69,7 @@ enum SlotState {
     /// No header states its use.
     Unknown,
     /// Not needed any more, but its headers are still in the file: see [`reclaim`].
-    PendingFree,
+    Reclaimable,
     /// Of a kind that this build does not know: never changed.
     UnknownKind,
 }
@@ -113,8 +113,9 @@ struct Slot {
     live_bytes: u32,
     /// Log: the accounting of its tombstones.
     tombstones: Tombstones,
-    /// Log: its live records were moved elsewhere; the next checkpoint frees it.
-    pending_free: bool,
+    /// Log: its live records were moved elsewhere. The next checkpoint, which does not include it, makes it
+    /// reclaimable.
+    retired: bool,
     /// Log: damaged, so it is never moved or freed.
     pinned_by_damage: bool,
     /// Whether this session created it, and so knows its whole content.
@@ -142,7 +143,7 @@ impl Slot {
             live: 0,
             live_bytes: 0,
             tombstones: Tombstones::default(),
-            pending_free: false,
+            retired: false,
             pinned_by_damage: false,
             from_this_session: false,
             // Unknown slots have not been read.
@@ -399,14 +400,14 @@ struct Extents {
     dead: Vec<DeadExtent>,
 }
 
-/// Space that can be reclaimed.
+/// Slots that nothing refers to any more: see [`reclaim`].
 #[derive(Debug, Default)]
-pub(crate) struct Garbage {
+pub(crate) struct Reclaimable {
     /// Whether there may be some.
-    exists: bool,
+    may_exist: bool,
     /// Whether extents were freed since a compaction began, so that others might move to their slots.
     pub(crate) extents_freed: bool,
-    /// Garbage that opening found may be reclaimed once this many frames are confirmed as flushed.
+    /// Those that opening found may be reclaimed once this many frames are confirmed as flushed.
     from_frame: u64,
 }
 
@@ -440,7 +441,7 @@ pub struct Log {
     slots: Vec<Slot>,
     space: Space,
     extents: Extents,
-    pub(crate) garbage: Garbage,
+    pub(crate) reclaimable: Reclaimable,
     tail: Tail,
     cursor: Cursor,
     batch: OpenBatch,

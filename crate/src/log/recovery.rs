@@ -24,8 +24,9 @@ use super::cursor::Cursor;
 use super::frame_chain::{Chain, FrameAt};
 use super::record_cache::RecordCache;
 use super::{
-    DiscardedTail, Extents, Found, Garbage, Geometry, LargeValues, Log, OpenBatch, RecoveryState,
-    Slot, SlotState, Space, SuperblockState, Tail, ViewState, Watermarks, superblocks,
+    DiscardedTail, Extents, Found, Geometry, LargeValues, Log, OpenBatch, Reclaimable,
+    RecoveryState, Slot, SlotState, Space, SuperblockState, Tail, ViewState, Watermarks,
+    superblocks,
 };
 
 /// What opening found.
@@ -232,7 +233,7 @@ impl Log {
                 full: false,
             },
             extents: Extents::default(),
-            garbage: Garbage::default(),
+            reclaimable: Reclaimable::default(),
             tail: Tail::default(),
             cursor: Cursor::default(),
             batch: OpenBatch::default(),
@@ -332,12 +333,12 @@ impl Log {
         };
         self.classify_missing_headers(&chain);
         self.tail.bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
-        self.garbage.from_frame = match recovery.clean {
+        self.reclaimable.from_frame = match recovery.clean {
             // The superblock states that they are flushed, and only a witness follows them.
             true => flushed_frames,
             false => committed + u64::from(self.found.dropped_tail == DiscardedTail::Present),
         };
-        self.garbage.exists = true;
+        self.reclaimable.may_exist = true;
         let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
         let (extents, frames) = (extents.collect(), chain.frames);
         Ok(Recovered { frames, extents, recovery, damage })
@@ -370,7 +371,7 @@ impl Log {
     /// The log segments to walk, in order, each with the frame number at which the next one takes
     /// over: a fresh segment that starts at a number cancels that number and all above it in older
     /// segments. With a checkpoint these are the segments from its end on. Segments that are not
-    /// needed become garbage.
+    /// needed become reclaimable.
     fn log_segments(&mut self, head: Option<&CheckpointHead>) -> Vec<(u32, u64)> {
         // Segments below the first sequence are not part of the log any more, whatever they
         // contain.
@@ -381,10 +382,10 @@ impl Log {
             let sequence = slot.sequence;
             match (slot.state, head) {
                 (SlotState::Checkpoint, _) if current != Some(i) => {
-                    slot.state = SlotState::PendingFree
+                    slot.state = SlotState::Reclaimable
                 }
                 // The store retires runs that the checkpoint does not name.
-                (SlotState::Run, None) => slot.state = SlotState::PendingFree,
+                (SlotState::Run, None) => slot.state = SlotState::Reclaimable,
                 (SlotState::Log, None) if sequence >= first => order.push((sequence, i)),
                 (SlotState::Log, Some(head)) if sequence >= head.next_sequence => {
                     order.push((sequence, i));
@@ -393,7 +394,7 @@ impl Log {
                     order.push((sequence, i));
                 }
                 (SlotState::Log, Some(_)) if slot.end > 0 => {}
-                (SlotState::Log, _) => slot.state = SlotState::PendingFree,
+                (SlotState::Log, _) => slot.state = SlotState::Reclaimable,
                 _ => {}
             }
         }
@@ -409,7 +410,7 @@ impl Log {
             let slot = &mut self.slots[index as usize];
             let is_end = head.is_some_and(|head| head.end_sequence == sequence);
             if slot.first_frame >= limit && !is_end {
-                slot.state = SlotState::PendingFree;
+                slot.state = SlotState::Reclaimable;
                 continue;
             }
             kept.push((index, limit));
@@ -624,9 +625,9 @@ impl Log {
             if is_torn || !stale || FrameHeader::is_begun(rest, number) {
                 torn += left as u64;
             }
-            // If no frame of the first segment counts, that segment is garbage too.
+            // If no frame of the first segment counts, that segment is reclaimable too.
             if i > at || s != slot {
-                self.slots[s as usize].state = SlotState::PendingFree;
+                self.slots[s as usize].state = SlotState::Reclaimable;
             } else if left > 0 {
                 self.found.discarded_ranges.push((self.geometry.slot_start(s) + from as u64, left));
             }

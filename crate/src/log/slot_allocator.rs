@@ -127,7 +127,7 @@ impl Log {
         let (mut free, mut spare, mut logs, mut checkpoints) = (0, 0, 0, 0);
         for slot in &self.slots {
             free += u32::from(slot.is_free());
-            spare += u32::from(slot.is_free() || slot.pending_free);
+            spare += u32::from(slot.is_free() || slot.retired);
             match slot.state {
                 SlotState::Log => logs += 1,
                 SlotState::Checkpoint | SlotState::Run => checkpoints += slot.span,
@@ -169,14 +169,13 @@ impl Log {
         let end_slot = first.saturating_add(span);
         let end = slots.max(end_slot);
         let pending =
-            self.slots.iter().filter(|s| s.state == SlotState::PendingFree).count() as u32;
+            self.slots.iter().filter(|s| s.state == SlotState::Reclaimable).count() as u32;
         let left = self.space.free_slots + (end - slots) - span;
         let least = if need == AllocPriority::Checkpoint { 0 } else { self.reserve().min(1) };
         let missing = |reserve: u32| end.saturating_add(reserve.saturating_sub(left + pending));
         let wanted = missing(self.reserve()).min(self.bound()).max(missing(least));
         if wanted > slots {
-            if need == AllocPriority::Move && wanted > self.bound() && self.pending_free_bytes() > 0
-            {
+            if need == AllocPriority::Move && wanted > self.bound() && self.retired_bytes() > 0 {
                 return Err(Error::Quota);
             }
             let grown = self.grow(file, wanted);

@@ -167,7 +167,7 @@ impl Log {
     /// The slots of all segments that may have live records, except for retired ones.
     pub(crate) fn live_slots(&self) -> Vec<u32> {
         let is_live =
-            |slot: &u32| self.has_live_records(*slot) && !self.slots[*slot as usize].pending_free;
+            |slot: &u32| self.has_live_records(*slot) && !self.slots[*slot as usize].retired;
         (0..self.slot_count()).filter(is_live).collect()
     }
 
@@ -282,8 +282,8 @@ impl Log {
     }
 
     /// Bytes of retired segments.
-    pub(crate) fn pending_free_bytes(&self) -> u64 {
-        let retired = self.slots.iter().filter(|slot| slot.pending_free).count();
+    pub(crate) fn retired_bytes(&self) -> u64 {
+        let retired = self.slots.iter().filter(|slot| slot.retired).count();
         (retired as u64) << self.geometry.segment_log2
     }
 
@@ -295,8 +295,7 @@ impl Log {
 
     /// Bytes of tombstones.
     pub(crate) fn tombstone_bytes(&self) -> u64 {
-        let logs =
-            self.slots.iter().filter(|slot| slot.state == SlotState::Log && !slot.pending_free);
+        let logs = self.slots.iter().filter(|slot| slot.state == SlotState::Log && !slot.retired);
         logs.map(|slot| u64::from(slot.tombstones.bytes())).sum()
     }
 
@@ -306,7 +305,7 @@ impl Log {
         (0..).zip(&self.slots).filter(move |(index, slot)| {
             let is_candidate = slot.state == SlotState::Log
                 && slot.written
-                && !slot.pending_free
+                && !slot.retired
                 && !slot.pinned_by_damage;
             is_candidate && slot.sequence < below && !busy.contains(&Some(*index))
         })
@@ -374,7 +373,7 @@ impl Log {
         let is_run = |s: &Slot| s.state == SlotState::Run && s.written;
         let Some(last) = self.slots.iter().rposition(is_run) else { return false };
         let (before, after) = self.slots.split_at(last);
-        let is_last = after.iter().all(|s| s.state != SlotState::Log || s.pending_free);
+        let is_last = after.iter().all(|s| s.state != SlotState::Log || s.retired);
         let free = before.iter().filter(|s| s.is_free()).count();
         is_last && free >= self.space.checkpoint_slots as usize
     }
@@ -386,7 +385,7 @@ impl Log {
         let span = self.slots[slot as usize].span;
         let after = &self.slots[slot as usize + 1..];
         self.best_fit(span, self.slots.len() as u32) < slot
-            && after.iter().all(|slot| slot.state != SlotState::Log || slot.pending_free)
+            && after.iter().all(|slot| slot.state != SlotState::Log || slot.retired)
     }
 
     /// The oldest segment, if its sequence is below a limit.
@@ -428,7 +427,7 @@ impl Log {
     /// Retires a segment: everything that is needed of it has been copied.
     pub(crate) fn retire(&mut self, slot: u32) {
         let slot = &mut self.slots[slot as usize];
-        slot.pending_free = true;
+        slot.retired = true;
         self.space.live -= u64::from(slot.live_bytes);
         (slot.live, slot.live_bytes) = (0, 0);
         self.space.spare_slots += 1;
@@ -445,7 +444,7 @@ impl Log {
         let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
         for (_, index) in self.by_sequence() {
             let slot = &self.slots[index as usize];
-            if slot.pending_free {
+            if slot.retired {
                 inside.push(slot.first_frame);
                 continue;
             }

@@ -156,7 +156,7 @@ impl Log {
             && self.superblock.checkpoint_sequence != 0
             && self.tail.checkpoint.is_none()
         {
-            // Opening could not use the checkpoint, and its slots have been garbage since.
+            // Opening could not use the checkpoint, and its slots have been reclaimable since.
             found.report(ProblemKind::Checkpoint, at, bytes.len());
         }
         if unit + 1 == FIRST_SLOT && self.slots.is_empty() {

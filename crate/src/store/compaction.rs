@@ -52,7 +52,7 @@ impl<F: File> Store<F> {
     pub(super) fn wants_compaction(&self) -> bool {
         let is_large = self.is_over_budget() || self.is_shrinkable() || self.log.is_out_of_slots();
         is_large && self.has_enough_garbage()
-            || self.log.garbage.extents_freed && self.can_relocate()
+            || self.log.reclaimable.extents_freed && self.can_relocate()
     }
 
     /// Whether enough has died since compaction last found nothing to gain.
@@ -92,7 +92,7 @@ impl<F: File> Store<F> {
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
         self.maintenance.compact_above = 0;
-        self.log.garbage.extents_freed = false;
+        self.log.reclaimable.extents_freed = false;
         let now = self.log.next_sequence();
         // Until there is space again, or something was written, no record moves twice. A second
         // move would gain nothing, and large records, which leave unused space behind them, would
@@ -222,15 +222,15 @@ impl<F: File> Store<F> {
         // Retired segments are freed together by one checkpoint, but not so many that the file grows by
         // them.
         let segment = self.log.geometry().segment();
-        let pending_free = self.log.pending_free_bytes();
-        if pending_free >= (self.log.space() / 16).max(2 * segment as u64) {
+        let retired = self.log.retired_bytes();
+        if retired >= (self.log.space() / 16).max(2 * segment as u64) {
             return None;
         }
         let thorough = job.all || self.is_low_on_space();
         let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
         let least = segment / if thorough { MIN_GAIN_IF_THOROUGH } else { MIN_GAIN };
         // Segments that were begun since the last flush are freed without flush or checkpoint.
-        let prefer_fresh = pending_free == 0 && !job.all;
+        let prefer_fresh = retired == 0 && !job.all;
         let best =
             self.log.pick_victim(job.below, prefer_fresh).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = best {
@@ -252,7 +252,7 @@ impl<F: File> Store<F> {
     /// needed.
     fn retire_victim(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
         // If the file is only too long, what lies behind the segment must move as well.
-        let goes = self.is_over_budget() && self.log.pending_free_bytes() == 0 && !job.all;
+        let goes = self.is_over_budget() && self.log.retired_bytes() == 0 && !job.all;
         self.log.retire(slot);
         if !goes || !self.log.is_fresh(slot) {
             return Ok(Job::Compacting(job));
@@ -405,7 +405,7 @@ impl<F: File> Store<F> {
             let may_gain_space = self.log.may_gain_space();
             let may_grow = self.is_shrinkable() && !may_gain_space;
             job.relocation = self.log.begin_relocation(&mut self.file, may_grow)?;
-            self.log.garbage.extents_freed |= may_gain_space && job.relocation.is_none();
+            self.log.reclaimable.extents_freed |= may_gain_space && job.relocation.is_none();
         }
         Ok(job.relocation.is_some())
     }
@@ -496,7 +496,7 @@ impl<F: File> Store<F> {
     }
 
     /// Lowers `compact_above`, so that compaction is tried again after half a segment of further
-    /// garbage.
+    /// dead bytes.
     pub(super) fn update_garbage_stats(&mut self) {
         let step = self.log.geometry().segment() as u64 / 2;
         self.maintenance.compact_above =
@@ -506,7 +506,7 @@ impl<F: File> Store<F> {
     /// Begins the checkpoint without the retired segments.
     fn end_compaction(&mut self, job: &Compacting) -> Result<Job, WriteError> {
         self.resume_sweep();
-        let is_retired = self.log.pending_free_bytes() > 0;
+        let is_retired = self.log.retired_bytes() > 0;
         if is_retired || job.has_relocated {
             // Compaction continues when these are free.
             self.maintenance.compact_all_below =
@@ -515,7 +515,7 @@ impl<F: File> Store<F> {
         if !is_retired && self.log.needs_checkpoint_slots() {
             self.maintenance.compact_all_below =
                 self.maintenance.compact_all_below.or(job.all.then_some(job.below));
-            self.retire_without_checkpoint()?;
+            self.free_retired_without_checkpoint()?;
             return Ok(Job::Nothing);
         }
         if !is_retired {

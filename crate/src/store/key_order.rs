@@ -106,7 +106,7 @@ impl<F: File> Store<F> {
         let is_used = options.ordered && options.on_damage == OnDamage::Refuse;
         let runs = runs.filter(|_| is_used).unwrap_or_default();
         self.order.runs = KeyRuns::new(runs, options.memory);
-        self.log.retire_unnamed_runs(&self.order.runs);
+        self.log.discard_unreferenced_runs(&self.order.runs);
         if !self.order.runs.is_empty() {
             self.order.sorted = ALL;
         }

@@ -281,7 +281,7 @@ impl<F: File> Store<F> {
         }
         // A gap ends where a segment begins, so the last segment must be in the file.
         self.ensure_end_is_written()?;
-        if self.log.pending_free_bytes() > 0 {
+        if self.log.retired_bytes() > 0 {
             self.record_gaps().map_err(WriteError::RolledBack)?;
         }
         // The records of gaps are entries too, and looking for them may have loaded the index.
@@ -291,8 +291,8 @@ impl<F: File> Store<F> {
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
             // Free space matters more now than opening fast.
-            Err(Error::Quota | Error::Full) if log.pending_free_bytes() > 0 => {
-                self.retire_without_checkpoint()?;
+            Err(Error::Quota | Error::Full) if log.retired_bytes() > 0 => {
+                self.free_retired_without_checkpoint()?;
                 return Ok(Job::Nothing);
             }
             begun => begun.map_err(WriteError::RolledBack)?,
@@ -316,10 +316,10 @@ impl<F: File> Store<F> {
     }
 
     /// Frees retired segments without a checkpoint, and drops the existing one with its runs.
-    pub(super) fn retire_without_checkpoint(&mut self) -> Result<(), WriteError> {
+    pub(super) fn free_retired_without_checkpoint(&mut self) -> Result<(), WriteError> {
         self.load_all().map_err(WriteError::RolledBack)?;
         self.drop_runs();
-        self.log.retire_without_checkpoint(&mut self.file, self.next_version)?;
+        self.log.free_retired_without_checkpoint(&mut self.file, self.next_version)?;
         self.unflushed = false;
         Ok(())
     }

@@ -199,7 +199,7 @@ impl<F: File> Store<F> {
             if let Some(lost) = self.find_lost_extent(extents)? {
                 return Ok(Some(lost));
             }
-            if let Some(position) = self.log.retire_unnamed_extents() {
+            if let Some(position) = self.log.discard_unreferenced_extents() {
                 return Err(self.lost_extent_error(position));
             }
         }
