@@ -166,7 +166,7 @@ export class Engine extends WasmMemory {
     this.exports = wasm;
     this.host = host;
     host.areViewsHeld = () => this.viewsHeld || this.rowsHeld !== 0;
-    host.onCrowded = () => {
+    host.onStartCopying = () => {
       this.copies = true;
     };
     this.slot = (index) => this.f64[this.reportAt + index] as number;

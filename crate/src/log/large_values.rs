@@ -116,7 +116,7 @@ impl Log {
         }
         let cached = &mut self.slots[extent.slot as usize].cached;
         cached.touched = self.pool.now();
-        if !self.pool.is_crowded() {
+        if !self.pool.must_copy() {
             cached.shown = self.views.generation;
         }
         let value = cached.value.as_ref().expect("it was loaded");
@@ -160,7 +160,7 @@ impl Log {
             let is_shown = quarantined > 0 || self.least_recent(true).is_some();
             if self.large.bytes + needed > budget && is_shown {
                 if self.pool.must_keep_views() {
-                    self.pool.set_crowded();
+                    self.pool.start_copying();
                 } else {
                     self.pool.detach_views()?;
                     self.views.generation += 1;
@@ -273,12 +273,12 @@ impl Log {
         &mut value.expect("it is in memory")[HEADER_SPACE..][..chunks.length as usize]
     }
 
-    /// The same for a view, or for a copy if the pool is crowded and it is not `pinned`.
+    /// The same for a view, or for a copy if values must be copied and it is not `pinned`.
     ///
     /// # Panics
     /// As for [`assembled_mut`](Log::assembled_mut).
     pub(crate) fn show_assembled(&mut self, chunks: &ChunksRef, pinned: bool) -> &[u8] {
-        if (pinned || !self.pool.is_crowded())
+        if (pinned || !self.pool.must_copy())
             && let Some(value) = find(&mut self.large.assembled, chunks)
         {
             value.cached.shown = self.views.generation;

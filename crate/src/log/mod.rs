@@ -710,7 +710,7 @@ impl Log {
     pub(crate) fn expose_staged(&mut self, location: ValueLocation) {
         self.pool.callback_open = true;
         // The callback gets a copy in that case.
-        if self.pool.is_crowded() {
+        if self.pool.must_copy() {
             return;
         }
         match (location, self.cursor.slot) {

@@ -46,7 +46,8 @@ impl Log {
     /// Whether the file cannot or should not grow although free slots are missing.
     pub(crate) fn is_out_of_slots(&self) -> bool {
         let used = self.slots.len() as u32 - self.space.free_slots;
-        self.space.free_slots < self.reserve() && self.space.full || used + RESERVE > self.bound()
+        self.space.free_slots < self.reserve() && self.space.full
+            || used + RESERVE > self.target_slots()
     }
 
     /// Whether the file could not grow when this was last tried.
@@ -55,8 +56,9 @@ impl Log {
     }
 
     /// The maximum number of slots that the file should have.
-    fn bound(&self) -> u32 {
-        (self.allowed(100, 4) >> self.geometry.segment_log2) as u32 + self.space.checkpoint_slots
+    fn target_slots(&self) -> u32 {
+        (self.space_target(100, 4) >> self.geometry.segment_log2) as u32
+            + self.space.checkpoint_slots
     }
 
     /// Bytes to keep free for the records without which no retired segment can be removed.
@@ -173,9 +175,12 @@ impl Log {
         let left = self.space.free_slots + (end - slots) - span;
         let least = if need == AllocPriority::Checkpoint { 0 } else { self.reserve().min(1) };
         let missing = |reserve: u32| end.saturating_add(reserve.saturating_sub(left + pending));
-        let wanted = missing(self.reserve()).min(self.bound()).max(missing(least));
+        let wanted = missing(self.reserve()).min(self.target_slots()).max(missing(least));
         if wanted > slots {
-            if need == AllocPriority::Move && wanted > self.bound() && self.retired_bytes() > 0 {
+            if need == AllocPriority::Move
+                && wanted > self.target_slots()
+                && self.retired_bytes() > 0
+            {
                 return Err(Error::Quota);
             }
             let grown = self.grow(file, wanted);

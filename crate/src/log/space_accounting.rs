@@ -268,12 +268,12 @@ impl Log {
         u64::from(self.space.checkpoint_slots) << self.geometry.segment_log2
     }
 
-    /// Live bytes, plus `part` percent of the slack that the space factor allows, plus `segments`
+    /// Live bytes, plus `percent` percent of the slack that the space factor allows, plus `segments`
     /// segments.
-    pub(crate) fn allowed(&self, part: u64, segments: u64) -> u64 {
+    pub(crate) fn space_target(&self, percent: u64, segments: u64) -> u64 {
         let live = self.space.live;
         let slack = u64::from(self.space.factor - 100);
-        live + live / 100 * slack / 100 * part + (segments << self.geometry.segment_log2)
+        live + live / 100 * slack / 100 * percent + (segments << self.geometry.segment_log2)
     }
 
     /// Used bytes that are not live.

@@ -50,14 +50,15 @@ enum Moved {
 impl<F: File> Store<F> {
     /// Whether the used space exceeds its target, or the file is longer than needed.
     pub(super) fn wants_compaction(&self) -> bool {
-        let is_large = self.is_over_budget() || self.is_shrinkable() || self.log.is_out_of_slots();
-        is_large && self.has_enough_garbage()
+        let is_large =
+            self.exceeds_space_target() || self.is_shrinkable() || self.log.is_out_of_slots();
+        is_large && self.reaches_compaction_trigger()
             || self.log.reclaimable.extents_freed && self.can_relocate()
     }
 
-    /// Whether enough has died since compaction last found nothing to gain.
-    fn has_enough_garbage(&self) -> bool {
-        self.log.dead_bytes() >= self.maintenance.compact_above
+    /// Whether there are enough dead bytes for another compaction: many more than when it last found nothing to gain.
+    fn reaches_compaction_trigger(&self) -> bool {
+        self.log.dead_bytes() >= self.maintenance.compaction_trigger
     }
 
     /// Whether large values may move. That takes space before it frees any, and frees only space behind
@@ -68,16 +69,16 @@ impl<F: File> Store<F> {
 
     /// Whether there is too little space to continue, and some to gain.
     pub(super) fn is_low_on_space(&self) -> bool {
-        self.log.is_out_of_slots() && (self.has_enough_garbage() || self.is_sweeping())
+        self.log.is_out_of_slots() && (self.reaches_compaction_trigger() || self.is_sweeping())
     }
 
     /// Whether the used space exceeds its target.
-    pub(super) fn is_over_budget(&self) -> bool {
-        self.log.used_space() > self.log.allowed(70, 2)
+    pub(super) fn exceeds_space_target(&self) -> bool {
+        self.log.used_space() > self.log.space_target(70, 2)
     }
 
     pub(super) fn is_shrinkable(&self) -> bool {
-        self.log.space() > self.log.allowed(100, 4)
+        self.log.space() > self.log.space_target(100, 4)
     }
 
     fn wants_shrinking(&self, job: &Compacting) -> bool {
@@ -86,12 +87,12 @@ impl<F: File> Store<F> {
 
     /// Whether maintenance between turns cannot keep up.
     pub(super) fn is_behind(&self) -> bool {
-        let is_large = self.log.used_space() > self.log.allowed(80, 2);
+        let is_large = self.log.used_space() > self.log.space_target(80, 2);
         self.is_low_on_space() || is_large && self.wants_maintenance()
     }
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
-        self.maintenance.compact_above = 0;
+        self.maintenance.compaction_trigger = 0;
         self.log.reclaimable.extents_freed = false;
         let now = self.log.next_sequence();
         // Until there is space again, or something was written, no record moves twice. A second
@@ -227,7 +228,7 @@ impl<F: File> Store<F> {
             return None;
         }
         let thorough = job.all || self.is_low_on_space();
-        let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
+        let is_large = thorough || self.log.used_space() > self.log.space_target(40, 1);
         let least = segment / if thorough { MIN_GAIN_IF_THOROUGH } else { MIN_GAIN };
         // Segments that were begun since the last flush are freed without flush or checkpoint.
         let prefer_fresh = retired == 0 && !job.all;
@@ -252,7 +253,7 @@ impl<F: File> Store<F> {
     /// needed.
     fn retire_victim(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
         // If the file is only too long, what lies behind the segment must move as well.
-        let goes = self.is_over_budget() && self.log.retired_bytes() == 0 && !job.all;
+        let goes = self.exceeds_space_target() && self.log.retired_bytes() == 0 && !job.all;
         self.log.retire(slot);
         if !goes || !self.log.is_fresh(slot) {
             return Ok(Job::Compacting(job));
@@ -495,12 +496,12 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Lowers `compact_above`, so that compaction is tried again after half a segment of further
+    /// Lowers `compaction_trigger`, so that compaction is tried again after half a segment of further
     /// dead bytes.
-    pub(super) fn update_garbage_stats(&mut self) {
+    pub(super) fn lower_compaction_trigger(&mut self) {
         let step = self.log.geometry().segment() as u64 / 2;
-        self.maintenance.compact_above =
-            self.maintenance.compact_above.min(self.log.dead_bytes() + step);
+        self.maintenance.compaction_trigger =
+            self.maintenance.compaction_trigger.min(self.log.dead_bytes() + step);
     }
 
     /// Begins the checkpoint without the retired segments.
@@ -519,9 +520,9 @@ impl<F: File> Store<F> {
             return Ok(Job::Nothing);
         }
         if !is_retired {
-            self.maintenance.compact_above = u64::MAX;
+            self.maintenance.compaction_trigger = u64::MAX;
             self.maintenance.low_space_from = None;
-            self.update_garbage_stats();
+            self.lower_compaction_trigger();
             return Ok(Job::Nothing);
         }
         self.begin_checkpoint()

@@ -122,7 +122,7 @@ impl<F: File> Store<F> {
     fn wants_confirmed_extents(&self) -> bool {
         self.log.has_unconfirmed_extents()
             && (self.maintenance.compact_all_below.is_some()
-                || self.is_over_budget()
+                || self.exceeds_space_target()
                 || self.is_shrinkable()
                 || self.log.is_out_of_slots())
     }
@@ -170,7 +170,7 @@ impl<F: File> Store<F> {
     /// did not suffice. The commit has succeeded whatever fails here: a poisoning failure is reported at
     /// the end of the turn, any other by the next call that needs the space.
     pub(super) fn catch_up(&mut self, bytes: usize) {
-        self.update_garbage_stats();
+        self.lower_compaction_trigger();
         if self.maintenance.is_running || self.poisoned {
             return;
         }

@@ -179,8 +179,8 @@ struct Maintenance {
     is_closing: bool,
     /// Set when a full compaction was requested, of the segments below this sequence.
     compact_all_below: Option<u32>,
-    /// Compaction is worth trying again above this number of used dead bytes.
-    compact_above: u64,
+    /// Compaction is worth trying again from this number of dead bytes on.
+    compaction_trigger: u64,
     /// Segments from this sequence on were begun since space ran out, or since the last commit other than those of
     /// maintenance.
     low_space_from: Option<u32>,
