@@ -3,9 +3,10 @@
 //! A buffer that a view may show must not be reused before all views are detached, and views that
 //! were given to the program in a turn must stay valid until that turn ends. If views may show
 //! every buffer of the budget and some of them must stay valid, a few more buffers are allocated,
-//! and until the turn ends readers get copies, and no further buffer counts as shown. The additional buffers are reused over and over, however much the turn reads, and are
-//! freed when it ends. If even they do not suffice, the call fails, and all views stay valid. If no
-//! view must stay valid, as between the steps of an iteration, all are detached instead.
+//! and until the turn ends readers get copies, and no further buffer counts as shown. The
+//! additional buffers are reused over and over, however much the turn reads, and are freed when it
+//! ends. If even they do not suffice, the call fails, and all views stay valid. If no view must stay
+//! valid, as between the steps of an iteration, all are detached instead.
 //! Buffers that no view shows, such as segments that were only written, may be evicted at any time.
 //! Detaching is not free: V8 collects garbage after each detached memory of 64 MiB or more.
 
@@ -365,7 +366,8 @@ impl Pool {
         self.clock += 1;
         self.must_copy = false;
         let mut all = self.buffers.iter();
-        let views_only = all.any(|buffer| buffer.content == BufferContent::ViewsOnly && buffer.pins == 0);
+        let views_only =
+            all.any(|buffer| buffer.content == BufferContent::ViewsOnly && buffer.pins == 0);
         self.free_views_only();
         let in_use =
             self.buffers.iter().filter(|buffer| buffer.content != BufferContent::Nothing).count();
