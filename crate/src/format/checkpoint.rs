@@ -93,7 +93,7 @@ pub struct SegmentRow {
     pub reserved: u32,
 }
 
-/// An extent that a live record names.
+/// An extent that a live record refers to.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ExtentRow {

@@ -492,7 +492,7 @@ impl HashIndex {
         let wanted = pack(hash, position);
         let mut i = (hash >> self.shift) as usize & mask;
         while self.slots[i] != wanted {
-            // Invariant: callers name a record of the table, so the search ends before an empty
+            // Invariant: callers give a record of the table, so the search ends before an empty
             // slot.
             assert!(self.slots[i] != 0, "the record is not in the index");
             i = (i + 1) & mask;

@@ -20,7 +20,7 @@ use super::append::WriteError;
 use super::key_run_writer::RunWriter;
 use super::key_runs::KeyRun;
 use super::slot_allocator::AllocPriority;
-use super::space_accounting::ExtentName;
+use super::space_accounting::ExtentId;
 use super::tombstones::{Tombstones, UNKNOWN};
 use super::unloaded_index::{UnloadedIndex, exceeds_memory};
 use super::{Log, NO_BUFFER, RecoveryState, SlotState};
@@ -54,7 +54,7 @@ pub struct CheckpointWriter {
     block: AlignedBytes,
     filled: usize,
     left: u64,
-    /// The runs that it names, the oldest first.
+    /// The runs that it refers to, the oldest first.
     runs: Vec<KeyRun>,
     /// Where their rows are put in `bytes`.
     rows_at: usize,
@@ -62,7 +62,7 @@ pub struct CheckpointWriter {
     pub(crate) run: Option<RunWriter>,
 }
 
-/// The runs of keys that a new checkpoint names.
+/// The runs of keys that a new checkpoint refers to.
 #[derive(Debug, Default)]
 pub(crate) struct RunPlan {
     /// Runs that it keeps.
@@ -159,7 +159,7 @@ impl CheckpointWriter {
 }
 
 impl Log {
-    /// Loads the checkpoint that the superblock names. Returns none if there is none or if anything
+    /// Loads the checkpoint that the superblock refers to. Returns none if there is none or if anything
     /// about it is invalid: the log contains the same information, only slower to read. Its entries
     /// are read too if there are at most `at_once` of them, and later if there are more. They are not to be
     /// loaded if the index would take more than `index_memory` bytes.
@@ -170,9 +170,9 @@ impl Log {
         index_memory: usize,
     ) -> Result<Option<LoadedCheckpoint>, Error> {
         let wanted = self.superblock.checkpoint_sequence;
-        let named =
+        let is_wanted =
             |s: &super::Slot| s.state == SlotState::Checkpoint && u64::from(s.sequence) == wanted;
-        let Some(first) = self.slots.iter().position(named).filter(|_| wanted != 0) else {
+        let Some(first) = self.slots.iter().position(is_wanted).filter(|_| wanted != 0) else {
             return Ok(None);
         };
         let salt = self.slots[first].salt;
@@ -300,11 +300,11 @@ impl Log {
             ends_there |= row.sequence == head.end_sequence && row.end == head.end_offset;
         }
         for row in extents {
-            // The extent may have been dropped since. After replay, those that are still named must
+            // The extent may have been dropped since. After replay, those that a record still refers to must
             // exist.
             if self.may_hold_record(row.record) {
-                let name = ExtentName { slot: row.slot, sequence: row.sequence };
-                self.name_extent(row.record, name);
+                let id = ExtentId { slot: row.slot, sequence: row.sequence };
+                self.add_extent_reference(row.record, id);
             } else if !self.recovery.salvages {
                 return None;
             }
@@ -444,7 +444,7 @@ impl Log {
             };
             put(row.to_bytes());
         }
-        for &(record, ExtentName { slot, sequence }) in self.extents.by_record.iter() {
+        for &(record, ExtentId { slot, sequence }) in self.extents.by_record.iter() {
             put(ExtentRow { slot, sequence, record, reserved: 0 }.to_bytes());
         }
         let rows = head.runs as usize * size_of::<RunRow>()
@@ -515,7 +515,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes a complete checkpoint the current one: both superblocks name it before anything is
+    /// Makes a complete checkpoint the current one: both superblocks refer to it before anything is
     /// freed that only the previous one needs.
     ///
     /// # Errors
@@ -576,7 +576,7 @@ impl Log {
         Ok(())
     }
 
-    /// Writes both superblocks so that they name a checkpoint, given by its slot and frame, or
+    /// Writes both superblocks so that they refer to a checkpoint, given by its slot and frame, or
     /// none. What only the previous one refers to becomes reclaimable, such as runs other than those of the new
     /// one, and so do retired segments.
     #[inline(never)]
@@ -631,18 +631,18 @@ impl Log {
     }
 
     /// Bytes that opening would read from after the start of a checkpoint: of frames, and of the
-    /// values that they name.
+    /// values that they refer to.
     pub(crate) fn tail_after(&self, writing: &CheckpointWriter) -> u64 {
         self.bytes_since(&writing.head) + self.values_since(writing.head.next_sequence)
     }
 
-    /// Bytes of extent values from this sequence on, which later records name.
+    /// Bytes of extent values from this sequence on, which later records refer to.
     fn values_since(&self, sequence: u32) -> u64 {
         let extents = self.slots.iter().filter(|s| s.state == SlotState::Extent && s.written);
         extents.filter(|s| s.sequence >= sequence).map(|s| s.length).sum()
     }
 
-    /// Bytes of the log after the position that a checkpoint names.
+    /// Bytes of the log after the position that a checkpoint refers to.
     fn bytes_since(&self, head: &CheckpointHead) -> u64 {
         let later = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
         let later = later.filter(|s| s.sequence >= head.end_sequence);

@@ -1,4 +1,4 @@
-//! The runs of keys that the current checkpoint names, and reading them block by block.
+//! The runs of keys that the current checkpoint refers to, and reading them block by block.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -23,7 +23,7 @@ const CACHE_SHARE: usize = 16;
 const DECODED_BLOCK: usize = 8 << 10;
 const ENTRIES_IN_BLOCK: u64 = 64;
 
-/// More runs than any checkpoint names.
+/// More runs than any checkpoint refers to.
 const MAX_LOADED: usize = 24;
 
 /// A run of keys.
@@ -295,7 +295,7 @@ fn step(index: &mut usize, count: usize, reverse: bool) -> bool {
 }
 
 impl Log {
-    /// The runs that a checkpoint names; none if one of their segments does not exist.
+    /// The runs that a checkpoint refers to; none if one of their segments does not exist.
     pub(super) fn load_runs(
         &self,
         rows: impl Iterator<Item = RunRow>,
@@ -333,7 +333,7 @@ impl Log {
         Ok(slot)
     }
 
-    /// Opening is finished: runs that the checkpoint does not name become reclaimable.
+    /// Opening is finished: runs that the checkpoint does not refer to become reclaimable.
     pub(crate) fn discard_unreferenced_runs(&mut self, runs: &KeyRuns) {
         let may_exist = self.reclaimable.may_exist;
         self.discard_runs(runs.all());

@@ -120,7 +120,7 @@ impl Log {
             cached.shown = self.views.generation;
         }
         let value = cached.value.as_ref().expect("it was loaded");
-        // Two malicious records may name the same extent.
+        // Two malicious records may refer to the same extent.
         value.get(..extent.length as usize).ok_or(damaged(0))
     }
 
@@ -372,8 +372,8 @@ impl Log {
 
 #[inline(never)]
 fn find<'a>(assembled: &'a mut [Assembled], chunks: &ChunksRef) -> Option<&'a mut Assembled> {
-    let name = (chunks.id, chunks.length);
+    let wanted = (chunks.id, chunks.length);
     assembled.iter_mut().find(|value| {
-        value.cached.value.is_some() && (value.chunks.id, value.chunks.length) == name
+        value.cached.value.is_some() && (value.chunks.id, value.chunks.length) == wanted
     })
 }

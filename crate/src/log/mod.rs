@@ -47,7 +47,7 @@ use cursor::Cursor;
 use large_values::{Assembled, CachedValue};
 use record_cache::RecordCache;
 use slot_allocator::AllocPriority;
-use space_accounting::{DeadExtent, ExtentName};
+use space_accounting::{DeadExtent, ExtentId};
 use tombstones::Tombstones;
 use write_batch::FrameSpan;
 
@@ -371,13 +371,13 @@ struct ViewState {
 /// The newest checkpoint, and what opening would have to read behind it.
 #[derive(Debug, Default)]
 struct Tail {
-    /// The first slot of the checkpoint that the superblocks name.
+    /// The first slot of the checkpoint that the superblocks refer to.
     checkpoint: Option<u32>,
     /// Whether a part of it was found damaged.
     checkpoint_is_damaged: bool,
     /// Bytes of the frames written since that checkpoint.
     bytes: u64,
-    /// Bytes of the extent values that these frames name: opening would have to read them too.
+    /// Bytes of the extent values that these frames refer to: opening would have to read them too.
     values: u64,
 }
 
@@ -391,12 +391,12 @@ struct Found {
     missing_headers: Vec<MissingHeader>,
 }
 
-/// Extents, and the records that name them.
+/// Extents, and the records that refer to them.
 #[derive(Debug, Default)]
 struct Extents {
-    /// The extent that each record with a value in an extent names, by the record's position.
-    by_record: SmallMap<ExtentName>,
-    /// Extents that no record names any more but that are still in the file.
+    /// The extent that each record with a value in an extent refers to, by the record's position.
+    by_record: SmallMap<ExtentId>,
+    /// Extents that no record refers to any more but that are still in the file.
     dead: Vec<DeadExtent>,
 }
 

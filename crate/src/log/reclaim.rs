@@ -169,15 +169,15 @@ impl Log {
     }
 
     /// Opening is finished: extents that no record refers to become reclaimable. Returns the file position
-    /// of an extent that is named but missing.
+    /// of an extent that a record refers to but that is missing.
     pub(crate) fn discard_unreferenced_extents(&mut self) -> Option<u64> {
         self.extents.dead.clear();
-        let named: Vec<(u32, u32)> =
-            self.extents.by_record.iter().map(|(_, name)| (name.slot, name.sequence)).collect();
-        let named = radix_sort::by_number(named);
+        let referenced: Vec<(u32, u32)> =
+            self.extents.by_record.iter().map(|(_, id)| (id.slot, id.sequence)).collect();
+        let referenced = radix_sort::by_number(referenced);
         for (slot, index) in self.slots.iter_mut().zip(0..) {
-            let name = (index, slot.sequence);
-            if slot.state == SlotState::Extent && !contains_pair(&named, name) {
+            let id = (index, slot.sequence);
+            if slot.state == SlotState::Extent && !contains_pair(&referenced, id) {
                 slot.state = SlotState::Reclaimable;
             }
         }
@@ -185,7 +185,7 @@ impl Log {
             let slot = self.slots.get(index as usize);
             slot.is_some_and(|slot| slot.state == SlotState::Extent && slot.sequence == sequence)
         };
-        let missing = named.iter().find(|name| !exists(name));
+        let missing = referenced.iter().find(|id| !exists(id));
         missing.map(|&(index, _)| self.geometry.slot_start(index) + segment::SIZE as u64)
     }
 
@@ -194,7 +194,7 @@ impl Log {
         self.reclaimable.may_exist || self.has_unconfirmed_extents()
     }
 
-    /// Whether extents that no record names any more wait for a confirmed flush.
+    /// Whether extents that no record refers to any more wait for a confirmed flush.
     pub(crate) fn has_unconfirmed_extents(&self) -> bool {
         self.extents.dead.last().is_some_and(|dead| dead.frame >= Some(self.watermarks.confirmed))
     }

@@ -339,7 +339,7 @@ impl Log {
             false => committed + u64::from(self.found.dropped_tail == DiscardedTail::Present),
         };
         self.reclaimable.may_exist = true;
-        let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
+        let extents = chain.extents.into_iter().map(|it| (it.position, it.extent));
         let (extents, frames) = (extents.collect(), chain.frames);
         Ok(Recovered { frames, extents, recovery, damage })
     }
@@ -384,7 +384,7 @@ impl Log {
                 (SlotState::Checkpoint, _) if current != Some(i) => {
                     slot.state = SlotState::Reclaimable
                 }
-                // The store retires runs that the checkpoint does not name.
+                // The store discards runs that the checkpoint does not refer to.
                 (SlotState::Run, None) => slot.state = SlotState::Reclaimable,
                 (SlotState::Log, None) if sequence >= first => order.push((sequence, i)),
                 (SlotState::Log, Some(head)) if sequence >= head.next_sequence => {
@@ -574,10 +574,10 @@ impl Log {
         // the file. The frame with the record error listed no extents after it.
         let mut refuses =
             record_error.is_some_and(|(_, record_error)| record_error == RecordError::Unknown);
-        for named in chain.extents.iter().take_while(|named| named.frame <= end) {
-            let flushed = chain.frames[named.frame].number < self.watermarks.flushed;
-            if !flushed && !self.verify_extent(file, &named.extent)? {
-                (end, refuses) = (named.frame, false);
+        for referenced in chain.extents.iter().take_while(|it| it.frame <= end) {
+            let flushed = chain.frames[referenced.frame].number < self.watermarks.flushed;
+            if !flushed && !self.verify_extent(file, &referenced.extent)? {
+                (end, refuses) = (referenced.frame, false);
                 break;
             }
         }

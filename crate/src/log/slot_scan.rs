@@ -11,7 +11,7 @@ use crate::format::system_records::ExtentRef;
 use crate::format::{DATA_START, MAX_VALUE};
 use crate::radix_sort;
 
-use super::frame_chain::{Chain, NamedExtent};
+use super::frame_chain::{Chain, ReferencedExtent};
 use super::{Log, MissingHeader, Slot, SlotState};
 
 impl Log {
@@ -70,14 +70,16 @@ impl Log {
         let going = if checkpoint_sequence == 0 { checkpoint_frame } else { 0 };
         for lost in &mut self.found.missing_headers {
             let slot = &self.slots[lost.slot as usize];
-            let is_unflushed = |named: &&NamedExtent| {
-                let ExtentRef { slot, sequence, .. } = named.extent;
-                let number = chain.frames.get(named.frame).map_or(0, |frame| frame.number);
+            let is_unflushed = |referenced: &&ReferencedExtent| {
+                let ExtentRef { slot, sequence, .. } = referenced.extent;
+                let number = chain.frames.get(referenced.frame).map_or(0, |frame| frame.number);
                 (slot, sequence) == (lost.slot, lost.sequence) && number >= flushed
             };
             lost.by_crash = match slot.state {
                 SlotState::Log => slot.first_frame >= flushed || slot.first_frame < going,
-                SlotState::Extent => chain.extents.iter().any(|named| is_unflushed(&named)),
+                SlotState::Extent => {
+                    chain.extents.iter().any(|referenced| is_unflushed(&referenced))
+                }
                 _ => false,
             };
         }
@@ -124,7 +126,7 @@ impl Log {
         for is_trailer in [true, false] {
             let bytes = &both[if is_trailer { 0 } else { segment::SIZE }..][..segment::SIZE];
             let Some(header) = SegmentHeader::unverified(bytes) else { continue };
-            // A trailer names its first slot, and its checksum is bound to that.
+            // A trailer refers to its first slot, and its checksum is bound to that.
             let SegmentHeader { slot, span, .. } = header;
             let is_at_slot = match is_trailer {
                 true => slot < index && slot.checked_add(span) == Some(index),

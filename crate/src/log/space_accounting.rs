@@ -11,22 +11,22 @@ use super::{DiscardedTail, Log, Slot, SlotState};
 
 /// The identity of an extent: its slot may contain another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ExtentName {
+pub(crate) struct ExtentId {
     pub slot: u32,
     pub sequence: u32,
 }
 
-impl From<&ExtentRef> for ExtentName {
+impl From<&ExtentRef> for ExtentId {
     fn from(extent: &ExtentRef) -> Self {
-        ExtentName { slot: extent.slot, sequence: extent.sequence }
+        ExtentId { slot: extent.slot, sequence: extent.sequence }
     }
 }
 
-/// An extent that no record names any more.
+/// An extent that no record refers to any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeadExtent {
-    pub extent: ExtentName,
-    /// The record that named it.
+    pub extent: ExtentId,
+    /// The record that referred to it.
     pub record: Position,
     /// The frame that removed the last reference, once it has a number.
     pub frame: Option<u64>,
@@ -60,7 +60,7 @@ impl Log {
     }
 
     /// Whether the record at `position` is current and its value lies in an extent.
-    pub(crate) fn names_extent(&self, position: Position) -> bool {
+    pub(crate) fn has_extent_reference(&self, position: Position) -> bool {
         self.extents.by_record.get(position).is_some()
     }
 
@@ -88,15 +88,15 @@ impl Log {
         if slot.from_this_session { slot.tombstones.newest(oldest) } else { UNKNOWN }
     }
 
-    /// Records that the record at `position` names an extent.
-    pub(crate) fn name_extent(&mut self, position: Position, extent: ExtentName) {
-        self.space.live += self.named_bytes(extent);
+    /// Records that the record at `position` refers to an extent.
+    pub(crate) fn add_extent_reference(&mut self, position: Position, extent: ExtentId) {
+        self.space.live += self.live_extent_bytes(extent);
         self.extents.by_record.insert(position, extent);
     }
 
     /// The bytes that count as live for an extent. One that exceeds the space factor counts with
     /// all of its slots, because moving it gains nothing.
-    fn named_bytes(&self, extent: ExtentName) -> u64 {
+    fn live_extent_bytes(&self, extent: ExtentId) -> u64 {
         let Some(slot) = self.slots.get(extent.slot as usize) else { return 0 };
         match self.exceeds_space_factor(slot.span, slot.length) {
             true => u64::from(slot.span) << self.geometry.segment_log2,
@@ -107,14 +107,14 @@ impl Log {
     /// Sets the maximum size of the file, in percent of its live data. The extents that a
     /// checkpoint listed were counted by the previous factor.
     pub(crate) fn set_factor(&mut self, factor: u32) {
-        self.space.live -= self.all_named_bytes();
+        self.space.live -= self.all_live_extent_bytes();
         self.space.factor = factor;
-        self.space.live += self.all_named_bytes();
+        self.space.live += self.all_live_extent_bytes();
     }
 
     #[inline(never)]
-    fn all_named_bytes(&self) -> u64 {
-        self.extents.by_record.iter().map(|(_, name)| self.named_bytes(*name)).sum()
+    fn all_live_extent_bytes(&self) -> u64 {
+        self.extents.by_record.iter().map(|(_, id)| self.live_extent_bytes(*id)).sum()
     }
 
     /// Whether `span` slots for `length` bytes waste more than half of what the space factor
@@ -124,34 +124,34 @@ impl Log {
         bytes * 200 > length * u64::from(100 + self.space.factor)
     }
 
-    /// The extent that the record at `position` names.
-    pub(crate) fn extent_of(&self, position: Position) -> Option<ExtentName> {
+    /// The extent that the record at `position` refers to.
+    pub(crate) fn extent_of(&self, position: Position) -> Option<ExtentId> {
         self.extents.by_record.get(position).copied()
     }
 
     /// The record at `position` is not current any more. The slots of its extent may be reused once
     /// the frame that replaced the record is flushed.
     #[inline]
-    pub(crate) fn remove_name(&mut self, position: Position) {
+    pub(crate) fn remove_extent_reference(&mut self, position: Position) {
         if self.extents.by_record.is_empty() {
             return;
         }
         if let Some(extent) = self.extents.by_record.remove(position) {
-            self.space.live -= self.named_bytes(extent);
+            self.space.live -= self.live_extent_bytes(extent);
             self.extents.dead.push(DeadExtent { extent, record: position, frame: None });
         }
     }
 
     /// The record at `position` was cleared by an earlier commit and is now removed from the index.
-    pub(crate) fn drop_cleared_name(&mut self, position: Position) {
+    pub(crate) fn remove_cleared_extent_reference(&mut self, position: Position) {
         let before = self.extents.dead.len();
-        self.remove_name(position);
+        self.remove_extent_reference(position);
         for dead in &mut self.extents.dead[before..] {
             dead.frame = Some(self.next_frame - 1);
         }
     }
 
-    /// Positions of the records that name extents.
+    /// Positions of the records that refer to extents.
     pub(crate) fn records_with_extents(&self) -> Vec<Position> {
         self.extents.by_record.iter().map(|(position, _)| *position).collect()
     }
@@ -171,25 +171,25 @@ impl Log {
         (0..self.slot_count()).filter(is_live).collect()
     }
 
-    /// Undoes the last [`remove_name`](Log::remove_name) of the record at `position`.
-    pub(crate) fn restore_name(&mut self, position: Position) {
+    /// Undoes the last [`remove_extent_reference`](Log::remove_extent_reference) of the record at `position`.
+    pub(crate) fn restore_extent_reference(&mut self, position: Position) {
         if let Some(dead) = self.extents.dead.pop_if(|dead| dead.record == position) {
-            self.name_extent(position, dead.extent);
+            self.add_extent_reference(position, dead.extent);
         }
     }
 
-    /// The record that names an extent was relocated.
-    pub(crate) fn move_name(&mut self, from: Position, to: Position) {
+    /// The record that refers to an extent was relocated.
+    pub(crate) fn move_extent_reference(&mut self, from: Position, to: Position) {
         if let Some(extent) = self.extents.by_record.remove(from) {
             self.extents.by_record.insert(to, extent);
         }
     }
 
-    /// Undoes [`name_extent`](Log::name_extent) for the record at `position`, whose extent is
+    /// Undoes [`add_extent_reference`](Log::add_extent_reference) for the record at `position`, whose extent is
     /// dropped.
-    pub(crate) fn forget_name(&mut self, position: Position) {
+    pub(crate) fn undo_extent_reference(&mut self, position: Position) {
         if let Some(extent) = self.extents.by_record.remove(position) {
-            self.space.live -= self.named_bytes(extent);
+            self.space.live -= self.live_extent_bytes(extent);
         }
     }
 
@@ -198,12 +198,9 @@ impl Log {
     pub fn live_bytes(&self) -> u64 {
         let logs = self.slots.iter().filter(|slot| slot.state == SlotState::Log);
         let records: u64 = logs.map(|slot| u64::from(slot.live_bytes)).sum();
-        let named = self
-            .extents
-            .by_record
-            .iter()
-            .filter_map(|(_, name)| self.slots.get(name.slot as usize));
-        records + named.map(|slot| slot.length).sum::<u64>()
+        let referenced =
+            self.extents.by_record.iter().filter_map(|(_, id)| self.slots.get(id.slot as usize));
+        records + referenced.map(|slot| slot.length).sum::<u64>()
     }
 }
 
@@ -333,7 +330,7 @@ impl Log {
     }
 
     /// Whether no durability guarantee depends on a segment: it was written after the last flush,
-    /// so the checkpoint does not name it either. Another segment exists before it, where its gap
+    /// so the checkpoint does not refer to it either. Another segment exists before it, where its gap
     /// can begin. On a full disk no segment counts as fresh, because there all space is reclaimed
     /// together.
     pub(crate) fn is_fresh(&self, slot: u32) -> bool {

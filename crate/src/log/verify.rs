@@ -98,7 +98,7 @@ impl Log {
         unit.checked_sub(FIRST_SLOT)
     }
 
-    /// Verifies the next part of the file. `named` returns whether the index names a record and, if
+    /// Verifies the next part of the file. `indexed` returns whether the index refers to a record and, if
     /// it does, whether its value must exist.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Log {
         &mut self,
         file: &mut impl File,
         cursor: VerifyCursor,
-        named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
+        indexed: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
     ) -> Result<Verified, Error> {
         let VerifyCursor { unit, part } = cursor;
         let mut found = Verified { next: self.position_after(unit), ..Verified::default() };
@@ -124,7 +124,7 @@ impl Log {
         } else if s.state == SlotState::Free && !s.dirty_tail
             || s.state == SlotState::Log && s.written
         {
-            self.verify_segment(file, cursor, named, &mut found)?;
+            self.verify_segment(file, cursor, indexed, &mut found)?;
         } else if s.state == SlotState::Extent && s.written {
             self.verify_value(file, slot, &mut found)?;
         } else if s.state == SlotState::Checkpoint && s.written {
@@ -181,9 +181,9 @@ impl Log {
         let header = SegmentHeader::decode(&bytes, self.superblock.file_id[0], start);
         if header.is_none_or(|header| header.sequence != s.sequence) {
             // A header or trailer that a crash took is rewritten before the next flush.
-            let name = (slot, s.sequence, is_trailer);
+            let missing = (slot, s.sequence, is_trailer);
             let is_match =
-                |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == name;
+                |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == missing;
             let by_crash =
                 self.found.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
             if !by_crash {
@@ -201,7 +201,7 @@ impl Log {
         &self,
         file: &mut impl File,
         VerifyCursor { unit, part }: VerifyCursor,
-        mut named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
+        mut indexed: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
         found: &mut Verified,
     ) -> Result<(), Error> {
         let slot = unit - FIRST_SLOT;
@@ -240,15 +240,16 @@ impl Log {
                     return Ok(());
                 };
                 let position = self.geometry.position(slot, record);
-                let named = named(position, header, key);
-                live += u32::from(named.is_some());
+                let indexed = indexed(position, header, key);
+                live += u32::from(indexed.is_some());
                 found.records += 1;
                 record += header.size();
-                if named == Some(true) && header.kind == KIND_EXTENT && !self.extent_exists(value) {
+                if indexed == Some(true) && header.kind == KIND_EXTENT && !self.extent_exists(value)
+                {
                     found.report(ProblemKind::Extent, at, header.size());
                 }
             }
-            // The number of records differs from the frame's header, or a record names no valid
+            // The number of records differs from the frame's header, or a record refers to no valid
             // extent. Checksums rule out an accident, so the writer was malicious.
             if found.records != records {
                 found.report(ProblemKind::Frame, start + at as u64 - u64::from(header.length), 0);

@@ -409,7 +409,7 @@ impl<F: File> Store<F> {
             }
             self.index.remove(hash, position);
             self.log.record_superseded(position, header.size() as u32);
-            self.log.remove_name(position);
+            self.log.remove_extent_reference(position);
             self.clears.dead = self.clears.dead.saturating_sub(1);
         }
         if left == 0 {
@@ -432,7 +432,7 @@ impl<F: File> Store<F> {
                 Ok(addr) => {
                     let header = self.log.get(addr).map(|record| *record.header);
                     if header.is_some_and(|header| self.is_cleared(&header)) {
-                        self.log.remove_name(position);
+                        self.log.remove_extent_reference(position);
                     }
                 }
                 Err(Error::Corruption(_)) => {}
@@ -602,7 +602,7 @@ impl<F: File> Store<F> {
             }
             self.remove_entry(hash, position);
             self.log.record_superseded(position, size);
-            self.log.drop_cleared_name(position);
+            self.log.remove_cleared_extent_reference(position);
             self.clears.dead = self.clears.dead.saturating_sub(1);
         }
         Ok(())

@@ -15,7 +15,7 @@ use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
 use crate::log::relocate_extent::Relocation;
 use crate::log::slot_allocator::AllocPriority;
-use crate::log::space_accounting::ExtentName;
+use crate::log::space_accounting::ExtentId;
 use crate::log::tombstones::covers_any;
 
 use super::jobs::{Compacting, Job, SegmentScan};
@@ -377,11 +377,11 @@ impl<F: File> Store<F> {
         self.log.record_superseded(from, size);
         self.log.record_added(to, size);
         match extent {
-            None => self.log.move_name(from, to),
+            None => self.log.move_extent_reference(from, to),
             Some(extent) => {
                 self.write_descriptor(to, &extent);
-                self.log.remove_name(from);
-                self.log.name_extent(to, ExtentName::from(&extent));
+                self.log.remove_extent_reference(from);
+                self.log.add_extent_reference(to, ExtentId::from(&extent));
             }
         }
         let (old, new, moved) = (Some(from), Some(to), extent.is_none());
@@ -436,7 +436,7 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Appends the record that names the new extent of a large value; returns whether it did. It
+    /// Appends the record that refers to the new extent of a large value; returns whether it did. It
     /// does not if the value is damaged.
     fn end_relocation(&mut self, relocation: &Relocation) -> Result<bool, Error> {
         let addr = match self.log.fetch(&mut self.file, relocation.record) {
@@ -447,7 +447,7 @@ impl<F: File> Store<F> {
         let record = addr.and_then(|addr| self.log.get(addr));
         let record = record.filter(|it| !self.is_cleared(it.header));
         let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
-        // A malicious checkpoint may name an extent for a record that no key has.
+        // A malicious checkpoint may refer to an extent for a record that no key has.
         let found = found.filter(|&(hash, _)| self.is_live(hash, relocation.record));
         let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
             self.log.pin_source(relocation);

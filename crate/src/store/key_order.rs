@@ -92,7 +92,7 @@ impl KeyOrder {
 }
 
 impl<F: File> Store<F> {
-    /// Takes over the runs that the checkpoint names, if there is one.
+    /// Takes over the runs that the checkpoint refers to, if there is one.
     pub(super) fn load_order(
         &mut self,
         has_checkpoint: bool,

@@ -3,7 +3,7 @@
 //!
 //! Compaction moves the live records of the emptiest segments to the tail and retires these segments.
 //! Retired segments are freed together: a record of each gap that they leave in the frame numbers is
-//! committed, then a checkpoint without them is written, and once both superblocks name it their headers
+//! committed, then a checkpoint without them is written, and once both superblocks refer to it their headers
 //! are erased. A crash before that loses only the work. A segment that was begun since the last flush is
 //! freed at once, with only the record of its gap.
 

@@ -655,7 +655,7 @@ impl<F: File> Store<F> {
         if let Some(old) = old {
             (oldest, superseded_size) = (old.oldest, old.size);
             self.log.record_superseded(old.position, superseded_size);
-            self.log.remove_name(old.position);
+            self.log.remove_extent_reference(old.position);
         }
         match new {
             Some(new) => self.log.record_added(new, size),
@@ -680,8 +680,8 @@ impl<F: File> Store<F> {
     /// Reverts the live accounting of one change.
     fn undo_accounting(&mut self, undo: &Undo) {
         match (undo.new, undo.old) {
-            (Some(new), Some(old)) if undo.moved => self.log.move_name(new, old),
-            (Some(new), _) => self.log.forget_name(new),
+            (Some(new), Some(old)) if undo.moved => self.log.move_extent_reference(new, old),
+            (Some(new), _) => self.log.undo_extent_reference(new),
             _ => {}
         }
         match undo.new {
@@ -691,7 +691,7 @@ impl<F: File> Store<F> {
         if let Some(old) = undo.old {
             self.log.record_added(old, undo.superseded_size);
             if !undo.moved {
-                self.log.restore_name(old);
+                self.log.restore_extent_reference(old);
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::index::ordered_index::Key;
 use crate::log::Log;
 use crate::log::frame_chain::FrameAt;
 use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
-use crate::log::space_accounting::ExtentName;
+use crate::log::space_accounting::ExtentId;
 use crate::log::tombstones::UNKNOWN;
 
 use super::key_order::{ALL, KeyOrder};
@@ -162,10 +162,10 @@ impl<F: File> Store<F> {
         }
         let lost = self.complete(replayed, &extents, damage, options)?;
         Ok(lost.map(|(record, position)| {
-            // The log may be complete before the commit that names this extent.
+            // The log may be complete before the commit that refers to this extent.
             let (slot, offset) = self.log.geometry().locate(record);
-            let named = frames.iter().find(|frame| frame.contains(slot, offset));
-            let ends = named.filter(|_| mode.on_damage == OnDamage::Prefix);
+            let found = frames.iter().find(|frame| frame.contains(slot, offset));
+            let ends = found.filter(|_| mode.on_damage == OnDamage::Prefix);
             (position, ends.map_or(u64::MAX, FrameAt::number))
         }))
     }
@@ -286,7 +286,7 @@ impl<F: File> Store<F> {
                 unloaded.entry_changed(&self.log, Some(previous), Some(position));
             }
             self.log.record_superseded(previous, header.replaced_size());
-            self.log.remove_name(previous);
+            self.log.remove_extent_reference(previous);
             self.log.record_added(position, size as u32);
             self.last = Some(position);
             return Ok(());
@@ -298,7 +298,7 @@ impl<F: File> Store<F> {
             return Ok(());
         }
         let record = self.log.record_at(position);
-        let extent = record.extent().map(|extent| ExtentName::from(&extent));
+        let extent = record.extent().map(|extent| ExtentId::from(&extent));
         let is_known = previous != 0 && self.index.contains(hash, previous);
         // A clear record takes effect once, and not again where it was moved.
         let clear = record.clear();
@@ -342,11 +342,11 @@ impl<F: File> Store<F> {
         };
         if let Some((old, size)) = old {
             self.log.record_superseded(old, size);
-            // A moved record names the same extent.
+            // A moved record refers to the same extent.
             if self.log.extent_of(old) == extent {
-                self.log.forget_name(old);
+                self.log.undo_extent_reference(old);
             } else {
-                self.log.remove_name(old);
+                self.log.remove_extent_reference(old);
             }
         }
         let new = (header.kind != KIND_DELETE).then_some(position);
@@ -355,7 +355,7 @@ impl<F: File> Store<F> {
             None => self.log.tombstone_added(position, size as u32, header.oldest, UNKNOWN),
         }
         if let Some(extent) = extent {
-            self.log.name_extent(position, extent);
+            self.log.add_extent_reference(position, extent);
         }
         self.move_in_index(hash, old.map(|(position, _)| position), new, position);
         if let Some((keyspace, _)) = clear.filter(|_| is_new) {
@@ -383,7 +383,7 @@ impl<F: File> Store<F> {
             let is_older = header.version < tombstone.version && !self.is_cleared(&header);
             if is_key && is_older && header.space() == tombstone.space() {
                 self.log.record_superseded(old, header.size() as u32);
-                self.log.remove_name(old);
+                self.log.remove_extent_reference(old);
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 self.move_in_index(hash, Some(old), None, position);
             }
@@ -398,17 +398,18 @@ impl<F: File> Store<F> {
         self.log.load(&mut self.file, self.log.geometry().locate(position).0)
     }
 
-    /// Verifies the extents that live records of the replayed part name. Returns the position of a record
+    /// Verifies the extents that live records of the replayed part refer to. Returns the position of a record
     /// whose extent is damaged, and that of its value.
     fn find_lost_extent(
         &mut self,
         extents: &[(Position, ExtentRef)],
     ) -> Result<Option<(Position, u64)>, Error> {
-        let named = extents.iter().filter(|(position, _)| self.log.names_extent(*position));
-        let bytes = named.map(|(_, extent)| extent.length).sum();
+        let referenced =
+            extents.iter().filter(|(position, _)| self.log.has_extent_reference(*position));
+        let bytes = referenced.map(|(_, extent)| extent.length).sum();
         self.log.set_tail_values(bytes);
         for (position, extent) in extents {
-            let is_live = self.log.names_extent(*position);
+            let is_live = self.log.has_extent_reference(*position);
             if is_live && !self.log.verify_extent(&mut self.file, extent)? {
                 let start = self.log.geometry().slot_start(extent.slot);
                 return Ok(Some((*position, start + segment::SIZE as u64)));
