@@ -17,7 +17,7 @@ use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Spaces;
 
 use super::append::WriteError;
-use super::key_run_writer::RunWriter;
+use super::key_run_writer::KeyRunWriter;
 use super::key_runs::KeyRun;
 use super::slot_allocator::AllocPriority;
 use super::space_accounting::ExtentId;
@@ -59,12 +59,12 @@ pub struct CheckpointWriter {
     /// Where their rows are put in `bytes`.
     rows_at: usize,
     /// The newest run, while it is being written.
-    pub(crate) run: Option<RunWriter>,
+    pub(crate) run: Option<KeyRunWriter>,
 }
 
 /// The runs of keys that a new checkpoint refers to.
 #[derive(Debug, Default)]
-pub(crate) struct RunPlan {
+pub(crate) struct KeyRunPlan {
     /// Runs that it keeps.
     pub kept: Vec<KeyRun>,
     /// How many segments a new run has at most; none if there is no new one.
@@ -102,7 +102,7 @@ impl CheckpointWriter {
     ///
     /// # Errors
     /// An error of the file, or [`Error::Quota`] if the run is larger than planned.
-    pub(crate) fn end_run(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
+    pub(crate) fn end_key_run(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
         let Some(run) = &mut self.run else { return Ok(()) };
         let run = run.finish(log, file)?;
         self.run = None;
@@ -136,14 +136,14 @@ impl CheckpointWriter {
     }
 
     /// Names no runs: they could not be written.
-    pub(crate) fn drop_runs(&mut self, log: &mut Log) {
+    pub(crate) fn drop_key_runs(&mut self, log: &mut Log) {
         self.discard_new_run(log);
         self.runs.clear();
     }
 
     fn discard_new_run(&mut self, log: &mut Log) {
         let unfinished = self.run.take();
-        let unfinished = unfinished.iter().flat_map(RunWriter::segments);
+        let unfinished = unfinished.iter().flat_map(KeyRunWriter::segments);
         // Kept runs are older.
         let finished = self.runs.iter().filter(|run| run.sequence >= self.head.next_sequence);
         for row in finished.flat_map(|run| &run.segments).chain(unfinished) {
@@ -383,7 +383,7 @@ impl Log {
         entries: usize,
         spaces: &Spaces,
         next_version: u64,
-        plan: RunPlan,
+        plan: KeyRunPlan,
     ) -> Result<CheckpointWriter, Error> {
         let end_slot = self.cursor.slot.ok_or(Error::Misuse)?;
         let (end_frame, end) = (self.next_frame, self.cursor.start as u32);
@@ -461,7 +461,7 @@ impl Log {
             filled: 8,
             left: entries as u64,
             runs: plan.kept,
-            run: plan.new_segments.map(|_| RunWriter::default()),
+            run: plan.new_segments.map(|_| KeyRunWriter::default()),
         };
         if let Some(run) = &mut writing.run
             && let Err(error) = run.begin(self, file)
@@ -615,7 +615,7 @@ impl Log {
         if let Some(before) = before {
             self.discard(before);
         }
-        self.discard_runs(runs);
+        self.discard_key_runs(runs);
         for index in 0..self.slots.len() {
             if self.slots[index].retired {
                 self.discard(index as u32);

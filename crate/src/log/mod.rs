@@ -63,7 +63,7 @@ enum SlotState {
     /// The first slot of a checkpoint.
     Checkpoint,
     /// A segment of a run of keys.
-    Run,
+    KeyRun,
     /// A later slot of an extent or checkpoint.
     Continuation,
     /// No header states its use.
@@ -77,7 +77,10 @@ enum SlotState {
 impl SlotState {
     /// Whether a header and a trailer state this use.
     fn has_headers(self) -> bool {
-        matches!(self, SlotState::Log | SlotState::Extent | SlotState::Checkpoint | SlotState::Run)
+        matches!(
+            self,
+            SlotState::Log | SlotState::Extent | SlotState::Checkpoint | SlotState::KeyRun
+        )
     }
 }
 

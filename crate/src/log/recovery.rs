@@ -385,7 +385,7 @@ impl Log {
                     slot.state = SlotState::Reclaimable
                 }
                 // The store discards runs that the checkpoint does not refer to.
-                (SlotState::Run, None) => slot.state = SlotState::Reclaimable,
+                (SlotState::KeyRun, None) => slot.state = SlotState::Reclaimable,
                 (SlotState::Log, None) if sequence >= first => order.push((sequence, i)),
                 (SlotState::Log, Some(head)) if sequence >= head.next_sequence => {
                     order.push((sequence, i));

@@ -132,7 +132,7 @@ impl Log {
             spare += u32::from(slot.is_free() || slot.retired);
             match slot.state {
                 SlotState::Log => logs += 1,
-                SlotState::Checkpoint | SlotState::Run => checkpoints += slot.span,
+                SlotState::Checkpoint | SlotState::KeyRun => checkpoints += slot.span,
                 _ => {}
             }
         }

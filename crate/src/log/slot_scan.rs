@@ -184,7 +184,7 @@ impl Log {
             segment::KIND_LOG => SlotState::Log,
             segment::KIND_EXTENT => SlotState::Extent,
             segment::KIND_CHECKPOINT => SlotState::Checkpoint,
-            segment::KIND_RUN => SlotState::Run,
+            segment::KIND_RUN => SlotState::KeyRun,
             _ => SlotState::UnknownKind,
         };
         self.slots[range].fill_with(|| Slot::new(SlotState::Continuation));

@@ -366,8 +366,8 @@ impl Log {
 
     /// Whether the last part of a run lies after all segments, and all runs would fit before it together with
     /// the checkpoint that must be written for that. So each time the last part comes nearer to the front.
-    pub(crate) fn runs_can_move_forward(&self) -> bool {
-        let is_run = |s: &Slot| s.state == SlotState::Run && s.written;
+    pub(crate) fn key_runs_can_move_forward(&self) -> bool {
+        let is_run = |s: &Slot| s.state == SlotState::KeyRun && s.written;
         let Some(last) = self.slots.iter().rposition(is_run) else { return false };
         let (before, after) = self.slots.split_at(last);
         let is_last = after.iter().all(|s| s.state != SlotState::Log || s.retired);

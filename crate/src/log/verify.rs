@@ -129,7 +129,7 @@ impl Log {
             self.verify_value(file, slot, &mut found)?;
         } else if s.state == SlotState::Checkpoint && s.written {
             self.verify_blocks(file, cursor, &mut found)?;
-        } else if s.state == SlotState::Run && s.written {
+        } else if s.state == SlotState::KeyRun && s.written {
             self.verify_run(file, cursor, &mut found)?;
         }
         Ok(found)

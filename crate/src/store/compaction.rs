@@ -143,7 +143,7 @@ impl<F: File> Store<F> {
                 None if self.try_begin_relocation(&mut job)? => Ok(Job::Compacting(job)),
                 None if self.wants_shrinking(&job)
                     && (self.log.checkpoint_can_move_forward()
-                        || self.log.runs_can_move_forward()) =>
+                        || self.log.key_runs_can_move_forward()) =>
                 {
                     self.maintenance.compact_all_below =
                         self.maintenance.compact_all_below.or(job.all.then_some(job.below));

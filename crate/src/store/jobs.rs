@@ -10,7 +10,7 @@ use crate::log::checkpoint::CheckpointWriter;
 use crate::log::relocate_extent::Relocation;
 use crate::log::unloaded_index::UnloadedIndex;
 
-use super::run_job::RunJob;
+use super::key_run_job::KeyRunJob;
 
 /// The job in progress.
 #[derive(Debug, Default)]
@@ -99,7 +99,7 @@ pub(super) struct Checkpointing {
     /// What the index will lack of its entries; none if the index is to be complete.
     pub unloaded: Option<Box<UnloadedIndex>>,
     /// The run that it writes, after the index.
-    pub run: Option<RunJob>,
+    pub key_run: Option<KeyRunJob>,
     /// As of when the order of keys that its runs have was known.
     pub generation: u32,
 }

@@ -106,14 +106,14 @@ impl<F: File> Store<F> {
         let is_used = options.ordered && options.on_damage == OnDamage::Refuse;
         let runs = runs.filter(|_| is_used).unwrap_or_default();
         self.order.runs = KeyRuns::new(runs, options.memory);
-        self.log.discard_unreferenced_runs(&self.order.runs);
+        self.log.discard_unreferenced_key_runs(&self.order.runs);
         if !self.order.runs.is_empty() {
             self.order.sorted = ALL;
         }
     }
 
     /// The runs in the file are not needed any more: there is no space for a checkpoint.
-    pub(super) fn drop_runs(&mut self) {
+    pub(super) fn drop_key_runs(&mut self) {
         if !self.order.runs.is_empty() {
             self.forget_order();
         }
@@ -129,7 +129,7 @@ impl<F: File> Store<F> {
     }
 
     #[cold]
-    pub(super) fn drop_damaged_runs(&mut self) {
+    pub(super) fn drop_damaged_key_runs(&mut self) {
         self.forget_order();
         self.log.mark_checkpoint_damaged();
     }
@@ -176,7 +176,7 @@ impl<F: File> Store<F> {
     pub(super) fn wants_order(&self) -> bool {
         self.ordered
             && self.order.sorted != ALL
-            && self.has_space_for_runs()
+            && self.has_space_for_key_runs()
             && !self.wants_index()
             && self.live_keys() > self.order.small
     }

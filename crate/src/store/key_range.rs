@@ -7,7 +7,7 @@ use core::ops::Bound;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::LAST_KEYSPACE;
-use crate::format::key_run::{RunValue, run_key};
+use crate::format::key_run::{KeyRunValue, run_key};
 use crate::index::hash_index::Position;
 use crate::index::ordered_index::{Key, Range};
 use crate::log::Log;
@@ -114,7 +114,7 @@ impl<F: File> Walk<'_, F> {
             let in_runs = cursors.iter().map(|cursor| {
                 let (key, value) = cursor.current()?;
                 let position = match value {
-                    RunValue::Record(position) => Some(position),
+                    KeyRunValue::Record(position) => Some(position),
                     _ => None,
                 };
                 Some((key.strip_prefix(&prefix)?, position)).filter(|(key, _)| is_inside(key))
@@ -222,7 +222,7 @@ impl<F: File> Store<F> {
             if let Walked::Done = walked {
                 return Ok(());
             }
-            self.drop_damaged_runs();
+            self.drop_damaged_key_runs();
             self.sort(ALL)?;
         }
     }

@@ -114,7 +114,7 @@ impl<F: File> Store<F> {
         self.log.tail_bytes() > self.tail_limit()
             || self.log.tail_values() > values
             || self.log.checkpoint_is_damaged()
-            || self.wants_run()
+            || self.wants_key_run()
             || self.has_many_recent()
     }
 
@@ -287,7 +287,7 @@ impl<F: File> Store<F> {
         // The records of gaps are entries too, and looking for them may have loaded the index.
         let entries = self.index_len();
         let is_limited = self.exceeds_memory();
-        let (plan, run) = self.plan_runs(self.maintenance.is_closing);
+        let (plan, key_run) = self.plan_key_runs(self.maintenance.is_closing);
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
             // Free space matters more now than opening fast.
@@ -297,8 +297,8 @@ impl<F: File> Store<F> {
             }
             begun => begun.map_err(WriteError::RolledBack)?,
         };
-        if run.is_some() {
-            self.begin_run(&writing);
+        if key_run.is_some() {
+            self.begin_key_run(&writing);
         }
         let generation = self.order.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
@@ -311,14 +311,14 @@ impl<F: File> Store<F> {
             // Positions of evicted entries stay tracked.
             self.index.track_more_positions(self.log.end_position());
         }
-        let job = Checkpointing { writing, bits, next: 0, changed, unloaded, run, generation };
+        let job = Checkpointing { writing, bits, next: 0, changed, unloaded, key_run, generation };
         Ok(Job::Checkpointing(Box::new(job)))
     }
 
     /// Frees retired segments without a checkpoint, and drops the existing one with its runs.
     pub(super) fn free_retired_without_checkpoint(&mut self) -> Result<(), WriteError> {
         self.load_all().map_err(WriteError::RolledBack)?;
-        self.drop_runs();
+        self.drop_key_runs();
         self.log.free_retired_without_checkpoint(&mut self.file, self.next_version)?;
         self.unflushed = false;
         Ok(())
@@ -346,12 +346,12 @@ impl<F: File> Store<F> {
             }
             Ok(Written::Damaged) => {
                 // The index is complete now, and the next checkpoint has all of it.
-                self.abandon_run();
+                self.abandon_key_run();
                 self.log.abandon_checkpoint(job.writing);
                 Ok(Job::Nothing)
             }
             Err(failure) => {
-                self.abandon_run();
+                self.abandon_key_run();
                 self.log.abandon_checkpoint(job.writing);
                 Err(failure)
             }
@@ -420,20 +420,20 @@ impl<F: File> Store<F> {
 
     /// Writes some of the run, or ends a checkpoint that needs no more.
     fn end_checkpoint(&mut self, job: &mut Checkpointing) -> Result<Written, WriteError> {
-        if let Some(run) = &mut job.run {
-            if self.write_run(&mut job.writing, run).map_err(WriteError::RolledBack)? {
-                job.run = None;
+        if let Some(key_run) = &mut job.key_run {
+            if self.write_key_run(&mut job.writing, key_run).map_err(WriteError::RolledBack)? {
+                job.key_run = None;
             }
             return Ok(Written::Some);
         }
         let is_current = job.generation == self.order.generation;
         if !is_current {
             // The order was dropped since it began.
-            job.writing.drop_runs(&mut self.log);
+            job.writing.drop_key_runs(&mut self.log);
         }
         self.log.end_checkpoint(&mut self.file, &mut job.writing, self.next_version)?;
         if is_current {
-            self.install_runs(&mut job.writing);
+            self.install_key_runs(&mut job.writing);
         }
         // What is evicted from now on can be read there.
         let is_surveyed = !self.wants_index();
@@ -463,7 +463,7 @@ impl<F: File> Store<F> {
         {
             // The log has grown much since it began: a new one costs little more and leaves no tail for the
             // next opening.
-            self.abandon_run();
+            self.abandon_key_run();
             if let Job::Checkpointing(begun) = job {
                 self.log.abandon_checkpoint(begun.writing);
             }
@@ -472,7 +472,7 @@ impl<F: File> Store<F> {
         if !matches!(job, Job::Checkpointing(_)) {
             self.sort_at_close();
             let tail = self.log.tail_bytes() + self.log.tail_values();
-            if tail <= limit && !self.log.checkpoint_is_damaged() && !self.wants_run() {
+            if tail <= limit && !self.log.checkpoint_is_damaged() && !self.wants_key_run() {
                 return Ok(());
             }
             while !self.log.is_reclaimed() {

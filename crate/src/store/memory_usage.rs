@@ -25,7 +25,7 @@ impl<F: File> Store<F> {
         let left =
             self.index_len().saturating_sub(self.spaces.ordered_len() + self.clears.dead as usize);
         let order = match self.ordered {
-            true if self.order.sorted == ALL => self.run_reserve(),
+            true if self.order.sorted == ALL => self.key_run_reserve(),
             true => 28 * left,
             false => 0,
         };

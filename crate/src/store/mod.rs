@@ -9,6 +9,7 @@ mod compaction;
 mod jobs;
 mod key_order;
 mod key_range;
+mod key_run_job;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod live_records;
 mod load_index;
@@ -16,7 +17,6 @@ mod maintenance;
 mod memory_usage;
 mod pin;
 mod replay;
-mod run_job;
 mod salvage;
 mod transaction;
 mod verify;

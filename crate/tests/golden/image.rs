@@ -12,7 +12,7 @@ use varve::engine::format::checkpoint::{
 use varve::engine::format::checksum::{checksum, seed_at};
 use varve::engine::format::frame::{self, FrameHeader};
 use varve::engine::format::key_run::block::BlockWriter;
-use varve::engine::format::key_run::{RunValue, run_key};
+use varve::engine::format::key_run::{KeyRunValue, run_key};
 use varve::engine::format::record::{self, RecordHeader};
 use varve::engine::format::segment::{self, SegmentHeader};
 use varve::engine::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
@@ -331,7 +331,7 @@ impl Image {
             image.put(at, bytes);
             ends[part] += bytes.len() as u64;
             let position = ((at - DATA_START) / 8) as u32;
-            RunValue::Block { position, length: bytes.len() as u32 }
+            KeyRunValue::Block { position, length: bytes.len() as u32 }
         };
         let (mut key, mut inner, mut root) =
             (Vec::new(), BlockWriter::default(), BlockWriter::default());
@@ -343,7 +343,8 @@ impl Image {
                     of == keyspace && placed.record.key == name.as_bytes()
                 });
                 let position = live.map_or(0, |placed| placed.position);
-                let value = if exists { RunValue::Record(position) } else { RunValue::Deleted };
+                let value =
+                    if exists { KeyRunValue::Record(position) } else { KeyRunValue::Deleted };
                 run_key(keyspace, name.as_bytes(), &mut key);
                 leaf.add(&key, value);
             }
@@ -354,7 +355,7 @@ impl Image {
         }
         let block = append(self, 1, &mut inner);
         root.add(&[], block);
-        let RunValue::Block { position, length } = append(self, 1, &mut root) else {
+        let KeyRunValue::Block { position, length } = append(self, 1, &mut root) else {
             unreachable!()
         };
         let segments = [0, 1].map(|part| {
