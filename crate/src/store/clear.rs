@@ -22,8 +22,8 @@ use crate::log::slot_allocator::AllocPriority;
 use crate::log::tombstones::covers_any;
 use crate::radix_sort;
 
-use super::jobs::{Compacting, Job, SegmentScan, Sweeping};
 use super::key_order::ALL;
+use super::maintenance_jobs::{Compacting, Job, SegmentScan, Sweeping};
 use super::{LOOKUP_BATCH, Store};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep

@@ -18,7 +18,7 @@ use crate::log::slot_allocator::AllocPriority;
 use crate::log::space_accounting::ExtentId;
 use crate::log::tombstones::covers_any;
 
-use super::jobs::{Compacting, Job, SegmentScan};
+use super::maintenance_jobs::{Compacting, Job, SegmentScan};
 use super::transaction::Undo;
 use super::{Staged, Store};
 

@@ -14,8 +14,8 @@ use crate::log::recovery::{OnDamage, OpenMode};
 use crate::log::unloaded_index::{UnloadedIndex, exceeds_memory};
 
 use super::clear::Clears;
-use super::jobs::Job;
 use super::key_order::KeyOrder;
+use super::maintenance_jobs::Job;
 use super::{Located, Store};
 
 impl<F: File> Store<F> {

@@ -18,7 +18,7 @@ use crate::log::slot_allocator::AllocPriority;
 use crate::log::unloaded_index::UnloadedIndex;
 use crate::radix_sort;
 
-use super::jobs::{Change, Checkpointing, Job};
+use super::maintenance_jobs::{Change, Checkpointing, Job};
 use super::{Staged, Store};
 
 /// Average entries of one hash range when a checkpoint begins. There may be many more when the range is

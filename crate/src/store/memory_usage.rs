@@ -3,8 +3,8 @@
 use crate::file::File;
 
 use super::Store;
-use super::jobs::Job;
 use super::key_order::ALL;
+use super::maintenance_jobs::Job;
 
 impl<F: File> Store<F> {
     /// Returns the bytes of memory in use, without the ordered keys, and roughly the
