@@ -17,12 +17,12 @@ use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Spaces;
 
 use super::append::WriteError;
+use super::checkpoint_index::{CheckpointIndex, index_exceeds_memory};
 use super::key_run_writer::KeyRunWriter;
 use super::key_runs::KeyRun;
 use super::slot_allocator::AllocPriority;
 use super::space_accounting::ExtentId;
 use super::tombstones::{Tombstones, UNKNOWN};
-use super::unloaded_index::{UnloadedIndex, exceeds_memory};
 use super::{Log, NO_BUFFER, RecoveryState, SlotState};
 
 /// A checkpoint whose head and tables were read and verified.
@@ -34,8 +34,8 @@ pub struct LoadedCheckpoint {
     pub spaces: Spaces,
     /// The index, with space for all entries. Without those that are left in `unloaded`.
     pub index: HashIndex,
-    /// The entries that were not read.
-    pub unloaded: Option<UnloadedIndex>,
+    /// The index in its blocks, if not all entries were read.
+    pub unloaded: Option<CheckpointIndex>,
     /// The runs of keys, the oldest first; none if some of them are lost.
     pub runs: Option<Vec<KeyRun>>,
 }
@@ -111,11 +111,11 @@ impl CheckpointWriter {
         if segments > self.head.run_segments as usize { Err(Error::Quota) } else { Ok(()) }
     }
 
-    /// What the index lacks of the checkpoint if entries stay unloaded once they are written; all of it if
+    /// The index in the checkpoint, from which entries can be loaded again once they are written: all of them if
     /// `is_limited`.
-    pub(crate) fn unloaded(&self, log: &Log, is_limited: bool) -> Option<UnloadedIndex> {
+    pub(crate) fn new_index(&self, log: &Log, is_limited: bool) -> Option<CheckpointIndex> {
         let salt = log.slots[self.first as usize].salt;
-        UnloadedIndex::of_next(&self.head, salt, self.at, is_limited, log)
+        CheckpointIndex::of_next(&self.head, salt, self.at, is_limited, log)
     }
 
     /// The first hashes of the blocks.
@@ -125,8 +125,8 @@ impl CheckpointWriter {
         hashes.iter().map(|&hash| u32::from_le_bytes(hash)).collect()
     }
 
-    /// Completes the description of what the index lacks of a complete checkpoint.
-    pub(crate) fn complete(&self, unloaded: &mut UnloadedIndex, is_surveyed: bool) {
+    /// Completes the description of the index in a complete checkpoint.
+    pub(crate) fn complete(&self, unloaded: &mut CheckpointIndex, is_surveyed: bool) {
         unloaded.complete(self.first_hashes(), is_surveyed);
     }
 
@@ -209,9 +209,9 @@ impl Log {
         let entries = head.entries as usize;
         let loads = entries <= at_once;
         // It would be limited again at a slightly larger number of keys.
-        let is_limited = !loads && exceeds_memory(entries, true, index_memory);
+        let is_limited = !loads && index_exceeds_memory(entries, true, index_memory);
         let blocks_at = at + length as u64;
-        let unloaded = UnloadedIndex::new(&head, first_hashes, salt, blocks_at, is_limited);
+        let unloaded = CheckpointIndex::new(&head, first_hashes, salt, blocks_at, is_limited);
         let Some(mut unloaded) = unloaded else { return Ok(None) };
         let mut index = match is_limited {
             true => HashIndex::with_bytes(index_memory),
@@ -224,7 +224,7 @@ impl Log {
             self.recovery.lost_keys += unloaded.lost();
             self.count_live_records(&index);
         } else {
-            unloaded.expect(self);
+            unloaded.prepare(self);
         }
         if !self.is_end_segment_valid(file, &head)? {
             return Ok(None);

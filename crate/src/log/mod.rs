@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 pub mod append;
 pub mod buffer_pool;
 pub mod checkpoint;
+pub mod checkpoint_index;
 mod cursor;
 pub mod frame_chain;
 pub mod key_run_writer;
@@ -25,7 +26,6 @@ mod slot_scan;
 pub(crate) mod space_accounting;
 mod superblocks;
 pub(crate) mod tombstones;
-pub mod unloaded_index;
 pub mod verify;
 pub mod write_batch;
 

@@ -147,9 +147,9 @@ impl<F: File> Store<F> {
         if self.order.sorted == ALL {
             return Ok(true);
         }
-        if self.wants_index() {
+        if self.wants_index_loading() {
             let blocks = if positions == ALL { usize::MAX } else { BLOCKS_PER_PART };
-            if self.know_positions(blocks)? {
+            if self.load_or_survey(blocks)? {
                 return Ok(false);
             }
         }
@@ -177,7 +177,7 @@ impl<F: File> Store<F> {
         self.ordered
             && self.order.sorted != ALL
             && self.has_space_for_key_runs()
-            && !self.wants_index()
+            && !self.wants_index_loading()
             && self.live_keys() > self.order.small
     }
 

@@ -14,8 +14,8 @@ use crate::error::Error;
 use crate::file::File;
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
+use crate::log::checkpoint_index::CheckpointIndex;
 use crate::log::slot_allocator::AllocPriority;
-use crate::log::unloaded_index::UnloadedIndex;
 use crate::radix_sort;
 
 use super::maintenance_jobs::{Change, Checkpointing, Job};
@@ -93,7 +93,7 @@ impl<F: File> Store<F> {
     pub fn wants_maintenance(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
         may && (!matches!(self.maintenance.job, Job::Nothing)
-            || self.wants_index()
+            || self.wants_index_loading()
             || self.wants_smaller_table()
             || self.maintenance.compact_all_below.is_some()
             || self.log.can_reclaim()
@@ -221,8 +221,8 @@ impl<F: File> Store<F> {
             Job::Checkpointing(checkpointing) => self.checkpoint_step(checkpointing),
             Job::Nothing if self.reclaim_step()? => Ok(Job::Nothing),
             // All other work needs to know all live records.
-            Job::Nothing if self.wants_index() => {
-                self.know_positions(BLOCKS_PER_STEP).map_err(WriteError::RolledBack)?;
+            Job::Nothing if self.wants_index_loading() => {
+                self.load_or_survey(BLOCKS_PER_STEP).map_err(WriteError::RolledBack)?;
                 Ok(Job::Nothing)
             }
             Job::Nothing if self.wants_smaller_table() => {
@@ -272,9 +272,9 @@ impl<F: File> Store<F> {
 
     /// Starts a checkpoint of the current index.
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
-        if self.exceeds_memory() || self.unloaded.is_some() {
+        if self.index_exceeds_memory() || self.unloaded.is_some() {
             // Memory grows between turns and not under views that are held.
-            let bytes = UnloadedIndex::bytes_for(self.index_len(), &self.log);
+            let bytes = CheckpointIndex::bytes_for(self.index_len(), &self.log);
             if !self.log.can_allocate(bytes) {
                 return Err(WriteError::RolledBack(Error::ViewsHeld));
             }
@@ -286,7 +286,7 @@ impl<F: File> Store<F> {
         }
         // The records of gaps are entries too, and looking for them may have loaded the index.
         let entries = self.index_len();
-        let is_limited = self.exceeds_memory();
+        let is_limited = self.index_exceeds_memory();
         let (plan, key_run) = self.plan_key_runs(self.maintenance.is_closing);
         let Store { file, log, spaces, next_version, .. } = self;
         let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
@@ -304,7 +304,7 @@ impl<F: File> Store<F> {
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
         let unloaded = match is_limited || self.unloaded.is_some() {
-            true => writing.unloaded(&self.log, is_limited).map(Box::new),
+            true => writing.new_index(&self.log, is_limited).map(Box::new),
             false => None,
         };
         if is_limited && self.unloaded.is_none() {
@@ -383,7 +383,7 @@ impl<F: File> Store<F> {
             let entries = radix_sort::by_number(entries);
             written += entries.len();
             if let Some(next) = &mut job.unloaded {
-                next.written(&entries);
+                next.add_written(&entries);
             }
             // A malicious checkpoint may have the same entry twice, which counts once.
             let is_last = job.next + 1 == job.changed.len();
@@ -436,7 +436,7 @@ impl<F: File> Store<F> {
             self.install_key_runs(&mut job.writing);
         }
         // What is evicted from now on can be read there.
-        let is_surveyed = !self.wants_index();
+        let is_surveyed = !self.wants_index_loading();
         self.unloaded = job.unloaded.take();
         if let Some(unloaded) = &mut self.unloaded {
             job.writing.complete(unloaded, is_surveyed);

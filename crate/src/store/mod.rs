@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 mod chunked_values;
 mod clear;
 mod compaction;
+mod index_paging;
 mod key_order;
 mod key_range;
 mod key_run_job;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod live_records;
-mod load_index;
 mod maintenance;
 mod maintenance_jobs;
 mod memory_usage;
@@ -33,9 +33,9 @@ use crate::log::tombstones::UNKNOWN;
 use crate::log::{
     Log,
     buffer_pool::{AccessKind, BufferAddr},
+    checkpoint_index::CheckpointIndex,
     read::Pin,
     slot_allocator::AllocPriority,
-    unloaded_index::UnloadedIndex,
 };
 
 pub use crate::log::buffer_pool::Views;
@@ -201,8 +201,8 @@ pub struct Store<F> {
     file: F,
     log: Log,
     index: HashIndex,
-    /// What the index lacks of the checkpoint's entries; none if it is complete.
-    unloaded: Option<Box<UnloadedIndex>>,
+    /// The index in the checkpoint, with the entries that `index` lacks; none if it is complete.
+    unloaded: Option<Box<CheckpointIndex>>,
     /// As in [`Options`].
     memory: usize,
     load_at_once: usize,

@@ -27,7 +27,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// The file's error. Damage is reported and is no error here.
     pub fn verify(&mut self, cursor: VerifyCursor) -> Result<Verified, Error> {
-        self.know_positions(usize::MAX)?;
+        self.load_or_survey(usize::MAX)?;
         if cursor.part % 8 == CHUNKED_PART {
             return self.verify_chunked_values(cursor);
         }

@@ -1,5 +1,5 @@
-//! What the index lacks of the checkpoint: loading it when it is needed, and evicting what the memory for the index
-//! cannot hold.
+//! Paging the index: loading entries from the checkpoint when they are needed, and evicting those that the memory for
+//! the index cannot hold.
 
 use alloc::vec::Vec;
 
@@ -10,8 +10,8 @@ use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Spaces;
 use crate::log::Log;
 use crate::log::buffer_pool::{AccessKind, Views};
+use crate::log::checkpoint_index::{CheckpointIndex, index_exceeds_memory};
 use crate::log::recovery::{OnDamage, OpenMode};
-use crate::log::unloaded_index::{UnloadedIndex, exceeds_memory};
 
 use super::clear::Clears;
 use super::key_order::KeyOrder;
@@ -22,7 +22,7 @@ impl<F: File> Store<F> {
     /// How many entries the index has when it is complete.
     #[must_use]
     pub(super) fn index_len(&self) -> usize {
-        self.index.len() + self.unloaded.as_ref().map_or(0, |unloaded| unloaded.left())
+        self.index.len() + self.unloaded.as_ref().map_or(0, |unloaded| unloaded.unloaded_len())
     }
 
     /// Looks up a key that is not in what is loaded of the index.
@@ -57,7 +57,7 @@ impl<F: File> Store<F> {
             self.make_space(found, hash)?;
             let Store { index, unloaded, maintenance, .. } = self;
             if let Some(unloaded) = unloaded {
-                unloaded.move_found(index, maintenance.job.next_unloaded(), hash);
+                unloaded.move_found(index, maintenance.job.next_checkpoint_index(), hash);
             }
         }
         self.load_ahead();
@@ -83,7 +83,7 @@ impl<F: File> Store<F> {
         if growth > 0 && !log.can_allocate(growth) {
             return;
         }
-        let checkpoint = maintenance.job.next_unloaded();
+        let checkpoint = maintenance.job.next_checkpoint_index();
         let done = match is_limited {
             true => unloaded.survey(file, log, index, BLOCKS_PER_READ),
             false => unloaded.load_next(file, log, index, checkpoint, BLOCKS_PER_READ),
@@ -154,7 +154,7 @@ impl<F: File> Store<F> {
     fn evict(&mut self, wanted: usize, hash: u32) {
         let Store { log, index, unloaded, maintenance, .. } = self;
         if let Some(unloaded) = unloaded.as_mut().filter(|unloaded| unloaded.is_limited()) {
-            unloaded.evict(log, index, maintenance.job.next_unloaded(), wanted, Some(hash));
+            unloaded.evict(log, index, maintenance.job.next_checkpoint_index(), wanted, Some(hash));
         }
     }
 
@@ -169,7 +169,7 @@ impl<F: File> Store<F> {
                 let is_short = unloaded.recent() + entries + evictable(capacity) > capacity;
                 if is_short { self.index.slot_bytes() * 2 } else { 0 }
             }
-            Some(unloaded) => self.index.growth_bytes(entries + unloaded.left()),
+            Some(unloaded) => self.index.growth_bytes(entries + unloaded.unloaded_len()),
         }
     }
 
@@ -196,7 +196,7 @@ impl<F: File> Store<F> {
             match &self.unloaded {
                 Some(unloaded) if unloaded.is_limited() => self.make_space_for_one(hash),
                 // Lookups that load entries must not grow the table.
-                Some(unloaded) => _ = self.index.reserve(1 + unloaded.left()),
+                Some(unloaded) => _ = self.index.reserve(1 + unloaded.unloaded_len()),
                 None => {}
             }
         }
@@ -218,7 +218,7 @@ impl<F: File> Store<F> {
         if let Some(unloaded) = unloaded {
             unloaded.take(position);
             index.insert(hash, position);
-            if let Some(next) = maintenance.job.next_unloaded() {
+            if let Some(next) = maintenance.job.next_checkpoint_index() {
                 next.take(position);
             }
         }
@@ -234,7 +234,7 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Whether a record is that of a key. The [positions](Store::know_positions) are known.
+    /// Whether a record is that of a key. The [positions](Store::load_or_survey) are known.
     #[inline]
     pub(super) fn is_live(&self, hash: u32, position: Position) -> bool {
         match self.is_limited() {
@@ -250,7 +250,7 @@ impl<F: File> Store<F> {
     }
 
     /// Whether maintenance has to load or survey blocks of the checkpoint.
-    pub(super) fn wants_index(&self) -> bool {
+    pub(super) fn wants_index_loading(&self) -> bool {
         let unloaded = self.unloaded.as_ref();
         unloaded.is_some_and(|unloaded| !unloaded.is_limited() || !unloaded.is_surveyed())
     }
@@ -262,15 +262,16 @@ impl<F: File> Store<F> {
         let has_many = match &self.unloaded {
             Some(unloaded) if unloaded.is_limited() => unloaded.recent() > most,
             Some(_) => false,
-            None => self.exceeds_memory(),
+            None => self.index_exceeds_memory(),
         };
         has_many && !self.read_only && !self.log.is_full()
     }
 
     /// Whether the whole index takes more than the memory for it.
-    pub(super) fn exceeds_memory(&self) -> bool {
+    pub(super) fn index_exceeds_memory(&self) -> bool {
         let entries = self.index_len();
-        entries > self.load_at_once && exceeds_memory(entries, self.is_limited(), self.index_memory)
+        entries > self.load_at_once
+            && index_exceeds_memory(entries, self.is_limited(), self.index_memory)
     }
 
     /// Whether the table of a limited index takes more than the memory for it, and needs not.
@@ -293,7 +294,7 @@ impl<F: File> Store<F> {
         let Some(unloaded) = unloaded else { return };
         let wanted = excess.min(EVICTED_PER_STEP);
         if unloaded.evict(log, index, None, wanted, None) < wanted {
-            unloaded.all_are_recent(index);
+            unloaded.mark_all_recent(index);
         }
     }
 
@@ -302,7 +303,7 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// As for [`load_blocks`](Store::load_blocks).
-    pub(super) fn know_positions(&mut self, blocks: usize) -> Result<bool, Error> {
+    pub(super) fn load_or_survey(&mut self, blocks: usize) -> Result<bool, Error> {
         let Store { file, log, index, unloaded, .. } = self;
         let Some(unloaded) = unloaded else { return Ok(false) };
         if !unloaded.is_limited() {
@@ -343,7 +344,7 @@ impl<F: File> Store<F> {
         if bytes > index.slot_bytes() && !log.can_allocate(2 * bytes) {
             return Err(Error::ViewsHeld);
         }
-        let checkpoint = maintenance.job.next_unloaded();
+        let checkpoint = maintenance.job.next_checkpoint_index();
         match unloaded.load_next(file, log, index, checkpoint, blocks)? {
             Some(true) => return Ok(true),
             Some(false) => self.unloaded = None,
@@ -383,7 +384,7 @@ impl<F: File> Store<F> {
         rebuilt
     }
 
-    fn take_from_log(&mut self, unloaded: &UnloadedIndex) -> Result<(), Error> {
+    fn take_from_log(&mut self, unloaded: &CheckpointIndex) -> Result<(), Error> {
         let mode = OpenMode {
             read_only: true,
             on_damage: OnDamage::Refuse,
@@ -411,9 +412,9 @@ impl<F: File> Store<F> {
         let mut entries = Vec::with_capacity(replayed.index.len());
         replayed.index.collect(0, u32::MAX, &mut entries);
         // Nothing is inserted before all of it is known: after an error the entries are still unloaded.
-        let mut missing = Vec::with_capacity(unloaded.left());
+        let mut missing = Vec::with_capacity(unloaded.unloaded_len());
         for (hash, position) in entries {
-            if unloaded.counts(hash, position)
+            if unloaded.is_unloaded(hash, position)
                 && !(replayed.clears.any && self.was_swept(position, &replayed.spaces)?)
             {
                 missing.push((hash, position));
