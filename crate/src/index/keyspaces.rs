@@ -60,10 +60,10 @@ impl Spaces {
     }
 
     /// Inserts the deferred keys of each keyspace. `keeps_deleted` says whether deleted keys need an entry.
-    pub fn flush_deferred(&mut self, keeps_deleted: impl Fn(&Space) -> bool) {
+    pub fn apply_deferred(&mut self, keeps_deleted: impl Fn(&Space) -> bool) {
         for space in &mut self.spaces {
             if space.keys.deferred() > 0 {
-                space.keys.flush_deferred(keeps_deleted(space));
+                space.keys.apply_deferred(keeps_deleted(space));
             }
         }
     }
@@ -142,7 +142,7 @@ impl Spaces {
     }
 
     /// Drops all ordered keys.
-    pub fn forget_order(&mut self) {
+    pub fn forget_sorted_keys(&mut self) {
         for space in &mut self.spaces {
             (space.keys, space.frozen_keys) = Default::default();
             space.first_run = 0;

@@ -22,8 +22,8 @@ use crate::log::slot_allocator::AllocPriority;
 use crate::log::tombstones::covers_any;
 use crate::radix_sort;
 
-use super::key_order::ALL;
 use super::maintenance_jobs::{Compacting, Job, SegmentScan, Sweeping};
+use super::sorted_keys::ALL;
 use super::{LOOKUP_BATCH, Store};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
@@ -154,8 +154,8 @@ impl<F: File> Store<F> {
         let is_part =
             count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index_len() as u64;
         // Sorting all keys for a few of them takes longer than a sweep.
-        let needs_order = self.order.sorted != ALL && self.index_len() > SMALL_INDEX;
-        keyspace != KEYSPACE_ENGINE && (is_part || needs_order || !self.ordered)
+        let needs_sorting = self.sorted_keys.sorted_below != ALL && self.index_len() > SMALL_INDEX;
+        keyspace != KEYSPACE_ENGINE && (is_part || needs_sorting || !self.ordered)
     }
 
     #[inline(never)]
@@ -186,9 +186,9 @@ impl<F: File> Store<F> {
         self.log.value_mut(addr).copy_from_slice(&newest.to_le_bytes());
         self.log.advance(size, false);
 
-        self.flush_order();
-        let (changes, sorted) = (self.undo.len(), self.order.sorted);
-        let (generation, next_sequence) = (self.order.generation, self.log.next_sequence());
+        self.apply_deferred_keys();
+        let (changes, sorted) = (self.undo.len(), self.sorted_keys.sorted_below);
+        let (generation, next_sequence) = (self.sorted_keys.generation, self.log.next_sequence());
         let space = self.spaces.entry(keyspace);
         let cleared = Cleared {
             changes,
@@ -226,11 +226,11 @@ impl<F: File> Store<F> {
             self.clears.dead = self.clears.dead.saturating_sub(cleared.count);
             self.last = None;
             let before = (cleared.sorted, cleared.generation);
-            if before == (self.order.sorted, self.order.generation) {
+            if before == (self.sorted_keys.sorted_below, self.sorted_keys.generation) {
                 space.first_run = cleared.first_run;
             } else {
                 // Keys that were sorted since are missing in the restored ones.
-                self.forget_order();
+                self.forget_sorted_keys();
             }
             self.clears.any = self.spaces.any_cleared();
             self.clears.unswept &= self.clears.any;
@@ -343,7 +343,7 @@ impl<F: File> Store<F> {
         if was_moved {
             self.add_dead(0);
             self.clears.is_miscounted = true;
-            self.forget_order();
+            self.forget_sorted_keys();
         } else {
             space.keys = OrderedKeys::default();
             space.first_run = self.log.next_sequence();
@@ -628,8 +628,8 @@ impl<F: File> Store<F> {
         self.last = None;
         let space = self.spaces.entry(KEYSPACE_ENGINE);
         space.count = space.count.saturating_sub(1);
-        if position < self.order.sorted {
-            self.order.key_changed(space, key, None);
+        if position < self.sorted_keys.sorted_below {
+            self.sorted_keys.key_changed(space, key, None);
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::log::checkpoint_index::{CheckpointIndex, index_exceeds_memory};
 use crate::log::recovery::{OnDamage, OpenMode};
 
 use super::clear::Clears;
-use super::key_order::KeyOrder;
 use super::maintenance_jobs::Job;
+use super::sorted_keys::SortedKeys;
 use super::{Located, Store};
 
 impl<F: File> Store<F> {
@@ -401,7 +401,7 @@ impl<F: File> Store<F> {
             log: opened.log,
             index: HashIndex::default(),
             spaces: Spaces::default(),
-            order: KeyOrder::default(),
+            sorted_keys: SortedKeys::default(),
             clears: Clears::default(),
             next_version: 1,
         };
@@ -432,7 +432,7 @@ impl<F: File> Store<F> {
         core::mem::swap(&mut self.log, &mut other.log);
         core::mem::swap(&mut self.index, &mut other.index);
         core::mem::swap(&mut self.spaces, &mut other.spaces);
-        core::mem::swap(&mut self.order, &mut other.order);
+        core::mem::swap(&mut self.sorted_keys, &mut other.sorted_keys);
         core::mem::swap(&mut self.clears, &mut other.clears);
         core::mem::swap(&mut self.next_version, &mut other.next_version);
         self.last = None;
@@ -484,7 +484,7 @@ struct Replayed {
     log: Log,
     index: HashIndex,
     spaces: Spaces,
-    order: KeyOrder,
+    sorted_keys: SortedKeys,
     clears: Clears,
     next_version: u64,
 }

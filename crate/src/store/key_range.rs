@@ -14,7 +14,7 @@ use crate::log::Log;
 use crate::log::key_runs::{KeyRuns, RunCursor};
 
 use super::Store;
-use super::key_order::ALL;
+use super::sorted_keys::ALL;
 
 /// The lower and the upper bound of a range of keys.
 pub type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
@@ -256,7 +256,7 @@ impl<F: File> Store<F> {
     /// The keys between two bounds if they are all in memory, with entries of deleted ones.
     fn keys_in_memory(&self, keyspace: u32, (lower, upper): KeyBounds<'_>) -> Option<Range<'_>> {
         match self.spaces.get(keyspace) {
-            Some(space) if self.order.has_older_keys(space) => None,
+            Some(space) if self.sorted_keys.has_older_keys(space) => None,
             Some(space) => Some(space.keys.range(lower, upper)),
             None => Some(Range::default()),
         }
@@ -269,15 +269,15 @@ impl<F: File> Store<F> {
         reverse: bool,
         visit: &mut dyn FnMut(&[u8], Option<Position>) -> bool,
     ) -> Result<Walked, Error> {
-        let Store { file, log, spaces, order, .. } = self;
+        let Store { file, log, spaces, sorted_keys, .. } = self;
         let Some(space) = spaces.get(keyspace) else { return Ok(Walked::Done) };
         let mut memory = [space.keys.range(lower, upper), Range::default()];
         // A keyspace that was cleared since the keys were frozen has none of them any more.
-        if order.writing >= space.first_run {
+        if sorted_keys.writing_run >= space.first_run {
             memory[1] = space.frozen_keys.range(lower, upper);
         }
-        let numbers = 0..order.runs.all().len();
-        let runs = &mut order.runs;
+        let numbers = 0..sorted_keys.runs.all().len();
+        let runs = &mut sorted_keys.runs;
         let walk = Walk { file, log, runs, first_run: space.first_run, numbers };
         walk.each(keyspace, &memory, (lower, upper), reverse, visit)
     }

@@ -11,8 +11,8 @@ use crate::log::checkpoint::{CheckpointWriter, KeyRunPlan};
 use crate::log::key_runs::KeyRuns;
 
 use super::Store;
-use super::key_order::{ALL, MAX_CHANGED};
 use super::key_range::{Walk, Walked};
+use super::sorted_keys::{ALL, MAX_CHANGED};
 
 /// One step of maintenance writes this many entries to a run at most.
 const ENTRIES_PER_STEP: usize = 2048;
@@ -35,24 +35,30 @@ impl<F: File> Store<F> {
     /// Whether a checkpoint is worth its flushes because the next opening would have to sort all keys, or
     /// because many changed keys are in memory.
     pub(super) fn wants_key_run(&self) -> bool {
-        let order = &self.order;
-        let is_ready = self.ordered && order.sorted == ALL && self.has_space_for_key_runs();
+        let sorted_keys = &self.sorted_keys;
+        let is_ready =
+            self.ordered && sorted_keys.sorted_below == ALL && self.has_space_for_key_runs();
         is_ready
-            && (order.runs.is_empty() && self.live_keys() > order.small
+            && (sorted_keys.runs.is_empty() && self.live_keys() > sorted_keys.max_keys_without_run
                 || self.spaces.ordered_len() > MAX_CHANGED)
     }
 
     /// On a full disk the last slots are for data, and for deleting it.
     pub(super) fn has_space_for_key_runs(&self) -> bool {
-        !self.order.is_paused && !self.log.is_full()
+        !self.sorted_keys.cannot_write_runs && !self.log.is_full()
     }
 
     /// Whether a checkpoint keeps the order of keys in runs.
     fn keeps_key_runs(&self) -> bool {
-        let order = &self.order;
-        let is_ready = self.ordered && order.sorted == ALL && self.has_space_for_key_runs();
+        let sorted_keys = &self.sorted_keys;
+        let is_ready =
+            self.ordered && sorted_keys.sorted_below == ALL && self.has_space_for_key_runs();
         // Half of it, so that they do not come and go.
-        let most = if order.runs.is_empty() { order.small } else { order.small / 2 };
+        let most = if sorted_keys.runs.is_empty() {
+            sorted_keys.max_keys_without_run
+        } else {
+            sorted_keys.max_keys_without_run / 2
+        };
         is_ready && self.live_keys() > most
     }
 
@@ -66,11 +72,12 @@ impl<F: File> Store<F> {
             self.drop_key_runs();
             return Default::default();
         }
-        self.flush_order();
-        let mut kept = self.order.runs.all().to_vec();
+        self.apply_deferred_keys();
+        let mut kept = self.sorted_keys.runs.all().to_vec();
         let changed = self.spaces.ordered_len();
         let written: u64 = kept.iter().map(|run| run.entries).sum();
-        let is_stale = written / 2 > self.live_keys().saturating_add(self.order.small);
+        let is_stale =
+            written / 2 > self.live_keys().saturating_add(self.sorted_keys.max_keys_without_run);
         let moves = !is_closing && (is_stale || self.log.key_runs_can_move_forward());
         if changed == 0 && !moves {
             return (KeyRunPlan { kept, new_segments: None }, None);
@@ -96,7 +103,7 @@ impl<F: File> Store<F> {
 
     /// The run of a checkpoint begins: changes from here on are not part of it.
     pub(super) fn begin_key_run(&mut self, writing: &CheckpointWriter) {
-        self.order.writing = writing.run_sequence();
+        self.sorted_keys.writing_run = writing.run_sequence();
         self.spaces.freeze_keys();
     }
 
@@ -110,19 +117,19 @@ impl<F: File> Store<F> {
         writing: &mut CheckpointWriter,
         job: &mut KeyRunJob,
     ) -> Result<bool, Error> {
-        if self.order.writing == 0 {
+        if self.sorted_keys.writing_run == 0 {
             // The order was dropped meanwhile.
             writing.drop_key_runs(&mut self.log);
             return Ok(true);
         }
         match self.write_entries(writing, job) {
-            Err(Error::Quota | Error::Full) => self.order.is_paused = true,
+            Err(Error::Quota | Error::Full) => self.sorted_keys.cannot_write_runs = true,
             Ok(Walked::Damaged) => self.log.mark_checkpoint_damaged(),
             Ok(Walked::Done) => return Ok(job.next == job.keyspaces.len()),
             Err(error) => return Err(error),
         }
         writing.drop_key_runs(&mut self.log);
-        self.forget_order();
+        self.forget_sorted_keys();
         Ok(true)
     }
 
@@ -131,7 +138,7 @@ impl<F: File> Store<F> {
         writing: &mut CheckpointWriter,
         job: &mut KeyRunJob,
     ) -> Result<Walked, Error> {
-        let mut batch = core::mem::take(&mut self.order.batch);
+        let mut batch = core::mem::take(&mut self.sorted_keys.batch);
         batch.clear();
         let walked = self.collect_entries(job, &mut batch);
         let mut written = Ok(());
@@ -143,7 +150,7 @@ impl<F: File> Store<F> {
                 }
             }
         }
-        self.order.batch = batch;
+        self.sorted_keys.batch = batch;
         written?;
         if job.next == job.keyspaces.len() {
             writing.end_key_run(&mut self.log, &mut self.file)?;
@@ -157,7 +164,7 @@ impl<F: File> Store<F> {
         job: &mut KeyRunJob,
         batch: &mut DecodedBlock,
     ) -> Result<Walked, Error> {
-        let Store { file, log, spaces, order, .. } = self;
+        let Store { file, log, spaces, sorted_keys, .. } = self;
         // There is nothing below that a deleted key has to hide.
         let keeps_deleted = job.merges > 0;
         while let Some(&(keyspace, first_run)) = job.keyspaces.get(job.next) {
@@ -167,8 +174,8 @@ impl<F: File> Store<F> {
             };
             let frozen = spaces.get(keyspace).map(|space| &space.frozen_keys);
             let memory = frozen.map(|keys| keys.range(after, Bound::Unbounded));
-            let numbers = job.merges..order.runs.all().len();
-            let walk = Walk { file, log, runs: &mut order.runs, first_run, numbers };
+            let numbers = job.merges..sorted_keys.runs.all().len();
+            let walk = Walk { file, log, runs: &mut sorted_keys.runs, first_run, numbers };
             let bounds = (after, Bound::Unbounded);
             let walked =
                 walk.each(keyspace, memory.as_slice(), bounds, false, &mut |key, position| {
@@ -194,8 +201,8 @@ impl<F: File> Store<F> {
 
     /// The checkpoint is complete: its runs are the current ones.
     pub(super) fn install_key_runs(&mut self, writing: &mut CheckpointWriter) {
-        self.order.runs = KeyRuns::new(writing.take_runs(), self.log.budget());
-        if core::mem::take(&mut self.order.writing) > 0 {
+        self.sorted_keys.runs = KeyRuns::new(writing.take_runs(), self.log.budget());
+        if core::mem::take(&mut self.sorted_keys.writing_run) > 0 {
             let written: Vec<_> = self.spaces.take_frozen().collect();
             self.free_later(written.into_iter());
         }
@@ -203,8 +210,8 @@ impl<F: File> Store<F> {
 
     /// The checkpoint was abandoned: its keys are changes again.
     pub(super) fn abandon_key_run(&mut self) {
-        self.flush_order();
-        let run = core::mem::take(&mut self.order.writing);
+        self.apply_deferred_keys();
+        let run = core::mem::take(&mut self.sorted_keys.writing_run);
         if run > 0 {
             self.spaces.unfreeze_keys(run);
         }
@@ -212,6 +219,6 @@ impl<F: File> Store<F> {
 
     /// Bytes of memory for blocks of runs that the next ranges may take.
     pub(super) fn key_run_reserve(&self) -> usize {
-        self.order.runs.bytes_to_grow()
+        self.sorted_keys.runs.bytes_to_grow()
     }
 }

@@ -101,8 +101,8 @@ impl<F: File> Store<F> {
             || self.wants_sweep()
             || self.has_cleared()
             || self.wants_confirmed_extents()
-            || self.order.wants_flush()
-            || self.wants_order()
+            || self.sorted_keys.has_many_deferred()
+            || self.wants_sorting()
             || self.wants_checkpoint())
     }
 
@@ -177,10 +177,11 @@ impl<F: File> Store<F> {
         if !self.log.is_out_of_slots() {
             self.maintenance.low_space_from = None;
         }
-        self.catch_up_order(bytes);
+        self.catch_up_sorting(bytes);
         // Records of cleared keyspaces are dead before the accounting of their segments shows it.
         let may_be_late = bytes > 0 && self.is_sweeping();
-        if !may_be_late && !self.is_behind() && !self.is_order_behind() && !self.has_many_recent() {
+        if !may_be_late && !self.is_behind() && !self.is_key_run_behind() && !self.has_many_recent()
+        {
             return;
         }
         let mut steps = bytes.div_ceil(CATCH_UP_BYTES).max(1) * STEPS_TO_CATCH_UP;
@@ -236,11 +237,11 @@ impl<F: File> Store<F> {
                 let all = core::mem::take(&mut self.maintenance.compact_all_below);
                 self.begin_compaction(all)
             }
-            Job::Nothing if self.order.wants_flush() => {
-                self.flush_order();
+            Job::Nothing if self.sorted_keys.has_many_deferred() => {
+                self.apply_deferred_keys();
                 Ok(Job::Nothing)
             }
-            Job::Nothing if self.wants_order() => {
+            Job::Nothing if self.wants_sorting() => {
                 self.sort_step().map_err(WriteError::RolledBack)?;
                 Ok(Job::Nothing)
             }
@@ -300,7 +301,7 @@ impl<F: File> Store<F> {
         if key_run.is_some() {
             self.begin_key_run(&writing);
         }
-        let generation = self.order.generation;
+        let generation = self.sorted_keys.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
         let unloaded = match is_limited || self.unloaded.is_some() {
@@ -426,7 +427,7 @@ impl<F: File> Store<F> {
             }
             return Ok(Written::Some);
         }
-        let is_current = job.generation == self.order.generation;
+        let is_current = job.generation == self.sorted_keys.generation;
         if !is_current {
             // The order was dropped since it began.
             job.writing.drop_key_runs(&mut self.log);

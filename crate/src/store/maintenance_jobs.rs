@@ -100,7 +100,7 @@ pub(super) struct Checkpointing {
     pub unloaded: Option<Box<CheckpointIndex>>,
     /// The run that it writes, after the index.
     pub key_run: Option<KeyRunJob>,
-    /// As of when the order of keys that its runs have was known.
+    /// The generation of the sorted keys that its runs have.
     pub generation: u32,
 }
 

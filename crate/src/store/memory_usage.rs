@@ -3,8 +3,8 @@
 use crate::file::File;
 
 use super::Store;
-use super::key_order::ALL;
 use super::maintenance_jobs::Job;
+use super::sorted_keys::ALL;
 
 impl<F: File> Store<F> {
     /// Returns the bytes of memory in use, without the ordered keys, and roughly the
@@ -25,7 +25,7 @@ impl<F: File> Store<F> {
         let left =
             self.index_len().saturating_sub(self.spaces.ordered_len() + self.clears.dead as usize);
         let order = match self.ordered {
-            true if self.order.sorted == ALL => self.key_run_reserve(),
+            true if self.sorted_keys.sorted_below == ALL => self.key_run_reserve(),
             true => 28 * left,
             false => 0,
         };
@@ -48,7 +48,7 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn index_bytes(&self) -> usize {
         let unloaded = self.unloaded.as_ref().map_or(0, |unloaded| unloaded.bytes());
-        self.index.bytes() + unloaded + self.spaces.bytes() + self.order.bytes()
+        self.index.bytes() + unloaded + self.spaces.bytes() + self.sorted_keys.bytes()
     }
 
     /// Bytes that records may take in memory between turns, and again within one turn.

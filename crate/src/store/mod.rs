@@ -7,7 +7,6 @@ mod chunked_values;
 mod clear;
 mod compaction;
 mod index_paging;
-mod key_order;
 mod key_range;
 mod key_run_job;
 #[cfg(not(target_arch = "wasm32"))]
@@ -18,6 +17,7 @@ mod memory_usage;
 mod pin;
 mod replay;
 mod salvage;
+mod sorted_keys;
 mod transaction;
 mod verify;
 mod write;
@@ -42,10 +42,10 @@ pub use crate::log::buffer_pool::Views;
 pub use crate::log::recovery::{OnDamage, Recovery};
 pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
-use key_order::KeyOrder;
 pub use key_range::KeyBounds;
 use maintenance_jobs::{Change, Job};
 pub use pin::PinId;
+use sorted_keys::SortedKeys;
 pub use transaction::Savepoint;
 use transaction::{SavepointState, Undo};
 pub use write::Set;
@@ -213,9 +213,8 @@ pub struct Store<F> {
     spaces: Spaces,
     /// Whether keys are kept in order.
     ordered: bool,
+    sorted_keys: SortedKeys,
     clears: Clears,
-    /// The state of that.
-    order: KeyOrder,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -711,7 +710,8 @@ impl<F: File> Store<F> {
         if let Job::Checkpointing(job) = &mut self.maintenance.job {
             job.record_change(&self.log, Change { hash, old, new });
         }
-        let is_sorted = |at: Option<Position>| at.is_some_and(|at| at < self.order.sorted);
+        let is_sorted =
+            |at: Option<Position>| at.is_some_and(|at| at < self.sorted_keys.sorted_below);
         let (was, is) = (is_sorted(old), is_sorted(new));
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
@@ -735,9 +735,9 @@ impl<F: File> Store<F> {
             _ => {}
         }
         if let Some(new) = new.filter(|_| is && !was) {
-            self.order.key_changed(space, key, Some(new));
+            self.sorted_keys.key_changed(space, key, Some(new));
         } else if was && !is {
-            self.order.key_changed(space, key, None);
+            self.sorted_keys.key_changed(space, key, None);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
 use crate::log::space_accounting::ExtentId;
 use crate::log::tombstones::UNKNOWN;
 
-use super::key_order::{ALL, KeyOrder};
+use super::sorted_keys::{ALL, SortedKeys};
 use super::{Clears, Maintenance, Options, Staging, Store};
 
 /// After an unclean end versions skip this many, so that a version that was seen before the crash is never
@@ -107,7 +107,7 @@ impl<F: File> Store<F> {
             spaces,
             ordered: options.ordered,
             clears: Clears::default(),
-            order: KeyOrder::default(),
+            sorted_keys: SortedKeys::default(),
             next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
             savepoints: Vec::new(),
@@ -121,7 +121,7 @@ impl<F: File> Store<F> {
         };
         store.log.set_factor(options.factor.clamp(120, 300));
         store.load_clears();
-        store.load_order(head.is_some(), runs, options);
+        store.load_key_runs(head.is_some(), runs, options);
         match store.recover(head, mode, options) {
             Ok(None) => {
                 store.log.expose_views();
@@ -389,11 +389,11 @@ impl<F: File> Store<F> {
             }
         }
         // The later record of the key is in the order, not deleted.
-        if self.order.sorted == ALL
+        if self.sorted_keys.sorted_below == ALL
             && let Some(found) = self.find_loaded(hash, tombstone.space(), key)?
         {
             let space = self.spaces.entry(tombstone.space());
-            self.order.key_changed(space, key, Some(found.position));
+            self.sorted_keys.key_changed(space, key, Some(found.position));
         }
         self.log.load(&mut self.file, self.log.geometry().locate(position).0)
     }
