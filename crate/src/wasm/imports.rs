@@ -2,9 +2,9 @@
 
 use core::panic::PanicInfo;
 
-use crate::allocator::can_allocate;
 use crate::file::{File, IoError};
 use crate::store::Views;
+use crate::wasm_allocator::can_allocate;
 
 /// Imports of the module `host`.
 mod host {
