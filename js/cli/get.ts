@@ -5,7 +5,7 @@ import type { Entry } from "../index.js";
 import { type Call, misused } from "./args.js";
 import { type CollectionInfo, collectionOf, elsewhere, showing } from "./collections.js";
 import { field, fromBase64 } from "./format.js";
-import { keyFormOf } from "./keys.js";
+import { keyJsonOf } from "./key-json.js";
 import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 
@@ -18,14 +18,14 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
   // Key order is only built if the key is not found.
   return inspectFile(path, { ordered: true }, async (db) => {
     const described = collection === undefined ? undefined : collectionOf(db, collection);
-    const keys = described && keyFormOf(described.key);
-    const key = keys === undefined ? keyOf(call, "KEY", word) : keys.bytes(word, false);
+    const keyJson = described && keyJsonOf(described.key);
+    const key = keyJson === undefined ? keyOf(call, "KEY", word) : keyJson.fromJson(word, false);
     const shown = described && showing(described);
     const entry = described === undefined ? db.getEntry(key) : entryIn(db, described, key);
     // Copy the value, because writing it takes longer than a view is valid.
     const value = entry?.value.slice();
     if (flags.has("json")) {
-      const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
+      const name = keyJson === undefined ? field("key", key) : { key: keyJson.toJson(key) };
       const found = { found: value !== undefined, ...name };
       const about = { ...found, ...(value && { bytes: value.length, version: entry?.version }) };
       const document =

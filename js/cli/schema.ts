@@ -6,7 +6,7 @@ import type { PartKind } from "../struct/key.js";
 import { type Call, misused } from "./args.js";
 import { type CollectionInfo, collectionsOf } from "./collections.js";
 import { escapeControls } from "./format.js";
-import { partKindOf } from "./keys.js";
+import { checkedPartKind } from "./key-json.js";
 import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 
@@ -42,7 +42,7 @@ function asTypeScript(all: readonly CollectionInfo[]): string {
 function keyOption(file: TypeScriptFile, key: unknown): string {
   if (key === "string") return "";
   if (key === "bytes") return `key: ${file.use("blob")}`;
-  const kinds = Array.isArray(key) ? key.map(partKindOf) : [undefined];
+  const kinds = Array.isArray(key) ? key.map(checkedPartKind) : [undefined];
   const parts = kinds.map((kind) => (kind === undefined ? "unknown" : partOf(file, kind)));
   if (parts.length > 1) return `key: [${parts.join(", ")}]`;
   // Whether `push` assigns the keys is not stored.
