@@ -25,7 +25,7 @@ import { type ClearListener, type KeyListener, KeyListeners } from "./key-listen
 import {
   damageOf,
   type EngineStats,
-  type Outside,
+  type HostStats,
   type Recovery,
   type Report,
   recoveryOf,
@@ -807,7 +807,7 @@ export class Engine extends WasmMemory {
   }
 
   /** The reads of the file since opening, and the size of the wasm memory. */
-  outside(): Outside {
+  hostStats(): HostStats {
     const { reads, readBytes } = this.host;
     return { wasmBytes: this.buffer.byteLength, coldReads: reads, coldBytes: readBytes };
   }

@@ -20,11 +20,11 @@ const SLICE_MS = 4;
 /** Maintenance that found no space is tried again after this time. */
 const FULL_DISK_MS = 1_000;
 
-/** What a session consists of. */
-export interface SessionParts {
+/** What a session and its commit scheduler are made with. */
+export interface SessionDependencies {
   readonly name: string;
   readonly engine: Engine;
-  readonly opened: OpenedStorage;
+  readonly storage: OpenedStorage;
   readonly settings: Settings;
   readonly guard: CallGuard;
   /** Tracks the views, if the option `strictViews` is set. */
@@ -39,7 +39,7 @@ export class CommitScheduler implements EngineListener {
   private readonly guard: CallGuard;
   private readonly settings: Settings;
   private readonly tracker: ViewTracker | undefined;
-  private readonly opened: OpenedStorage;
+  private readonly storage: OpenedStorage;
   private readonly promises: CommitPromises;
   private readonly timers: MaintenanceTimers;
   /** Whether the end of this turn is scheduled. */
@@ -49,14 +49,17 @@ export class CommitScheduler implements EngineListener {
   private readonly cleanups: Array<() => void>;
 
   /** `turnEnded` is called at the end of each turn in which something was scheduled. */
-  constructor({ engine, guard, opened, settings, tracker }: SessionParts, turnEnded: () => void) {
+  constructor(
+    { engine, guard, storage, settings, tracker }: SessionDependencies,
+    turnEnded: () => void,
+  ) {
     this.queued = false;
     this.recovery = engine.recovery();
     this.engine = engine;
     this.guard = guard;
     this.settings = settings;
     this.tracker = tracker;
-    this.opened = opened;
+    this.storage = storage;
     this.promises = new CommitPromises();
     this.microtask = false;
     this.onTurnEnd = () => this.endTurn();
@@ -229,7 +232,7 @@ export class CommitScheduler implements EngineListener {
   private engineFlush(): void {
     const hasFlushed = !this.engine.unflushed();
     this.engine.flush();
-    if (hasFlushed) this.opened.file.assertThere?.();
+    if (hasFlushed) this.storage.file.assertThere?.();
   }
 
   get committed(): Promise<void> {
@@ -242,13 +245,13 @@ export class CommitScheduler implements EngineListener {
   get flushed(): Promise<void> {
     const refusal = this.refusal();
     if (refusal !== undefined) return Promise.reject(refusal);
-    const { sync } = this.opened;
+    const { sync } = this.storage;
     return sync === undefined ? this.flushedHere() : this.flushedHere().then(sync);
   }
 
   private flushedHere(): Promise<void> {
     if (this.engine.pending() === 0 && !this.engine.unflushed()) {
-      return new Promise((resolve) => resolve(this.opened.file.assertThere?.()));
+      return new Promise((resolve) => resolve(this.storage.file.assertThere?.()));
     }
     this.scheduleTurnEnd();
     return this.promises.flushed();
@@ -359,13 +362,13 @@ export class CommitScheduler implements EngineListener {
   // ---------------------------------------------------------------- exit and close
 
   private hook(): void {
-    const stopListening = this.opened.onLoss?.((loss) => this.promises.report(loss));
+    const stopListening = this.storage.onLoss?.((loss) => this.promises.report(loss));
     if (stopListening !== undefined) this.cleanups.push(stopListening);
-    const { onExit } = this.opened;
+    const { onExit } = this.storage;
     if (onExit !== undefined) {
       const onEnd = (mayContinue?: boolean) =>
         mayContinue === true ? this.mayExit() : this.exit();
-      this.cleanups.push(onExit.call(this.opened, onEnd));
+      this.cleanups.push(onExit.call(this.storage, onEnd));
     }
     // A storage without timers has no page that could be hidden, and a listener would keep the database in memory.
     if (!this.settings.timers) return;
@@ -399,7 +402,7 @@ export class CommitScheduler implements EngineListener {
    * pending writes are committed first, and no call is allowed meanwhile.
    */
   lossOf(isLast: boolean): Promise<unknown> | undefined {
-    const loss = this.opened.file.isThere?.().catch((error) => error);
+    const loss = this.storage.file.isThere?.().catch((error) => error);
     if (loss && isLast) {
       // In strict mode writes through views have to be found first: pending writes are not committed then.
       if (this.tracker === undefined) this.betweenTurns(() => this.commitPending(false));
@@ -426,7 +429,7 @@ export class CommitScheduler implements EngineListener {
         this.checkViews();
         this.engine.close();
         // A lost file has poisoned the database.
-        if (this.isPoisoned()) this.opened.file.assertThere?.();
+        if (this.isPoisoned()) this.storage.file.assertThere?.();
       }
       // If the stack overflowed while the error was reported, some promises are still pending.
       this.promises.settleCommitted(guard.poisonedError);
@@ -443,7 +446,7 @@ export class CommitScheduler implements EngineListener {
     try {
       this.engine.discard();
     } finally {
-      this.opened.file.close();
+      this.storage.file.close();
     }
     if (failure !== undefined) throw failure;
   }
