@@ -14,7 +14,7 @@ use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::{ALIGN, DATA_START, KEYSPACE_ENGINE};
 use crate::index::hash_index::{HashIndex, Position};
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 
 use super::append::WriteError;
 use super::checkpoint_index::{CheckpointIndex, index_exceeds_memory};
@@ -31,7 +31,7 @@ pub struct LoadedCheckpoint {
     /// Its head.
     pub head: CheckpointHead,
     /// The keyspaces and their numbers of keys.
-    pub spaces: Spaces,
+    pub keyspaces: Keyspaces,
     /// The index, with space for all entries. Without those that are left in `unloaded`.
     pub index: HashIndex,
     /// The index in its blocks, if not all entries were read.
@@ -199,7 +199,7 @@ impl Log {
             return Ok(None);
         }
         let mut tables = &bytes[HEAD..];
-        let Some(spaces) = self.load_tables(&head, &mut tables) else { return Ok(None) };
+        let Some(keyspaces) = self.load_tables(&head, &mut tables) else { return Ok(None) };
         let rows = checkpoint::take_rows::<RunRow>(&mut tables, head.runs);
         let run_segments = checkpoint::take_rows::<RunSegmentRow>(&mut tables, head.run_segments);
         let runs =
@@ -232,7 +232,7 @@ impl Log {
         self.tail.checkpoint = Some(first as u32);
         self.space.live_is_estimate = !loads;
         let unloaded = (!loads).then_some(unloaded);
-        Ok(Some(LoadedCheckpoint { head, spaces, index, unloaded, runs }))
+        Ok(Some(LoadedCheckpoint { head, keyspaces, index, unloaded, runs }))
     }
 
     /// The number of live records in each segment is counted from the entries if all of them are known,
@@ -266,9 +266,9 @@ impl Log {
     }
 
     /// Loads the tables of segments and extents; returns none if one of them does not exist.
-    fn load_tables(&mut self, head: &CheckpointHead, tables: &mut &[u8]) -> Option<Spaces> {
+    fn load_tables(&mut self, head: &CheckpointHead, tables: &mut &[u8]) -> Option<Keyspaces> {
         let frames_end = self.geometry.frames_end();
-        let keyspaces = checkpoint::take_rows::<KeyspaceRow>(tables, head.keyspaces)?;
+        let keyspace_rows = checkpoint::take_rows::<KeyspaceRow>(tables, head.keyspaces)?;
         let segments = checkpoint::take_rows::<SegmentRow>(tables, head.segments)?;
         let extents = checkpoint::take_rows::<ExtentRow>(tables, head.extents)?;
         let mut ends_there = false;
@@ -309,19 +309,19 @@ impl Log {
                 return None;
             }
         }
-        let (mut spaces, mut keys) = (Spaces::default(), 0);
-        for row in keyspaces {
+        let (mut keyspaces, mut keys) = (Keyspaces::default(), 0);
+        for row in keyspace_rows {
             keys += u64::from(row.count);
             let keyspace = u32::from(row.keyspace);
             if row.cleared > head.next_version || keyspace == KEYSPACE_ENGINE && row.cleared > 0 {
                 return None;
             }
-            let space = spaces.entry(keyspace);
+            let space = keyspaces.entry(keyspace);
             (space.count, space.cleared) = (u64::from(row.count).min(head.entries), row.cleared);
             space.first_run = row.first_run;
         }
         // Entries beyond the keys are records of cleared keyspaces. A salvaged file may lack some.
-        let is_counted = match spaces.any_cleared() {
+        let is_counted = match keyspaces.any_cleared() {
             true => keys <= head.entries,
             false => keys == head.entries,
         };
@@ -332,7 +332,7 @@ impl Log {
         // Segments that are begun from now on must not count as those of the checkpoint.
         let is_past = u64::from(head.next_sequence) <= self.superblock.checkpoint_sequence;
         let sane = is_past && ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
-        sane.then_some(spaces)
+        sane.then_some(keyspaces)
     }
 
     /// Undoes what was loaded from a checkpoint that turned out to be unusable.
@@ -381,7 +381,7 @@ impl Log {
         &mut self,
         file: &mut impl File,
         entries: usize,
-        spaces: &Spaces,
+        keyspaces: &Keyspaces,
         next_version: u64,
         plan: KeyRunPlan,
     ) -> Result<CheckpointWriter, Error> {
@@ -401,7 +401,7 @@ impl Log {
             end_offset: end,
             next_version,
             entries: entries as u64,
-            keyspaces: spaces.counts().count() as u32,
+            keyspaces: keyspaces.counts().count() as u32,
             segments: segments as u32,
             extents: self.extents.by_record.len() as u32,
             next_sequence: self.next_sequence,
@@ -423,7 +423,7 @@ impl Log {
             bytes[at..at + row.len()].copy_from_slice(row);
             at += row.len();
         };
-        for (keyspace, space) in spaces.iter() {
+        for (keyspace, space) in keyspaces.iter() {
             let count = space.count.min(u64::from(u32::MAX)) as u32;
             let (cleared, first_run) = (space.cleared, space.first_run);
             let keyspace = keyspace as u16;

@@ -219,7 +219,7 @@ impl Chain {
             self.next_version = self.next_version.max(header.version + 1);
             // A deletion that was relocated has a value too, but that is not a gap record.
             let is_set = header.kind == KIND_SET;
-            if is_set && header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
+            if is_set && header.keyspace() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
                 let gap = decode_gap_record(key, value);
                 self.gap_records.extend(gap.map(|(from, to)| (frame.number, from, to)));
             }

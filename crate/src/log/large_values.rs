@@ -362,7 +362,7 @@ impl Log {
         let is_match = read_len.is_ok_and(|read_len| read_len == bytes.len())
             && RecordHeader::verify(bytes, salt, at)
             && record::parts(bytes).is_some_and(|(header, its_key, its_value)| {
-                let shape = (header.kind, header.space(), header.size(), its_value.len());
+                let shape = (header.kind, header.keyspace(), header.size(), its_value.len());
                 shape == (KIND_SET, KEYSPACE_ENGINE, bytes.len(), length) && its_key == key
             });
         bytes[..HEADER_SPACE].copy_from_slice(&before);

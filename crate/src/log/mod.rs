@@ -254,7 +254,7 @@ impl RecordRef<'_> {
     #[must_use]
     pub fn clear(&self) -> Option<(u32, ClearRef)> {
         let is_clear = self.header.kind == record::KIND_CLEAR;
-        is_clear.then(|| clear_of(self.header.space(), self.key, self.value)).flatten()
+        is_clear.then(|| clear_of(self.header.keyspace(), self.key, self.value)).flatten()
     }
 
     /// Bytes of the record, including the value of its extent.
@@ -416,7 +416,7 @@ pub(crate) struct Reclaimable {
 
 /// How the space of the file is used.
 #[derive(Debug)]
-struct Space {
+struct SpaceUsage {
     /// Bytes of live records, and of the slots that live extents cover.
     live: u64,
     /// Whether the live records of older segments were not counted.
@@ -442,7 +442,7 @@ pub struct Log {
     superblock: Superblock,
     superblock_state: SuperblockState,
     slots: Vec<Slot>,
-    space: Space,
+    space: SpaceUsage,
     extents: Extents,
     pub(crate) reclaimable: Reclaimable,
     tail: Tail,

@@ -25,7 +25,7 @@ use super::frame_chain::{Chain, FrameAt};
 use super::record_cache::RecordCache;
 use super::{
     DiscardedTail, Extents, Found, Geometry, LargeValues, Log, OpenBatch, Reclaimable,
-    RecoveryState, Slot, SlotState, Space, SuperblockState, Tail, ViewState, Watermarks,
+    RecoveryState, Slot, SlotState, SpaceUsage, SuperblockState, Tail, ViewState, Watermarks,
     superblocks,
 };
 
@@ -222,7 +222,7 @@ impl Log {
                 lost_copy: false,
             },
             slots: Vec::new(),
-            space: Space {
+            space: SpaceUsage {
                 live: 0,
                 live_is_estimate: false,
                 spare_slots: 0,

@@ -248,7 +248,7 @@ pub(crate) struct Gap {
 impl Log {
     /// Bytes of the file except for its checkpoints, including what is being erased.
     #[must_use]
-    pub(crate) fn space(&self) -> u64 {
+    pub(crate) fn file_space(&self) -> u64 {
         let slots =
             (self.slots.len() as u64).saturating_sub(u64::from(self.space.checkpoint_slots));
         slots << self.geometry.segment_log2
@@ -256,7 +256,8 @@ impl Log {
 
     /// The same without free slots and slots that will be free after the next checkpoint.
     pub(crate) fn used_space(&self) -> u64 {
-        self.space().saturating_sub(u64::from(self.space.spare_slots) << self.geometry.segment_log2)
+        self.file_space()
+            .saturating_sub(u64::from(self.space.spare_slots) << self.geometry.segment_log2)
     }
 
     /// Bytes of the file for checkpoints and runs of keys.

@@ -15,7 +15,7 @@ use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::system_records::{ChunksRef, clear_key, clear_of};
 use crate::index::hash_index::Position;
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
@@ -189,7 +189,7 @@ impl<F: File> Store<F> {
         self.apply_deferred_keys();
         let (changes, sorted) = (self.undo.len(), self.sorted_keys.sorted_below);
         let (generation, next_sequence) = (self.sorted_keys.generation, self.log.next_sequence());
-        let space = self.spaces.entry(keyspace);
+        let space = self.keyspaces.entry(keyspace);
         let cleared = Cleared {
             changes,
             keyspace,
@@ -220,7 +220,7 @@ impl<F: File> Store<F> {
     pub(super) fn undo_clears(&mut self) {
         let left = self.undo.len();
         while let Some(cleared) = self.clears.open.pop_if(|cleared| cleared.changes >= left) {
-            let space = self.spaces.entry(cleared.keyspace);
+            let space = self.keyspaces.entry(cleared.keyspace);
             space.keys = cleared.keys;
             (space.count, space.cleared) = (cleared.count, cleared.cleared);
             self.clears.dead = self.clears.dead.saturating_sub(cleared.count);
@@ -232,7 +232,7 @@ impl<F: File> Store<F> {
                 // Keys that were sorted since are missing in the restored ones.
                 self.forget_sorted_keys();
             }
-            self.clears.any = self.spaces.any_cleared();
+            self.clears.any = self.keyspaces.any_cleared();
             self.clears.unswept &= self.clears.any;
         }
     }
@@ -318,8 +318,8 @@ impl<F: File> Store<F> {
 
     /// Initializes the state from the cleared keyspaces that a checkpoint lists.
     pub(super) fn load_clears(&mut self) {
-        let counted: u64 = self.spaces.counts().map(|(_, count)| count).sum();
-        self.clears.any = self.spaces.any_cleared();
+        let counted: u64 = self.keyspaces.counts().map(|(_, count)| count).sum();
+        self.clears.any = self.keyspaces.any_cleared();
         self.clears.unswept = self.clears.any;
         if self.clears.any {
             self.clears.dead = (self.index_len() as u64).saturating_sub(counted);
@@ -329,13 +329,13 @@ impl<F: File> Store<F> {
     /// Whether a record is older than the clearing of its keyspace.
     #[inline]
     pub(super) fn is_cleared(&self, header: &RecordHeader) -> bool {
-        self.clears.any && self.spaces.has_cleared(header.space(), header.version)
+        self.clears.any && self.keyspaces.has_cleared(header.keyspace(), header.version)
     }
 
     /// Replays a record that cleared a keyspace and that the index does not contain. One that was moved may
     /// lie behind records that are newer than it, so the keys of the keyspace have to be counted.
     pub(super) fn replay_clear(&mut self, version: u64, keyspace: u32, was_moved: bool) {
-        let space = self.spaces.entry(keyspace);
+        let space = self.keyspaces.entry(keyspace);
         if version <= space.cleared {
             return;
         }
@@ -361,12 +361,12 @@ impl<F: File> Store<F> {
             return Ok(());
         }
         self.load_all()?;
-        let (mut counts, mut dead) = (Spaces::default(), 0);
+        let (mut counts, mut dead) = (Keyspaces::default(), 0);
         for (position, _) in self.entries() {
             match self.log.scan_record(&mut self.file, position) {
                 Ok((_, record)) => {
-                    let (keyspace, version) = (record.header.space(), record.header.version);
-                    match self.spaces.has_cleared(keyspace, version) {
+                    let (keyspace, version) = (record.header.keyspace(), record.header.version);
+                    match self.keyspaces.has_cleared(keyspace, version) {
                         true => dead += 1,
                         false => counts.entry(keyspace).count += 1,
                     }
@@ -377,7 +377,7 @@ impl<F: File> Store<F> {
             }
         }
         self.clears.dead = dead;
-        self.spaces.recount_cleared(&counts);
+        self.keyspaces.recount_cleared(&counts);
         Ok(())
     }
 
@@ -414,7 +414,7 @@ impl<F: File> Store<F> {
         }
         if left == 0 {
             (self.clears.any, self.clears.unswept, self.clears.dead) = (false, false, 0);
-            self.spaces.forget_cleared();
+            self.keyspaces.forget_cleared();
         }
         Ok(())
     }
@@ -527,7 +527,7 @@ impl<F: File> Store<F> {
     fn end_sweep(&mut self, job: &Sweeping) {
         if !self.clears.unswept && !job.is_stuck {
             (self.clears.any, self.clears.dead) = (false, 0);
-            self.spaces.forget_cleared();
+            self.keyspaces.forget_cleared();
         }
     }
 
@@ -572,7 +572,7 @@ impl<F: File> Store<F> {
             {
                 let is_chunked = header.kind == KIND_CHUNKED;
                 dead[count] = DeadRecord {
-                    hash: self.hash(header.space(), key),
+                    hash: self.hash(header.keyspace(), key),
                     position: geometry.position(scan.slot, scan.at),
                     size: size as u32,
                     chunks: is_chunked.then(|| ChunksRef::decode(value)).flatten(),
@@ -616,8 +616,8 @@ impl<F: File> Store<F> {
         key: &[u8],
         value: &[u8],
     ) -> bool {
-        let Some((keyspace, clear)) = clear_of(header.space(), key, value) else { return true };
-        let is_swept = self.spaces.get(keyspace).is_none_or(|space| space.cleared == 0);
+        let Some((keyspace, clear)) = clear_of(header.keyspace(), key, value) else { return true };
+        let is_swept = self.keyspaces.get(keyspace).is_none_or(|space| space.cleared == 0);
         !is_swept || covers_any(&scan.segments, 0, clear.newest, scan.sequence)
     }
 
@@ -626,7 +626,7 @@ impl<F: File> Store<F> {
         self.remove_entry(hash, position);
         self.log.record_superseded(position, size);
         self.last = None;
-        let space = self.spaces.entry(KEYSPACE_ENGINE);
+        let space = self.keyspaces.entry(KEYSPACE_ENGINE);
         space.count = space.count.saturating_sub(1);
         if position < self.sorted_keys.sorted_below {
             self.sorted_keys.key_changed(space, key, None);

@@ -78,7 +78,7 @@ impl<F: File> Store<F> {
     }
 
     pub(super) fn is_shrinkable(&self) -> bool {
-        self.log.space() > self.log.space_target(100, 4)
+        self.log.file_space() > self.log.space_target(100, 4)
     }
 
     fn wants_shrinking(&self, job: &Compacting) -> bool {
@@ -224,7 +224,7 @@ impl<F: File> Store<F> {
         // them.
         let segment = self.log.geometry().segment();
         let retired = self.log.retired_bytes();
-        if retired >= (self.log.space() / 16).max(2 * segment as u64) {
+        if retired >= (self.log.file_space() / 16).max(2 * segment as u64) {
             return None;
         }
         let thorough = job.all || self.is_low_on_space();
@@ -239,7 +239,7 @@ impl<F: File> Store<F> {
         }
         // A tombstone can be dropped only after the segments that it covers, so the oldest segment
         // is compacted first.
-        if is_large && !job.all && self.log.tombstone_bytes() * 8 > self.log.space() {
+        if is_large && !job.all && self.log.tombstone_bytes() * 8 > self.log.file_space() {
             return self.log.oldest_below(job.below);
         }
         if self.wants_shrinking(job) {
@@ -310,7 +310,7 @@ impl<F: File> Store<F> {
             let position = geometry.position(scan.slot, scan.at);
             match header.kind {
                 KIND_SET | KIND_EXTENT | KIND_CHUNKED => {
-                    let hash = self.hash(header.space(), key);
+                    let hash = self.hash(header.keyspace(), key);
                     if self.is_live(hash, position) {
                         if self.is_cleared(header) {
                             // A sweep ran out of space before removing it.
@@ -320,7 +320,7 @@ impl<F: File> Store<F> {
                     }
                 }
                 KIND_CLEAR => {
-                    let hash = self.hash(header.space(), key);
+                    let hash = self.hash(header.keyspace(), key);
                     if !self.is_live(hash, position) {
                     } else if self.clear_is_needed(scan, header, key, value) {
                         self.move_record(hash, position, &bytes[..size], None)?;
@@ -355,7 +355,7 @@ impl<F: File> Store<F> {
             if !header.fits(bytes.len()) {
                 break;
             }
-            *hash = self.hash(header.space(), key);
+            *hash = self.hash(header.keyspace(), key);
             at += header.size();
         }
         self.index.prefetch(&hashes);
@@ -446,7 +446,7 @@ impl<F: File> Store<F> {
         let bytes = addr.and_then(|addr| self.log.copy_of(addr));
         let record = addr.and_then(|addr| self.log.get(addr));
         let record = record.filter(|it| !self.is_cleared(it.header));
-        let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
+        let found = record.map(|it| (self.hash(it.header.keyspace(), it.key), it.extent()));
         // A malicious checkpoint may refer to an extent for a record that no key has.
         let found = found.filter(|&(hash, _)| self.is_live(hash, relocation.record));
         let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::checkpoint::BLOCK_ENTRIES;
 use crate::index::hash_index::{HashIndex, Position};
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 use crate::log::Log;
 use crate::log::buffer_pool::{AccessKind, Views};
 use crate::log::checkpoint_index::{CheckpointIndex, index_exceeds_memory};
@@ -400,7 +400,7 @@ impl<F: File> Store<F> {
         let mut replayed = Replayed {
             log: opened.log,
             index: HashIndex::default(),
-            spaces: Spaces::default(),
+            keyspaces: Keyspaces::default(),
             sorted_keys: SortedKeys::default(),
             clears: Clears::default(),
             next_version: 1,
@@ -415,7 +415,7 @@ impl<F: File> Store<F> {
         let mut missing = Vec::with_capacity(unloaded.unloaded_len());
         for (hash, position) in entries {
             if unloaded.is_unloaded(hash, position)
-                && !(replayed.clears.any && self.was_swept(position, &replayed.spaces)?)
+                && !(replayed.clears.any && self.was_swept(position, &replayed.keyspaces)?)
             {
                 missing.push((hash, position));
             }
@@ -431,7 +431,7 @@ impl<F: File> Store<F> {
     fn swap(&mut self, other: &mut Replayed) {
         core::mem::swap(&mut self.log, &mut other.log);
         core::mem::swap(&mut self.index, &mut other.index);
-        core::mem::swap(&mut self.spaces, &mut other.spaces);
+        core::mem::swap(&mut self.keyspaces, &mut other.keyspaces);
         core::mem::swap(&mut self.sorted_keys, &mut other.sorted_keys);
         core::mem::swap(&mut self.clears, &mut other.clears);
         core::mem::swap(&mut self.next_version, &mut other.next_version);
@@ -452,11 +452,11 @@ impl<F: File> Store<F> {
 
     /// Whether a record belonged to a keyspace that was cleared, and was removed from the index by a sweep
     /// that the log does not record.
-    fn was_swept(&mut self, position: Position, cleared: &Spaces) -> Result<bool, Error> {
+    fn was_swept(&mut self, position: Position, cleared: &Keyspaces) -> Result<bool, Error> {
         let (_, record) = self.log.scan_record(&mut self.file, position)?;
-        let (keyspace, version) = (record.header.space(), record.header.version);
+        let (keyspace, version) = (record.header.keyspace(), record.header.version);
         let is_cleared = cleared.has_cleared(keyspace, version);
-        Ok(is_cleared && !self.spaces.has_cleared(keyspace, version))
+        Ok(is_cleared && !self.keyspaces.has_cleared(keyspace, version))
     }
 }
 
@@ -483,7 +483,7 @@ const REPLAY_SEGMENTS: usize = 4;
 struct Replayed {
     log: Log,
     index: HashIndex,
-    spaces: Spaces,
+    keyspaces: Keyspaces,
     sorted_keys: SortedKeys,
     clears: Clears,
     next_version: u64,

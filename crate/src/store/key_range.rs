@@ -239,7 +239,8 @@ impl<F: File> Store<F> {
             return Ok(self.count(keyspace));
         }
         self.sort(ALL)?;
-        let has_deleted = self.spaces.get(keyspace).is_some_and(|space| space.keys.deleted() > 0);
+        let has_deleted =
+            self.keyspaces.get(keyspace).is_some_and(|space| space.keys.deleted() > 0);
         match self.keys_in_memory(keyspace, bounds) {
             Some(keys) if !has_deleted => Ok(keys.remaining() as u64),
             _ => {
@@ -255,7 +256,7 @@ impl<F: File> Store<F> {
 
     /// The keys between two bounds if they are all in memory, with entries of deleted ones.
     fn keys_in_memory(&self, keyspace: u32, (lower, upper): KeyBounds<'_>) -> Option<Range<'_>> {
-        match self.spaces.get(keyspace) {
+        match self.keyspaces.get(keyspace) {
             Some(space) if self.sorted_keys.has_older_keys(space) => None,
             Some(space) => Some(space.keys.range(lower, upper)),
             None => Some(Range::default()),
@@ -269,8 +270,8 @@ impl<F: File> Store<F> {
         reverse: bool,
         visit: &mut dyn FnMut(&[u8], Option<Position>) -> bool,
     ) -> Result<Walked, Error> {
-        let Store { file, log, spaces, sorted_keys, .. } = self;
-        let Some(space) = spaces.get(keyspace) else { return Ok(Walked::Done) };
+        let Store { file, log, keyspaces, sorted_keys, .. } = self;
+        let Some(space) = keyspaces.get(keyspace) else { return Ok(Walked::Done) };
         let mut memory = [space.keys.range(lower, upper), Range::default()];
         // A keyspace that was cleared since the keys were frozen has none of them any more.
         if sorted_keys.writing_run >= space.first_run {

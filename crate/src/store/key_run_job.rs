@@ -40,7 +40,7 @@ impl<F: File> Store<F> {
             self.ordered && sorted_keys.sorted_below == ALL && self.has_space_for_key_runs();
         is_ready
             && (sorted_keys.runs.is_empty() && self.live_keys() > sorted_keys.max_keys_without_run
-                || self.spaces.ordered_len() > MAX_CHANGED)
+                || self.keyspaces.ordered_len() > MAX_CHANGED)
     }
 
     /// On a full disk the last slots are for data, and for deleting it.
@@ -74,7 +74,7 @@ impl<F: File> Store<F> {
         }
         self.apply_deferred_keys();
         let mut kept = self.sorted_keys.runs.all().to_vec();
-        let changed = self.spaces.ordered_len();
+        let changed = self.keyspaces.ordered_len();
         let written: u64 = kept.iter().map(|run| run.entries).sum();
         let is_stale =
             written / 2 > self.live_keys().saturating_add(self.sorted_keys.max_keys_without_run);
@@ -94,9 +94,9 @@ impl<F: File> Store<F> {
         }
         let merged: usize = kept.drain(merges..).map(|run| run.segments.len()).sum();
         // Keys that are in another order may share fewer bytes with those before them.
-        let bytes = 4 * (self.spaces.key_bytes() + 32 * changed);
+        let bytes = 4 * (self.keyspaces.key_bytes() + 32 * changed);
         let new_segments = 4 * merged + (bytes >> self.log.geometry().segment_log2) + MAX_RUNS;
-        let keyspaces = self.spaces.iter().map(|(id, space)| (id, space.first_run)).collect();
+        let keyspaces = self.keyspaces.iter().map(|(id, space)| (id, space.first_run)).collect();
         let job = KeyRunJob { merges, keyspaces, next: 0, last: Vec::new() };
         (KeyRunPlan { kept, new_segments: Some(new_segments) }, Some(job))
     }
@@ -104,7 +104,7 @@ impl<F: File> Store<F> {
     /// The run of a checkpoint begins: changes from here on are not part of it.
     pub(super) fn begin_key_run(&mut self, writing: &CheckpointWriter) {
         self.sorted_keys.writing_run = writing.run_sequence();
-        self.spaces.freeze_keys();
+        self.keyspaces.freeze_keys();
     }
 
     /// Writes some entries of the run; returns whether it is complete. A run that cannot be written is left out,
@@ -164,7 +164,7 @@ impl<F: File> Store<F> {
         job: &mut KeyRunJob,
         batch: &mut DecodedBlock,
     ) -> Result<Walked, Error> {
-        let Store { file, log, spaces, sorted_keys, .. } = self;
+        let Store { file, log, keyspaces, sorted_keys, .. } = self;
         // There is nothing below that a deleted key has to hide.
         let keeps_deleted = job.merges > 0;
         while let Some(&(keyspace, first_run)) = job.keyspaces.get(job.next) {
@@ -172,7 +172,7 @@ impl<F: File> Store<F> {
                 true => Bound::Unbounded,
                 false => Bound::Excluded(&job.last[..]),
             };
-            let frozen = spaces.get(keyspace).map(|space| &space.frozen_keys);
+            let frozen = keyspaces.get(keyspace).map(|space| &space.frozen_keys);
             let memory = frozen.map(|keys| keys.range(after, Bound::Unbounded));
             let numbers = job.merges..sorted_keys.runs.all().len();
             let walk = Walk { file, log, runs: &mut sorted_keys.runs, first_run, numbers };
@@ -203,7 +203,7 @@ impl<F: File> Store<F> {
     pub(super) fn install_key_runs(&mut self, writing: &mut CheckpointWriter) {
         self.sorted_keys.runs = KeyRuns::new(writing.take_runs(), self.log.budget());
         if core::mem::take(&mut self.sorted_keys.writing_run) > 0 {
-            let written: Vec<_> = self.spaces.take_frozen().collect();
+            let written: Vec<_> = self.keyspaces.take_frozen().collect();
             self.free_later(written.into_iter());
         }
     }
@@ -213,7 +213,7 @@ impl<F: File> Store<F> {
         self.apply_deferred_keys();
         let run = core::mem::take(&mut self.sorted_keys.writing_run);
         if run > 0 {
-            self.spaces.unfreeze_keys(run);
+            self.keyspaces.unfreeze_keys(run);
         }
     }
 

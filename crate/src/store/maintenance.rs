@@ -289,8 +289,8 @@ impl<F: File> Store<F> {
         let entries = self.index_len();
         let is_limited = self.index_exceeds_memory();
         let (plan, key_run) = self.plan_key_runs(self.maintenance.is_closing);
-        let Store { file, log, spaces, next_version, .. } = self;
-        let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
+        let Store { file, log, keyspaces, next_version, .. } = self;
+        let writing = match log.begin_checkpoint(file, entries, keyspaces, *next_version, plan) {
             // Free space matters more now than opening fast.
             Err(Error::Quota | Error::Full) if log.retired_bytes() > 0 => {
                 self.free_retired_without_checkpoint()?;

@@ -28,7 +28,7 @@ use crate::format::record::{self, KIND_CHUNKED, KIND_DELETE, KIND_SET, RecordHea
 use crate::format::system_records::ChunksRef;
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 use crate::index::hash_index::{HashIndex, KeyHash, Position};
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 use crate::log::tombstones::UNKNOWN;
 use crate::log::{
     Log,
@@ -210,7 +210,7 @@ pub struct Store<F> {
     key_hash: KeyHash,
     /// The position that the index returned, or was given, last. Invariant: the index contains it.
     last: Option<Position>,
-    spaces: Spaces,
+    keyspaces: Keyspaces,
     /// Whether keys are kept in order.
     ordered: bool,
     sorted_keys: SortedKeys,
@@ -288,7 +288,7 @@ impl<F: File> Store<F> {
 
     /// Stores the position of a key's record in the ordered keys, for later scans.
     pub fn index_record(&mut self, keyspace: u32, key: &[u8], position: Position) {
-        self.spaces.entry(keyspace).keys.set_position(key, position);
+        self.keyspaces.entry(keyspace).keys.set_position(key, position);
     }
 
     /// Returns the value of a key whose record was [prefetched](Store::prefetch_records) at an
@@ -305,7 +305,7 @@ impl<F: File> Store<F> {
     ) -> Option<*const [u8]> {
         let record = self.log.get_resident(addr, counts)?;
         let is_match = same_bytes(record.key, key)
-            && record.header.space() == keyspace
+            && record.header.keyspace() == keyspace
             && record.header.kind == KIND_SET;
         is_match.then_some(core::ptr::from_ref(record.value))
     }
@@ -346,7 +346,7 @@ impl<F: File> Store<F> {
     /// The number of keys in a keyspace.
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
-        self.spaces.get(keyspace).map_or(0, |space| space.count)
+        self.keyspaces.get(keyspace).map_or(0, |space| space.count)
     }
 
     /// Deletes a key; returns whether it existed.
@@ -497,7 +497,7 @@ impl<F: File> Store<F> {
         // cannot be changed in place for the rest of the turn.
         if let Some(addr) = self.last.and_then(|last| self.log.resident_addr(last)) {
             let record = self.log.record_in(addr);
-            if same_bytes(record.key, key) && record.header.space() == keyspace {
+            if same_bytes(record.key, key) && record.header.keyspace() == keyspace {
                 self.log.touch_for(addr, access);
                 return Ok(self.last.map(|position| Located { position, addr }));
             }
@@ -586,7 +586,7 @@ impl<F: File> Store<F> {
             }
             let Some(record) = self.log.get(addr) else { return Err(damaged(0)) };
             if same_bytes(record.key, key)
-                && record.header.space() == keyspace
+                && record.header.keyspace() == keyspace
                 && !self.is_cleared(record.header)
             {
                 return Ok(Some(Located { position, addr }));
@@ -720,8 +720,8 @@ impl<F: File> Store<F> {
             }
         }
         let record = self.log.record_at(record);
-        let (keyspace, key) = (record.header.space(), record.key);
-        let space = self.spaces.entry(keyspace);
+        let (keyspace, key) = (record.header.keyspace(), record.key);
+        let space = self.keyspaces.entry(keyspace);
         match (old, new) {
             (None, Some(new)) => {
                 self.index.insert(hash, new);

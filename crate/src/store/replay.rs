@@ -89,9 +89,9 @@ impl<F: File> Store<F> {
         let Opened { log, checkpoint, created } = opened;
         let head = checkpoint.as_ref().map(|loaded| loaded.head);
         let mut runs = None;
-        let (index, spaces, unloaded) = checkpoint.map_or_else(Default::default, |loaded| {
+        let (index, keyspaces, unloaded) = checkpoint.map_or_else(Default::default, |loaded| {
             runs = loaded.runs;
-            (loaded.index, loaded.spaces, loaded.unloaded)
+            (loaded.index, loaded.keyspaces, loaded.unloaded)
         });
         let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
@@ -104,7 +104,7 @@ impl<F: File> Store<F> {
             index_memory,
             key_hash,
             last: None,
-            spaces,
+            keyspaces,
             ordered: options.ordered,
             clears: Clears::default(),
             sorted_keys: SortedKeys::default(),
@@ -244,7 +244,7 @@ impl<F: File> Store<F> {
             && batch.hashes.len() < BATCH
         {
             let position = self.log.geometry().position(slot, range.end - rest.len());
-            batch.hashes.push(self.hash(header.space(), key));
+            batch.hashes.push(self.hash(header.keyspace(), key));
             batch.records.push((position, *header));
             rest = &rest[header.size()..];
         }
@@ -315,13 +315,13 @@ impl<F: File> Store<F> {
                 }
                 // A key without a predecessor was absent, or its deletion was moved behind it.
                 let mut found = match previous == 0 && !is_tombstone {
-                    true => self.find_loaded(hash, header.space(), &key),
-                    false => self.find_shared(hash, header.space(), &key),
+                    true => self.find_loaded(hash, header.keyspace(), &key),
+                    false => self.find_shared(hash, header.keyspace(), &key),
                 };
                 if self.log.recovery_state().salvages && matches!(found, Err(Error::Corruption(_)))
                 {
                     self.drop_damaged(hash)?;
-                    found = self.find_shared(hash, header.space(), &key);
+                    found = self.find_shared(hash, header.keyspace(), &key);
                 }
                 // The writer found no record, so the damaged one here was dead before.
                 if self.clears.any && previous == 0 && matches!(found, Err(Error::Corruption(_))) {
@@ -381,7 +381,7 @@ impl<F: File> Store<F> {
             let Some(record) = self.log.get(addr) else { return Err(damaged(0)) };
             let (header, is_key) = (*record.header, record.key == key);
             let is_older = header.version < tombstone.version && !self.is_cleared(&header);
-            if is_key && is_older && header.space() == tombstone.space() {
+            if is_key && is_older && header.keyspace() == tombstone.keyspace() {
                 self.log.record_superseded(old, header.size() as u32);
                 self.log.remove_extent_reference(old);
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
@@ -390,9 +390,9 @@ impl<F: File> Store<F> {
         }
         // The later record of the key is in the order, not deleted.
         if self.sorted_keys.sorted_below == ALL
-            && let Some(found) = self.find_loaded(hash, tombstone.space(), key)?
+            && let Some(found) = self.find_loaded(hash, tombstone.keyspace(), key)?
         {
-            let space = self.spaces.entry(tombstone.space());
+            let space = self.keyspaces.entry(tombstone.keyspace());
             self.sorted_keys.key_changed(space, key, Some(found.position));
         }
         self.log.load(&mut self.file, self.log.geometry().locate(position).0)

@@ -8,7 +8,7 @@ use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::key_run::block::DecodedBlock;
 use crate::index::hash_index::Position;
-use crate::index::keyspaces::Space;
+use crate::index::keyspaces::Keyspace;
 use crate::log::key_runs::{KeyRun, KeyRuns};
 use crate::log::recovery::OnDamage;
 use crate::radix_sort;
@@ -36,7 +36,7 @@ pub(super) const ALL: Position = Position::MAX;
 /// How far the keys are sorted, and the runs of sorted keys in the file.
 #[derive(Debug, Default)]
 pub(super) struct SortedKeys {
-    /// Invariant: keys whose records lie before this position are in `spaces`' ordered keys, or all keys are
+    /// Invariant: keys whose records lie before this position are in `keyspaces`, in their ordered keys, or all keys are
     /// there or in runs. They are sorted when first needed, at once or part by part, and kept sorted from
     /// then on.
     pub sorted_below: Position,
@@ -61,7 +61,7 @@ pub(super) struct SortedKeys {
 impl SortedKeys {
     /// Whether there are keys older than those in `space.keys`, so that deleted ones need an entry.
     #[inline]
-    pub(super) fn has_older_keys(&self, space: &Space) -> bool {
+    pub(super) fn has_older_keys(&self, space: &Keyspace) -> bool {
         !space.frozen_keys.is_empty() || self.runs.any_from(space.first_run)
     }
 
@@ -74,7 +74,7 @@ impl SortedKeys {
     #[inline(never)]
     pub(super) fn key_changed(
         &mut self,
-        space: &mut Space,
+        space: &mut Keyspace,
         key: &[u8],
         position: Option<Position>,
     ) {
@@ -125,7 +125,7 @@ impl<F: File> Store<F> {
         (sorted_keys.sorted_below, sorted_keys.writing_run, sorted_keys.deferred) = (0, 0, 0);
         sorted_keys.runs = KeyRuns::default();
         sorted_keys.generation += 1;
-        self.spaces.forget_sorted_keys();
+        self.keyspaces.forget_sorted_keys();
     }
 
     #[cold]
@@ -159,16 +159,16 @@ impl<F: File> Store<F> {
         while outcome.is_ok() && self.sorted_keys.sorted_below < end {
             outcome = self.sort_segment(usize::MAX);
         }
-        self.spaces.apply_deferred(|_| false);
+        self.keyspaces.apply_deferred(|_| false);
         outcome.map(|()| self.sorted_keys.sorted_below == ALL)
     }
 
     /// Inserts changes that were deferred.
     #[inline]
     pub(super) fn apply_deferred_keys(&mut self) {
-        let Store { sorted_keys, spaces, .. } = self;
+        let Store { sorted_keys, keyspaces, .. } = self;
         if core::mem::take(&mut sorted_keys.deferred) > 0 {
-            spaces.apply_deferred(|space| sorted_keys.has_older_keys(space));
+            keyspaces.apply_deferred(|space| sorted_keys.has_older_keys(space));
         }
     }
 
@@ -183,7 +183,7 @@ impl<F: File> Store<F> {
 
     /// How many keys are not sorted, while none are in runs.
     fn unsorted(&self) -> u64 {
-        self.live_keys().saturating_sub(self.spaces.ordered_len() as u64)
+        self.live_keys().saturating_sub(self.keyspaces.ordered_len() as u64)
     }
 
     /// Sorts some keys after a commit of this many bytes, where the time between turns did not suffice.
@@ -207,7 +207,7 @@ impl<F: File> Store<F> {
     /// Whether more keys changed in memory than should wait for the time between turns.
     pub(super) fn is_key_run_behind(&self) -> bool {
         self.sorted_keys.sorted_below == ALL
-            && self.spaces.ordered_len() > MAX_CHANGED + MAX_CHANGED / 2
+            && self.keyspaces.ordered_len() > MAX_CHANGED + MAX_CHANGED / 2
     }
 
     /// Sorts the rest of the keys before a close, unless they are so many that it would take long.
@@ -219,14 +219,14 @@ impl<F: File> Store<F> {
     }
 
     pub(super) fn live_keys(&self) -> u64 {
-        self.spaces.counts().map(|(_, count)| count).sum()
+        self.keyspaces.counts().map(|(_, count)| count).sum()
     }
 
     /// One step of maintenance: sorts some keys.
     pub(super) fn sort_step(&mut self) -> Result<(), Error> {
         self.index.track_positions();
         let sorted = self.sort_segment(KEYS_PER_STEP);
-        self.spaces.apply_deferred(|_| false);
+        self.keyspaces.apply_deferred(|_| false);
         sorted
     }
 
@@ -245,11 +245,11 @@ impl<F: File> Store<F> {
             }
             left -= 1;
             let (_, record) = self.log.scan_record(&mut self.file, position)?;
-            let (keyspace, version) = (record.header.space(), record.header.version);
-            if self.clears.any && self.spaces.has_cleared(keyspace, version) {
+            let (keyspace, version) = (record.header.keyspace(), record.header.version);
+            if self.clears.any && self.keyspaces.has_cleared(keyspace, version) {
                 continue;
             }
-            self.spaces.entry(keyspace).keys.defer_insert(record.key, position);
+            self.keyspaces.entry(keyspace).keys.defer_insert(record.key, position);
         }
         let is_last = slot + 1 >= self.log.slot_count();
         self.sorted_keys.sorted_below = if is_last { ALL } else { geometry.position(slot + 1, 0) };

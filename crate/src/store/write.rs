@@ -233,7 +233,7 @@ impl<F: File> Store<F> {
             Staged::InPlace => self.staging.changing.at.position,
         };
         let record = self.log.record_at(position);
-        let (keyspace, key) = (record.header.space(), record.key.to_vec());
+        let (keyspace, key) = (record.header.keyspace(), record.key.to_vec());
         let hash = self.hash(keyspace, &key);
         let restores = match self.staging.staged {
             Staged::InPlace => {
