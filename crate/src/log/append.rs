@@ -300,7 +300,7 @@ impl Log {
             if slot.first_frame == 0 {
                 slot.first_frame = self.next_frame - 1;
             }
-            self.tail.bytes += (span.end - span.start) as u64;
+            self.checkpoint.frame_bytes_since += (span.end - span.start) as u64;
         }
         self.watermarks.written = self.watermarks.flushed;
         for dead in self.extents.dead.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {
@@ -309,7 +309,8 @@ impl Log {
         for slot in frames.iter().map(|span| span.slot).chain(self.batch.extents.drain(..)) {
             let slot = &mut self.slots[slot as usize];
             slot.written = true;
-            self.tail.values += if slot.state == SlotState::Extent { slot.length } else { 0 };
+            self.checkpoint.value_bytes_since +=
+                if slot.state == SlotState::Extent { slot.length } else { 0 };
         }
         self.batch.frames.clear();
         let slot = self.cursor.slot.expect("a batch has a frame");

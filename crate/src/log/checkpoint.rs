@@ -229,7 +229,7 @@ impl Log {
         if !self.is_end_segment_valid(file, &head)? {
             return Ok(None);
         }
-        self.tail.checkpoint = Some(first as u32);
+        self.checkpoint.slot = Some(first as u32);
         self.space.live_is_estimate = !loads;
         let unloaded = (!loads).then_some(unloaded);
         Ok(Some(LoadedCheckpoint { head, keyspaces, index, unloaded, runs }))
@@ -348,28 +348,28 @@ impl Log {
     }
 
     /// Bytes that opening would have to replay.
-    pub(crate) fn tail_bytes(&self) -> u64 {
-        self.tail.bytes
+    pub(crate) fn replay_bytes(&self) -> u64 {
+        self.checkpoint.frame_bytes_since
     }
 
     /// A part of the checkpoint was found damaged: opening may have to replay the whole log.
     pub(crate) fn mark_checkpoint_damaged(&mut self) {
-        self.tail.checkpoint_is_damaged = true;
+        self.checkpoint.is_damaged = true;
     }
 
     /// Whether the checkpoint is to be replaced because a part of it is damaged.
     pub(crate) fn checkpoint_is_damaged(&self) -> bool {
-        self.tail.checkpoint_is_damaged
+        self.checkpoint.is_damaged
     }
 
     /// Bytes of values in extents that opening would have to verify.
-    pub(crate) fn tail_values(&self) -> u64 {
-        self.tail.values
+    pub(crate) fn replay_value_bytes(&self) -> u64 {
+        self.checkpoint.value_bytes_since
     }
 
     /// Opening is finished and has verified this many bytes.
-    pub(crate) fn set_tail_values(&mut self, bytes: u64) {
-        self.tail.values = bytes;
+    pub(crate) fn set_replay_value_bytes(&mut self, bytes: u64) {
+        self.checkpoint.value_bytes_since = bytes;
     }
 
     /// Starts a checkpoint of an index with `entries` entries, and runs of keys, as of the end of the log.
@@ -552,8 +552,8 @@ impl Log {
         self.switch_checkpoint(file, to, &writing.runs, next_version)?;
         self.slots[first as usize].written = true;
         self.slots[first as usize].length = payload;
-        self.tail.bytes = self.bytes_since(&writing.head);
-        self.tail.values = self.values_since(writing.head.next_sequence);
+        self.checkpoint.frame_bytes_since = self.bytes_since(&writing.head);
+        self.checkpoint.value_bytes_since = self.values_since(writing.head.next_sequence);
         Ok(())
     }
 
@@ -571,8 +571,8 @@ impl Log {
         self.flush(file).map_err(WriteError::Unclear)?;
         self.switch_checkpoint(file, None, &[], next_version)?;
         let logs = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
-        self.tail.bytes = logs.map(|s| u64::from(s.end)).sum();
-        self.tail.values = self.values_since(0);
+        self.checkpoint.frame_bytes_since = logs.map(|s| u64::from(s.end)).sum();
+        self.checkpoint.value_bytes_since = self.values_since(0);
         Ok(())
     }
 
@@ -610,8 +610,8 @@ impl Log {
         self.superblock_state.marked_open = true;
         self.watermarks.confirmed = self.watermarks.flushed;
         self.discard_dead_extents();
-        let before = core::mem::replace(&mut self.tail.checkpoint, to.map(|(first, _)| first));
-        self.tail.checkpoint_is_damaged = false;
+        let before = core::mem::replace(&mut self.checkpoint.slot, to.map(|(first, _)| first));
+        self.checkpoint.is_damaged = false;
         if let Some(before) = before {
             self.discard(before);
         }
@@ -632,7 +632,7 @@ impl Log {
 
     /// Bytes that opening would read from after the start of a checkpoint: of frames, and of the
     /// values that they refer to.
-    pub(crate) fn tail_after(&self, writing: &CheckpointWriter) -> u64 {
+    pub(crate) fn replay_bytes_after(&self, writing: &CheckpointWriter) -> u64 {
         self.bytes_since(&writing.head) + self.values_since(writing.head.next_sequence)
     }
 

@@ -371,17 +371,17 @@ struct ViewState {
     stale: bool,
 }
 
-/// The newest checkpoint, and what opening would have to read behind it.
+/// The newest checkpoint, and what was written since, which opening would have to read beside it.
 #[derive(Debug, Default)]
-struct Tail {
+struct CheckpointState {
     /// The first slot of the checkpoint that the superblocks refer to.
-    checkpoint: Option<u32>,
+    slot: Option<u32>,
     /// Whether a part of it was found damaged.
-    checkpoint_is_damaged: bool,
+    is_damaged: bool,
     /// Bytes of the frames written since that checkpoint.
-    bytes: u64,
+    frame_bytes_since: u64,
     /// Bytes of the extent values that these frames refer to: opening would have to read them too.
-    values: u64,
+    value_bytes_since: u64,
 }
 
 /// What opening found in the file that does not count.
@@ -445,7 +445,7 @@ pub struct Log {
     space: SpaceUsage,
     extents: Extents,
     pub(crate) reclaimable: Reclaimable,
-    tail: Tail,
+    checkpoint: CheckpointState,
     cursor: Cursor,
     batch: OpenBatch,
     /// Records at or above this offset of the cursor's slot may be changed in place.

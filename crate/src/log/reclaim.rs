@@ -121,7 +121,8 @@ impl Log {
         self.forget_cached(|slot| slot.retired);
         let slot = &mut self.slots[index as usize];
         slot.dirty_tail = true;
-        self.tail.bytes = self.tail.bytes.saturating_sub(u64::from(slot.end));
+        self.checkpoint.frame_bytes_since =
+            self.checkpoint.frame_bytes_since.saturating_sub(u64::from(slot.end));
         self.reclaimable.may_exist = true;
         self.free(index);
         Ok(())

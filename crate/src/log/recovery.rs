@@ -24,9 +24,9 @@ use super::cursor::Cursor;
 use super::frame_chain::{Chain, FrameAt};
 use super::record_cache::RecordCache;
 use super::{
-    DiscardedTail, Extents, Found, Geometry, LargeValues, Log, OpenBatch, Reclaimable,
-    RecoveryState, Slot, SlotState, SpaceUsage, SuperblockState, Tail, ViewState, Watermarks,
-    superblocks,
+    CheckpointState, DiscardedTail, Extents, Found, Geometry, LargeValues, Log, OpenBatch,
+    Reclaimable, RecoveryState, Slot, SlotState, SpaceUsage, SuperblockState, ViewState,
+    Watermarks, superblocks,
 };
 
 /// What opening found.
@@ -234,7 +234,7 @@ impl Log {
             },
             extents: Extents::default(),
             reclaimable: Reclaimable::default(),
-            tail: Tail::default(),
+            checkpoint: CheckpointState::default(),
             cursor: Cursor::default(),
             batch: OpenBatch::default(),
             floor: 0,
@@ -332,7 +332,8 @@ impl Log {
             ..Recovery::default()
         };
         self.classify_missing_headers(&chain);
-        self.tail.bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
+        self.checkpoint.frame_bytes_since =
+            chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
         self.reclaimable.from_frame = match recovery.clean {
             // The superblock states that they are flushed, and only a witness follows them.
             true => flushed_frames,
@@ -376,7 +377,7 @@ impl Log {
         // Segments below the first sequence are not part of the log any more, whatever they
         // contain.
         let first = u32::try_from(self.superblock.first_sequence).unwrap_or(u32::MAX);
-        let current = self.tail.checkpoint;
+        let current = self.checkpoint.slot;
         let mut order: Vec<(u32, u32)> = Vec::new();
         for (slot, i) in self.slots.iter_mut().zip(0..) {
             let sequence = slot.sequence;

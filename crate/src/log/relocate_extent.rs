@@ -131,7 +131,7 @@ impl Log {
         self.slots[relocation.to as usize].length_check = check;
         self.write_extent_headers(file, relocation.to)?;
         self.slots[relocation.to as usize].written = true;
-        self.tail.values += old.length;
+        self.checkpoint.value_bytes_since += old.length;
         Ok(Some(ExtentRef { check, ..self.extent_ref(relocation.to, old.length as usize) }))
     }
 

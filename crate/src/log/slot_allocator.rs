@@ -105,7 +105,7 @@ impl Log {
 
     /// Whether no slot is left on a full disk, and dropping the checkpoint would free some.
     pub(crate) fn needs_checkpoint_slots(&self) -> bool {
-        self.space.full && self.space.free_slots == 0 && self.tail.checkpoint.is_some()
+        self.space.full && self.space.free_slots == 0 && self.checkpoint.slot.is_some()
     }
 
     fn reserve(&self) -> u32 {

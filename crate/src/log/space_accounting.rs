@@ -362,7 +362,7 @@ impl Log {
 
     /// Whether the checkpoint lies after all segments and would fit before them.
     pub(crate) fn checkpoint_can_move_forward(&self) -> bool {
-        self.tail.checkpoint.is_some_and(|slot| self.can_move_forward(slot))
+        self.checkpoint.slot.is_some_and(|slot| self.can_move_forward(slot))
     }
 
     /// Whether the last part of a run lies after all segments, and all runs would fit before it together with

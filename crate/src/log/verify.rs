@@ -154,7 +154,7 @@ impl Log {
             }
         } else if unit == 0
             && self.superblock.checkpoint_sequence != 0
-            && self.tail.checkpoint.is_none()
+            && self.checkpoint.slot.is_none()
         {
             // Opening could not use the checkpoint, and its slots have been reclaimable since.
             found.report(ProblemKind::Checkpoint, at, bytes.len());

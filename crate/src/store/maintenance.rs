@@ -35,13 +35,13 @@ const CATCH_UP_BYTES: usize = 128 << 10;
 const STEPS_TO_CATCH_UP: usize = 6;
 
 /// A checkpoint is worth its flushes when opening would replay this many segments,
-const TAIL_SEGMENTS: u64 = 8;
+const REPLAY_SEGMENTS: u64 = 8;
 /// or at a close, when opening would replay this many,
-const TAIL_SEGMENTS_AT_CLOSE: u64 = 1;
+const REPLAY_SEGMENTS_AT_CLOSE: u64 = 1;
 /// or when opening would verify as many bytes of large values as these segments have,
-const TAIL_SEGMENTS_OF_VALUES: u64 = 64;
+const REPLAY_SEGMENTS_OF_VALUES: u64 = 64;
 /// and this many times the bytes of the checkpoint.
-const TAIL_OF_VALUES: u64 = 8;
+const CHECKPOINTS_OF_VALUES: u64 = 8;
 
 /// Reverts changes in the entries of a range: restores removed entries and removes added ones. Each entry
 /// is handled once, however often its key changed.
@@ -109,10 +109,10 @@ impl<F: File> Store<F> {
     /// Whether opening would read so much that a checkpoint is worth its flushes. With a checkpoint,
     /// opening does not read the extents before it.
     fn wants_checkpoint(&self) -> bool {
-        let values = TAIL_SEGMENTS_OF_VALUES << self.log.geometry().segment_log2;
-        let values = values.max(TAIL_OF_VALUES * 8 * self.index_len() as u64);
-        self.log.tail_bytes() > self.tail_limit()
-            || self.log.tail_values() > values
+        let values = REPLAY_SEGMENTS_OF_VALUES << self.log.geometry().segment_log2;
+        let values = values.max(CHECKPOINTS_OF_VALUES * 8 * self.index_len() as u64);
+        self.log.replay_bytes() > self.replay_limit()
+            || self.log.replay_value_bytes() > values
             || self.log.checkpoint_is_damaged()
             || self.wants_key_run()
             || self.has_many_recent()
@@ -128,8 +128,8 @@ impl<F: File> Store<F> {
     }
 
     /// The bytes of log that opening may have to replay: half of the live data.
-    fn tail_limit(&self) -> u64 {
-        let segments = TAIL_SEGMENTS << self.log.geometry().segment_log2;
+    fn replay_limit(&self) -> u64 {
+        let segments = REPLAY_SEGMENTS << self.log.geometry().segment_log2;
         segments.max(self.log.live_total() / 2)
     }
 
@@ -456,11 +456,11 @@ impl<F: File> Store<F> {
     #[inline(never)]
     fn write_final_checkpoint(&mut self) -> Result<(), WriteError> {
         // A checkpoint as large as the log to replay would not make opening faster.
-        let segment = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
+        let segment = REPLAY_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
         let limit = segment.max(2 * self.index_len() as u64);
         let mut job = core::mem::take(&mut self.maintenance.job);
         if let Job::Checkpointing(begun) = &job
-            && self.log.tail_after(&begun.writing) > limit
+            && self.log.replay_bytes_after(&begun.writing) > limit
         {
             // The log has grown much since it began: a new one costs little more and leaves no tail for the
             // next opening.
@@ -472,7 +472,7 @@ impl<F: File> Store<F> {
         }
         if !matches!(job, Job::Checkpointing(_)) {
             self.sort_at_close();
-            let tail = self.log.tail_bytes() + self.log.tail_values();
+            let tail = self.log.replay_bytes() + self.log.replay_value_bytes();
             if tail <= limit && !self.log.checkpoint_is_damaged() && !self.wants_key_run() {
                 return Ok(());
             }

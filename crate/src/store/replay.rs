@@ -407,7 +407,7 @@ impl<F: File> Store<F> {
         let referenced =
             extents.iter().filter(|(position, _)| self.log.has_extent_reference(*position));
         let bytes = referenced.map(|(_, extent)| extent.length).sum();
-        self.log.set_tail_values(bytes);
+        self.log.set_replay_value_bytes(bytes);
         for (position, extent) in extents {
             let is_live = self.log.has_extent_reference(*position);
             if is_live && !self.log.verify_extent(&mut self.file, extent)? {
