@@ -153,11 +153,11 @@ impl Log {
     /// # Errors
     /// [`Error::ViewsHeld`] if memory would have to grow and a view must stay valid.
     pub(super) fn reserve_value_memory(&mut self, length: usize) -> Result<(), Error> {
-        let quarantined: usize = self.large.quarantine.iter().map(|bytes| bytes.len()).sum();
-        let (budget, needed) = (self.pool.budget(), quarantined + length);
+        let kept: usize = self.large.kept_for_views.iter().map(|bytes| bytes.len()).sum();
+        let (budget, needed) = (self.pool.budget(), kept + length);
         if self.pool.exposes_views && self.large.bytes + needed > budget {
             self.trim_unviewed(budget.saturating_sub(needed));
-            let is_shown = quarantined > 0 || self.least_recent(true).is_some();
+            let is_shown = kept > 0 || self.least_recent(true).is_some();
             if self.large.bytes + needed > budget && is_shown {
                 if self.pool.must_keep_views() {
                     self.pool.start_copying();
@@ -165,7 +165,7 @@ impl Log {
                     self.pool.detach_views()?;
                     self.views.generation += 1;
                     // No view shows any more what was rolled back in this turn.
-                    self.large.quarantine = Vec::new();
+                    self.large.kept_for_views = Vec::new();
                     self.trim_to(budget / 4);
                 }
             }
@@ -277,7 +277,7 @@ impl Log {
     ///
     /// # Panics
     /// As for [`assembled_mut`](Log::assembled_mut).
-    pub(crate) fn show_assembled(&mut self, chunks: &ChunksRef, pinned: bool) -> &[u8] {
+    pub(crate) fn assembled_for_view(&mut self, chunks: &ChunksRef, pinned: bool) -> &[u8] {
         if (pinned || !self.pool.must_copy())
             && let Some(value) = find(&mut self.large.assembled, chunks)
         {

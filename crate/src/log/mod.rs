@@ -334,8 +334,8 @@ struct Watermarks {
     written: u64,
     /// The largest watermark that is flushed itself: after a crash, frames below it are known to have been flushed.
     confirmed: u64,
-    /// Segments below this sequence existed when the remains of a failed batch were flushed.
-    included: u32,
+    /// Segments below this sequence were flushed with the remains of a failed batch, although no watermark says so.
+    segments_flushed_below: u32,
 }
 
 /// How the superblocks in the file differ from the current one.
@@ -359,7 +359,7 @@ struct LargeValues {
     /// The buffer of the large value that was released last, for reuse.
     spare: Option<AlignedBytes>,
     /// Values of dropped extents that views may still show, kept until the turn ends.
-    quarantine: Vec<AlignedBytes>,
+    kept_for_views: Vec<AlignedBytes>,
 }
 
 /// The views that JavaScript holds.
@@ -386,7 +386,7 @@ struct CheckpointState {
 
 /// What opening found in the file that does not count.
 #[derive(Debug)]
-struct Found {
+struct Leftovers {
     dropped_tail: DiscardedTail,
     /// Ranges of the file that contain what a recovery dropped.
     discarded_ranges: Vec<(u64, usize)>,
@@ -449,7 +449,7 @@ pub struct Log {
     cursor: Cursor,
     batch: OpenBatch,
     /// Records at or above this offset of the cursor's slot may be changed in place.
-    floor: usize,
+    mutable_from: usize,
     next_frame: u64,
     next_sequence: u32,
     /// Mixed into salts; fresh in each session.
@@ -462,7 +462,7 @@ pub struct Log {
     all_resident: bool,
     large: LargeValues,
     views: ViewState,
-    found: Found,
+    leftovers: Leftovers,
     recovery: RecoveryState,
 }
 
@@ -537,7 +537,7 @@ impl Log {
     #[must_use]
     pub fn is_mutable(&self, position: Position) -> bool {
         let (slot, offset) = self.geometry.locate(position);
-        self.cursor.slot == Some(slot) && offset >= self.floor
+        self.cursor.slot == Some(slot) && offset >= self.mutable_from
     }
 
     /// The sequence of the segment that contains a record.
@@ -604,7 +604,7 @@ impl Log {
     pub(crate) fn close(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
         // No view shows aborted records any more, so the witness need not include them.
         self.cursor = self.batch.start;
-        self.floor = self.cursor.tail;
+        self.mutable_from = self.cursor.tail;
         let sequence = self.cursor.slot.map_or(0, |slot| self.slots[slot as usize].sequence);
         let end = self
             .cursor
@@ -625,7 +625,7 @@ impl Log {
                 // frames, and nothing is lost by that. Nor is it by a torn tail that no segment can
                 // cancel: the next opening finds and drops it again.
                 Err(WriteError::RolledBack(Error::Quota | Error::Full)) => {
-                    clean = clean.filter(|_| self.found.dropped_tail != DiscardedTail::Present);
+                    clean = clean.filter(|_| self.leftovers.dropped_tail != DiscardedTail::Present);
                 }
                 Err(failure) => return Err(failure.into_error()),
             }
@@ -667,7 +667,7 @@ impl Log {
     /// Bytes of memory used for segments, cached cold records, and values of extents.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let held = self.large.quarantine.iter().chain(&self.large.spare);
+        let held = self.large.kept_for_views.iter().chain(&self.large.spare);
         let held: usize = held.map(|bytes| bytes.len()).sum();
         (self.pool.memory() + self.record_cache.bytes() + self.large.bytes + held) as u64
     }
@@ -753,7 +753,7 @@ impl Log {
     /// the caller must detach all views before the next call.
     pub fn end_turn(&mut self) -> bool {
         let only_voids = self.batch.frames.is_empty() && self.cursor.live == 0;
-        let mut stale = self.views.stale || !self.large.quarantine.is_empty();
+        let mut stale = self.views.stale || !self.large.kept_for_views.is_empty();
         if only_voids && self.cursor.records > 0 && self.batch.extents.is_empty() {
             self.discard_batch();
             stale = true;
@@ -762,7 +762,7 @@ impl Log {
         let budget = self.value_budget();
         stale |= self.large.bytes > budget && self.trim_to(budget - budget / 4);
         stale |= self.trim_pool();
-        self.large.quarantine = Vec::new();
+        self.large.kept_for_views = Vec::new();
         let quarter = self.pool.budget() / 4;
         self.large.spare.take_if(|spare| spare.len() > quarter);
         self.views.stale = false;

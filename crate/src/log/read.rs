@@ -363,7 +363,7 @@ impl Log {
                 &slot.cached.value.as_ref().expect("a pinned value is resident")
                     [..slot.length as usize]
             }
-            Pin::Chunks(ref chunks) => self.show_assembled(chunks, true),
+            Pin::Chunks(ref chunks) => self.assembled_for_view(chunks, true),
         }
     }
 

@@ -46,7 +46,7 @@ impl Log {
     /// Whether everything that a recovery dropped is erased: then the segment that cancels it may
     /// be freed, and a checkpoint need not account for it.
     pub(crate) fn is_reclaimed(&self) -> bool {
-        self.found.discarded_ranges.is_empty()
+        self.leftovers.discarded_ranges.is_empty()
             && self.watermarks.confirmed >= self.reclaimable.from_frame
     }
 
@@ -58,13 +58,13 @@ impl Log {
         if !self.can_reclaim() {
             return Ok(false);
         }
-        if let Some((at, length)) = self.found.discarded_ranges.pop() {
+        if let Some((at, length)) = self.leftovers.discarded_ranges.pop() {
             // Never more than a segment.
             if let Err(error) = write_zeros(file, at, length) {
-                self.found.discarded_ranges.push((at, length));
+                self.leftovers.discarded_ranges.push((at, length));
                 return Err(error.into());
             }
-            if self.found.discarded_ranges.is_empty() {
+            if self.leftovers.discarded_ranges.is_empty() {
                 self.flush(file).map_err(WriteError::Unclear)?;
             }
             return Ok(true);
@@ -108,11 +108,11 @@ impl Log {
         Ok(())
     }
 
-    /// Frees a retired segment that is [fresh](Log::is_fresh) and whose gap record is committed.
+    /// Frees a retired segment that is [unflushed](Log::is_unflushed_segment) and whose gap record is committed.
     /// This needs no flush before or after: power loss may leave all of the segment, a part, or
     /// nothing. The log that is found then ends before it or within it, or continues after it if
     /// all of it is missing and the gap record counts.
-    pub(crate) fn free_fresh_segment(
+    pub(crate) fn free_unflushed_segment(
         &mut self,
         file: &mut impl File,
         index: u32,

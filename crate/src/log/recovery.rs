@@ -24,7 +24,7 @@ use super::cursor::Cursor;
 use super::frame_chain::{Chain, FrameAt};
 use super::record_cache::RecordCache;
 use super::{
-    CheckpointState, DiscardedTail, Extents, Found, Geometry, LargeValues, Log, OpenBatch,
+    CheckpointState, DiscardedTail, Extents, Geometry, LargeValues, Leftovers, Log, OpenBatch,
     Reclaimable, RecoveryState, Slot, SlotState, SpaceUsage, SuperblockState, ViewState,
     Watermarks, superblocks,
 };
@@ -80,7 +80,7 @@ pub struct OpenMode {
     /// Frames from this number on do not count.
     pub below: u64,
     /// Whether the log always continues in a fresh segment.
-    pub fresh: bool,
+    pub fresh_segment: bool,
     /// Whether and how much of a checkpoint is read: none is if this is none; its entries are if there
     /// are at most so many, and later otherwise.
     pub load_at_once: Option<usize>,
@@ -237,7 +237,7 @@ impl Log {
             checkpoint: CheckpointState::default(),
             cursor: Cursor::default(),
             batch: OpenBatch::default(),
-            floor: 0,
+            mutable_from: 0,
             next_frame: superblock.first_frame,
             next_sequence: superblock.next_sequence as u32,
             entropy,
@@ -245,14 +245,14 @@ impl Log {
                 flushed: superblock.next_frame,
                 written: superblock.next_frame,
                 confirmed: 0,
-                included: 0,
+                segments_flushed_below: 0,
             },
             pool,
             record_cache: RecordCache::new(),
             all_resident: false,
             large: LargeValues::default(),
             views: ViewState { generation: 1, stale: false },
-            found: Found {
+            leftovers: Leftovers {
                 dropped_tail: DiscardedTail::Nothing,
                 discarded_ranges: Vec::new(),
                 missing_headers: Vec::new(),
@@ -303,7 +303,7 @@ impl Log {
             ..Damage::default()
         });
         if is_damaged && mode.on_damage == OnDamage::Salvage {
-            self.found.discarded_ranges.clear();
+            self.leftovers.discarded_ranges.clear();
             let mut walk = Walk::new(head, self.superblock.first_frame, segments.clone());
             walk.salvage_below = flushed_frames;
             while self.walk_segment(file, &mut walk)? {}
@@ -316,7 +316,7 @@ impl Log {
         let is_torn = is_damaged || after_end.frames > 0;
         let (left, torn_bytes) = match is_damaged && mode.on_damage != OnDamage::Prefix {
             true => (0, 0),
-            false => self.set_log_end(file, &chain, &segments, is_torn, mode.fresh)?,
+            false => self.set_log_end(file, &chain, &segments, is_torn, mode.fresh_segment)?,
         };
         let torn = torn_bytes > 0 && !is_damaged;
         let recovery = Recovery {
@@ -337,7 +337,7 @@ impl Log {
         self.reclaimable.from_frame = match recovery.clean {
             // The superblock states that they are flushed, and only a witness follows them.
             true => flushed_frames,
-            false => committed + u64::from(self.found.dropped_tail == DiscardedTail::Present),
+            false => committed + u64::from(self.leftovers.dropped_tail == DiscardedTail::Present),
         };
         self.reclaimable.may_exist = true;
         let extents = chain.extents.into_iter().map(|it| (it.position, it.extent));
@@ -520,7 +520,7 @@ impl Log {
         let (offset, end) = (chain.offset, self.geometry.frames_end());
         let left = used_length(self.frame_area_from(slot, offset));
         if chain.expected == limit && left > 0 {
-            self.found
+            self.leftovers
                 .discarded_ranges
                 .push((self.geometry.slot_start(slot) + offset as u64, end - offset));
         }
@@ -606,7 +606,7 @@ impl Log {
         chain: &Chain,
         segments: &[(u32, u64)],
         is_torn: bool,
-        fresh: bool,
+        fresh_segment: bool,
     ) -> Result<(u64, u64), Error> {
         let (slot, offset) = match (chain.incomplete_start, chain.slot) {
             (Some(cut), _) => cut,
@@ -630,7 +630,9 @@ impl Log {
             if i > at || s != slot {
                 self.slots[s as usize].state = SlotState::Reclaimable;
             } else if left > 0 {
-                self.found.discarded_ranges.push((self.geometry.slot_start(s) + from as u64, left));
+                self.leftovers
+                    .discarded_ranges
+                    .push((self.geometry.slot_start(s) + from as u64, left));
             }
             if s == slot {
                 let end_frame = self.next_frame;
@@ -639,19 +641,19 @@ impl Log {
                 slot.dirty_tail = left > 0;
             }
         }
-        if torn == 0 && !fresh && slot != u32::MAX && at + 1 == segments.len() {
+        if torn == 0 && !fresh_segment && slot != u32::MAX && at + 1 == segments.len() {
             self.cursor = Cursor::at(slot, offset);
             if all > 0 {
                 // Zeros are written over it before anything else.
-                self.found.discarded_ranges.pop();
-                self.found.dropped_tail = DiscardedTail::NeedsZeroing;
+                self.leftovers.discarded_ranges.pop();
+                self.leftovers.dropped_tail = DiscardedTail::NeedsZeroing;
             }
-        } else if all > 0 || fresh {
+        } else if all > 0 || fresh_segment {
             // This also cancels what a writer that lost the file may still write there.
-            self.found.dropped_tail = DiscardedTail::Present;
+            self.leftovers.dropped_tail = DiscardedTail::Present;
         }
         self.batch.start = self.cursor;
-        self.floor = self.cursor.tail;
+        self.mutable_from = self.cursor.tail;
         Ok((all, torn))
     }
 }

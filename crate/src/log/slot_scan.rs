@@ -50,7 +50,7 @@ impl Log {
             let Slot { state: used, sequence, .. } = self.slots[slot as usize];
             if used.has_headers() && found[0] != found[1] {
                 let is_trailer = found[0];
-                self.found.missing_headers.push(MissingHeader {
+                self.leftovers.missing_headers.push(MissingHeader {
                     slot,
                     sequence,
                     is_trailer,
@@ -68,7 +68,7 @@ impl Log {
         let flushed = self.watermarks.flushed;
         let Superblock { checkpoint_sequence, checkpoint_frame, .. } = self.superblock;
         let going = if checkpoint_sequence == 0 { checkpoint_frame } else { 0 };
-        for lost in &mut self.found.missing_headers {
+        for lost in &mut self.leftovers.missing_headers {
             let slot = &self.slots[lost.slot as usize];
             let is_unflushed = |referenced: &&ReferencedExtent| {
                 let ExtentRef { slot, sequence, .. } = referenced.extent;
@@ -89,9 +89,9 @@ impl Log {
     /// flush, because after that a crash does not explain them any more. What cannot be written now
     /// stays missing, which is harmless.
     pub(super) fn rewrite_missing_headers(&mut self, file: &mut impl File) {
-        let mut lost = core::mem::take(&mut self.found.missing_headers);
+        let mut lost = core::mem::take(&mut self.leftovers.missing_headers);
         lost.retain(|lost| self.rewrite_header(file, *lost).is_err());
-        self.found.missing_headers = lost;
+        self.leftovers.missing_headers = lost;
     }
 
     #[inline(never)]

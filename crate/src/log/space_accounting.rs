@@ -309,16 +309,25 @@ impl Log {
         })
     }
 
-    /// The segment below a sequence from which compaction gains most. A [fresh](Log::is_fresh) one
-    /// is preferred if `prefer_fresh` and most of it is not needed.
-    pub(crate) fn pick_victim(&self, below: u32, prefer_fresh: bool) -> Option<CompactionVictim> {
+    /// The segment below a sequence from which compaction gains most. A [unflushed](Log::is_unflushed_segment) one
+    /// is preferred if `prefer_unflushed` and most of it is not needed.
+    pub(crate) fn pick_victim(
+        &self,
+        below: u32,
+        prefer_unflushed: bool,
+    ) -> Option<CompactionVictim> {
         let sequences = self.sequences();
         let segment = self.geometry.segment();
         let gains = self
             .candidates(below)
             .map(|(slot, it)| CompactionVictim { slot, gain: it.gain(segment, &sequences) });
         gains.max_by_key(|&CompactionVictim { slot, gain }| {
-            (prefer_fresh && gain >= segment - segment / 4 && self.is_fresh(slot), gain)
+            (
+                prefer_unflushed
+                    && gain >= segment - segment / 4
+                    && self.is_unflushed_segment(slot),
+                gain,
+            )
         })
     }
 
@@ -332,17 +341,17 @@ impl Log {
 
     /// Whether no durability guarantee depends on a segment: it was written after the last flush,
     /// so the checkpoint does not refer to it either. Another segment exists before it, where its gap
-    /// can begin. On a full disk no segment counts as fresh, because there all space is reclaimed
+    /// can begin. On a full disk no segment counts as unflushed, because there all space is reclaimed
     /// together.
-    pub(crate) fn is_fresh(&self, slot: u32) -> bool {
+    pub(crate) fn is_unflushed_segment(&self, slot: u32) -> bool {
         let slot = &self.slots[slot as usize];
         let is_new =
             slot.from_this_session && slot.written && slot.first_frame >= self.watermarks.flushed;
-        let is_included = slot.sequence < self.watermarks.included;
+        let was_flushed = slot.sequence < self.watermarks.segments_flushed_below;
         is_new
-            && !is_included
+            && !was_flushed
             && !self.space.full
-            && self.found.dropped_tail == DiscardedTail::Nothing
+            && self.leftovers.dropped_tail == DiscardedTail::Nothing
             && self.is_reclaimed()
             && self.by_sequence().first().is_some_and(|&(oldest, _)| oldest < slot.sequence)
     }

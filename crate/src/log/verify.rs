@@ -184,8 +184,12 @@ impl Log {
             let missing = (slot, s.sequence, is_trailer);
             let is_match =
                 |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == missing;
-            let by_crash =
-                self.found.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
+            let by_crash = self
+                .leftovers
+                .missing_headers
+                .iter()
+                .find(is_match)
+                .is_some_and(|lost| lost.by_crash);
             if !by_crash {
                 found.report(ProblemKind::Header, at, bytes.len());
             }
@@ -269,7 +273,7 @@ impl Log {
             if s.state == SlotState::Free { (0, bytes.len()) } else { (end, frames_end) };
         let rest = &bytes[from..to];
         let is_known = self
-            .found
+            .leftovers
             .discarded_ranges
             .iter()
             .any(|&(at, _)| (start..start + to as u64).contains(&at))

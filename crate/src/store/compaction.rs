@@ -231,9 +231,9 @@ impl<F: File> Store<F> {
         let is_large = thorough || self.log.used_space() > self.log.space_target(40, 1);
         let least = segment / if thorough { MIN_GAIN_IF_THOROUGH } else { MIN_GAIN };
         // Segments that were begun since the last flush are freed without flush or checkpoint.
-        let prefer_fresh = retired == 0 && !job.all;
+        let prefer_unflushed = retired == 0 && !job.all;
         let best =
-            self.log.pick_victim(job.below, prefer_fresh).filter(|victim| victim.gain >= least);
+            self.log.pick_victim(job.below, prefer_unflushed).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = best {
             return Some(victim.slot);
         }
@@ -255,12 +255,12 @@ impl<F: File> Store<F> {
         // If the file is only too long, what lies behind the segment must move as well.
         let goes = self.exceeds_space_target() && self.log.retired_bytes() == 0 && !job.all;
         self.log.retire(slot);
-        if !goes || !self.log.is_fresh(slot) {
+        if !goes || !self.log.is_unflushed_segment(slot) {
             return Ok(Job::Compacting(job));
         }
         self.ensure_end_is_written()?;
         self.record_gaps().map_err(WriteError::RolledBack)?;
-        self.log.free_fresh_segment(&mut self.file, slot)?;
+        self.log.free_unflushed_segment(&mut self.file, slot)?;
         self.end_compaction(&job)
     }
 

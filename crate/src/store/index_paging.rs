@@ -389,7 +389,7 @@ impl<F: File> Store<F> {
             read_only: true,
             on_damage: OnDamage::Refuse,
             below: unloaded.frame(),
-            fresh: false,
+            fresh_segment: false,
             load_at_once: None,
             index_memory: self.index_memory,
         };

@@ -70,7 +70,7 @@ pub struct Options {
     /// Whether new frames go to a fresh segment, whose numbers cancel everything that is written behind the
     /// existing frames. Needed for a file taken over from a writer that may resume in the middle of a
     /// write.
-    pub fresh: bool,
+    pub fresh_segment: bool,
     /// The reaction to damage in flushed data.
     pub on_damage: OnDamage,
     /// Bytes of memory for segments and cold records between turns. A database may be many times
@@ -99,7 +99,7 @@ impl Default for Options {
             entropy: [0x7661_7276_6500_0001, 0x2D, 0x5EED_0F7A_B1E5, 0x5A17],
             ordered: true,
             read_only: false,
-            fresh: false,
+            fresh_segment: false,
             on_damage: OnDamage::Refuse,
             memory: 64 << 20,
             factor: 150,

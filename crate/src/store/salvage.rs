@@ -155,7 +155,7 @@ impl<F: File> Store<F> {
                     let assembled = self.assemble(&chunks);
                     self.swap_log(&mut old, &mut index);
                     assembled?;
-                    old.show_assembled(&chunks, false)
+                    old.assembled_for_view(&chunks, false)
                 }
                 None => old.value(&mut self.file, addr)?,
             };
