@@ -61,7 +61,7 @@ pub(super) struct Cleared {
 #[derive(Debug, Default)]
 pub(super) struct Clears {
     /// Whether the index may contain dead records.
-    pub any: bool,
+    pub may_have_dead: bool,
     /// The number of dead records.
     pub dead: u64,
     /// Clears of the open batch, in order.
@@ -69,7 +69,7 @@ pub(super) struct Clears {
     /// Ordered keys of cleared keyspaces whose memory is not freed yet.
     unfreed_keys: Vec<OrderedKeys>,
     /// Whether a sweep has to begin,
-    unswept: bool,
+    needs_sweep: bool,
     /// and whether it waits for space for what it has to delete.
     is_paused: bool,
     /// Whether replay could not determine the key count of a keyspace.
@@ -213,7 +213,7 @@ impl<F: File> Store<F> {
         self.last = None;
         let clears = &mut self.clears;
         clears.dead += count;
-        (clears.any, clears.unswept, clears.is_paused) = (true, true, false);
+        (clears.may_have_dead, clears.needs_sweep, clears.is_paused) = (true, true, false);
     }
 
     /// Restores the keyspaces that were cleared after the undo log had its current length.
@@ -232,8 +232,8 @@ impl<F: File> Store<F> {
                 // Keys that were sorted since are missing in the restored ones.
                 self.forget_sorted_keys();
             }
-            self.clears.any = self.keyspaces.any_cleared();
-            self.clears.unswept &= self.clears.any;
+            self.clears.may_have_dead = self.keyspaces.any_cleared();
+            self.clears.needs_sweep &= self.clears.may_have_dead;
         }
     }
 
@@ -319,9 +319,9 @@ impl<F: File> Store<F> {
     /// Initializes the state from the cleared keyspaces that a checkpoint lists.
     pub(super) fn load_clears(&mut self) {
         let counted: u64 = self.keyspaces.counts().map(|(_, count)| count).sum();
-        self.clears.any = self.keyspaces.any_cleared();
-        self.clears.unswept = self.clears.any;
-        if self.clears.any {
+        self.clears.may_have_dead = self.keyspaces.any_cleared();
+        self.clears.needs_sweep = self.clears.may_have_dead;
+        if self.clears.may_have_dead {
             self.clears.dead = (self.index_len() as u64).saturating_sub(counted);
         }
     }
@@ -329,7 +329,7 @@ impl<F: File> Store<F> {
     /// Whether a record is older than the clearing of its keyspace.
     #[inline]
     pub(super) fn is_cleared(&self, header: &RecordHeader) -> bool {
-        self.clears.any && self.keyspaces.has_cleared(header.keyspace(), header.version)
+        self.clears.may_have_dead && self.keyspaces.has_cleared(header.keyspace(), header.version)
     }
 
     /// Replays a record that cleared a keyspace and that the index does not contain. One that was moved may
@@ -387,7 +387,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// An error of the file.
     pub(super) fn sweep_small(&mut self) -> Result<(), Error> {
-        if !self.clears.any || self.unloaded.is_some() || self.index.len() > SMALL_INDEX {
+        if !self.clears.may_have_dead || self.unloaded.is_some() || self.index.len() > SMALL_INDEX {
             return Ok(());
         }
         let mut left = 0;
@@ -413,7 +413,8 @@ impl<F: File> Store<F> {
             self.clears.dead = self.clears.dead.saturating_sub(1);
         }
         if left == 0 {
-            (self.clears.any, self.clears.unswept, self.clears.dead) = (false, false, 0);
+            (self.clears.may_have_dead, self.clears.needs_sweep, self.clears.dead) =
+                (false, false, 0);
             self.keyspaces.forget_cleared();
         }
         Ok(())
@@ -424,7 +425,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// An error of the file.
     pub(super) fn drop_cleared_extents(&mut self) -> Result<(), Error> {
-        if !self.clears.any {
+        if !self.clears.may_have_dead {
             return Ok(());
         }
         for position in self.log.records_with_extents() {
@@ -446,7 +447,7 @@ impl<F: File> Store<F> {
 
     /// Whether a sweep is to begin.
     pub(super) fn wants_sweep(&self) -> bool {
-        self.clears.unswept && !self.clears.is_paused
+        self.clears.needs_sweep && !self.clears.is_paused
     }
 
     /// Whether a sweep is in progress or is to begin.
@@ -474,7 +475,7 @@ impl<F: File> Store<F> {
         if let Some(compacting) = instead {
             self.abandon(&compacting);
         }
-        self.clears.unswept = false;
+        self.clears.needs_sweep = false;
         let mut slots = self.log.live_slots();
         slots.reverse();
         Job::Sweeping(Sweeping { slots, at: None, spare: None, is_stuck: false })
@@ -487,7 +488,7 @@ impl<F: File> Store<F> {
                 Some(slot) if self.log.has_live_records(slot) => {
                     let loaded = self.start_scan(slot, job.spare.take());
                     // After a failure the sweep begins again later.
-                    self.clears.unswept |= loaded.is_err();
+                    self.clears.needs_sweep |= loaded.is_err();
                     job.at = loaded.map_err(WriteError::RolledBack)?;
                 }
                 Some(_) => {}
@@ -512,11 +513,11 @@ impl<F: File> Store<F> {
                 // Compaction may free space.
                 self.undo_to(0);
                 self.log.discard_batch();
-                (self.clears.unswept, self.clears.is_paused) = (true, true);
+                (self.clears.needs_sweep, self.clears.is_paused) = (true, true);
                 return Ok(Job::Nothing);
             }
             Err(error) => {
-                self.clears.unswept = true;
+                self.clears.needs_sweep = true;
                 return Err(WriteError::RolledBack(error));
             }
         }
@@ -525,8 +526,8 @@ impl<F: File> Store<F> {
     }
 
     fn end_sweep(&mut self, job: &Sweeping) {
-        if !self.clears.unswept && !job.is_stuck {
-            (self.clears.any, self.clears.dead) = (false, 0);
+        if !self.clears.needs_sweep && !job.is_stuck {
+            (self.clears.may_have_dead, self.clears.dead) = (false, 0);
             self.keyspaces.forget_cleared();
         }
     }

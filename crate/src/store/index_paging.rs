@@ -415,7 +415,8 @@ impl<F: File> Store<F> {
         let mut missing = Vec::with_capacity(unloaded.unloaded_len());
         for (hash, position) in entries {
             if unloaded.is_unloaded(hash, position)
-                && !(replayed.clears.any && self.was_swept(position, &replayed.keyspaces)?)
+                && !(replayed.clears.may_have_dead
+                    && self.was_swept(position, &replayed.keyspaces)?)
             {
                 missing.push((hash, position));
             }

@@ -263,7 +263,7 @@ impl<F: File> Store<F> {
     #[inline]
     pub fn prefetch_records(&self, positions: &[Position], addrs: &mut [Option<BufferAddr>]) {
         let mut all = 0;
-        if self.clears.any {
+        if self.clears.may_have_dead {
             // Whether each of them is live is known only from its header.
             return addrs.fill(None);
         }
@@ -574,7 +574,7 @@ impl<F: File> Store<F> {
             let addr = match self.log.load_record(&mut self.file, position, access) {
                 Ok(addr) => addr,
                 // It may be a dead record of a cleared keyspace in front of the live one.
-                Err(error @ Error::Corruption(_)) if self.clears.any => {
+                Err(error @ Error::Corruption(_)) if self.clears.may_have_dead => {
                     failed = Err(error);
                     continue;
                 }

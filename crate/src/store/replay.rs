@@ -324,7 +324,10 @@ impl<F: File> Store<F> {
                     found = self.find_shared(hash, header.keyspace(), &key);
                 }
                 // The writer found no record, so the damaged one here was dead before.
-                if self.clears.any && previous == 0 && matches!(found, Err(Error::Corruption(_))) {
+                if self.clears.may_have_dead
+                    && previous == 0
+                    && matches!(found, Err(Error::Corruption(_)))
+                {
                     found = Ok(None);
                 }
                 let found = found?;

@@ -246,7 +246,7 @@ impl<F: File> Store<F> {
             left -= 1;
             let (_, record) = self.log.scan_record(&mut self.file, position)?;
             let (keyspace, version) = (record.header.keyspace(), record.header.version);
-            if self.clears.any && self.keyspaces.has_cleared(keyspace, version) {
+            if self.clears.may_have_dead && self.keyspaces.has_cleared(keyspace, version) {
                 continue;
             }
             self.keyspaces.entry(keyspace).keys.defer_insert(record.key, position);
