@@ -6,8 +6,8 @@ import {
   collectionOf,
   elsewhere,
   entriesOf as entriesIn,
-  type Showing,
-  showing,
+  type ValueFormat,
+  valueFormatOf,
 } from "./collections.js";
 import { beginning, field, oneLine } from "./format.js";
 import { keyOf } from "./get.js";
@@ -23,11 +23,11 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
   // Refuse a wrong range before opening the file, if possible.
   if (collection === undefined) rangeOf(call, undefined);
   const show = call.flags.has("json") ? asJson : asText;
-  return inspectFile(call.words[0] ?? "", { ordered: true }, async (db) => {
+  return inspectFile(call.positionals[0] ?? "", { ordered: true }, async (db) => {
     const described = collection === undefined ? undefined : collectionOf(db, collection);
     const keyJson = described && keyJsonOf(described.key);
     const range = rangeOf(call, keyJson);
-    const shown: Formatters = { keyJson, values: described && showing(described) };
+    const shown: Formatters = { keyJson, values: described && valueFormatOf(described) };
     for (const [key, value] of entriesOf(
       db,
       described?.keyspace,
@@ -67,7 +67,7 @@ function* entriesOf(
 /** The output form of the keys and values of a collection; raw ones are printed unchanged. */
 interface Formatters {
   readonly keyJson: KeyJson | undefined;
-  readonly values: Showing | undefined;
+  readonly values: ValueFormat | undefined;
 }
 
 function asText(

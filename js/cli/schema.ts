@@ -11,10 +11,10 @@ import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 
 export async function schema(call: Call, output: Output): Promise<ExitCode> {
-  const { words, flags, command } = call;
+  const { positionals, flags, command } = call;
   const forms = ["ts", "rust", "json"].filter((form) => flags.has(form));
   if (forms.length > 1) throw misused(command, `--${forms.join(" and --")} cannot be combined.`);
-  return inspectFile(words[0] ?? "", { ordered: true }, async (db) => {
+  return inspectFile(positionals[0] ?? "", { ordered: true }, async (db) => {
     const all = collectionsOf(db);
     if (flags.has("json")) await output.print(`${JSON.stringify(all.map(described))}\n`);
     else await output.print(escapeControls(flags.has("rust") ? asRust(all) : asTypeScript(all)));
