@@ -76,7 +76,7 @@ export class CommitScheduler implements EngineListener {
     this.cleanups = [];
     engine.listener = this;
     engine.onRead(() => this.scheduleTurnEnd());
-    this.hook();
+    this.listenForExit();
   }
 
   get durability(): Durability {
@@ -214,14 +214,14 @@ export class CommitScheduler implements EngineListener {
   commit(): void {
     this.guard.assertOutsideCallback("commit()");
     this.throwIfWritten();
-    this.guarded(() => this.engine.commit(), this.lost);
+    this.guarded(() => this.engine.commit(), this.writesLost);
     this.promises.settleCommitted();
   }
 
   flush(): void {
     this.guard.assertOutsideCallback("flush()");
     this.throwIfWritten();
-    this.guarded(() => this.engine.commit(), this.lost);
+    this.guarded(() => this.engine.commit(), this.writesLost);
     this.promises.settleCommitted();
     this.guarded(() => this.engineFlush(), this.notFlushed);
     this.promises.settleFlushed();
@@ -274,7 +274,7 @@ export class CommitScheduler implements EngineListener {
     try {
       if (engine.pending() !== 0) engine.commit();
     } catch (error) {
-      this.lost(error as Error);
+      this.writesLost(error as Error);
       this.failUnlessKnown(error as Error);
       return;
     }
@@ -304,7 +304,7 @@ export class CommitScheduler implements EngineListener {
   // ---------------------------------------------------------------- failures
 
   /** The pending writes were rolled back. Detaches all views, because their memory is about to be reused. */
-  private lost(error: Error): void {
+  private writesLost(error: Error): void {
     if (this.guard.isUsable()) this.engine.detach();
     this.promises.settleCommitted(error);
     this.notFlushed(error);
@@ -338,7 +338,7 @@ export class CommitScheduler implements EngineListener {
     // the write that is about to throw.
     if (!this.queued || error instanceof DatabasePoisonedError) return;
     if (this.engine.pending() !== 0) return;
-    this.lost(error);
+    this.writesLost(error);
     this.promises.report(error);
   }
 
@@ -347,7 +347,7 @@ export class CommitScheduler implements EngineListener {
 
   poisoned(error: DatabasePoisonedError): void {
     this.guard.poison(error);
-    this.lost(error);
+    this.writesLost(error);
     this.promises.report(error);
   }
 
@@ -361,7 +361,7 @@ export class CommitScheduler implements EngineListener {
 
   // ---------------------------------------------------------------- exit and close
 
-  private hook(): void {
+  private listenForExit(): void {
     const stopListening = this.storage.onLoss?.((loss) => this.promises.report(loss));
     if (stopListening !== undefined) this.cleanups.push(stopListening);
     const { onExit } = this.storage;
@@ -412,7 +412,7 @@ export class CommitScheduler implements EngineListener {
   }
 
   /** Flushes for one of several handles that is being closed. The others go on. */
-  leave(): void {
+  flushForOneHandle(): void {
     if (!this.guard.isUsable() || this.isPoisoned()) return;
     if ((this.guard.gate & FAILED) !== 0) throw this.guard.takeFailure();
     this.flush();
@@ -435,7 +435,7 @@ export class CommitScheduler implements EngineListener {
       this.promises.settleCommitted(guard.poisonedError);
       this.promises.settleFlushed(guard.poisonedError);
     } catch (error) {
-      this.lost(error as Error);
+      this.writesLost(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {
         this.promises.report(error as Error);
         failure ??= error as Error;

@@ -396,7 +396,7 @@ export class Session {
     }
     let length = engine.foundLength();
     // A copy if memory is too short to keep views, or if views are tracked.
-    const isCopy = engine.copies || this.tracker !== undefined;
+    const isCopy = engine.mustCopy || this.tracker !== undefined;
     const view = isCopy ? engine.copyAt(at, length) : engine.view(at, length);
     const before = isCopy ? view.slice() : undefined;
     let applied = false;
