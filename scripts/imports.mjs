@@ -7,7 +7,7 @@ import { filesBelow, root } from "./lib.mjs";
 
 /** Rust: the crate's modules in layers, lowest first. A module never uses a higher layer. */
 const RUST_LAYERS = [
-  ["aligned_buf", "allocator", "error", "file", "radix_sort"],
+  ["aligned_buf", "error", "file", "radix_sort", "wasm_allocator"],
   ["format"],
   ["schema"],
   ["index"],

@@ -17,7 +17,7 @@ const WORDS = {
   unburied: "tombstone removed",
   born: "record added",
   doom: "retire",
-  doomed: "retired, or pending free",
+  doomed: "retired, or reclaimable",
   tend: "maintain",
   tends: "maintains",
   tending: "maintenance",
@@ -65,6 +65,7 @@ const WORDS = {
 const RUST_WORDS = {
   ...WORDS,
   tended: "maintained",
+  crowded: "must copy",
   heeds: "checks, or respects",
   foreseen: "prefetched",
   peek: "read",

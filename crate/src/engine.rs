@@ -8,11 +8,11 @@
 //! | [`mod@format`] | the bytes of the file; `FORMAT.md` is its twin |
 //! | [`mod@file`] | the interface to the outside: five methods |
 //! | [`aligned_buf`] | aligned memory for segments |
-//! | [`allocator`] | the allocator of the wasm |
+//! | [`wasm_allocator`] | the memory allocator of the wasm |
 //! | [`radix_sort`] | radix sort by numbers |
 //! | [`error`] | errors and their codes |
 //!
-//! Imports go one way: `error`, `allocator`, `aligned_buf` and `radix_sort` <- `format`, `file` <- `index`, `log` <-
+//! Imports go one way: `error`, `wasm_allocator`, `aligned_buf` and `radix_sort` <- `format`, `file` <- `index`, `log` <-
 //! `store` <- `wasm`, and natively `format` <- `schema`, `store` <- `native`.
 
 pub use crate::error::{Damage, Error};
@@ -21,4 +21,4 @@ pub use crate::store::{
     KeyBounds, OnDamage, Options, ProblemKind, Recovery, Savepoint, Set, Stats, Store, Verified,
     VerifyCursor,
 };
-pub use crate::{aligned_buf, allocator, error, file, format, index, log, radix_sort, store};
+pub use crate::{aligned_buf, error, file, format, index, log, radix_sort, store, wasm_allocator};

@@ -26,8 +26,6 @@ extern crate alloc;
 #[doc(hidden)]
 pub mod aligned_buf;
 #[doc(hidden)]
-pub mod allocator;
-#[doc(hidden)]
 pub mod engine;
 #[doc(hidden)]
 pub mod error;
@@ -45,6 +43,8 @@ pub mod radix_sort;
 pub mod store;
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
 mod wasm;
+#[doc(hidden)]
+pub mod wasm_allocator;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;

@@ -103,7 +103,7 @@ export type CommandName = keyof typeof COMMANDS;
 /** A parsed call. */
 export interface Call {
   readonly command: CommandName;
-  readonly words: readonly string[];
+  readonly positionals: readonly string[];
   /** The options with a text value. */
   readonly texts: Readonly<Record<string, string | undefined>>;
   /** The options without a value. */
@@ -179,7 +179,7 @@ function parse(command: CommandName, args: string[]): { help: string } | Call {
     if (typeof value === "string") texts[name] = value;
     else if (value === true) flags.add(name);
   }
-  return { command, words: positionals, texts, flags };
+  return { command, positionals, texts, flags };
 }
 
 /**

@@ -15,7 +15,7 @@ import { oneLine, textOf } from "./format.js";
 import { EXIT, Failure } from "./output.js";
 
 /** The output forms of values. */
-export interface Showing {
+export interface ValueFormat {
   /** As text in a line. */
   line(value: Uint8Array): string;
   /** As members of a JSON document, after the others. */
@@ -23,7 +23,7 @@ export interface Showing {
 }
 
 /** The output form of a collection's values: structs and JSON as JSON, all else as bytes. */
-export function showing({ value: kind }: CollectionInfo): Showing | undefined {
+export function valueFormatOf({ value: kind }: CollectionInfo): ValueFormat | undefined {
   if (kind?.kind === "struct") {
     const schema = schemaOf(kind);
     return inJson((bytes) => toJson(schema, bytes));
@@ -32,7 +32,7 @@ export function showing({ value: kind }: CollectionInfo): Showing | undefined {
   return undefined;
 }
 
-function inJson(json: (bytes: Uint8Array) => string): Showing {
+function inJson(json: (bytes: Uint8Array) => string): ValueFormat {
   return {
     line: (value) => oneLine(new TextEncoder().encode(json(value))),
     document(about, value) {

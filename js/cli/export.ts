@@ -8,7 +8,7 @@ import { EXIT, type ExitCode, type Output } from "./output.js";
 import { into, refuseExisting } from "./output-file.js";
 
 export async function exportFile(call: Call, output: Output): Promise<ExitCode> {
-  const [path = "", target = ""] = call.words;
+  const [path = "", target = ""] = call.positionals;
   refuseSpecialFile(path);
   refuseExisting(call, target);
   return inspectFile(path, { ordered: true }, async (db) => {

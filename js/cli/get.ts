@@ -3,35 +3,35 @@
 import { Database } from "../database/database.js";
 import type { Entry } from "../index.js";
 import { type Call, misused } from "./args.js";
-import { type CollectionInfo, collectionOf, elsewhere, showing } from "./collections.js";
+import { type CollectionInfo, collectionOf, elsewhere, valueFormatOf } from "./collections.js";
 import { field, fromBase64 } from "./format.js";
-import { keyFormOf } from "./keys.js";
+import { keyJsonOf } from "./key-json.js";
 import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 
 export async function get(call: Call, output: Output): Promise<ExitCode> {
-  const { words, flags } = call;
-  const [path = "", word = ""] = words;
+  const { positionals, flags } = call;
+  const [path = "", word = ""] = positionals;
   const { collection } = call.texts;
   // Refuse an invalid key before opening the file, if possible.
   if (collection === undefined) keyOf(call, "KEY", word);
   // Key order is only built if the key is not found.
   return inspectFile(path, { ordered: true }, async (db) => {
     const described = collection === undefined ? undefined : collectionOf(db, collection);
-    const keys = described && keyFormOf(described.key);
-    const key = keys === undefined ? keyOf(call, "KEY", word) : keys.bytes(word, false);
-    const shown = described && showing(described);
+    const keyJson = described && keyJsonOf(described.key);
+    const key = keyJson === undefined ? keyOf(call, "KEY", word) : keyJson.fromJson(word, false);
+    const format = described && valueFormatOf(described);
     const entry = described === undefined ? db.getEntry(key) : entryIn(db, described, key);
     // Copy the value, because writing it takes longer than a view is valid.
     const value = entry?.value.slice();
     if (flags.has("json")) {
-      const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
+      const name = keyJson === undefined ? field("key", key) : { key: keyJson.toJson(key) };
       const found = { found: value !== undefined, ...name };
       const about = { ...found, ...(value && { bytes: value.length, version: entry?.version }) };
       const document =
-        value === undefined || shown === undefined
+        value === undefined || format === undefined
           ? JSON.stringify({ ...about, ...(value && field("value", value)) })
-          : shown.document(about, value);
+          : format.document(about, value);
       await output.print(`${document}\n`);
       return value === undefined ? EXIT.negative : EXIT.ok;
     }
@@ -40,8 +40,8 @@ export async function get(call: Call, output: Output): Promise<ExitCode> {
       const more = collection === undefined ? elsewhere(db) : "";
       throw new Failure(EXIT.negative, `There is no key ${word} in ${where}.${more}`);
     }
-    if (shown === undefined) await output.write(value);
-    else await output.print(`${shown.line(value)}\n`);
+    if (format === undefined) await output.write(value);
+    else await output.print(`${format.line(value)}\n`);
     return EXIT.ok;
   });
 }

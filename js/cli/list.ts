@@ -6,12 +6,12 @@ import {
   collectionOf,
   elsewhere,
   entriesOf as entriesIn,
-  type Showing,
-  showing,
+  type ValueFormat,
+  valueFormatOf,
 } from "./collections.js";
 import { beginning, field, oneLine } from "./format.js";
 import { keyOf } from "./get.js";
-import { type KeyForm, keyFormOf } from "./keys.js";
+import { type KeyJson, keyJsonOf } from "./key-json.js";
 import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 
@@ -23,11 +23,11 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
   // Refuse a wrong range before opening the file, if possible.
   if (collection === undefined) rangeOf(call, undefined);
   const show = call.flags.has("json") ? asJson : asText;
-  return inspectFile(call.words[0] ?? "", { ordered: true }, async (db) => {
+  return inspectFile(call.positionals[0] ?? "", { ordered: true }, async (db) => {
     const described = collection === undefined ? undefined : collectionOf(db, collection);
-    const keys = described && keyFormOf(described.key);
-    const range = rangeOf(call, keys);
-    const shown: Formatters = { keys, values: described && showing(described) };
+    const keyJson = described && keyJsonOf(described.key);
+    const range = rangeOf(call, keyJson);
+    const shown: Formatters = { keyJson, values: described && valueFormatOf(described) };
     for (const [key, value] of entriesOf(
       db,
       described?.keyspace,
@@ -66,16 +66,16 @@ function* entriesOf(
 
 /** The output form of the keys and values of a collection; raw ones are printed unchanged. */
 interface Formatters {
-  readonly keys: KeyForm | undefined;
-  readonly values: Showing | undefined;
+  readonly keyJson: KeyJson | undefined;
+  readonly values: ValueFormat | undefined;
 }
 
 function asText(
   key: Uint8Array,
   value: Uint8Array | undefined,
-  { keys, values }: Formatters,
+  { keyJson, values }: Formatters,
 ): string {
-  const name = keys === undefined ? oneLine(key) : inLine(keys.value(key));
+  const name = keyJson === undefined ? oneLine(key) : inLine(keyJson.toJson(key));
   const text = value && (values === undefined ? beginning(value, SHOWN) : values.line(value));
   return `${name}${text === undefined ? "" : `\t${text}`}\n`;
 }
@@ -87,9 +87,9 @@ function inLine(key: unknown): string {
 function asJson(
   key: Uint8Array,
   value: Uint8Array | undefined,
-  { keys, values }: Formatters,
+  { keyJson, values }: Formatters,
 ): string {
-  const name = keys === undefined ? field("key", key) : { key: keys.value(key) };
+  const name = keyJson === undefined ? field("key", key) : { key: keyJson.toJson(key) };
   const bytes = (one: Uint8Array) => ({ bytes: one.length, ...field("value", one) });
   if (value === undefined || values === undefined) {
     return `${JSON.stringify({ ...name, ...(value && bytes(value)) })}\n`;
@@ -97,14 +97,14 @@ function asJson(
   return `${values.document({ ...name, bytes: value.length }, value)}\n`;
 }
 
-function rangeOf(call: Call, keys: KeyForm | undefined): ByteRange {
+function rangeOf(call: Call, keyJson: KeyJson | undefined): ByteRange {
   const { prefix, start, end, limit } = call.texts;
   if (limit !== undefined && !/^\d{1,15}$/.test(limit)) {
     throw misused(call.command, `--limit must be a whole number: ${limit}.`);
   }
   const bound = (what: string, word: string | undefined) => {
     if (word === undefined) return undefined;
-    return keys === undefined ? keyOf(call, what, word) : keys.bytes(word, true);
+    return keyJson === undefined ? keyOf(call, what, word) : keyJson.fromJson(word, true);
   };
   return {
     keyAs: "bytes",

@@ -37,7 +37,7 @@ interface Copied {
 }
 
 export async function salvage(call: Call, output: Output): Promise<ExitCode> {
-  const [path = "", target = ""] = call.words;
+  const [path = "", target = ""] = call.positionals;
   refuseSpecialFile(path);
   refuseExisting(call, target);
   const inJson = call.flags.has("json");

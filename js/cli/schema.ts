@@ -6,15 +6,15 @@ import type { PartKind } from "../struct/key.js";
 import { type Call, misused } from "./args.js";
 import { type CollectionInfo, collectionsOf } from "./collections.js";
 import { escapeControls } from "./format.js";
-import { partKindOf } from "./keys.js";
+import { checkedPartKind } from "./key-json.js";
 import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 
 export async function schema(call: Call, output: Output): Promise<ExitCode> {
-  const { words, flags, command } = call;
+  const { positionals, flags, command } = call;
   const forms = ["ts", "rust", "json"].filter((form) => flags.has(form));
   if (forms.length > 1) throw misused(command, `--${forms.join(" and --")} cannot be combined.`);
-  return inspectFile(words[0] ?? "", { ordered: true }, async (db) => {
+  return inspectFile(positionals[0] ?? "", { ordered: true }, async (db) => {
     const all = collectionsOf(db);
     if (flags.has("json")) await output.print(`${JSON.stringify(all.map(described))}\n`);
     else await output.print(escapeControls(flags.has("rust") ? asRust(all) : asTypeScript(all)));
@@ -42,7 +42,7 @@ function asTypeScript(all: readonly CollectionInfo[]): string {
 function keyOption(file: TypeScriptFile, key: unknown): string {
   if (key === "string") return "";
   if (key === "bytes") return `key: ${file.use("blob")}`;
-  const kinds = Array.isArray(key) ? key.map(partKindOf) : [undefined];
+  const kinds = Array.isArray(key) ? key.map(checkedPartKind) : [undefined];
   const parts = kinds.map((kind) => (kind === undefined ? "unknown" : partOf(file, kind)));
   if (parts.length > 1) return `key: [${parts.join(", ")}]`;
   // Whether `push` assigns the keys is not stored.

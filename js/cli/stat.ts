@@ -10,8 +10,8 @@ import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
 
 export async function stat(call: Call, output: Output): Promise<ExitCode> {
-  const { words, flags } = call;
-  const [path = ""] = words;
+  const { positionals, flags } = call;
+  const [path = ""] = positionals;
   const start = performance.now();
   return inspectFile(path, { ordered: false }, async (db) => {
     const openedMs = performance.now() - start;
@@ -58,14 +58,14 @@ function inAll(records: number, indexEntries: number): string {
 async function statOf(
   db: Database,
   { name, keyspace, key, value, indexes }: CollectionInfo,
-  { words, flags }: Call,
+  { positionals, flags }: Call,
   output: Output,
 ): Promise<ExitCode> {
   const { engine } = Database.sessionOf(db);
   const records = engine.count(keyspace);
   const entries = indexes.map((index) => [index.name, engine.count(index.keyspace)] as const);
   if (flags.has("json")) {
-    const [file] = words;
+    const [file] = positionals;
     const described = { key, value: value ?? null, indexes: Object.fromEntries(entries) };
     const document = { file, collection: name, records, ...described };
     await output.print(`${JSON.stringify(document)}\n`);

@@ -21,7 +21,7 @@ const CONSEQUENCE: Record<ProblemKind, string> = {
 const NEXT_STEP = "varve salvage FILE NEWFILE copies what is intact.\n";
 
 export async function verify(call: Call, output: Output): Promise<ExitCode> {
-  const [path = ""] = call.words;
+  const [path = ""] = call.positionals;
   const start = performance.now();
   const progress = new Progress(process.stderr);
   let found: Verification;
@@ -63,11 +63,11 @@ function tableOf(problems: readonly Problem[]): string {
 }
 
 async function printRefused(
-  { words, flags }: Call,
+  { positionals, flags }: Call,
   output: Output,
   { details }: CorruptionError,
 ): Promise<ExitCode> {
-  const [path = ""] = words;
+  const [path = ""] = positionals;
   if (flags.has("json")) {
     await output.print(`${JSON.stringify({ file: path, opens: false, ok: false, details })}\n`);
     return EXIT.negative;

@@ -416,7 +416,7 @@ export class Catalog {
   private findUnusedNumbers(): number[] {
     const { engine, first, reassigned } = this;
     const unused: number[] = [];
-    const named = namedKeyspaces(engine);
+    const named = allReferencedKeyspaces(engine);
     if (named === undefined) return unused;
     for (let number = first - 1; number >= FIRST_KEYSPACE; number--) {
       if (named.has(number) || reassigned.has(number) || engine.count(number) !== 0) continue;
@@ -426,9 +426,9 @@ export class Catalog {
   }
 }
 
-/** All keyspaces that descriptors or migrations name; `undefined` if the database keeps no key order. */
-function namedKeyspaces(engine: Engine): Set<number> | undefined {
-  const named = new Set<number>();
+/** All keyspaces that descriptors or migrations refer to; `undefined` if the database keeps no key order. */
+function allReferencedKeyspaces(engine: Engine): Set<number> | undefined {
+  const referenced = new Set<number>();
   let lower = new Uint8Array(0);
   try {
     for (;;) {
@@ -441,9 +441,9 @@ function namedKeyspaces(engine: Engine): Set<number> | undefined {
       );
       for (let i = 0; i < count; i++) {
         lower = bytes.slice(numbers[i], numbers[i + 1]);
-        for (const number of namedBy(engine, lower)) named.add(number);
+        for (const number of referencedKeyspaces(engine, lower)) referenced.add(number);
       }
-      if (count === 0) return named;
+      if (count === 0) return referenced;
     }
   } catch (error) {
     if ((error as { code?: unknown }).code === "VARVE_BAD_ARGUMENT") return undefined;
@@ -451,7 +451,7 @@ function namedKeyspaces(engine: Engine): Set<number> | undefined {
   }
 }
 
-function namedBy(engine: Engine, key: Uint8Array<ArrayBuffer>): readonly number[] {
+function referencedKeyspaces(engine: Engine, key: Uint8Array<ArrayBuffer>): readonly number[] {
   const name = decoder.decode(key.subarray(0, key.indexOf(SLASH) + 1));
   if (name === "collection/" || name === "index/") {
     const bytes = engine.get(key, SYSTEM_KEYSPACE);

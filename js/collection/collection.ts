@@ -133,7 +133,7 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
     if (at === 0) return undefined;
     if (session.guard.gate !== 0 && session.strict) return session.trackedView(codec, at);
     if (!engine.viewsHeld) session.holdViews();
-    if (engine.copies) return engine.copied(codec, at);
+    if (engine.mustCopy) return engine.copied(codec, at);
     return codec.view(engine.memory, at, engine.foundLength());
   }
 

@@ -291,7 +291,7 @@ function testPredicateOn<K, View, Writable, Input>(
   if (at === 0) return false;
   const view = session.strict
     ? session.trackedView(codec, at)
-    : engine.copies
+    : engine.mustCopy
       ? engine.copied(codec, at)
       : codec.view(memory, at, engine.foundLength());
   const { epoch } = memory;
@@ -340,7 +340,7 @@ function apply<K, View, Writable, Input>(
   let writable: Writable | undefined;
   let indexedBefore: Before | undefined;
   stagedAt = at;
-  const usesCopy = engine.copies || session.strict;
+  const usesCopy = engine.mustCopy || session.strict;
   const copy = usesCopy ? writableCopy(engine, codec, at) : undefined;
   session.guard.gate |= IN_CALLBACK;
   try {

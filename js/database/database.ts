@@ -757,7 +757,7 @@ export class Database {
     const loss = pendingLoss && (await pendingLoss);
     try {
       if (isLast) session.commits.end();
-      else session.commits.leave();
+      else session.commits.flushForOneHandle();
     } finally {
       session.commits.removeListener(this.onError);
     }

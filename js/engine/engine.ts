@@ -25,7 +25,7 @@ import { type ClearListener, type KeyListener, KeyListeners } from "./key-listen
 import {
   damageOf,
   type EngineStats,
-  type Outside,
+  type HostStats,
   type Recovery,
   type Report,
   recoveryOf,
@@ -166,8 +166,8 @@ export class Engine extends WasmMemory {
     this.exports = wasm;
     this.host = host;
     host.areViewsHeld = () => this.viewsHeld || this.rowsHeld !== 0;
-    host.onCrowded = () => {
-      this.copies = true;
+    host.onStartCopying = () => {
+      this.mustCopy = true;
     };
     this.slot = (index) => this.f64[this.reportAt + index] as number;
     this.rawExports = undefined;
@@ -227,7 +227,7 @@ export class Engine extends WasmMemory {
     const at = this.find(this.encodeKey(key), keyspace);
     if (at === 0) return undefined;
     const length = this.u32[this.lengthAt] as number;
-    return this.copies ? this.copyAt(at, length) : this.view(at, length);
+    return this.mustCopy ? this.copyAt(at, length) : this.view(at, length);
   }
 
   has(key: Key, keyspace = RAW): boolean {
@@ -620,7 +620,7 @@ export class Engine extends WasmMemory {
   endTurn(detach: boolean): boolean {
     this.releaseViews();
     const answer = this.call(this.wasm.end_turn);
-    this.copies = false;
+    this.mustCopy = false;
     if ((answer & 1) !== 0 || detach) this.detach();
     if ((answer & 4) !== 0) this.maintain(false);
     return (answer & 2) !== 0;
@@ -807,7 +807,7 @@ export class Engine extends WasmMemory {
   }
 
   /** The reads of the file since opening, and the size of the wasm memory. */
-  outside(): Outside {
+  hostStats(): HostStats {
     const { reads, readBytes } = this.host;
     return { wasmBytes: this.buffer.byteLength, coldReads: reads, coldBytes: readBytes };
   }

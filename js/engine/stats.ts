@@ -44,8 +44,8 @@ export interface EngineStats {
   evictions: number;
 }
 
-/** Counts and sizes taken outside the engine. */
-export interface Outside {
+/** Counts and sizes that the host of the wasm takes, not the engine in it. */
+export interface HostStats {
   /**
    * Bytes of all memory that the database has: records, the index, the order of keys, and what is kept free
    * for the next turn. It grows and does not shrink; closing frees all of it.

@@ -15,7 +15,7 @@ export class Host {
   /** Whether views were given out in this turn that must stay valid until it ends. */
   areViewsHeld: () => boolean;
   /** Called when values have to be returned as copies until the turn ends. */
-  onCrowded: () => void;
+  onStartCopying: () => void;
   /** Number of reads of the file, and of the bytes read. */
   reads: number;
   readBytes: number;
@@ -33,7 +33,7 @@ export class Host {
     this.onRead = () => {};
     this.onBytes = undefined;
     this.areViewsHeld = () => false;
-    this.onCrowded = () => {};
+    this.onStartCopying = () => {};
     this.reads = 0;
     this.readBytes = 0;
     this.buffer = new ArrayBuffer(0);
@@ -99,8 +99,8 @@ export class Host {
         return undefined;
       },
       views_held: () => (this.areViewsHeld() ? 1 : 0),
-      crowded: () => {
-        this.onCrowded();
+      start_copying: () => {
+        this.onStartCopying();
         return undefined;
       },
       panicked: (file = 0, length = 0, line = 0) => {

@@ -111,7 +111,7 @@ export class WasmMemory {
    * Whether values are returned as copies until the turn ends: the views of this turn fill all the memory that
    * may be kept for views, so values read from now on share a small buffer that is reused at once.
    */
-  copies: boolean;
+  mustCopy: boolean;
   /** Whether views were given out in this turn that must stay valid until it ends. */
   viewsHeld: boolean;
   /** Number of iterations that gave out a view in this turn that must stay valid until their next step. */
@@ -165,7 +165,7 @@ export class WasmMemory {
     this.reportAt = (resultAt >>> 3) + REPORT;
     this.changes = 0;
     this.rollbacks = 0;
-    this.copies = false;
+    this.mustCopy = false;
     this.viewsHeld = false;
     this.rowsHeld = 0;
     this.turn = 0;
@@ -185,10 +185,10 @@ export class WasmMemory {
     return new Uint8Array(this.buffer, at, length);
   }
 
-  /** A new view of the value found last, at this address; a copy if `copies` is set. */
+  /** A new view of the value found last, at this address; a copy if `mustCopy` is set. */
   freshView(at: number): Uint8Array<ArrayBuffer> {
     const length = this.u32[this.lengthAt] as number;
-    return this.copies ? this.copyAt(at, length) : new Uint8Array(this.buffer, at, length);
+    return this.mustCopy ? this.copyAt(at, length) : new Uint8Array(this.buffer, at, length);
   }
 
   /**

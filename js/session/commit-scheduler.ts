@@ -20,11 +20,11 @@ const SLICE_MS = 4;
 /** Maintenance that found no space is tried again after this time. */
 const FULL_DISK_MS = 1_000;
 
-/** What a session consists of. */
-export interface SessionParts {
+/** What a session and its commit scheduler are made with. */
+export interface SessionDependencies {
   readonly name: string;
   readonly engine: Engine;
-  readonly opened: OpenedStorage;
+  readonly storage: OpenedStorage;
   readonly settings: Settings;
   readonly guard: CallGuard;
   /** Tracks the views, if the option `strictViews` is set. */
@@ -39,7 +39,7 @@ export class CommitScheduler implements EngineListener {
   private readonly guard: CallGuard;
   private readonly settings: Settings;
   private readonly tracker: ViewTracker | undefined;
-  private readonly opened: OpenedStorage;
+  private readonly storage: OpenedStorage;
   private readonly promises: CommitPromises;
   private readonly timers: MaintenanceTimers;
   /** Whether the end of this turn is scheduled. */
@@ -49,14 +49,17 @@ export class CommitScheduler implements EngineListener {
   private readonly cleanups: Array<() => void>;
 
   /** `turnEnded` is called at the end of each turn in which something was scheduled. */
-  constructor({ engine, guard, opened, settings, tracker }: SessionParts, turnEnded: () => void) {
+  constructor(
+    { engine, guard, storage, settings, tracker }: SessionDependencies,
+    turnEnded: () => void,
+  ) {
     this.queued = false;
     this.recovery = engine.recovery();
     this.engine = engine;
     this.guard = guard;
     this.settings = settings;
     this.tracker = tracker;
-    this.opened = opened;
+    this.storage = storage;
     this.promises = new CommitPromises();
     this.microtask = false;
     this.onTurnEnd = () => this.endTurn();
@@ -73,7 +76,7 @@ export class CommitScheduler implements EngineListener {
     this.cleanups = [];
     engine.listener = this;
     engine.onRead(() => this.scheduleTurnEnd());
-    this.hook();
+    this.listenForExit();
   }
 
   get durability(): Durability {
@@ -211,14 +214,14 @@ export class CommitScheduler implements EngineListener {
   commit(): void {
     this.guard.assertOutsideCallback("commit()");
     this.throwIfWritten();
-    this.guarded(() => this.engine.commit(), this.lost);
+    this.guarded(() => this.engine.commit(), this.writesLost);
     this.promises.settleCommitted();
   }
 
   flush(): void {
     this.guard.assertOutsideCallback("flush()");
     this.throwIfWritten();
-    this.guarded(() => this.engine.commit(), this.lost);
+    this.guarded(() => this.engine.commit(), this.writesLost);
     this.promises.settleCommitted();
     this.guarded(() => this.engineFlush(), this.notFlushed);
     this.promises.settleFlushed();
@@ -229,7 +232,7 @@ export class CommitScheduler implements EngineListener {
   private engineFlush(): void {
     const hasFlushed = !this.engine.unflushed();
     this.engine.flush();
-    if (hasFlushed) this.opened.file.assertThere?.();
+    if (hasFlushed) this.storage.file.assertThere?.();
   }
 
   get committed(): Promise<void> {
@@ -242,13 +245,13 @@ export class CommitScheduler implements EngineListener {
   get flushed(): Promise<void> {
     const refusal = this.refusal();
     if (refusal !== undefined) return Promise.reject(refusal);
-    const { sync } = this.opened;
+    const { sync } = this.storage;
     return sync === undefined ? this.flushedHere() : this.flushedHere().then(sync);
   }
 
   private flushedHere(): Promise<void> {
     if (this.engine.pending() === 0 && !this.engine.unflushed()) {
-      return new Promise((resolve) => resolve(this.opened.file.assertThere?.()));
+      return new Promise((resolve) => resolve(this.storage.file.assertThere?.()));
     }
     this.scheduleTurnEnd();
     return this.promises.flushed();
@@ -271,7 +274,7 @@ export class CommitScheduler implements EngineListener {
     try {
       if (engine.pending() !== 0) engine.commit();
     } catch (error) {
-      this.lost(error as Error);
+      this.writesLost(error as Error);
       this.failUnlessKnown(error as Error);
       return;
     }
@@ -301,7 +304,7 @@ export class CommitScheduler implements EngineListener {
   // ---------------------------------------------------------------- failures
 
   /** The pending writes were rolled back. Detaches all views, because their memory is about to be reused. */
-  private lost(error: Error): void {
+  private writesLost(error: Error): void {
     if (this.guard.isUsable()) this.engine.detach();
     this.promises.settleCommitted(error);
     this.notFlushed(error);
@@ -335,7 +338,7 @@ export class CommitScheduler implements EngineListener {
     // the write that is about to throw.
     if (!this.queued || error instanceof DatabasePoisonedError) return;
     if (this.engine.pending() !== 0) return;
-    this.lost(error);
+    this.writesLost(error);
     this.promises.report(error);
   }
 
@@ -344,7 +347,7 @@ export class CommitScheduler implements EngineListener {
 
   poisoned(error: DatabasePoisonedError): void {
     this.guard.poison(error);
-    this.lost(error);
+    this.writesLost(error);
     this.promises.report(error);
   }
 
@@ -358,14 +361,14 @@ export class CommitScheduler implements EngineListener {
 
   // ---------------------------------------------------------------- exit and close
 
-  private hook(): void {
-    const stopListening = this.opened.onLoss?.((loss) => this.promises.report(loss));
+  private listenForExit(): void {
+    const stopListening = this.storage.onLoss?.((loss) => this.promises.report(loss));
     if (stopListening !== undefined) this.cleanups.push(stopListening);
-    const { onExit } = this.opened;
+    const { onExit } = this.storage;
     if (onExit !== undefined) {
       const onEnd = (mayContinue?: boolean) =>
         mayContinue === true ? this.mayExit() : this.exit();
-      this.cleanups.push(onExit.call(this.opened, onEnd));
+      this.cleanups.push(onExit.call(this.storage, onEnd));
     }
     // A storage without timers has no page that could be hidden, and a listener would keep the database in memory.
     if (!this.settings.timers) return;
@@ -399,7 +402,7 @@ export class CommitScheduler implements EngineListener {
    * pending writes are committed first, and no call is allowed meanwhile.
    */
   lossOf(isLast: boolean): Promise<unknown> | undefined {
-    const loss = this.opened.file.isThere?.().catch((error) => error);
+    const loss = this.storage.file.isThere?.().catch((error) => error);
     if (loss && isLast) {
       // In strict mode writes through views have to be found first: pending writes are not committed then.
       if (this.tracker === undefined) this.betweenTurns(() => this.commitPending(false));
@@ -409,7 +412,7 @@ export class CommitScheduler implements EngineListener {
   }
 
   /** Flushes for one of several handles that is being closed. The others go on. */
-  leave(): void {
+  flushForOneHandle(): void {
     if (!this.guard.isUsable() || this.isPoisoned()) return;
     if ((this.guard.gate & FAILED) !== 0) throw this.guard.takeFailure();
     this.flush();
@@ -426,13 +429,13 @@ export class CommitScheduler implements EngineListener {
         this.checkViews();
         this.engine.close();
         // A lost file has poisoned the database.
-        if (this.isPoisoned()) this.opened.file.assertThere?.();
+        if (this.isPoisoned()) this.storage.file.assertThere?.();
       }
       // If the stack overflowed while the error was reported, some promises are still pending.
       this.promises.settleCommitted(guard.poisonedError);
       this.promises.settleFlushed(guard.poisonedError);
     } catch (error) {
-      this.lost(error as Error);
+      this.writesLost(error as Error);
       if (!(error instanceof DatabasePoisonedError)) {
         this.promises.report(error as Error);
         failure ??= error as Error;
@@ -443,7 +446,7 @@ export class CommitScheduler implements EngineListener {
     try {
       this.engine.discard();
     } finally {
-      this.opened.file.close();
+      this.storage.file.close();
     }
     if (failure !== undefined) throw failure;
   }

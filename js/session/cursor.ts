@@ -261,7 +261,7 @@ export abstract class Steps<T> implements Walker<T> {
     const { engine } = session;
     this.hold(engine);
     if (!session.strict) {
-      if (engine.copies) return engine.copied(codec, at);
+      if (engine.mustCopy) return engine.copied(codec, at);
       return codec.view(engine.memory, at, engine.foundLength());
     }
     const bytes = this.bytes(session, at);

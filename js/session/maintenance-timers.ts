@@ -51,7 +51,7 @@ export class MaintenanceTimers {
   /** Schedules maintenance: one slice per timer task, until none is left. */
   armMaintenance(pause = 0): void {
     if (!this.allowed) return;
-    this.maintain ??= idle(() => {
+    this.maintain ??= unrefTimeout(() => {
       this.maintain = undefined;
       if (this.tasks.maintain()) this.armMaintenance();
     }, pause);
@@ -72,13 +72,13 @@ export class MaintenanceTimers {
   arm(needs: Needs): void {
     if (!this.allowed) return;
     if (this.flush === undefined && needs.unflushed()) {
-      this.flush = idle(() => {
+      this.flush = unrefTimeout(() => {
         this.flush = undefined;
         this.tasks.flush();
       }, FLUSH_MS);
     }
     if (this.witness === undefined && needs.unwitnessed()) {
-      this.witness = idle(() => {
+      this.witness = unrefTimeout(() => {
         this.witness = undefined;
         this.tasks.witness();
       }, WITNESS_MS);
@@ -91,7 +91,7 @@ export class MaintenanceTimers {
 }
 
 /** A timer that does not keep a program alive. */
-function idle(task: () => void, ms: number): Timer {
+function unrefTimeout(task: () => void, ms: number): Timer {
   const timer = setTimeout(task, ms);
   const { unref } = timer as { unref?: () => void };
   unref?.call(timer);

@@ -6,7 +6,7 @@
 
 import type { Engine } from "../engine/engine.js";
 import { viewDetachedInCallback } from "../engine/error-codes.js";
-import type { EngineStats, Outside } from "../engine/stats.js";
+import type { EngineStats, HostStats } from "../engine/stats.js";
 import { type KeyRange, RAW } from "../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe, QuotaExceededError } from "../errors/index.js";
 import type { OpenedStorage, StorageEstimate } from "../storage/storage.js";
@@ -14,7 +14,7 @@ import type { Codec, Memory } from "../struct/codec.js";
 import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
 import { laterOf } from "./async-guard.js";
 import { CallGuard, CLOSED, IN_CALLBACK, READ_ONLY, STRICT } from "./call-guard.js";
-import { CommitScheduler, type SessionParts } from "./commit-scheduler.js";
+import { CommitScheduler, type SessionDependencies } from "./commit-scheduler.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import type { ViewTracker } from "./strict-views.js";
 
@@ -69,7 +69,7 @@ export interface Entry {
 }
 
 /** What `db.stats()` returns: counts and sizes of the database, and the space that its storage reports. */
-export interface DatabaseStats extends Omit<EngineStats, "count">, Outside, StorageEstimate {
+export interface DatabaseStats extends Omit<EngineStats, "count">, HostStats, StorageEstimate {
   /** Number of keys outside of collections: those that `db.count()` counts. */
   keys: number;
   /**
@@ -109,7 +109,7 @@ export class Session {
   readonly engine: Engine;
   readonly guard: CallGuard;
   readonly commits: CommitScheduler;
-  private readonly opened: OpenedStorage;
+  private readonly storage: OpenedStorage;
   readonly settings: Settings;
   private readonly tracker: ViewTracker | undefined;
   private lastOptions: UpdateOptions | undefined;
@@ -119,38 +119,38 @@ export class Session {
   static start(
     name: string,
     engine: Engine,
-    opened: OpenedStorage,
+    storage: OpenedStorage,
     settings: Settings,
     tracker?: ViewTracker,
   ): Session {
     const { strictViews, readOnly } = settings;
     const guard = new CallGuard(name, (strictViews ? STRICT : 0) | (readOnly ? READ_ONLY : 0));
-    return new Session({ name, engine, opened, settings, guard, tracker });
+    return new Session({ name, engine, storage, settings, guard, tracker });
   }
 
   /** Without the scheduler of another session, a new one is started. */
-  private constructor(parts: SessionParts, commits?: CommitScheduler) {
-    const { name, engine, guard, opened, settings, tracker } = parts;
+  private constructor(dependencies: SessionDependencies, commits?: CommitScheduler) {
+    const { name, engine, guard, storage, settings, tracker } = dependencies;
     this.name = name;
     this.engine = engine;
     this.guard = guard;
-    this.opened = opened;
+    this.storage = storage;
     this.settings = settings;
     this.tracker = tracker;
     this.lastOptions = undefined;
     this.releaseViews = () => engine.releaseViews();
     this.commits =
       commits ??
-      new CommitScheduler(parts, () => {
+      new CommitScheduler(dependencies, () => {
         this.lastOptions = undefined;
       });
   }
 
   /** The session as a closed handle sees it: every call throws, while other handles go on. */
   closed(): Session {
-    const { name, engine, opened, settings, tracker } = this;
+    const { name, engine, storage, settings, tracker } = this;
     const guard = new CallGuard(name, CLOSED);
-    return new Session({ name, engine, guard, opened, settings, tracker }, this.commits);
+    return new Session({ name, engine, guard, storage, settings, tracker }, this.commits);
   }
 
   // ---------------------------------------------------------------- tracked reads
@@ -213,9 +213,9 @@ export class Session {
     return {
       ...engine.stats(),
       keys: engine.count(RAW),
-      ...engine.outside(),
+      ...engine.hostStats(),
       unflushed: engine.unflushed(),
-      ...(this.opened.estimate?.() ?? NO_ESTIMATE),
+      ...(this.storage.estimate?.() ?? NO_ESTIMATE),
     };
   }
 
@@ -396,7 +396,7 @@ export class Session {
     }
     let length = engine.foundLength();
     // A copy if memory is too short to keep views, or if views are tracked.
-    const isCopy = engine.copies || this.tracker !== undefined;
+    const isCopy = engine.mustCopy || this.tracker !== undefined;
     const view = isCopy ? engine.copyAt(at, length) : engine.view(at, length);
     const before = isCopy ? view.slice() : undefined;
     let applied = false;

@@ -5,12 +5,12 @@ import { context } from "../support/context.js";
 
 /** The imports of the engine: the file, detaching views before memory is reused, and reports of panics. */
 const IMPORTS = [
-  "crowded",
   "detach",
   "flush",
   "panicked",
   "read",
   "size",
+  "start_copying",
   "truncate",
   "views_held",
   "write",

@@ -100,7 +100,7 @@ pub fn record(data: &[u8]) {
         assert!(key.len() + value.len() <= bytes.len());
         let _ = ExtentRef::decode(value);
         let _ = ChunksRef::decode(value).map(|chunks| chunks.key(chunks.count - 1));
-        let _ = clear_of(header.space(), key, value);
+        let _ = clear_of(header.keyspace(), key, value);
         let (size, fits) = (header.size(), header.fits(bytes.len()));
         assert!(!fits || size <= bytes.len());
         if fits {

@@ -98,7 +98,7 @@ pub struct SegmentRow {
     pub flags: u32,
 }
 
-/// An extent that a live record names.
+/// An extent that a live record refers to.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct ExtentRow {

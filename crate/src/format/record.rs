@@ -92,7 +92,7 @@ impl RecordHeader {
     /// The keyspace of the key.
     #[must_use]
     #[inline]
-    pub fn space(&self) -> u32 {
+    pub fn keyspace(&self) -> u32 {
         u32::from(self.keyspace)
     }
 
@@ -182,7 +182,7 @@ pub fn validate(bytes: &[u8]) -> Result<(&RecordHeader, &[u8], &[u8]), RecordErr
     let names_value = match header.kind {
         KIND_EXTENT => ExtentRef::decode(value).is_some(),
         KIND_CHUNKED => ChunksRef::decode(value).is_some(),
-        KIND_CLEAR => clear_of(header.space(), key, value).is_some(),
+        KIND_CLEAR => clear_of(header.keyspace(), key, value).is_some(),
         _ => true,
     };
     match header.kind {

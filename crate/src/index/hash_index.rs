@@ -2,7 +2,7 @@
 //!
 //! Open addressing with linear probing over 8-byte slots `{hash: u32, position: u32}`. The home
 //! slot of an entry is given by the upper bits of its hash, so the table doubles without reading
-//! any record. Removal shifts the run back (Knuth, TAOCP 6.4, algorithm R), so there are no
+//! any record. Removal shifts those after it back (Knuth, TAOCP 6.4, algorithm R), so there are no
 //! tombstones. Keys are compared by the caller, which knows where the records are.
 
 use alloc::boxed::Box;
@@ -110,7 +110,7 @@ pub struct Probe {
 
 /// The slots that were appended last, without an empty slot between them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Run {
+pub struct AppendedSlots {
     start: usize,
     end: usize,
 }
@@ -341,17 +341,17 @@ impl HashIndex {
     /// in which [`collect`](HashIndex::collect) returns them: each goes right after the previous
     /// one without probing. Its position is not [tracked](HashIndex::track).
     #[inline]
-    pub fn append(&mut self, run: &mut Run, hash: u32, position: Position) {
+    pub fn append(&mut self, appended: &mut AppendedSlots, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");
         let mask = self.slots.len() - 1;
         let home = (hash >> self.shift) as usize;
         // No branches, because they would be unpredictable.
-        run.start = if home > run.end { home } else { run.start };
-        run.end = run.end.max(home);
-        match self.slots.get_mut(run.end & mask) {
-            Some(slot) if home >= run.start && *slot == 0 => {
+        appended.start = if home > appended.end { home } else { appended.start };
+        appended.end = appended.end.max(home);
+        match self.slots.get_mut(appended.end & mask) {
+            Some(slot) if home >= appended.start && *slot == 0 => {
                 *slot = pack(hash, position);
-                run.end += 1;
+                appended.end += 1;
             }
             _ => self.insert_slot(pack(hash, position)),
         }
@@ -492,7 +492,7 @@ impl HashIndex {
         let wanted = pack(hash, position);
         let mut i = (hash >> self.shift) as usize & mask;
         while self.slots[i] != wanted {
-            // Invariant: callers name a record of the table, so the search ends before an empty
+            // Invariant: callers give a record of the table, so the search ends before an empty
             // slot.
             assert!(self.slots[i] != 0, "the record is not in the index");
             i = (i + 1) & mask;
@@ -637,8 +637,9 @@ mod tests {
         whole.sort_unstable();
         assert_eq!(whole, sorted);
         for order in [collected, sorted, entries.clone(), entries.iter().rev().copied().collect()] {
-            let (mut copy, mut run) = (HashIndex::with_capacity(order.len()), Run::default());
-            order.iter().for_each(|&(hash, position)| copy.append(&mut run, hash, position));
+            let (mut copy, mut appended) =
+                (HashIndex::with_capacity(order.len()), AppendedSlots::default());
+            order.iter().for_each(|&(hash, position)| copy.append(&mut appended, hash, position));
             assert_eq!(copy.len(), entries.len());
             for &(hash, position) in &entries {
                 assert!(copy.contains(hash, position), "{hash:x} at {position}");

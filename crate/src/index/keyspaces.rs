@@ -8,7 +8,7 @@ use super::ordered_index::OrderedKeys;
 
 /// One keyspace.
 #[derive(Debug)]
-pub struct Space {
+pub struct Keyspace {
     id: u32,
     /// Its number of keys.
     pub count: u64,
@@ -26,27 +26,27 @@ pub struct Space {
 
 /// All keyspaces that have ever had a key.
 #[derive(Debug, Default)]
-pub struct Spaces {
+pub struct Keyspaces {
     /// Sorted by number.
-    spaces: Vec<Space>,
+    keyspaces: Vec<Keyspace>,
 }
 
-impl Spaces {
+impl Keyspaces {
     fn index_of(&self, id: u32) -> usize {
-        self.spaces.partition_point(|space| space.id < id)
+        self.keyspaces.partition_point(|space| space.id < id)
     }
 
     /// A keyspace; none if it has never had a key.
     #[must_use]
-    pub fn get(&self, id: u32) -> Option<&Space> {
-        self.spaces.get(self.index_of(id)).filter(|space| space.id == id)
+    pub fn get(&self, id: u32) -> Option<&Keyspace> {
+        self.keyspaces.get(self.index_of(id)).filter(|space| space.id == id)
     }
 
     /// A keyspace, which is added if it has never had a key.
-    pub fn entry(&mut self, id: u32) -> &mut Space {
+    pub fn entry(&mut self, id: u32) -> &mut Keyspace {
         let index = self.index_of(id);
-        if self.spaces.get(index).is_none_or(|space| space.id != id) {
-            let space = Space {
+        if self.keyspaces.get(index).is_none_or(|space| space.id != id) {
+            let space = Keyspace {
                 id,
                 count: 0,
                 keys: OrderedKeys::default(),
@@ -54,16 +54,16 @@ impl Spaces {
                 first_run: 0,
                 cleared: 0,
             };
-            self.spaces.insert(index, space);
+            self.keyspaces.insert(index, space);
         }
-        &mut self.spaces[index]
+        &mut self.keyspaces[index]
     }
 
     /// Inserts the deferred keys of each keyspace. `keeps_deleted` says whether deleted keys need an entry.
-    pub fn flush_deferred(&mut self, keeps_deleted: impl Fn(&Space) -> bool) {
-        for space in &mut self.spaces {
+    pub fn apply_deferred(&mut self, keeps_deleted: impl Fn(&Keyspace) -> bool) {
+        for space in &mut self.keyspaces {
             if space.keys.deferred() > 0 {
-                space.keys.flush_deferred(keeps_deleted(space));
+                space.keys.apply_deferred(keeps_deleted(space));
             }
         }
     }
@@ -71,35 +71,35 @@ impl Spaces {
     /// The number of keys in the ordered indexes.
     #[must_use]
     pub fn ordered_len(&self) -> usize {
-        self.spaces.iter().map(|space| space.keys.len() + space.frozen_keys.len()).sum()
+        self.keyspaces.iter().map(|space| space.keys.len() + space.frozen_keys.len()).sum()
     }
 
     /// Bytes of the keys in the ordered indexes.
     #[must_use]
     pub fn key_bytes(&self) -> usize {
-        self.spaces.iter().map(|space| space.keys.key_bytes()).sum()
+        self.keyspaces.iter().map(|space| space.keys.key_bytes()).sum()
     }
 
     /// The number of keys in each keyspace.
     pub fn counts(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.spaces.iter().map(|space| (space.id, space.count))
+        self.keyspaces.iter().map(|space| (space.id, space.count))
     }
 
     /// Each keyspace with its number.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Space)> {
-        self.spaces.iter().map(|space| (space.id, space))
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Keyspace)> {
+        self.keyspaces.iter().map(|space| (space.id, space))
     }
 
     /// Sets the ordered keys of each keyspace aside for a run.
     pub fn freeze_keys(&mut self) {
-        for space in &mut self.spaces {
+        for space in &mut self.keyspaces {
             space.frozen_keys = core::mem::take(&mut space.keys);
         }
     }
 
-    /// Undoes [`freeze_keys`](Spaces::freeze_keys): the run with this sequence was not written.
+    /// Undoes [`freeze_keys`](Keyspaces::freeze_keys): the run with this sequence was not written.
     pub fn unfreeze_keys(&mut self, run: u32) {
-        for space in &mut self.spaces {
+        for space in &mut self.keyspaces {
             let mut keys = core::mem::take(&mut space.frozen_keys);
             if space.first_run > run || keys.is_empty() {
                 continue;
@@ -113,7 +113,7 @@ impl Spaces {
 
     /// Takes the frozen keys out: the run that has them is part of the index.
     pub fn take_frozen(&mut self) -> impl Iterator<Item = OrderedKeys> {
-        self.spaces.iter_mut().map(|space| core::mem::take(&mut space.frozen_keys))
+        self.keyspaces.iter_mut().map(|space| core::mem::take(&mut space.frozen_keys))
     }
 
     /// Whether a record of this version belonged to a keyspace before it was cleared.
@@ -126,24 +126,24 @@ impl Spaces {
     /// Whether the index may still contain records of cleared keyspaces.
     #[must_use]
     pub fn any_cleared(&self) -> bool {
-        self.spaces.iter().any(|space| space.cleared > 0)
+        self.keyspaces.iter().any(|space| space.cleared > 0)
     }
 
     /// Records that the index contains no cleared records any more.
     pub fn forget_cleared(&mut self) {
-        self.spaces.iter_mut().for_each(|space| space.cleared = 0);
+        self.keyspaces.iter_mut().for_each(|space| space.cleared = 0);
     }
 
     /// Takes over the key counts of the cleared keyspaces.
-    pub fn recount_cleared(&mut self, counts: &Spaces) {
-        for space in self.spaces.iter_mut().filter(|space| space.cleared > 0) {
+    pub fn recount_cleared(&mut self, counts: &Keyspaces) {
+        for space in self.keyspaces.iter_mut().filter(|space| space.cleared > 0) {
             space.count = counts.get(space.id).map_or(0, |counted| counted.count);
         }
     }
 
     /// Drops all ordered keys.
-    pub fn forget_order(&mut self) {
-        for space in &mut self.spaces {
+    pub fn forget_sorted_keys(&mut self) {
+        for space in &mut self.keyspaces {
             (space.keys, space.frozen_keys) = Default::default();
             space.first_run = 0;
         }
@@ -152,7 +152,7 @@ impl Spaces {
     /// Bytes of the ordered keys.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.spaces.iter().map(|space| space.keys.bytes() + space.frozen_keys.bytes()).sum()
+        self.keyspaces.iter().map(|space| space.keys.bytes() + space.frozen_keys.bytes()).sum()
     }
 }
 
@@ -162,11 +162,11 @@ mod tests {
 
     #[test]
     fn keyspaces_are_isolated() {
-        let mut spaces = Spaces::default();
+        let mut keyspaces = Keyspaces::default();
         for id in [5, 1, 9, 1, 0, u32::MAX] {
-            spaces.entry(id).count += 1;
+            keyspaces.entry(id).count += 1;
         }
-        let counts = [0, 1, 2, 5, 9, u32::MAX].map(|id| spaces.get(id).map(|space| space.count));
+        let counts = [0, 1, 2, 5, 9, u32::MAX].map(|id| keyspaces.get(id).map(|space| space.count));
         assert_eq!(counts, [Some(1), Some(2), None, Some(1), Some(1), Some(1)]);
     }
 }

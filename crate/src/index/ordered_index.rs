@@ -240,11 +240,11 @@ impl OrderedKeys {
     }
 
     /// As [`insert`](OrderedKeys::insert), for bulk inserts. The entries are here after
-    /// [`flush_deferred`](OrderedKeys::flush_deferred), which must come before other changes.
-    pub fn insert_deferred(&mut self, key: &[u8], position: Position) {
+    /// [`apply_deferred`](OrderedKeys::apply_deferred), which must come before other changes.
+    pub fn defer_insert(&mut self, key: &[u8], position: Position) {
         self.deferred.push(Key { position, ..Key::new(key) });
         if self.deferred.len() == BATCH {
-            self.flush_deferred(true);
+            self.apply_deferred(true);
         }
     }
 
@@ -257,7 +257,7 @@ impl OrderedKeys {
     /// Inserts the deferred keys. They are sorted by the first eight bytes after their common
     /// prefix, so that the next key mostly goes near the previous one, which is in the cache. A key that was
     /// deleted keeps an entry only if `keeps_deleted`.
-    pub fn flush_deferred(&mut self, keeps_deleted: bool) {
+    pub fn apply_deferred(&mut self, keeps_deleted: bool) {
         let keys = core::mem::take(&mut self.deferred);
         let Some(first) = keys.first() else { return };
         let mut shared = first.len();
@@ -440,8 +440,8 @@ fn normalize(groups: &[Group], (in_groups, in_group, at): KeyLocation) -> KeyLoc
 impl<'a> FromIterator<&'a [u8]> for OrderedKeys {
     fn from_iter<I: IntoIterator<Item = &'a [u8]>>(keys: I) -> Self {
         let mut all = OrderedKeys::default();
-        keys.into_iter().for_each(|key| all.insert_deferred(key, 0));
-        all.flush_deferred(true);
+        keys.into_iter().for_each(|key| all.defer_insert(key, 0));
+        all.apply_deferred(true);
         all
     }
 }

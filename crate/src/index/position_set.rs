@@ -113,14 +113,14 @@ impl PositionSet {
 
     /// Prepares for positions up to this one. What they need is allocated with the first position of each chunk:
     /// memory that is not touched costs an opening nothing.
-    pub fn expect(&mut self, last: Position) {
+    pub fn prepare_up_to(&mut self, last: Position) {
         let chunks = PositionSet::locate(last).0 + 1;
         if self.chunks.len() < chunks {
             self.chunks.resize_with(chunks, || None);
         }
     }
 
-    /// Bytes that the positions which are [expected](PositionSet::expect) may still allocate, in small pieces.
+    /// Bytes that the positions which are [prepared for](PositionSet::prepare_up_to) may still allocate, in small pieces.
     #[must_use]
     pub fn bytes_to_grow(&self) -> usize {
         (self.chunks.len() - self.allocated) * (CHUNK * 8 + ALLOCATION)

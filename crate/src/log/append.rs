@@ -73,9 +73,9 @@ impl Log {
         file: &mut impl File,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        if self.found.dropped_tail == DiscardedTail::NeedsZeroing {
+        if self.leftovers.dropped_tail == DiscardedTail::NeedsZeroing {
             self.zero_log_tail(file)?;
-            self.found.dropped_tail = DiscardedTail::Nothing;
+            self.leftovers.dropped_tail = DiscardedTail::Nothing;
             (self.superblock_state.marked_open, self.superblock_state.unflushed) = (false, true);
         }
         if !self.superblock_state.marked_open {
@@ -95,9 +95,9 @@ impl Log {
             let slot = slot.expect("a batch has a frame");
             frames.push(FrameSpan { slot, start, end: tail, records });
         }
-        let dropped_tail = self.found.dropped_tail;
+        let dropped_tail = self.leftovers.dropped_tail;
         if let Err(failure) = self.write_frames(file, &frames) {
-            self.found.dropped_tail = dropped_tail;
+            self.leftovers.dropped_tail = dropped_tail;
             return Err(match (self.erase_batch(file, &frames), failure) {
                 (Ok(()), failure) => failure,
                 (Err(_), failure) => WriteError::Unclear(failure.into_error()),
@@ -185,9 +185,9 @@ impl Log {
     /// keep the next one, whose frames would continue where the dropped ones end and complete a
     /// commit that never was one.
     fn cancel_dropped_tail(&mut self, file: &mut impl File) -> Result<(), WriteError> {
-        match self.found.dropped_tail {
+        match self.leftovers.dropped_tail {
             DiscardedTail::Nothing | DiscardedTail::NeedsZeroing => {}
-            DiscardedTail::Present => self.found.dropped_tail = DiscardedTail::Superseded,
+            DiscardedTail::Present => self.leftovers.dropped_tail = DiscardedTail::Superseded,
             DiscardedTail::Superseded => {
                 file.flush().map_err(|error| WriteError::Unclear(error.into()))?;
                 self.cancelled_tail_is_flushed();
@@ -197,8 +197,8 @@ impl Log {
     }
 
     pub(super) fn cancelled_tail_is_flushed(&mut self) {
-        if self.found.dropped_tail == DiscardedTail::Superseded {
-            self.found.dropped_tail = DiscardedTail::Nothing;
+        if self.leftovers.dropped_tail == DiscardedTail::Superseded {
+            self.leftovers.dropped_tail = DiscardedTail::Nothing;
         }
     }
 
@@ -288,7 +288,7 @@ impl Log {
         }
         file.flush()?;
         // This flush included all segments so far, although no frame will say so.
-        self.watermarks.included = self.next_sequence;
+        self.watermarks.segments_flushed_below = self.next_sequence;
         Ok(())
     }
 
@@ -300,7 +300,7 @@ impl Log {
             if slot.first_frame == 0 {
                 slot.first_frame = self.next_frame - 1;
             }
-            self.tail.bytes += (span.end - span.start) as u64;
+            self.checkpoint.frame_bytes_since += (span.end - span.start) as u64;
         }
         self.watermarks.written = self.watermarks.flushed;
         for dead in self.extents.dead.iter_mut().rev().take_while(|dead| dead.frame.is_none()) {
@@ -309,7 +309,8 @@ impl Log {
         for slot in frames.iter().map(|span| span.slot).chain(self.batch.extents.drain(..)) {
             let slot = &mut self.slots[slot as usize];
             slot.written = true;
-            self.tail.values += if slot.state == SlotState::Extent { slot.length } else { 0 };
+            self.checkpoint.value_bytes_since +=
+                if slot.state == SlotState::Extent { slot.length } else { 0 };
         }
         self.batch.frames.clear();
         let slot = self.cursor.slot.expect("a batch has a frame");
@@ -321,7 +322,7 @@ impl Log {
         };
         self.cursor = Cursor::at(slot, start);
         self.batch.start = self.cursor;
-        self.floor = self.cursor.tail;
+        self.mutable_from = self.cursor.tail;
     }
 }
 

@@ -3,10 +3,10 @@
 //! A buffer that a view may show must not be reused before all views are detached, and views that
 //! were given to the program in a turn must stay valid until that turn ends. If views may show
 //! every buffer of the budget and some of them must stay valid, a few more buffers are allocated,
-//! and the pool is *crowded* until the turn ends: readers get copies, and no further buffer counts
-//! as shown. The additional buffers are reused over and over, however much the turn reads, and are
-//! freed when it ends. If even they do not suffice, the call fails, and all views stay valid. If no
-//! view must stay valid, as between the steps of an iteration, all are detached instead.
+//! and until the turn ends readers get copies, and no further buffer counts as shown. The
+//! additional buffers are reused over and over, however much the turn reads, and are freed when it
+//! ends. If even they do not suffice, the call fails, and all views stay valid. If no view must stay
+//! valid, as between the steps of an iteration, all are detached instead.
 //! Buffers that no view shows, such as segments that were only written, may be evicted at any time.
 //! Detaching is not free: V8 collects garbage after each detached memory of 64 MiB or more.
 
@@ -30,8 +30,8 @@ pub struct BufferAddr {
 pub enum BufferContent {
     /// Nothing.
     Nothing,
-    /// Nothing that is needed, but views may show it until the turn ends.
-    Zombie,
+    /// Nothing that is needed, but views may show it until the turn ends or their pins do.
+    ViewsOnly,
     /// A segment of the log.
     Segment(u32),
     /// Cached cold records.
@@ -55,7 +55,7 @@ pub struct Views {
     /// Whether views were given out in this turn that must stay valid until it ends.
     pub are_held: fn() -> bool,
     /// Called when values must be returned as copies, from the current call until the turn ends.
-    pub crowded: fn(),
+    pub start_copying: fn(),
     /// Whether this many bytes can be allocated in one piece without growing the memory, which
     /// would detach all views.
     pub can_allocate: fn(usize) -> bool,
@@ -63,7 +63,7 @@ pub struct Views {
 
 impl Default for Views {
     fn default() -> Self {
-        Views { detach: || (), are_held: || false, crowded: || (), can_allocate: |_| true }
+        Views { detach: || (), are_held: || false, start_copying: || (), can_allocate: |_| true }
     }
 }
 
@@ -107,7 +107,7 @@ pub struct Pool {
     /// Increases with each buffer that is acquired or touched as the newest, and with each turn.
     clock: u32,
     /// Whether values are returned as copies until the turn ends.
-    crowded: bool,
+    must_copy: bool,
     /// How many buffers were evicted since the database was opened.
     evictions: u64,
     /// Whether a callback runs on a view, which must stay valid.
@@ -128,7 +128,7 @@ impl Pool {
             budget,
             size,
             clock: 1,
-            crowded: false,
+            must_copy: false,
             evictions: 0,
             callback_open: false,
             exposes_views: false,
@@ -164,7 +164,7 @@ impl Pool {
     #[inline]
     pub fn borrow(&mut self, id: BufferId, counts: bool) -> &[u8] {
         let buffer = &mut self.buffers[id as usize];
-        buffer.shown |= !self.crowded;
+        buffer.shown |= !self.must_copy;
         if counts {
             buffer.touched = self.clock;
         }
@@ -182,12 +182,12 @@ impl Pool {
     pub fn touch_for(&mut self, id: BufferId, access: AccessKind) {
         let buffer = &mut self.buffers[id as usize];
         buffer.touched = self.clock;
-        if access == AccessKind::View && !self.crowded {
+        if access == AccessKind::View && !self.must_copy {
             buffer.shown = true;
         }
     }
 
-    /// Records that a view shows a buffer, even in a crowded pool.
+    /// Records that a view shows a buffer, even while other values are copied.
     pub fn show(&mut self, id: BufferId) {
         self.touch(id);
         self.buffers[id as usize].shown = true;
@@ -196,16 +196,16 @@ impl Pool {
     /// Whether values are returned as copies, so that no new view shows a buffer.
     #[inline(always)]
     #[must_use]
-    pub fn is_crowded(&self) -> bool {
-        self.crowded
+    pub fn must_copy(&self) -> bool {
+        self.must_copy
     }
 
     /// Switches to returning values as copies until the turn ends.
     #[cold]
-    pub fn set_crowded(&mut self) {
-        if !self.crowded {
-            self.crowded = true;
-            (self.views.crowded)();
+    pub fn start_copying(&mut self) {
+        if !self.must_copy {
+            self.must_copy = true;
+            (self.views.start_copying)();
         }
     }
 
@@ -312,7 +312,7 @@ impl Pool {
             if !(is_below_limit && self.can_allocate(self.size)) {
                 return Err(Error::ViewsHeld);
             }
-            self.set_crowded();
+            self.start_copying();
             return Ok(self.grow());
         }
         self.detach_views()?;
@@ -343,7 +343,7 @@ impl Pool {
             (self.views.detach)();
         }
         self.clear_views();
-        self.free_zombies();
+        self.free_views_only();
         Ok(())
     }
 
@@ -352,7 +352,7 @@ impl Pool {
     pub fn release(&mut self, id: BufferId) {
         let buffer = &mut self.buffers[id as usize];
         let is_seen = buffer.shown || buffer.pins > 0;
-        buffer.content = if is_seen { BufferContent::Zombie } else { BufferContent::Nothing };
+        buffer.content = if is_seen { BufferContent::ViewsOnly } else { BufferContent::Nothing };
     }
 
     /// Changes the memory that it uses between turns.
@@ -364,10 +364,11 @@ impl Pool {
     /// whether views must be detached before the next call.
     pub fn end_turn(&mut self, evict: Evict<'_>) -> bool {
         self.clock += 1;
-        self.crowded = false;
+        self.must_copy = false;
         let mut all = self.buffers.iter();
-        let zombies = all.any(|buffer| buffer.content == BufferContent::Zombie && buffer.pins == 0);
-        self.free_zombies();
+        let views_only =
+            all.any(|buffer| buffer.content == BufferContent::ViewsOnly && buffer.pins == 0);
+        self.free_views_only();
         let in_use =
             self.buffers.iter().filter(|buffer| buffer.content != BufferContent::Nothing).count();
         let mut shown = false;
@@ -379,7 +380,7 @@ impl Pool {
         {
             self.buffers.pop();
         }
-        zombies || shown
+        views_only || shown
     }
 
     fn grow(&mut self) -> BufferId {
@@ -394,9 +395,9 @@ impl Pool {
         (self.buffers.len() - 1) as BufferId
     }
 
-    fn free_zombies(&mut self) {
+    fn free_views_only(&mut self) {
         let remains =
-            |buffer: &&mut Buffer| buffer.content == BufferContent::Zombie && buffer.pins == 0;
+            |buffer: &&mut Buffer| buffer.content == BufferContent::ViewsOnly && buffer.pins == 0;
         for buffer in self.buffers.iter_mut().filter(remains) {
             buffer.content = BufferContent::Nothing;
         }
@@ -453,7 +454,7 @@ mod tests {
     const VIEWS: Views = Views {
         detach: || DETACHED.set(DETACHED.get() + 1),
         are_held: || HELD.get(),
-        crowded: || (),
+        start_copying: || (),
         can_allocate: |_| true,
     };
 
@@ -494,7 +495,7 @@ mod tests {
                 let id = take(&mut pool, slot).expect("a buffer is available");
                 assert!(id >= 4, "{id} is shown");
                 pool.touch_for(id, AccessKind::View);
-                assert!(pool.is_crowded() && !pool.is_shown(id));
+                assert!(pool.must_copy() && !pool.is_shown(id));
             }
             assert_eq!((pool.memory(), DETACHED.get()), (5 * 64, 0));
             for slot in 40..40 + MIN_EXTRA_BUFFERS as u32 - 1 {
@@ -506,7 +507,7 @@ mod tests {
             HELD.set(false);
             pool.callback_open = false;
             assert!(pool.end_turn(&mut |_, _, _| true), "views show some of the freed buffers");
-            assert_eq!((pool.memory(), pool.is_crowded()), (4 * 64, false));
+            assert_eq!((pool.memory(), pool.must_copy()), (4 * 64, false));
         }
     }
 
@@ -515,7 +516,7 @@ mod tests {
         let mut pool = full();
         (0..4).for_each(|id| pool.touch_for(id, AccessKind::View));
         assert_eq!((take(&mut pool, 5), DETACHED.get()), (Ok(0), 1));
-        assert_eq!((pool.memory(), pool.is_crowded()), (4 * 64, false));
+        assert_eq!((pool.memory(), pool.must_copy()), (4 * 64, false));
     }
 
     #[test]

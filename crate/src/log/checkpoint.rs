@@ -16,15 +16,15 @@ use crate::format::segment::{self, SegmentHeader};
 use crate::format::superblock::Superblock;
 use crate::format::{ALIGN, DATA_START, KEYSPACE_ENGINE};
 use crate::index::hash_index::{HashIndex, Position};
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 
 use super::append::WriteError;
-use super::key_run_writer::RunWriter;
+use super::checkpoint_index::{CheckpointIndex, index_exceeds_memory};
+use super::key_run_writer::KeyRunWriter;
 use super::key_runs::KeyRun;
 use super::slot_allocator::AllocPriority;
-use super::space_accounting::ExtentName;
+use super::space_accounting::ExtentId;
 use super::tombstones::{Tombstones, UNKNOWN};
-use super::unloaded_index::{UnloadedIndex, exceeds_memory};
 use super::{Log, NO_BUFFER, RecoveryState, Slot, SlotState};
 
 /// A checkpoint whose head and tables were read and verified.
@@ -33,11 +33,11 @@ pub struct LoadedCheckpoint {
     /// Its head.
     pub head: CheckpointHead,
     /// The keyspaces and their numbers of keys.
-    pub spaces: Spaces,
+    pub keyspaces: Keyspaces,
     /// The index, with space for all entries. Without those that are left in `unloaded`.
     pub index: HashIndex,
-    /// The entries that were not read.
-    pub unloaded: Option<UnloadedIndex>,
+    /// The index in its blocks, if not all entries were read.
+    pub unloaded: Option<CheckpointIndex>,
     /// The runs of keys, the oldest first; none if some of them are lost.
     pub runs: Option<Vec<KeyRun>>,
 }
@@ -78,7 +78,7 @@ impl CheckpointTables {
         // Blank rows are in no run.
         let mut rows = rows.into_iter().flatten().filter(|row| row.sequence != 0);
         rows.all(|RunSegmentRow { slot, sequence, salt }| {
-            add(slot, Slot { written: true, sequence, salt, ..Slot::new(SlotState::Run) })
+            add(slot, Slot { written: true, sequence, salt, ..Slot::new(SlotState::KeyRun) })
         })
     }
 
@@ -106,17 +106,17 @@ pub struct CheckpointWriter {
     block: AlignedBytes,
     filled: usize,
     left: u64,
-    /// The runs that it names, the oldest first.
+    /// The runs that it refers to, the oldest first.
     runs: Vec<KeyRun>,
     /// Where their rows are put in `bytes`.
     rows_at: usize,
     /// The newest run, while it is being written.
-    pub(crate) run: Option<RunWriter>,
+    pub(crate) run: Option<KeyRunWriter>,
 }
 
-/// The runs of keys that a new checkpoint names.
+/// The runs of keys that a new checkpoint refers to.
 #[derive(Debug, Default)]
-pub(crate) struct RunPlan {
+pub(crate) struct KeyRunPlan {
     /// Runs that it keeps.
     pub kept: Vec<KeyRun>,
     /// How many segments a new run has at most; none if there is no new one.
@@ -154,7 +154,7 @@ impl CheckpointWriter {
     ///
     /// # Errors
     /// An error of the file, or [`Error::Quota`] if the run is larger than planned.
-    pub(crate) fn end_run(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
+    pub(crate) fn end_key_run(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
         let Some(run) = &mut self.run else { return Ok(()) };
         let run = run.finish(log, file)?;
         self.run = None;
@@ -163,11 +163,11 @@ impl CheckpointWriter {
         if segments > self.head.run_segments as usize { Err(Error::Quota) } else { Ok(()) }
     }
 
-    /// What the index lacks of the checkpoint if entries stay unloaded once they are written; all of it if
+    /// The index in the checkpoint, from which entries can be loaded again once they are written: all of them if
     /// `is_limited`.
-    pub(crate) fn unloaded(&self, log: &Log, is_limited: bool) -> Option<UnloadedIndex> {
+    pub(crate) fn new_index(&self, log: &Log, is_limited: bool) -> Option<CheckpointIndex> {
         let salt = log.slots[self.first as usize].salt;
-        UnloadedIndex::of_next(&self.head, salt, self.at, is_limited, log)
+        CheckpointIndex::of_next(&self.head, salt, self.at, is_limited, log)
     }
 
     /// The first hashes of the blocks.
@@ -177,8 +177,8 @@ impl CheckpointWriter {
         hashes.iter().map(|&hash| u32::from_le_bytes(hash)).collect()
     }
 
-    /// Completes the description of what the index lacks of a complete checkpoint.
-    pub(crate) fn complete(&self, unloaded: &mut UnloadedIndex, is_surveyed: bool) {
+    /// Completes the description of the index in a complete checkpoint.
+    pub(crate) fn complete(&self, unloaded: &mut CheckpointIndex, is_surveyed: bool) {
         unloaded.complete(self.first_hashes(), is_surveyed);
     }
 
@@ -188,14 +188,14 @@ impl CheckpointWriter {
     }
 
     /// Names no runs: they could not be written.
-    pub(crate) fn drop_runs(&mut self, log: &mut Log) {
+    pub(crate) fn drop_key_runs(&mut self, log: &mut Log) {
         self.discard_new_run(log);
         self.runs.clear();
     }
 
     fn discard_new_run(&mut self, log: &mut Log) {
         let unfinished = self.run.take();
-        let unfinished = unfinished.iter().flat_map(RunWriter::segments);
+        let unfinished = unfinished.iter().flat_map(KeyRunWriter::segments);
         // Kept runs are older.
         let finished = self.runs.iter().filter(|run| run.sequence >= self.head.next_sequence);
         for row in finished.flat_map(|run| &run.segments).chain(unfinished) {
@@ -238,7 +238,7 @@ impl Log {
         Ok(is_complete.then_some(tables))
     }
 
-    /// Loads the checkpoint that the superblock names, of which `tables` were read if its slots were taken from
+    /// Loads the checkpoint that the superblock refers to, of which `tables` were read if its slots were taken from
     /// them. Returns none if there is none or if anything
     /// about it is invalid: the log contains the same information, only slower to read. Its entries
     /// are read too if there are at most `at_once` of them, and later if there are more. They are not to be
@@ -251,8 +251,9 @@ impl Log {
         index_memory: usize,
     ) -> Result<Option<LoadedCheckpoint>, Error> {
         let wanted = self.superblock.checkpoint_sequence;
-        let named = |s: &Slot| s.state == SlotState::Checkpoint && u64::from(s.sequence) == wanted;
-        let Some(first) = self.slots.iter().position(named).filter(|_| wanted != 0) else {
+        let is_wanted =
+            |s: &Slot| s.state == SlotState::Checkpoint && u64::from(s.sequence) == wanted;
+        let Some(first) = self.slots.iter().position(is_wanted).filter(|_| wanted != 0) else {
             return Ok(None);
         };
         let tables = match tables {
@@ -262,7 +263,7 @@ impl Log {
         let Some(CheckpointTables { head, bytes }) = tables else { return Ok(None) };
         let salt = self.slots[first].salt;
         let mut tables = &bytes[HEAD..];
-        let Some(spaces) = self.load_tables(&head, &mut tables) else { return Ok(None) };
+        let Some(keyspaces) = self.load_tables(&head, &mut tables) else { return Ok(None) };
         let rows = checkpoint::take_rows::<RunRow>(&mut tables, head.runs);
         let run_segments = checkpoint::take_rows::<RunSegmentRow>(&mut tables, head.run_segments);
         let runs =
@@ -272,10 +273,10 @@ impl Log {
         let entries = head.entries as usize;
         let loads = entries <= at_once;
         // It would be limited again at a slightly larger number of keys.
-        let is_limited = !loads && exceeds_memory(entries, true, index_memory);
+        let is_limited = !loads && index_exceeds_memory(entries, true, index_memory);
         let blocks_at =
             self.geometry.slot_start(first as u32) + (segment::SIZE + head.length as usize) as u64;
-        let unloaded = UnloadedIndex::new(&head, first_hashes, salt, blocks_at, is_limited);
+        let unloaded = CheckpointIndex::new(&head, first_hashes, salt, blocks_at, is_limited);
         let Some(mut unloaded) = unloaded else { return Ok(None) };
         let mut index = match is_limited {
             true => HashIndex::with_bytes(index_memory),
@@ -288,15 +289,15 @@ impl Log {
             self.recovery.lost_keys += unloaded.lost();
             self.count_live_records(&index);
         } else {
-            unloaded.expect(self);
+            unloaded.prepare(self);
         }
         if !self.is_end_segment_valid(file, &head)? {
             return Ok(None);
         }
-        self.tail.checkpoint = Some(first as u32);
+        self.checkpoint.slot = Some(first as u32);
         self.space.live_is_estimate = !loads;
         let unloaded = (!loads).then_some(unloaded);
-        Ok(Some(LoadedCheckpoint { head, spaces, index, unloaded, runs }))
+        Ok(Some(LoadedCheckpoint { head, keyspaces, index, unloaded, runs }))
     }
 
     /// Reads the head and the tables of the checkpoint that starts in slot `first`. Returns none if they are
@@ -365,9 +366,9 @@ impl Log {
     }
 
     /// Loads the tables of segments and extents; returns none if one of them does not exist.
-    fn load_tables(&mut self, head: &CheckpointHead, tables: &mut &[u8]) -> Option<Spaces> {
+    fn load_tables(&mut self, head: &CheckpointHead, tables: &mut &[u8]) -> Option<Keyspaces> {
         let frames_end = self.geometry.frames_end();
-        let keyspaces = checkpoint::take_rows::<KeyspaceRow>(tables, head.keyspaces)?;
+        let keyspace_rows = checkpoint::take_rows::<KeyspaceRow>(tables, head.keyspaces)?;
         let segments = checkpoint::take_rows::<SegmentRow>(tables, head.segments)?;
         let extents = checkpoint::take_rows::<ExtentRow>(tables, head.extents)?;
         let mut ends_there = false;
@@ -399,28 +400,28 @@ impl Log {
             ends_there |= row.sequence == head.end_sequence && row.end == head.end_offset;
         }
         for row in extents {
-            // The extent may have been dropped since. After replay, those that are still named must
+            // The extent may have been dropped since. After replay, those that a record still refers to must
             // exist.
             if self.may_hold_record(row.record) {
-                let name = ExtentName { slot: row.slot, sequence: row.sequence };
-                self.name_extent(row.record, name);
+                let id = ExtentId { slot: row.slot, sequence: row.sequence };
+                self.add_extent_reference(row.record, id);
             } else if !self.recovery.salvages {
                 return None;
             }
         }
-        let (mut spaces, mut keys) = (Spaces::default(), 0);
-        for row in keyspaces {
+        let (mut keyspaces, mut keys) = (Keyspaces::default(), 0);
+        for row in keyspace_rows {
             keys += u64::from(row.count);
             let keyspace = u32::from(row.keyspace);
             if row.cleared > head.next_version || keyspace == KEYSPACE_ENGINE && row.cleared > 0 {
                 return None;
             }
-            let space = spaces.entry(keyspace);
+            let space = keyspaces.entry(keyspace);
             (space.count, space.cleared) = (u64::from(row.count).min(head.entries), row.cleared);
             space.first_run = row.first_run;
         }
         // Entries beyond the keys are records of cleared keyspaces. A salvaged file may lack some.
-        let is_counted = match spaces.any_cleared() {
+        let is_counted = match keyspaces.any_cleared() {
             true => keys <= head.entries,
             false => keys == head.entries,
         };
@@ -431,7 +432,7 @@ impl Log {
         // Segments that are begun from now on must not count as those of the checkpoint.
         let is_past = u64::from(head.next_sequence) <= self.superblock.checkpoint_sequence;
         let sane = is_past && ends_there && offset >= segment::SIZE && offset.is_multiple_of(ALIGN);
-        sane.then_some(spaces)
+        sane.then_some(keyspaces)
     }
 
     /// Undoes what was loaded from a checkpoint that turned out to be unusable.
@@ -447,28 +448,28 @@ impl Log {
     }
 
     /// Bytes that opening would have to replay.
-    pub(crate) fn tail_bytes(&self) -> u64 {
-        self.tail.bytes
+    pub(crate) fn replay_bytes(&self) -> u64 {
+        self.checkpoint.frame_bytes_since
     }
 
     /// A part of the checkpoint was found damaged: opening may have to replay the whole log.
     pub(crate) fn mark_checkpoint_damaged(&mut self) {
-        self.tail.checkpoint_is_damaged = true;
+        self.checkpoint.is_damaged = true;
     }
 
     /// Whether the checkpoint is to be replaced because a part of it is damaged.
     pub(crate) fn checkpoint_is_damaged(&self) -> bool {
-        self.tail.checkpoint_is_damaged
+        self.checkpoint.is_damaged
     }
 
     /// Bytes of values in extents that opening would have to verify.
-    pub(crate) fn tail_values(&self) -> u64 {
-        self.tail.values
+    pub(crate) fn replay_value_bytes(&self) -> u64 {
+        self.checkpoint.value_bytes_since
     }
 
     /// Opening is finished and has verified this many bytes.
-    pub(crate) fn set_tail_values(&mut self, bytes: u64) {
-        self.tail.values = bytes;
+    pub(crate) fn set_replay_value_bytes(&mut self, bytes: u64) {
+        self.checkpoint.value_bytes_since = bytes;
     }
 
     /// Starts a checkpoint of an index with `entries` entries, and runs of keys, as of the end of the log.
@@ -480,9 +481,9 @@ impl Log {
         &mut self,
         file: &mut impl File,
         entries: usize,
-        spaces: &Spaces,
+        keyspaces: &Keyspaces,
         next_version: u64,
-        plan: RunPlan,
+        plan: KeyRunPlan,
     ) -> Result<CheckpointWriter, Error> {
         let end_slot = self.cursor.slot.ok_or(Error::Misuse)?;
         let (end_frame, end) = (self.next_frame, self.cursor.start as u32);
@@ -490,7 +491,7 @@ impl Log {
             let slot = &mut self.slots[end_slot as usize];
             (slot.end, slot.end_frame) = (end, end_frame);
         }
-        let kept = |s: &Slot| s.state == SlotState::Log && s.written && !s.pending_free;
+        let kept = |s: &Slot| s.state == SlotState::Log && s.written && !s.retired;
         let segments = self.slots.iter().filter(|s| kept(s)).count();
         let run_segments: usize = plan.kept.iter().map(|run| run.segments.len()).sum();
         let mut head = CheckpointHead {
@@ -500,7 +501,7 @@ impl Log {
             end_offset: end,
             next_version,
             entries: entries as u64,
-            keyspaces: spaces.counts().count() as u32,
+            keyspaces: keyspaces.counts().count() as u32,
             segments: segments as u32,
             extents: self.extents.by_record.len() as u32,
             next_sequence: self.next_sequence,
@@ -522,7 +523,7 @@ impl Log {
             bytes[at..at + row.len()].copy_from_slice(row);
             at += row.len();
         };
-        for (keyspace, space) in spaces.iter() {
+        for (keyspace, space) in keyspaces.iter() {
             let count = space.count.min(u64::from(u32::MAX)) as u32;
             let (cleared, first_run) = (space.cleared, space.first_run);
             let keyspace = keyspace as u16;
@@ -545,7 +546,7 @@ impl Log {
             };
             put(row.to_bytes());
         }
-        for &(record, ExtentName { slot, sequence }) in self.extents.by_record.iter() {
+        for &(record, ExtentId { slot, sequence }) in self.extents.by_record.iter() {
             put(ExtentRow { slot, sequence, record, reserved: 0 }.to_bytes());
         }
         let rows = head.runs as usize * size_of::<RunRow>()
@@ -562,7 +563,7 @@ impl Log {
             filled: 8,
             left: entries as u64,
             runs: plan.kept,
-            run: plan.new_segments.map(|_| RunWriter::default()),
+            run: plan.new_segments.map(|_| KeyRunWriter::default()),
         };
         if let Some(run) = &mut writing.run
             && let Err(error) = run.begin(self, file)
@@ -616,7 +617,7 @@ impl Log {
         Ok(())
     }
 
-    /// Makes a complete checkpoint the current one: both superblocks name it before anything is
+    /// Makes a complete checkpoint the current one: both superblocks refer to it before anything is
     /// freed that only the previous one needs.
     ///
     /// # Errors
@@ -653,8 +654,8 @@ impl Log {
         self.switch_checkpoint(file, to, &writing.runs, next_version)?;
         self.slots[first as usize].written = true;
         self.slots[first as usize].length = payload;
-        self.tail.bytes = self.bytes_since(&writing.head);
-        self.tail.values = self.values_since(writing.head.next_sequence);
+        self.checkpoint.frame_bytes_since = self.bytes_since(&writing.head);
+        self.checkpoint.value_bytes_since = self.values_since(writing.head.next_sequence);
         Ok(())
     }
 
@@ -664,7 +665,7 @@ impl Log {
     ///
     /// # Errors
     /// As for [`end_checkpoint`](Log::end_checkpoint).
-    pub(crate) fn retire_without_checkpoint(
+    pub(crate) fn free_retired_without_checkpoint(
         &mut self,
         file: &mut impl File,
         next_version: u64,
@@ -672,13 +673,13 @@ impl Log {
         self.flush(file).map_err(WriteError::Unclear)?;
         self.switch_checkpoint(file, None, &[], next_version)?;
         let logs = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
-        self.tail.bytes = logs.map(|s| u64::from(s.end)).sum();
-        self.tail.values = self.values_since(0);
+        self.checkpoint.frame_bytes_since = logs.map(|s| u64::from(s.end)).sum();
+        self.checkpoint.value_bytes_since = self.values_since(0);
         Ok(())
     }
 
-    /// Writes both superblocks so that they name a checkpoint, given by its slot and frame, or
-    /// none. What only the previous one refers to becomes garbage, such as runs other than those of the new
+    /// Writes both superblocks so that they refer to a checkpoint, given by its slot and frame, or
+    /// none. What only the previous one refers to becomes reclaimable, such as runs other than those of the new
     /// one, and so do retired segments.
     #[inline(never)]
     fn switch_checkpoint(
@@ -689,7 +690,7 @@ impl Log {
         next_version: u64,
     ) -> Result<(), WriteError> {
         let oldest =
-            self.slots.iter().filter(|s| s.state == SlotState::Log && s.written && !s.pending_free);
+            self.slots.iter().filter(|s| s.state == SlotState::Log && s.written && !s.retired);
         let oldest = oldest.min_by_key(|s| s.sequence);
         let mut next = self.superblock;
         if let Some(oldest) = oldest {
@@ -712,14 +713,14 @@ impl Log {
         self.superblock_state.marked_open = true;
         self.watermarks.confirmed = self.watermarks.flushed;
         self.discard_dead_extents();
-        let before = core::mem::replace(&mut self.tail.checkpoint, to.map(|(first, _)| first));
-        self.tail.checkpoint_is_damaged = false;
+        let before = core::mem::replace(&mut self.checkpoint.slot, to.map(|(first, _)| first));
+        self.checkpoint.is_damaged = false;
         if let Some(before) = before {
             self.discard(before);
         }
-        self.discard_runs(runs);
+        self.discard_key_runs(runs);
         for index in 0..self.slots.len() {
-            if self.slots[index].pending_free {
+            if self.slots[index].retired {
                 self.discard(index as u32);
             }
         }
@@ -733,18 +734,18 @@ impl Log {
     }
 
     /// Bytes that opening would read from after the start of a checkpoint: of frames, and of the
-    /// values that they name.
-    pub(crate) fn tail_after(&self, writing: &CheckpointWriter) -> u64 {
+    /// values that they refer to.
+    pub(crate) fn replay_bytes_after(&self, writing: &CheckpointWriter) -> u64 {
         self.bytes_since(&writing.head) + self.values_since(writing.head.next_sequence)
     }
 
-    /// Bytes of extent values from this sequence on, which later records name.
+    /// Bytes of extent values from this sequence on, which later records refer to.
     fn values_since(&self, sequence: u32) -> u64 {
         let extents = self.slots.iter().filter(|s| s.state == SlotState::Extent && s.written);
         extents.filter(|s| s.sequence >= sequence).map(|s| s.length).sum()
     }
 
-    /// Bytes of the log after the position that a checkpoint names.
+    /// Bytes of the log after the position that a checkpoint refers to.
     fn bytes_since(&self, head: &CheckpointHead) -> u64 {
         let later = self.slots.iter().filter(|s| s.state == SlotState::Log && s.written);
         let later = later.filter(|s| s.sequence >= head.end_sequence);

@@ -39,9 +39,9 @@ impl FrameAt {
     }
 }
 
-/// An extent that a record names.
+/// An extent that a record refers to.
 #[derive(Debug)]
-pub(super) struct NamedExtent {
+pub(super) struct ReferencedExtent {
     /// Index of the record's frame.
     pub frame: usize,
     pub position: Position,
@@ -79,8 +79,8 @@ pub(super) struct Chain {
     /// Gaps that records account for, each with the frame of its record.
     pub gap_records: Vec<(u64, u64, u64)>,
     pub frames: Vec<FrameAt>,
-    /// Extents that the frames name.
-    pub extents: Vec<NamedExtent>,
+    /// Extents that the frames refer to.
+    pub extents: Vec<ReferencedExtent>,
     /// Index of the first frame that is rejected although its checksum is correct.
     pub record_error: Option<(usize, RecordError)>,
     /// Number of the missing frame.
@@ -176,7 +176,7 @@ impl Chain {
     /// Drops all except the first `frames` frames.
     pub fn truncate(&mut self, frames: usize) {
         self.frames.truncate(frames);
-        self.extents.retain(|named| named.frame < frames);
+        self.extents.retain(|extent| extent.frame < frames);
         self.gaps.retain(|gap| gap.frames <= frames);
         self.record_error = self.record_error.filter(|&(frame, _)| frame < frames);
     }
@@ -219,14 +219,14 @@ impl Chain {
             self.next_version = self.next_version.max(header.version + 1);
             // A deletion that was relocated has a value too, but that is not a gap record.
             let is_set = header.kind == KIND_SET;
-            if is_set && header.space() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
+            if is_set && header.keyspace() == KEYSPACE_ENGINE && key.starts_with(KEY_GAP) {
                 let gap = decode_gap_record(key, value);
                 self.gap_records.extend(gap.map(|(from, to)| (frame.number, from, to)));
             }
             if header.kind == KIND_EXTENT {
                 let extent = ExtentRef::decode(value).ok_or(RecordError::Malformed)?;
                 let position = start + (at >> 3) as Position;
-                self.extents.push(NamedExtent { frame: self.frames.len(), position, extent });
+                self.extents.push(ReferencedExtent { frame: self.frames.len(), position, extent });
             }
             is_void &= header.kind == KIND_VOID;
             records += 1;

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::error::Error;
 use crate::file::{File, write_all};
 use crate::format::checkpoint::{self, RunSegmentRow};
-use crate::format::key_run::RunValue;
+use crate::format::key_run::KeyRunValue;
 use crate::format::key_run::block::{BlockWriter, common_prefix};
 use crate::format::segment::{self, SegmentHeader};
 use crate::index::hash_index::Position;
@@ -22,7 +22,7 @@ const WRITE_BYTES: usize = 64 << 10;
 
 /// A run that is being written.
 #[derive(Debug, Default)]
-pub struct RunWriter {
+pub struct KeyRunWriter {
     leaf: BlockWriter,
     inner: BlockWriter,
     root: BlockWriter,
@@ -44,7 +44,7 @@ struct BlockAppender {
     pending: Vec<u8>,
 }
 
-impl RunWriter {
+impl KeyRunWriter {
     /// The segments so far.
     #[must_use]
     pub fn segments(&self) -> &[RunSegmentRow] {
@@ -60,7 +60,7 @@ impl RunWriter {
         log: &mut Log,
         file: &mut impl File,
         key: &[u8],
-        value: RunValue,
+        value: KeyRunValue,
     ) -> Result<(), Error> {
         if !self.leaf.is_empty() && self.leaf.length_with(key.len()) > limit(log) {
             self.end_leaf(log, file)?;
@@ -96,7 +96,7 @@ impl RunWriter {
     /// Completes the run; none if it has no entries.
     ///
     /// # Errors
-    /// As for [`add`](RunWriter::add).
+    /// As for [`add`](KeyRunWriter::add).
     pub(crate) fn finish(
         &mut self,
         log: &mut Log,
@@ -108,7 +108,7 @@ impl RunWriter {
         }
         self.end_leaf(log, file)?;
         self.end_inner(log, file)?;
-        let RunValue::Block { position, length } =
+        let KeyRunValue::Block { position, length } =
             self.blocks.append(log, file, self.root.finish())?
         else {
             return Err(Error::Misuse);
@@ -123,7 +123,7 @@ impl RunWriter {
     /// Takes the first segment, before anything is added: it gives the run its sequence.
     ///
     /// # Errors
-    /// As for [`add`](RunWriter::add).
+    /// As for [`add`](KeyRunWriter::add).
     pub(super) fn begin(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
         self.blocks.begin_segment(log, file)
     }
@@ -137,7 +137,7 @@ impl BlockAppender {
         log: &mut Log,
         file: &mut impl File,
         bytes: &mut [u8],
-    ) -> Result<RunValue, Error> {
+    ) -> Result<KeyRunValue, Error> {
         if self.offset + bytes.len() > log.geometry.frames_end() {
             self.begin_segment(log, file)?;
             if self.offset + bytes.len() > log.geometry.frames_end() {
@@ -153,7 +153,7 @@ impl BlockAppender {
         if self.pending.len() >= WRITE_BYTES {
             self.write_pending(log, file)?;
         }
-        Ok(RunValue::Block { position, length: bytes.len() as u32 })
+        Ok(KeyRunValue::Block { position, length: bytes.len() as u32 })
     }
 
     fn begin_segment(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {

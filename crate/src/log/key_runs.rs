@@ -1,4 +1,4 @@
-//! The runs of keys that the current checkpoint names, and reading them block by block.
+//! The runs of keys that the current checkpoint refers to, and reading them block by block.
 
 use alloc::sync::Arc;
 use alloc::vec;
@@ -9,7 +9,7 @@ use core::ops::Bound;
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, RunRow, RunSegmentRow};
-use crate::format::key_run::RunValue;
+use crate::format::key_run::KeyRunValue;
 use crate::format::key_run::block::DecodedBlock;
 use crate::format::segment;
 use crate::index::hash_index::Position;
@@ -23,7 +23,7 @@ const CACHE_SHARE: usize = 16;
 const DECODED_BLOCK: usize = 8 << 10;
 const ENTRIES_IN_BLOCK: u64 = 64;
 
-/// More runs than any checkpoint names.
+/// More runs than any checkpoint refers to.
 const MAX_LOADED: usize = 24;
 
 /// A run of keys.
@@ -137,7 +137,7 @@ impl KeyRuns {
         at: usize,
     ) -> Result<Result<Arc<DecodedBlock>, DamagedRun>, Error> {
         match parent.value(at) {
-            RunValue::Block { position, length } => self.block(file, log, position, length),
+            KeyRunValue::Block { position, length } => self.block(file, log, position, length),
             _ => Ok(Err(DamagedRun)),
         }
     }
@@ -200,7 +200,7 @@ fn read_block(
 ) -> Result<bool, Error> {
     let (slot, offset) = log.geometry.locate(position);
     let length = length as usize;
-    let Some(slot) = log.slots.get(slot as usize).filter(|s| s.state == SlotState::Run) else {
+    let Some(slot) = log.slots.get(slot as usize).filter(|s| s.state == SlotState::KeyRun) else {
         return Ok(false);
     };
     // No more than a segment is allocated, whatever the length is.
@@ -229,7 +229,7 @@ impl RunCursor {
     /// The current key, with its keyspace, and what the run says of it; none at the end.
     #[inline]
     #[must_use]
-    pub fn current(&self) -> Option<(&[u8], RunValue)> {
+    pub fn current(&self) -> Option<(&[u8], KeyRunValue)> {
         let leaf = self.leaf.as_ref()?;
         Some((leaf.key(self.indexes[2]), leaf.value(self.indexes[2])))
     }
@@ -295,7 +295,7 @@ fn step(index: &mut usize, count: usize, reverse: bool) -> bool {
 }
 
 impl Log {
-    /// The runs that a checkpoint names; none if one of their segments does not exist.
+    /// The runs that a checkpoint refers to; none if one of their segments does not exist.
     pub(super) fn load_runs(
         &self,
         rows: impl Iterator<Item = RunRow>,
@@ -306,7 +306,7 @@ impl Log {
             let own: Vec<RunSegmentRow> = segments.by_ref().take(row.segments as usize).collect();
             let exists = |row: &RunSegmentRow| {
                 self.slots.get(row.slot as usize).is_some_and(|slot| {
-                    slot.state == SlotState::Run && slot.sequence == row.sequence
+                    slot.state == SlotState::KeyRun && slot.sequence == row.sequence
                 })
             };
             let is_newer = runs.last().is_none_or(|run| run.sequence < row.sequence);
@@ -328,26 +328,26 @@ impl Log {
             Some((before, _)) => self.find_slots_before(file, 1, need, Some(before))?,
             None => self.find_slots(file, 1, need)?,
         };
-        let used = self.fresh_slot(SlotState::Run, 1);
+        let used = self.fresh_slot(SlotState::KeyRun, 1);
         self.occupy_span(slot, used);
         Ok(slot)
     }
 
-    /// Opening is finished: runs that the checkpoint does not name become garbage.
-    pub(crate) fn retire_unnamed_runs(&mut self, runs: &KeyRuns) {
-        let exists = self.garbage.exists;
-        self.discard_runs(runs.all());
-        self.garbage.exists = exists;
+    /// Opening is finished: runs that the checkpoint does not refer to become reclaimable.
+    pub(crate) fn discard_unreferenced_key_runs(&mut self, runs: &KeyRuns) {
+        let may_exist = self.reclaimable.may_exist;
+        self.discard_key_runs(runs.all());
+        self.reclaimable.may_exist = may_exist;
     }
 
-    /// Turns all runs into garbage except for those that are given.
-    pub(super) fn discard_runs(&mut self, kept: &[KeyRun]) {
+    /// Makes all runs reclaimable except for those that are given.
+    pub(super) fn discard_key_runs(&mut self, kept: &[KeyRun]) {
         let mut is_kept = vec![false; self.slots.len()];
         for row in kept.iter().flat_map(|run| &run.segments) {
             is_kept[row.slot as usize] = true;
         }
         for (slot, is_kept) in (0..).zip(is_kept) {
-            if self.slots[slot as usize].state == SlotState::Run && !is_kept {
+            if self.slots[slot as usize].state == SlotState::KeyRun && !is_kept {
                 self.discard(slot);
             }
         }

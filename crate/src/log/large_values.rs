@@ -116,11 +116,11 @@ impl Log {
         }
         let cached = &mut self.slots[extent.slot as usize].cached;
         cached.touched = self.pool.now();
-        if !self.pool.is_crowded() {
+        if !self.pool.must_copy() {
             cached.shown = self.views.generation;
         }
         let value = cached.value.as_ref().expect("it was loaded");
-        // Two malicious records may name the same extent.
+        // Two malicious records may refer to the same extent.
         value.get(..extent.length as usize).ok_or(damaged(0))
     }
 
@@ -153,19 +153,19 @@ impl Log {
     /// # Errors
     /// [`Error::ViewsHeld`] if memory would have to grow and a view must stay valid.
     pub(super) fn reserve_value_memory(&mut self, length: usize) -> Result<(), Error> {
-        let quarantined: usize = self.large.quarantine.iter().map(|bytes| bytes.len()).sum();
-        let (budget, needed) = (self.pool.budget(), quarantined + length);
+        let kept: usize = self.large.kept_for_views.iter().map(|bytes| bytes.len()).sum();
+        let (budget, needed) = (self.pool.budget(), kept + length);
         if self.pool.exposes_views && self.large.bytes + needed > budget {
             self.trim_unviewed(budget.saturating_sub(needed));
-            let is_shown = quarantined > 0 || self.least_recent(true).is_some();
+            let is_shown = kept > 0 || self.least_recent(true).is_some();
             if self.large.bytes + needed > budget && is_shown {
                 if self.pool.must_keep_views() {
-                    self.pool.set_crowded();
+                    self.pool.start_copying();
                 } else {
                     self.pool.detach_views()?;
                     self.views.generation += 1;
                     // No view shows any more what was rolled back in this turn.
-                    self.large.quarantine = Vec::new();
+                    self.large.kept_for_views = Vec::new();
                     self.trim_to(budget / 4);
                 }
             }
@@ -273,12 +273,12 @@ impl Log {
         &mut value.expect("it is in memory")[HEADER_SPACE..][..chunks.length as usize]
     }
 
-    /// The same for a view, or for a copy if the pool is crowded and it is not `pinned`.
+    /// The same for a view, or for a copy if values must be copied and it is not `pinned`.
     ///
     /// # Panics
     /// As for [`assembled_mut`](Log::assembled_mut).
-    pub(crate) fn show_assembled(&mut self, chunks: &ChunksRef, pinned: bool) -> &[u8] {
-        if (pinned || !self.pool.is_crowded())
+    pub(crate) fn assembled_for_view(&mut self, chunks: &ChunksRef, pinned: bool) -> &[u8] {
+        if (pinned || !self.pool.must_copy())
             && let Some(value) = find(&mut self.large.assembled, chunks)
         {
             value.cached.shown = self.views.generation;
@@ -362,7 +362,7 @@ impl Log {
         let is_match = read_len.is_ok_and(|read_len| read_len == bytes.len())
             && RecordHeader::verify(bytes, salt, at)
             && record::parts(bytes).is_some_and(|(header, its_key, its_value)| {
-                let shape = (header.kind, header.space(), header.size(), its_value.len());
+                let shape = (header.kind, header.keyspace(), header.size(), its_value.len());
                 shape == (KIND_SET, KEYSPACE_ENGINE, bytes.len(), length) && its_key == key
             });
         bytes[..HEADER_SPACE].copy_from_slice(&before);
@@ -372,8 +372,8 @@ impl Log {
 
 #[inline(never)]
 fn find<'a>(assembled: &'a mut [Assembled], chunks: &ChunksRef) -> Option<&'a mut Assembled> {
-    let name = (chunks.id, chunks.length);
+    let wanted = (chunks.id, chunks.length);
     assembled.iter_mut().find(|value| {
-        value.cached.value.is_some() && (value.chunks.id, value.chunks.length) == name
+        value.cached.value.is_some() && (value.chunks.id, value.chunks.length) == wanted
     })
 }

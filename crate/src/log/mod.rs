@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 pub mod append;
 pub mod buffer_pool;
 pub mod checkpoint;
+pub mod checkpoint_index;
 mod cursor;
 pub mod frame_chain;
 pub mod key_run_writer;
@@ -25,7 +26,6 @@ mod slot_scan;
 pub(crate) mod space_accounting;
 mod superblocks;
 pub(crate) mod tombstones;
-pub mod unloaded_index;
 pub mod verify;
 pub mod write_batch;
 
@@ -47,7 +47,7 @@ use cursor::Cursor;
 use large_values::{Assembled, CachedValue};
 use record_cache::RecordCache;
 use slot_allocator::AllocPriority;
-use space_accounting::{DeadExtent, ExtentName};
+use space_accounting::{DeadExtent, ExtentId};
 use tombstones::Tombstones;
 use write_batch::FrameSpan;
 
@@ -63,13 +63,13 @@ enum SlotState {
     /// The first slot of a checkpoint.
     Checkpoint,
     /// A segment of a run of keys.
-    Run,
+    KeyRun,
     /// A later slot of an extent or checkpoint.
     Continuation,
     /// No header states its use.
     Unknown,
     /// Not needed any more, but its headers are still in the file: see [`reclaim`].
-    PendingFree,
+    Reclaimable,
     /// Of a kind that this build does not know: never changed.
     UnknownKind,
 }
@@ -77,7 +77,10 @@ enum SlotState {
 impl SlotState {
     /// Whether a header and a trailer state this use.
     fn has_headers(self) -> bool {
-        matches!(self, SlotState::Log | SlotState::Extent | SlotState::Checkpoint | SlotState::Run)
+        matches!(
+            self,
+            SlotState::Log | SlotState::Extent | SlotState::Checkpoint | SlotState::KeyRun
+        )
     }
 }
 
@@ -113,8 +116,9 @@ struct Slot {
     live_bytes: u32,
     /// Log: the accounting of its tombstones.
     tombstones: Tombstones,
-    /// Log: its live records were moved elsewhere; the next checkpoint frees it.
-    pending_free: bool,
+    /// Log: its live records were moved elsewhere. The next checkpoint, which does not include it, makes it
+    /// reclaimable.
+    retired: bool,
     /// Log: damaged, so it is never moved or freed.
     pinned_by_damage: bool,
     /// Whether this session created it, and so knows its whole content.
@@ -142,7 +146,7 @@ impl Slot {
             live: 0,
             live_bytes: 0,
             tombstones: Tombstones::default(),
-            pending_free: false,
+            retired: false,
             pinned_by_damage: false,
             from_this_session: false,
             // Unknown slots have not been read.
@@ -250,7 +254,7 @@ impl RecordRef<'_> {
     #[must_use]
     pub fn clear(&self) -> Option<(u32, ClearRef)> {
         let is_clear = self.header.kind == record::KIND_CLEAR;
-        is_clear.then(|| clear_of(self.header.space(), self.key, self.value)).flatten()
+        is_clear.then(|| clear_of(self.header.keyspace(), self.key, self.value)).flatten()
     }
 
     /// Bytes of the record, including the value of its extent.
@@ -330,8 +334,8 @@ struct Watermarks {
     written: u64,
     /// The largest watermark that is flushed itself: after a crash, frames below it are known to have been flushed.
     confirmed: u64,
-    /// Segments below this sequence existed when the remains of a failed batch were flushed.
-    included: u32,
+    /// Segments below this sequence were flushed with the remains of a failed batch, although no watermark says so.
+    segments_flushed_below: u32,
 }
 
 /// How the superblocks in the file differ from the current one.
@@ -355,7 +359,7 @@ struct LargeValues {
     /// The buffer of the large value that was released last, for reuse.
     spare: Option<AlignedBytes>,
     /// Values of dropped extents that views may still show, kept until the turn ends.
-    quarantine: Vec<AlignedBytes>,
+    kept_for_views: Vec<AlignedBytes>,
 }
 
 /// The views that JavaScript holds.
@@ -367,22 +371,22 @@ struct ViewState {
     stale: bool,
 }
 
-/// The newest checkpoint, and what opening would have to read behind it.
+/// The newest checkpoint, and what was written since, which opening would have to read beside it.
 #[derive(Debug, Default)]
-struct Tail {
-    /// The first slot of the checkpoint that the superblocks name.
-    checkpoint: Option<u32>,
+struct CheckpointState {
+    /// The first slot of the checkpoint that the superblocks refer to.
+    slot: Option<u32>,
     /// Whether a part of it was found damaged.
-    checkpoint_is_damaged: bool,
+    is_damaged: bool,
     /// Bytes of the frames written since that checkpoint.
-    bytes: u64,
-    /// Bytes of the extent values that these frames name: opening would have to read them too.
-    values: u64,
+    frame_bytes_since: u64,
+    /// Bytes of the extent values that these frames refer to: opening would have to read them too.
+    value_bytes_since: u64,
 }
 
 /// What opening found in the file that does not count.
 #[derive(Debug)]
-struct Found {
+struct Leftovers {
     dropped_tail: DiscardedTail,
     /// Ranges of the file that contain what a recovery dropped.
     discarded_ranges: Vec<(u64, usize)>,
@@ -390,29 +394,29 @@ struct Found {
     missing_headers: Vec<MissingHeader>,
 }
 
-/// Extents, and the records that name them.
+/// Extents, and the records that refer to them.
 #[derive(Debug, Default)]
 struct Extents {
-    /// The extent that each record with a value in an extent names, by the record's position.
-    by_record: SmallMap<ExtentName>,
-    /// Extents that no record names any more but that are still in the file.
+    /// The extent that each record with a value in an extent refers to, by the record's position.
+    by_record: SmallMap<ExtentId>,
+    /// Extents that no record refers to any more but that are still in the file.
     dead: Vec<DeadExtent>,
 }
 
-/// Space that can be reclaimed.
+/// Slots that nothing refers to any more: see [`reclaim`].
 #[derive(Debug, Default)]
-pub(crate) struct Garbage {
+pub(crate) struct Reclaimable {
     /// Whether there may be some.
-    exists: bool,
+    may_exist: bool,
     /// Whether extents were freed since a compaction began, so that others might move to their slots.
     pub(crate) extents_freed: bool,
-    /// Garbage that opening found may be reclaimed once this many frames are confirmed as flushed.
+    /// Those that opening found may be reclaimed once this many frames are confirmed as flushed.
     from_frame: u64,
 }
 
 /// How the space of the file is used.
 #[derive(Debug)]
-struct Space {
+struct SpaceUsage {
     /// Bytes of live records, and of the slots that live extents cover.
     live: u64,
     /// Whether the live records of older segments were not counted.
@@ -438,14 +442,14 @@ pub struct Log {
     superblock: Superblock,
     superblock_state: SuperblockState,
     slots: Vec<Slot>,
-    space: Space,
+    space: SpaceUsage,
     extents: Extents,
-    pub(crate) garbage: Garbage,
-    tail: Tail,
+    pub(crate) reclaimable: Reclaimable,
+    checkpoint: CheckpointState,
     cursor: Cursor,
     batch: OpenBatch,
     /// Records at or above this offset of the cursor's slot may be changed in place.
-    floor: usize,
+    mutable_from: usize,
     next_frame: u64,
     next_sequence: u32,
     /// Mixed into salts; fresh in each session.
@@ -458,7 +462,7 @@ pub struct Log {
     all_resident: bool,
     large: LargeValues,
     views: ViewState,
-    found: Found,
+    leftovers: Leftovers,
     recovery: RecoveryState,
 }
 
@@ -533,7 +537,7 @@ impl Log {
     #[must_use]
     pub fn is_mutable(&self, position: Position) -> bool {
         let (slot, offset) = self.geometry.locate(position);
-        self.cursor.slot == Some(slot) && offset >= self.floor
+        self.cursor.slot == Some(slot) && offset >= self.mutable_from
     }
 
     /// The sequence of the segment that contains a record.
@@ -600,7 +604,7 @@ impl Log {
     pub(crate) fn close(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
         // No view shows aborted records any more, so the witness need not include them.
         self.cursor = self.batch.start;
-        self.floor = self.cursor.tail;
+        self.mutable_from = self.cursor.tail;
         let sequence = self.cursor.slot.map_or(0, |slot| self.slots[slot as usize].sequence);
         let end = self
             .cursor
@@ -621,7 +625,7 @@ impl Log {
                 // frames, and nothing is lost by that. Nor is it by a torn tail that no segment can
                 // cancel: the next opening finds and drops it again.
                 Err(WriteError::RolledBack(Error::Quota | Error::Full)) => {
-                    clean = clean.filter(|_| self.found.dropped_tail != DiscardedTail::Present);
+                    clean = clean.filter(|_| self.leftovers.dropped_tail != DiscardedTail::Present);
                 }
                 Err(failure) => return Err(failure.into_error()),
             }
@@ -663,7 +667,7 @@ impl Log {
     /// Bytes of memory used for segments, cached cold records, and values of extents.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let held = self.large.quarantine.iter().chain(&self.large.spare);
+        let held = self.large.kept_for_views.iter().chain(&self.large.spare);
         let held: usize = held.map(|bytes| bytes.len()).sum();
         (self.pool.memory() + self.record_cache.bytes() + self.large.bytes + held) as u64
     }
@@ -709,7 +713,7 @@ impl Log {
     pub(crate) fn expose_staged(&mut self, location: ValueLocation) {
         self.pool.callback_open = true;
         // The callback gets a copy in that case.
-        if self.pool.is_crowded() {
+        if self.pool.must_copy() {
             return;
         }
         match (location, self.cursor.slot) {
@@ -749,7 +753,7 @@ impl Log {
     /// the caller must detach all views before the next call.
     pub fn end_turn(&mut self) -> bool {
         let only_voids = self.batch.frames.is_empty() && self.cursor.live == 0;
-        let mut stale = self.views.stale || !self.large.quarantine.is_empty();
+        let mut stale = self.views.stale || !self.large.kept_for_views.is_empty();
         if only_voids && self.cursor.records > 0 && self.batch.extents.is_empty() {
             self.discard_batch();
             stale = true;
@@ -758,7 +762,7 @@ impl Log {
         let budget = self.value_budget();
         stale |= self.large.bytes > budget && self.trim_to(budget - budget / 4);
         stale |= self.trim_pool();
-        self.large.quarantine = Vec::new();
+        self.large.kept_for_views = Vec::new();
         let quarter = self.pool.budget() / 4;
         self.large.spare.take_if(|spare| spare.len() > quarter);
         self.views.stale = false;

@@ -51,7 +51,7 @@ impl Evictor<'_> {
                 self.record_cache.evict_buffer(id, bytes, self.shift);
                 true
             }
-            BufferContent::Nothing | BufferContent::Zombie => false,
+            BufferContent::Nothing | BufferContent::ViewsOnly => false,
         }
     }
 }
@@ -166,7 +166,7 @@ impl Log {
     #[inline]
     pub fn get_resident(&mut self, addr: BufferAddr, counts: bool) -> Option<RecordRef<'_>> {
         // While values are copied, the memory may be reused before the caller reads it.
-        if self.pool.is_crowded() {
+        if self.pool.must_copy() {
             return None;
         }
         let bytes = self.pool.borrow(addr.buffer, counts).get(addr.offset as usize..)?;
@@ -363,7 +363,7 @@ impl Log {
                 &slot.cached.value.as_ref().expect("a pinned value is resident")
                     [..slot.length as usize]
             }
-            Pin::Chunks(ref chunks) => self.show_assembled(chunks, true),
+            Pin::Chunks(ref chunks) => self.assembled_for_view(chunks, true),
         }
     }
 

@@ -1,6 +1,6 @@
-//! Reclaiming space: garbage becomes free slots.
+//! Reclaiming space: slots that nothing refers to become free.
 //!
-//! The order matters. First the headers and trailers of all garbage are zeroed and flushed; only
+//! The order matters. First the headers and trailers of all reclaimable slots are zeroed and flushed; only
 //! then may other bytes overwrite what is between them. Otherwise power loss could leave a segment
 //! with its header but without its frames, which is indistinguishable from damage. Nothing else is
 //! erased, because a new salt distinguishes new content from old. Only if a log segment in a reused
@@ -40,14 +40,14 @@ fn contains_pair(sorted: &[(u32, u32)], pair: (u32, u32)) -> bool {
 impl Log {
     /// Whether there may be anything to reclaim now.
     pub(crate) fn can_reclaim(&self) -> bool {
-        self.garbage.exists && self.watermarks.confirmed >= self.garbage.from_frame
+        self.reclaimable.may_exist && self.watermarks.confirmed >= self.reclaimable.from_frame
     }
 
     /// Whether everything that a recovery dropped is erased: then the segment that cancels it may
     /// be freed, and a checkpoint need not account for it.
     pub(crate) fn is_reclaimed(&self) -> bool {
-        self.found.discarded_ranges.is_empty()
-            && self.watermarks.confirmed >= self.garbage.from_frame
+        self.leftovers.discarded_ranges.is_empty()
+            && self.watermarks.confirmed >= self.reclaimable.from_frame
     }
 
     /// Does one step of a few hundred microseconds. Returns whether there was anything to do.
@@ -58,18 +58,18 @@ impl Log {
         if !self.can_reclaim() {
             return Ok(false);
         }
-        if let Some((at, length)) = self.found.discarded_ranges.pop() {
+        if let Some((at, length)) = self.leftovers.discarded_ranges.pop() {
             // Never more than a segment.
             if let Err(error) = write_zeros(file, at, length) {
-                self.found.discarded_ranges.push((at, length));
+                self.leftovers.discarded_ranges.push((at, length));
                 return Err(error.into());
             }
-            if self.found.discarded_ranges.is_empty() {
+            if self.leftovers.discarded_ranges.is_empty() {
                 self.flush(file).map_err(WriteError::Unclear)?;
             }
             return Ok(true);
         }
-        if self.slots.iter().any(|slot| slot.state == SlotState::PendingFree) {
+        if self.slots.iter().any(|slot| slot.state == SlotState::Reclaimable) {
             self.remove_headers(file)?;
             return Ok(true);
         }
@@ -83,7 +83,7 @@ impl Log {
             self.count_slots();
             return Ok(true);
         }
-        self.garbage.exists = false;
+        self.reclaimable.may_exist = false;
         Ok(false)
     }
 
@@ -94,35 +94,36 @@ impl Log {
 
     fn remove_headers(&mut self, file: &mut impl File) -> Result<(), WriteError> {
         for index in 0..self.slots.len() {
-            if self.slots[index].state == SlotState::PendingFree {
+            if self.slots[index].state == SlotState::Reclaimable {
                 self.erase_headers(file, index as u32)?;
             }
         }
         self.flush(file).map_err(WriteError::Unclear)?;
-        self.forget_cached(|slot| slot.state == SlotState::PendingFree);
+        self.forget_cached(|slot| slot.state == SlotState::Reclaimable);
         for index in 0..self.slots.len() {
-            if self.slots[index].state == SlotState::PendingFree {
+            if self.slots[index].state == SlotState::Reclaimable {
                 self.free(index as u32);
             }
         }
         Ok(())
     }
 
-    /// Frees a retired segment that is [fresh](Log::is_fresh) and whose gap record is committed.
+    /// Frees a retired segment that is [unflushed](Log::is_unflushed_segment) and whose gap record is committed.
     /// This needs no flush before or after: power loss may leave all of the segment, a part, or
     /// nothing. The log that is found then ends before it or within it, or continues after it if
     /// all of it is missing and the gap record counts.
-    pub(crate) fn free_fresh_segment(
+    pub(crate) fn free_unflushed_segment(
         &mut self,
         file: &mut impl File,
         index: u32,
     ) -> Result<(), Error> {
         self.erase_headers(file, index)?;
-        self.forget_cached(|slot| slot.pending_free);
+        self.forget_cached(|slot| slot.retired);
         let slot = &mut self.slots[index as usize];
         slot.dirty_tail = true;
-        self.tail.bytes = self.tail.bytes.saturating_sub(u64::from(slot.end));
-        self.garbage.exists = true;
+        self.checkpoint.frame_bytes_since =
+            self.checkpoint.frame_bytes_since.saturating_sub(u64::from(slot.end));
+        self.reclaimable.may_exist = true;
         self.free(index);
         Ok(())
     }
@@ -168,38 +169,38 @@ impl Log {
         }
     }
 
-    /// Opening is finished: extents that no record names become garbage. Returns the file position
-    /// of an extent that is named but missing.
-    pub(crate) fn retire_unnamed_extents(&mut self) -> Option<u64> {
+    /// Opening is finished: extents that no record refers to become reclaimable. Returns the file position
+    /// of an extent that a record refers to but that is missing.
+    pub(crate) fn discard_unreferenced_extents(&mut self) -> Option<u64> {
         self.extents.dead.clear();
-        let named: Vec<(u32, u32)> =
-            self.extents.by_record.iter().map(|(_, name)| (name.slot, name.sequence)).collect();
-        let named = radix_sort::by_number(named);
+        let referenced: Vec<(u32, u32)> =
+            self.extents.by_record.iter().map(|(_, id)| (id.slot, id.sequence)).collect();
+        let referenced = radix_sort::by_number(referenced);
         for (slot, index) in self.slots.iter_mut().zip(0..) {
-            let name = (index, slot.sequence);
-            if slot.state == SlotState::Extent && !contains_pair(&named, name) {
-                slot.state = SlotState::PendingFree;
+            let id = (index, slot.sequence);
+            if slot.state == SlotState::Extent && !contains_pair(&referenced, id) {
+                slot.state = SlotState::Reclaimable;
             }
         }
         let exists = |&&(index, sequence): &&(u32, u32)| {
             let slot = self.slots.get(index as usize);
             slot.is_some_and(|slot| slot.state == SlotState::Extent && slot.sequence == sequence)
         };
-        let missing = named.iter().find(|name| !exists(name));
+        let missing = referenced.iter().find(|id| !exists(id));
         missing.map(|&(index, _)| self.geometry.slot_start(index) + segment::SIZE as u64)
     }
 
     /// Whether space may become free without further compaction.
     pub(crate) fn may_gain_space(&self) -> bool {
-        self.garbage.exists || self.has_unconfirmed_extents()
+        self.reclaimable.may_exist || self.has_unconfirmed_extents()
     }
 
-    /// Whether extents that no record names any more wait for a confirmed flush.
+    /// Whether extents that no record refers to any more wait for a confirmed flush.
     pub(crate) fn has_unconfirmed_extents(&self) -> bool {
         self.extents.dead.last().is_some_and(|dead| dead.frame >= Some(self.watermarks.confirmed))
     }
 
-    /// Extents that no record names any more become garbage once no crash can make the commit that
+    /// Extents that no record refers to any more become reclaimable once no crash can make the commit that
     /// dropped them look unflushed. Until then that commit might be undone and the extents needed.
     pub(crate) fn discard_dead_extents(&mut self) {
         let sure = self.watermarks.confirmed;
@@ -213,19 +214,19 @@ impl Log {
                 continue;
             };
             if is_sure && slot.cached.pins == 0 {
-                slot.state = SlotState::PendingFree;
-                (self.garbage.exists, self.garbage.extents_freed) = (true, true);
+                slot.state = SlotState::Reclaimable;
+                (self.reclaimable.may_exist, self.reclaimable.extents_freed) = (true, true);
             } else {
                 self.extents.dead.push(dead);
             }
         }
     }
 
-    /// Turns a segment or a checkpoint that nothing refers to any more into garbage.
+    /// Makes a segment or a checkpoint reclaimable: nothing refers to it any more.
     pub(crate) fn discard(&mut self, slot: u32) {
         let slot = &mut self.slots[slot as usize];
-        slot.state = SlotState::PendingFree;
-        slot.pending_free = false;
-        self.garbage.exists = true;
+        slot.state = SlotState::Reclaimable;
+        slot.retired = false;
+        self.reclaimable.may_exist = true;
     }
 }

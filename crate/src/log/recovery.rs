@@ -24,8 +24,9 @@ use super::cursor::Cursor;
 use super::frame_chain::{Chain, FrameAt};
 use super::record_cache::RecordCache;
 use super::{
-    DiscardedTail, Extents, Found, Garbage, Geometry, LargeValues, Log, OpenBatch, RecoveryState,
-    Slot, SlotState, Space, SuperblockState, Tail, ViewState, Watermarks, superblocks,
+    CheckpointState, DiscardedTail, Extents, Geometry, LargeValues, Leftovers, Log, OpenBatch,
+    Reclaimable, RecoveryState, Slot, SlotState, SpaceUsage, SuperblockState, ViewState,
+    Watermarks, superblocks,
 };
 
 /// What opening found.
@@ -79,7 +80,7 @@ pub struct OpenMode {
     /// Frames from this number on do not count.
     pub below: u64,
     /// Whether the log always continues in a fresh segment.
-    pub fresh: bool,
+    pub fresh_segment: bool,
     /// Whether and how much of a checkpoint is read: none is if this is none; its entries are if there
     /// are at most so many, and later otherwise.
     pub load_at_once: Option<usize>,
@@ -181,7 +182,7 @@ impl Log {
             }
             Err(error) => return Err(error),
         };
-        // A superblock that was lost may have named a later checkpoint, and slots that this one lists may have
+        // A superblock that was lost may have referred to a later checkpoint, and slots that this one lists may have
         // been reused since.
         let mut trusts_lists = mode.load_at_once.is_some() && !lost_superblock && !salvages;
         let mut log;
@@ -236,7 +237,7 @@ impl Log {
                 lost_copy: false,
             },
             slots: Vec::new(),
-            space: Space {
+            space: SpaceUsage {
                 live: 0,
                 live_is_estimate: false,
                 spare_slots: 0,
@@ -247,11 +248,11 @@ impl Log {
                 full: false,
             },
             extents: Extents::default(),
-            garbage: Garbage::default(),
-            tail: Tail::default(),
+            reclaimable: Reclaimable::default(),
+            checkpoint: CheckpointState::default(),
             cursor: Cursor::default(),
             batch: OpenBatch::default(),
-            floor: 0,
+            mutable_from: 0,
             next_frame: superblock.first_frame,
             next_sequence: superblock.next_sequence as u32,
             entropy,
@@ -259,14 +260,14 @@ impl Log {
                 flushed: superblock.next_frame,
                 written: superblock.next_frame,
                 confirmed: 0,
-                included: 0,
+                segments_flushed_below: 0,
             },
             pool,
             record_cache: RecordCache::new(),
             all_resident: false,
             large: LargeValues::default(),
             views: ViewState { generation: 1, stale: false },
-            found: Found {
+            leftovers: Leftovers {
                 dropped_tail: DiscardedTail::Nothing,
                 discarded_ranges: Vec::new(),
                 missing_headers: Vec::new(),
@@ -317,7 +318,7 @@ impl Log {
             ..Damage::default()
         });
         if is_damaged && mode.on_damage == OnDamage::Salvage {
-            self.found.discarded_ranges.clear();
+            self.leftovers.discarded_ranges.clear();
             let mut walk = Walk::new(head, self.superblock.first_frame, segments.clone());
             walk.salvage_below = flushed_frames;
             while self.walk_segment(file, &mut walk)? {}
@@ -330,7 +331,7 @@ impl Log {
         let is_torn = is_damaged || after_end.frames > 0;
         let (left, torn_bytes) = match is_damaged && mode.on_damage != OnDamage::Prefix {
             true => (0, 0),
-            false => self.set_log_end(file, &chain, &segments, is_torn, mode.fresh)?,
+            false => self.set_log_end(file, &chain, &segments, is_torn, mode.fresh_segment)?,
         };
         let torn = torn_bytes > 0 && !is_damaged;
         let recovery = Recovery {
@@ -346,14 +347,15 @@ impl Log {
             ..Recovery::default()
         };
         self.classify_missing_headers(&chain);
-        self.tail.bytes = chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
-        self.garbage.from_frame = match recovery.clean {
+        self.checkpoint.frame_bytes_since =
+            chain.frames.iter().map(|frame| u64::from(frame.length)).sum();
+        self.reclaimable.from_frame = match recovery.clean {
             // The superblock states that they are flushed, and only a witness follows them.
             true => flushed_frames,
-            false => committed + u64::from(self.found.dropped_tail == DiscardedTail::Present),
+            false => committed + u64::from(self.leftovers.dropped_tail == DiscardedTail::Present),
         };
-        self.garbage.exists = true;
-        let extents = chain.extents.into_iter().map(|named| (named.position, named.extent));
+        self.reclaimable.may_exist = true;
+        let extents = chain.extents.into_iter().map(|it| (it.position, it.extent));
         let (extents, frames) = (extents.collect(), chain.frames);
         Ok(Recovered { frames, extents, recovery, damage })
     }
@@ -385,21 +387,21 @@ impl Log {
     /// The log segments to walk, in order, each with the frame number at which the next one takes
     /// over: a fresh segment that starts at a number cancels that number and all above it in older
     /// segments. With a checkpoint these are the segments from its end on. Segments that are not
-    /// needed become garbage.
+    /// needed become reclaimable.
     fn log_segments(&mut self, head: Option<&CheckpointHead>) -> Vec<(u32, u64)> {
         // Segments below the first sequence are not part of the log any more, whatever they
         // contain.
         let first = u32::try_from(self.superblock.first_sequence).unwrap_or(u32::MAX);
-        let current = self.tail.checkpoint;
+        let current = self.checkpoint.slot;
         let mut order: Vec<(u32, u32)> = Vec::new();
         for (slot, i) in self.slots.iter_mut().zip(0..) {
             let sequence = slot.sequence;
             match (slot.state, head) {
                 (SlotState::Checkpoint, _) if current != Some(i) => {
-                    slot.state = SlotState::PendingFree
+                    slot.state = SlotState::Reclaimable
                 }
-                // The store retires runs that the checkpoint does not name.
-                (SlotState::Run, None) => slot.state = SlotState::PendingFree,
+                // The store discards runs that the checkpoint does not refer to.
+                (SlotState::KeyRun, None) => slot.state = SlotState::Reclaimable,
                 (SlotState::Log, None) if sequence >= first => order.push((sequence, i)),
                 (SlotState::Log, Some(head)) if sequence >= head.next_sequence => {
                     order.push((sequence, i));
@@ -408,7 +410,7 @@ impl Log {
                     order.push((sequence, i));
                 }
                 (SlotState::Log, Some(_)) if slot.end > 0 => {}
-                (SlotState::Log, _) => slot.state = SlotState::PendingFree,
+                (SlotState::Log, _) => slot.state = SlotState::Reclaimable,
                 _ => {}
             }
         }
@@ -424,7 +426,7 @@ impl Log {
             let slot = &mut self.slots[index as usize];
             let is_end = head.is_some_and(|head| head.end_sequence == sequence);
             if slot.first_frame >= limit && !is_end {
-                slot.state = SlotState::PendingFree;
+                slot.state = SlotState::Reclaimable;
                 continue;
             }
             kept.push((index, limit));
@@ -533,7 +535,7 @@ impl Log {
         let (offset, end) = (chain.offset, self.geometry.frames_end());
         let left = used_length(self.frame_area_from(slot, offset));
         if chain.expected == limit && left > 0 {
-            self.found
+            self.leftovers
                 .discarded_ranges
                 .push((self.geometry.slot_start(slot) + offset as u64, end - offset));
         }
@@ -588,10 +590,10 @@ impl Log {
         // the file. The frame with the record error listed no extents after it.
         let mut refuses =
             record_error.is_some_and(|(_, record_error)| record_error == RecordError::Unknown);
-        for named in chain.extents.iter().take_while(|named| named.frame <= end) {
-            let flushed = chain.frames[named.frame].number < self.watermarks.flushed;
-            if !flushed && !self.verify_extent(file, &named.extent)? {
-                (end, refuses) = (named.frame, false);
+        for referenced in chain.extents.iter().take_while(|it| it.frame <= end) {
+            let flushed = chain.frames[referenced.frame].number < self.watermarks.flushed;
+            if !flushed && !self.verify_extent(file, &referenced.extent)? {
+                (end, refuses) = (referenced.frame, false);
                 break;
             }
         }
@@ -619,7 +621,7 @@ impl Log {
         chain: &Chain,
         segments: &[(u32, u64)],
         is_torn: bool,
-        fresh: bool,
+        fresh_segment: bool,
     ) -> Result<(u64, u64), Error> {
         let (slot, offset) = match (chain.incomplete_start, chain.slot) {
             (Some(cut), _) => cut,
@@ -639,11 +641,13 @@ impl Log {
             if is_torn || !stale || FrameHeader::is_begun(rest, number) {
                 torn += left as u64;
             }
-            // If no frame of the first segment counts, that segment is garbage too.
+            // If no frame of the first segment counts, that segment is reclaimable too.
             if i > at || s != slot {
-                self.slots[s as usize].state = SlotState::PendingFree;
+                self.slots[s as usize].state = SlotState::Reclaimable;
             } else if left > 0 {
-                self.found.discarded_ranges.push((self.geometry.slot_start(s) + from as u64, left));
+                self.leftovers
+                    .discarded_ranges
+                    .push((self.geometry.slot_start(s) + from as u64, left));
             }
             if s == slot {
                 let end_frame = self.next_frame;
@@ -652,19 +656,19 @@ impl Log {
                 slot.dirty_tail = left > 0;
             }
         }
-        if torn == 0 && !fresh && slot != u32::MAX && at + 1 == segments.len() {
+        if torn == 0 && !fresh_segment && slot != u32::MAX && at + 1 == segments.len() {
             self.cursor = Cursor::at(slot, offset);
             if all > 0 {
                 // Zeros are written over it before anything else.
-                self.found.discarded_ranges.pop();
-                self.found.dropped_tail = DiscardedTail::NeedsZeroing;
+                self.leftovers.discarded_ranges.pop();
+                self.leftovers.dropped_tail = DiscardedTail::NeedsZeroing;
             }
-        } else if all > 0 || fresh {
+        } else if all > 0 || fresh_segment {
             // This also cancels what a writer that lost the file may still write there.
-            self.found.dropped_tail = DiscardedTail::Present;
+            self.leftovers.dropped_tail = DiscardedTail::Present;
         }
         self.batch.start = self.cursor;
-        self.floor = self.cursor.tail;
+        self.mutable_from = self.cursor.tail;
         Ok((all, torn))
     }
 }

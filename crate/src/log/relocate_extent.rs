@@ -1,7 +1,7 @@
 //! Relocation of extents towards the front of the file, so that its end can be truncated.
 //!
 //! The value is copied in chunks and verified on the way. Only after all of it was copied and found
-//! intact are its headers written and a record appended that names it. The old extent is freed like
+//! intact are its headers written and a record appended that refers to it. The old extent is freed like
 //! any other whose record was replaced, once no crash can bring that record back.
 
 use alloc::boxed::Box;
@@ -16,15 +16,15 @@ use crate::index::hash_index::Position;
 use crate::radix_sort;
 
 use super::slot_allocator::AllocPriority;
-use super::space_accounting::ExtentName;
+use super::space_accounting::ExtentId;
 use super::{Log, Slot, SlotState};
 
 /// An extent that is being relocated.
 #[derive(Debug)]
 pub(crate) struct Relocation {
-    /// The record that names it.
+    /// The record that refers to it.
     pub record: Position,
-    from: ExtentName,
+    from: ExtentId,
     to: u32,
     /// Bytes copied so far, and their checksums under the old seed and the new one.
     copied: u64,
@@ -43,14 +43,12 @@ impl Log {
         file: &mut impl File,
         may_grow: bool,
     ) -> Result<Option<Box<Relocation>>, Error> {
-        let exists = |name: &ExtentName| {
-            let slot = self.slots.get(name.slot as usize);
-            slot.is_some_and(|slot| {
-                slot.state == SlotState::Extent && slot.sequence == name.sequence
-            })
+        let exists = |id: &ExtentId| {
+            let slot = self.slots.get(id.slot as usize);
+            slot.is_some_and(|slot| slot.state == SlotState::Extent && slot.sequence == id.sequence)
         };
-        let extents = self.extents.by_record.iter().filter(|(_, name)| exists(name));
-        let order = extents.map(|(record, name)| (name.slot, *record)).collect();
+        let extents = self.extents.by_record.iter().filter(|(_, id)| exists(id));
+        let order = extents.map(|(record, id)| (id.slot, *record)).collect();
         let (mut at, mut run, mut longest_run) = (0, 0, 0);
         let (mut fits, mut blocks) = (None, None);
         for (first, record) in radix_sort::by_number(order) {
@@ -76,7 +74,7 @@ impl Log {
         Ok(self.extent_of(record).map(|from| Box::new(self.relocation_of(record, from, to))))
     }
 
-    fn relocation_of(&mut self, record: Position, from: ExtentName, to: u32) -> Relocation {
+    fn relocation_of(&mut self, record: Position, from: ExtentId, to: u32) -> Relocation {
         let Slot { span, length, salt, .. } = self.slots[from.slot as usize];
         let slot = Slot { length, ..self.fresh_slot(SlotState::Extent, span) };
         let checks = [(from.slot, salt), (to, slot.salt)]
@@ -133,7 +131,7 @@ impl Log {
         self.slots[relocation.to as usize].length_check = check;
         self.write_extent_headers(file, relocation.to)?;
         self.slots[relocation.to as usize].written = true;
-        self.tail.values += old.length;
+        self.checkpoint.value_bytes_since += old.length;
         Ok(Some(ExtentRef { check, ..self.extent_ref(relocation.to, old.length as usize) }))
     }
 

@@ -51,7 +51,7 @@ impl Log {
         Ok(log)
     }
 
-    /// Makes this log, which is complete and flushed, the current one. The old log becomes garbage.
+    /// Makes this log, which is complete and flushed, the current one. The old log becomes reclaimable.
     ///
     /// # Errors
     /// An error of the file: either log may be the current one then.

@@ -46,7 +46,8 @@ impl Log {
     /// Whether the file cannot or should not grow although free slots are missing.
     pub(crate) fn is_out_of_slots(&self) -> bool {
         let used = self.slots.len() as u32 - self.space.free_slots;
-        self.space.free_slots < self.reserve() && self.space.full || used + RESERVE > self.bound()
+        self.space.free_slots < self.reserve() && self.space.full
+            || used + RESERVE > self.target_slots()
     }
 
     /// Whether the file could not grow when this was last tried.
@@ -55,8 +56,9 @@ impl Log {
     }
 
     /// The maximum number of slots that the file should have.
-    fn bound(&self) -> u32 {
-        (self.allowed(100, 4) >> self.geometry.segment_log2) as u32 + self.space.checkpoint_slots
+    fn target_slots(&self) -> u32 {
+        (self.space_target(100, 4) >> self.geometry.segment_log2) as u32
+            + self.space.checkpoint_slots
     }
 
     /// Bytes to keep free for the records without which no retired segment can be removed.
@@ -103,7 +105,7 @@ impl Log {
 
     /// Whether no slot is left on a full disk, and dropping the checkpoint would free some.
     pub(crate) fn needs_checkpoint_slots(&self) -> bool {
-        self.space.full && self.space.free_slots == 0 && self.tail.checkpoint.is_some()
+        self.space.full && self.space.free_slots == 0 && self.checkpoint.slot.is_some()
     }
 
     fn reserve(&self) -> u32 {
@@ -127,10 +129,10 @@ impl Log {
         let (mut free, mut spare, mut logs, mut checkpoints) = (0, 0, 0, 0);
         for slot in &self.slots {
             free += u32::from(slot.is_free());
-            spare += u32::from(slot.is_free() || slot.pending_free);
+            spare += u32::from(slot.is_free() || slot.retired);
             match slot.state {
                 SlotState::Log => logs += 1,
-                SlotState::Checkpoint | SlotState::Run => checkpoints += slot.span,
+                SlotState::Checkpoint | SlotState::KeyRun => checkpoints += slot.span,
                 _ => {}
             }
         }
@@ -169,13 +171,15 @@ impl Log {
         let end_slot = first.saturating_add(span);
         let end = slots.max(end_slot);
         let pending =
-            self.slots.iter().filter(|s| s.state == SlotState::PendingFree).count() as u32;
+            self.slots.iter().filter(|s| s.state == SlotState::Reclaimable).count() as u32;
         let left = self.space.free_slots + (end - slots) - span;
         let least = if need == AllocPriority::Checkpoint { 0 } else { self.reserve().min(1) };
         let missing = |reserve: u32| end.saturating_add(reserve.saturating_sub(left + pending));
-        let wanted = missing(self.reserve()).min(self.bound()).max(missing(least));
+        let wanted = missing(self.reserve()).min(self.target_slots()).max(missing(least));
         if wanted > slots {
-            if need == AllocPriority::Move && wanted > self.bound() && self.pending_free_bytes() > 0
+            if need == AllocPriority::Move
+                && wanted > self.target_slots()
+                && self.retired_bytes() > 0
             {
                 return Err(Error::Quota);
             }

@@ -11,7 +11,7 @@ use crate::format::system_records::ExtentRef;
 use crate::format::{DATA_START, MAX_VALUE};
 use crate::radix_sort;
 
-use super::frame_chain::{Chain, NamedExtent};
+use super::frame_chain::{Chain, ReferencedExtent};
 use super::{Log, MissingHeader, Slot, SlotState};
 
 impl Log {
@@ -86,7 +86,7 @@ impl Log {
             let Slot { state: used, sequence, .. } = self.slots[slot as usize];
             if used.has_headers() && found[0] != found[1] {
                 let is_trailer = found[0];
-                self.found.missing_headers.push(MissingHeader {
+                self.leftovers.missing_headers.push(MissingHeader {
                     slot,
                     sequence,
                     is_trailer,
@@ -104,16 +104,18 @@ impl Log {
         let flushed = self.watermarks.flushed;
         let Superblock { checkpoint_sequence, checkpoint_frame, .. } = self.superblock;
         let going = if checkpoint_sequence == 0 { checkpoint_frame } else { 0 };
-        for lost in &mut self.found.missing_headers {
+        for lost in &mut self.leftovers.missing_headers {
             let slot = &self.slots[lost.slot as usize];
-            let is_unflushed = |named: &&NamedExtent| {
-                let ExtentRef { slot, sequence, .. } = named.extent;
-                let number = chain.frames.get(named.frame).map_or(0, |frame| frame.number);
+            let is_unflushed = |referenced: &&ReferencedExtent| {
+                let ExtentRef { slot, sequence, .. } = referenced.extent;
+                let number = chain.frames.get(referenced.frame).map_or(0, |frame| frame.number);
                 (slot, sequence) == (lost.slot, lost.sequence) && number >= flushed
             };
             lost.by_crash = match slot.state {
                 SlotState::Log => slot.first_frame >= flushed || slot.first_frame < going,
-                SlotState::Extent => chain.extents.iter().any(|named| is_unflushed(&named)),
+                SlotState::Extent => {
+                    chain.extents.iter().any(|referenced| is_unflushed(&referenced))
+                }
                 _ => false,
             };
         }
@@ -123,9 +125,9 @@ impl Log {
     /// flush, because after that a crash does not explain them any more. What cannot be written now
     /// stays missing, which is harmless.
     pub(super) fn rewrite_missing_headers(&mut self, file: &mut impl File) {
-        let mut lost = core::mem::take(&mut self.found.missing_headers);
+        let mut lost = core::mem::take(&mut self.leftovers.missing_headers);
         lost.retain(|lost| self.rewrite_header(file, *lost).is_err());
-        self.found.missing_headers = lost;
+        self.leftovers.missing_headers = lost;
     }
 
     #[inline(never)]
@@ -160,7 +162,7 @@ impl Log {
         for is_trailer in [true, false] {
             let bytes = &both[if is_trailer { 0 } else { segment::SIZE }..][..segment::SIZE];
             let Some(header) = SegmentHeader::unverified(bytes) else { continue };
-            // A trailer names its first slot, and its checksum is bound to that.
+            // A trailer refers to its first slot, and its checksum is bound to that.
             let SegmentHeader { slot, span, .. } = header;
             let is_at_slot = match is_trailer {
                 true => slot < index && slot.checked_add(span) == Some(index),
@@ -218,7 +220,7 @@ impl Log {
             segment::KIND_LOG => SlotState::Log,
             segment::KIND_EXTENT => SlotState::Extent,
             segment::KIND_CHECKPOINT => SlotState::Checkpoint,
-            segment::KIND_RUN => SlotState::Run,
+            segment::KIND_RUN => SlotState::KeyRun,
             _ => SlotState::UnknownKind,
         };
         self.slots[range].fill_with(|| Slot::new(SlotState::Continuation));

@@ -11,22 +11,22 @@ use super::{DiscardedTail, Log, Slot, SlotState};
 
 /// The identity of an extent: its slot may contain another one later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ExtentName {
+pub(crate) struct ExtentId {
     pub slot: u32,
     pub sequence: u32,
 }
 
-impl From<&ExtentRef> for ExtentName {
+impl From<&ExtentRef> for ExtentId {
     fn from(extent: &ExtentRef) -> Self {
-        ExtentName { slot: extent.slot, sequence: extent.sequence }
+        ExtentId { slot: extent.slot, sequence: extent.sequence }
     }
 }
 
-/// An extent that no record names any more.
+/// An extent that no record refers to any more.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeadExtent {
-    pub extent: ExtentName,
-    /// The record that named it.
+    pub extent: ExtentId,
+    /// The record that referred to it.
     pub record: Position,
     /// The frame that removed the last reference, once it has a number.
     pub frame: Option<u64>,
@@ -60,7 +60,7 @@ impl Log {
     }
 
     /// Whether the record at `position` is current and its value lies in an extent.
-    pub(crate) fn names_extent(&self, position: Position) -> bool {
+    pub(crate) fn has_extent_reference(&self, position: Position) -> bool {
         self.extents.by_record.get(position).is_some()
     }
 
@@ -88,15 +88,15 @@ impl Log {
         if slot.from_this_session { slot.tombstones.newest(oldest) } else { UNKNOWN }
     }
 
-    /// Records that the record at `position` names an extent.
-    pub(crate) fn name_extent(&mut self, position: Position, extent: ExtentName) {
-        self.space.live += self.named_bytes(extent);
+    /// Records that the record at `position` refers to an extent.
+    pub(crate) fn add_extent_reference(&mut self, position: Position, extent: ExtentId) {
+        self.space.live += self.live_extent_bytes(extent);
         self.extents.by_record.insert(position, extent);
     }
 
     /// The bytes that count as live for an extent. One that exceeds the space factor counts with
     /// all of its slots, because moving it gains nothing.
-    fn named_bytes(&self, extent: ExtentName) -> u64 {
+    fn live_extent_bytes(&self, extent: ExtentId) -> u64 {
         let Some(slot) = self.slots.get(extent.slot as usize) else { return 0 };
         match self.exceeds_space_factor(slot.span, slot.length) {
             true => u64::from(slot.span) << self.geometry.segment_log2,
@@ -107,14 +107,14 @@ impl Log {
     /// Sets the maximum size of the file, in percent of its live data. The extents that a
     /// checkpoint listed were counted by the previous factor.
     pub(crate) fn set_factor(&mut self, factor: u32) {
-        self.space.live -= self.all_named_bytes();
+        self.space.live -= self.all_live_extent_bytes();
         self.space.factor = factor;
-        self.space.live += self.all_named_bytes();
+        self.space.live += self.all_live_extent_bytes();
     }
 
     #[inline(never)]
-    fn all_named_bytes(&self) -> u64 {
-        self.extents.by_record.iter().map(|(_, name)| self.named_bytes(*name)).sum()
+    fn all_live_extent_bytes(&self) -> u64 {
+        self.extents.by_record.iter().map(|(_, id)| self.live_extent_bytes(*id)).sum()
     }
 
     /// Whether `span` slots for `length` bytes waste more than half of what the space factor
@@ -124,34 +124,34 @@ impl Log {
         bytes * 200 > length * u64::from(100 + self.space.factor)
     }
 
-    /// The extent that the record at `position` names.
-    pub(crate) fn extent_of(&self, position: Position) -> Option<ExtentName> {
+    /// The extent that the record at `position` refers to.
+    pub(crate) fn extent_of(&self, position: Position) -> Option<ExtentId> {
         self.extents.by_record.get(position).copied()
     }
 
     /// The record at `position` is not current any more. The slots of its extent may be reused once
     /// the frame that replaced the record is flushed.
     #[inline]
-    pub(crate) fn remove_name(&mut self, position: Position) {
+    pub(crate) fn remove_extent_reference(&mut self, position: Position) {
         if self.extents.by_record.is_empty() {
             return;
         }
         if let Some(extent) = self.extents.by_record.remove(position) {
-            self.space.live -= self.named_bytes(extent);
+            self.space.live -= self.live_extent_bytes(extent);
             self.extents.dead.push(DeadExtent { extent, record: position, frame: None });
         }
     }
 
     /// The record at `position` was cleared by an earlier commit and is now removed from the index.
-    pub(crate) fn drop_cleared_name(&mut self, position: Position) {
+    pub(crate) fn remove_cleared_extent_reference(&mut self, position: Position) {
         let before = self.extents.dead.len();
-        self.remove_name(position);
+        self.remove_extent_reference(position);
         for dead in &mut self.extents.dead[before..] {
             dead.frame = Some(self.next_frame - 1);
         }
     }
 
-    /// Positions of the records that name extents.
+    /// Positions of the records that refer to extents.
     pub(crate) fn records_with_extents(&self) -> Vec<Position> {
         self.extents.by_record.iter().map(|(position, _)| *position).collect()
     }
@@ -167,29 +167,29 @@ impl Log {
     /// The slots of all segments that may have live records, except for retired ones.
     pub(crate) fn live_slots(&self) -> Vec<u32> {
         let is_live =
-            |slot: &u32| self.has_live_records(*slot) && !self.slots[*slot as usize].pending_free;
+            |slot: &u32| self.has_live_records(*slot) && !self.slots[*slot as usize].retired;
         (0..self.slot_count()).filter(is_live).collect()
     }
 
-    /// Undoes the last [`remove_name`](Log::remove_name) of the record at `position`.
-    pub(crate) fn restore_name(&mut self, position: Position) {
+    /// Undoes the last [`remove_extent_reference`](Log::remove_extent_reference) of the record at `position`.
+    pub(crate) fn restore_extent_reference(&mut self, position: Position) {
         if let Some(dead) = self.extents.dead.pop_if(|dead| dead.record == position) {
-            self.name_extent(position, dead.extent);
+            self.add_extent_reference(position, dead.extent);
         }
     }
 
-    /// The record that names an extent was relocated.
-    pub(crate) fn move_name(&mut self, from: Position, to: Position) {
+    /// The record that refers to an extent was relocated.
+    pub(crate) fn move_extent_reference(&mut self, from: Position, to: Position) {
         if let Some(extent) = self.extents.by_record.remove(from) {
             self.extents.by_record.insert(to, extent);
         }
     }
 
-    /// Undoes [`name_extent`](Log::name_extent) for the record at `position`, whose extent is
+    /// Undoes [`add_extent_reference`](Log::add_extent_reference) for the record at `position`, whose extent is
     /// dropped.
-    pub(crate) fn forget_name(&mut self, position: Position) {
+    pub(crate) fn undo_extent_reference(&mut self, position: Position) {
         if let Some(extent) = self.extents.by_record.remove(position) {
-            self.space.live -= self.named_bytes(extent);
+            self.space.live -= self.live_extent_bytes(extent);
         }
     }
 
@@ -198,12 +198,9 @@ impl Log {
     pub fn live_bytes(&self) -> u64 {
         let logs = self.slots.iter().filter(|slot| slot.state == SlotState::Log);
         let records: u64 = logs.map(|slot| u64::from(slot.live_bytes)).sum();
-        let named = self
-            .extents
-            .by_record
-            .iter()
-            .filter_map(|(_, name)| self.slots.get(name.slot as usize));
-        records + named.map(|slot| slot.length).sum::<u64>()
+        let referenced =
+            self.extents.by_record.iter().filter_map(|(_, id)| self.slots.get(id.slot as usize));
+        records + referenced.map(|slot| slot.length).sum::<u64>()
     }
 }
 
@@ -251,7 +248,7 @@ pub(crate) struct Gap {
 impl Log {
     /// Bytes of the file except for its checkpoints, including what is being erased.
     #[must_use]
-    pub(crate) fn space(&self) -> u64 {
+    pub(crate) fn file_space(&self) -> u64 {
         let slots =
             (self.slots.len() as u64).saturating_sub(u64::from(self.space.checkpoint_slots));
         slots << self.geometry.segment_log2
@@ -259,7 +256,8 @@ impl Log {
 
     /// The same without free slots and slots that will be free after the next checkpoint.
     pub(crate) fn used_space(&self) -> u64 {
-        self.space().saturating_sub(u64::from(self.space.spare_slots) << self.geometry.segment_log2)
+        self.file_space()
+            .saturating_sub(u64::from(self.space.spare_slots) << self.geometry.segment_log2)
     }
 
     /// Bytes of the file for checkpoints and runs of keys.
@@ -268,12 +266,12 @@ impl Log {
         u64::from(self.space.checkpoint_slots) << self.geometry.segment_log2
     }
 
-    /// Live bytes, plus `part` percent of the slack that the space factor allows, plus `segments`
+    /// Live bytes, plus `percent` percent of the slack that the space factor allows, plus `segments`
     /// segments.
-    pub(crate) fn allowed(&self, part: u64, segments: u64) -> u64 {
+    pub(crate) fn space_target(&self, percent: u64, segments: u64) -> u64 {
         let live = self.space.live;
         let slack = u64::from(self.space.factor - 100);
-        live + live / 100 * slack / 100 * part + (segments << self.geometry.segment_log2)
+        live + live / 100 * slack / 100 * percent + (segments << self.geometry.segment_log2)
     }
 
     /// Used bytes that are not live.
@@ -282,8 +280,8 @@ impl Log {
     }
 
     /// Bytes of retired segments.
-    pub(crate) fn pending_free_bytes(&self) -> u64 {
-        let retired = self.slots.iter().filter(|slot| slot.pending_free).count();
+    pub(crate) fn retired_bytes(&self) -> u64 {
+        let retired = self.slots.iter().filter(|slot| slot.retired).count();
         (retired as u64) << self.geometry.segment_log2
     }
 
@@ -295,8 +293,7 @@ impl Log {
 
     /// Bytes of tombstones.
     pub(crate) fn tombstone_bytes(&self) -> u64 {
-        let logs =
-            self.slots.iter().filter(|slot| slot.state == SlotState::Log && !slot.pending_free);
+        let logs = self.slots.iter().filter(|slot| slot.state == SlotState::Log && !slot.retired);
         logs.map(|slot| u64::from(slot.tombstones.bytes())).sum()
     }
 
@@ -306,22 +303,31 @@ impl Log {
         (0..).zip(&self.slots).filter(move |(index, slot)| {
             let is_candidate = slot.state == SlotState::Log
                 && slot.written
-                && !slot.pending_free
+                && !slot.retired
                 && !slot.pinned_by_damage;
             is_candidate && slot.sequence < below && !busy.contains(&Some(*index))
         })
     }
 
-    /// The segment below a sequence from which compaction gains most. A [fresh](Log::is_fresh) one
-    /// is preferred if `prefer_fresh` and most of it is not needed.
-    pub(crate) fn pick_victim(&self, below: u32, prefer_fresh: bool) -> Option<CompactionVictim> {
+    /// The segment below a sequence from which compaction gains most. A [unflushed](Log::is_unflushed_segment) one
+    /// is preferred if `prefer_unflushed` and most of it is not needed.
+    pub(crate) fn pick_victim(
+        &self,
+        below: u32,
+        prefer_unflushed: bool,
+    ) -> Option<CompactionVictim> {
         let sequences = self.sequences();
         let segment = self.geometry.segment();
         let gains = self
             .candidates(below)
             .map(|(slot, it)| CompactionVictim { slot, gain: it.gain(segment, &sequences) });
         gains.max_by_key(|&CompactionVictim { slot, gain }| {
-            (prefer_fresh && gain >= segment - segment / 4 && self.is_fresh(slot), gain)
+            (
+                prefer_unflushed
+                    && gain >= segment - segment / 4
+                    && self.is_unflushed_segment(slot),
+                gain,
+            )
         })
     }
 
@@ -334,18 +340,18 @@ impl Log {
     }
 
     /// Whether no durability guarantee depends on a segment: it was written after the last flush,
-    /// so the checkpoint does not name it either. Another segment exists before it, where its gap
-    /// can begin. On a full disk no segment counts as fresh, because there all space is reclaimed
+    /// so the checkpoint does not refer to it either. Another segment exists before it, where its gap
+    /// can begin. On a full disk no segment counts as unflushed, because there all space is reclaimed
     /// together.
-    pub(crate) fn is_fresh(&self, slot: u32) -> bool {
+    pub(crate) fn is_unflushed_segment(&self, slot: u32) -> bool {
         let slot = &self.slots[slot as usize];
         let is_new =
             slot.from_this_session && slot.written && slot.first_frame >= self.watermarks.flushed;
-        let is_included = slot.sequence < self.watermarks.included;
+        let was_flushed = slot.sequence < self.watermarks.segments_flushed_below;
         is_new
-            && !is_included
+            && !was_flushed
             && !self.space.full
-            && self.found.dropped_tail == DiscardedTail::Nothing
+            && self.leftovers.dropped_tail == DiscardedTail::Nothing
             && self.is_reclaimed()
             && self.by_sequence().first().is_some_and(|&(oldest, _)| oldest < slot.sequence)
     }
@@ -365,16 +371,16 @@ impl Log {
 
     /// Whether the checkpoint lies after all segments and would fit before them.
     pub(crate) fn checkpoint_can_move_forward(&self) -> bool {
-        self.tail.checkpoint.is_some_and(|slot| self.can_move_forward(slot))
+        self.checkpoint.slot.is_some_and(|slot| self.can_move_forward(slot))
     }
 
     /// Whether the last part of a run lies after all segments, and all runs would fit before it together with
     /// the checkpoint that must be written for that. So each time the last part comes nearer to the front.
-    pub(crate) fn runs_can_move_forward(&self) -> bool {
-        let is_run = |s: &Slot| s.state == SlotState::Run && s.written;
+    pub(crate) fn key_runs_can_move_forward(&self) -> bool {
+        let is_run = |s: &Slot| s.state == SlotState::KeyRun && s.written;
         let Some(last) = self.slots.iter().rposition(is_run) else { return false };
         let (before, after) = self.slots.split_at(last);
-        let is_last = after.iter().all(|s| s.state != SlotState::Log || s.pending_free);
+        let is_last = after.iter().all(|s| s.state != SlotState::Log || s.retired);
         let free = before.iter().filter(|s| s.is_free()).count();
         is_last && free >= self.space.checkpoint_slots as usize
     }
@@ -386,7 +392,7 @@ impl Log {
         let span = self.slots[slot as usize].span;
         let after = &self.slots[slot as usize + 1..];
         self.best_fit(span, self.slots.len() as u32) < slot
-            && after.iter().all(|slot| slot.state != SlotState::Log || slot.pending_free)
+            && after.iter().all(|slot| slot.state != SlotState::Log || slot.retired)
     }
 
     /// The oldest segment, if its sequence is below a limit.
@@ -428,7 +434,7 @@ impl Log {
     /// Retires a segment: everything that is needed of it has been copied.
     pub(crate) fn retire(&mut self, slot: u32) {
         let slot = &mut self.slots[slot as usize];
-        slot.pending_free = true;
+        slot.retired = true;
         self.space.live -= u64::from(slot.live_bytes);
         (slot.live, slot.live_bytes) = (0, 0);
         self.space.spare_slots += 1;
@@ -445,7 +451,7 @@ impl Log {
         let (mut gaps, mut inside, mut before) = (Vec::new(), Vec::new(), None);
         for (_, index) in self.by_sequence() {
             let slot = &self.slots[index as usize];
-            if slot.pending_free {
+            if slot.retired {
                 inside.push(slot.first_frame);
                 continue;
             }

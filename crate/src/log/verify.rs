@@ -98,7 +98,7 @@ impl Log {
         unit.checked_sub(FIRST_SLOT)
     }
 
-    /// Verifies the next part of the file. `named` returns whether the index names a record and, if
+    /// Verifies the next part of the file. `indexed` returns whether the index refers to a record and, if
     /// it does, whether its value must exist.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Log {
         &mut self,
         file: &mut impl File,
         cursor: VerifyCursor,
-        named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
+        indexed: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
     ) -> Result<Verified, Error> {
         let VerifyCursor { unit, part } = cursor;
         let mut found = Verified { next: self.position_after(unit), ..Verified::default() };
@@ -124,12 +124,12 @@ impl Log {
         } else if s.state == SlotState::Free && !s.dirty_tail
             || s.state == SlotState::Log && s.written
         {
-            self.verify_segment(file, cursor, named, &mut found)?;
+            self.verify_segment(file, cursor, indexed, &mut found)?;
         } else if s.state == SlotState::Extent && s.written {
             self.verify_value(file, slot, &mut found)?;
         } else if s.state == SlotState::Checkpoint && s.written {
             self.verify_blocks(file, cursor, &mut found)?;
-        } else if s.state == SlotState::Run && s.written {
+        } else if s.state == SlotState::KeyRun && s.written {
             self.verify_run(file, cursor, &mut found)?;
         }
         Ok(found)
@@ -154,9 +154,9 @@ impl Log {
             }
         } else if unit == 0
             && self.superblock.checkpoint_sequence != 0
-            && self.tail.checkpoint.is_none()
+            && self.checkpoint.slot.is_none()
         {
-            // Opening could not use the checkpoint, and its slots have been garbage since.
+            // Opening could not use the checkpoint, and its slots have been reclaimable since.
             found.report(ProblemKind::Checkpoint, at, bytes.len());
         }
         if unit + 1 == FIRST_SLOT && self.slots.is_empty() {
@@ -181,11 +181,15 @@ impl Log {
         let header = SegmentHeader::decode(&bytes, self.superblock.file_id[0], start);
         if header.is_none_or(|header| header.sequence != s.sequence) {
             // A header or trailer that a crash took is rewritten before the next flush.
-            let name = (slot, s.sequence, is_trailer);
+            let missing = (slot, s.sequence, is_trailer);
             let is_match =
-                |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == name;
-            let by_crash =
-                self.found.missing_headers.iter().find(is_match).is_some_and(|lost| lost.by_crash);
+                |lost: &&MissingHeader| (lost.slot, lost.sequence, lost.is_trailer) == missing;
+            let by_crash = self
+                .leftovers
+                .missing_headers
+                .iter()
+                .find(is_match)
+                .is_some_and(|lost| lost.by_crash);
             if !by_crash {
                 found.report(ProblemKind::Header, at, bytes.len());
             }
@@ -201,7 +205,7 @@ impl Log {
         &self,
         file: &mut impl File,
         VerifyCursor { unit, part }: VerifyCursor,
-        mut named: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
+        mut indexed: impl FnMut(Position, &RecordHeader, &[u8]) -> Option<bool>,
         found: &mut Verified,
     ) -> Result<(), Error> {
         let slot = unit - FIRST_SLOT;
@@ -240,15 +244,16 @@ impl Log {
                     return Ok(());
                 };
                 let position = self.geometry.position(slot, record);
-                let named = named(position, header, key);
-                live += u32::from(named.is_some());
+                let indexed = indexed(position, header, key);
+                live += u32::from(indexed.is_some());
                 found.records += 1;
                 record += header.size();
-                if named == Some(true) && header.kind == KIND_EXTENT && !self.extent_exists(value) {
+                if indexed == Some(true) && header.kind == KIND_EXTENT && !self.extent_exists(value)
+                {
                     found.report(ProblemKind::Extent, at, header.size());
                 }
             }
-            // The number of records differs from the frame's header, or a record names no valid
+            // The number of records differs from the frame's header, or a record refers to no valid
             // extent. Checksums rule out an accident, so the writer was malicious.
             if found.records != records {
                 found.report(ProblemKind::Frame, start + at as u64 - u64::from(header.length), 0);
@@ -268,7 +273,7 @@ impl Log {
             if s.state == SlotState::Free { (0, bytes.len()) } else { (end, frames_end) };
         let rest = &bytes[from..to];
         let is_known = self
-            .found
+            .leftovers
             .discarded_ranges
             .iter()
             .any(|&(at, _)| (start..start + to as u64).contains(&at))

@@ -31,9 +31,9 @@ pub struct FrameSpan {
 
 /// The extent of the batch when a savepoint was made.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {
+pub struct BatchMark {
     cursor: Cursor,
-    floor: usize,
+    mutable_from: usize,
     pending: usize,
     extents: usize,
 }
@@ -82,7 +82,7 @@ impl Log {
         let slot = self.allocate_segment(file, need)?;
         self.close_frame();
         self.cursor = Cursor::at(slot, segment::SIZE);
-        self.floor = self.cursor.tail;
+        self.mutable_from = self.cursor.tail;
         Ok(())
     }
 
@@ -92,7 +92,7 @@ impl Log {
         let slot = self.allocate_segment(file, AllocPriority::Delete)?;
         self.cursor = Cursor::at(slot, segment::SIZE);
         self.batch.start = self.cursor;
-        self.floor = self.cursor.tail;
+        self.mutable_from = self.cursor.tail;
         Ok(())
     }
 
@@ -202,7 +202,7 @@ impl Log {
             (slot.cached.value.take(), core::mem::replace(&mut slot.buffer, NO_BUFFER));
         if shown {
             self.large.bytes -= value.as_ref().map_or(0, |value| value.len());
-            self.large.quarantine.extend(value);
+            self.large.kept_for_views.extend(value);
         } else {
             self.release_value(value);
         }
@@ -281,27 +281,27 @@ impl Log {
 
     /// Marks the current end of the batch. Records before a mark are not changed in place any more,
     /// so that a rollback only has to truncate.
-    pub fn mark(&mut self) -> Mark {
-        let mark = Mark {
+    pub fn mark(&mut self) -> BatchMark {
+        let mark = BatchMark {
             cursor: self.cursor,
-            floor: self.floor,
+            mutable_from: self.mutable_from,
             pending: self.batch.frames.len(),
             extents: self.batch.extents.len(),
         };
-        self.floor = self.cursor.tail;
+        self.mutable_from = self.cursor.tail;
         mark
     }
 
     /// Forgets a mark and keeps what came after it.
-    pub fn release(&mut self, mark: &Mark) {
+    pub fn release(&mut self, mark: &BatchMark) {
         if self.cursor.slot == mark.cursor.slot {
-            self.floor = mark.floor;
+            self.mutable_from = mark.mutable_from;
         }
     }
 
     /// Goes back to a mark. Views may show what was appended since, so those bytes stay: as a void
-    /// record in the segment of the mark, and in quarantine for newer segments.
-    pub fn rollback(&mut self, mark: &Mark) {
+    /// record in the segment of the mark, and in buffers kept for views for newer segments.
+    pub fn rollback(&mut self, mark: &BatchMark) {
         let mut end = self.cursor.tail;
         if self.cursor.slot != mark.cursor.slot {
             self.close_frame();
@@ -322,7 +322,7 @@ impl Log {
             self.free(first);
         }
         self.cursor = mark.cursor;
-        self.floor = mark.floor;
+        self.mutable_from = mark.mutable_from;
         if end > mark.cursor.tail {
             self.append_void(end - mark.cursor.tail);
         }
@@ -344,11 +344,15 @@ impl Log {
     /// Drops the whole open batch after its write failed. Views of it must be detached before the
     /// next call.
     pub fn discard_batch(&mut self) {
-        let mark =
-            Mark { cursor: self.batch.start, floor: self.batch.start.tail, pending: 0, extents: 0 };
+        let mark = BatchMark {
+            cursor: self.batch.start,
+            mutable_from: self.batch.start.tail,
+            pending: 0,
+            extents: 0,
+        };
         self.rollback(&mark);
         self.cursor = self.batch.start;
-        self.floor = self.batch.start.tail;
+        self.mutable_from = self.batch.start.tail;
         self.views.stale = true;
     }
 }

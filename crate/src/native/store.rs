@@ -90,10 +90,10 @@ impl Store {
         let path = path.as_ref();
         let file = if read_only { LockedFile::read(path)? } else { LockedFile::open(path)? };
         let entropy = std::array::from_fn(|_| random());
-        let fresh = file.is_taken_over();
+        let fresh_segment = file.is_taken_over();
         let options = Options {
             read_only,
-            fresh,
+            fresh_segment,
             memory,
             index_memory: Options::index_share(memory),
             on_damage,

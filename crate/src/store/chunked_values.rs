@@ -51,7 +51,7 @@ impl<F: File> Store<F> {
         // Only a malformed checkpoint leads to a record of a kind without a value.
         let chunks = record.chunks().ok_or(damaged(0))?;
         self.assemble(&chunks)?;
-        Ok(self.log.show_assembled(&chunks, false))
+        Ok(self.log.assembled_for_view(&chunks, false))
     }
 
     /// Assembles a value in memory, unless it is there already.

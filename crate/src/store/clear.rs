@@ -15,15 +15,15 @@ use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::system_records::{ChunksRef, clear_key, clear_of};
 use crate::index::hash_index::Position;
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
 use crate::log::tombstones::covers_any;
 use crate::radix_sort;
 
-use super::jobs::{Compacting, Job, SegmentScan, Sweeping};
-use super::key_order::ALL;
+use super::maintenance_jobs::{Compacting, Job, SegmentScan, Sweeping};
+use super::sorted_keys::ALL;
 use super::{LOOKUP_BATCH, Store};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
@@ -61,7 +61,7 @@ pub(super) struct Cleared {
 #[derive(Debug, Default)]
 pub(super) struct Clears {
     /// Whether the index may contain dead records.
-    pub any: bool,
+    pub may_have_dead: bool,
     /// The number of dead records.
     pub dead: u64,
     /// Clears of the open batch, in order.
@@ -69,7 +69,7 @@ pub(super) struct Clears {
     /// Ordered keys of cleared keyspaces whose memory is not freed yet.
     unfreed_keys: Vec<OrderedKeys>,
     /// Whether a sweep has to begin,
-    unswept: bool,
+    needs_sweep: bool,
     /// and whether it waits for space for what it has to delete.
     is_paused: bool,
     /// Whether replay could not determine the key count of a keyspace.
@@ -154,8 +154,8 @@ impl<F: File> Store<F> {
         let is_part =
             count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index_len() as u64;
         // Sorting all keys for a few of them takes longer than a sweep.
-        let needs_order = self.order.sorted != ALL && self.index_len() > SMALL_INDEX;
-        keyspace != KEYSPACE_ENGINE && (is_part || needs_order || !self.ordered)
+        let needs_sorting = self.sorted_keys.sorted_below != ALL && self.index_len() > SMALL_INDEX;
+        keyspace != KEYSPACE_ENGINE && (is_part || needs_sorting || !self.ordered)
     }
 
     #[inline(never)]
@@ -186,10 +186,10 @@ impl<F: File> Store<F> {
         self.log.value_mut(addr).copy_from_slice(&newest.to_le_bytes());
         self.log.advance(size, false);
 
-        self.flush_order();
-        let (changes, sorted) = (self.undo.len(), self.order.sorted);
-        let (generation, next_sequence) = (self.order.generation, self.log.next_sequence());
-        let space = self.spaces.entry(keyspace);
+        self.apply_deferred_keys();
+        let (changes, sorted) = (self.undo.len(), self.sorted_keys.sorted_below);
+        let (generation, next_sequence) = (self.sorted_keys.generation, self.log.next_sequence());
+        let space = self.keyspaces.entry(keyspace);
         let cleared = Cleared {
             changes,
             keyspace,
@@ -213,27 +213,27 @@ impl<F: File> Store<F> {
         self.last = None;
         let clears = &mut self.clears;
         clears.dead += count;
-        (clears.any, clears.unswept, clears.is_paused) = (true, true, false);
+        (clears.may_have_dead, clears.needs_sweep, clears.is_paused) = (true, true, false);
     }
 
     /// Restores the keyspaces that were cleared after the undo log had its current length.
     pub(super) fn undo_clears(&mut self) {
         let left = self.undo.len();
         while let Some(cleared) = self.clears.open.pop_if(|cleared| cleared.changes >= left) {
-            let space = self.spaces.entry(cleared.keyspace);
+            let space = self.keyspaces.entry(cleared.keyspace);
             space.keys = cleared.keys;
             (space.count, space.cleared) = (cleared.count, cleared.cleared);
             self.clears.dead = self.clears.dead.saturating_sub(cleared.count);
             self.last = None;
             let before = (cleared.sorted, cleared.generation);
-            if before == (self.order.sorted, self.order.generation) {
+            if before == (self.sorted_keys.sorted_below, self.sorted_keys.generation) {
                 space.first_run = cleared.first_run;
             } else {
                 // Keys that were sorted since are missing in the restored ones.
-                self.forget_order();
+                self.forget_sorted_keys();
             }
-            self.clears.any = self.spaces.any_cleared();
-            self.clears.unswept &= self.clears.any;
+            self.clears.may_have_dead = self.keyspaces.any_cleared();
+            self.clears.needs_sweep &= self.clears.may_have_dead;
         }
     }
 
@@ -318,10 +318,10 @@ impl<F: File> Store<F> {
 
     /// Initializes the state from the cleared keyspaces that a checkpoint lists.
     pub(super) fn load_clears(&mut self) {
-        let counted: u64 = self.spaces.counts().map(|(_, count)| count).sum();
-        self.clears.any = self.spaces.any_cleared();
-        self.clears.unswept = self.clears.any;
-        if self.clears.any {
+        let counted: u64 = self.keyspaces.counts().map(|(_, count)| count).sum();
+        self.clears.may_have_dead = self.keyspaces.any_cleared();
+        self.clears.needs_sweep = self.clears.may_have_dead;
+        if self.clears.may_have_dead {
             self.clears.dead = (self.index_len() as u64).saturating_sub(counted);
         }
     }
@@ -329,13 +329,13 @@ impl<F: File> Store<F> {
     /// Whether a record is older than the clearing of its keyspace.
     #[inline]
     pub(super) fn is_cleared(&self, header: &RecordHeader) -> bool {
-        self.clears.any && self.spaces.has_cleared(header.space(), header.version)
+        self.clears.may_have_dead && self.keyspaces.has_cleared(header.keyspace(), header.version)
     }
 
     /// Replays a record that cleared a keyspace and that the index does not contain. One that was moved may
     /// lie behind records that are newer than it, so the keys of the keyspace have to be counted.
     pub(super) fn replay_clear(&mut self, version: u64, keyspace: u32, was_moved: bool) {
-        let space = self.spaces.entry(keyspace);
+        let space = self.keyspaces.entry(keyspace);
         if version <= space.cleared {
             return;
         }
@@ -343,7 +343,7 @@ impl<F: File> Store<F> {
         if was_moved {
             self.add_dead(0);
             self.clears.is_miscounted = true;
-            self.forget_order();
+            self.forget_sorted_keys();
         } else {
             space.keys = OrderedKeys::default();
             space.first_run = self.log.next_sequence();
@@ -361,12 +361,12 @@ impl<F: File> Store<F> {
             return Ok(());
         }
         self.load_all()?;
-        let (mut counts, mut dead) = (Spaces::default(), 0);
+        let (mut counts, mut dead) = (Keyspaces::default(), 0);
         for (position, _) in self.entries() {
             match self.log.scan_record(&mut self.file, position) {
                 Ok((_, record)) => {
-                    let (keyspace, version) = (record.header.space(), record.header.version);
-                    match self.spaces.has_cleared(keyspace, version) {
+                    let (keyspace, version) = (record.header.keyspace(), record.header.version);
+                    match self.keyspaces.has_cleared(keyspace, version) {
                         true => dead += 1,
                         false => counts.entry(keyspace).count += 1,
                     }
@@ -377,7 +377,7 @@ impl<F: File> Store<F> {
             }
         }
         self.clears.dead = dead;
-        self.spaces.recount_cleared(&counts);
+        self.keyspaces.recount_cleared(&counts);
         Ok(())
     }
 
@@ -387,7 +387,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// An error of the file.
     pub(super) fn sweep_small(&mut self) -> Result<(), Error> {
-        if !self.clears.any || self.unloaded.is_some() || self.index.len() > SMALL_INDEX {
+        if !self.clears.may_have_dead || self.unloaded.is_some() || self.index.len() > SMALL_INDEX {
             return Ok(());
         }
         let mut left = 0;
@@ -409,12 +409,13 @@ impl<F: File> Store<F> {
             }
             self.index.remove(hash, position);
             self.log.record_superseded(position, header.size() as u32);
-            self.log.remove_name(position);
+            self.log.remove_extent_reference(position);
             self.clears.dead = self.clears.dead.saturating_sub(1);
         }
         if left == 0 {
-            (self.clears.any, self.clears.unswept, self.clears.dead) = (false, false, 0);
-            self.spaces.forget_cleared();
+            (self.clears.may_have_dead, self.clears.needs_sweep, self.clears.dead) =
+                (false, false, 0);
+            self.keyspaces.forget_cleared();
         }
         Ok(())
     }
@@ -424,7 +425,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// An error of the file.
     pub(super) fn drop_cleared_extents(&mut self) -> Result<(), Error> {
-        if !self.clears.any {
+        if !self.clears.may_have_dead {
             return Ok(());
         }
         for position in self.log.records_with_extents() {
@@ -432,7 +433,7 @@ impl<F: File> Store<F> {
                 Ok(addr) => {
                     let header = self.log.get(addr).map(|record| *record.header);
                     if header.is_some_and(|header| self.is_cleared(&header)) {
-                        self.log.remove_name(position);
+                        self.log.remove_extent_reference(position);
                     }
                 }
                 Err(Error::Corruption(_)) => {}
@@ -446,7 +447,7 @@ impl<F: File> Store<F> {
 
     /// Whether a sweep is to begin.
     pub(super) fn wants_sweep(&self) -> bool {
-        self.clears.unswept && !self.clears.is_paused
+        self.clears.needs_sweep && !self.clears.is_paused
     }
 
     /// Whether a sweep is in progress or is to begin.
@@ -474,7 +475,7 @@ impl<F: File> Store<F> {
         if let Some(compacting) = instead {
             self.abandon(&compacting);
         }
-        self.clears.unswept = false;
+        self.clears.needs_sweep = false;
         let mut slots = self.log.live_slots();
         slots.reverse();
         Job::Sweeping(Sweeping { slots, at: None, spare: None, is_stuck: false })
@@ -487,7 +488,7 @@ impl<F: File> Store<F> {
                 Some(slot) if self.log.has_live_records(slot) => {
                     let loaded = self.start_scan(slot, job.spare.take());
                     // After a failure the sweep begins again later.
-                    self.clears.unswept |= loaded.is_err();
+                    self.clears.needs_sweep |= loaded.is_err();
                     job.at = loaded.map_err(WriteError::RolledBack)?;
                 }
                 Some(_) => {}
@@ -512,11 +513,11 @@ impl<F: File> Store<F> {
                 // Compaction may free space.
                 self.undo_to(0);
                 self.log.discard_batch();
-                (self.clears.unswept, self.clears.is_paused) = (true, true);
+                (self.clears.needs_sweep, self.clears.is_paused) = (true, true);
                 return Ok(Job::Nothing);
             }
             Err(error) => {
-                self.clears.unswept = true;
+                self.clears.needs_sweep = true;
                 return Err(WriteError::RolledBack(error));
             }
         }
@@ -525,9 +526,9 @@ impl<F: File> Store<F> {
     }
 
     fn end_sweep(&mut self, job: &Sweeping) {
-        if !self.clears.unswept && !job.is_stuck {
-            (self.clears.any, self.clears.dead) = (false, 0);
-            self.spaces.forget_cleared();
+        if !self.clears.needs_sweep && !job.is_stuck {
+            (self.clears.may_have_dead, self.clears.dead) = (false, 0);
+            self.keyspaces.forget_cleared();
         }
     }
 
@@ -572,7 +573,7 @@ impl<F: File> Store<F> {
             {
                 let is_chunked = header.kind == KIND_CHUNKED;
                 dead[count] = DeadRecord {
-                    hash: self.hash(header.space(), key),
+                    hash: self.hash(header.keyspace(), key),
                     position: geometry.position(scan.slot, scan.at),
                     size: size as u32,
                     chunks: is_chunked.then(|| ChunksRef::decode(value)).flatten(),
@@ -602,7 +603,7 @@ impl<F: File> Store<F> {
             }
             self.remove_entry(hash, position);
             self.log.record_superseded(position, size);
-            self.log.drop_cleared_name(position);
+            self.log.remove_cleared_extent_reference(position);
             self.clears.dead = self.clears.dead.saturating_sub(1);
         }
         Ok(())
@@ -616,8 +617,8 @@ impl<F: File> Store<F> {
         key: &[u8],
         value: &[u8],
     ) -> bool {
-        let Some((keyspace, clear)) = clear_of(header.space(), key, value) else { return true };
-        let is_swept = self.spaces.get(keyspace).is_none_or(|space| space.cleared == 0);
+        let Some((keyspace, clear)) = clear_of(header.keyspace(), key, value) else { return true };
+        let is_swept = self.keyspaces.get(keyspace).is_none_or(|space| space.cleared == 0);
         !is_swept || covers_any(&scan.segments, 0, clear.newest, scan.sequence)
     }
 
@@ -626,10 +627,10 @@ impl<F: File> Store<F> {
         self.remove_entry(hash, position);
         self.log.record_superseded(position, size);
         self.last = None;
-        let space = self.spaces.entry(KEYSPACE_ENGINE);
+        let space = self.keyspaces.entry(KEYSPACE_ENGINE);
         space.count = space.count.saturating_sub(1);
-        if position < self.order.sorted {
-            self.order.key_changed(space, key, None);
+        if position < self.sorted_keys.sorted_below {
+            self.sorted_keys.key_changed(space, key, None);
         }
     }
 }

@@ -15,10 +15,10 @@ use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
 use crate::log::relocate_extent::Relocation;
 use crate::log::slot_allocator::AllocPriority;
-use crate::log::space_accounting::ExtentName;
+use crate::log::space_accounting::ExtentId;
 use crate::log::tombstones::covers_any;
 
-use super::jobs::{Compacting, Job, SegmentScan};
+use super::maintenance_jobs::{Compacting, Job, SegmentScan};
 use super::transaction::Undo;
 use super::{Staged, Store};
 
@@ -50,14 +50,15 @@ enum Moved {
 impl<F: File> Store<F> {
     /// Whether the used space exceeds its target, or the file is longer than needed.
     pub(super) fn wants_compaction(&self) -> bool {
-        let is_large = self.is_over_budget() || self.is_shrinkable() || self.log.is_out_of_slots();
-        is_large && self.has_enough_garbage()
-            || self.log.garbage.extents_freed && self.can_relocate()
+        let is_large =
+            self.exceeds_space_target() || self.is_shrinkable() || self.log.is_out_of_slots();
+        is_large && self.reaches_compaction_trigger()
+            || self.log.reclaimable.extents_freed && self.can_relocate()
     }
 
-    /// Whether enough has died since compaction last found nothing to gain.
-    fn has_enough_garbage(&self) -> bool {
-        self.log.dead_bytes() >= self.maintenance.compact_above
+    /// Whether there are enough dead bytes for another compaction: many more than when it last found nothing to gain.
+    fn reaches_compaction_trigger(&self) -> bool {
+        self.log.dead_bytes() >= self.maintenance.compaction_trigger
     }
 
     /// Whether large values may move. That takes space before it frees any, and frees only space behind
@@ -68,16 +69,16 @@ impl<F: File> Store<F> {
 
     /// Whether there is too little space to continue, and some to gain.
     pub(super) fn is_low_on_space(&self) -> bool {
-        self.log.is_out_of_slots() && (self.has_enough_garbage() || self.is_sweeping())
+        self.log.is_out_of_slots() && (self.reaches_compaction_trigger() || self.is_sweeping())
     }
 
     /// Whether the used space exceeds its target.
-    pub(super) fn is_over_budget(&self) -> bool {
-        self.log.used_space() > self.log.allowed(70, 2)
+    pub(super) fn exceeds_space_target(&self) -> bool {
+        self.log.used_space() > self.log.space_target(70, 2)
     }
 
     pub(super) fn is_shrinkable(&self) -> bool {
-        self.log.space() > self.log.allowed(100, 4)
+        self.log.file_space() > self.log.space_target(100, 4)
     }
 
     fn wants_shrinking(&self, job: &Compacting) -> bool {
@@ -86,13 +87,13 @@ impl<F: File> Store<F> {
 
     /// Whether maintenance between turns cannot keep up.
     pub(super) fn is_behind(&self) -> bool {
-        let is_large = self.log.used_space() > self.log.allowed(80, 2);
+        let is_large = self.log.used_space() > self.log.space_target(80, 2);
         self.is_low_on_space() || is_large && self.wants_maintenance()
     }
 
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
-        self.maintenance.compact_above = 0;
-        self.log.garbage.extents_freed = false;
+        self.maintenance.compaction_trigger = 0;
+        self.log.reclaimable.extents_freed = false;
         let now = self.log.next_sequence();
         // Until there is space again, or something was written, no record moves twice. A second
         // move would gain nothing, and large records, which leave unused space behind them, would
@@ -142,7 +143,7 @@ impl<F: File> Store<F> {
                 None if self.try_begin_relocation(&mut job)? => Ok(Job::Compacting(job)),
                 None if self.wants_shrinking(&job)
                     && (self.log.checkpoint_can_move_forward()
-                        || self.log.runs_can_move_forward()) =>
+                        || self.log.key_runs_can_move_forward()) =>
                 {
                     self.maintenance.compact_all_below =
                         self.maintenance.compact_all_below.or(job.all.then_some(job.below));
@@ -222,23 +223,23 @@ impl<F: File> Store<F> {
         // Retired segments are freed together by one checkpoint, but not so many that the file grows by
         // them.
         let segment = self.log.geometry().segment();
-        let pending_free = self.log.pending_free_bytes();
-        if pending_free >= (self.log.space() / 16).max(2 * segment as u64) {
+        let retired = self.log.retired_bytes();
+        if retired >= (self.log.file_space() / 16).max(2 * segment as u64) {
             return None;
         }
         let thorough = job.all || self.is_low_on_space();
-        let is_large = thorough || self.log.used_space() > self.log.allowed(40, 1);
+        let is_large = thorough || self.log.used_space() > self.log.space_target(40, 1);
         let least = segment / if thorough { MIN_GAIN_IF_THOROUGH } else { MIN_GAIN };
         // Segments that were begun since the last flush are freed without flush or checkpoint.
-        let prefer_fresh = pending_free == 0 && !job.all;
+        let prefer_unflushed = retired == 0 && !job.all;
         let best =
-            self.log.pick_victim(job.below, prefer_fresh).filter(|victim| victim.gain >= least);
+            self.log.pick_victim(job.below, prefer_unflushed).filter(|victim| victim.gain >= least);
         if is_large && let Some(victim) = best {
             return Some(victim.slot);
         }
         // A tombstone can be dropped only after the segments that it covers, so the oldest segment
         // is compacted first.
-        if is_large && !job.all && self.log.tombstone_bytes() * 8 > self.log.space() {
+        if is_large && !job.all && self.log.tombstone_bytes() * 8 > self.log.file_space() {
             return self.log.oldest_below(job.below);
         }
         if self.wants_shrinking(job) {
@@ -252,14 +253,14 @@ impl<F: File> Store<F> {
     /// needed.
     fn retire_victim(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
         // If the file is only too long, what lies behind the segment must move as well.
-        let goes = self.is_over_budget() && self.log.pending_free_bytes() == 0 && !job.all;
+        let goes = self.exceeds_space_target() && self.log.retired_bytes() == 0 && !job.all;
         self.log.retire(slot);
-        if !goes || !self.log.is_fresh(slot) {
+        if !goes || !self.log.is_unflushed_segment(slot) {
             return Ok(Job::Compacting(job));
         }
         self.ensure_end_is_written()?;
         self.record_gaps().map_err(WriteError::RolledBack)?;
-        self.log.free_fresh_segment(&mut self.file, slot)?;
+        self.log.free_unflushed_segment(&mut self.file, slot)?;
         self.end_compaction(&job)
     }
 
@@ -309,7 +310,7 @@ impl<F: File> Store<F> {
             let position = geometry.position(scan.slot, scan.at);
             match header.kind {
                 KIND_SET | KIND_EXTENT | KIND_CHUNKED => {
-                    let hash = self.hash(header.space(), key);
+                    let hash = self.hash(header.keyspace(), key);
                     if self.is_live(hash, position) {
                         if self.is_cleared(header) {
                             // A sweep ran out of space before removing it.
@@ -319,7 +320,7 @@ impl<F: File> Store<F> {
                     }
                 }
                 KIND_CLEAR => {
-                    let hash = self.hash(header.space(), key);
+                    let hash = self.hash(header.keyspace(), key);
                     if !self.is_live(hash, position) {
                     } else if self.clear_is_needed(scan, header, key, value) {
                         self.move_record(hash, position, &bytes[..size], None)?;
@@ -354,7 +355,7 @@ impl<F: File> Store<F> {
             if !header.fits(bytes.len()) {
                 break;
             }
-            *hash = self.hash(header.space(), key);
+            *hash = self.hash(header.keyspace(), key);
             at += header.size();
         }
         self.index.prefetch(&hashes);
@@ -376,11 +377,11 @@ impl<F: File> Store<F> {
         self.log.record_superseded(from, size);
         self.log.record_added(to, size);
         match extent {
-            None => self.log.move_name(from, to),
+            None => self.log.move_extent_reference(from, to),
             Some(extent) => {
                 self.write_descriptor(to, &extent);
-                self.log.remove_name(from);
-                self.log.name_extent(to, ExtentName::from(&extent));
+                self.log.remove_extent_reference(from);
+                self.log.add_extent_reference(to, ExtentId::from(&extent));
             }
         }
         let (old, new, moved) = (Some(from), Some(to), extent.is_none());
@@ -405,7 +406,7 @@ impl<F: File> Store<F> {
             let may_gain_space = self.log.may_gain_space();
             let may_grow = self.is_shrinkable() && !may_gain_space;
             job.relocation = self.log.begin_relocation(&mut self.file, may_grow)?;
-            self.log.garbage.extents_freed |= may_gain_space && job.relocation.is_none();
+            self.log.reclaimable.extents_freed |= may_gain_space && job.relocation.is_none();
         }
         Ok(job.relocation.is_some())
     }
@@ -435,7 +436,7 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Appends the record that names the new extent of a large value; returns whether it did. It
+    /// Appends the record that refers to the new extent of a large value; returns whether it did. It
     /// does not if the value is damaged.
     fn end_relocation(&mut self, relocation: &Relocation) -> Result<bool, Error> {
         let addr = match self.log.fetch(&mut self.file, relocation.record) {
@@ -445,8 +446,8 @@ impl<F: File> Store<F> {
         let bytes = addr.and_then(|addr| self.log.copy_of(addr));
         let record = addr.and_then(|addr| self.log.get(addr));
         let record = record.filter(|it| !self.is_cleared(it.header));
-        let found = record.map(|it| (self.hash(it.header.space(), it.key), it.extent()));
-        // A malicious checkpoint may name an extent for a record that no key has.
+        let found = record.map(|it| (self.hash(it.header.keyspace(), it.key), it.extent()));
+        // A malicious checkpoint may refer to an extent for a record that no key has.
         let found = found.filter(|&(hash, _)| self.is_live(hash, relocation.record));
         let (Some(bytes), Some((hash, Some(old)))) = (bytes, found) else {
             self.log.pin_source(relocation);
@@ -495,18 +496,18 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
-    /// Lowers `compact_above`, so that compaction is tried again after half a segment of further
-    /// garbage.
-    pub(super) fn update_garbage_stats(&mut self) {
+    /// Lowers `compaction_trigger`, so that compaction is tried again after half a segment of further
+    /// dead bytes.
+    pub(super) fn lower_compaction_trigger(&mut self) {
         let step = self.log.geometry().segment() as u64 / 2;
-        self.maintenance.compact_above =
-            self.maintenance.compact_above.min(self.log.dead_bytes() + step);
+        self.maintenance.compaction_trigger =
+            self.maintenance.compaction_trigger.min(self.log.dead_bytes() + step);
     }
 
     /// Begins the checkpoint without the retired segments.
     fn end_compaction(&mut self, job: &Compacting) -> Result<Job, WriteError> {
         self.resume_sweep();
-        let is_retired = self.log.pending_free_bytes() > 0;
+        let is_retired = self.log.retired_bytes() > 0;
         if is_retired || job.has_relocated {
             // Compaction continues when these are free.
             self.maintenance.compact_all_below =
@@ -515,13 +516,13 @@ impl<F: File> Store<F> {
         if !is_retired && self.log.needs_checkpoint_slots() {
             self.maintenance.compact_all_below =
                 self.maintenance.compact_all_below.or(job.all.then_some(job.below));
-            self.retire_without_checkpoint()?;
+            self.free_retired_without_checkpoint()?;
             return Ok(Job::Nothing);
         }
         if !is_retired {
-            self.maintenance.compact_above = u64::MAX;
+            self.maintenance.compaction_trigger = u64::MAX;
             self.maintenance.low_space_from = None;
-            self.update_garbage_stats();
+            self.lower_compaction_trigger();
             return Ok(Job::Nothing);
         }
         self.begin_checkpoint()

@@ -7,14 +7,14 @@ use core::ops::Bound;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::LAST_KEYSPACE;
-use crate::format::key_run::{RunValue, run_key};
+use crate::format::key_run::{KeyRunValue, run_key};
 use crate::index::hash_index::Position;
 use crate::index::ordered_index::{Key, Range};
 use crate::log::Log;
 use crate::log::key_runs::{KeyRuns, RunCursor};
 
 use super::Store;
-use super::key_order::ALL;
+use super::sorted_keys::ALL;
 
 /// The lower and the upper bound of a range of keys.
 pub type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
@@ -114,7 +114,7 @@ impl<F: File> Walk<'_, F> {
             let in_runs = cursors.iter().map(|cursor| {
                 let (key, value) = cursor.current()?;
                 let position = match value {
-                    RunValue::Record(position) => Some(position),
+                    KeyRunValue::Record(position) => Some(position),
                     _ => None,
                 };
                 Some((key.strip_prefix(&prefix)?, position)).filter(|(key, _)| is_inside(key))
@@ -222,7 +222,7 @@ impl<F: File> Store<F> {
             if let Walked::Done = walked {
                 return Ok(());
             }
-            self.drop_damaged_runs();
+            self.drop_damaged_key_runs();
             self.sort(ALL)?;
         }
     }
@@ -239,7 +239,8 @@ impl<F: File> Store<F> {
             return Ok(self.count(keyspace));
         }
         self.sort(ALL)?;
-        let has_deleted = self.spaces.get(keyspace).is_some_and(|space| space.keys.deleted() > 0);
+        let has_deleted =
+            self.keyspaces.get(keyspace).is_some_and(|space| space.keys.deleted() > 0);
         match self.keys_in_memory(keyspace, bounds) {
             Some(keys) if !has_deleted => Ok(keys.remaining() as u64),
             _ => {
@@ -255,8 +256,8 @@ impl<F: File> Store<F> {
 
     /// The keys between two bounds if they are all in memory, with entries of deleted ones.
     fn keys_in_memory(&self, keyspace: u32, (lower, upper): KeyBounds<'_>) -> Option<Range<'_>> {
-        match self.spaces.get(keyspace) {
-            Some(space) if self.order.has_older_keys(space) => None,
+        match self.keyspaces.get(keyspace) {
+            Some(space) if self.sorted_keys.has_older_keys(space) => None,
             Some(space) => Some(space.keys.range(lower, upper)),
             None => Some(Range::default()),
         }
@@ -269,15 +270,15 @@ impl<F: File> Store<F> {
         reverse: bool,
         visit: &mut dyn FnMut(&[u8], Option<Position>) -> bool,
     ) -> Result<Walked, Error> {
-        let Store { file, log, spaces, order, .. } = self;
-        let Some(space) = spaces.get(keyspace) else { return Ok(Walked::Done) };
+        let Store { file, log, keyspaces, sorted_keys, .. } = self;
+        let Some(space) = keyspaces.get(keyspace) else { return Ok(Walked::Done) };
         let mut memory = [space.keys.range(lower, upper), Range::default()];
         // A keyspace that was cleared since the keys were frozen has none of them any more.
-        if order.writing >= space.first_run {
+        if sorted_keys.writing_run >= space.first_run {
             memory[1] = space.frozen_keys.range(lower, upper);
         }
-        let numbers = 0..order.runs.all().len();
-        let runs = &mut order.runs;
+        let numbers = 0..sorted_keys.runs.all().len();
+        let runs = &mut sorted_keys.runs;
         let walk = Walk { file, log, runs, first_run: space.first_run, numbers };
         walk.each(keyspace, &memory, (lower, upper), reverse, visit)
     }

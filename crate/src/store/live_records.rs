@@ -30,7 +30,7 @@ pub(crate) enum Value {
 impl<F: File> Store<F> {
     /// The keyspaces with keys.
     pub(crate) fn keyspaces(&self) -> Vec<u32> {
-        self.spaces.counts().filter(|(_, count)| *count > 0).map(|(id, _)| id).collect()
+        self.keyspaces.counts().filter(|(_, count)| *count > 0).map(|(id, _)| id).collect()
     }
 
     /// Returns the locations of all records of a keyspace, in the order of keys. Each record is

@@ -3,7 +3,7 @@
 //!
 //! Compaction moves the live records of the emptiest segments to the tail and retires these segments.
 //! Retired segments are freed together: a record of each gap that they leave in the frame numbers is
-//! committed, then a checkpoint without them is written, and once both superblocks name it their headers
+//! committed, then a checkpoint without them is written, and once both superblocks refer to it their headers
 //! are erased. A crash before that loses only the work. A segment that was begun since the last flush is
 //! freed at once, with only the record of its gap.
 
@@ -14,11 +14,11 @@ use crate::error::Error;
 use crate::file::File;
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
+use crate::log::checkpoint_index::CheckpointIndex;
 use crate::log::slot_allocator::AllocPriority;
-use crate::log::unloaded_index::UnloadedIndex;
 use crate::radix_sort;
 
-use super::jobs::{Change, Checkpointing, Job};
+use super::maintenance_jobs::{Change, Checkpointing, Job};
 use super::{Staged, Store};
 
 /// Average entries of one hash range when a checkpoint begins. There may be many more when the range is
@@ -35,13 +35,13 @@ const CATCH_UP_BYTES: usize = 128 << 10;
 const STEPS_TO_CATCH_UP: usize = 6;
 
 /// A checkpoint is worth its flushes when opening would replay this many segments,
-const TAIL_SEGMENTS: u64 = 8;
+const REPLAY_SEGMENTS: u64 = 8;
 /// or at a close, when opening would replay this many,
-const TAIL_SEGMENTS_AT_CLOSE: u64 = 1;
+const REPLAY_SEGMENTS_AT_CLOSE: u64 = 1;
 /// or when opening would verify as many bytes of large values as these segments have,
-const TAIL_SEGMENTS_OF_VALUES: u64 = 64;
+const REPLAY_SEGMENTS_OF_VALUES: u64 = 64;
 /// and this many times the bytes of the checkpoint.
-const TAIL_OF_VALUES: u64 = 8;
+const CHECKPOINTS_OF_VALUES: u64 = 8;
 
 /// Reverts changes in the entries of a range: restores removed entries and removes added ones. Each entry
 /// is handled once, however often its key changed.
@@ -93,7 +93,7 @@ impl<F: File> Store<F> {
     pub fn wants_maintenance(&self) -> bool {
         let may = !self.read_only && !self.poisoned;
         may && (!matches!(self.maintenance.job, Job::Nothing)
-            || self.wants_index()
+            || self.wants_index_loading()
             || self.wants_smaller_table()
             || self.maintenance.compact_all_below.is_some()
             || self.log.can_reclaim()
@@ -101,20 +101,20 @@ impl<F: File> Store<F> {
             || self.wants_sweep()
             || self.has_cleared()
             || self.wants_confirmed_extents()
-            || self.order.wants_flush()
-            || self.wants_order()
+            || self.sorted_keys.has_many_deferred()
+            || self.wants_sorting()
             || self.wants_checkpoint())
     }
 
     /// Whether opening would read so much that a checkpoint is worth its flushes. With a checkpoint,
     /// opening does not read the extents before it.
     fn wants_checkpoint(&self) -> bool {
-        let values = TAIL_SEGMENTS_OF_VALUES << self.log.geometry().segment_log2;
-        let values = values.max(TAIL_OF_VALUES * 8 * self.index_len() as u64);
-        self.log.tail_bytes() > self.tail_limit()
-            || self.log.tail_values() > values
+        let values = REPLAY_SEGMENTS_OF_VALUES << self.log.geometry().segment_log2;
+        let values = values.max(CHECKPOINTS_OF_VALUES * 8 * self.index_len() as u64);
+        self.log.replay_bytes() > self.replay_limit()
+            || self.log.replay_value_bytes() > values
             || self.log.checkpoint_is_damaged()
-            || self.wants_run()
+            || self.wants_key_run()
             || self.has_many_recent()
     }
 
@@ -122,14 +122,14 @@ impl<F: File> Store<F> {
     fn wants_confirmed_extents(&self) -> bool {
         self.log.has_unconfirmed_extents()
             && (self.maintenance.compact_all_below.is_some()
-                || self.is_over_budget()
+                || self.exceeds_space_target()
                 || self.is_shrinkable()
                 || self.log.is_out_of_slots())
     }
 
     /// The bytes of log that opening may have to replay: half of the live data.
-    fn tail_limit(&self) -> u64 {
-        let segments = TAIL_SEGMENTS << self.log.geometry().segment_log2;
+    fn replay_limit(&self) -> u64 {
+        let segments = REPLAY_SEGMENTS << self.log.geometry().segment_log2;
         segments.max(self.log.live_total() / 2)
     }
 
@@ -170,17 +170,18 @@ impl<F: File> Store<F> {
     /// did not suffice. The commit has succeeded whatever fails here: a poisoning failure is reported at
     /// the end of the turn, any other by the next call that needs the space.
     pub(super) fn catch_up(&mut self, bytes: usize) {
-        self.update_garbage_stats();
+        self.lower_compaction_trigger();
         if self.maintenance.is_running || self.poisoned {
             return;
         }
         if !self.log.is_out_of_slots() {
             self.maintenance.low_space_from = None;
         }
-        self.catch_up_order(bytes);
+        self.catch_up_sorting(bytes);
         // Records of cleared keyspaces are dead before the accounting of their segments shows it.
         let may_be_late = bytes > 0 && self.is_sweeping();
-        if !may_be_late && !self.is_behind() && !self.is_order_behind() && !self.has_many_recent() {
+        if !may_be_late && !self.is_behind() && !self.is_key_run_behind() && !self.has_many_recent()
+        {
             return;
         }
         let mut steps = bytes.div_ceil(CATCH_UP_BYTES).max(1) * STEPS_TO_CATCH_UP;
@@ -221,8 +222,8 @@ impl<F: File> Store<F> {
             Job::Checkpointing(checkpointing) => self.checkpoint_step(checkpointing),
             Job::Nothing if self.reclaim_step()? => Ok(Job::Nothing),
             // All other work needs to know all live records.
-            Job::Nothing if self.wants_index() => {
-                self.know_positions(BLOCKS_PER_STEP).map_err(WriteError::RolledBack)?;
+            Job::Nothing if self.wants_index_loading() => {
+                self.load_or_survey(BLOCKS_PER_STEP).map_err(WriteError::RolledBack)?;
                 Ok(Job::Nothing)
             }
             Job::Nothing if self.wants_smaller_table() => {
@@ -236,11 +237,11 @@ impl<F: File> Store<F> {
                 let all = core::mem::take(&mut self.maintenance.compact_all_below);
                 self.begin_compaction(all)
             }
-            Job::Nothing if self.order.wants_flush() => {
-                self.flush_order();
+            Job::Nothing if self.sorted_keys.has_many_deferred() => {
+                self.apply_deferred_keys();
                 Ok(Job::Nothing)
             }
-            Job::Nothing if self.wants_order() => {
+            Job::Nothing if self.wants_sorting() => {
                 self.sort_step().map_err(WriteError::RolledBack)?;
                 Ok(Job::Nothing)
             }
@@ -272,54 +273,54 @@ impl<F: File> Store<F> {
 
     /// Starts a checkpoint of the current index.
     pub(super) fn begin_checkpoint(&mut self) -> Result<Job, WriteError> {
-        if self.exceeds_memory() || self.unloaded.is_some() {
+        if self.index_exceeds_memory() || self.unloaded.is_some() {
             // Memory grows between turns and not under views that are held.
-            let bytes = UnloadedIndex::bytes_for(self.index_len(), &self.log);
+            let bytes = CheckpointIndex::bytes_for(self.index_len(), &self.log);
             if !self.log.can_allocate(bytes) {
                 return Err(WriteError::RolledBack(Error::ViewsHeld));
             }
         }
         // A gap ends where a segment begins, so the last segment must be in the file.
         self.ensure_end_is_written()?;
-        if self.log.pending_free_bytes() > 0 {
+        if self.log.retired_bytes() > 0 {
             self.record_gaps().map_err(WriteError::RolledBack)?;
         }
         // The records of gaps are entries too, and looking for them may have loaded the index.
         let entries = self.index_len();
-        let is_limited = self.exceeds_memory();
-        let (plan, run) = self.plan_runs(self.maintenance.is_closing);
-        let Store { file, log, spaces, next_version, .. } = self;
-        let writing = match log.begin_checkpoint(file, entries, spaces, *next_version, plan) {
+        let is_limited = self.index_exceeds_memory();
+        let (plan, key_run) = self.plan_key_runs(self.maintenance.is_closing);
+        let Store { file, log, keyspaces, next_version, .. } = self;
+        let writing = match log.begin_checkpoint(file, entries, keyspaces, *next_version, plan) {
             // Free space matters more now than opening fast.
-            Err(Error::Quota | Error::Full) if log.pending_free_bytes() > 0 => {
-                self.retire_without_checkpoint()?;
+            Err(Error::Quota | Error::Full) if log.retired_bytes() > 0 => {
+                self.free_retired_without_checkpoint()?;
                 return Ok(Job::Nothing);
             }
             begun => begun.map_err(WriteError::RolledBack)?,
         };
-        if run.is_some() {
-            self.begin_run(&writing);
+        if key_run.is_some() {
+            self.begin_key_run(&writing);
         }
-        let generation = self.order.generation;
+        let generation = self.sorted_keys.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
         let changed = (0..1 << bits).map(|_| Vec::new()).collect();
         let unloaded = match is_limited || self.unloaded.is_some() {
-            true => writing.unloaded(&self.log, is_limited).map(Box::new),
+            true => writing.new_index(&self.log, is_limited).map(Box::new),
             false => None,
         };
         if is_limited && self.unloaded.is_none() {
             // Positions of evicted entries stay tracked.
             self.index.track_more_positions(self.log.end_position());
         }
-        let job = Checkpointing { writing, bits, next: 0, changed, unloaded, run, generation };
+        let job = Checkpointing { writing, bits, next: 0, changed, unloaded, key_run, generation };
         Ok(Job::Checkpointing(Box::new(job)))
     }
 
     /// Frees retired segments without a checkpoint, and drops the existing one with its runs.
-    pub(super) fn retire_without_checkpoint(&mut self) -> Result<(), WriteError> {
+    pub(super) fn free_retired_without_checkpoint(&mut self) -> Result<(), WriteError> {
         self.load_all().map_err(WriteError::RolledBack)?;
-        self.drop_runs();
-        self.log.retire_without_checkpoint(&mut self.file, self.next_version)?;
+        self.drop_key_runs();
+        self.log.free_retired_without_checkpoint(&mut self.file, self.next_version)?;
         self.unflushed = false;
         Ok(())
     }
@@ -346,12 +347,12 @@ impl<F: File> Store<F> {
             }
             Ok(Written::Damaged) => {
                 // The index is complete now, and the next checkpoint has all of it.
-                self.abandon_run();
+                self.abandon_key_run();
                 self.log.abandon_checkpoint(job.writing);
                 Ok(Job::Nothing)
             }
             Err(failure) => {
-                self.abandon_run();
+                self.abandon_key_run();
                 self.log.abandon_checkpoint(job.writing);
                 Err(failure)
             }
@@ -383,7 +384,7 @@ impl<F: File> Store<F> {
             let entries = radix_sort::by_number(entries);
             written += entries.len();
             if let Some(next) = &mut job.unloaded {
-                next.written(&entries);
+                next.add_written(&entries);
             }
             // A malicious checkpoint may have the same entry twice, which counts once.
             let is_last = job.next + 1 == job.changed.len();
@@ -420,23 +421,23 @@ impl<F: File> Store<F> {
 
     /// Writes some of the run, or ends a checkpoint that needs no more.
     fn end_checkpoint(&mut self, job: &mut Checkpointing) -> Result<Written, WriteError> {
-        if let Some(run) = &mut job.run {
-            if self.write_run(&mut job.writing, run).map_err(WriteError::RolledBack)? {
-                job.run = None;
+        if let Some(key_run) = &mut job.key_run {
+            if self.write_key_run(&mut job.writing, key_run).map_err(WriteError::RolledBack)? {
+                job.key_run = None;
             }
             return Ok(Written::Some);
         }
-        let is_current = job.generation == self.order.generation;
+        let is_current = job.generation == self.sorted_keys.generation;
         if !is_current {
             // The order was dropped since it began.
-            job.writing.drop_runs(&mut self.log);
+            job.writing.drop_key_runs(&mut self.log);
         }
         self.log.end_checkpoint(&mut self.file, &mut job.writing, self.next_version)?;
         if is_current {
-            self.install_runs(&mut job.writing);
+            self.install_key_runs(&mut job.writing);
         }
         // What is evicted from now on can be read there.
-        let is_surveyed = !self.wants_index();
+        let is_surveyed = !self.wants_index_loading();
         self.unloaded = job.unloaded.take();
         if let Some(unloaded) = &mut self.unloaded {
             job.writing.complete(unloaded, is_surveyed);
@@ -455,15 +456,15 @@ impl<F: File> Store<F> {
     #[inline(never)]
     fn write_final_checkpoint(&mut self) -> Result<(), WriteError> {
         // A checkpoint as large as the log to replay would not make opening faster.
-        let segment = TAIL_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
+        let segment = REPLAY_SEGMENTS_AT_CLOSE << self.log.geometry().segment_log2;
         let limit = segment.max(2 * self.index_len() as u64);
         let mut job = core::mem::take(&mut self.maintenance.job);
         if let Job::Checkpointing(begun) = &job
-            && self.log.tail_after(&begun.writing) > limit
+            && self.log.replay_bytes_after(&begun.writing) > limit
         {
             // The log has grown much since it began: a new one costs little more and leaves no tail for the
             // next opening.
-            self.abandon_run();
+            self.abandon_key_run();
             if let Job::Checkpointing(begun) = job {
                 self.log.abandon_checkpoint(begun.writing);
             }
@@ -471,8 +472,8 @@ impl<F: File> Store<F> {
         }
         if !matches!(job, Job::Checkpointing(_)) {
             self.sort_at_close();
-            let tail = self.log.tail_bytes() + self.log.tail_values();
-            if tail <= limit && !self.log.checkpoint_is_damaged() && !self.wants_run() {
+            let tail = self.log.replay_bytes() + self.log.replay_value_bytes();
+            if tail <= limit && !self.log.checkpoint_is_damaged() && !self.wants_key_run() {
                 return Ok(());
             }
             while !self.log.is_reclaimed() {

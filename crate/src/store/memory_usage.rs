@@ -3,8 +3,8 @@
 use crate::file::File;
 
 use super::Store;
-use super::jobs::Job;
-use super::key_order::ALL;
+use super::maintenance_jobs::Job;
+use super::sorted_keys::ALL;
 
 impl<F: File> Store<F> {
     /// Returns the bytes of memory in use, without the ordered keys, and roughly the
@@ -22,10 +22,11 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn reserve_needed(&self) -> (usize, usize) {
         let larger = if self.nears_growth() { 2 * self.index.bytes() } else { 0 };
-        let left =
-            self.index_len().saturating_sub(self.spaces.ordered_len() + self.clears.dead as usize);
+        let left = self
+            .index_len()
+            .saturating_sub(self.keyspaces.ordered_len() + self.clears.dead as usize);
         let order = match self.ordered {
-            true if self.order.sorted == ALL => self.run_reserve(),
+            true if self.sorted_keys.sorted_below == ALL => self.key_run_reserve(),
             true => 28 * left,
             false => 0,
         };
@@ -48,7 +49,7 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn index_bytes(&self) -> usize {
         let unloaded = self.unloaded.as_ref().map_or(0, |unloaded| unloaded.bytes());
-        self.index.bytes() + unloaded + self.spaces.bytes() + self.order.bytes()
+        self.index.bytes() + unloaded + self.keyspaces.bytes() + self.sorted_keys.bytes()
     }
 
     /// Bytes that records may take in memory between turns, and again within one turn.

@@ -6,18 +6,18 @@ use alloc::vec::Vec;
 mod chunked_values;
 mod clear;
 mod compaction;
-mod jobs;
-mod key_order;
+mod index_paging;
 mod key_range;
+mod key_run_job;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod live_records;
-mod load_index;
 mod maintenance;
+mod maintenance_jobs;
 mod memory_usage;
 mod pin;
 mod replay;
-mod run_job;
 mod salvage;
+mod sorted_keys;
 mod transaction;
 mod verify;
 mod write;
@@ -28,24 +28,24 @@ use crate::format::record::{self, KIND_CHUNKED, KIND_DELETE, KIND_SET, RecordHea
 use crate::format::system_records::ChunksRef;
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 use crate::index::hash_index::{HashIndex, KeyHash, Position};
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 use crate::log::tombstones::UNKNOWN;
 use crate::log::{
     Log,
     buffer_pool::{AccessKind, BufferAddr},
+    checkpoint_index::CheckpointIndex,
     read::Pin,
     slot_allocator::AllocPriority,
-    unloaded_index::UnloadedIndex,
 };
 
 pub use crate::log::buffer_pool::Views;
 pub use crate::log::recovery::{OnDamage, Recovery};
 pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
-use jobs::{Change, Job};
-use key_order::KeyOrder;
 pub use key_range::KeyBounds;
+use maintenance_jobs::{Change, Job};
 pub use pin::PinId;
+use sorted_keys::SortedKeys;
 pub use transaction::Savepoint;
 use transaction::{SavepointState, Undo};
 pub use write::Set;
@@ -70,7 +70,7 @@ pub struct Options {
     /// Whether new frames go to a fresh segment, whose numbers cancel everything that is written behind the
     /// existing frames. Needed for a file taken over from a writer that may resume in the middle of a
     /// write.
-    pub fresh: bool,
+    pub fresh_segment: bool,
     /// The reaction to damage in flushed data.
     pub on_damage: OnDamage,
     /// Bytes of memory for segments and cold records between turns. A database may be many times
@@ -99,7 +99,7 @@ impl Default for Options {
             entropy: [0x7661_7276_6500_0001, 0x2D, 0x5EED_0F7A_B1E5, 0x5A17],
             ordered: true,
             read_only: false,
-            fresh: false,
+            fresh_segment: false,
             on_damage: OnDamage::Refuse,
             memory: 64 << 20,
             factor: 150,
@@ -179,8 +179,8 @@ struct Maintenance {
     is_closing: bool,
     /// Set when a full compaction was requested, of the segments below this sequence.
     compact_all_below: Option<u32>,
-    /// Compaction is worth trying again above this number of used dead bytes.
-    compact_above: u64,
+    /// Compaction is worth trying again from this number of dead bytes on.
+    compaction_trigger: u64,
     /// Segments from this sequence on were begun since space ran out, or since the last commit other than those of
     /// maintenance.
     low_space_from: Option<u32>,
@@ -201,8 +201,8 @@ pub struct Store<F> {
     file: F,
     log: Log,
     index: HashIndex,
-    /// What the index lacks of the checkpoint's entries; none if it is complete.
-    unloaded: Option<Box<UnloadedIndex>>,
+    /// The index in the checkpoint, with the entries that `index` lacks; none if it is complete.
+    unloaded: Option<Box<CheckpointIndex>>,
     /// As in [`Options`].
     memory: usize,
     load_at_once: usize,
@@ -210,12 +210,11 @@ pub struct Store<F> {
     key_hash: KeyHash,
     /// The position that the index returned, or was given, last. Invariant: the index contains it.
     last: Option<Position>,
-    spaces: Spaces,
+    keyspaces: Keyspaces,
     /// Whether keys are kept in order.
     ordered: bool,
+    sorted_keys: SortedKeys,
     clears: Clears,
-    /// The state of that.
-    order: KeyOrder,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -264,7 +263,7 @@ impl<F: File> Store<F> {
     #[inline]
     pub fn prefetch_records(&self, positions: &[Position], addrs: &mut [Option<BufferAddr>]) {
         let mut all = 0;
-        if self.clears.any {
+        if self.clears.may_have_dead {
             // Whether each of them is live is known only from its header.
             return addrs.fill(None);
         }
@@ -289,7 +288,7 @@ impl<F: File> Store<F> {
 
     /// Stores the position of a key's record in the ordered keys, for later scans.
     pub fn index_record(&mut self, keyspace: u32, key: &[u8], position: Position) {
-        self.spaces.entry(keyspace).keys.set_position(key, position);
+        self.keyspaces.entry(keyspace).keys.set_position(key, position);
     }
 
     /// Returns the value of a key whose record was [prefetched](Store::prefetch_records) at an
@@ -306,7 +305,7 @@ impl<F: File> Store<F> {
     ) -> Option<*const [u8]> {
         let record = self.log.get_resident(addr, counts)?;
         let is_match = same_bytes(record.key, key)
-            && record.header.space() == keyspace
+            && record.header.keyspace() == keyspace
             && record.header.kind == KIND_SET;
         is_match.then_some(core::ptr::from_ref(record.value))
     }
@@ -347,7 +346,7 @@ impl<F: File> Store<F> {
     /// The number of keys in a keyspace.
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
-        self.spaces.get(keyspace).map_or(0, |space| space.count)
+        self.keyspaces.get(keyspace).map_or(0, |space| space.count)
     }
 
     /// Deletes a key; returns whether it existed.
@@ -498,7 +497,7 @@ impl<F: File> Store<F> {
         // cannot be changed in place for the rest of the turn.
         if let Some(addr) = self.last.and_then(|last| self.log.resident_addr(last)) {
             let record = self.log.record_in(addr);
-            if same_bytes(record.key, key) && record.header.space() == keyspace {
+            if same_bytes(record.key, key) && record.header.keyspace() == keyspace {
                 self.log.touch_for(addr, access);
                 return Ok(self.last.map(|position| Located { position, addr }));
             }
@@ -575,7 +574,7 @@ impl<F: File> Store<F> {
             let addr = match self.log.load_record(&mut self.file, position, access) {
                 Ok(addr) => addr,
                 // It may be a dead record of a cleared keyspace in front of the live one.
-                Err(error @ Error::Corruption(_)) if self.clears.any => {
+                Err(error @ Error::Corruption(_)) if self.clears.may_have_dead => {
                     failed = Err(error);
                     continue;
                 }
@@ -587,7 +586,7 @@ impl<F: File> Store<F> {
             }
             let Some(record) = self.log.get(addr) else { return Err(damaged(0)) };
             if same_bytes(record.key, key)
-                && record.header.space() == keyspace
+                && record.header.keyspace() == keyspace
                 && !self.is_cleared(record.header)
             {
                 return Ok(Some(Located { position, addr }));
@@ -655,7 +654,7 @@ impl<F: File> Store<F> {
         if let Some(old) = old {
             (oldest, superseded_size) = (old.oldest, old.size);
             self.log.record_superseded(old.position, superseded_size);
-            self.log.remove_name(old.position);
+            self.log.remove_extent_reference(old.position);
         }
         match new {
             Some(new) => self.log.record_added(new, size),
@@ -680,8 +679,8 @@ impl<F: File> Store<F> {
     /// Reverts the live accounting of one change.
     fn undo_accounting(&mut self, undo: &Undo) {
         match (undo.new, undo.old) {
-            (Some(new), Some(old)) if undo.moved => self.log.move_name(new, old),
-            (Some(new), _) => self.log.forget_name(new),
+            (Some(new), Some(old)) if undo.moved => self.log.move_extent_reference(new, old),
+            (Some(new), _) => self.log.undo_extent_reference(new),
             _ => {}
         }
         match undo.new {
@@ -691,7 +690,7 @@ impl<F: File> Store<F> {
         if let Some(old) = undo.old {
             self.log.record_added(old, undo.superseded_size);
             if !undo.moved {
-                self.log.restore_name(old);
+                self.log.restore_extent_reference(old);
             }
         }
     }
@@ -711,7 +710,8 @@ impl<F: File> Store<F> {
         if let Job::Checkpointing(job) = &mut self.maintenance.job {
             job.record_change(&self.log, Change { hash, old, new });
         }
-        let is_sorted = |at: Option<Position>| at.is_some_and(|at| at < self.order.sorted);
+        let is_sorted =
+            |at: Option<Position>| at.is_some_and(|at| at < self.sorted_keys.sorted_below);
         let (was, is) = (is_sorted(old), is_sorted(new));
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
@@ -720,8 +720,8 @@ impl<F: File> Store<F> {
             }
         }
         let record = self.log.record_at(record);
-        let (keyspace, key) = (record.header.space(), record.key);
-        let space = self.spaces.entry(keyspace);
+        let (keyspace, key) = (record.header.keyspace(), record.key);
+        let space = self.keyspaces.entry(keyspace);
         match (old, new) {
             (None, Some(new)) => {
                 self.index.insert(hash, new);
@@ -735,9 +735,9 @@ impl<F: File> Store<F> {
             _ => {}
         }
         if let Some(new) = new.filter(|_| is && !was) {
-            self.order.key_changed(space, key, Some(new));
+            self.sorted_keys.key_changed(space, key, Some(new));
         } else if was && !is {
-            self.order.key_changed(space, key, None);
+            self.sorted_keys.key_changed(space, key, None);
         }
     }
 }

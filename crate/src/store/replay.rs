@@ -16,10 +16,10 @@ use crate::index::ordered_index::Key;
 use crate::log::Log;
 use crate::log::frame_chain::FrameAt;
 use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
-use crate::log::space_accounting::ExtentName;
+use crate::log::space_accounting::ExtentId;
 use crate::log::tombstones::UNKNOWN;
 
-use super::key_order::{ALL, KeyOrder};
+use super::sorted_keys::{ALL, SortedKeys};
 use super::{Clears, Maintenance, Options, Staging, Store};
 
 /// After an unclean end versions skip this many, so that a version that was seen before the crash is never
@@ -69,14 +69,14 @@ impl<F: File> Store<F> {
     /// Opens the content of the frames below a number. An error comes with the number below which opening
     /// may succeed.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
-        let Options { read_only, on_damage, fresh, index_memory, .. } = *options;
+        let Options { read_only, on_damage, fresh_segment, index_memory, .. } = *options;
         // A damaged file is read as a whole anyway.
         let at_once = if on_damage == OnDamage::Refuse { options.load_at_once } else { usize::MAX };
         let mode = OpenMode {
             read_only,
             on_damage,
             below,
-            fresh,
+            fresh_segment,
             load_at_once: Some(at_once),
             index_memory,
         };
@@ -89,9 +89,9 @@ impl<F: File> Store<F> {
         let Opened { log, checkpoint, created } = opened;
         let head = checkpoint.as_ref().map(|loaded| loaded.head);
         let mut runs = None;
-        let (index, spaces, unloaded) = checkpoint.map_or_else(Default::default, |loaded| {
+        let (index, keyspaces, unloaded) = checkpoint.map_or_else(Default::default, |loaded| {
             runs = loaded.runs;
-            (loaded.index, loaded.spaces, loaded.unloaded)
+            (loaded.index, loaded.keyspaces, loaded.unloaded)
         });
         let key_hash = KeyHash::new(log.hash_seed());
         let mut store = Store {
@@ -104,10 +104,10 @@ impl<F: File> Store<F> {
             index_memory,
             key_hash,
             last: None,
-            spaces,
+            keyspaces,
             ordered: options.ordered,
             clears: Clears::default(),
-            order: KeyOrder::default(),
+            sorted_keys: SortedKeys::default(),
             next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
             savepoints: Vec::new(),
@@ -121,7 +121,7 @@ impl<F: File> Store<F> {
         };
         store.log.set_factor(options.factor.clamp(120, 300));
         store.load_clears();
-        store.load_order(head.is_some(), runs, options);
+        store.load_key_runs(head.is_some(), runs, options);
         match store.recover(head, mode, options) {
             Ok(None) => {
                 store.log.expose_views();
@@ -162,10 +162,10 @@ impl<F: File> Store<F> {
         }
         let lost = self.complete(replayed, &extents, damage, options)?;
         Ok(lost.map(|(record, position)| {
-            // The log may be complete before the commit that names this extent.
+            // The log may be complete before the commit that refers to this extent.
             let (slot, offset) = self.log.geometry().locate(record);
-            let named = frames.iter().find(|frame| frame.contains(slot, offset));
-            let ends = named.filter(|_| mode.on_damage == OnDamage::Prefix);
+            let found = frames.iter().find(|frame| frame.contains(slot, offset));
+            let ends = found.filter(|_| mode.on_damage == OnDamage::Prefix);
             (position, ends.map_or(u64::MAX, FrameAt::number))
         }))
     }
@@ -199,7 +199,7 @@ impl<F: File> Store<F> {
             if let Some(lost) = self.find_lost_extent(extents)? {
                 return Ok(Some(lost));
             }
-            if let Some(position) = self.log.retire_unnamed_extents() {
+            if let Some(position) = self.log.discard_unreferenced_extents() {
                 return Err(self.lost_extent_error(position));
             }
         }
@@ -244,7 +244,7 @@ impl<F: File> Store<F> {
             && batch.hashes.len() < BATCH
         {
             let position = self.log.geometry().position(slot, range.end - rest.len());
-            batch.hashes.push(self.hash(header.space(), key));
+            batch.hashes.push(self.hash(header.keyspace(), key));
             batch.records.push((position, *header));
             rest = &rest[header.size()..];
         }
@@ -286,7 +286,7 @@ impl<F: File> Store<F> {
                 unloaded.entry_changed(&self.log, Some(previous), Some(position));
             }
             self.log.record_superseded(previous, header.replaced_size());
-            self.log.remove_name(previous);
+            self.log.remove_extent_reference(previous);
             self.log.record_added(position, size as u32);
             self.last = Some(position);
             return Ok(());
@@ -298,7 +298,7 @@ impl<F: File> Store<F> {
             return Ok(());
         }
         let record = self.log.record_at(position);
-        let extent = record.extent().map(|extent| ExtentName::from(&extent));
+        let extent = record.extent().map(|extent| ExtentId::from(&extent));
         let is_known = previous != 0 && self.index.contains(hash, previous);
         // A clear record takes effect once, and not again where it was moved.
         let clear = record.clear();
@@ -315,16 +315,19 @@ impl<F: File> Store<F> {
                 }
                 // A key without a predecessor was absent, or its deletion was moved behind it.
                 let mut found = match previous == 0 && !is_tombstone {
-                    true => self.find_loaded(hash, header.space(), &key),
-                    false => self.find_shared(hash, header.space(), &key),
+                    true => self.find_loaded(hash, header.keyspace(), &key),
+                    false => self.find_shared(hash, header.keyspace(), &key),
                 };
                 if self.log.recovery_state().salvages && matches!(found, Err(Error::Corruption(_)))
                 {
                     self.drop_damaged(hash)?;
-                    found = self.find_shared(hash, header.space(), &key);
+                    found = self.find_shared(hash, header.keyspace(), &key);
                 }
                 // The writer found no record, so the damaged one here was dead before.
-                if self.clears.any && previous == 0 && matches!(found, Err(Error::Corruption(_))) {
+                if self.clears.may_have_dead
+                    && previous == 0
+                    && matches!(found, Err(Error::Corruption(_)))
+                {
                     found = Ok(None);
                 }
                 let found = found?;
@@ -342,11 +345,11 @@ impl<F: File> Store<F> {
         };
         if let Some((old, size)) = old {
             self.log.record_superseded(old, size);
-            // A moved record names the same extent.
+            // A moved record refers to the same extent.
             if self.log.extent_of(old) == extent {
-                self.log.forget_name(old);
+                self.log.undo_extent_reference(old);
             } else {
-                self.log.remove_name(old);
+                self.log.remove_extent_reference(old);
             }
         }
         let new = (header.kind != KIND_DELETE).then_some(position);
@@ -355,7 +358,7 @@ impl<F: File> Store<F> {
             None => self.log.tombstone_added(position, size as u32, header.oldest, UNKNOWN),
         }
         if let Some(extent) = extent {
-            self.log.name_extent(position, extent);
+            self.log.add_extent_reference(position, extent);
         }
         self.move_in_index(hash, old.map(|(position, _)| position), new, position);
         if let Some((keyspace, _)) = clear.filter(|_| is_new) {
@@ -381,34 +384,35 @@ impl<F: File> Store<F> {
             let Some(record) = self.log.get(addr) else { return Err(damaged(0)) };
             let (header, is_key) = (*record.header, record.key == key);
             let is_older = header.version < tombstone.version && !self.is_cleared(&header);
-            if is_key && is_older && header.space() == tombstone.space() {
+            if is_key && is_older && header.keyspace() == tombstone.keyspace() {
                 self.log.record_superseded(old, header.size() as u32);
-                self.log.remove_name(old);
+                self.log.remove_extent_reference(old);
                 self.log.load(&mut self.file, self.log.geometry().locate(position).0)?;
                 self.move_in_index(hash, Some(old), None, position);
             }
         }
         // The later record of the key is in the order, not deleted.
-        if self.order.sorted == ALL
-            && let Some(found) = self.find_loaded(hash, tombstone.space(), key)?
+        if self.sorted_keys.sorted_below == ALL
+            && let Some(found) = self.find_loaded(hash, tombstone.keyspace(), key)?
         {
-            let space = self.spaces.entry(tombstone.space());
-            self.order.key_changed(space, key, Some(found.position));
+            let space = self.keyspaces.entry(tombstone.keyspace());
+            self.sorted_keys.key_changed(space, key, Some(found.position));
         }
         self.log.load(&mut self.file, self.log.geometry().locate(position).0)
     }
 
-    /// Verifies the extents that live records of the replayed part name. Returns the position of a record
+    /// Verifies the extents that live records of the replayed part refer to. Returns the position of a record
     /// whose extent is damaged, and that of its value.
     fn find_lost_extent(
         &mut self,
         extents: &[(Position, ExtentRef)],
     ) -> Result<Option<(Position, u64)>, Error> {
-        let named = extents.iter().filter(|(position, _)| self.log.names_extent(*position));
-        let bytes = named.map(|(_, extent)| extent.length).sum();
-        self.log.set_tail_values(bytes);
+        let referenced =
+            extents.iter().filter(|(position, _)| self.log.has_extent_reference(*position));
+        let bytes = referenced.map(|(_, extent)| extent.length).sum();
+        self.log.set_replay_value_bytes(bytes);
         for (position, extent) in extents {
-            let is_live = self.log.names_extent(*position);
+            let is_live = self.log.has_extent_reference(*position);
             if is_live && !self.log.verify_extent(&mut self.file, extent)? {
                 let start = self.log.geometry().slot_start(extent.slot);
                 return Ok(Some((*position, start + segment::SIZE as u64)));

@@ -8,7 +8,7 @@ use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET};
 use crate::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP};
 use crate::index::hash_index::{HashIndex, Position};
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::Key;
 use crate::log::Log;
 use crate::log::buffer_pool::Pool;
@@ -24,8 +24,8 @@ impl<F: File> Store<F> {
         let state = self.log.recovery_state();
         self.recovery.damaged |= state.damaged;
         self.recovery.lost_keys += state.lost_keys;
-        let (mut counts, mut dead) = (Spaces::default(), 0);
-        for (keyspace, space) in self.spaces.iter() {
+        let (mut counts, mut dead) = (Keyspaces::default(), 0);
+        for (keyspace, space) in self.keyspaces.iter() {
             let cleared = space.cleared;
             counts.entry(keyspace).cleared = cleared;
         }
@@ -46,7 +46,7 @@ impl<F: File> Store<F> {
                 Err(error) => return Err(error),
             }
         }
-        self.spaces = counts;
+        self.keyspaces = counts;
         self.clears.dead = dead;
         self.last = None;
         self.recovery.clean &= !self.recovery.damaged;
@@ -83,7 +83,7 @@ impl<F: File> Store<F> {
     fn examine(&mut self, position: Position, hash: u32) -> Result<Option<(u32, bool)>, Error> {
         let (addr, record) = self.log.scan_record(&mut self.file, position)?;
         let header = *record.header;
-        let is_match = self.key_hash.hash(header.space(), record.key) == hash;
+        let is_match = self.key_hash.hash(header.keyspace(), record.key) == hash;
         let can_have_value =
             matches!(header.kind, KIND_SET | KIND_EXTENT | KIND_CHUNKED | KIND_CLEAR);
         if is_match && can_have_value && self.is_cleared(&header) {
@@ -94,7 +94,7 @@ impl<F: File> Store<F> {
         // As in replay: a checksum does not prove that the record is well-formed.
         let is_sane = header.version >> 56 == 0;
         match is_match && can_have_value && is_sane {
-            true => Ok(Some((header.space(), self.log.is_uncertain(&header)))),
+            true => Ok(Some((header.keyspace(), self.log.is_uncertain(&header)))),
             false => Err(damaged(0)),
         }
     }
@@ -108,12 +108,12 @@ impl<F: File> Store<F> {
         let entries = self.entries();
         let old = core::mem::replace(&mut self.log, successor);
         let index = core::mem::take(&mut self.index);
-        let spaces = core::mem::take(&mut self.spaces);
+        let keyspaces = core::mem::take(&mut self.keyspaces);
         self.clears = Clears::default();
         self.last = None;
         // No maintenance yet, because it writes superblocks.
         self.maintenance.is_running = true;
-        let copied = self.copy_all(old, index, entries, &spaces);
+        let copied = self.copy_all(old, index, entries, &keyspaces);
         self.maintenance.is_running = false;
         if let Err(error) = copied {
             // An unreachable new log at the end of the file is ignored.
@@ -136,17 +136,17 @@ impl<F: File> Store<F> {
         mut old: Log,
         mut index: HashIndex,
         entries: Vec<(Position, u32)>,
-        spaces: &Spaces,
+        keyspaces: &Keyspaces,
     ) -> Result<(), Error> {
         for (position, _) in entries {
             let (addr, record) = old.scan_record(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
-            let (is_engine, chunks) = (header.space() == KEYSPACE_ENGINE, record.chunks());
+            let (is_engine, chunks) = (header.keyspace() == KEYSPACE_ENGINE, record.chunks());
             // The new log has other frame numbers and no gaps, chunks are rewritten with their values, and
             // clear records are not needed.
             let is_skipped =
                 [KEY_GAP, KEY_CHUNK, KEY_CLEAR].iter().any(|start| key.starts_with(start));
-            if is_engine && is_skipped || spaces.has_cleared(header.space(), header.version) {
+            if is_engine && is_skipped || keyspaces.has_cleared(header.keyspace(), header.version) {
                 continue;
             }
             let value = match chunks {
@@ -155,11 +155,11 @@ impl<F: File> Store<F> {
                     let assembled = self.assemble(&chunks);
                     self.swap_log(&mut old, &mut index);
                     assembled?;
-                    old.show_assembled(&chunks, false)
+                    old.assembled_for_view(&chunks, false)
                 }
                 None => old.value(&mut self.file, addr)?,
             };
-            self.begin_set(header.space(), &key, value.len())?;
+            self.begin_set(header.keyspace(), &key, value.len())?;
             self.staged_value().copy_from_slice(value);
             self.stage_expiry(header.expiry);
             // The copy gets chunks of its own; it keeps its version.

@@ -6,7 +6,7 @@ use crate::format::commit_size_limit;
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
-use crate::log::write_batch::Mark;
+use crate::log::write_batch::BatchMark;
 
 use super::{Staged, Store};
 
@@ -28,7 +28,7 @@ pub(super) struct Undo {
 #[derive(Debug)]
 pub(super) struct SavepointState {
     undo: usize,
-    mark: Mark,
+    mark: BatchMark,
 }
 
 /// A point in the open batch to roll back to. Savepoints nest: the last one made ends first.

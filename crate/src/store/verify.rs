@@ -27,21 +27,21 @@ impl<F: File> Store<F> {
     /// # Errors
     /// The file's error. Damage is reported and is no error here.
     pub fn verify(&mut self, cursor: VerifyCursor) -> Result<Verified, Error> {
-        self.know_positions(usize::MAX)?;
+        self.load_or_survey(usize::MAX)?;
         if cursor.part % 8 == CHUNKED_PART {
             return self.verify_chunked_values(cursor);
         }
         let is_limited = self.is_limited();
-        let Store { file, log, index, key_hash, spaces, .. } = self;
+        let Store { file, log, index, key_hash, keyspaces, .. } = self;
         let mut first = None;
         let mut found = log.verify(file, cursor, |position, header, key| {
             let is_named = header.can_be_current()
                 && match is_limited {
                     true => index.contains_position(position),
-                    false => index.contains(key_hash.hash(header.space(), key), position),
+                    false => index.contains(key_hash.hash(header.keyspace(), key), position),
                 };
             // Until the sweep, the index contains records of cleared keyspaces whose values may be gone.
-            let counts = !spaces.has_cleared(header.space(), header.version);
+            let counts = !keyspaces.has_cleared(header.keyspace(), header.version);
             if is_named && counts && header.kind == KIND_CHUNKED {
                 first = first.or(Some(position));
             }
@@ -96,7 +96,7 @@ impl<F: File> Store<F> {
             let record = self.log.record_at(position);
             if let Some(chunks) = record.chunks().filter(|_| offset >= from as usize)
                 && !self.is_cleared(record.header)
-                && self.is_live(self.hash(record.header.space(), record.key), position)
+                && self.is_live(self.hash(record.header.keyspace(), record.key), position)
             {
                 all.push((offset as u32, record.header.size() as u64, chunks));
             }

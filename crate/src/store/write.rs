@@ -11,7 +11,7 @@ use crate::format::{KEYSPACE_ENGINE, align_up, commit_size_limit, inline_limit};
 use crate::index::hash_index::Position;
 use crate::log::ValueLocation;
 use crate::log::slot_allocator::AllocPriority;
-use crate::log::space_accounting::ExtentName;
+use crate::log::space_accounting::ExtentId;
 
 use super::{BufferAddr, LOOKUP_BATCH, Located, Predecessor, Store, Undo};
 
@@ -233,7 +233,7 @@ impl<F: File> Store<F> {
             Staged::InPlace => self.staging.changing.at.position,
         };
         let record = self.log.record_at(position);
-        let (keyspace, key) = (record.header.space(), record.key.to_vec());
+        let (keyspace, key) = (record.header.keyspace(), record.key.to_vec());
         let hash = self.hash(keyspace, &key);
         let restores = match self.staging.staged {
             Staged::InPlace => {
@@ -454,7 +454,7 @@ impl<F: File> Store<F> {
         if location != ValueLocation::Record
             && let Some(extent) = self.log.descriptor_at(position)
         {
-            self.log.name_extent(position, ExtentName::from(&extent));
+            self.log.add_extent_reference(position, ExtentId::from(&extent));
         }
         version
     }
@@ -463,11 +463,11 @@ impl<F: File> Store<F> {
         let version = self.take_version();
         let Changing { at: Located { position, addr }, location } = self.staging.changing;
         if let ValueLocation::Extent(slot) = location {
-            let name = self.log.extent_of(position);
-            self.log.forget_name(position);
+            let extent = self.log.extent_of(position);
+            self.log.undo_extent_reference(position);
             self.end_extent(position, slot, length);
-            if let Some(name) = name {
-                self.log.name_extent(position, name);
+            if let Some(extent) = extent {
+                self.log.add_extent_reference(position, extent);
             }
         } else if length != self.staging.old_value.len() {
             self.log.end_value(addr, length, version, false);

@@ -2,9 +2,9 @@
 
 use core::panic::PanicInfo;
 
-use crate::allocator::can_allocate;
 use crate::file::{File, IoError};
 use crate::store::Views;
+use crate::wasm_allocator::can_allocate;
 
 /// Imports of the module `host`.
 mod host {
@@ -17,7 +17,7 @@ mod host {
         pub fn flush() -> i32;
         pub fn detach();
         pub fn views_held() -> u32;
-        pub fn crowded();
+        pub fn start_copying();
         pub fn panicked(file: *const u8, length: usize, line: u32);
     }
 }
@@ -78,7 +78,7 @@ pub(super) const VIEWS: Views = Views {
     // SAFETY: no memory is passed.
     are_held: || unsafe { host::views_held() } != 0,
     // SAFETY: no memory is passed.
-    crowded: || unsafe { host::crowded() },
+    start_copying: || unsafe { host::start_copying() },
     can_allocate,
 };
 

@@ -31,7 +31,7 @@ extern "C" fn open(
         entropy: [word(e0, e1), word(e2, e3), word(e4, e5), word(e6, e7)],
         ordered: flags & 1 == 0,
         read_only: flags & 2 != 0,
-        fresh: flags & 16 != 0,
+        fresh_segment: flags & 16 != 0,
         on_damage: match flags & 12 {
             0 => OnDamage::Refuse,
             4 => OnDamage::Prefix,

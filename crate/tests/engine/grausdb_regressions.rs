@@ -105,7 +105,7 @@ fn overwritten_and_deleted_values_never_reappear() {
 
 #[test]
 fn compaction_does_not_grow_the_file_or_revive_keys() {
-    // 25 kB of live data, and far more garbage than triggers compaction.
+    // 25 kB of live data, and far more dead bytes than trigger compaction.
     let mut store = filled(250);
     let deleted: Vec<[u8; 2]> = (200..250).map(|i| [b'k', i]).collect();
     for round in 0..600_u32 {

@@ -38,7 +38,12 @@ impl File for Shared {
 }
 
 fn options(session: u64, fresh: bool) -> Options {
-    Options { segment_log2: 14, entropy: [session, 1, 2, 3], fresh, ..Options::default() }
+    Options {
+        segment_log2: 14,
+        entropy: [session, 1, 2, 3],
+        fresh_segment: fresh,
+        ..Options::default()
+    }
 }
 
 fn set(store: &mut Store<impl File>, key: u64) {

@@ -69,7 +69,7 @@ fn keys_in_segments(image: &[u8], segment_log2: u8) -> BTreeMap<Vec<u8>, bool> {
         while let Some(frame) = FrameHeader::open(&image[at..end], header.salt, at as u64) {
             let mut records = &image[at + frame::SIZE..at + frame.length as usize];
             while let Some((header, key, _)) = record::parts(records) {
-                if header.space() == 0 && !key.is_empty() {
+                if header.keyspace() == 0 && !key.is_empty() {
                     let one = (header.version, header.kind != KIND_DELETE);
                     let before = newest.entry(key.to_vec()).or_insert(one);
                     *before = one.max(*before);

@@ -65,7 +65,7 @@ fn with_history() -> (Image, Segment, [u64; 4]) {
 }
 
 /// The same; if wanted with two runs of keys in slots 4 to 7.
-fn history(has_runs: bool) -> (Image, Segment, [u64; 4]) {
+fn history(keeps_key_runs: bool) -> (Image, Segment, [u64; 4]) {
     let mut image = Image::opened(LOG2);
     let mut first = image.segment(0, 1, 1);
     let records =
@@ -81,8 +81,8 @@ fn history(has_runs: bool) -> (Image, Segment, [u64; 4]) {
     let mut second = image.segment(2, 3, 3);
     let records = [image.replacing(set("a", "second", 7)), set("d", "deleted behind", 8).oldest(3)];
     let three = image.frame(&mut second, commit(3, 2), &records);
-    let sequence = if has_runs { 8 } else { 4 };
-    if has_runs {
+    let sequence = if keeps_key_runs { 8 } else { 4 };
+    if keeps_key_runs {
         image.run([4, 5], 4, &[(0, "a", true), (0, "b", true), (0, "c", true)]);
         let newer = [(0, "b", false), (0, "d", true), (0, "large", true), (2, "a", true)];
         image.run([7, 6], 6, &newer);

@@ -12,7 +12,7 @@ use varve::engine::format::checkpoint::{
 use varve::engine::format::checksum::{checksum, seed_at};
 use varve::engine::format::frame::{self, FrameHeader};
 use varve::engine::format::key_run::block::BlockWriter;
-use varve::engine::format::key_run::{RunValue, run_key};
+use varve::engine::format::key_run::{KeyRunValue, run_key};
 use varve::engine::format::record::{self, RecordHeader};
 use varve::engine::format::segment::{self, SegmentHeader};
 use varve::engine::format::superblock::{FLAG_CLEAN, SLOT_STRIDE, Superblock};
@@ -333,7 +333,7 @@ impl Image {
             image.put(at, bytes);
             ends[part] += bytes.len() as u64;
             let position = ((at - DATA_START) / 8) as u32;
-            RunValue::Block { position, length: bytes.len() as u32 }
+            KeyRunValue::Block { position, length: bytes.len() as u32 }
         };
         let (mut key, mut inner, mut root) =
             (Vec::new(), BlockWriter::default(), BlockWriter::default());
@@ -341,11 +341,12 @@ impl Image {
             let mut leaf = BlockWriter::default();
             for &(keyspace, name, exists) in pair {
                 let live = self.placed.iter().rev().find(|placed| {
-                    let of = placed.record.header.space();
+                    let of = placed.record.header.keyspace();
                     of == keyspace && placed.record.key == name.as_bytes()
                 });
                 let position = live.map_or(0, |placed| placed.position);
-                let value = if exists { RunValue::Record(position) } else { RunValue::Deleted };
+                let value =
+                    if exists { KeyRunValue::Record(position) } else { KeyRunValue::Deleted };
                 run_key(keyspace, name.as_bytes(), &mut key);
                 leaf.add(&key, value);
             }
@@ -356,7 +357,7 @@ impl Image {
         }
         let block = append(self, 1, &mut inner);
         root.add(&[], block);
-        let RunValue::Block { position, length } = append(self, 1, &mut root) else {
+        let KeyRunValue::Block { position, length } = append(self, 1, &mut root) else {
             unreachable!()
         };
         let segments = [0, 1].map(|part| {
@@ -447,7 +448,7 @@ impl Image {
             if header.kind & record::KIND_SKIPPABLE != 0 {
                 continue;
             }
-            let entry = newest.entry((header.space(), &placed.record.key)).or_insert(placed);
+            let entry = newest.entry((header.keyspace(), &placed.record.key)).or_insert(placed);
             if entry.record.header.version <= header.version {
                 *entry = placed;
             }
@@ -459,8 +460,8 @@ impl Image {
     fn cleared(&self) -> BTreeMap<u32, u64> {
         let mut cleared = BTreeMap::new();
         for PlacedRecord { record: Record { header, key, value }, .. } in &self.placed {
-            if let Some((keyspace, _)) =
-                clear_of(header.space(), key, value).filter(|_| header.kind == record::KIND_CLEAR)
+            if let Some((keyspace, _)) = clear_of(header.keyspace(), key, value)
+                .filter(|_| header.kind == record::KIND_CLEAR)
             {
                 let version: &mut u64 = cleared.entry(keyspace).or_default();
                 *version = header.version.max(*version);
@@ -472,7 +473,7 @@ impl Image {
     /// Makes a record the successor of the current record of its key.
     pub fn replacing(&self, mut record: Record) -> Record {
         let before = self.newest();
-        let placed = before[&(record.header.space(), &record.key[..])];
+        let placed = before[&(record.header.keyspace(), &record.key[..])];
         record.header.previous = placed.position;
         record.header.replaced = record::size_in_words(placed.record.encode().len() as u32);
         record
@@ -495,20 +496,20 @@ impl Image {
         let live: Vec<&PlacedRecord> = newest.values().filter(is_live).copied().collect();
         let cleared = self.cleared();
         let is_cleared = |header: &RecordHeader| {
-            cleared.get(&header.space()).is_some_and(|v| header.version < *v)
+            cleared.get(&header.keyspace()).is_some_and(|v| header.version < *v)
         };
 
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
         for placed in &live {
             let header = placed.record.header;
-            *counts.entry(header.space()).or_default() += u64::from(!is_cleared(&header));
+            *counts.entry(header.keyspace()).or_default() += u64::from(!is_cleared(&header));
         }
         let mut tables = Vec::new();
         for (&keyspace, &count) in &counts {
             // A clear need not be recorded once no cleared record is left.
             let is_swept = !live.iter().any(|p| {
                 let header = p.record.header;
-                header.space() == keyspace && is_cleared(&header)
+                header.keyspace() == keyspace && is_cleared(&header)
             });
             let cleared = cleared.get(&keyspace).copied().filter(|_| !is_swept).unwrap_or(0);
             tables.extend(
@@ -561,7 +562,7 @@ impl Image {
         runs.iter().for_each(|(row, _)| tables.extend(row.to_bytes()));
         let run_segments: Vec<_> = runs.iter().flat_map(|(_, segments)| segments).collect();
         run_segments.iter().for_each(|row| tables.extend(row.to_bytes()));
-        let hash_of = |p: &&PlacedRecord| hashes.hash(p.record.header.space(), &p.record.key);
+        let hash_of = |p: &&PlacedRecord| hashes.hash(p.record.header.keyspace(), &p.record.key);
         let mut entries: Vec<_> = live.iter().map(|p| (hash_of(p), p.position)).collect();
         entries.sort_by_key(|&(hash, _)| hash);
         // They fit one block, so the last table has one row, padded to eight bytes.

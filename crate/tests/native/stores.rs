@@ -156,7 +156,7 @@ fn foreign_file_is_refused_and_unchanged() {
 fn compact_shrinks_the_file() {
     let folder = Folder::new();
     let mut store = Store::open(folder.file("a.varve")).expect("it opens");
-    // So much that maintenance leaves some of it for later; little garbage is freed at once.
+    // So much that maintenance leaves some of it for later; few reclaimable slots are freed at once.
     for round in 0..10_u8 {
         for key in 0..64_u8 {
             store.set([key], vec![round; 128 << 10]).unwrap();

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 
 use super::super::{ALIGN, align_up};
-use super::{MAX_RUN_KEY, RunValue};
+use super::{KeyRunValue, MAX_RUN_KEY};
 
 /// Bytes of a block's header: checksum (u64), bytes of the block (u32), number of entries (u32).
 pub const HEADER: usize = 16;
@@ -49,14 +49,14 @@ impl BlockWriter {
     }
 
     /// Adds an entry. Its key is above all keys that were added before.
-    pub fn add(&mut self, key: &[u8], value: RunValue) {
+    pub fn add(&mut self, key: &[u8], value: KeyRunValue) {
         debug_assert!(self.is_empty() || key > &self.last[..], "keys are added in order");
         debug_assert!(key.len() <= MAX_RUN_KEY, "the engine accepts no longer key");
         let shared = if self.is_empty() { 0 } else { common_prefix(key, &self.last) };
         let (kind, position) = match value {
-            RunValue::Deleted => (DELETED, None),
-            RunValue::Record(position) => (RECORD, Some(position)),
-            RunValue::Block { position, length } => (length / ALIGN as u32, Some(position)),
+            KeyRunValue::Deleted => (DELETED, None),
+            KeyRunValue::Record(position) => (RECORD, Some(position)),
+            KeyRunValue::Block { position, length } => (length / ALIGN as u32, Some(position)),
         };
         put_varint(&mut self.bytes, shared as u32);
         put_varint(&mut self.bytes, (key.len() - shared) as u32);
@@ -122,7 +122,7 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u32> {
 struct RawEntry<'a> {
     shared: usize,
     suffix: &'a [u8],
-    value: RunValue,
+    value: KeyRunValue,
 }
 
 /// Splits an entry off the front of `bytes`.
@@ -131,14 +131,14 @@ fn take_entry<'a>(bytes: &mut &'a [u8]) -> Option<RawEntry<'a>> {
     let shared = take_varint(bytes)? as usize;
     let suffix = take_varint(bytes)? as usize;
     let kind = take_varint(bytes)?;
-    let mut value = RunValue::Deleted;
+    let mut value = KeyRunValue::Deleted;
     if kind != DELETED {
         let (position, rest) = bytes.split_first_chunk::<4>()?;
         *bytes = rest;
         let position = u32::from_le_bytes(*position);
         value = match kind {
-            RECORD => RunValue::Record(position),
-            words => RunValue::Block { position, length: words * ALIGN as u32 },
+            RECORD => KeyRunValue::Record(position),
+            words => KeyRunValue::Block { position, length: words * ALIGN as u32 },
         };
     }
     let (suffix, rest) = bytes.split_at_checked(suffix)?;
@@ -157,7 +157,7 @@ pub fn length_of(header: &[u8]) -> Option<usize> {
 pub struct DecodedBlock {
     keys: Vec<u8>,
     /// For each entry where its key begins, and its value.
-    rows: Vec<(u32, RunValue)>,
+    rows: Vec<(u32, KeyRunValue)>,
 }
 
 impl DecodedBlock {
@@ -227,12 +227,12 @@ impl DecodedBlock {
     /// If there is no such entry.
     #[inline]
     #[must_use]
-    pub fn value(&self, at: usize) -> RunValue {
+    pub fn value(&self, at: usize) -> KeyRunValue {
         self.rows[at].1
     }
 
     /// Adds an entry.
-    pub fn push(&mut self, keyspace: u32, key: &[u8], value: RunValue) {
+    pub fn push(&mut self, keyspace: u32, key: &[u8], value: KeyRunValue) {
         self.rows.push((self.keys.len() as u32, value));
         self.keys.extend_from_slice(&(keyspace as u16).to_be_bytes());
         self.keys.extend_from_slice(key);
@@ -263,7 +263,7 @@ impl DecodedBlock {
     /// Bytes of memory.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.keys.capacity() + self.rows.capacity() * size_of::<(u32, RunValue)>()
+        self.keys.capacity() + self.rows.capacity() * size_of::<(u32, KeyRunValue)>()
     }
 }
 
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn block_of(entries: &BTreeMap<Vec<u8>, RunValue>) -> Vec<u8> {
+    fn block_of(entries: &BTreeMap<Vec<u8>, KeyRunValue>) -> Vec<u8> {
         let mut writer = BlockWriter::default();
         for (key, &value) in entries {
             let most = writer.length_with(key.len());
@@ -282,16 +282,16 @@ mod tests {
         writer.finish().to_vec()
     }
 
-    fn value_of(n: u64) -> RunValue {
+    fn value_of(n: u64) -> KeyRunValue {
         match n % 5 {
-            0 => RunValue::Deleted,
-            1 => RunValue::Block { position: n as u32, length: 8 * (n as u32 % 0x1F_FFFD + 2) },
-            _ => RunValue::Record(n as u32),
+            0 => KeyRunValue::Deleted,
+            1 => KeyRunValue::Block { position: n as u32, length: 8 * (n as u32 % 0x1F_FFFD + 2) },
+            _ => KeyRunValue::Record(n as u32),
         }
     }
 
     /// Keys of one to three alphabets of few letters, so that many are prefixes of others.
-    fn some_entries(seed: u64, count: usize) -> BTreeMap<Vec<u8>, RunValue> {
+    fn some_entries(seed: u64, count: usize) -> BTreeMap<Vec<u8>, KeyRunValue> {
         let mut x = seed;
         let mut random = move || {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -325,8 +325,8 @@ mod tests {
     #[test]
     fn longest_keys_and_blocks_are_kept() {
         let long = [vec![7; MAX_RUN_KEY - 1], vec![8]].concat();
-        let value = RunValue::Block { position: u32::MAX, length: (1 << 24) - 8 };
-        let entries = BTreeMap::from([(vec![], RunValue::Deleted), (long.clone(), value)]);
+        let value = KeyRunValue::Block { position: u32::MAX, length: (1 << 24) - 8 };
+        let entries = BTreeMap::from([(vec![], KeyRunValue::Deleted), (long.clone(), value)]);
         let mut decoded = DecodedBlock::default();
         assert!(decoded.decode(&block_of(&entries)));
         assert_eq!((decoded.key(1), decoded.value(1)), (&long[..], value));

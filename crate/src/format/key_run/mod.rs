@@ -13,7 +13,7 @@ pub const MAX_RUN_KEY: usize = 2 + super::MAX_KEY;
 
 /// What a run says of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunValue {
+pub enum KeyRunValue {
     /// The key was deleted: entries of older runs do not count.
     Deleted,
     /// The key exists. Its record was at this position, in units of 8 bytes from the first segment, when the

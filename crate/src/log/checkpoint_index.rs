@@ -1,7 +1,7 @@
-//! The entries of the checkpoint that the hash index does not have, so that opening need not read all of them: a
-//! block is read when a key of it is needed first. If the whole index fits into its share of the memory, all
-//! blocks are loaded one after the other between turns. Otherwise the hash index has only what changed since the
-//! checkpoint, and entries that were looked up, some of which are evicted for others. What is known of all
+//! The index in the blocks of the checkpoint, for what the hash index in memory does not have of it: opening need not
+//! read all blocks, because each is read when a key of it is needed first. If the whole index fits into its share of
+//! the memory, all blocks are loaded one after the other between turns. Otherwise the hash index has only what changed
+//! since the checkpoint, and entries that were looked up, some of which are evicted for others. What is known of all
 //! entries then is the set of their positions, and a filter of their hashes.
 
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, CheckpointHead};
 use crate::index::hash_filter::HashFilter;
-use crate::index::hash_index::{HashIndex, Position, Run};
+use crate::index::hash_index::{AppendedSlots, HashIndex, Position};
 use crate::index::position_set::PositionSet;
 
 use super::Log;
@@ -23,14 +23,14 @@ const NONE: usize = usize::MAX;
 /// until more of it fits, so that the same keys are not loaded and evicted in turn. The table must not double
 /// before a checkpoint has all entries, so there is a margin for those that are added meanwhile.
 #[must_use]
-pub fn exceeds_memory(entries: usize, is_limited: bool, memory: usize) -> bool {
+pub fn index_exceeds_memory(entries: usize, is_limited: bool, memory: usize) -> bool {
     let margin = if is_limited { entries / 4 } else { entries / 8 };
     HashIndex::bytes_for(entries + margin) > memory
 }
 
-/// What is left of a checkpoint's entries.
+/// The index of a checkpoint, and which of its entries the hash index has taken over.
 #[derive(Debug)]
-pub struct UnloadedIndex {
+pub struct CheckpointIndex {
     salt: u64,
     /// The file position of the first block.
     at: u64,
@@ -68,7 +68,7 @@ pub struct UnloadedIndex {
     next_sequence: u32,
 }
 
-impl UnloadedIndex {
+impl CheckpointIndex {
     /// All entries of a checkpoint whose blocks begin at a position of the file. None if the first hashes
     /// are not in order.
     pub(super) fn new(
@@ -78,7 +78,7 @@ impl UnloadedIndex {
         at: u64,
         is_limited: bool,
     ) -> Option<Self> {
-        first_hashes.is_sorted().then(|| UnloadedIndex {
+        first_hashes.is_sorted().then(|| CheckpointIndex {
             salt,
             at,
             entries: head.entries as usize,
@@ -103,8 +103,8 @@ impl UnloadedIndex {
     }
 
     /// Knows from now on what lookups may allocate.
-    pub(super) fn expect(&mut self, log: &Log) {
-        self.taken.expect(log.end_position());
+    pub(super) fn prepare(&mut self, log: &Log) {
+        self.taken.prepare_up_to(log.end_position());
     }
 
     /// Bytes that lookups may allocate, in small pieces. They are to be reserved: memory that grows during a turn
@@ -116,7 +116,7 @@ impl UnloadedIndex {
 
     /// How many entries of the checkpoint count and are not in the index.
     #[must_use]
-    pub fn left(&self) -> usize {
+    pub fn unloaded_len(&self) -> usize {
         self.left
     }
 
@@ -182,7 +182,7 @@ impl UnloadedIndex {
         HashFilter::bytes_for(entries) + 2 * PositionSet::bytes_for(log.end_position())
     }
 
-    /// Bytes of memory that the first [`survey`](UnloadedIndex::survey) allocates at most.
+    /// Bytes of memory that the first [`survey`](CheckpointIndex::survey) allocates at most.
     #[must_use]
     pub fn bytes_to_survey(&self, log: &Log) -> usize {
         if self.surveyed == 0 { PositionSet::bytes_for(log.end_position()) } else { 0 }
@@ -194,7 +194,7 @@ impl UnloadedIndex {
         &mut self,
         log: &Log,
         index: &mut HashIndex,
-        mut next: Option<&mut UnloadedIndex>,
+        mut next: Option<&mut CheckpointIndex>,
         wanted: usize,
         kept: Option<u32>,
     ) -> usize {
@@ -218,7 +218,7 @@ impl UnloadedIndex {
     }
 
     /// No entry of the hash index could be evicted.
-    pub fn all_are_recent(&mut self, index: &HashIndex) {
+    pub fn mark_all_recent(&mut self, index: &HashIndex) {
         self.recent = index.len();
     }
 
@@ -235,7 +235,7 @@ impl UnloadedIndex {
 
     /// Whether an entry still counts and is not in the index.
     #[must_use]
-    pub fn counts(&self, hash: u32, position: Position) -> bool {
+    pub fn is_unloaded(&self, hash: u32, position: Position) -> bool {
         let is_after = self.first_hashes.get(self.next).is_some_and(|&first| hash >= first);
         is_after && !self.taken.contains(position)
     }
@@ -319,7 +319,7 @@ impl UnloadedIndex {
     pub fn move_found(
         &mut self,
         index: &mut HashIndex,
-        mut next: Option<&mut UnloadedIndex>,
+        mut next: Option<&mut CheckpointIndex>,
         hash: u32,
     ) {
         for at in 0..self.found.len() {
@@ -423,13 +423,13 @@ impl UnloadedIndex {
         is_limited: bool,
         log: &Log,
     ) -> Option<Self> {
-        let mut next = UnloadedIndex::new(head, Vec::new(), salt, at, is_limited)?;
-        next.expect(log);
+        let mut next = CheckpointIndex::new(head, Vec::new(), salt, at, is_limited)?;
+        next.prepare(log);
         Some(next)
     }
 
     /// Entries are written to the checkpoint. Those that the hash index has stay there.
-    pub fn written(&mut self, entries: &[(u32, Position)]) {
+    pub fn add_written(&mut self, entries: &[(u32, Position)]) {
         if let Some(filter) = &mut self.filter {
             entries.iter().for_each(|&(hash, _)| filter.add(hash));
         }
@@ -461,12 +461,12 @@ impl UnloadedIndex {
         file: &mut impl File,
         log: &Log,
         index: &mut HashIndex,
-        mut checkpoint: Option<&mut UnloadedIndex>,
+        mut checkpoint: Option<&mut CheckpointIndex>,
         blocks: usize,
     ) -> Result<Option<bool>, Error> {
         let tracks = index.tracks_positions();
         let end = self.next.saturating_add(blocks).min(self.first_hashes.len());
-        let mut run = Run::default();
+        let mut appended = AppendedSlots::default();
         while self.next < end {
             if !self.read(file, log, self.next)? {
                 return Ok(None);
@@ -474,7 +474,7 @@ impl UnloadedIndex {
             let before = index.len();
             // Keys that were added since the checkpoint take space too.
             if index.reserve(self.entries_of(self.next)) {
-                run = Run::default();
+                appended = AppendedSlots::default();
             }
             self.next += 1;
             let after = self.first_hashes.get(self.next).copied();
@@ -484,7 +484,7 @@ impl UnloadedIndex {
                 if !log.may_hold_record(position) {
                     self.lost += 1;
                 } else if !self.taken.contains(position) {
-                    index.append(&mut run, hash, position);
+                    index.append(&mut appended, hash, position);
                     if tracks {
                         index.track(position);
                     }

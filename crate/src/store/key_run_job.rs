@@ -1,18 +1,18 @@
-//! Writing changed keys to a run, as a part of a checkpoint.
+//! Writing changed keys to an immutable sorted run in the file, merged with older runs, as a part of a checkpoint.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::key_run::RunValue;
+use crate::format::key_run::KeyRunValue;
 use crate::format::key_run::block::DecodedBlock;
-use crate::log::checkpoint::{CheckpointWriter, RunPlan};
+use crate::log::checkpoint::{CheckpointWriter, KeyRunPlan};
 use crate::log::key_runs::KeyRuns;
 
 use super::Store;
-use super::key_order::{ALL, MAX_CHANGED};
 use super::key_range::{Walk, Walked};
+use super::sorted_keys::{ALL, MAX_CHANGED};
 
 /// One step of maintenance writes this many entries to a run at most.
 const ENTRIES_PER_STEP: usize = 2048;
@@ -21,7 +21,7 @@ const MAX_RUNS: usize = 16;
 
 /// The run that a checkpoint in progress writes, of the keys as they were when it began.
 #[derive(Debug)]
-pub(super) struct RunJob {
+pub(super) struct KeyRunJob {
     /// The run replaces those from this one on.
     merges: usize,
     /// The keyspaces, and which runs count for each.
@@ -34,25 +34,31 @@ pub(super) struct RunJob {
 impl<F: File> Store<F> {
     /// Whether a checkpoint is worth its flushes because the next opening would have to sort all keys, or
     /// because many changed keys are in memory.
-    pub(super) fn wants_run(&self) -> bool {
-        let order = &self.order;
-        let is_ready = self.ordered && order.sorted == ALL && self.has_space_for_runs();
+    pub(super) fn wants_key_run(&self) -> bool {
+        let sorted_keys = &self.sorted_keys;
+        let is_ready =
+            self.ordered && sorted_keys.sorted_below == ALL && self.has_space_for_key_runs();
         is_ready
-            && (order.runs.is_empty() && self.live_keys() > order.small
-                || self.spaces.ordered_len() > MAX_CHANGED)
+            && (sorted_keys.runs.is_empty() && self.live_keys() > sorted_keys.max_keys_without_run
+                || self.keyspaces.ordered_len() > MAX_CHANGED)
     }
 
     /// On a full disk the last slots are for data, and for deleting it.
-    pub(super) fn has_space_for_runs(&self) -> bool {
-        !self.order.is_paused && !self.log.is_full()
+    pub(super) fn has_space_for_key_runs(&self) -> bool {
+        !self.sorted_keys.cannot_write_runs && !self.log.is_full()
     }
 
     /// Whether a checkpoint keeps the order of keys in runs.
-    fn has_runs(&self) -> bool {
-        let order = &self.order;
-        let is_ready = self.ordered && order.sorted == ALL && self.has_space_for_runs();
+    fn keeps_key_runs(&self) -> bool {
+        let sorted_keys = &self.sorted_keys;
+        let is_ready =
+            self.ordered && sorted_keys.sorted_below == ALL && self.has_space_for_key_runs();
         // Half of it, so that they do not come and go.
-        let most = if order.runs.is_empty() { order.small } else { order.small / 2 };
+        let most = if sorted_keys.runs.is_empty() {
+            sorted_keys.max_keys_without_run
+        } else {
+            sorted_keys.max_keys_without_run / 2
+        };
         is_ready && self.live_keys() > most
     }
 
@@ -61,19 +67,20 @@ impl<F: File> Store<F> {
     /// run, and with one of a single segment. All are written again if they could move towards the front of
     /// the file, or if most of their entries are of deleted keys. A close leaves larger merges to the next
     /// session.
-    pub(super) fn plan_runs(&mut self, is_closing: bool) -> (RunPlan, Option<RunJob>) {
-        if !self.has_runs() {
-            self.drop_runs();
+    pub(super) fn plan_key_runs(&mut self, is_closing: bool) -> (KeyRunPlan, Option<KeyRunJob>) {
+        if !self.keeps_key_runs() {
+            self.drop_key_runs();
             return Default::default();
         }
-        self.flush_order();
-        let mut kept = self.order.runs.all().to_vec();
-        let changed = self.spaces.ordered_len();
+        self.apply_deferred_keys();
+        let mut kept = self.sorted_keys.runs.all().to_vec();
+        let changed = self.keyspaces.ordered_len();
         let written: u64 = kept.iter().map(|run| run.entries).sum();
-        let is_stale = written / 2 > self.live_keys().saturating_add(self.order.small);
-        let moves = !is_closing && (is_stale || self.log.runs_can_move_forward());
+        let is_stale =
+            written / 2 > self.live_keys().saturating_add(self.sorted_keys.max_keys_without_run);
+        let moves = !is_closing && (is_stale || self.log.key_runs_can_move_forward());
         if changed == 0 && !moves {
-            return (RunPlan { kept, new_segments: None }, None);
+            return (KeyRunPlan { kept, new_segments: None }, None);
         }
         let (mut merges, mut entries) = (kept.len(), changed as u64);
         while let Some(before) = merges.checked_sub(1)
@@ -87,17 +94,17 @@ impl<F: File> Store<F> {
         }
         let merged: usize = kept.drain(merges..).map(|run| run.segments.len()).sum();
         // Keys that are in another order may share fewer bytes with those before them.
-        let bytes = 4 * (self.spaces.key_bytes() + 32 * changed);
+        let bytes = 4 * (self.keyspaces.key_bytes() + 32 * changed);
         let new_segments = 4 * merged + (bytes >> self.log.geometry().segment_log2) + MAX_RUNS;
-        let keyspaces = self.spaces.iter().map(|(id, space)| (id, space.first_run)).collect();
-        let job = RunJob { merges, keyspaces, next: 0, last: Vec::new() };
-        (RunPlan { kept, new_segments: Some(new_segments) }, Some(job))
+        let keyspaces = self.keyspaces.iter().map(|(id, space)| (id, space.first_run)).collect();
+        let job = KeyRunJob { merges, keyspaces, next: 0, last: Vec::new() };
+        (KeyRunPlan { kept, new_segments: Some(new_segments) }, Some(job))
     }
 
     /// The run of a checkpoint begins: changes from here on are not part of it.
-    pub(super) fn begin_run(&mut self, writing: &CheckpointWriter) {
-        self.order.writing = writing.run_sequence();
-        self.spaces.freeze_keys();
+    pub(super) fn begin_key_run(&mut self, writing: &CheckpointWriter) {
+        self.sorted_keys.writing_run = writing.run_sequence();
+        self.keyspaces.freeze_keys();
     }
 
     /// Writes some entries of the run; returns whether it is complete. A run that cannot be written is left out,
@@ -105,33 +112,33 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// An error of the file other than a lack of space.
-    pub(super) fn write_run(
+    pub(super) fn write_key_run(
         &mut self,
         writing: &mut CheckpointWriter,
-        job: &mut RunJob,
+        job: &mut KeyRunJob,
     ) -> Result<bool, Error> {
-        if self.order.writing == 0 {
+        if self.sorted_keys.writing_run == 0 {
             // The order was dropped meanwhile.
-            writing.drop_runs(&mut self.log);
+            writing.drop_key_runs(&mut self.log);
             return Ok(true);
         }
         match self.write_entries(writing, job) {
-            Err(Error::Quota | Error::Full) => self.order.is_paused = true,
+            Err(Error::Quota | Error::Full) => self.sorted_keys.cannot_write_runs = true,
             Ok(Walked::Damaged) => self.log.mark_checkpoint_damaged(),
             Ok(Walked::Done) => return Ok(job.next == job.keyspaces.len()),
             Err(error) => return Err(error),
         }
-        writing.drop_runs(&mut self.log);
-        self.forget_order();
+        writing.drop_key_runs(&mut self.log);
+        self.forget_sorted_keys();
         Ok(true)
     }
 
     fn write_entries(
         &mut self,
         writing: &mut CheckpointWriter,
-        job: &mut RunJob,
+        job: &mut KeyRunJob,
     ) -> Result<Walked, Error> {
-        let mut batch = core::mem::take(&mut self.order.batch);
+        let mut batch = core::mem::take(&mut self.sorted_keys.batch);
         batch.clear();
         let walked = self.collect_entries(job, &mut batch);
         let mut written = Ok(());
@@ -143,10 +150,10 @@ impl<F: File> Store<F> {
                 }
             }
         }
-        self.order.batch = batch;
+        self.sorted_keys.batch = batch;
         written?;
         if job.next == job.keyspaces.len() {
-            writing.end_run(&mut self.log, &mut self.file)?;
+            writing.end_key_run(&mut self.log, &mut self.file)?;
         }
         walked
     }
@@ -154,10 +161,10 @@ impl<F: File> Store<F> {
     /// Collects the next entries of the run.
     fn collect_entries(
         &mut self,
-        job: &mut RunJob,
+        job: &mut KeyRunJob,
         batch: &mut DecodedBlock,
     ) -> Result<Walked, Error> {
-        let Store { file, log, spaces, order, .. } = self;
+        let Store { file, log, keyspaces, sorted_keys, .. } = self;
         // There is nothing below that a deleted key has to hide.
         let keeps_deleted = job.merges > 0;
         while let Some(&(keyspace, first_run)) = job.keyspaces.get(job.next) {
@@ -165,14 +172,14 @@ impl<F: File> Store<F> {
                 true => Bound::Unbounded,
                 false => Bound::Excluded(&job.last[..]),
             };
-            let frozen = spaces.get(keyspace).map(|space| &space.frozen_keys);
+            let frozen = keyspaces.get(keyspace).map(|space| &space.frozen_keys);
             let memory = frozen.map(|keys| keys.range(after, Bound::Unbounded));
-            let numbers = job.merges..order.runs.all().len();
-            let walk = Walk { file, log, runs: &mut order.runs, first_run, numbers };
+            let numbers = job.merges..sorted_keys.runs.all().len();
+            let walk = Walk { file, log, runs: &mut sorted_keys.runs, first_run, numbers };
             let bounds = (after, Bound::Unbounded);
             let walked =
                 walk.each(keyspace, memory.as_slice(), bounds, false, &mut |key, position| {
-                    let value = position.map_or(RunValue::Deleted, RunValue::Record);
+                    let value = position.map_or(KeyRunValue::Deleted, KeyRunValue::Record);
                     if position.is_some() || keeps_deleted {
                         batch.push(keyspace, key, value);
                     }
@@ -193,25 +200,25 @@ impl<F: File> Store<F> {
     }
 
     /// The checkpoint is complete: its runs are the current ones.
-    pub(super) fn install_runs(&mut self, writing: &mut CheckpointWriter) {
-        self.order.runs = KeyRuns::new(writing.take_runs(), self.log.budget());
-        if core::mem::take(&mut self.order.writing) > 0 {
-            let written: Vec<_> = self.spaces.take_frozen().collect();
+    pub(super) fn install_key_runs(&mut self, writing: &mut CheckpointWriter) {
+        self.sorted_keys.runs = KeyRuns::new(writing.take_runs(), self.log.budget());
+        if core::mem::take(&mut self.sorted_keys.writing_run) > 0 {
+            let written: Vec<_> = self.keyspaces.take_frozen().collect();
             self.free_later(written.into_iter());
         }
     }
 
     /// The checkpoint was abandoned: its keys are changes again.
-    pub(super) fn abandon_run(&mut self) {
-        self.flush_order();
-        let run = core::mem::take(&mut self.order.writing);
+    pub(super) fn abandon_key_run(&mut self) {
+        self.apply_deferred_keys();
+        let run = core::mem::take(&mut self.sorted_keys.writing_run);
         if run > 0 {
-            self.spaces.unfreeze_keys(run);
+            self.keyspaces.unfreeze_keys(run);
         }
     }
 
     /// Bytes of memory for blocks of runs that the next ranges may take.
-    pub(super) fn run_reserve(&self) -> usize {
-        self.order.runs.bytes_to_grow()
+    pub(super) fn key_run_reserve(&self) -> usize {
+        self.sorted_keys.runs.bytes_to_grow()
     }
 }

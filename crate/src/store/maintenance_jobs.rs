@@ -7,10 +7,10 @@ use crate::aligned_buf::AlignedBytes;
 use crate::index::hash_index::Position;
 use crate::log::Log;
 use crate::log::checkpoint::CheckpointWriter;
+use crate::log::checkpoint_index::CheckpointIndex;
 use crate::log::relocate_extent::Relocation;
-use crate::log::unloaded_index::UnloadedIndex;
 
-use super::run_job::RunJob;
+use super::key_run_job::KeyRunJob;
 
 /// The job in progress.
 #[derive(Debug, Default)]
@@ -34,8 +34,8 @@ impl Job {
         }
     }
 
-    /// The index that a checkpoint in progress leaves unloaded, if there is one.
-    pub(super) fn next_unloaded(&mut self) -> Option<&mut UnloadedIndex> {
+    /// The index in a checkpoint in progress, if some of its entries will not be in memory.
+    pub(super) fn next_checkpoint_index(&mut self) -> Option<&mut CheckpointIndex> {
         match self {
             Job::Checkpointing(job) => job.unloaded.as_deref_mut(),
             _ => None,
@@ -96,11 +96,11 @@ pub(super) struct Checkpointing {
     /// The next range.
     pub next: usize,
     pub changed: Vec<Vec<Change>>,
-    /// What the index will lack of its entries; none if the index is to be complete.
-    pub unloaded: Option<Box<UnloadedIndex>>,
+    /// The index in it, with the entries that the hash index will lack; none if that is to be complete.
+    pub unloaded: Option<Box<CheckpointIndex>>,
     /// The run that it writes, after the index.
-    pub run: Option<RunJob>,
-    /// As of when the order of keys that its runs have was known.
+    pub key_run: Option<KeyRunJob>,
+    /// The generation of the sorted keys that its runs have.
     pub generation: u32,
 }
 

@@ -1,4 +1,4 @@
-/** Typed keys of collections: input and output as JSON. */
+/** Keys of collections with typed keys, as JSON: how the command line prints and reads them. */
 
 import { descriptorOf } from "../struct/codegen/schema-from-descriptor.js";
 import { type PartKind, partCodec, TupleCodec } from "../struct/key.js";
@@ -7,17 +7,17 @@ import { fromBase64 } from "./format.js";
 import { EXIT, Failure } from "./output.js";
 
 /** The JSON form of a collection's keys. */
-export interface KeyForm {
+export interface KeyJson {
   /** The JSON of the key with these bytes. */
-  value(bytes: Uint8Array): unknown;
+  toJson(bytes: Uint8Array): unknown;
   /** The bytes of a key given as JSON, or with `leading` of its first parts. */
-  bytes(word: string, leading: boolean): Uint8Array;
+  fromJson(word: string, leading: boolean): Uint8Array;
 }
 
 /** The JSON form of keys of this kind; `undefined` for texts and bytes, which are printed unchanged. */
-export function keyFormOf(stored: unknown): KeyForm | undefined {
+export function keyJsonOf(stored: unknown): KeyJson | undefined {
   if (!Array.isArray(stored)) return undefined;
-  const kinds = stored.map((kind) => partKindOf(kind));
+  const kinds = stored.map((kind) => checkedPartKind(kind));
   if (!kinds.every((kind) => kind !== undefined)) return undefined;
   const codec = new TupleCodec(
     "The key",
@@ -25,14 +25,14 @@ export function keyFormOf(stored: unknown): KeyForm | undefined {
   );
   const hasOnePart = kinds.length === 1;
   return {
-    value(bytes) {
-      const parts = codec.read(bytes, 0).map(asJson);
+    toJson(bytes) {
+      const parts = codec.read(bytes, 0).map(partAsJson);
       return hasOnePart ? parts[0] : parts;
     },
-    bytes(word, leading) {
+    fromJson(word, leading) {
       const given: unknown = parsed(word);
       const list = Array.isArray(given) ? given : [given];
-      const values = list.map((value, i) => fromJson(value, kinds[i]));
+      const values = list.map((value, i) => partFromJson(value, kinds[i]));
       const area = new Uint8Array(MAX_KEY + 2);
       return area.slice(0, codec.write(area, values, leading));
     },
@@ -40,9 +40,9 @@ export function keyFormOf(stored: unknown): KeyForm | undefined {
 }
 
 /** Checks the kind of a part that was read from a file. */
-export function partKindOf(kind: unknown): PartKind | undefined {
+export function checkedPartKind(kind: unknown): PartKind | undefined {
   if (typeof kind === "object" && kind !== null && "desc" in kind) {
-    const inner = partKindOf(kind.desc);
+    const inner = checkedPartKind(kind.desc);
     return inner && { desc: inner };
   }
   return descriptorOf(kind);
@@ -59,15 +59,15 @@ function parsed(word: string): unknown {
   }
 }
 
-function asJson(value: unknown): unknown {
+function partAsJson(value: unknown): unknown {
   if (typeof value === "bigint") return String(value);
   if (value instanceof Uint8Array) return Buffer.from(value).toString("base64");
   return value ?? null;
 }
 
-function fromJson(value: unknown, kind: PartKind | undefined): unknown {
+function partFromJson(value: unknown, kind: PartKind | undefined): unknown {
   if (kind === undefined) return value;
-  if ("desc" in kind) return fromJson(value, kind.desc);
+  if ("desc" in kind) return partFromJson(value, kind.desc);
   switch (kind.kind) {
     case "u64":
     case "i64":
@@ -79,7 +79,7 @@ function fromJson(value: unknown, kind: PartKind | undefined): unknown {
       return typeof value === "string" ? (fromBase64(value) ?? value) : value;
     case "option":
     case "optNonZero":
-      return value === null ? undefined : fromJson(value, kind.of);
+      return value === null ? undefined : partFromJson(value, kind.of);
     default:
       return value;
   }

@@ -1,5 +1,5 @@
-//! What the index lacks of the checkpoint: loading it when it is needed, and evicting what the memory for the index
-//! cannot hold.
+//! Paging the index: loading entries from the checkpoint when they are needed, and evicting those that the memory for
+//! the index cannot hold.
 
 use alloc::vec::Vec;
 
@@ -7,22 +7,22 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::checkpoint::BLOCK_ENTRIES;
 use crate::index::hash_index::{HashIndex, Position};
-use crate::index::keyspaces::Spaces;
+use crate::index::keyspaces::Keyspaces;
 use crate::log::Log;
 use crate::log::buffer_pool::{AccessKind, Views};
+use crate::log::checkpoint_index::{CheckpointIndex, index_exceeds_memory};
 use crate::log::recovery::{OnDamage, OpenMode};
-use crate::log::unloaded_index::{UnloadedIndex, exceeds_memory};
 
 use super::clear::Clears;
-use super::jobs::Job;
-use super::key_order::KeyOrder;
+use super::maintenance_jobs::Job;
+use super::sorted_keys::SortedKeys;
 use super::{Located, Store};
 
 impl<F: File> Store<F> {
     /// How many entries the index has when it is complete.
     #[must_use]
     pub(super) fn index_len(&self) -> usize {
-        self.index.len() + self.unloaded.as_ref().map_or(0, |unloaded| unloaded.left())
+        self.index.len() + self.unloaded.as_ref().map_or(0, |unloaded| unloaded.unloaded_len())
     }
 
     /// Looks up a key that is not in what is loaded of the index.
@@ -57,7 +57,7 @@ impl<F: File> Store<F> {
             self.make_space(found, hash)?;
             let Store { index, unloaded, maintenance, .. } = self;
             if let Some(unloaded) = unloaded {
-                unloaded.move_found(index, maintenance.job.next_unloaded(), hash);
+                unloaded.move_found(index, maintenance.job.next_checkpoint_index(), hash);
             }
         }
         self.load_ahead();
@@ -83,7 +83,7 @@ impl<F: File> Store<F> {
         if growth > 0 && !log.can_allocate(growth) {
             return;
         }
-        let checkpoint = maintenance.job.next_unloaded();
+        let checkpoint = maintenance.job.next_checkpoint_index();
         let done = match is_limited {
             true => unloaded.survey(file, log, index, BLOCKS_PER_READ),
             false => unloaded.load_next(file, log, index, checkpoint, BLOCKS_PER_READ),
@@ -154,7 +154,7 @@ impl<F: File> Store<F> {
     fn evict(&mut self, wanted: usize, hash: u32) {
         let Store { log, index, unloaded, maintenance, .. } = self;
         if let Some(unloaded) = unloaded.as_mut().filter(|unloaded| unloaded.is_limited()) {
-            unloaded.evict(log, index, maintenance.job.next_unloaded(), wanted, Some(hash));
+            unloaded.evict(log, index, maintenance.job.next_checkpoint_index(), wanted, Some(hash));
         }
     }
 
@@ -169,7 +169,7 @@ impl<F: File> Store<F> {
                 let is_short = unloaded.recent() + entries + evictable(capacity) > capacity;
                 if is_short { self.index.slot_bytes() * 2 } else { 0 }
             }
-            Some(unloaded) => self.index.growth_bytes(entries + unloaded.left()),
+            Some(unloaded) => self.index.growth_bytes(entries + unloaded.unloaded_len()),
         }
     }
 
@@ -196,7 +196,7 @@ impl<F: File> Store<F> {
             match &self.unloaded {
                 Some(unloaded) if unloaded.is_limited() => self.make_space_for_one(hash),
                 // Lookups that load entries must not grow the table.
-                Some(unloaded) => _ = self.index.reserve(1 + unloaded.left()),
+                Some(unloaded) => _ = self.index.reserve(1 + unloaded.unloaded_len()),
                 None => {}
             }
         }
@@ -218,7 +218,7 @@ impl<F: File> Store<F> {
         if let Some(unloaded) = unloaded {
             unloaded.take(position);
             index.insert(hash, position);
-            if let Some(next) = maintenance.job.next_unloaded() {
+            if let Some(next) = maintenance.job.next_checkpoint_index() {
                 next.take(position);
             }
         }
@@ -234,7 +234,7 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Whether a record is that of a key. The [positions](Store::know_positions) are known.
+    /// Whether a record is that of a key. The [positions](Store::load_or_survey) are known.
     #[inline]
     pub(super) fn is_live(&self, hash: u32, position: Position) -> bool {
         match self.is_limited() {
@@ -250,7 +250,7 @@ impl<F: File> Store<F> {
     }
 
     /// Whether maintenance has to load or survey blocks of the checkpoint.
-    pub(super) fn wants_index(&self) -> bool {
+    pub(super) fn wants_index_loading(&self) -> bool {
         let unloaded = self.unloaded.as_ref();
         unloaded.is_some_and(|unloaded| !unloaded.is_limited() || !unloaded.is_surveyed())
     }
@@ -262,15 +262,16 @@ impl<F: File> Store<F> {
         let has_many = match &self.unloaded {
             Some(unloaded) if unloaded.is_limited() => unloaded.recent() > most,
             Some(_) => false,
-            None => self.exceeds_memory(),
+            None => self.index_exceeds_memory(),
         };
         has_many && !self.read_only && !self.log.is_full()
     }
 
     /// Whether the whole index takes more than the memory for it.
-    pub(super) fn exceeds_memory(&self) -> bool {
+    pub(super) fn index_exceeds_memory(&self) -> bool {
         let entries = self.index_len();
-        entries > self.load_at_once && exceeds_memory(entries, self.is_limited(), self.index_memory)
+        entries > self.load_at_once
+            && index_exceeds_memory(entries, self.is_limited(), self.index_memory)
     }
 
     /// Whether the table of a limited index takes more than the memory for it, and needs not.
@@ -293,7 +294,7 @@ impl<F: File> Store<F> {
         let Some(unloaded) = unloaded else { return };
         let wanted = excess.min(EVICTED_PER_STEP);
         if unloaded.evict(log, index, None, wanted, None) < wanted {
-            unloaded.all_are_recent(index);
+            unloaded.mark_all_recent(index);
         }
     }
 
@@ -302,7 +303,7 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// As for [`load_blocks`](Store::load_blocks).
-    pub(super) fn know_positions(&mut self, blocks: usize) -> Result<bool, Error> {
+    pub(super) fn load_or_survey(&mut self, blocks: usize) -> Result<bool, Error> {
         let Store { file, log, index, unloaded, .. } = self;
         let Some(unloaded) = unloaded else { return Ok(false) };
         if !unloaded.is_limited() {
@@ -343,7 +344,7 @@ impl<F: File> Store<F> {
         if bytes > index.slot_bytes() && !log.can_allocate(2 * bytes) {
             return Err(Error::ViewsHeld);
         }
-        let checkpoint = maintenance.job.next_unloaded();
+        let checkpoint = maintenance.job.next_checkpoint_index();
         match unloaded.load_next(file, log, index, checkpoint, blocks)? {
             Some(true) => return Ok(true),
             Some(false) => self.unloaded = None,
@@ -383,12 +384,12 @@ impl<F: File> Store<F> {
         rebuilt
     }
 
-    fn take_from_log(&mut self, unloaded: &UnloadedIndex) -> Result<(), Error> {
+    fn take_from_log(&mut self, unloaded: &CheckpointIndex) -> Result<(), Error> {
         let mode = OpenMode {
             read_only: true,
             on_damage: OnDamage::Refuse,
             below: unloaded.frame(),
-            fresh: false,
+            fresh_segment: false,
             load_at_once: None,
             index_memory: self.index_memory,
         };
@@ -399,8 +400,8 @@ impl<F: File> Store<F> {
         let mut replayed = Replayed {
             log: opened.log,
             index: HashIndex::default(),
-            spaces: Spaces::default(),
-            order: KeyOrder::default(),
+            keyspaces: Keyspaces::default(),
+            sorted_keys: SortedKeys::default(),
             clears: Clears::default(),
             next_version: 1,
         };
@@ -411,10 +412,11 @@ impl<F: File> Store<F> {
         let mut entries = Vec::with_capacity(replayed.index.len());
         replayed.index.collect(0, u32::MAX, &mut entries);
         // Nothing is inserted before all of it is known: after an error the entries are still unloaded.
-        let mut missing = Vec::with_capacity(unloaded.left());
+        let mut missing = Vec::with_capacity(unloaded.unloaded_len());
         for (hash, position) in entries {
-            if unloaded.counts(hash, position)
-                && !(replayed.clears.any && self.was_swept(position, &replayed.spaces)?)
+            if unloaded.is_unloaded(hash, position)
+                && !(replayed.clears.may_have_dead
+                    && self.was_swept(position, &replayed.keyspaces)?)
             {
                 missing.push((hash, position));
             }
@@ -430,8 +432,8 @@ impl<F: File> Store<F> {
     fn swap(&mut self, other: &mut Replayed) {
         core::mem::swap(&mut self.log, &mut other.log);
         core::mem::swap(&mut self.index, &mut other.index);
-        core::mem::swap(&mut self.spaces, &mut other.spaces);
-        core::mem::swap(&mut self.order, &mut other.order);
+        core::mem::swap(&mut self.keyspaces, &mut other.keyspaces);
+        core::mem::swap(&mut self.sorted_keys, &mut other.sorted_keys);
         core::mem::swap(&mut self.clears, &mut other.clears);
         core::mem::swap(&mut self.next_version, &mut other.next_version);
         self.last = None;
@@ -451,11 +453,11 @@ impl<F: File> Store<F> {
 
     /// Whether a record belonged to a keyspace that was cleared, and was removed from the index by a sweep
     /// that the log does not record.
-    fn was_swept(&mut self, position: Position, cleared: &Spaces) -> Result<bool, Error> {
+    fn was_swept(&mut self, position: Position, cleared: &Keyspaces) -> Result<bool, Error> {
         let (_, record) = self.log.scan_record(&mut self.file, position)?;
-        let (keyspace, version) = (record.header.space(), record.header.version);
+        let (keyspace, version) = (record.header.keyspace(), record.header.version);
         let is_cleared = cleared.has_cleared(keyspace, version);
-        Ok(is_cleared && !self.spaces.has_cleared(keyspace, version))
+        Ok(is_cleared && !self.keyspaces.has_cleared(keyspace, version))
     }
 }
 
@@ -482,8 +484,8 @@ const REPLAY_SEGMENTS: usize = 4;
 struct Replayed {
     log: Log,
     index: HashIndex,
-    spaces: Spaces,
-    order: KeyOrder,
+    keyspaces: Keyspaces,
+    sorted_keys: SortedKeys,
     clears: Clears,
     next_version: u64,
 }

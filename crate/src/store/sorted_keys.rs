@@ -8,7 +8,7 @@ use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::key_run::block::DecodedBlock;
 use crate::index::hash_index::Position;
-use crate::index::keyspaces::Space;
+use crate::index::keyspaces::Keyspace;
 use crate::log::key_runs::{KeyRun, KeyRuns};
 use crate::log::recovery::OnDamage;
 use crate::radix_sort;
@@ -30,16 +30,16 @@ const BYTES_PER_SORT: usize = 32 << 10;
 /// So many changes of a keyspace wait at most.
 const MAX_DEFERRED: usize = 1 << 14;
 
-/// The value of `sorted` when all keys are sorted.
+/// The value of `sorted_below` when all keys are sorted.
 pub(super) const ALL: Position = Position::MAX;
 
-/// The state of the keys in order.
+/// How far the keys are sorted, and the runs of sorted keys in the file.
 #[derive(Debug, Default)]
-pub(super) struct KeyOrder {
-    /// Invariant: keys whose records lie before this position are in `spaces`' ordered keys, or all keys are
+pub(super) struct SortedKeys {
+    /// Invariant: keys whose records lie before this position are in `keyspaces`, in their ordered keys, or all keys are
     /// there or in runs. They are sorted when first needed, at once or part by part, and kept sorted from
     /// then on.
-    pub sorted: Position,
+    pub sorted_below: Position,
     /// The runs in the file. If there are some, all keys are sorted.
     pub runs: KeyRuns,
     /// How many changes may wait until they are needed, so that they are searched together.
@@ -47,21 +47,21 @@ pub(super) struct KeyOrder {
     /// Set when too many keys are not sorted, until all are.
     is_catching_up: bool,
     /// A database with no more keys than this is not worth a run.
-    pub small: u64,
+    pub max_keys_without_run: u64,
     /// Runs could not be written. This is not tried again in this session.
-    pub is_paused: bool,
+    pub cannot_write_runs: bool,
     /// The sequence of the run to which the frozen keys are being written; 0 if there is none.
-    pub writing: u32,
+    pub writing_run: u32,
     /// How often all of this was dropped.
     pub generation: u32,
     /// Entries on their way to a run.
     pub batch: DecodedBlock,
 }
 
-impl KeyOrder {
+impl SortedKeys {
     /// Whether there are keys older than those in `space.keys`, so that deleted ones need an entry.
     #[inline]
-    pub(super) fn has_older_keys(&self, space: &Space) -> bool {
+    pub(super) fn has_older_keys(&self, space: &Keyspace) -> bool {
         !space.frozen_keys.is_empty() || self.runs.any_from(space.first_run)
     }
 
@@ -74,63 +74,63 @@ impl KeyOrder {
     #[inline(never)]
     pub(super) fn key_changed(
         &mut self,
-        space: &mut Space,
+        space: &mut Keyspace,
         key: &[u8],
         position: Option<Position>,
     ) {
         if space.keys.deferred() >= MAX_DEFERRED {
-            space.keys.flush_deferred(self.has_older_keys(space));
+            space.keys.apply_deferred(self.has_older_keys(space));
         }
-        space.keys.insert_deferred(key, position.unwrap_or(0));
+        space.keys.defer_insert(key, position.unwrap_or(0));
         self.deferred += 1;
     }
 
     /// Whether so many changes wait that maintenance should insert them.
-    pub(super) fn wants_flush(&self) -> bool {
+    pub(super) fn has_many_deferred(&self) -> bool {
         self.deferred >= MAX_DEFERRED / 16
     }
 }
 
 impl<F: File> Store<F> {
-    /// Takes over the runs that the checkpoint names, if there is one.
-    pub(super) fn load_order(
+    /// Takes over the runs that the checkpoint refers to, if there is one.
+    pub(super) fn load_key_runs(
         &mut self,
         has_checkpoint: bool,
         runs: Option<Vec<KeyRun>>,
         options: &Options,
     ) {
-        self.order.small = options.load_at_once as u64 / 4;
+        self.sorted_keys.max_keys_without_run = options.load_at_once as u64 / 4;
         if has_checkpoint && runs.is_none() {
             self.log.mark_checkpoint_damaged();
         }
         let is_used = options.ordered && options.on_damage == OnDamage::Refuse;
         let runs = runs.filter(|_| is_used).unwrap_or_default();
-        self.order.runs = KeyRuns::new(runs, options.memory);
-        self.log.retire_unnamed_runs(&self.order.runs);
-        if !self.order.runs.is_empty() {
-            self.order.sorted = ALL;
+        self.sorted_keys.runs = KeyRuns::new(runs, options.memory);
+        self.log.discard_unreferenced_key_runs(&self.sorted_keys.runs);
+        if !self.sorted_keys.runs.is_empty() {
+            self.sorted_keys.sorted_below = ALL;
         }
     }
 
     /// The runs in the file are not needed any more: there is no space for a checkpoint.
-    pub(super) fn drop_runs(&mut self) {
-        if !self.order.runs.is_empty() {
-            self.forget_order();
+    pub(super) fn drop_key_runs(&mut self) {
+        if !self.sorted_keys.runs.is_empty() {
+            self.forget_sorted_keys();
         }
     }
 
-    /// Drops all that is known of the order. Keys are sorted again when that is needed.
-    pub(super) fn forget_order(&mut self) {
-        let order = &mut self.order;
-        (order.sorted, order.writing, order.deferred) = (0, 0, 0);
-        order.runs = KeyRuns::default();
-        order.generation += 1;
-        self.spaces.forget_order();
+    /// Drops the sorted keys and their runs. Keys are sorted again when that is needed.
+    pub(super) fn forget_sorted_keys(&mut self) {
+        let sorted_keys = &mut self.sorted_keys;
+        (sorted_keys.sorted_below, sorted_keys.writing_run, sorted_keys.deferred) = (0, 0, 0);
+        sorted_keys.runs = KeyRuns::default();
+        sorted_keys.generation += 1;
+        self.keyspaces.forget_sorted_keys();
     }
 
     #[cold]
-    pub(super) fn drop_damaged_runs(&mut self) {
-        self.forget_order();
+    pub(super) fn drop_damaged_key_runs(&mut self) {
+        self.forget_sorted_keys();
         self.log.mark_checkpoint_damaged();
     }
 
@@ -143,115 +143,116 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn sort(&mut self, positions: u32) -> Result<bool, Error> {
-        self.flush_order();
-        if self.order.sorted == ALL {
+        self.apply_deferred_keys();
+        if self.sorted_keys.sorted_below == ALL {
             return Ok(true);
         }
-        if self.wants_index() {
+        if self.wants_index_loading() {
             let blocks = if positions == ALL { usize::MAX } else { BLOCKS_PER_PART };
-            if self.know_positions(blocks)? {
+            if self.load_or_survey(blocks)? {
                 return Ok(false);
             }
         }
         self.index.track_positions();
-        let end = self.order.sorted.saturating_add(positions);
+        let end = self.sorted_keys.sorted_below.saturating_add(positions);
         let mut outcome = Ok(());
-        while outcome.is_ok() && self.order.sorted < end {
+        while outcome.is_ok() && self.sorted_keys.sorted_below < end {
             outcome = self.sort_segment(usize::MAX);
         }
-        self.spaces.flush_deferred(|_| false);
-        outcome.map(|()| self.order.sorted == ALL)
+        self.keyspaces.apply_deferred(|_| false);
+        outcome.map(|()| self.sorted_keys.sorted_below == ALL)
     }
 
     /// Inserts changes that were deferred.
     #[inline]
-    pub(super) fn flush_order(&mut self) {
-        let Store { order, spaces, .. } = self;
-        if core::mem::take(&mut order.deferred) > 0 {
-            spaces.flush_deferred(|space| order.has_older_keys(space));
+    pub(super) fn apply_deferred_keys(&mut self) {
+        let Store { sorted_keys, keyspaces, .. } = self;
+        if core::mem::take(&mut sorted_keys.deferred) > 0 {
+            keyspaces.apply_deferred(|space| sorted_keys.has_older_keys(space));
         }
     }
 
     /// Whether maintenance should sort keys, to write them to a run.
-    pub(super) fn wants_order(&self) -> bool {
+    pub(super) fn wants_sorting(&self) -> bool {
         self.ordered
-            && self.order.sorted != ALL
-            && self.has_space_for_runs()
-            && !self.wants_index()
-            && self.live_keys() > self.order.small
+            && self.sorted_keys.sorted_below != ALL
+            && self.has_space_for_key_runs()
+            && !self.wants_index_loading()
+            && self.live_keys() > self.sorted_keys.max_keys_without_run
     }
 
     /// How many keys are not sorted, while none are in runs.
     fn unsorted(&self) -> u64 {
-        self.live_keys().saturating_sub(self.spaces.ordered_len() as u64)
+        self.live_keys().saturating_sub(self.keyspaces.ordered_len() as u64)
     }
 
     /// Sorts some keys after a commit of this many bytes, where the time between turns did not suffice.
-    pub(super) fn catch_up_order(&mut self, bytes: usize) {
-        if bytes == 0 || !self.wants_order() {
+    pub(super) fn catch_up_sorting(&mut self, bytes: usize) {
+        if bytes == 0 || !self.wants_sorting() {
             return;
         }
-        self.order.is_catching_up |= self.unsorted() > MAX_UNSORTED;
-        if !self.order.is_catching_up {
+        self.sorted_keys.is_catching_up |= self.unsorted() > MAX_UNSORTED;
+        if !self.sorted_keys.is_catching_up {
             return;
         }
         for _ in 0..bytes.div_ceil(BYTES_PER_SORT) {
             // An error comes again where keys are needed.
-            if self.sort_step().is_err() || self.order.sorted == ALL {
-                self.order.is_catching_up = false;
+            if self.sort_step().is_err() || self.sorted_keys.sorted_below == ALL {
+                self.sorted_keys.is_catching_up = false;
                 return;
             }
         }
     }
 
     /// Whether more keys changed in memory than should wait for the time between turns.
-    pub(super) fn is_order_behind(&self) -> bool {
-        self.order.sorted == ALL && self.spaces.ordered_len() > MAX_CHANGED + MAX_CHANGED / 2
+    pub(super) fn is_key_run_behind(&self) -> bool {
+        self.sorted_keys.sorted_below == ALL
+            && self.keyspaces.ordered_len() > MAX_CHANGED + MAX_CHANGED / 2
     }
 
     /// Sorts the rest of the keys before a close, unless they are so many that it would take long.
     pub(super) fn sort_at_close(&mut self) {
-        if self.wants_order() && self.unsorted() <= 2 * MAX_UNSORTED {
+        if self.wants_sorting() && self.unsorted() <= 2 * MAX_UNSORTED {
             // Without the order, closing goes on as well.
             let _ = self.sort(ALL);
         }
     }
 
     pub(super) fn live_keys(&self) -> u64 {
-        self.spaces.counts().map(|(_, count)| count).sum()
+        self.keyspaces.counts().map(|(_, count)| count).sum()
     }
 
     /// One step of maintenance: sorts some keys.
     pub(super) fn sort_step(&mut self) -> Result<(), Error> {
         self.index.track_positions();
         let sorted = self.sort_segment(KEYS_PER_STEP);
-        self.spaces.flush_deferred(|_| false);
+        self.keyspaces.apply_deferred(|_| false);
         sorted
     }
 
     /// Sorts the keys of the next segment, as many as are wanted.
     fn sort_segment(&mut self, wanted: usize) -> Result<(), Error> {
         let geometry = self.log.geometry();
-        let (slot, _) = geometry.locate(self.order.sorted);
+        let (slot, _) = geometry.locate(self.sorted_keys.sorted_below);
         let mut left = wanted;
         for position in self.live_records_in(slot)? {
-            if position < self.order.sorted {
+            if position < self.sorted_keys.sorted_below {
                 continue;
             }
-            self.order.sorted = position;
+            self.sorted_keys.sorted_below = position;
             if left == 0 {
                 return Ok(());
             }
             left -= 1;
             let (_, record) = self.log.scan_record(&mut self.file, position)?;
-            let (keyspace, version) = (record.header.space(), record.header.version);
-            if self.clears.any && self.spaces.has_cleared(keyspace, version) {
+            let (keyspace, version) = (record.header.keyspace(), record.header.version);
+            if self.clears.may_have_dead && self.keyspaces.has_cleared(keyspace, version) {
                 continue;
             }
-            self.spaces.entry(keyspace).keys.insert_deferred(record.key, position);
+            self.keyspaces.entry(keyspace).keys.defer_insert(record.key, position);
         }
         let is_last = slot + 1 >= self.log.slot_count();
-        self.order.sorted = if is_last { ALL } else { geometry.position(slot + 1, 0) };
+        self.sorted_keys.sorted_below = if is_last { ALL } else { geometry.position(slot + 1, 0) };
         Ok(())
     }
 
