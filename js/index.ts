@@ -59,7 +59,7 @@ export type { BatchOperation, Database, Synchronous } from "./database/database.
 export { open } from "./database/open.js";
 export { databases, destroy, persist, type StorageOptions } from "./database/storage-admin.js";
 export type { WasmSource } from "./engine/load-wasm.js";
-export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine/stats.js";
+export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine/reports.js";
 export {
   type BadArgumentError,
   ConflictError,

@@ -27,6 +27,7 @@ export type {
   View,
   Writable,
 } from "./struct/infer.js";
+export { json, text } from "./struct/json-and-text.js";
 export {
   type Auto,
   auto,
@@ -37,7 +38,6 @@ export {
   type KeyPart,
   type KeySpec,
 } from "./struct/key.js";
-export { json, text } from "./struct/plain-codec.js";
 export { flatten, struct } from "./struct/struct.js";
 export type { Type } from "./struct/type.js";
 export { type BytesType, blob, bytes } from "./struct/types/bytes.js";

@@ -1,7 +1,7 @@
 /** `Client`: the calls on a database that a worker has open. */
 
 import type { BatchOperation } from "../database/database.js";
-import type { Verification } from "../engine/stats.js";
+import type { Verification } from "../engine/reports.js";
 import type { ByteRange, Range, TextRange } from "../session/key-range.js";
 import type { DatabaseStats } from "../session/session.js";
 import type { Key, Value } from "../util/bytes.js";

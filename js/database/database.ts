@@ -9,7 +9,7 @@ import {
   migrated,
 } from "../collection/collection.js";
 import type { IndexSpecs, KnownIndexes } from "../collection/indexes.js";
-import type { Recovery, Verification } from "../engine/stats.js";
+import type { Recovery, Verification } from "../engine/reports.js";
 import { badArgument, refuseMore } from "../errors/index.js";
 import { entriesOf, keysOf, type Scan, type Source, valuesOf } from "../session/cursor.js";
 import {

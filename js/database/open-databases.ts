@@ -4,7 +4,7 @@ import type { Settings } from "../session/options.js";
 import type { Session } from "../session/session.js";
 
 /** The reason with which the program aborted an opening. */
-export interface Interruption {
+export interface AbortReason {
   readonly reason: unknown;
 }
 
@@ -13,7 +13,7 @@ export interface Opening {
   readonly settings: Settings;
   readonly session: Promise<Session>;
   /** Set if the signal or the progress listener aborted the opening. */
-  readonly interrupted: Interruption | undefined;
+  readonly interrupted: AbortReason | undefined;
 }
 
 /** The common methods of a map and a weak map. */

@@ -28,7 +28,7 @@ import { markOf } from "../storage/import-marker.js";
 import type { OpenedStorage, Storage, StorageFile } from "../storage/storage.js";
 import { moduleAt } from "../util/modules.js";
 import { Database } from "./database.js";
-import { Entry, type Interruption, type Opening } from "./open-databases.js";
+import { type AbortReason, Entry, type Opening } from "./open-databases.js";
 import { defaultStorage } from "./storage-admin.js";
 
 const importModule = () => moduleAt("database/import", () => import("./import.js"));
@@ -172,7 +172,7 @@ function refuseOtherSettings(name: string, given: Settings, wanted: Settings): v
 }
 
 function begin(name: string, storage: Storage, settings: Settings, options: OpenRequest): Opening {
-  let interrupted: Interruption | undefined;
+  let interrupted: AbortReason | undefined;
   const interrupt = (reason: unknown): never => {
     interrupted = { reason };
     throw reason;

@@ -1,6 +1,6 @@
 /** `db.verify()`: verifies the whole file in slices. This module is a separate chunk, loaded on first use. */
 
-import type { Problem, ProblemKind, Verification } from "../engine/stats.js";
+import type { Problem, ProblemKind, Verification } from "../engine/reports.js";
 import type { Session } from "../session/session.js";
 
 /** The kinds of problems, which the engine numbers from 1 on. */

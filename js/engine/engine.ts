@@ -30,7 +30,7 @@ import {
   type Report,
   recoveryOf,
   statsOf,
-} from "./stats.js";
+} from "./reports.js";
 import { Host } from "./wasm-imports.js";
 import {
   BROKEN,

@@ -4,7 +4,7 @@
  */
 
 import type { Engine, EngineListener } from "../engine/engine.js";
-import type { Recovery } from "../engine/stats.js";
+import type { Recovery } from "../engine/reports.js";
 import { DatabasePoisonedError, FileLostError, QuotaExceededError } from "../errors/index.js";
 import type { OpenedStorage } from "../storage/storage.js";
 import { nextTask, timeSlice } from "../util/clock.js";

@@ -6,7 +6,7 @@
 
 import type { Engine } from "../engine/engine.js";
 import { viewDetachedInCallback } from "../engine/error-codes.js";
-import type { EngineStats, HostStats } from "../engine/stats.js";
+import type { EngineStats, HostStats } from "../engine/reports.js";
 import { type KeyRange, RAW } from "../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe, QuotaExceededError } from "../errors/index.js";
 import type { OpenedStorage, StorageEstimate } from "../storage/storage.js";

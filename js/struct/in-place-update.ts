@@ -6,12 +6,12 @@ import {
   type Cursor,
   type Editing,
   encodeScratch,
-  type Listed,
   placeOf,
   release,
   standaloneMemory,
   type Type,
   type Viewed,
+  type ViewedList,
   withField,
   zero,
 } from "./type.js";
@@ -86,7 +86,7 @@ export class Edit implements Editing {
     }
   }
 
-  item({ $t, length }: Listed, to: Cursor, index: number, item: unknown): void {
+  item({ $t, length }: ViewedList, to: Cursor, index: number, item: unknown): void {
     withField(`[${index}]`, () => {
       if (index >>> 0 !== index || index >= length) {
         throw badValue(`is out of range: the list has ${length} items.`);

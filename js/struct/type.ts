@@ -48,11 +48,11 @@ export interface Editing {
   /** Assigns to fields of a view by their names. */
   fields(view: Viewed, fields: object): void;
   /** Assigns to an item of a list. */
-  item(list: Listed, to: Cursor, index: number, item: unknown): void;
+  item(list: ViewedList, to: Cursor, index: number, item: unknown): void;
 }
 
 /** The members of every view of a list. */
-export interface Listed extends Viewed {
+export interface ViewedList extends Viewed {
   /** The type of its items. */
   readonly $t: Type;
   readonly length: number;

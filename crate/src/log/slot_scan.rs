@@ -15,7 +15,7 @@ use super::frame_chain::{Chain, ReferencedExtent};
 use super::{Log, MissingHeader, Slot, SlotState};
 
 impl Log {
-    /// Makes the slots of a file of `size` bytes anew: nothing is known of them.
+    /// Makes the slots of a file of `size` bytes, of whose use nothing is known.
     pub(super) fn reset_slots(&mut self, size: u64) -> Result<(), Error> {
         let segment = self.geometry.segment() as u64;
         let count = size.saturating_sub(DATA_START).div_ceil(segment);

@@ -19,17 +19,17 @@ impl Kind {
     /// # Errors
     /// The field and what is wrong with it.
     pub fn check(&self, bytes: &[u8]) -> Result<(), Malformed> {
-        self.validate(&Checked::new(bytes, None))
+        self.validate(&Validation::new(bytes, None))
     }
 
     /// The offsets of all references in a value, and the alignments of what they refer to.
     pub(super) fn references(&self, bytes: &[u8]) -> Result<BTreeMap<usize, usize>, Malformed> {
-        let value = Checked::new(bytes, Some(RefCell::default()));
+        let value = Validation::new(bytes, Some(RefCell::default()));
         self.validate(&value)?;
         Ok(value.references.map(RefCell::into_inner).unwrap_or_default())
     }
 
-    fn validate(&self, value: &Checked<'_>) -> Result<(), Malformed> {
+    fn validate(&self, value: &Validation<'_>) -> Result<(), Malformed> {
         let (size, _) = self.size_and_align();
         let is_versioned = matches!(self, Kind::Struct { versioned: true, .. });
         let size = if is_versioned { value.root_size(size)? } else { size };
@@ -42,7 +42,7 @@ impl Kind {
     }
 }
 
-struct Checked<'a> {
+struct Validation<'a> {
     bytes: &'a [u8],
     /// How many more bytes of parts may be validated, as in TypeScript. Parts may overlap, and
     /// nested lists of the same list would take forever.
@@ -52,10 +52,10 @@ struct Checked<'a> {
     references: Option<RefCell<BTreeMap<usize, usize>>>,
 }
 
-impl<'a> Checked<'a> {
+impl<'a> Validation<'a> {
     fn new(bytes: &'a [u8], references: Option<RefCell<BTreeMap<usize, usize>>>) -> Self {
         let left = (64 * bytes.len() + 65_536).min(bytes.len().max(MAX_PART_BYTES));
-        Checked { bytes, left: Cell::new(left), references }
+        Validation { bytes, left: Cell::new(left), references }
     }
 
     /// The size of the root of a record of this or another version; `size` is that of this version.

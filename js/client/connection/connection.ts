@@ -399,7 +399,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     this.lockRequest = guarding;
     const ended = () => {
       if (this.worker !== worker) return;
-      this.loseWorker();
+      this.discardWorker();
       // A worker that ends repeatedly is only replaced when queries stay unanswered.
       if (monotonicNow() > since + MIN_WORKER_UPTIME_MS) this.ensureWorker();
     };
@@ -410,7 +410,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   }
 
   /** Ends the worker, and forgets the owner that it may have been. */
-  private loseWorker(): void {
+  private discardWorker(): void {
     const { localOwner } = this;
     this.endWorker();
     this.requests.ownerLost(localOwner);
@@ -546,7 +546,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       this.requests.receive(resignation, 0);
       this.transport?.broadcast(resignation);
     }
-    this.loseWorker();
+    this.discardWorker();
   }
 
   // ---------------------------------------------------------------- page lifecycle

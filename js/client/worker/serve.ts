@@ -21,7 +21,7 @@ import type { CollectionSpec, CollectionSpecs } from "./collection-handlers.js";
 import { EAGER_MODULES } from "./eager-imports.js";
 import type { Procedures } from "./handlers.js";
 import type { HostOptions, Migrate } from "./owner.js";
-import { OwnerCandidate } from "./owner-election.js";
+import { OwnerCandidate } from "./owner-candidate.js";
 
 /** Refuses procedures that return promises or generators, because they cannot be transactions. */
 type Immediate<P extends Procedures> = {
