@@ -17,13 +17,15 @@ pub(super) const QUEUE: usize = 8 << 10;
 const HEADROOM: usize = 8 << 20;
 /// The memory is reserved in chunks, because free memory need not be contiguous.
 pub(super) const CHUNK: usize = 1 << 20;
+/// Numbers that a call can return beside its return value.
+const NUMBERS: usize = 15;
 
 /// The results of a call beside its return value.
 #[repr(C, align(8))]
 pub(super) struct Answer {
     pub code: u32,
     pub length: u32,
-    pub numbers: [f64; 15],
+    pub numbers: [f64; NUMBERS],
 }
 
 pub(super) struct Instance {
@@ -50,7 +52,7 @@ unsafe impl Sync for Shared {}
 
 static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     store: None,
-    answer: Answer { code: 0, length: 0, numbers: [0.0; 15] },
+    answer: Answer { code: 0, length: 0, numbers: [0.0; NUMBERS] },
     error: None,
     memory_usage: [0; 3],
     max_reserve: usize::MAX,
@@ -122,8 +124,14 @@ impl Instance {
     }
 
     /// Puts numbers into the slots of the answer behind the first one.
-    pub fn numbers(&mut self, values: &[u64]) {
-        debug_assert!(values.len() < self.answer.numbers.len(), "more numbers than slots");
+    #[inline]
+    pub fn numbers<const N: usize>(&mut self, values: &[u64; N]) {
+        const { assert!(N < NUMBERS, "the answer has fewer slots") };
+        self.put_numbers(values);
+    }
+
+    #[inline(never)]
+    fn put_numbers(&mut self, values: &[u64]) {
         for (slot, value) in self.answer.numbers[1..].iter_mut().zip(values) {
             *slot = *value as f64;
         }
