@@ -111,7 +111,7 @@ pub struct CheckpointWriter {
     /// Where their rows are put in `bytes`.
     rows_at: usize,
     /// The newest run, while it is being written.
-    pub(crate) run: Option<KeyRunWriter>,
+    pub(crate) key_run: Option<KeyRunWriter>,
 }
 
 /// The runs of keys that a new checkpoint refers to.
@@ -146,7 +146,7 @@ impl CheckpointWriter {
 
     /// The sequence of the new run while it is being written, or 0.
     pub(crate) fn run_sequence(&self) -> u32 {
-        let first = self.run.as_ref().and_then(|run| run.segments().first());
+        let first = self.key_run.as_ref().and_then(|run| run.segments().first());
         first.map_or(0, |first| first.sequence)
     }
 
@@ -155,9 +155,9 @@ impl CheckpointWriter {
     /// # Errors
     /// An error of the file, or [`Error::Quota`] if the run is larger than planned.
     pub(crate) fn end_key_run(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
-        let Some(run) = &mut self.run else { return Ok(()) };
+        let Some(run) = &mut self.key_run else { return Ok(()) };
         let run = run.finish(log, file)?;
-        self.run = None;
+        self.key_run = None;
         self.runs.extend(run);
         let segments: usize = self.runs.iter().map(|run| run.segments.len()).sum();
         if segments > self.head.run_segments as usize { Err(Error::Quota) } else { Ok(()) }
@@ -194,7 +194,7 @@ impl CheckpointWriter {
     }
 
     fn discard_new_run(&mut self, log: &mut Log) {
-        let unfinished = self.run.take();
+        let unfinished = self.key_run.take();
         let unfinished = unfinished.iter().flat_map(KeyRunWriter::segments);
         // Kept runs are older.
         let finished = self.runs.iter().filter(|run| run.sequence >= self.head.next_sequence);
@@ -563,9 +563,9 @@ impl Log {
             filled: 8,
             left: entries as u64,
             runs: plan.kept,
-            run: plan.new_segments.map(|_| KeyRunWriter::default()),
+            key_run: plan.new_segments.map(|_| KeyRunWriter::default()),
         };
-        if let Some(run) = &mut writing.run
+        if let Some(run) = &mut writing.key_run
             && let Err(error) = run.begin(self, file)
         {
             self.abandon_checkpoint(writing);
@@ -629,7 +629,7 @@ impl Log {
         writing: &mut CheckpointWriter,
         next_version: u64,
     ) -> Result<(), WriteError> {
-        if writing.left > 0 || writing.run.is_some() {
+        if writing.left > 0 || writing.key_run.is_some() {
             return Err(WriteError::RolledBack(Error::Misuse));
         }
         if writing.filled > 8 {

@@ -139,7 +139,7 @@ impl Chain {
     /// lost in a power failure, or of which only some were: a deletion may be gone while the record
     /// that it covers is still there. The same holds if a frame is damaged in a segment that still
     /// exists.
-    pub fn close_gaps(&mut self, flushed: u64, salvage_below: u64) -> bool {
+    pub fn end_at_unexplained_gap(&mut self, flushed: u64, salvage_below: u64) -> bool {
         let mut went_back = false;
         loop {
             let end = self.frames.last().map_or(0, |frame| frame.number + 1);

@@ -158,7 +158,7 @@ impl BlockAppender {
 
     fn begin_segment(&mut self, log: &mut Log, file: &mut impl File) -> Result<(), Error> {
         self.end_segment(log, file)?;
-        let slot = log.allocate_run_segment(file)?;
+        let slot = log.allocate_key_run_segment(file)?;
         let Slot { sequence, salt, .. } = log.slots[slot as usize];
         self.segments.push(RunSegmentRow { slot, sequence, salt });
         self.offset = segment::SIZE;

@@ -322,7 +322,7 @@ impl Log {
     }
 
     /// Allocates the first free slot of the file for a run, so that runs move towards its front.
-    pub(super) fn allocate_run_segment(&mut self, file: &mut impl File) -> Result<u32, Error> {
+    pub(super) fn allocate_key_run_segment(&mut self, file: &mut impl File) -> Result<u32, Error> {
         let need = AllocPriority::Checkpoint;
         let slot = match (1..).zip(&self.slots).find(|(_, slot)| slot.is_free()) {
             Some((before, _)) => self.find_slots_before(file, 1, need, Some(before))?,

@@ -293,14 +293,14 @@ impl Log {
         mode: OpenMode,
     ) -> Result<Recovered, Error> {
         let Walk { head, segments, mut chain, .. } = walk;
-        chain.close_gaps(self.watermarks.flushed.max(chain.watermark), 0);
+        chain.end_at_unexplained_gap(self.watermarks.flushed.max(chain.watermark), 0);
         let (after_end, mut committed) = loop {
             let after_end = self.scan_after_end(file, &chain, &segments)?;
             self.watermarks.flushed =
                 self.watermarks.flushed.max(chain.watermark).max(after_end.watermark);
             let committed = self.drop_incomplete_commit(file, &mut chain, mode.below)?;
             // The dropped commit may have contained the record that accounted for a gap.
-            if !chain.close_gaps(self.watermarks.flushed, 0) {
+            if !chain.end_at_unexplained_gap(self.watermarks.flushed, 0) {
                 break (after_end, committed);
             }
         };
@@ -323,7 +323,7 @@ impl Log {
             walk.salvage_below = flushed_frames;
             while self.walk_segment(file, &mut walk)? {}
             chain = walk.chain;
-            chain.close_gaps(flushed_frames.max(chain.watermark), flushed_frames);
+            chain.end_at_unexplained_gap(flushed_frames.max(chain.watermark), flushed_frames);
             committed = self.salvage_end(file, &mut chain)?;
         }
         self.next_frame = committed;
@@ -368,7 +368,7 @@ impl Log {
             true => chain.expected,
             false => self.drop_incomplete_commit(file, chain, u64::MAX)?,
         };
-        chain.close_gaps(self.watermarks.flushed, self.watermarks.flushed);
+        chain.end_at_unexplained_gap(self.watermarks.flushed, self.watermarks.flushed);
         self.recovery.uncertain_below = match end < self.watermarks.flushed {
             true => u64::MAX,
             false => chain.uncertain_below,

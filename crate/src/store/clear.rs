@@ -52,8 +52,8 @@ pub(super) struct Cleared {
     count: u64,
     cleared: u64,
     first_run: u32,
-    /// The state of the order before it.
-    sorted: Position,
+    /// The state of the sorted keys before it.
+    sorted_below: Position,
     generation: u32,
 }
 
@@ -187,7 +187,7 @@ impl<F: File> Store<F> {
         self.log.advance(size, false);
 
         self.apply_deferred_keys();
-        let (changes, sorted) = (self.undo.len(), self.sorted_keys.sorted_below);
+        let (changes, sorted_below) = (self.undo.len(), self.sorted_keys.sorted_below);
         let (generation, next_sequence) = (self.sorted_keys.generation, self.log.next_sequence());
         let space = self.keyspaces.entry(keyspace);
         let cleared = Cleared {
@@ -197,7 +197,7 @@ impl<F: File> Store<F> {
             count: core::mem::take(&mut space.count),
             cleared: core::mem::replace(&mut space.cleared, version),
             first_run: core::mem::replace(&mut space.first_run, next_sequence),
-            sorted,
+            sorted_below,
             generation,
         };
         let count = cleared.count;
@@ -225,7 +225,7 @@ impl<F: File> Store<F> {
             (space.count, space.cleared) = (cleared.count, cleared.cleared);
             self.clears.dead = self.clears.dead.saturating_sub(cleared.count);
             self.last = None;
-            let before = (cleared.sorted, cleared.generation);
+            let before = (cleared.sorted_below, cleared.generation);
             if before == (self.sorted_keys.sorted_below, self.sorted_keys.generation) {
                 space.first_run = cleared.first_run;
             } else {

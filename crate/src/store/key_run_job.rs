@@ -142,7 +142,7 @@ impl<F: File> Store<F> {
         batch.clear();
         let walked = self.collect_entries(job, &mut batch);
         let mut written = Ok(());
-        if let (Some(run), Ok(Walked::Done)) = (&mut writing.run, &walked) {
+        if let (Some(run), Ok(Walked::Done)) = (&mut writing.key_run, &walked) {
             for at in 0..batch.len() {
                 written = run.add(&mut self.log, &mut self.file, batch.key(at), batch.value(at));
                 if written.is_err() {
