@@ -261,3 +261,26 @@ fn turn_reading_more_than_the_budget_detaches_its_views() {
     assert!(DETACHED.get() > 0, "a hundred kilobytes do not fit in sixteen");
     assert_eq!(state_of(&mut store).len(), KEYS as usize);
 }
+
+/// Bytes of memory in per cent of what they may be between turns.
+fn used_memory(store: &Store<FaultFile>) -> u64 {
+    store.stats().memory_bytes * 100 / store.stats().budget_bytes
+}
+
+#[test]
+fn memory_of_a_long_transaction_is_freed_when_its_turn_ends() {
+    let mut store = Store::open(FaultFile::default(), options()).expect("open");
+    for round in 1..4_u32 {
+        let savepoint = store.savepoint();
+        // Three times as much as memory holds, so that the last segment is in a buffer above the budget.
+        for i in 0..40 * 3 * round {
+            store.set(0, &key(i), &bytes_of(u64::from(i), 300)).expect("set");
+        }
+        store.release(savepoint).expect("release");
+        store.commit().expect("commit");
+        assert!(used_memory(&store) > 200, "{}%", used_memory(&store));
+        store.end_turn();
+        assert!(used_memory(&store) <= 101, "{}%", used_memory(&store));
+    }
+    assert_eq!(state_of(&mut store).len(), 360);
+}
