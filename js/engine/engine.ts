@@ -54,6 +54,7 @@ export interface Exports {
     ...entropy: number[]
   ): number;
   find(keyspace: number, keyLength: number): number;
+  expect_at(position: number): void;
   find_many(keyspace: number, count: number): void;
   set(keyspace: number, keyLength: number, length: number): number;
   set_waiting(length: number): number;
@@ -521,14 +522,17 @@ export class Engine extends WasmMemory {
    */
   findOnPage(page: Page, index: number, keyspace: number): number {
     const { numbers, values } = page;
-    if (page.changes === this.changes) {
-      const at = numbers[values + 2 * index] as number;
-      this.u32[this.lengthAt] = numbers[values + 2 * index + 1] as number;
-      if (at !== 0) return at;
+    const known = numbers[values + 2 * index] as number;
+    const length = numbers[values + 2 * index + 1] as number;
+    if (known !== 0 && page.changes === this.changes) {
+      this.u32[this.lengthAt] = length;
+      return known;
     }
     const start = numbers[index] as number;
     const end = numbers[index + 1] as number;
     this.encodeFromPage(page.bytes, start, end);
+    // If the value was not in memory, the page has the position of its record instead of its length.
+    if (known === 0) this.wasm.expect_at(length);
     return this.find(end - start, keyspace);
   }
 

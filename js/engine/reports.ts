@@ -13,7 +13,8 @@ export interface EngineStats {
   /**
    * Bytes of memory that hold records: segments of the log, the cache of records read from the file, and values
    * above half a MiB. Between turns at most 1.25 times `budgetBytes`; the quarter is for the index of the cache.
-   * Pinned values come on top.
+   * Values above half a MiB may take another quarter where segments take all of the budget, and pinned values come
+   * on top.
    */
   memoryBytes: number;
   /** Number of segments of the file in use, of 1 MiB each. */

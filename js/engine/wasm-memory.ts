@@ -44,7 +44,8 @@ export interface Page {
   readonly count: number;
   /**
    * The start of each key in `bytes`, and the end of the last one. If values were requested, the address and
-   * length of each follow from index `values` on; an address of 0 means that the value is not in memory.
+   * length of each follow from index `values` on; an address of 0 means that the value is not in memory, and the
+   * position of its record, or 0, follows instead of the length.
    */
   readonly numbers: Uint32Array<ArrayBuffer>;
   readonly values: number;

@@ -26,6 +26,7 @@ const EXPORTS = [
   "count_range",
   "end_turn",
   "error_report",
+  "expect_at",
   "find",
   "find_many",
   "finish",

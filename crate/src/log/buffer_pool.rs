@@ -81,6 +81,7 @@ pub(super) const HEAP_PER_SEGMENT: usize = 2 << 20;
 #[derive(Debug)]
 #[repr(align(32))]
 struct Buffer {
+    /// Empty if the buffer was freed and later ones are in use: their numbers must not change.
     bytes: AlignedBytes,
     content: BufferContent,
     /// When it was accessed last.
@@ -89,6 +90,13 @@ struct Buffer {
     shown: bool,
     /// How many pins hold it.
     pins: u32,
+}
+
+impl Buffer {
+    /// Whether it has no content.
+    fn is_unused(&self) -> bool {
+        self.content == BufferContent::Nothing
+    }
 }
 
 /// While opening: the segment that is read, and the one before it, which may contain the end of the
@@ -262,7 +270,12 @@ impl Pool {
     /// Bytes of all buffers.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.buffers.len() * self.size
+        self.allocated() * self.size
+    }
+
+    /// How many buffers have memory.
+    fn allocated(&self) -> usize {
+        self.buffers.iter().filter(|buffer| !buffer.bytes.is_empty()).count()
     }
 
     /// Acquires a buffer for new content; its bytes are undefined. Evicts the buffer that was
@@ -274,7 +287,7 @@ impl Pool {
         self.clock += 1;
         let id = match self.find_free() {
             Some(id) => id,
-            None if self.buffers.len() < self.buffer_limit(content) => self.grow(),
+            None if self.allocated() < self.buffer_limit(content) => self.grow(),
             None => self.evict_or_grow(evict)?,
         };
         let touched = self.clock;
@@ -292,12 +305,13 @@ impl Pool {
 
     /// Whether a buffer can be had without an eviction, and without detaching views.
     pub fn has_unused(&self) -> bool {
-        let may_grow = self.buffers.len() < self.budget && self.can_allocate(self.size);
+        let may_grow = self.allocated() < self.budget && self.can_allocate(self.size);
         self.exposes_views && (may_grow || self.find_free().is_some())
     }
 
     fn find_free(&self) -> Option<BufferId> {
-        let free = self.buffers.iter().position(|buffer| buffer.content == BufferContent::Nothing);
+        let mut buffers = self.buffers.iter();
+        let free = buffers.position(|buffer| buffer.is_unused() && !buffer.bytes.is_empty());
         free.map(|id| id as BufferId)
     }
 
@@ -308,7 +322,7 @@ impl Pool {
         }
         // Views may show all buffers that could be evicted.
         if self.exposes_views && self.must_keep_views() {
-            let is_below_limit = self.buffers.len() < self.budget + self.extra_limit();
+            let is_below_limit = self.allocated() < self.budget + self.extra_limit();
             if !(is_below_limit && self.can_allocate(self.size)) {
                 return Err(Error::ViewsHeld);
             }
@@ -369,30 +383,37 @@ impl Pool {
         let views_only =
             all.any(|buffer| buffer.content == BufferContent::ViewsOnly && buffer.pins == 0);
         self.free_views_only();
-        let in_use =
-            self.buffers.iter().filter(|buffer| buffer.content != BufferContent::Nothing).count();
+        let in_use = self.buffers.iter().filter(|buffer| !buffer.is_unused()).count();
         let mut shown = false;
         if in_use > self.budget - 1 {
             shown = self.evict(in_use - (self.budget - self.eviction_batch()), true, evict).1;
         }
-        while self.buffers.len() > self.budget
-            && self.buffers.last().is_some_and(|buffer| buffer.content == BufferContent::Nothing)
-        {
+        let excess = self.allocated().saturating_sub(self.budget);
+        let unused = |buffer: &&mut Buffer| buffer.is_unused() && !buffer.bytes.is_empty();
+        for buffer in self.buffers.iter_mut().rev().filter(unused).take(excess) {
+            buffer.bytes = AlignedBytes::zeroed(0);
+        }
+        while self.buffers.last().is_some_and(|buffer| buffer.bytes.is_empty()) {
             self.buffers.pop();
         }
         views_only || shown
     }
 
     fn grow(&mut self) -> BufferId {
-        let bytes = AlignedBytes::zeroed(self.size);
-        self.buffers.push(Buffer {
-            bytes,
+        let buffer = Buffer {
+            bytes: AlignedBytes::zeroed(self.size),
             content: BufferContent::Nothing,
             touched: 0,
             shown: false,
             pins: 0,
-        });
-        (self.buffers.len() - 1) as BufferId
+        };
+        let freed = self.buffers.iter().position(|buffer| buffer.bytes.is_empty());
+        let id = freed.unwrap_or(self.buffers.len());
+        match self.buffers.get_mut(id) {
+            Some(place) => *place = buffer,
+            None => self.buffers.push(buffer),
+        }
+        id as BufferId
     }
 
     fn free_views_only(&mut self) {
@@ -411,19 +432,14 @@ impl Pool {
         may_be_shown: bool,
         evict: Evict<'_>,
     ) -> (Option<BufferId>, bool) {
-        let budget = self.budget;
-        // Buffers above the budget are evicted first, so that their memory can be freed.
-        let age = |touched, id| if id as usize >= budget { 0 } else { touched };
         let may_go = |buffer: &Buffer| {
-            buffer.content != BufferContent::Nothing
-                && buffer.pins == 0
-                && (may_be_shown || !buffer.shown)
+            !buffer.is_unused() && buffer.pins == 0 && (may_be_shown || !buffer.shown)
         };
         let (mut last, mut shown, mut left) = (None, false, count);
         let mut tried = None;
         while left > 0 {
             let candidates = self.buffers.iter().zip(0..).filter(|(buffer, _)| may_go(buffer));
-            let ages = candidates.map(|(buffer, id)| Some((age(buffer.touched, id), id)));
+            let ages = candidates.map(|(buffer, id)| Some((buffer.touched, id)));
             let Some((touched, id)) = ages.filter(|&next| next > tried).min().flatten() else {
                 break;
             };

@@ -763,8 +763,9 @@ impl Log {
         stale |= self.large.bytes > budget && self.trim_to(budget - budget / 4);
         stale |= self.trim_pool();
         self.large.kept_for_views = Vec::new();
-        let quarter = self.pool.budget() / 4;
-        self.large.spare.take_if(|spare| spare.len() > quarter);
+        let values = self.large.bytes;
+        self.large.spare.take_if(|spare| values + spare.len() > budget);
+        self.record_cache.shrink_to(self.pool.budget() / 4);
         self.views.stale = false;
         if stale {
             self.pool.clear_views();

@@ -128,6 +128,14 @@ impl RecordCache {
     pub(super) fn bytes(&self) -> usize {
         self.index.bytes()
     }
+
+    /// Frees what the index does not need any more above so many bytes.
+    pub(super) fn shrink_to(&mut self, bytes: usize) {
+        let needed = HashIndex::bytes_for(self.index.len());
+        if self.index.bytes() > bytes.max(needed) {
+            self.index.shrink_to(needed);
+        }
+    }
 }
 
 impl Log {

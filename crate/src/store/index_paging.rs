@@ -16,7 +16,7 @@ use crate::log::recovery::{OnDamage, OpenMode};
 use super::clear::Clears;
 use super::maintenance_jobs::Job;
 use super::sorted_keys::SortedKeys;
-use super::{Located, Store};
+use super::{Located, Store, same_bytes};
 
 impl<F: File> Store<F> {
     /// How many entries the index has when it is complete.
@@ -35,6 +35,17 @@ impl<F: File> Store<F> {
         key: &[u8],
         access: AccessKind,
     ) -> Result<Option<Located>, Error> {
+        let expected = core::mem::take(&mut self.expected);
+        // Whatever fails here is tried again. The position may have become one within another record.
+        if self.is_current(expected)
+            && let Ok(addr) = self.log.load_record(&mut self.file, expected, access)
+            && let Some(record) = self.log.get(addr)
+            && same_bytes(record.key, key)
+            && record.header.keyspace() == keyspace
+            && !self.is_cleared(record.header)
+        {
+            return Ok(Some(Located { position: expected, addr }));
+        }
         let may_contain = self.unloaded.as_ref().is_some_and(|unloaded| unloaded.may_contain(hash));
         match may_contain && self.load_hash(hash)? {
             true => self.probe_loaded(hash, keyspace, key, access),

@@ -210,6 +210,8 @@ pub struct Store<F> {
     key_hash: KeyHash,
     /// The position that the index returned, or was given, last. Invariant: the index contains it.
     last: Option<Position>,
+    /// Where the record of the next key that is looked up may be, so that no block of the checkpoint is read for it; or 0.
+    expected: Position,
     keyspaces: Keyspaces,
     /// Whether keys are kept in order.
     ordered: bool,
@@ -284,6 +286,12 @@ impl<F: File> Store<F> {
         self.prefetch_records(positions, &mut addrs);
         let are_named = positions.iter().filter(|&&position| self.is_current(position));
         core::hint::black_box(are_named.count());
+    }
+
+    /// The record of the key that is looked up next may be at a position, for example that which a
+    /// [range](Store::range) passed with the key.
+    pub fn expect_at(&mut self, position: Position) {
+        self.expected = position;
     }
 
     /// Stores the position of a key's record in the ordered keys, for later scans.

@@ -104,6 +104,7 @@ impl<F: File> Store<F> {
             index_memory,
             key_hash,
             last: None,
+            expected: 0,
             keyspaces,
             ordered: options.ordered,
             clears: Clears::default(),

@@ -1,5 +1,7 @@
 //! Commits, savepoints and rollback.
 
+use alloc::vec::Vec;
+
 use crate::error::Error;
 use crate::file::File;
 use crate::format::commit_size_limit;
@@ -9,6 +11,10 @@ use crate::log::slot_allocator::AllocPriority;
 use crate::log::write_batch::BatchMark;
 
 use super::{Staged, Store};
+
+/// Entries of the undo list, and bytes of a saved value, whose memory is kept between turns.
+const KEPT_UNDO: usize = 4096;
+const KEPT_VALUE: usize = 64 << 10;
 
 /// The undo entry of one change of the index.
 #[derive(Clone, Copy, Debug)]
@@ -219,9 +225,17 @@ impl<F: File> Store<F> {
     /// detached before the next call.
     pub fn end_turn(&mut self) -> bool {
         self.share_memory();
-        self.savepoints.is_empty()
-            && matches!(self.staging.staged, Staged::Nothing)
-            && self.log.end_turn()
+        if !self.savepoints.is_empty() || !matches!(self.staging.staged, Staged::Nothing) {
+            return false;
+        }
+        // What a long transaction or a large value needed is not kept for the next one.
+        if self.undo.is_empty() && self.undo.capacity() > KEPT_UNDO {
+            self.undo = Vec::new();
+        }
+        if self.staging.old_value.capacity() > KEPT_VALUE {
+            self.staging.old_value = Vec::new();
+        }
+        self.log.end_turn()
     }
 
     /// Bytes of the open batch.

@@ -16,6 +16,14 @@ extern "C" fn find(keyspace: u32, key_len: usize) -> *const u8 {
     found.flatten().unwrap_or(core::ptr::null())
 }
 
+/// The record of the next key that is looked up may be at a position.
+#[unsafe(no_mangle)]
+extern "C" fn expect_at(position: u32) {
+    if let Some(store) = instance().store.as_mut() {
+        store.expect_at(position);
+    }
+}
+
 /// Returns 1 with a key's version in numbers 0 and 1, or 3 if the version is uncertain; 0 if the
 /// key is absent; -1 if a cold record could not be read.
 #[unsafe(no_mangle)]

@@ -20,8 +20,9 @@ const MAX_KEYS: usize = 256;
 /// answer contains the number of keys. The page consists of the offsets at which each key begins
 /// and the last one ends, 4 bytes each, with space for `max_keys` + 1 of them, and then the keys,
 /// starting at offset 0. With flag 8, the address and the length of each value come between, with
-/// space for `max_keys` pairs; an address of 0 means that the value is not in memory. They are
-/// valid until a write, or until all views are detached.
+/// space for `max_keys` pairs; an address of 0 means that the value is not in memory, and the length
+/// is then the last known position of its record, or 0. They are valid until a write, or until all
+/// views are detached.
 #[unsafe(no_mangle)]
 extern "C" fn scan(
     keyspace: u32,
@@ -163,8 +164,9 @@ fn find_values(
         for ((&addr, &mut position), i) in addrs.iter().zip(positions).zip(together) {
             let key = &keys[get(numbers, i)..get(numbers, i + 1)];
             let value = addr.and_then(|addr| store.get_resident(addr, keyspace, key, !is_walk));
-            let (address, length) = value.map_or((0, 0), |value| (value.addr(), value.len()));
-            if is_walk && address != 0 && get(numbers, values + 2 * i) as u32 != position {
+            let known = get(numbers, values + 2 * i);
+            let (address, length) = value.map_or((0, known), |value| (value.addr(), value.len()));
+            if is_walk && address != 0 && known as u32 != position {
                 store.index_record(keyspace, key, position);
             }
             put(numbers, values + 2 * i, address);

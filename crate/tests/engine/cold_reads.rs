@@ -261,3 +261,71 @@ fn turn_reading_more_than_the_budget_detaches_its_views() {
     assert!(DETACHED.get() > 0, "a hundred kilobytes do not fit in sixteen");
     assert_eq!(state_of(&mut store).len(), KEYS as usize);
 }
+
+/// Bytes of memory in per cent of what they may be between turns.
+fn used_memory(store: &Store<FaultFile>) -> u64 {
+    store.stats().memory_bytes * 100 / store.stats().budget_bytes
+}
+
+#[test]
+fn memory_of_a_long_transaction_is_freed_when_its_turn_ends() {
+    let mut store = Store::open(FaultFile::default(), options()).expect("open");
+    for round in 1..4_u32 {
+        let savepoint = store.savepoint();
+        // Three times as much as memory holds, so that the last segment is in a buffer above the budget.
+        for i in 0..40 * 3 * round {
+            store.set(0, &key(i), &bytes_of(u64::from(i), 300)).expect("set");
+        }
+        store.release(savepoint).expect("release");
+        store.commit().expect("commit");
+        assert!(used_memory(&store) > 200, "{}%", used_memory(&store));
+        store.end_turn();
+        assert!(used_memory(&store) <= 101, "{}%", used_memory(&store));
+    }
+    assert_eq!(state_of(&mut store).len(), 360);
+}
+
+#[test]
+fn memory_of_many_pinned_records_is_freed_with_them() {
+    let file = FaultFile::default();
+    let options = Options { segment_log2: 16, memory: 0, ..Options::default() };
+    let mut store = Store::open(file.clone(), options).expect("open");
+    (0..30_000).for_each(|i| assert!(store.set(0, &key(i), b"tiny").is_ok()));
+    drop(store.close().map_err(|(_, e)| e).expect("close"));
+    let mut store = Store::open(file, options).expect("open");
+    let mut pins = Vec::new();
+    // In no order, so that the records are cached one by one.
+    for i in 0..20_000_u32 {
+        let key = key(i * 7919 % 30_000);
+        assert_eq!(store.get(0, &key), Ok(Some(&b"tiny"[..])));
+        if i % 500 == 0 {
+            pins.push(store.pin(0, &key).expect("pin").expect("it exists"));
+        }
+    }
+    store.end_turn();
+    assert!(used_memory(&store) > 300, "{}%", used_memory(&store));
+    pins.into_iter().for_each(|pin| store.unpin(pin));
+    store.end_turn();
+    assert!(used_memory(&store) <= 125, "{}%", used_memory(&store));
+}
+
+#[test]
+fn memory_of_large_values_is_at_most_a_quarter_beside_full_buffers() {
+    let file = FaultFile::default();
+    let options = Options { segment_log2: 16, memory: 0, ..Options::default() };
+    let mut store = Store::open(file.clone(), options).expect("open");
+    for i in 0..2000 {
+        let length = if i % 50 == 0 { 34_000 + 200 * i as usize % 24_000 } else { 200 };
+        store.set(0, &key(i), &bytes_of(u64::from(i), length)).expect("set");
+    }
+    drop(store.close().map_err(|(_, e)| e).expect("close"));
+    let mut store = Store::open(file, options).expect("open");
+    for i in 0..2000_u32 {
+        assert!(store.get(0, &key(i * 7 % 2000)).is_ok_and(|value| value.is_some()));
+        assert!(store.get(0, &key(i * 50 % 2000)).is_ok_and(|value| value.is_some()));
+        if i % 3 == 0 {
+            store.end_turn();
+            assert!(used_memory(&store) <= 128, "{}% in turn {i}", used_memory(&store));
+        }
+    }
+}

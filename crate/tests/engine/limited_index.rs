@@ -333,3 +333,75 @@ fn damaged_records_of_a_cleared_keyspace_hide_no_live_ones() {
         }
     }
 }
+
+#[test]
+fn range_of_cold_records_reads_each_of_them_once() {
+    let file = database();
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    while store.maintain(false).expect("maintain") {}
+    let mut passed = Vec::new();
+    let visit = |key: &[u8], position: u32| {
+        passed.push((key.to_vec(), position));
+        passed.len() < 10_000
+    };
+    store.range(0, (Bound::Unbounded, Bound::Unbounded), false, visit).expect("range");
+    let (with, without) = passed.split_at(5000);
+    for (expects, keys) in [(true, with), (false, without)] {
+        let calls = file.calls();
+        for (key, position) in keys {
+            store.expect_at(if expects { *position } else { 0 });
+            assert!(store.get(0, key).is_ok_and(|value| value.is_some()));
+            store.end_turn();
+        }
+        let reads = file.calls() - calls;
+        // Without the positions, a block of the checkpoint is read for most keys too.
+        assert_eq!(reads <= 5000, expects, "{reads} reads of 5000 records");
+    }
+}
+
+#[test]
+fn record_at_an_old_position_is_not_taken_for_a_key() {
+    let file = database();
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    let mut rng = Rng::new(9);
+    let mut rounds = vec![Some(0); KEYS as usize];
+    let mut positions = Vec::new();
+    for round in 1..8 {
+        let visit = |key: &[u8], position: u32| {
+            positions.push((key.to_vec(), position));
+            true
+        };
+        store.range(0, (Bound::Unbounded, Bound::Unbounded), false, visit).expect("range");
+        for _ in 0..20_000 {
+            let i = rng.below(KEYS as usize);
+            if rng.one_in(8) {
+                store.delete(0, &key(i as u64)).expect("delete");
+                rounds[i] = None;
+            } else {
+                // Of different lengths, so that records in reused segments begin elsewhere.
+                let value = [value(i as u64, round); 2].concat();
+                store.set(0, &key(i as u64), &value[..16 + i % 17]).expect("set");
+                rounds[i] = Some(round);
+            }
+        }
+        store.commit().expect("commit");
+        // Compaction moves records, and the segments that it empties are used again.
+        store.maintain(round % 2 == 0).expect("maintain");
+        while store.maintain(false).expect("maintain") {}
+        for _ in 0..20_000 {
+            let (known, position) = rng.pick(&positions).clone();
+            let i = (0..8).fold(0_u64, |word, at| word << 8 | u64::from(known[at]));
+            let i = i.wrapping_mul(INVERSE);
+            assert_eq!(key(i).to_vec(), known);
+            // Its own position, as of some round, or that of another key.
+            store.expect_at(if rng.one_in(3) { rng.pick(&positions).1 } else { position });
+            let found = store.get(0, &known).expect("get");
+            let wanted = rounds[i as usize].map(|round| value(i, round));
+            assert_eq!(found.map(|found| &found[..16]), wanted.as_ref().map(|v| &v[..]), "key {i}");
+        }
+        store.end_turn();
+    }
+}
+
+/// The inverse of the factor of [`key`].
+const INVERSE: u64 = 0xF1DE_83E1_9937_733D;
