@@ -49,7 +49,7 @@ pub enum AccessKind {
 
 /// Callbacks into the embedder, which gives out views of the memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Views {
+pub struct ViewCallbacks {
     /// Detaches all views. Called before memory that they may show is reused within a turn.
     pub detach: fn(),
     /// Whether views were given out in this turn that must stay valid until it ends.
@@ -61,9 +61,14 @@ pub struct Views {
     pub can_allocate: fn(usize) -> bool,
 }
 
-impl Default for Views {
+impl Default for ViewCallbacks {
     fn default() -> Self {
-        Views { detach: || (), are_held: || false, start_copying: || (), can_allocate: |_| true }
+        ViewCallbacks {
+            detach: || (),
+            are_held: || false,
+            start_copying: || (),
+            can_allocate: |_| true,
+        }
     }
 }
 
@@ -123,13 +128,13 @@ pub struct Pool {
     /// Whether there may be views at all: not while the database is being opened.
     pub exposes_views: bool,
     /// The embedder's callbacks.
-    views: Views,
+    views: ViewCallbacks,
 }
 
 impl Pool {
     /// A pool of buffers of `size` bytes that uses up to `memory` bytes between turns.
     #[must_use]
-    pub fn new(size: usize, memory: usize, views: Views) -> Self {
+    pub fn new(size: usize, memory: usize, views: ViewCallbacks) -> Self {
         let budget = (memory / size).max(MIN_BUFFERS);
         Pool {
             buffers: Vec::new(),
@@ -467,7 +472,7 @@ mod tests {
         static HELD: Cell<bool> = const { Cell::new(false) };
     }
 
-    const VIEWS: Views = Views {
+    const VIEWS: ViewCallbacks = ViewCallbacks {
         detach: || DETACHED.set(DETACHED.get() + 1),
         are_held: || HELD.get(),
         start_copying: || (),

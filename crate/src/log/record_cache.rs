@@ -36,7 +36,7 @@ pub(super) struct RecordCache {
     tail: usize,
     entries: usize,
     /// The size of the largest recent record. It grows at once and shrinks slowly.
-    recent_max: usize,
+    largest_recent: usize,
     /// The slot of the last cold record, and how many others of that slot were read just before it.
     slot: u32,
     run: u32,
@@ -52,7 +52,7 @@ impl RecordCache {
             current: None,
             tail: 0,
             entries: 0,
-            recent_max: MAX_READ,
+            largest_recent: MAX_READ,
             slot: 0,
             run: 0,
             reads: Vec::new(),
@@ -62,7 +62,7 @@ impl RecordCache {
     /// How many bytes to read next: an eighth more than recent records needed. A second read costs
     /// as much as some thousand bytes too many.
     fn read_size(&self) -> usize {
-        align_up(self.recent_max + self.recent_max / 8).clamp(MIN_READ, MAX_READ)
+        align_up(self.largest_recent + self.largest_recent / 8).clamp(MIN_READ, MAX_READ)
     }
 
     /// Whether reads of cold records in this slot have become a run.
@@ -187,8 +187,8 @@ impl Log {
             Some(header) if header.fits(available) => header.size(),
             _ => return Err(damaged(at)),
         };
-        let before = self.record_cache.recent_max;
-        self.record_cache.recent_max = size.max(before - before / 256).min(MAX_READ);
+        let before = self.record_cache.largest_recent;
+        self.record_cache.largest_recent = size.max(before - before / 256).min(MAX_READ);
         let (id, tail) =
             if size <= read_size { (id, tail) } else { self.reserve_cache_space(size)? };
         let bytes = &mut self.pool.bytes_mut(id)[tail..];

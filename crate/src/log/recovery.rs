@@ -18,7 +18,7 @@ use crate::format::{MAJOR, SEGMENT_LOG2};
 use crate::index::hash_index::Position;
 use crate::radix_sort;
 
-use super::buffer_pool::{Pool, Views};
+use super::buffer_pool::{Pool, ViewCallbacks};
 use super::checkpoint::LoadedCheckpoint;
 use super::cursor::Cursor;
 use super::frame_chain::{Chain, FrameAt};
@@ -162,7 +162,7 @@ impl Log {
         segment_log2: u8,
         entropy: &[u64; 4],
         memory: usize,
-        views: Views,
+        views: ViewCallbacks,
         mode: OpenMode,
     ) -> Result<Opened, Error> {
         let size = file.size()?;

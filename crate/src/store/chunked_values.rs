@@ -132,7 +132,7 @@ impl<F: File> Store<F> {
             _ => Ok(()),
         };
         let staged =
-            match deleted.and_then(|()| self.allocate_location(capacity, is_long, &mut chunks)) {
+            match deleted.and_then(|()| self.allocate_value(capacity, is_long, &mut chunks)) {
                 Ok(location) => {
                     self.staging.new.old = old;
                     self.stage(Some(location), hash, keyspace, key, capacity, viewed)
@@ -147,7 +147,7 @@ impl<F: File> Store<F> {
     }
 
     /// Allocates space for a value.
-    fn allocate_location(
+    fn allocate_value(
         &mut self,
         capacity: usize,
         is_long: bool,

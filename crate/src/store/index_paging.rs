@@ -9,7 +9,7 @@ use crate::format::checkpoint::BLOCK_ENTRIES;
 use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Keyspaces;
 use crate::log::Log;
-use crate::log::buffer_pool::{AccessKind, Views};
+use crate::log::buffer_pool::{AccessKind, ViewCallbacks};
 use crate::log::checkpoint_index::{CheckpointIndex, index_exceeds_memory};
 use crate::log::recovery::{OnDamage, OpenMode};
 
@@ -406,7 +406,7 @@ impl<F: File> Store<F> {
         };
         let geometry = self.log.geometry();
         let (log2, memory) = (geometry.segment_log2, REPLAY_SEGMENTS * geometry.segment());
-        let views = Views::default();
+        let views = ViewCallbacks::default();
         let opened = Log::open(&mut self.file, log2, &[0; 4], memory, views, mode)?;
         let mut replayed = Replayed {
             log: opened.log,

@@ -38,7 +38,7 @@ use crate::log::{
     slot_allocator::AllocPriority,
 };
 
-pub use crate::log::buffer_pool::Views;
+pub use crate::log::buffer_pool::ViewCallbacks;
 pub use crate::log::recovery::{OnDamage, Recovery};
 pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
@@ -82,7 +82,7 @@ pub struct Options {
     /// or an older build, put there.
     pub factor: u32,
     /// The callbacks about views of the store's memory.
-    pub views: Views,
+    pub views: ViewCallbacks,
     /// Opening loads the index from the checkpoint at once if it has at most this many keys. A larger one is
     /// loaded when it is needed, and by maintenance. With more than a quarter of this many keys, their
     /// order is written to the file too.
@@ -103,7 +103,7 @@ impl Default for Options {
             on_damage: OnDamage::Refuse,
             memory: 64 << 20,
             factor: 150,
-            views: Views::default(),
+            views: ViewCallbacks::default(),
             load_at_once: 1 << 14,
             index_memory: 16 << 20,
         }

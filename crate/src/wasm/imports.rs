@@ -3,7 +3,7 @@
 use core::panic::PanicInfo;
 
 use crate::file::{File, IoError};
-use crate::store::Views;
+use crate::store::ViewCallbacks;
 use crate::wasm_allocator::can_allocate;
 
 /// Imports of the module `host`.
@@ -72,7 +72,7 @@ impl File for HostFile {
 }
 
 /// The callbacks of the host about views.
-pub(super) const VIEWS: Views = Views {
+pub(super) const VIEWS: ViewCallbacks = ViewCallbacks {
     // SAFETY: no memory is passed.
     detach: || unsafe { host::detach() },
     // SAFETY: no memory is passed.

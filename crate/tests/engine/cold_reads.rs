@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use varve::engine::store::Views;
+use varve::engine::store::ViewCallbacks;
 use varve::engine::{Error, IoError, Options, Store};
 
 use crate::support::fault_file::{FailureMode, Fault, FaultFile};
@@ -246,7 +246,8 @@ thread_local! {
 
 #[test]
 fn turn_reading_more_than_the_budget_detaches_its_views() {
-    let views = Views { detach: || DETACHED.set(DETACHED.get() + 1), ..Views::default() };
+    let views =
+        ViewCallbacks { detach: || DETACHED.set(DETACHED.get() + 1), ..ViewCallbacks::default() };
     let options = Options { views, ..options() };
     let file = FaultFile::default();
     drop(mixed_size_database(&file).into_file());

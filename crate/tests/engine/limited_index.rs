@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use varve::engine::store::Views;
+use varve::engine::store::ViewCallbacks;
 use varve::engine::{Error, Options, Store};
 
 use crate::support::counting_file::CountingFile;
@@ -242,11 +242,11 @@ thread_local! {
 }
 
 /// While they are held, hardly any memory is left.
-fn views() -> Views {
-    Views {
+fn views() -> ViewCallbacks {
+    ViewCallbacks {
         are_held: || VIEWS_ARE_HELD.get(),
         can_allocate: |bytes| bytes < 4096,
-        ..Views::default()
+        ..ViewCallbacks::default()
     }
 }
 
