@@ -1,6 +1,6 @@
 /** The worker of the page with varve. */
 
-import { serve } from "varve";
+import { serve } from "varve/serve";
 import { json } from "varve/struct";
 import type { Note } from "./start.js";
 
