@@ -81,10 +81,20 @@ class Pages {
       await this.#visit(host, store, "write");
       const write = await this.#visit(host, store, "write");
       const list = await this.#visit(host, store, "list");
-      return { first, write, list, bytes };
+      const second = await this.#second(host, store);
+      return { first, write, list, second, bytes };
     } finally {
       host.close();
     }
+  }
+
+  /** A second page, while a first one is open. */
+  async #second(host, store) {
+    let second;
+    await this.#visit(host, store, "write", async () => {
+      second = await this.#visit(host, store, "list&second");
+    });
+    return second;
   }
 
   async #visit(host, store, doing, then) {

@@ -12,7 +12,11 @@ interface Handle {
 let handle: Handle;
 let notes: Note[] = [];
 
+/** Another page's worker has the file: this one only starts, as a worker that may have to take over. */
+const isSecond = self.name === "second";
+
 const opened = (async () => {
+  if (isSecond) return;
   const root = await navigator.storage.getDirectory();
   const file = await root.getFileHandle("floor", { create: true });
   handle = await (
@@ -22,6 +26,15 @@ const opened = (async () => {
   handle.read(bytes, { at: 0 });
   if (bytes.length > 0) notes = JSON.parse(new TextDecoder().decode(bytes)) as Note[];
 })();
+
+/** Lists for other pages. */
+if (!isSecond) {
+  const others = new BroadcastChannel("floor");
+  others.onmessage = async () => {
+    await opened;
+    others.postMessage(notes);
+  };
+}
 
 addEventListener("message", async ({ data }) => {
   const note = data as Note | null;

@@ -16,7 +16,7 @@ interface Visit extends Start {
 
 /** The methods of `drive.mjs`. */
 interface Pages {
-  visits(store: string): Promise<Record<"first" | "write" | "list", Visit> & { bytes: number }>;
+  visits(store: string): Promise<Record<VisitName, Visit> & { bytes: number }>;
 }
 
 interface Driver {
@@ -39,6 +39,7 @@ const VISITS = {
   first: "first visit: the first write",
   write: "next visit: the first write",
   list: `next visit: the first list of ${LIST}`,
+  second: `second tab: the first list of ${LIST}`,
 } as const;
 
 type VisitName = keyof typeof VISITS;
@@ -86,7 +87,7 @@ export async function pageBench({ root, quick }: BenchOptions): Promise<Section>
 /** All stores in turn, in the other order every second time. */
 async function visitsOf(pages: Pages, samples: number): Promise<Map<string, Times>> {
   const stores = Object.keys(STORES);
-  const none = () => ({ first: [], write: [], list: [] });
+  const none = () => ({ first: [], write: [], list: [], second: [] });
   const times = new Map<string, Times>(
     stores.map((store) => [store, { call: none(), navigation: none(), bytes: [] }]),
   );
@@ -108,9 +109,9 @@ async function visitsOf(pages: Pages, samples: number): Promise<Map<string, Time
   return times;
 }
 
-function check(store: string, { first, list }: Record<VisitName, Visit>): void {
+function check(store: string, { first, list, second }: Record<VisitName, Visit>): void {
   const expected = Array.from({ length: LIST }, (_, index) => noteOf(index));
-  for (const found of [first.filled, list.notes]) {
+  for (const found of [first.filled, list.notes, second.notes]) {
     if (!isDeepStrictEqual(found, expected)) throw new Error(`${store} lists other records`);
   }
 }
@@ -185,7 +186,7 @@ async function stepsOf(browser: string, pages: Pages, samples: number): Promise<
 
 const NOTES = [
   "Every sample is a page of its own, in a process of its own, in an origin of its own; the stores take turns. First visit: nothing stored, nothing in the browser's cache. Next visit: the third one and later, with ten records stored and the files in the cache. Profile on disk, files compressed by brotli 9, from this machine.",
-  "The floor is a bare worker (a module of 1 KB) that gets a file's handle, reads it, writes one record, flushes and answers. A store's page makes its first call as soon as its modules are loaded.",
+  "The floor is a bare worker (a module of 1 KB) that gets a file's handle, reads it, writes one record, flushes and answers; in a second tab, such a worker that opens nothing, and then a round trip by BroadcastChannel to the first tab's worker. A store's page makes its first call as soon as its modules are loaded.",
   "Records of about 130 bytes as JSON; the lists of all stores are compared.",
   "The steps are recorded by replacing the platform's functions in the worker, in runs of their own, which are slower for it.",
 ];
