@@ -38,7 +38,8 @@ async function inlined(): Promise<WebAssembly.Module> {
     "engine/wasm-inline",
     "VARVE_WASM",
   );
-  return compile(fromBase64(wasmBase64));
+  const bytes = fromBase64(wasmBase64);
+  return compile(() => WebAssembly.compile(bytes));
 }
 
 /** The compiled module of a source, which may be a compiled one. Throws as `loadModule`. */
@@ -50,7 +51,7 @@ export async function moduleFrom(
   const tag = Object.prototype.toString.call(source).slice(8, -1);
   if (tag === "WebAssembly.Module") return source as WebAssembly.Module;
   if (ArrayBuffer.isView(source) || tag === "ArrayBuffer" || tag === "SharedArrayBuffer") {
-    return compile(source as BufferSource);
+    return compile(() => WebAssembly.compile(source as BufferSource));
   }
   if (tag === "Response") return fromResponse(source as Response);
   throw badArgument(
@@ -66,19 +67,20 @@ async function fromResponse(response: Response): Promise<WebAssembly.Module> {
       `The wasm of varve could not be fetched from ${response.url}: status ${response.status}.`,
     );
   }
-  return compile(isWasm(response) ? response : await response.arrayBuffer());
+  if (isStreamable(response)) return compile(() => WebAssembly.compileStreaming(response));
+  const bytes = await response.arrayBuffer();
+  return compile(() => WebAssembly.compile(bytes));
 }
 
-/** `compileStreaming` refuses the responses of servers that do not know the media type of wasm. */
-function isWasm({ headers }: Response): boolean {
+/** `compileStreaming` compiles while the bytes arrive, but only what the server declares as wasm. */
+function isStreamable({ headers }: Response): boolean {
   return (
-    "compileStreaming" in WebAssembly &&
-    /^application\/wasm$/i.test(headers.get("content-type") ?? "")
+    typeof globalThis.WebAssembly?.compileStreaming === "function" &&
+    headers.get("content-type")?.toLowerCase() === "application/wasm"
   );
 }
 
-/** A response is compiled while it arrives. */
-async function compile(source: BufferSource | Response): Promise<WebAssembly.Module> {
+async function compile(start: () => Promise<WebAssembly.Module>): Promise<WebAssembly.Module> {
   if (typeof WebAssembly === "undefined") {
     throw new VarveError(
       "VARVE_WASM",
@@ -87,9 +89,7 @@ async function compile(source: BufferSource | Response): Promise<WebAssembly.Mod
     );
   }
   try {
-    return await (source instanceof Response
-      ? WebAssembly.compileStreaming(source)
-      : WebAssembly.compile(source));
+    return await start();
   } catch (cause) {
     // The caller reports this as `OutOfMemoryError`.
     if (isNoMemory(cause)) throw cause;
