@@ -68,10 +68,10 @@ export async function pageBench({ root, quick }: BenchOptions): Promise<Section>
       await driver.withBrowser(browserName, files, async (pages, version) => {
         notes.push(version);
         const title = BROWSERS[browserName];
-        const times = await visitsOf(pages, quick ? 2 : 11);
+        const times = await visitsOf(pages, quick ? 2 : 9);
         rows.push(...rowsOf(title, times));
         goals.push(...goalsOf(title, times));
-        rows.push(...(await stepsOf(title, pages, quick ? 1 : 5)));
+        rows.push(...(await stepsOf(title, pages, quick ? 1 : 3)));
       });
     }
   });
