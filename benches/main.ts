@@ -6,6 +6,7 @@ import { browserLarge, nodeLarge } from "./large/section.js";
 import { browserLong, nodeLong } from "./long/section.js";
 import { nodeBench } from "./node/drop.js";
 import type { BenchOptions } from "./options.js";
+import { pageBench } from "./page/section.js";
 import { type Results, render, type Section } from "./report.js";
 import { browserSizes } from "./sizes/browser/section.js";
 import { nodeSizes } from "./sizes/node/section.js";
@@ -17,6 +18,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   browser: browserBench,
   struct: structBench,
   client: clientBench,
+  page: pageBench,
   sizes: nodeSizes,
   "sizes-browser": browserSizes,
   large: nodeLarge,

@@ -207,6 +207,26 @@ function tabs(section: Section | undefined): string[] {
   return [table(head, ["---", ...columns.map(() => "--:")], lines)];
 }
 
+/** How long a page waits for its first answers. */
+function starts(section: Section | undefined): string[] {
+  if (section === undefined) return [];
+  const stores = ["varve", "floor", "Dexie", "idb-keyval"];
+  const lines = ["Chromium", "Firefox"].flatMap((browser): Cells[] => {
+    const rows = section.rows.filter(
+      ({ group }) => group === `${browser}: from the end of the page's imports`,
+    );
+    return [...new Set(rows.map(({ work }) => work))].map((work) => {
+      const cells = stores.map((store) => {
+        const found = rows.find((one) => one.work === work && one.store === store);
+        return found === undefined ? "" : `${shown(found)} ms`;
+      });
+      return [`${browser}, ${work}`, ...cells];
+    });
+  });
+  const head = ["a page's start, from the end of its imports", ...stores];
+  return [table(head, ["---", ...stores.map(() => "--:")], lines)];
+}
+
 /** A selection of the rows about typed views, with raw bytes and JSON for comparison. */
 const VIEWS: readonly (readonly [group: string, work: string, lines: readonly string[]])[] = [
   ["a record", "read a number of a view that is kept", ["raw DataView", "varve", "object"]],
@@ -268,6 +288,7 @@ export function tables(results: Results): string {
     ...sizes(sections.get("sizes-browser")),
     ...large([sections.get("large"), sections.get("large-browser")]),
     ...tabs(sections.get("client")),
+    ...starts(sections.get("page")),
     ...views(sections.get("struct")),
     ...goals(results.sections),
   ].join("\n\n");

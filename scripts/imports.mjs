@@ -23,8 +23,8 @@ export function wrongImports() {
 }
 
 /**
- * Dynamic imports that a serving worker's bundle, which is one file, does not contain; and dynamic imports
- * without `moduleAt`, by which a service worker finds statically imported modules.
+ * Modules that are loaded on demand, and not included in a serving worker's bundle, which is one file. And dynamic
+ * imports elsewhere than where programs begin: a worker's bundle would contain them.
  */
 function missingInWorkers() {
   const eager = "js/client/worker/eager-imports.ts";
@@ -33,22 +33,27 @@ function missingInWorkers() {
   return filesBelow("js", (file) => file.endsWith(".ts") && !/^js\/cli/.test(file)).flatMap(
     (path) => {
       const source = readFileSync(join(root, path), "utf8");
-      return importsOf(path, /\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g).flatMap((specifier) => {
-        const target = targetOf(path, specifier);
-        const name = target.replace(/^js\/|\.ts$/g, "");
-        const call = new RegExp(
-          `moduleAt\\(\\s*"${name}",\\s*\\(\\) => import\\("${specifier}"\\)`,
-        );
-        return [
-          !included.includes(target) && `${path} loads ${target} on demand; import it in ${eager}`,
-          !call.test(source) && `${path} loads ${target} without moduleAt("${name}", …)`,
-          !new RegExp(`^ {2}"?${name}"?[:,]`, "m").test(registered) &&
-            `${eager} does not register "${name}"`,
-        ].filter(Boolean);
-      });
+      return importsOf(path, /(?<!typeof )\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g).flatMap(
+        (specifier) => {
+          const target = targetOf(path, specifier);
+          const name = target.replace(/^js\/|\.ts$/g, "");
+          const loader = new RegExp(`"${name}": \\(\\) => import\\("${specifier}"\\)`);
+          return [
+            !included.includes(target) &&
+              `${path} loads ${target} on demand; import it in ${eager}`,
+            !LOADERS.includes(path) && `${path} loads ${target}; only ${LOADERS.join(" and ")} may`,
+            !loader.test(source) && `${path} loads ${target}, but not as "${name}"`,
+            !new RegExp(`^ {2}"?${name}"?[:,]`, "m").test(registered) &&
+              `${eager} does not register "${name}"`,
+          ].filter(Boolean);
+        },
+      );
     },
   );
 }
+
+/** The files that load modules on demand. */
+const LOADERS = ["js/database/lazy-imports.ts", "js/database/open.ts"];
 
 const IMPORTS = /(?:\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\1/g;
 

@@ -1,18 +1,15 @@
 // Opens tabs and runs the measurements: calls in them, and closing, killing and freezing the owner's tab.
 
-import { copyFileSync, existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:http";
-import { extname, join } from "node:path";
-import { brotliCompressSync, constants } from "node:zlib";
+import { copyFileSync, existsSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { root } from "../../scripts/lib.mjs";
 import { launch, withProfile } from "../../tests/browsers.mjs";
 import { processOf } from "../../tests/processes.mjs";
+import { Files, Host } from "../web-host.mjs";
 
 const SQLITE = join(root, "node_modules/@sqlite.org/sqlite-wasm/sqlite-wasm/jswasm");
 const PGLITE = join(root, "benches/rivals/node_modules/@electric-sql/pglite/dist");
-
-const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
 
 /** How long tabs send calls before and after the owner's tab is closed, killed or frozen. */
 const STEADY_MS = 150;
@@ -60,32 +57,6 @@ export async function withBundles(use) {
   }
 }
 
-/** The files as a web host serves them: compressed once, and cached. */
-class Files {
-  #folder;
-  #known = new Map();
-
-  constructor(folder) {
-    this.#folder = folder;
-  }
-
-  read(path) {
-    let body = this.#known.get(path);
-    if (body === undefined && path.endsWith(".html")) {
-      const script = path.replace(".html", ".js");
-      body = Buffer.from(
-        `<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><script type="module" src="${script}"></script>`,
-      );
-    }
-    body ??= brotliCompressSync(readFileSync(join(this.#folder, path)), {
-      // A usual setting of hosts: the highest quality takes a minute for PGlite's files.
-      params: { [constants.BROTLI_PARAM_QUALITY]: 9 },
-    });
-    this.#known.set(path, body);
-    return body;
-  }
-}
-
 /** The headers for cross-origin isolation, without which there is no shared memory. */
 const ISOLATED = {
   "cross-origin-opener-policy": "same-origin",
@@ -95,45 +66,8 @@ const ISOLATED = {
 /** Without shared memory, several tabs cannot have one SQLite file open. */
 const NEEDS_ISOLATION = ["sqlite"];
 
-/** A server with a new origin that counts the downloaded bytes. */
-class Host {
-  bytes = 0;
-  #server;
-  #headers;
-
-  constructor(store) {
-    this.#headers = NEEDS_ISOLATION.includes(store) ? ISOLATED : {};
-  }
-
-  async listen(files) {
-    this.#server = createServer(({ url }, response) => {
-      const { pathname } = new URL(url, "http://localhost");
-      try {
-        const body = files.read(pathname);
-        this.bytes += body.length;
-        const isPage = pathname.endsWith(".html");
-        response.writeHead(200, {
-          "content-type": TYPES[extname(pathname)] ?? "application/octet-stream",
-          ...(!isPage && { "content-encoding": "br" }),
-          ...this.#headers,
-        });
-        response.end(body);
-      } catch {
-        response.writeHead(404).end();
-      }
-    });
-    await new Promise((resolve) => this.#server.listen(0, "127.0.0.1", resolve));
-    return this;
-  }
-
-  get url() {
-    return `http://localhost:${this.#server.address().port}`;
-  }
-
-  close() {
-    this.#server.closeAllConnections();
-    this.#server.close();
-  }
+function hostFor(store) {
+  return new Host({ headers: NEEDS_ISOLATION.includes(store) ? ISOLATED : {} });
 }
 
 /** Starts a browser with a new profile on disk. */
@@ -266,7 +200,7 @@ class Tabs {
 
   /** Opens a new origin; its tabs are closed at the end. */
   async #atNewOrigin(store, use) {
-    const host = await new Host(store).listen(this.#files);
+    const host = await hostFor(store).listen(this.#files);
     try {
       return await use(host);
     } finally {

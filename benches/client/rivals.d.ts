@@ -16,3 +16,20 @@ declare module "@electric-sql/pglite/worker" {
     query(statement: string, values: readonly unknown[]): Promise<unknown>;
   }
 }
+
+declare module "dexie" {
+  interface Table<T> {
+    put(row: T): Promise<unknown>;
+    orderBy(key: string): { limit(count: number): { toArray(): Promise<T[]> } };
+  }
+  export class Dexie {
+    constructor(name: string);
+    version(number: number): { stores(schema: Record<string, string>): void };
+    table<T>(name: string): Table<T>;
+  }
+}
+
+declare module "idb-keyval" {
+  export function set(key: string, value: unknown): Promise<void>;
+  export function values<T>(): Promise<T[]>;
+}

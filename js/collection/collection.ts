@@ -435,7 +435,7 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
   }
 }
 
-const linesModule = () => moduleAt("collection/json-lines", () => import("./json-lines.js"));
+const linesModule = () => moduleAt<typeof import("./json-lines.js")>("collection/json-lines");
 
 function indexesOf<K, View, Writable, Input, KeyInput>(
   context: CollectionContext<K, View, Writable, Input, KeyInput>,
@@ -474,7 +474,7 @@ export async function migrated<T>(
   const { key, indexes } = options;
   const codec = codecOf(given);
   const declared = indexes === undefined ? undefined : declaredIndexes(indexes);
-  const { migrate } = await moduleAt("collection/migrate", () => import("./migrate.js"));
+  const { migrate } = await moduleAt<typeof import("./migrate.js")>("collection/migrate");
   await migrate(handle, name, codec, keyKindOf(key), declared, options);
   return collectionOf(handle, name, codec, { key, indexes });
 }

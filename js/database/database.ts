@@ -649,7 +649,7 @@ export class Database {
     const { onProgress, signal } = options;
     this.session.guard.assertOutsideCallback("verify()");
     const total = this.stats().fileBytes;
-    const { verified } = await moduleAt("database/verify", () => import("./verify.js"));
+    const { verified } = await moduleAt<typeof import("./verify.js")>("database/verify");
     return verified(this.session, (bytes) => {
       signal?.throwIfAborted();
       onProgress?.({ bytes: Math.min(bytes, total), total });
@@ -684,7 +684,7 @@ export class Database {
       cancelled.signal.throwIfAborted();
       onProgress?.(progress);
     };
-    const loaded = moduleAt("database/export", () => import("./export.js")).then(({ exported }) =>
+    const loaded = moduleAt<typeof import("./export.js")>("database/export").then(({ exported }) =>
       exported(this.source, { onProgress: checkAbort, signal }),
     );
     // Errors surface through the stream, so ignore the unhandled rejection here.

@@ -1,11 +1,12 @@
 /** Administration of a storage without opening a database: `destroy`, `databases` and `persist`. */
 
-import { badArgument, DatabaseBusyError, StorageUnavailableError } from "../errors/index.js";
+import { badArgument, DatabaseBusyError } from "../errors/index.js";
 import { refuseUnknown } from "../session/options.js";
-import { hasBuiltins } from "../storage/node/builtins.js";
-import { file } from "../storage/node/index.js";
-import { hasFolders, hasOpfs, opfs, requireSyncAccess } from "../storage/opfs.js";
+import { hasFolders, opfs } from "../storage/opfs.js";
 import type { Persistence, Storage } from "../storage/storage.js";
+import { registerLoaders } from "../util/modules.js";
+import { defaultStorage } from "./default-storage.js";
+import { LAZY_MODULES } from "./lazy-imports.js";
 import { isOpen } from "./open-databases.js";
 
 /** The options of `destroy`, `databases` and `persist`. */
@@ -51,6 +52,7 @@ export async function databases(options: StorageOptions = {}): Promise<string[]>
 }
 
 function storageOf(call: string, options: StorageOptions): Storage {
+  registerLoaders(LAZY_MODULES);
   refuseUnknown(call, options, ["storage"]);
   const { storage } = options;
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {
@@ -81,24 +83,4 @@ function storageOf(call: string, options: StorageOptions): Storage {
 export async function persist(options: StorageOptions = {}): Promise<Persistence> {
   const storage = storageOf("persist()", options);
   return storage.persist === undefined ? "not-applicable" : storage.persist();
-}
-
-/**
- * The default storage.
- *
- * @throws StorageUnavailableError if there is none here; the message says what to do
- */
-export function defaultStorage(): Storage {
-  // Files and OPFS seem to exist there, but are lost with the isolate.
-  if (globalThis.navigator?.userAgent === "Cloudflare-Workers") {
-    throw new StorageUnavailableError(
-      "In Cloudflare Workers a database is kept in a Durable Object: give open() the option " +
-        "storage: durableObject(ctx.storage) there. Elsewhere, read it from bytes with the " +
-        "options from and readOnly, or use memory() for temporary data.",
-    );
-  }
-  if (hasOpfs()) return opfs();
-  if (hasBuiltins()) return file();
-  requireSyncAccess();
-  return opfs();
 }

@@ -143,6 +143,28 @@ export interface EngineOptions {
   readonly segmentLog2?: number;
 }
 
+/** A wasm instance that has no file yet. */
+export interface BlankInstance {
+  readonly host: Host;
+  readonly wasm: Exports;
+}
+
+/** @throws OutOfMemoryError if there is no memory or address space for one more database */
+export async function instantiate(
+  name: string,
+  module: WebAssembly.Module,
+): Promise<BlankInstance> {
+  const host = new Host();
+  const instance = await WebAssembly.instantiate(module, { host: host.imports() }).catch(
+    (cause) => {
+      throw cause instanceof RangeError ? noMemoryToOpen(name, cause) : cause;
+    },
+  );
+  const wasm = instance.exports as unknown as Exports;
+  host.memory = wasm.memory;
+  return { host, wasm };
+}
+
 /** One wasm instance with one open database. */
 export class Engine extends WasmMemory {
   /** The compiled module, of which other databases are other instances. */
@@ -178,7 +200,7 @@ export class Engine extends WasmMemory {
   }
 
   /**
-   * Opens the database of this file in a new instance.
+   * Opens the database of this file, in `blank` or a new instance.
    *
    * @throws CorruptionError, UnsupportedFormatError, QuotaExceededError, StorageError; the file is
    * left open and as it was. An error thrown by `onBytes` ends the opening as if the file could not be read.
@@ -190,15 +212,10 @@ export class Engine extends WasmMemory {
     options: EngineOptions,
     recovery?: "prefix" | "salvage",
     onBytes?: (count: number) => void,
+    blank?: BlankInstance,
   ): Promise<Engine> {
-    const host = new Host(file, options.readOnly);
-    const instance = await WebAssembly.instantiate(module, { host: host.imports() }).catch(
-      (cause) => {
-        throw cause instanceof RangeError ? noMemoryToOpen(name, cause) : cause;
-      },
-    );
-    const wasm = instance.exports as unknown as Exports;
-    host.memory = wasm.memory;
+    const { host, wasm } = blank ?? (await instantiate(name, module));
+    host.use(file, options.readOnly);
     file.moveInto?.(wasm.memory);
     const engine = new Engine(name, module, wasm, host);
     const entropy = new Uint32Array(8);

@@ -22,12 +22,13 @@ export class Host {
   /** The memory's buffer and a view of all of it, until it grows. Reading an array's `buffer` is a call into V8. */
   private buffer: ArrayBuffer;
   private all: Uint8Array<ArrayBuffer>;
-  readonly file: StorageFile;
-  private readonly readOnly: boolean;
+  /** Set before the instance is first called. */
+  file!: StorageFile;
+  private readOnly: boolean;
   private cause: unknown;
   private failed: boolean;
 
-  constructor(file: StorageFile, readOnly: boolean) {
+  constructor() {
     this.memory = undefined;
     this.panic = undefined;
     this.onRead = () => {};
@@ -38,10 +39,15 @@ export class Host {
     this.readBytes = 0;
     this.buffer = new ArrayBuffer(0);
     this.all = new Uint8Array(this.buffer);
-    this.file = file;
-    this.readOnly = readOnly;
+    this.readOnly = true;
     this.cause = undefined;
     this.failed = false;
+  }
+
+  /** Gives the instance its file. */
+  use(file: StorageFile, readOnly: boolean): void {
+    this.file = file;
+    this.readOnly = readOnly;
   }
 
   /** The error that the file threw last, as the options of an error. */
@@ -60,13 +66,12 @@ export class Host {
   }
 
   imports(): Record<string, (...given: number[]) => number | undefined> {
-    const { file } = this;
     return {
       // Called for each cold record, so `guard` is inlined here.
       read: (at = 0, length = 0, position = 0) => {
         try {
           this.onRead();
-          const count = counted(file.read(this.bytes(at, length), { at: position }), length);
+          const count = counted(this.file.read(this.bytes(at, length), { at: position }), length);
           this.reads += 1;
           this.readBytes += count;
           this.onBytes?.(count);
@@ -78,19 +83,19 @@ export class Host {
       write: (at = 0, length = 0, position = 0) =>
         this.guard(() => {
           this.refuseReadOnly();
-          return counted(file.write(this.bytes(at, length), { at: position }), length);
+          return counted(this.file.write(this.bytes(at, length), { at: position }), length);
         }),
       truncate: (size = 0) =>
         this.guard(() => {
           this.refuseReadOnly();
-          file.truncate(size);
+          this.file.truncate(size);
           return 0;
         }),
-      size: () => this.guard(() => file.getSize()),
+      size: () => this.guard(() => this.file.getSize()),
       flush: () =>
         this.guard(() => {
           // A read-only file has nothing to flush, and some platforms refuse to flush it.
-          if (!this.readOnly) file.flush();
+          if (!this.readOnly) this.file.flush();
           return 0;
         }),
       // Called before memory is reused that views of this turn may show.

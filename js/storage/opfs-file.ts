@@ -25,6 +25,7 @@ export class OpfsFile implements StorageFile {
   #running: Promise<void> | undefined;
   /** The check after the running one, which may have missed a removal since it began. */
   #next: Promise<void> | undefined;
+  #cleanup: Promise<unknown> | undefined;
 
   constructor(name: string, entry: FileSystemFileHandle, handle: StorageFile) {
     this.#name = name;
@@ -58,7 +59,13 @@ export class OpfsFile implements StorageFile {
     this.#check();
   }
 
+  /** Makes the program wait for this task before it closes the file. Its errors are ignored. */
+  closeAfter(task: Promise<unknown>): void {
+    this.#cleanup = task.catch(() => {});
+  }
+
   async isThere(): Promise<void> {
+    await this.#cleanup;
     await this.#check();
     if (this.#isWritten) this.#refuseLost();
   }

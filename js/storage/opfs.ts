@@ -68,14 +68,25 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
   refuseMore("opfs()", more);
   const folders = parseFolders(directory);
   const named = (name: string) => fileName(name, (inner) => `opfs(${inside(directory, inner)})`);
+  const lookups = new Map<string, Promise<SyncFileHandle>>();
   return {
     kind: "opfs",
     identity: (name) => ["opfs:", ...folders, named(name)].join("/"),
+    lookUp(name) {
+      const wanted = named(name);
+      if (!hasOpfs()) return;
+      const lookup = findFile(folders, wanted, false);
+      // What fails is looked up again, and reported then.
+      lookup.catch(() => {});
+      lookups.set(wanted, lookup);
+    },
     async open(name, mode) {
       const wanted = named(name);
       requireSyncAccess();
       const readOnly = mode?.readOnly === true;
-      const { handle, entry, isNew } = await openFile(folders, wanted, name, readOnly);
+      const lookup = lookups.get(wanted);
+      lookups.delete(wanted);
+      const { handle, entry, isNew } = await openFile(folders, wanted, name, readOnly, lookup);
       // After opening the file: where storage is denied, Firefox ends a worker that asks for the quota.
       const originQuota = new OriginQuota();
       originQuota.latest();
@@ -90,7 +101,8 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
           return () => {};
         },
         openReplacement: () => openReplacement(folders, wanted, name),
-        removeLeftovers: () => remove(folders, wanted + SHADOW_SUFFIX, name),
+        // Not awaited: usually there is nothing, and finding that out may take as long as opening the file.
+        removeLeftovers: () => file.closeAfter(remove(folders, wanted + SHADOW_SUFFIX, name)),
         async discard() {
           const folder = await findFolder(folders, false);
           file.close();
@@ -239,19 +251,29 @@ async function openFile(
   wanted: string,
   name: string,
   readOnly: boolean,
+  lookup?: Promise<SyncFileHandle>,
 ): Promise<{ handle: StorageFile; entry: FileSystemFileHandle; isNew: boolean }> {
   let isNew = false;
+  let known = await lookup?.catch(() => undefined);
+  // Browsers without this mode ignore it and open the file exclusively.
+  const access = (entry: SyncFileHandle) =>
+    readOnly ? entry.createSyncAccessHandle({ mode: "read-only" }) : entry.createSyncAccessHandle();
   const task = `database "${name}" cannot be opened`;
   return withRetries(name, task, async () => {
+    if (known !== undefined) {
+      const entry = known;
+      known = undefined;
+      try {
+        return { handle: await access(entry), entry, isNew };
+      } catch {
+        // Perhaps the file was removed after it was looked up: it is looked up again.
+      }
+    }
     const found = await existing(() => findFile(folders, wanted, false), task);
     if (found === undefined && readOnly) throw missing(name);
     isNew ||= found === undefined;
     const entry = found ?? (await findFile(folders, wanted, true));
-    // Browsers without this mode ignore it and open the file exclusively.
-    const handle = readOnly
-      ? await entry.createSyncAccessHandle({ mode: "read-only" })
-      : await entry.createSyncAccessHandle();
-    return { handle, entry, isNew };
+    return { handle: await access(entry), entry, isNew };
   });
 }
 

@@ -156,6 +156,11 @@ export interface Storage {
    */
   identity(name: string): unknown;
   /**
+   * Begins to look up what the next `open` of this name needs, without opening or changing anything. It may be called
+   * while another program has the database open.
+   */
+  lookUp?(name: string): void;
+  /**
    * Opens the file of this database for this program alone and creates it if it is missing, or opens it for
    * reading only if `mode` says so.
    *

@@ -32,6 +32,15 @@ export const monotonicNow: () => number =
     ? () => new PerformanceMark("varve").startTime
     : performance.now.bind(performance);
 
+/**
+ * Milliseconds since a moment that is the same for a page and its workers, unless a test has replaced one of their
+ * clocks; `NaN` where the platform has no such moment.
+ */
+export function originTime(): number {
+  const { timeOrigin = Number.NaN } = performance as { timeOrigin?: number };
+  return timeOrigin + monotonicNow();
+}
+
 type Task = () => void;
 type WaitAsync = (at: Int32Array, index: number, value: number, ms: number) => { value: unknown };
 

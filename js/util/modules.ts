@@ -1,31 +1,36 @@
 /**
- * Loader of the package's modules that are loaded on first use. In a service worker `import()` always fails, so a
- * program that may run in one imports them statically and registers them here.
+ * The package's modules that are loaded on first use, by their paths below the package's folder. Nothing that a worker
+ * needs to serve a database contains an `import()` of one: there it would be included as well, and a bundler that makes
+ * one file would wrap each module in a function, so that the worker starts 7 ms later.
  */
 
 import { VarveError } from "../errors/index.js";
 
 const registered = new Map<string, unknown>();
+const loaders = new Map<string, () => Promise<unknown>>();
 
-/** Registers modules that were imported statically, by their paths below the package's folder. */
+/** Registers modules that were imported statically, by their paths. */
 export function register(modules: Readonly<Record<string, unknown>>): void {
   for (const [path, module] of Object.entries(modules)) registered.set(path, module);
 }
 
+/** Registers how to load modules, by their paths. */
+export function registerLoaders(given: Readonly<Record<string, () => Promise<unknown>>>): void {
+  for (const [path, load] of Object.entries(given)) loaders.set(path, load);
+}
+
 /**
- * The module at this path: a registered one, or the one that `load` imports.
+ * The module at this path: a registered one, or a loaded one.
  *
  * @throws VarveError with this code if it cannot be loaded here
  */
-export async function moduleAt<T>(
-  path: string,
-  load: () => Promise<T>,
-  code = "VARVE_MODULE",
-): Promise<T> {
+export async function moduleAt<T>(path: string, code = "VARVE_MODULE"): Promise<T> {
   const known = registered.get(path);
   if (known !== undefined) return known as T;
   try {
-    return await load();
+    const load = loaders.get(path);
+    if (load === undefined) throw new Error("call open() first.");
+    return (await load()) as T;
   } catch (cause) {
     throw new VarveError(
       code,

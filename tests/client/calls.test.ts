@@ -28,6 +28,29 @@ describe("client calls", () => {
     expect(await client.has("yeezy")).toBe(false);
   });
 
+  test("client: an owner's announcement that arrives late does not make deadlines earlier", async () => {
+    const owner = new MessageChannel();
+    const page = new MessageChannel();
+    serve("late", { storage: memory(), ...wasmOption() }).listen(owner.port1);
+    const isLate = ({ type, client }: { type: string; client?: number }) =>
+      type === "owner" && client === 0;
+    owner.port2.onmessage = ({ data }) =>
+      setTimeout(() => page.port1.postMessage(data), isLate(data) ? 400 : 0);
+    page.port1.onmessage = ({ data }) => owner.port2.postMessage(data);
+    const client = connect("late", { worker: () => page.port2 });
+    onTestFinished(async () => {
+      await client.close();
+      for (const { port1 } of [owner, page]) port1.close();
+    });
+    const found = new Promise((resolve) => {
+      client.addEventListener("status", () => {
+        if (client.status.state === "open") resolve(client.get("a", { timeout: 300 }));
+      });
+    });
+    await client.ready;
+    expect(await found).toBe(undefined);
+  });
+
   test("client: returned values are copies that the caller may change", async () => {
     const client = shop();
     await client.set("a", bytes("one"));

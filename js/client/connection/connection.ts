@@ -3,7 +3,7 @@
  * lifecycle.
  */
 
-import { clearTimeout, monotonicNow, setTimeout } from "../../util/clock.js";
+import { clearTimeout, monotonicNow, originTime, setTimeout } from "../../util/clock.js";
 import {
   CALL_NAME,
   checkedOptions,
@@ -30,7 +30,7 @@ import type { Args, Caller, CallOptions, ClientStatus, WorkerLike } from "./call
 import { broken, closed, errorOf, NO_WORKER_MESSAGE, noWorker, watchPolicy } from "./errors.js";
 import { busyWait, onPageLifecycle, type PageListener } from "./page-lifecycle.js";
 import { isHeld, openTransport, type Transport, type TransportListener } from "./transport.js";
-import type { FromWorker, Ready, ToWorker } from "./worker-messages.js";
+import type { FromWorker, OwnAnnouncement, Ready, ToWorker } from "./worker-messages.js";
 import { WorkerWatchdog } from "./worker-watchdog.js";
 
 /** The options of a connection. */
@@ -104,6 +104,9 @@ const PAGE_END_WAIT_MS = 100;
 
 /** The time that a worker has to hand over when its client closes. */
 const CLOSE_MS = 5_000;
+
+/** An announcement that was under way for longer has a clock that is too old for the deadlines of requests. */
+const FRESH_MS = 20;
 
 /** A worker that ends after at least so long is replaced at once. */
 const MIN_WORKER_UPTIME_MS = 1_000;
@@ -387,8 +390,18 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
           this.localOwner = message.owner;
           this.hasDatabase = true;
         }
-        this.onOwnerMessage(message);
+        this.onOwnerMessage(this.asAnswer(message));
     }
+  }
+
+  /**
+   * An announcement of this page's worker that has just been sent states the owner's clock as an answer to a query does,
+   * so no query is needed.
+   */
+  private asAnswer(message: ToClient): ToClient {
+    if (message.type !== "owner" || !("sentAt" in message)) return message;
+    const age = originTime() - (message as OwnAnnouncement).sentAt;
+    return Math.abs(age) <= FRESH_MS ? { ...message, client: this.id } : message;
   }
 
   /** Waits for the lock that the worker holds until it ends, and so learns when that is. */

@@ -2,6 +2,7 @@
 
 import type {
   ClientProgress,
+  OwnerAnnouncement,
   RetriedHungRequests,
   ToClient,
   ToOwner,
@@ -75,6 +76,12 @@ export interface Failed {
   readonly error: WireError;
 }
 
+/** The worker is the owner. */
+export interface OwnAnnouncement extends OwnerAnnouncement {
+  /** When it was sent, by `originTime`. */
+  readonly sentAt: number;
+}
+
 /** The worker is the owner, and clients in other realms look for it. */
 export interface PortsWanted {
   readonly type: "ports-wanted";
@@ -93,6 +100,7 @@ export type FromWorker =
   | PortsWanted
   | Released
   | RetriedHungRequests
+  | OwnAnnouncement
   | ToClient;
 
 /** The name of a database's lock, and of the channel of its owners and clients. */

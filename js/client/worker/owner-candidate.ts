@@ -5,13 +5,13 @@
 
 import type { MigrateProgress } from "../../collection/migrate.js";
 import type { Database } from "../../database/database.js";
-import { open } from "../../database/open.js";
-import { defaultStorage } from "../../database/storage-admin.js";
+import { defaultStorage } from "../../database/default-storage.js";
+import { openLocked, openRegistered } from "../../database/opening.js";
 import { loadModule } from "../../engine/load-wasm.js";
 import type { OpenProgress } from "../../session/options.js";
 import { hasFolders, hasOpfs, opfs } from "../../storage/opfs.js";
 import type { Storage } from "../../storage/storage.js";
-import { monotonicNow, setTimeout } from "../../util/clock.js";
+import { monotonicNow, originTime, setTimeout } from "../../util/clock.js";
 import { workerProgram } from "../connection/port-relay.js";
 import {
   channelName,
@@ -25,6 +25,7 @@ import {
   type ClientProgress,
   compareBuilds,
   type Outcome,
+  type OwnerAnnouncement,
   type RequestBatch,
   type ToClient,
   type ToOwner,
@@ -157,7 +158,10 @@ export class OwnerCandidate {
       this.postToPage({ type: "outdated", error: this.outdated });
       return;
     }
-    if (this.owner !== undefined) this.announce();
+    if (this.owner !== undefined) {
+      this.announce();
+      this.broadcast?.postMessage(this.announcement());
+    }
     if (this.candidacy !== undefined) return;
     if (this.fallback !== undefined && this.channel !== undefined) {
       if (this.buildChannel === undefined) this.followOwner(this.channel, this.fallback);
@@ -221,6 +225,7 @@ export class OwnerCandidate {
       // The engine's code is compiled meanwhile, so that it is ready when the lock is granted.
       this.loaded().catch(() => {});
       if (this.channel === undefined) return await this.becomeOwner(candidacy);
+      this.storage.lookUp?.(this.name);
       this.postToPage({ type: "state", state: "waiting" });
       const lock = (locks() as LockManager).request(this.channel, { signal: candidacy.over }, () =>
         this.becomeOwner(candidacy),
@@ -243,8 +248,12 @@ export class OwnerCandidate {
     if (!(await this.upgrade(active, candidacy))) return;
     this.owner = active;
     try {
-      if (this.channel !== undefined) this.listen(this.channel);
       this.announce();
+      if (this.channel !== undefined) {
+        // After the announcement to this page: opening the channels takes a moment.
+        this.listen(this.channel);
+        this.broadcast?.postMessage(this.announcement());
+      }
       await candidacy.endRequested;
     } finally {
       this.owner = undefined;
@@ -283,7 +292,8 @@ export class OwnerCandidate {
           signal: candidacy.over,
           wasm: this.loaded(),
         };
-        return await open(this.name, { ...options, ...candidateOptions });
+        const opening = this.channel === undefined ? openRegistered : openLocked;
+        return await opening(this.name, { ...options, ...candidateOptions });
       } catch (error) {
         // The previous holder of the lock may have the file for a moment longer.
         const wait = BUSY_MS[tries];
@@ -370,7 +380,7 @@ export class OwnerCandidate {
     }
     this.ports.push(port);
     port.onmessage = ({ data }) => this.answer(data as ToOwner, (reply) => port.postMessage(reply));
-    port.postMessage({ type: "owner", owner: this.id, client: 0, round: 0, at: ownerNow() });
+    port.postMessage(this.announcement());
   }
 
   private listen(channel: string): void {
@@ -399,8 +409,13 @@ export class OwnerCandidate {
     return inbox;
   }
 
+  private announcement(): OwnerAnnouncement {
+    return { type: "owner", owner: this.id, client: 0, round: 0, at: ownerNow() };
+  }
+
+  /** Announces this owner to its own page. */
   private announce(): void {
-    this.post({ type: "owner", owner: this.id, client: 0, round: 0, at: ownerNow() });
+    this.postToPage({ ...this.announcement(), sentAt: originTime() });
   }
 
   /** Reports that this owner has handed over, and closes its channels. */

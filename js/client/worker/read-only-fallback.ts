@@ -4,7 +4,7 @@
  */
 
 import type { Database } from "../../database/database.js";
-import { open } from "../../database/open.js";
+import { openRegistered } from "../../database/opening.js";
 import { DatabaseNotFoundError, OwnerUnavailableError } from "../../errors/index.js";
 import { openImage } from "../../storage/bytes.js";
 import type { Storage } from "../../storage/storage.js";
@@ -234,7 +234,13 @@ export class ReadOnlyFallback {
       open: () => openImage(name, bytes),
     };
     const { memory, ordered } = options;
-    const db = await open(name, { storage, readOnly: true, wasm: module(), memory, ordered });
+    const db = await openRegistered(name, {
+      storage,
+      readOnly: true,
+      wasm: module(),
+      memory,
+      ordered,
+    });
     const collections = new ServedCollections(db, specs);
     const requestLog = new RequestLog(
       new SnapshotClientRecords(name, { db, procedures, collections }),

@@ -7,7 +7,7 @@ import type { Storage } from "../storage.js";
 import { type Builtins, builtins } from "./builtins.js";
 
 /** The code that works on files is a separate chunk, so that browsers do not load it. */
-const files = () => moduleAt("storage/node/file", () => import("./file.js"));
+const files = () => moduleAt<typeof import("./file.js")>("storage/node/file");
 
 /**
  * A storage that keeps each database in one file of a folder, for Node, Deno and Bun. The folder is created
