@@ -17,6 +17,7 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   struct    typed views of structs in Node and in Chromium, compared with raw bytes, JSON, msgpackr, FlatBuffers
   client    pages and tabs in Chromium and Firefox: round trips, writes of several tabs, change of owner,
             first visit, beside PGlite, IndexedDB and bare messages
+  lists     lists of 1,000 and 10,000 records on a page in Chromium, beside Dexie and bare messages
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
   sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
   large     a database four times its memory, large values, a bulk load, beside bare reads and writes
@@ -35,7 +36,7 @@ entry(async () => {
   if (values["--tables"] !== undefined) return printTables(values["--tables"]);
   if (
     words.length === 0 ||
-    words.some((word) => ["sizes", "long", "struct", "client"].includes(word))
+    words.some((word) => ["sizes", "long", "struct", "client", "lists"].includes(word))
   )
     await installRivals();
   const entries = [
