@@ -22,7 +22,7 @@ const HTML =
 const SETTLE_MS = 50;
 
 /**
- * Fills the stores in a new profile, and passes the measurements to `use`: `cold(store, way, size)` and
+ * Fills the stores in a new profile, and passes the measurements to `use`: `cold(store, variant, size)` and
  * `warm(size, rounds, warmUp)` in milliseconds, and `longest`.
  */
 export async function withLists(browserName, use) {
@@ -107,13 +107,13 @@ class Lists {
     }
   }
 
-  ways() {
-    return this.with("ways()");
+  variants() {
+    return this.with("variants()");
   }
 
   /** The first list on a new page, whose store is open. */
-  cold(store, way, size) {
-    const [one, other] = [JSON.stringify(store), JSON.stringify(way)];
+  cold(store, variant, size) {
+    const [one, other] = [JSON.stringify(store), JSON.stringify(variant)];
     return this.with(`open(${one}, ${other})`, "settle", `time(${one}, ${other}, ${size})`);
   }
 
@@ -122,8 +122,8 @@ class Lists {
   }
 
   /** The longest tasks of the page during the first list and further ones. */
-  longest(store, way, size) {
-    const [one, other] = [JSON.stringify(store), JSON.stringify(way)];
+  longest(store, variant, size) {
+    const [one, other] = [JSON.stringify(store), JSON.stringify(variant)];
     const call = `longest(${one}, ${other}, ${size})`;
     return this.with(`open(${one}, ${other})`, "settle", call);
   }

@@ -1,12 +1,12 @@
-/** A page of the benchmark of lists: it fills the stores, and lists their records in different ways. */
+/** A page of the benchmark of lists: it fills the stores, and lists their records in several variants. */
 
 import { Dexie } from "dexie";
 import { connect } from "varve/client";
 import { keyOf, type Row, rowOf, SIZES } from "./rows.js";
 import { COLLECTIONS } from "./worker.js";
 
-/** One way to list the records of one store. */
-export interface Way {
+/** A variant of listing the records of one store. */
+export interface Variant {
   /** Opens what it needs, which is not measured. */
   open(): Promise<unknown>;
   /** Lists all records, and adds up one field of each. */
@@ -66,7 +66,7 @@ async function hundreds(size: number, get: (keys: string[]) => Promise<(Row | un
   return sum;
 }
 
-function waysOf(of: (size: number) => Listed<Row>): Record<string, Way> {
+function variantsOf(of: (size: number) => Listed<Row>): Record<string, Variant> {
   const rows = (size: number) => of(size).values().all();
   return {
     "for await": { open: openStore, sum: (size) => looped(of(size).values()), rows },
@@ -96,7 +96,7 @@ async function openDexie(): Promise<void> {
 
 const table = (size: number) => dexie!.table<Row, string>(`rows${size}`);
 
-const dexieWays: Record<string, Way> = {
+const dexieVariants: Record<string, Variant> = {
   toArray: {
     open: openDexie,
     sum: async (size) => summed(await table(size).toArray()),
@@ -133,7 +133,7 @@ function askFloor<T>(kind: string, size: number): Promise<T> {
 const parsed = async (size: number) =>
   JSON.parse(new TextDecoder().decode(await askFloor<Uint8Array>("bytes", size))) as Row[];
 
-const floorWays: Record<string, Way> = {
+const floorVariants: Record<string, Variant> = {
   objects: {
     open: openFloor,
     sum: async (size) => summed(await askFloor<Row[]>("objects", size)),
@@ -151,11 +151,20 @@ const floorWays: Record<string, Way> = {
   },
 };
 
-const WAYS: Record<string, Record<string, Way>> = {
-  "varve, json()": waysOf(jsonOf),
-  "varve, schema": waysOf(structOf),
-  Dexie: dexieWays,
-  floor: floorWays,
+/** The same lists as views, whose fields are read in place. */
+const viewVariants: Record<string, Variant> = Object.fromEntries(
+  Object.entries(variantsOf((size) => structOf(size).views)).map(([name, variant]) => [
+    name,
+    { ...variant, rows: async (size) => (await variant.rows(size)).map((view) => sorted(view)) },
+  ]),
+);
+
+const VARIANTS: Record<string, Record<string, Variant>> = {
+  "varve, json()": variantsOf(jsonOf),
+  "varve, views": viewVariants,
+  "varve, schema": variantsOf(structOf),
+  Dexie: dexieVariants,
+  floor: floorVariants,
 };
 
 /** The longest time in which no other task of the page could run. */
@@ -179,9 +188,9 @@ async function longestTask(work: () => Promise<unknown>): Promise<number> {
 }
 
 const page = {
-  ways: () =>
-    Object.entries(WAYS).flatMap(([store, ways]) =>
-      Object.keys(ways).map((way) => [store, way] as const),
+  variants: () =>
+    Object.entries(VARIANTS).flatMap(([store, variants]) =>
+      Object.keys(variants).map((variant) => [store, variant] as const),
     ),
   /** Writes the records into the stores. */
   async fill(): Promise<void> {
@@ -196,36 +205,36 @@ const page = {
     await store().flush();
     await store().close();
   },
-  open: (store: string, way: string) => WAYS[store]![way]!.open(),
+  open: (store: string, variant: string) => VARIANTS[store]![variant]!.open(),
   /** Milliseconds that one list takes. */
-  async time(store: string, way: string, size: number): Promise<number> {
-    const one = WAYS[store]![way]!;
+  async time(store: string, variant: string, size: number): Promise<number> {
+    const one = VARIANTS[store]![variant]!;
     const start = performance.now();
     await one.sum(size);
     return performance.now() - start;
   },
-  /** Times of all ways in turn, so that a disturbance affects all of them. The first rounds are not counted. */
+  /** Times of all variants in turn, so that a disturbance affects all of them. The first rounds are not counted. */
   async warm(size: number, rounds: number, warmUp: number): Promise<Record<string, number[]>> {
     const times: Record<string, number[]> = {};
-    for (const [store, way] of page.ways()) await page.open(store, way);
+    for (const [store, variant] of page.variants()) await page.open(store, variant);
     for (let round = -warmUp; round < rounds; round += 1) {
-      for (const [store, way] of page.ways()) {
-        const ms = await page.time(store, way, size);
-        times[`${store}/${way}`] ??= [];
-        if (round >= 0) times[`${store}/${way}`]!.push(ms);
+      for (const [store, variant] of page.variants()) {
+        const ms = await page.time(store, variant, size);
+        times[`${store}/${variant}`] ??= [];
+        if (round >= 0) times[`${store}/${variant}`]!.push(ms);
       }
     }
     return times;
   },
-  longest: (store: string, way: string, size: number) =>
-    longestTask(() => WAYS[store]![way]!.sum(size)),
-  /** Throws if a way gives other contents than were written. */
+  longest: (store: string, variant: string, size: number) =>
+    longestTask(() => VARIANTS[store]![variant]!.sum(size)),
+  /** Throws if a variant gives other contents than were written. */
   async compare(size: number): Promise<void> {
     const wanted = JSON.stringify(Array.from({ length: size }, (_, i) => sorted(rowOf(i))));
-    for (const [store, way] of page.ways()) {
-      await page.open(store, way);
-      const found = JSON.stringify((await WAYS[store]![way]!.rows(size)).map(sorted));
-      if (found !== wanted) throw new Error(`${store}, ${way}: other contents`);
+    for (const [store, variant] of page.variants()) {
+      await page.open(store, variant);
+      const found = JSON.stringify((await VARIANTS[store]![variant]!.rows(size)).map(sorted));
+      if (found !== wanted) throw new Error(`${store}, ${variant}: other contents`);
     }
   },
 };

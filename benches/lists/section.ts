@@ -7,10 +7,10 @@ import { SIZES } from "./rows.js";
 
 /** The methods of `drive.mjs`. */
 interface Lists {
-  ways(): Promise<[store: string, way: string][]>;
-  cold(store: string, way: string, size: number): Promise<number>;
+  variants(): Promise<[store: string, variant: string][]>;
+  cold(store: string, variant: string, size: number): Promise<number>;
   warm(size: number, rounds: number, warmUp: number): Promise<Record<string, number[]>>;
-  longest(store: string, way: string, size: number): Promise<number>;
+  longest(store: string, variant: string, size: number): Promise<number>;
 }
 
 interface Driver {
@@ -21,7 +21,7 @@ interface Driver {
 }
 
 /** Goals: at most this part of the time that Dexie's `toArray` takes in the same run. */
-const AGAINST_DEXIE = { "varve, json()": 0.25, "varve, schema": 0.1 } as const;
+const AGAINST_DEXIE = { "varve, json()": 0.25, "varve, views": 0.1 } as const;
 
 /** The longest task of a page that still shows every frame, in milliseconds. */
 const FRAME_MS = 16;
@@ -33,19 +33,19 @@ export async function listsBench({ root, quick }: BenchOptions): Promise<Section
   const goals: Goal[] = [];
   const [colds, rounds] = quick ? [1, 2] : [7, 15];
   await driver.withLists("chromium", async (lists, version) => {
-    const ways = await lists.ways();
+    const variants = await lists.variants();
     for (const size of SIZES) {
       const title = `${size.toLocaleString("en")} records`;
       const cold: Record<string, number[]> = {};
       const longest: Record<string, number[]> = {};
       for (let i = 0; i < colds; i += 1) {
-        for (const [store, way] of ways) {
-          const name = `${store}/${way}`;
+        for (const [store, variant] of variants) {
+          const name = `${store}/${variant}`;
           cold[name] ??= [];
           longest[name] ??= [];
-          cold[name].push(await lists.cold(store, way, size));
+          cold[name].push(await lists.cold(store, variant, size));
           if (size === Math.max(...SIZES))
-            longest[name].push(await lists.longest(store, way, size));
+            longest[name].push(await lists.longest(store, variant, size));
         }
       }
       const warm = await lists.warm(size, rounds, 5);
@@ -53,20 +53,20 @@ export async function listsBench({ root, quick }: BenchOptions): Promise<Section
         ["first time on a page", cold],
         ["warm", warm],
       ] as const) {
-        for (const [store, way] of ways) {
-          const each = times[`${store}/${way}`]!.map((ms) => (ms * 1_000) / size);
+        for (const [store, variant] of variants) {
+          const each = times[`${store}/${variant}`]!.map((ms) => (ms * 1_000) / size);
           rows.push({
             group: `Chromium ${version}: ${title}, ${when}`,
-            ...row(way, store, "", "µs", each),
+            ...row(variant, store, "", "µs", each),
           });
         }
         const median = (name: string) => summarize(times[name]!).median;
         for (const [store, atMost] of Object.entries(AGAINST_DEXIE)) {
-          for (const way of WITH_GOALS[store]!) {
-            const ratio = median(`${store}/${way}`) / median("Dexie/toArray");
+          for (const variant of WITH_GOALS[store]!) {
+            const ratio = median(`${store}/${variant}`) / median("Dexie/toArray");
             goals.push(
               goal(
-                `${title}, ${when}: ${store}, ${way}, against Dexie`,
+                `${title}, ${when}: ${store}, ${variant}, against Dexie`,
                 ratio,
                 { atMost },
                 "times",
@@ -75,17 +75,17 @@ export async function listsBench({ root, quick }: BenchOptions): Promise<Section
           }
         }
       }
-      for (const [store, way] of ways) {
-        const tasks = longest[`${store}/${way}`]!;
+      for (const [store, variant] of variants) {
+        const tasks = longest[`${store}/${variant}`]!;
         if (tasks.length === 0) continue;
         rows.push({
           group: `Chromium ${version}: ${title}, the page's longest task`,
-          ...row(way, store, "", "ms", tasks),
+          ...row(variant, store, "", "ms", tasks),
         });
         if (store.startsWith("varve")) {
           goals.push(
             goal(
-              `${title}: the longest task, ${store}, ${way}`,
+              `${title}: the longest task, ${store}, ${variant}`,
               summarize(tasks).median,
               { atMost: FRAME_MS },
               "ms",
@@ -100,12 +100,12 @@ export async function listsBench({ root, quick }: BenchOptions): Promise<Section
 
 const WITH_GOALS: Record<string, readonly string[]> = {
   "varve, json()": ["for await", "all()"],
-  "varve, schema": ["for await", "all()"],
+  "varve, views": ["for await", "all()"],
 };
 
 const NOTES = [
   "Microseconds for each record of 130 bytes as JSON, on the main thread of a page: all values of a collection are listed, and one field of each is added up. getMany and bulkGet take 100 keys a call. The contents are compared before.",
-  "The first time: on a new page, 50 ms after its store was opened. Warm: after 5 rounds of all ways on one page, then in turn.",
+  "The first time: on a new page, 50 ms after its store was opened. Warm: after 5 rounds of all variants on one page, then in turn.",
   "The floors: a worker posts the same records, as objects or as one transferred buffer of their JSON text.",
   "The longest task: the longest time in which the page answered no message to itself, during the first list of a new page.",
 ];

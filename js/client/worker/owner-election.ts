@@ -30,6 +30,7 @@ import {
   type ToOwner,
   type WireError,
 } from "../protocol/messages.js";
+import { buffersOf } from "../protocol/packed-rows.js";
 import { type Build, buildOf, schemasDiffer, versionChanged } from "./app-version.js";
 import { jsonNames } from "./collection-handlers.js";
 import { isJob } from "./jobs.js";
@@ -245,6 +246,7 @@ export class OwnerCandidate {
     try {
       if (this.channel !== undefined) this.listen(this.channel);
       this.announce();
+      active.prepare();
       await candidacy.endRequested;
     } finally {
       this.owner = undefined;
@@ -369,7 +371,8 @@ export class OwnerCandidate {
       return;
     }
     this.ports.push(port);
-    port.onmessage = ({ data }) => this.answer(data as ToOwner, (reply) => port.postMessage(reply));
+    port.onmessage = ({ data }) =>
+      this.answer(data as ToOwner, (reply) => port.postMessage(reply, buffersOf(reply)));
     port.postMessage({ type: "owner", owner: this.id, client: 0, round: 0, at: ownerNow() });
   }
 
