@@ -268,7 +268,8 @@ function views(section: Section | undefined): string[] {
 function goals(sections: readonly Section[]): string[] {
   const lines = sections.flatMap(({ id, goals: all }) =>
     all.map(({ what, wanted, measured, reached }): Cells => {
-      const where = id === "client" ? "tabs" : id?.endsWith("browser") ? "Chromium" : "Node";
+      const where =
+        id === "client" || id === "lists" ? "pages" : id?.endsWith("browser") ? "Chromium" : "Node";
       return [where, what, wanted, measured, reached ? "yes" : "**no**"];
     }),
   );
