@@ -3,6 +3,7 @@ import { browserBench } from "./browser/host.js";
 import { clientBench } from "./client/section.js";
 import { keysBench } from "./keys/run.js";
 import { browserLarge, nodeLarge } from "./large/section.js";
+import { listsBench } from "./lists/section.js";
 import { browserLong, nodeLong } from "./long/section.js";
 import { nodeBench } from "./node/drop.js";
 import type { BenchOptions } from "./options.js";
@@ -19,6 +20,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   struct: structBench,
   client: clientBench,
   page: pageBench,
+  lists: listsBench,
   sizes: nodeSizes,
   "sizes-browser": browserSizes,
   large: nodeLarge,

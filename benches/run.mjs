@@ -19,6 +19,7 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
             first visit, beside PGlite, IndexedDB and bare messages
   page      a page's start in Chromium and Firefox: until the first write and the first list, on the first visit and
             the next, beside Dexie, idb-keyval and a bare worker with a bare file
+  lists     lists of 1,000 and 10,000 records on a page in Chromium, beside Dexie and bare messages
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
   sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
   large     a database four times its memory, large values, a bulk load, beside bare reads and writes
@@ -37,7 +38,7 @@ entry(async () => {
   if (values["--tables"] !== undefined) return printTables(values["--tables"]);
   if (
     words.length === 0 ||
-    words.some((word) => ["sizes", "long", "struct", "client", "page"].includes(word))
+    words.some((word) => ["sizes", "long", "struct", "client", "page", "lists"].includes(word))
   )
     await installRivals();
   const entries = [

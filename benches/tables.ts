@@ -227,6 +227,32 @@ function starts(section: Section | undefined): string[] {
   return [table(head, ["---", ...stores.map(() => "--:")], lines)];
 }
 
+/** Lists on a page, a record. */
+function lists(section: Section | undefined): string[] {
+  if (section === undefined) return [];
+  const columns = [
+    ["varve, json()", "all()"],
+    ["varve, json()", "for await"],
+    ["varve, views", "all()"],
+    ["varve, views", "for await"],
+    ["varve, schema", "all()"],
+    ["Dexie", "toArray"],
+    ["floor", "objects"],
+  ] as const;
+  const groups = [...new Set(section.rows.map(({ group = "" }) => group))];
+  const lines = groups.map((group): Cells => {
+    const cells = columns.map(([store, work]) => {
+      const row = section.rows.find(
+        (one) => one.group === group && one.store === store && one.work === work,
+      );
+      return row === undefined ? "" : `${shown(row)} ${row.unit}`;
+    });
+    return [group.replace(/^[^:]*: /, ""), ...cells];
+  });
+  const head = ["lists on a page in Chromium", ...columns.map((names) => names.join(", "))];
+  return [table(head, ["---", ...columns.map(() => "--:")], lines)];
+}
+
 /** A selection of the rows about typed views, with raw bytes and JSON for comparison. */
 const VIEWS: readonly (readonly [group: string, work: string, lines: readonly string[]])[] = [
   ["a record", "read a number of a view that is kept", ["raw DataView", "varve", "object"]],
@@ -262,7 +288,8 @@ function views(section: Section | undefined): string[] {
 function goals(sections: readonly Section[]): string[] {
   const lines = sections.flatMap(({ id, goals: all }) =>
     all.map(({ what, wanted, measured, reached }): Cells => {
-      const where = id === "client" ? "tabs" : id?.endsWith("browser") ? "Chromium" : "Node";
+      const where =
+        id === "client" || id === "lists" ? "pages" : id?.endsWith("browser") ? "Chromium" : "Node";
       return [where, what, wanted, measured, reached ? "yes" : "**no**"];
     }),
   );
@@ -289,6 +316,7 @@ export function tables(results: Results): string {
     ...large([sections.get("large"), sections.get("large-browser")]),
     ...tabs(sections.get("client")),
     ...starts(sections.get("page")),
+    ...lists(sections.get("lists")),
     ...views(sections.get("struct")),
     ...goals(results.sections),
   ].join("\n\n");

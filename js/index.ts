@@ -19,11 +19,13 @@ export type {
   Condition,
   RemoteCollection,
   RemoteIndex,
-  RemoteScan,
+  RemoteIndexViews,
   RemoteTypedUpdateOptions,
+  RemoteViews,
   Update,
   Updated,
 } from "./client/remote-collection.js";
+export type { RemoteScan } from "./client/remote-scan.js";
 export type {
   Calls,
   Collections,

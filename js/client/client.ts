@@ -21,7 +21,10 @@ import {
 } from "./protocol/client-subscriptions.js";
 import { cloneArgs, listOf } from "./protocol/clone.js";
 import { cloned } from "./protocol/json-values.js";
-import { RemoteCollection, RemoteScan } from "./remote-collection.js";
+import type { RowsAnswer } from "./protocol/packed-rows.js";
+import { RemoteCollection } from "./remote-collection.js";
+import { RemoteScan } from "./remote-scan.js";
+import { allRows, type RowDecoder, type RowSchema } from "./rows.js";
 import type { Calls, Collections, RemoteCollectionOf, ServedTypes, TxOf } from "./types.js";
 
 /** A value of a database in another realm, with its version. */
@@ -79,10 +82,10 @@ export class Client<
   declare readonly call: Calls<S>;
   declare private readonly link: ClientHandle;
   declare private readonly known: Map<string, unknown>;
-  declare private readonly declared: readonly string[];
+  declare private readonly declared: Readonly<Record<string, unknown>>;
 
   /** @internal */
-  constructor(to: Connection, timeout: number, declared: readonly string[]) {
+  constructor(to: Connection, timeout: number, declared: Readonly<Record<string, unknown>>) {
     super();
     const link = new ClientHandle(to, timeout, (event) => this.dispatchEvent(new Event(event)));
     const procedures = byName(
@@ -102,7 +105,7 @@ export class Client<
   ): RemoteCollectionOf<S["collections"][Name]> {
     let collection = this.known.get(name);
     if (collection === undefined) {
-      collection = new RemoteCollection(name, this.link);
+      collection = new RemoteCollection(name, this.link, schemaOf(this.declared, name));
       this.known.set(name, collection);
     }
     return collection as RemoteCollectionOf<S["collections"][Name]>;
@@ -142,7 +145,8 @@ export class Client<
     keys: Iterable<Key>,
     options?: CallOptions,
   ): Promise<(Uint8Array<ArrayBuffer> | undefined)[]> {
-    return this.requestRead("getMany", [listOf(keys)], options);
+    const answer: RowsAnswer = await this.requestRead("getMany", [listOf(keys)], options);
+    return allRows(answer, { row: "values" }) as Promise<(Uint8Array<ArrayBuffer> | undefined)[]>;
   }
 
   /** Resolves to whether the key has a value. */
@@ -159,12 +163,12 @@ export class Client<
   keys(range: ByteRange, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>>;
   keys(range?: TextRange, options?: CallOptions): RemoteScan<string>;
   keys(range?: Range, options?: CallOptions): RemoteScan<Uint8Array | string> {
-    return new RemoteScan((after) => this.requestRead("keys", [range, after], options));
+    return this.scan("keys", range, options);
   }
 
   /** The values of a range, or all values, in the order of their keys. */
   values(range?: Range, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>> {
-    return new RemoteScan((after) => this.requestRead("values", [range, after], options));
+    return this.scan("values", range, options);
   }
 
   /** The keys and values of a range, or all of them, as pairs in the order of the keys. */
@@ -174,7 +178,7 @@ export class Client<
   ): RemoteScan<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
   entries(range?: TextRange, options?: CallOptions): RemoteScan<[string, Uint8Array<ArrayBuffer>]>;
   entries(range?: Range, options?: CallOptions): RemoteScan<[Uint8Array | string, Uint8Array]> {
-    return new RemoteScan((after) => this.requestRead("entries", [range, after], options));
+    return this.scan("entries", range, options);
   }
 
   /**
@@ -242,7 +246,7 @@ export class Client<
     options?: RetryOptions,
   ): Promise<T> {
     const run: Parameters<typeof transact<T>>[4] = (log) =>
-      body(txOf(log, this.declared) as TxOf<S, Declared>);
+      body(txOf(log, Object.keys(this.declared)) as TxOf<S, Declared>);
     return transact("transaction", this.link, options, body, run);
   }
 
@@ -358,6 +362,11 @@ export class Client<
     return this.close();
   }
 
+  private scan<T>(row: RowDecoder["row"], range: unknown, options?: CallOptions): RemoteScan<T> {
+    const read = (after?: unknown) => this.requestRead(row, [range, after], options);
+    return new RemoteScan(read, { row }, () => this.link.writes);
+  }
+
   private requestRead<T>(
     call: string,
     args: readonly unknown[],
@@ -373,4 +382,13 @@ export class Client<
   ): Promise<T> {
     return this.link.request(call, () => cloneArgs(args), true, options) as Promise<T>;
   }
+}
+
+/** The schema of a collection, if `connect` was given one. */
+function schemaOf(declared: Readonly<Record<string, unknown>>, name: string) {
+  if (!Object.hasOwn(declared, name)) return undefined;
+  const given = declared[name] as { of?: unknown } | null | undefined;
+  const schema = (given?.of ?? given) as Partial<RowSchema> | null | undefined;
+  const isSchema = schema?.kind?.kind === "struct" && typeof schema.view === "function";
+  return isSchema ? (schema as RowSchema) : undefined;
 }

@@ -107,7 +107,7 @@ export function connect(name: string, options?: ConnectOptions | Declaring<Serve
     );
   }
   const declared = Object.keys(collections);
-  const client = new Client(connection, timeout, declared);
+  const client = new Client(connection, timeout, collections);
   for (const name of declared) {
     if (name in client) {
       throw badCall(

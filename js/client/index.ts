@@ -44,11 +44,13 @@ export type {
   Condition,
   RemoteCollection,
   RemoteIndex,
-  RemoteScan,
+  RemoteIndexViews,
   RemoteTypedUpdateOptions,
+  RemoteViews,
   Update,
   Updated,
 } from "./remote-collection.js";
+export type { RemoteScan } from "./remote-scan.js";
 export type {
   Calls,
   Collections,

@@ -16,35 +16,9 @@ import {
 } from "./protocol/client-subscriptions.js";
 import { cloneArgs, listOf } from "./protocol/clone.js";
 import { type Forms, fieldOf, sentOf } from "./protocol/json-values.js";
-
-/**
- * The contents of a range: all of it as of one moment with `all()`, or for use in `for await`. A loop reads a
- * page at a time, each as of one moment. It sees writes after the last key that it has read, but none before
- * it, as a loop over a local database does. An index is read as a single page. Each loop and each `all()`
- * reads again.
- */
-export class RemoteScan<T> implements AsyncIterable<T, undefined> {
-  private readonly read: (after?: unknown) => Promise<unknown>;
-
-  /** @internal `read` returns the whole range, or the page behind its argument; the first page for `null`. */
-  constructor(read: (after?: unknown) => Promise<unknown>) {
-    this.read = read;
-  }
-
-  /** Resolves to all of it as an array. */
-  all(): Promise<T[]> {
-    return this.read() as Promise<T[]>;
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<T, undefined> {
-    for (let after: unknown = null; after !== undefined; ) {
-      const page = (await this.read(after)) as { rows: T[]; after?: unknown };
-      yield* page.rows;
-      after = page.after;
-    }
-    return undefined;
-  }
-}
+import type { RowsAnswer } from "./protocol/packed-rows.js";
+import { RemoteScan } from "./remote-scan.js";
+import { allRows, type RowDecoder, type RowSchema } from "./rows.js";
 
 /**
  * A condition on a field: the value that it must have, or bounds. `not` is a value that it must not have. All
@@ -102,19 +76,104 @@ export interface RemoteTypedUpdateOptions<Plain, Input> extends RetryOptions {
   valueIfMissing?: Input | undefined;
 }
 
-/** The calls that a remote collection and its indexes have in common. */
-export class RemoteReads<K, KeyInput, Plain, Range> {
+/** The records that reads are of, and how their values are decoded. */
+interface Target {
+  /** The name of the collection. */
+  readonly collection: string;
+  /** The name of the index, if they are read by one. */
+  readonly index?: string | undefined;
+  /** The schema of the page, if it has one. */
+  readonly schema?: RowSchema | undefined;
+  /** Whether values are views. */
+  readonly areViews?: boolean;
+}
+
+/** The kind of a schema as text, which the worker compares with its own. */
+const kinds = new WeakMap<RowSchema, string>();
+
+function kindText(schema: RowSchema | undefined): string | undefined {
+  if (schema === undefined) return undefined;
+  let text = kinds.get(schema);
+  if (text === undefined) {
+    text = JSON.stringify(schema.kind);
+    kinds.set(schema, text);
+  }
+  return text;
+}
+
+/** The calls that list the records of a remote collection or of one of its indexes. */
+export class RemoteLists<K, Value, Range> {
   /** The name of the collection or index. */
   readonly name: string;
   declare protected readonly caller: Caller;
-  declare private readonly collection: string | undefined;
+  declare protected readonly target: Target;
 
   /** @internal */
-  constructor(name: string, caller: Caller, collection?: string) {
+  constructor(name: string, caller: Caller, target: Target) {
     this.name = name;
-    hide(this, { caller, collection });
+    hide(this, { caller, target });
   }
 
+  /** The keys of a range, or all keys, in order: for use in `for await`, or `.all()`. */
+  keys(range?: Range, options?: CallOptions): RemoteScan<K> {
+    return this.scan("keys", range, options);
+  }
+
+  /** The values of a range, or all values, in order. */
+  values(range?: Range, options?: CallOptions): RemoteScan<Value> {
+    return this.scan("values", range, options);
+  }
+
+  /** The keys and values of a range, or all of them, as pairs in order. */
+  entries(range?: Range, options?: CallOptions): RemoteScan<[K, Value]> {
+    return this.scan("entries", range, options);
+  }
+
+  private scan<T>(row: RowDecoder["row"], range: unknown, options?: CallOptions): RemoteScan<T> {
+    const { target, caller } = this;
+    const read = async (after?: unknown) =>
+      this.requestRead(row, [range, after, ...wantedOf(target)], options);
+    return new RemoteScan(read, { row, ...target }, () => caller.writes);
+  }
+
+  /** The values of several keys. */
+  protected async many(keys: unknown, options: CallOptions | undefined): Promise<unknown[]> {
+    const { target } = this;
+    const args = [listOf(keys), ...wantedOf(target)];
+    const answer = (await this.requestRead("getMany", args, options)) as RowsAnswer;
+    return allRows(answer, { row: "values", ...target });
+  }
+
+  protected requestRead<T>(
+    call: string,
+    args: readonly unknown[],
+    options?: CallOptions,
+  ): Promise<T> {
+    const { collection, index } = this.target;
+    return this.caller.request(
+      call,
+      () => cloneArgs(args),
+      false,
+      options,
+      collection,
+      index,
+    ) as Promise<T>;
+  }
+}
+
+/** @throws TypeError for views without a schema */
+function wantedOf({ collection, schema, areViews }: Target): readonly unknown[] {
+  if (areViews && schema === undefined) {
+    throw badCall(
+      `The page has no schema of the collection "${collection}", so it can make no views. Give it to connect(), ` +
+        "in its option collections.",
+    );
+  }
+  return [kindText(schema), areViews];
+}
+
+/** The calls that a remote collection and its indexes have in common. */
+export class RemoteReads<K, KeyInput, Plain, Range> extends RemoteLists<K, Plain, Range> {
   /**
    * Resolves to the value of a key or, in an index, to the first record with this value (in a unique index,
    * the only one). `undefined` if there is none.
@@ -127,45 +186,53 @@ export class RemoteReads<K, KeyInput, Plain, Range> {
   count(range?: Range, options?: CallOptions): Promise<number> {
     return this.requestRead("count", [range], options);
   }
-
-  /** The keys of a range, or all keys, in order: for use in `for await`, or `.all()`. */
-  keys(range?: Range, options?: CallOptions): RemoteScan<K> {
-    return new RemoteScan((after) => this.requestRead("keys", [range, after], options));
-  }
-
-  /** The values of a range, or all values, in order. */
-  values(range?: Range, options?: CallOptions): RemoteScan<Plain> {
-    return new RemoteScan((after) => this.requestRead("values", [range, after], options));
-  }
-
-  /** The keys and values of a range, or all of them, as pairs in order. */
-  entries(range?: Range, options?: CallOptions): RemoteScan<[K, Plain]> {
-    return new RemoteScan((after) => this.requestRead("entries", [range, after], options));
-  }
-
-  protected requestRead<T>(
-    call: string,
-    args: readonly unknown[],
-    options?: CallOptions,
-  ): Promise<T> {
-    const { name, collection } = this;
-    return this.caller.request(
-      call,
-      () => cloneArgs(args),
-      false,
-      options,
-      collection ?? name,
-      collection && name,
-    ) as Promise<T>;
-  }
 }
 
 /** An index of a collection in another realm, ordered by values of this type. */
 export type RemoteIndex<Value, K, Plain> = RemoteReads<K, Value, Plain, IndexRange<Value, K>>;
 
+/** The lists of an index whose values are views. */
+export type RemoteIndexViews<Value, K, View> = RemoteLists<K, View, IndexRange<Value, K>>;
+
+/**
+ * The records of a collection in another realm as views, `client.products.views`: an answer is one buffer, and a field
+ * is read from it when you access it, without decoding the others. The buffer is the answer's own: a view is as of the
+ * moment of the answer, and valid as long as you keep it. A view has its fields on its prototype, as in the worker:
+ * `{ ...view }` has none of them, and `view.snapshot()` gives a plain object. Bytes in a view are views of the same
+ * buffer: `slice()` them before you transfer them.
+ *
+ * Every call rejects with
+ *
+ * - `TypeError` if `connect` was not given the collection's schema in its option `collections`
+ * - `SchemaMismatchError` if the worker serves another schema
+ */
+export class RemoteViews<K, KeyInput, View, Indexes = Record<never, never>> extends RemoteLists<
+  K,
+  View,
+  KeyRange<KeyInput>
+> {
+  /** The indexes of the collection, by name. */
+  declare readonly index: {
+    readonly [Name in keyof Indexes]: RemoteIndexViews<Indexes[Name], K, View>;
+  };
+
+  /** @internal */
+  constructor(name: string, caller: Caller, target: Target) {
+    super(name, caller, target);
+    hide(this, {
+      index: byName((index) => new RemoteLists(index, caller, { ...target, index })),
+    });
+  }
+
+  /** Resolves to the views of several keys, in the order of the keys, as of one moment. */
+  getMany(keys: Iterable<KeyInput>, options?: CallOptions): Promise<(View | undefined)[]> {
+    return this.many(keys, options) as Promise<(View | undefined)[]>;
+  }
+}
+
 /**
  * A collection that a worker serves: `client.collection("products")`. Its values are copies, as plain objects,
- * and the page needs no schema for them.
+ * and the page needs no schema for them. With the schema, `views` has them as views, without decoding.
  */
 export class RemoteCollection<
   K,
@@ -173,16 +240,26 @@ export class RemoteCollection<
   Plain,
   Input,
   Indexes = Record<never, never>,
+  View = Plain,
 > extends RemoteReads<K, KeyInput, Plain, KeyRange<KeyInput>> {
   /** The indexes of the collection, by name. */
   declare readonly index: {
     readonly [Name in keyof Indexes]: RemoteIndex<Indexes[Name], K, Plain>;
   };
 
+  /** The records as views, if they are structs whose schema `connect` was given. */
+  declare readonly views: View extends { snapshot(): unknown }
+    ? RemoteViews<K, KeyInput, View, Indexes>
+    : never;
+
   /** @internal */
-  constructor(name: string, caller: Caller) {
-    super(name, caller);
-    hide(this, { index: byName((index) => new RemoteReads(index, caller, name)) });
+  constructor(name: string, caller: Caller, schema?: RowSchema) {
+    super(name, caller, { collection: name, schema });
+    const views = { collection: name, schema, areViews: true };
+    hide(this, {
+      index: byName((index) => new RemoteReads(index, caller, { collection: name, index, schema })),
+      views: new RemoteViews(name, caller, views),
+    });
   }
 
   /** Resolves to whether the key has a value. */
@@ -191,8 +268,8 @@ export class RemoteCollection<
   }
 
   /** Resolves to the values of several keys, in the order of the keys, as of one moment. */
-  async getMany(keys: Iterable<KeyInput>, options?: CallOptions): Promise<(Plain | undefined)[]> {
-    return this.requestRead("getMany", [listOf(keys)], options);
+  getMany(keys: Iterable<KeyInput>, options?: CallOptions): Promise<(Plain | undefined)[]> {
+    return this.many(keys, options) as Promise<(Plain | undefined)[]>;
   }
 
   /** Resolves to the value of a key with its version, or `undefined` if the key is missing. */

@@ -57,7 +57,8 @@ export type RemoteCollectionOf<T> = unknown extends T
       KeyInput<KeySpecOf<T>>,
       PlainOf<ViewOf<CodecOf<T>>>,
       InputOf<CodecOf<T>>,
-      IndexesOf<ViewOf<CodecOf<T>>, IndexSpecsOf<T>, InputOf<CodecOf<T>>>
+      IndexesOf<ViewOf<CodecOf<T>>, IndexSpecsOf<T>, InputOf<CodecOf<T>>>,
+      ViewOf<CodecOf<T>>
     >;
 
 /** All collections, by name. */

@@ -116,7 +116,16 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
       keyspace: () => space.keyspace,
       bounds: keys.bounds(call, range),
       keyOf: (bytes: Uint8Array<ArrayBuffer>): K => keys.decode(bytes),
+      keyKind: keys.kind,
     };
+  }
+
+  /** @internal The address of a key's value, or 0 if it is missing. Its length is the engine's `foundLength()`. */
+  find(key: KeyInput): number {
+    const { session } = this.handle;
+    session.guard.assertReadable();
+    const { engine } = session;
+    return engine.find(this.context.keys.encode(engine, key), this.context.space.keyspace);
   }
 
   /**

@@ -136,6 +136,17 @@ export class Index<Value, K, View> {
     ]);
   }
 
+  /** @internal Calls a function with the key and the value's address of each record in a range. */
+  visit(
+    call: string,
+    range: IndexRange<Value, K> | undefined,
+    visitor: (key: K, at: number) => void,
+  ): void {
+    const { keys } = this.context;
+    const scan = this.walk(call, range, (key, at) => visitor(keys.decode(key), at));
+    for (const _ of scan);
+  }
+
   private walk<T>(
     call: string,
     range: IndexRange<Value, K> | undefined,

@@ -34,6 +34,7 @@ import {
 import { Host } from "./wasm-imports.js";
 import {
   BROKEN,
+  type CopiedRows,
   type KeyRange,
   type Page,
   RAW,
@@ -115,6 +116,8 @@ const LOWER_EXCLUDED = 1;
 const UPPER_INCLUDED = 2;
 const BACKWARDS = 4;
 const WITH_VALUES = 8;
+const COPY_VALUES = 16;
+const SEPARATE_VALUES = 32;
 
 function flagsOf({ lowerExcluded, upperIncluded, reverse }: KeyRange): number {
   return (
@@ -531,6 +534,19 @@ export class Engine extends WasmMemory {
     const at = this.call(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
     if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
     return this.pageAt(at, maxKeys, withValues);
+  }
+
+  /**
+   * Copies the first `maxKeys` rows of a range, up to some 256 KiB of values, with commas between the values if
+   * `areSeparated`. There are none if the range is empty, or if the first value alone is larger.
+   */
+  copyRows(range: KeyRange, maxKeys: number, areSeparated: boolean, keyspace: number): CopiedRows {
+    this.sort();
+    const [lower, upper] = this.encodeBounds(range);
+    const flags = flagsOf(range) | COPY_VALUES | (areSeparated ? SEPARATE_VALUES : 0);
+    const at = this.call(() => this.wasm.scan(keyspace, lower, upper, flags, maxKeys)) >>> 0;
+    if (at === 0) throw this.failure(this.u32[this.codeAt] as number);
+    return this.rowsAt(at, maxKeys);
   }
 
   /**

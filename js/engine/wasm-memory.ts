@@ -55,6 +55,20 @@ export interface Page {
   readonly changes: number;
 }
 
+/**
+ * Rows with their values, one after the other. All arrays are views of the engine's memory, and valid until its next
+ * call.
+ */
+export interface CopiedRows {
+  /** Number of rows. */
+  readonly count: number;
+  /** The end of each key and of each value. */
+  readonly keyEnds: Uint32Array<ArrayBuffer>;
+  readonly valueEnds: Uint32Array<ArrayBuffer>;
+  readonly keys: Uint8Array<ArrayBuffer>;
+  readonly values: Uint8Array<ArrayBuffer>;
+}
+
 /** Encodes keys of one kind at the start of an area, and returns the length even if it exceeds the area. */
 export interface KeyWriter<K> {
   write(area: Uint8Array, key: K): number;
@@ -244,6 +258,23 @@ export class WasmMemory {
     const numbers = this.u32.slice(from, from + (withValues ? values + 2 * count : count + 1));
     const bytes = this.u8.slice(keys << 2, (keys << 2) + (numbers[count] as number));
     return { count, numbers, values, bytes, changes: this.changes };
+  }
+
+  /** The rows that the engine wrote at an address, whose values it has copied. They are views of its memory. */
+  protected rowsAt(at: number, capacity: number): CopiedRows {
+    const count = this.u32[this.lengthAt] as number;
+    const from = at >>> 2;
+    const keyEnds = this.u32.subarray(from + 1, from + 1 + count);
+    const valueEnds = this.u32.subarray(from + capacity + 1, from + capacity + 1 + count);
+    const keys = at + 4 * (1 + 3 * capacity);
+    const values = this.f64[(this.codeAt >>> 1) + 1] as number;
+    return {
+      count,
+      keyEnds,
+      valueEnds,
+      keys: this.u8.subarray(keys, keys + (keyEnds[count - 1] ?? 0)),
+      values: this.u8.subarray(values, values + (valueEnds[count - 1] ?? 0)),
+    };
   }
 
   /** Rebuilds all typed arrays on this buffer, after the memory has grown or its views were detached. */

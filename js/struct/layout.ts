@@ -17,6 +17,8 @@ export interface Leaf {
 export interface Layout {
   readonly name: string;
   readonly leaves: readonly Leaf[];
+  /** An object with its fields, to be cloned. One called "__proto__" is its own, so that it can be assigned to. */
+  readonly blank: object;
   readonly kind: StructDescriptor;
   readonly bytes: number;
   readonly align: number;
@@ -83,6 +85,7 @@ export function computeLayout(struct: string, given: object, growing: boolean): 
   return {
     name: struct,
     leaves,
+    blank: Object.fromEntries(leaves.map(({ name }) => [name, undefined])),
     kind: {
       kind: "struct",
       name: struct,

@@ -69,6 +69,7 @@ export class StructSchema implements Shape, Pick<Type, "isOutOfLine" | "put"> {
   declare readonly name: string;
   declare readonly kind: StructDescriptor;
   declare readonly leaves: readonly Leaf[];
+  declare readonly blank: object;
   declare readonly bytes: number;
   declare readonly align: number;
   declare readonly growing: boolean;

@@ -152,7 +152,7 @@ export function alignUp(at: number, align: number): number {
 /** Throws if the view is used after its end. */
 export function stale(): never {
   throw new StaleViewError(
-    "This view ended with its update or turn. Get it again, or keep a .snapshot().",
+    "This view ended with its update or turn, or its buffer was transferred. Get it again, or keep a .snapshot().",
   );
 }
 

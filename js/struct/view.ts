@@ -27,6 +27,7 @@ export type MakeView = (place: Cursor) => Viewed;
 export interface Shape {
   readonly name: string;
   readonly leaves: readonly Leaf[];
+  readonly blank: object;
 }
 
 /** Base class of the views of structs and lists. */
@@ -66,12 +67,19 @@ class Methods extends Copied {
 
   $c(mode: Mode): unknown {
     const place = assertAttached(this.$v);
-    return Object.fromEntries(
-      this.$s.leaves.map(({ name, at, type }) => [
-        name,
-        withField(name, () => copied(type.take(place, place.o + at), mode)),
-      ]),
-    );
+    const { leaves, blank } = this.$s;
+    // A clone of an object with all fields takes a third of the time of `Object.fromEntries`.
+    const copy: Record<string, unknown> = { ...blank };
+    let index = 0;
+    try {
+      for (const { name, at, type } of leaves) {
+        copy[name] = copied(type.take(place, place.o + at), mode);
+        index++;
+      }
+    } catch (error) {
+      throw prefixField(error, leaves[index]?.name);
+    }
+    return copy;
   }
 
   assign(fields: object): void {

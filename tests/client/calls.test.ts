@@ -504,6 +504,7 @@ describe("calls and their end", () => {
       update: (of) => of.update("a", { set: { price: 2 } }),
       updateIf: (of) => of.updateIf("a", () => {}),
       values: (of) => of.values().all(),
+      views: "stays",
       watch: (of) => of.watch({}, received),
     });
     await refuseAll(products.index.byPrice, {

@@ -57,6 +57,7 @@ everywhere("a closed database", ({ storage }) => {
       count: (of) => of.count(),
       delete: (of) => of.delete(1),
       entries: (of) => of.entries(),
+      find: (of) => of.find(1),
       fromJsonLines: (of) => of.fromJsonLines(new Blob(['{"key":1,"value":2}']).stream()),
       get: (of) => of.get(1),
       getEntry: (of) => of.getEntry(1),
@@ -81,6 +82,7 @@ everywhere("a closed database", ({ storage }) => {
       name: "stays",
       unique: "stays",
       values: (of) => of.values(),
+      visit: (of) => of.visit("values()", undefined, () => {}),
     });
   });
 

@@ -4,11 +4,13 @@
  */
 
 import {
+  buffersOf,
   buildName,
   type ChangeListener,
   type ClientRecordStore,
   compareBuilds,
   type OwnerQuery,
+  PackedRows,
   type Reply,
   type Request,
   type RequestBatch,
@@ -154,7 +156,7 @@ class Owner implements ClientRecordStore {
     }
     if (this.asker !== this.build) this.disk.log.push(`${tag} is another build's, which is late`);
     if (call === "write") this.disk.log.push(tag);
-    return call === "write" ? this.disk.log.length : [...this.disk.log];
+    return call === "write" ? this.disk.log.length : packed(this.disk.log);
   }
 
   load(client: number): Uint8Array | undefined {
@@ -176,6 +178,33 @@ class Owner implements ClientRecordStore {
   wire(error: unknown) {
     return { name: "Error", message: String(error) };
   }
+}
+
+/** The log as the answer of a read, in a buffer that is large enough to be transferred: its length comes first. */
+function packed(log: readonly string[]): PackedRows {
+  const bytes = new Uint8Array(4_096);
+  bytes[0] = encoder.encodeInto(log.join(), bytes.subarray(1)).written;
+  return new PackedRows([bytes.buffer], "bytes", undefined);
+}
+
+/** The log that was read. A buffer that was transferred before has no content. */
+function unpacked({ parts: [buffer] }: PackedRows): string[] {
+  if (buffer?.byteLength !== 4_096) throw new Error("an answer's buffer was sent twice");
+  return contentOf(buffer).split(",");
+}
+
+function contentOf(buffer: ArrayBuffer): string {
+  const [length = 0] = new Uint8Array(buffer, 0, 1);
+  return decoder.decode(new Uint8Array(buffer, 1, length));
+}
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+
+/** A message as it arrives: a port transfers its buffers, and a channel, which may repeat it, copies them. */
+function arrived(message: ToClient, isRepeated: boolean): ToClient {
+  if (message.type !== "responses") return message;
+  return structuredClone(message, { transfer: isRepeated ? [] : buffersOf(message) });
 }
 
 /** The keys and versions in the log from a position on. */
@@ -374,7 +403,7 @@ export class World {
         this.isLossy = true;
         this.take(i);
       });
-      may(`${name}, and again`, "doubles", () => this.deliver(packet));
+      may(`${name}, and again`, "doubles", () => this.deliver(packet, undefined, true));
       if (packet.message.type !== "requests" || packet.to !== this.owner?.id) return;
       may(`${name}, which crashes before it commits`, "crashes", () =>
         this.deliver(this.take(i), "before"),
@@ -542,9 +571,9 @@ export class World {
     for (const { sender } of this.clients) sender.tick(this.now);
   }
 
-  private deliver({ to, message }: Packet, crashes?: "before" | "after"): void {
+  private deliver({ to, message }: Packet, crashes?: "before" | "after", isRepeated = false): void {
     if (typeof to === "number") {
-      this.clients[to - 1]?.receive(message as ToClient, this.now);
+      this.clients[to - 1]?.receive(arrived(message as ToClient, isRepeated), this.now);
       this.askReader();
       return;
     }
@@ -661,7 +690,8 @@ function checkOne(one: Asked, log: readonly string[], isEnd: boolean) {
     const { value } = ending;
     if (writes && value !== there) throw new Error(`${tag} was answered ${value}, and is ${there}`);
     if (writes) return;
-    const missing = before.filter((one) => log.includes(one) && !(value as string[]).includes(one));
+    const read = unpacked(value as PackedRows);
+    const missing = before.filter((one) => log.includes(one) && !read.includes(one));
     if (missing.length > 0) throw new Error(`${tag} did not see ${missing.join()}`);
   } else if (there > 0 && ("error" in ending || "thrown" in ending)) {
     throw new Error(`${tag} was refused, and applied`);
@@ -678,6 +708,7 @@ function key(value: unknown): string {
     if (["port", "settle", "clients_", "store", "timer"].includes(name)) return 0;
     if (one instanceof Map || one instanceof Set) return [...one];
     if (one instanceof Uint8Array) return [...one].join();
+    if (one instanceof ArrayBuffer) return contentOf(one);
     return one === Number.POSITIVE_INFINITY ? "∞" : one;
   });
 }

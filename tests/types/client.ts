@@ -13,6 +13,7 @@ import {
   timestamp,
   u16,
   u32,
+  type View,
   vec,
 } from "varve/struct";
 
@@ -114,6 +115,21 @@ export async function collecting(): Promise<void> {
   for await (const [key] of shop.scores.index.byStock.entries()) {
     same<typeof key, [number, string]>(true);
   }
+  // Lists are of plain objects, and with `views` of views.
+  same<Awaited<ReturnType<ReturnType<typeof shop.products.values>["all"]>>, Copy[]>(true);
+  for await (const view of shop.products.views.values({ prefix: "y" })) {
+    same<typeof view, View<typeof Product>>(true);
+    // @ts-expect-error a view of a list is read only
+    view.stock = 1;
+  }
+  const some = await shop.scores.views.getMany([[1, "a"]]);
+  same<typeof some, (View<typeof Product> | undefined)[]>(true);
+  for await (const [key, view] of shop.scores.views.index.byStock.entries()) {
+    same<typeof key, [number, string]>(true);
+    same<typeof view, View<typeof Product>>(true);
+  }
+  // @ts-expect-error values of json() have no views
+  shop.jobs.views.values();
 
   await shop.transaction(async (tx) => {
     const found = await tx.products.get("yeezy");

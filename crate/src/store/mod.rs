@@ -243,6 +243,18 @@ impl<F: File> Store<F> {
         }
     }
 
+    /// As [`get`](Store::get), for a caller that copies the value before its next call. The access
+    /// does not count for eviction.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn read(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        match self.find_shared(self.hash(keyspace, key), keyspace, key)? {
+            Some(found) => self.value(found.addr).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Replaces each hash by the position of the first record with it, or 0. The cache misses of all index
     /// entries overlap.
     #[inline]

@@ -38,6 +38,8 @@ pub(super) struct Instance {
     pub max_reserve: usize,
     /// Keys of a range: their offsets, then their bytes.
     pub page: Vec<u8>,
+    /// The values of a page, if they were copied.
+    pub values: Vec<u8>,
     pub scratch: Scratch,
 }
 
@@ -57,6 +59,7 @@ static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     memory_usage: [0; 3],
     max_reserve: usize::MAX,
     page: Vec::new(),
+    values: Vec::new(),
     scratch: Scratch([0; 2 * KEY_AREA + QUEUE]),
 }));
 

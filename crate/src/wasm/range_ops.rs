@@ -1,16 +1,20 @@
 //! Operations on many keys: pages of a range, and the values of several keys.
 
+use alloc::vec::Vec;
 use core::ops::Bound;
 
 use super::imports::HostFile;
 use super::instance::{Instance, KEY_AREA, instance};
 use crate::aligned_buf::copy_short;
+use crate::error::Error;
 use crate::store::{LOOKUP_BATCH, Store};
 
 /// Marks an absent bound.
 const NO_BOUND: usize = 0xFFFF_FFFF;
 /// A page of keys ends when it has this many bytes.
 const PAGE_BYTES: usize = 64 << 10;
+/// A page of copied values ends when they have this many bytes, and before a value with more.
+const VALUE_BYTES: usize = 256 << 10;
 /// Keys are sorted in parts of this many positions, which are 1 MiB of the file.
 const PART_POSITIONS: u32 = 1 << 17;
 /// The second key area has space for this many keys of [`find_many`].
@@ -23,6 +27,11 @@ const MAX_KEYS: usize = 256;
 /// space for `max_keys` pairs; an address of 0 means that the value is not in memory, and the length
 /// is then the last known position of its record, or 0. They are valid until a write, or until all
 /// views are detached.
+///
+/// With flag 16 the values are copied one after the other, and their ends come in the place of the
+/// addresses, 4 bytes each. Number 0 of the answer is the address of the first one. With flag 32
+/// there are commas between them. The page ends after the value
+/// with which they become long, and before a long one: it has no rows if the first one is long.
 #[unsafe(no_mangle)]
 extern "C" fn scan(
     keyspace: u32,
@@ -32,10 +41,11 @@ extern "C" fn scan(
     max_keys: usize,
 ) -> *const u8 {
     let instance = instance();
-    let with_values = flags & 8 != 0;
+    let with_values = flags & (8 | 16) != 0;
     let keys_at = 4 + if with_values { 12 } else { 4 } * max_keys;
     // The previous page is overwritten.
     let mut page = core::mem::take(&mut instance.page);
+    let mut values = core::mem::take(&mut instance.values);
     instance.run(|store, scratch, answer| {
         let range = bounds(scratch, lower_len, upper_len, flags);
         let (mut count, mut end) = (0, 0);
@@ -56,14 +66,51 @@ extern "C" fn scan(
                 count < max_keys && end < PAGE_BYTES
             })?;
         }
+        if flags & 16 != 0 {
+            let rows = page.split_at_mut(keys_at);
+            let at = (max_keys + 1, count);
+            count = copy_values(store, keyspace, rows, at, &mut values, flags & 32 != 0)?;
+            answer.numbers[0] = values.as_ptr() as usize as f64;
+        }
         answer.length = count as u32;
-        if with_values {
+        if flags & 8 != 0 {
             find_values(store, keyspace, page.split_at_mut(keys_at), count, true);
         }
         Ok(())
     });
     instance.page = page;
+    instance.values = values;
     if instance.answer.code == 0 { instance.page.as_ptr() } else { core::ptr::null() }
+}
+
+/// Copies the values of the first `count` keys of a page, and writes where each ends from the
+/// number `ends_at` on. Returns how many were copied until they had become, or would have become,
+/// too long.
+fn copy_values(
+    store: &mut Store<HostFile>,
+    keyspace: u32,
+    (numbers, keys): (&mut [u8], &mut [u8]),
+    (ends_at, count): (usize, usize),
+    values: &mut Vec<u8>,
+    are_separated: bool,
+) -> Result<usize, Error> {
+    values.clear();
+    for i in 0..count {
+        let key = &keys[get(numbers, i)..get(numbers, i + 1)];
+        // Its end comes before the positions that are still to be read.
+        store.expect_at(get(numbers, ends_at + 2 * i) as u32);
+        // Every key of the order has a value.
+        let value = store.read(keyspace, key)?.unwrap_or_default();
+        if values.len() >= VALUE_BYTES || value.len() > VALUE_BYTES {
+            return Ok(i);
+        }
+        if are_separated && i > 0 {
+            values.push(b',');
+        }
+        values.extend_from_slice(value);
+        put(numbers, ends_at + i, values.len());
+    }
+    Ok(count)
 }
 
 /// Sorts a part of the keys, as the first range does with all of them. 1: there are more, 0: all

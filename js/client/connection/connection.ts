@@ -47,6 +47,7 @@ export class ClientHandle implements Caller {
   readonly emit: (event: "status" | "outdated") => void;
   /** The number of its requests without an answer. */
   waiting = 0;
+  writes = 0;
   /** The error with which further calls reject. */
   refusal: unknown;
   /** The final status, once the client is closed. */
@@ -70,6 +71,8 @@ export class ClientHandle implements Caller {
   }
 
   request(...call: Parameters<Caller["request"]>) {
+    const [, , writes] = call;
+    if (writes) this.writes += 1;
     return this.connection.request(this, ...call);
   }
 

@@ -25,6 +25,7 @@ export {
   Subscriptions,
   WATCH_LEASE_MS,
 } from "./owner-subscriptions.js";
+export { buffersOf, PackedRows } from "./packed-rows.js";
 export {
   CLIENT_RECORD_LEASE_MS,
   type ClientRecordStore,

@@ -2,14 +2,18 @@
 
 import type { Collection } from "../../collection/collection.js";
 import { noIndex } from "../../collection/index-query.js";
-import type { Database } from "../../database/database.js";
-import { badArgument, describe } from "../../errors/index.js";
+import { differencesOf } from "../../collection/schema-diff.js";
+import { Database } from "../../database/database.js";
+import type { Engine } from "../../engine/engine.js";
+import { badArgument, describe, SchemaMismatchError } from "../../errors/index.js";
 import { refuseUnknown } from "../../session/options.js";
 import type { CustomCodec, Descriptor, StructDescriptor, Whole } from "../../struct/codec.js";
 import { JsonText } from "../../struct/json-form.js";
 import type { KeySpec } from "../../struct/key.js";
 import { type Forms, fieldFrom, takenFrom } from "../protocol/json-values.js";
-import { type Cursor, keysOf, pageOf } from "./paging.js";
+import type { Cursor, RowsAnswer, ValueForm } from "../protocol/packed-rows.js";
+import { pageOf } from "./paging.js";
+import { packRange, ValuePacker } from "./row-packer.js";
 
 /** The codec of a collection's values: a schema, `json()`, `text()`, or a codec of your own. */
 export type AnyCodec =
@@ -57,7 +61,19 @@ interface Opened {
   readonly fields: ReadonlySet<string> | undefined;
   readonly isJson: boolean;
   readonly isCustom: boolean;
+  readonly kind: Descriptor | undefined;
+  /** The kind of a struct as text, to be compared with that of a page. */
+  readonly schema: string | undefined;
 }
+
+/** How a client wants rows: the kind of its schema as text, if it has one, and whether it makes views of them. */
+type Wanted = readonly [schema?: string | undefined, areViews?: boolean | undefined];
+
+/** After so many records that lie together, the engine has read their whole segment. */
+const PREPARED_ROWS = 16;
+
+/** The calls that read many rows. */
+const ROW_CALLS = ["keys", "values", "entries"];
 
 /** The names of a struct's fields in its views: those of a flattened struct are its own. */
 function* namesOf({ fields }: StructDescriptor): Generator<string> {
@@ -97,15 +113,25 @@ export class ServedCollections {
     const fields = kind?.kind === "struct" ? new Set(namesOf(kind)) : undefined;
     const collection = typed as unknown as AnyCollection;
     const [isJson, isCustom] = [kind?.kind === "json", kind === undefined];
-    const opened = { collection, fields, isJson, isCustom };
+    const schema = fields && JSON.stringify(kind);
+    const opened = { collection, fields, isJson, isCustom, kind, schema };
     this.open.set(name, opened);
     return opened;
   }
 
   /** Performs a client's call on a collection, or on one of its indexes. */
   perform(name: string, call: string, args: readonly never[], index?: string): unknown {
-    const { collection, fields } = this.opened(name);
-    if (index !== undefined) return queryIndex(collection, index, call, args);
+    const opened = this.opened(name);
+    const { collection, fields } = opened;
+    if (index !== undefined) return queryIndex(opened, this.engine, index, call, args);
+    if (call === "getMany") {
+      const [keys, ...wanted] = args as unknown as [unknown[], ...Wanted];
+      return this.many(collection, keys, formOf(opened, wanted));
+    }
+    if (ROW_CALLS.includes(call)) {
+      const [range, cursor, ...wanted] = args as unknown as [object, Cursor | null, ...Wanted];
+      return this.rows(opened, call, range, cursor, formOf(opened, wanted));
+    }
     const toStored: ToStored = (value, forms) => this.toStored(name, value, forms);
     switch (call) {
       case "set": {
@@ -135,6 +161,62 @@ export class ServedCollections {
     return (CALLS[call] as Call)(collection, ...args);
   }
 
+  /** Reads the first records: the engine reads whole segments after a few, so that a list finds the others. */
+  prepare(name: string): void {
+    this.rows(this.opened(name), "values", { limit: PREPARED_ROWS }, undefined, "bytes");
+  }
+
+  private get engine(): Engine {
+    return Database.sessionOf(this.db).engine;
+  }
+
+  /** The values of several keys. */
+  private many(
+    collection: AnyCollection,
+    keys: unknown[],
+    form: ValueForm | undefined,
+  ): RowsAnswer {
+    if (form === undefined || !Array.isArray(keys)) {
+      return { rows: collection.getMany(keys).map(plain) };
+    }
+    const { engine } = this;
+    const packer = new ValuePacker(form);
+    for (const key of keys) {
+      const at = collection.find(key);
+      if (at === 0) packer.addMissing();
+      else packer.add(engine.u8, at, engine.foundLength());
+    }
+    return packer.answer();
+  }
+
+  /** All rows of a range, or for a cursor (`null` at the beginning) the page behind it. */
+  private rows(
+    { collection }: Opened,
+    call: string,
+    range: object,
+    cursor: Cursor | null | undefined,
+    form: ValueForm | undefined,
+  ): RowsAnswer {
+    const session = Database.sessionOf(this.db);
+    if (call !== "keys" && form === undefined) return plainRows(collection, call, range, cursor);
+    const text = `${call}()`;
+    session.checkRange(text);
+    const { bounds, keyspace, keyOf, keyKind } = collection.reach(text, range);
+    const hasKeys = call !== "values";
+    const keyForm = keyKind === "string" ? "text" : keyKind === "bytes" ? "bytes" : undefined;
+    return packRange(
+      {
+        session,
+        keyspace: keyspace(),
+        bounds,
+        form: call === "keys" ? undefined : form,
+        keyForm: hasKeys ? keyForm : undefined,
+        keyOf: hasKeys && keyForm === undefined ? keyOf : undefined,
+      },
+      cursor,
+    );
+  }
+
   /** Converts a value that a client has sent to the one that the collection stores. */
   toStored(name: string, value: unknown, forms: Forms | undefined): unknown {
     if (forms === undefined) return value;
@@ -155,39 +237,8 @@ type Call = (collection: AnyCollection, ...args: never[]) => unknown;
 const CALLS: Readonly<Record<string, Call>> = {
   get: (products, key: unknown) => plain(products.get(key)),
   has: (products, key: unknown) => products.has(key),
-  getMany: (products, keys: unknown[]) => products.getMany(keys).map(plain),
   getEntry: entryOf,
   count: (products, range?: object) => products.count(range),
-  keys: (products, range?: object, cursor?: Cursor | null) =>
-    cursor === undefined
-      ? [...products.keys(range)]
-      : pageOf(
-          range,
-          cursor,
-          behind,
-          (part) => keysOf(products.keys(part)),
-          (key) => key,
-        ),
-  values: (products, range?: object, cursor?: Cursor | null) =>
-    cursor === undefined
-      ? Array.from(products.values(range), plain)
-      : pageOf(
-          range,
-          cursor,
-          behind,
-          (part) => products.entries(part),
-          (_, value) => plain(value),
-        ),
-  entries: (products, range?: object, cursor?: Cursor | null) =>
-    cursor === undefined
-      ? Array.from(products.entries(range), pairOf)
-      : pageOf(
-          range,
-          cursor,
-          behind,
-          (part) => products.entries(part),
-          (key, value) => [key, plain(value)],
-        ),
   delete: (products, key: unknown) => products.delete(key),
   clear: (products, range?: object) => products.clear(range),
 };
@@ -229,6 +280,52 @@ export function jsonNames(specs: CollectionSpecs): string[] {
   return Object.keys(specs).filter(isJson);
 }
 
+/**
+ * The form in which the bytes of values are sent to a page that can decode them; `undefined` if the worker has to.
+ *
+ * @throws SchemaMismatchError if the page makes views, and its schema is not that of the collection
+ */
+function formOf(
+  { collection, kind, schema }: Opened,
+  [wanted, areViews]: Wanted,
+): ValueForm | undefined {
+  if (kind?.kind === "json" || kind?.kind === "text") {
+    if (!areViews) return kind.kind;
+  } else if (schema !== undefined && wanted === schema) return "struct";
+  if (!areViews) return undefined;
+  const given = JSON.parse(wanted ?? "null") as Descriptor;
+  const lines = differencesOf(
+    { fingerprint: "there", value: kind ?? { kind: "custom", name: "custom" }, key: "" },
+    { fingerprint: "here", value: given, key: "" },
+  );
+  throw new SchemaMismatchError(
+    `The page's schema of the collection "${collection.name}" is not the one that the worker serves: ` +
+      `${lines.join("; ")}. Give connect() the schema that serve() is given.`,
+  );
+}
+
+/** Rows that only the worker can decode. */
+function plainRows(
+  products: AnyCollection,
+  call: string,
+  range: object,
+  cursor: Cursor | null | undefined,
+): RowsAnswer {
+  const isPair = call === "entries";
+  if (cursor === undefined) {
+    return isPair
+      ? { rows: Array.from(products.entries(range), pairOf) }
+      : { rows: Array.from(products.values(range), plain) };
+  }
+  return pageOf(
+    range,
+    cursor,
+    behind,
+    (part) => products.entries(part),
+    (key, value) => (isPair ? [key, plain(value)] : plain(value)),
+  );
+}
+
 /** The part of a collection's range behind a key. */
 function behind(range: object, after: unknown): object {
   return { ...range, after };
@@ -246,34 +343,46 @@ function pairOf([key, value]: readonly [unknown, unknown]): [unknown, unknown] {
 }
 
 function queryIndex(
-  collection: AnyCollection,
+  opened: Opened,
+  engine: Engine,
   name: string,
   call: string,
   args: readonly never[],
 ): unknown {
+  const { collection } = opened;
   const indexes = collection.index as unknown as Record<string, AnyIndex>;
   const index = Object.hasOwn(indexes, name) ? indexes[name] : undefined;
   if (index === undefined) {
     throw noIndex(collection.name, name, indexes);
   }
-  const [query, cursor] = args as unknown as [never, unknown];
-  // An index is returned as a single page: an index entry does not say after which record its page ended.
-  if (cursor !== undefined) return { rows: queryIndex(collection, name, call, [query]) };
+  const [query, , ...wanted] = args as unknown as [never, unknown, ...Wanted];
   switch (call) {
     case "get":
       return plain(index.get(query));
     case "count":
       return index.count(query);
     case "keys":
-      return [...index.keys(query)];
-    case "values":
-      return Array.from(index.values(query), plain);
-    default:
-      return Array.from(index.entries(query), pairOf);
+      return { rows: [...index.keys(query)] };
   }
+  // An index is returned as a single page: an index entry does not say after which record its page ended.
+  const isPair = call === "entries";
+  const form = formOf(opened, wanted);
+  if (form === undefined) {
+    return isPair
+      ? { rows: Array.from(index.entries(query), pairOf) }
+      : { rows: Array.from(index.values(query), plain) };
+  }
+  const packer = new ValuePacker(form);
+  const keys: unknown[] = [];
+  index.visit(`${call}()`, query, (key, at) => {
+    if (isPair) keys.push(key);
+    packer.add(engine.u8, at, engine.foundLength());
+  });
+  return packer.answer(isPair ? keys : undefined);
 }
 
 interface AnyIndex {
+  visit(call: string, range: unknown, visitor: (key: unknown, at: number) => void): void;
   get(value: unknown): unknown;
   count(range: unknown): number;
   keys(range: unknown): Iterable<unknown>;

@@ -1,15 +1,17 @@
 /** The calls that a client may make on the database. All answers are copies. */
 
 import { type BatchOperation, Database } from "../../database/database.js";
+import { RAW } from "../../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe } from "../../errors/index.js";
-import type { ByteRange, Range } from "../../session/key-range.js";
+import { boundsOf, type Range } from "../../session/key-range.js";
 import type { SetOptions } from "../../session/session.js";
 import { isTooDeep } from "../../struct/json-form.js";
 import type { Key, Value } from "../../util/bytes.js";
 import type { Forms } from "../protocol/json-values.js";
 import type { Request } from "../protocol/messages.js";
+import type { Cursor, RowsAnswer } from "../protocol/packed-rows.js";
 import { plain, type ServedCollections } from "./collection-handlers.js";
-import { type Cursor, keysOf, pageOf, rangeAfterKey } from "./paging.js";
+import { packRange, ValuePacker } from "./row-packer.js";
 
 /** A function of the worker that clients call by its name. */
 export type Procedure = (db: Database, ...args: never[]) => unknown;
@@ -46,29 +48,12 @@ const CALLS: Readonly<Record<string, Call>> = {
   getText: (db, key: Key) => db.getText(key),
   has: (db, key: Key) => db.has(key),
   count: (db, range?: Range) => db.count(range),
-  getMany: (db, keys: Key[]) => db.getMany(keys).map((view) => view?.slice()),
+  getMany: manyOf,
   getEntry: entryOf,
   getEntries: (db, keys: Key[]) => keys.map((key) => entryOf(db, key)),
-  keys: (db, range: Ranged, cursor?: Cursor | null) =>
-    cursor === undefined
-      ? [...db.keys(range)]
-      : pageOf(range, cursor, rangeAfterKey, (part) => keysOf(db.keys(part as Ranged)), keyOnly),
-  values: (db, range: Range, cursor?: Cursor | null) => {
-    if (cursor === undefined) return Array.from(db.values(range), (value) => value.slice());
-    // A page ends at a key, but these rows have none.
-    const rows = (part: object) => db.entries({ ...part, keyAs: "bytes" });
-    return pageOf(range, cursor, rangeAfterKey, rows, (_, value) => copyOf(value));
-  },
-  entries: (db, range: Ranged, cursor?: Cursor | null) =>
-    cursor === undefined
-      ? Array.from(db.entries(range), ([key, value]) => [key, value.slice()])
-      : pageOf(
-          range,
-          cursor,
-          rangeAfterKey,
-          (part) => db.entries(part as Ranged),
-          (key, value) => [key, copyOf(value)],
-        ),
+  keys: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "keys", range, cursor),
+  values: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "values", range, cursor),
+  entries: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "entries", range, cursor),
   stats: (db) => db.stats(),
   // The owner commits or flushes after the last request of a message.
   commit: () => undefined,
@@ -80,15 +65,37 @@ const CALLS: Readonly<Record<string, Call>> = {
   batch: (db, operations: BatchOperation[]) => db.batch(operations),
 };
 
-/** A range of keys as strings or as bytes: the range itself says which. */
-type Ranged = ByteRange;
-
-function copyOf(value: unknown): Uint8Array {
-  return (value as Uint8Array).slice();
+/** The values of several keys. */
+function manyOf(db: Database, keys: Key[]): RowsAnswer {
+  const packer = new ValuePacker("bytes");
+  for (const view of db.getMany(keys)) {
+    if (view === undefined) packer.addMissing();
+    else packer.add(view, 0, view.length);
+  }
+  return packer.answer();
 }
 
-function keyOnly(key: unknown): unknown {
-  return key;
+/** All rows of a range, or for a cursor (`null` at the beginning) the page behind it. */
+function rowsOf(
+  db: Database,
+  call: "keys" | "values" | "entries",
+  range: Range | undefined,
+  cursor: Cursor | null | undefined,
+): RowsAnswer {
+  const session = Database.sessionOf(db);
+  session.checkRange(`${call}()`);
+  const bounds = boundsOf(`${call}()`, range, call !== "values");
+  const keyForm = bounds.asBytes ? "bytes" : "text";
+  return packRange(
+    {
+      session,
+      keyspace: RAW,
+      bounds,
+      form: call === "keys" ? undefined : "bytes",
+      keyForm: call === "values" ? undefined : keyForm,
+    },
+    cursor,
+  );
 }
 
 /** Performs a request and returns its answer. If it throws, the caller has to undo its writes. */

@@ -31,6 +31,7 @@ import {
   type ToOwner,
   type WireError,
 } from "../protocol/messages.js";
+import { buffersOf } from "../protocol/packed-rows.js";
 import { type Build, buildOf, schemasDiffer, versionChanged } from "./app-version.js";
 import { jsonNames } from "./collection-handlers.js";
 import { isJob } from "./jobs.js";
@@ -254,6 +255,7 @@ export class OwnerCandidate {
         this.listen(this.channel);
         this.broadcast?.postMessage(this.announcement());
       }
+      active.prepare();
       await candidacy.endRequested;
     } finally {
       this.owner = undefined;
@@ -379,7 +381,8 @@ export class OwnerCandidate {
       return;
     }
     this.ports.push(port);
-    port.onmessage = ({ data }) => this.answer(data as ToOwner, (reply) => port.postMessage(reply));
+    port.onmessage = ({ data }) =>
+      this.answer(data as ToOwner, (reply) => port.postMessage(reply, buffersOf(reply)));
     port.postMessage(this.announcement());
   }
 

@@ -4,7 +4,7 @@ import type { MigrateProgress } from "../../collection/migrate.js";
 import { Database } from "../../database/database.js";
 import { CLOSED } from "../../session/call-guard.js";
 import type { OpenOptions } from "../../session/options.js";
-import { monotonicNow, nextTask } from "../../util/clock.js";
+import { monotonicNow, nextTask, setTimeout } from "../../util/clock.js";
 import type {
   ClientProgress,
   RequestBatch,
@@ -43,6 +43,12 @@ export interface Migrating {
 /** Converts what an earlier version of the application has stored to what this one needs. */
 export type Migrate = (db: Database, from: number, migrating: Migrating) => unknown;
 
+/** The time after its announcement at which an owner prepares for lists: first requests come before. */
+const PREPARE_MS = 10;
+
+/** The most bytes of records whose keys are sorted then. More are read for that by the first list. */
+const MAX_PREPARED_BYTES = 8 << 20;
+
 /** What a candidate opens and serves. */
 export interface HostOptions {
   readonly options: OpenOptions;
@@ -60,6 +66,7 @@ export class Owner {
   private readonly db: Database;
   private readonly hostOptions: HostOptions;
   private readonly requestLog: RequestLog;
+  private readonly collections: ServedCollections;
   readonly watches: Watches;
   readonly work: JobRunner;
   private sweptAt: number;
@@ -75,6 +82,7 @@ export class Owner {
     this.db = db;
     this.hostOptions = hostOptions;
     const collections = new ServedCollections(db, specs);
+    this.collections = collections;
     this.watches = new Watches(id, db, collections);
     this.work = new JobRunner(db, onProgress);
     this.requestLog = new RequestLog(new DatabaseClientRecords({ db, procedures, collections }));
@@ -99,6 +107,28 @@ export class Owner {
     if (version <= from || options.readOnly === true) return;
     await migrate?.(this.db, from, migrating);
     storeVersion(this.db, version);
+  }
+
+  /**
+   * Does what every first list needs while no client waits for it: opens the collections, sorts the keys, and reads the
+   * first records. All of it takes longer than the list itself.
+   */
+  async prepare(): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, PREPARE_MS));
+    const { collections, db, hostOptions } = this;
+    try {
+      for (const name of Object.keys(hostOptions.collections)) {
+        await nextTask();
+        if (this.isClosed) return;
+        collections.get(name);
+        if (db.stats().liveBytes > MAX_PREPARED_BYTES) continue;
+        if (collections.get(name).count() === 0) continue;
+        while (!this.isClosed && Database.sessionOf(db).engine.sortPart()) await nextTask();
+        if (!this.isClosed) collections.prepare(name);
+      }
+    } catch {
+      // The first call of a client reports it.
+    }
   }
 
   watch(watch: Watch, respond: Respond): void {

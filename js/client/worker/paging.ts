@@ -4,7 +4,8 @@
  */
 
 import { badArgument } from "../../errors/index.js";
-import type { ByteRange, Range } from "../../session/key-range.js";
+import type { Range } from "../../session/key-range.js";
+import type { Cursor, PlainRows } from "../protocol/packed-rows.js";
 
 /** The size of the first page, which is small for loops that read a few rows only. */
 const FIRST_ROWS = 64;
@@ -12,15 +13,6 @@ const MAX_PAGE_ROWS = 1_024;
 
 /** The size of a page's values at which it ends. */
 const MAX_PAGE_BYTES = 262_144;
-
-/** The end of a page: its last key, and the number of rows that may follow. The client returns it unchanged. */
-export type Cursor = readonly [key: unknown, left: number];
-
-/** A page of rows. `after` is missing on the last page. */
-export interface Page {
-  readonly rows: readonly unknown[];
-  readonly after?: Cursor;
-}
 
 /** Reads the keys and values of a range. */
 type Rows = (range: object) => Iterable<readonly [key: unknown, value: unknown]>;
@@ -32,7 +24,7 @@ export function pageOf(
   behind: (range: Range, key: unknown) => object,
   rows: Rows,
   pick: (key: unknown, value: unknown) => unknown,
-): Page {
+): PlainRows {
   if (Object(range) !== range) throw badArgument("A range must be an object.", range);
   const { limit = Number.POSITIVE_INFINITY } = range;
   let left = cursor === null ? limit : cursor[1];
@@ -49,17 +41,4 @@ export function pageOf(
     if (page.length === most || bytes >= MAX_PAGE_BYTES) return { rows: page, after: [key, left] };
   }
   return { rows: page };
-}
-
-/** The part of a range of raw keys behind a key. */
-export function rangeAfterKey(range: Range, key: unknown): ByteRange {
-  const { gt, gte, lt, lte, ...rest } = range as ByteRange;
-  return range.reverse === true
-    ? { ...rest, gt, gte, lt: key as string }
-    : { ...rest, lt, lte, gt: key as string };
-}
-
-/** Keys as rows without values. */
-export function* keysOf(keys: Iterable<unknown>): Generator<readonly [unknown, undefined]> {
-  for (const key of keys) yield [key, undefined];
 }

@@ -17,6 +17,7 @@ import { codecOf } from "../../struct/value-codecs.js";
 import { carryPorts } from "../connection/port-relay.js";
 import type { FromWorker, ToWorker } from "../connection/worker-messages.js";
 import { toWire } from "../protocol/errors.js";
+import { buffersOf } from "../protocol/packed-rows.js";
 import type { CollectionSpec, CollectionSpecs } from "./collection-handlers.js";
 import { EAGER_MODULES } from "./eager-imports.js";
 import type { Procedures } from "./handlers.js";
@@ -95,7 +96,7 @@ interface Message {
 
 /** Anything with the message interface of a worker or a `MessagePort`. */
 export interface ServedPort {
-  postMessage(message: unknown): void;
+  postMessage(message: unknown, transfer: ArrayBuffer[]): void;
   addEventListener(type: "message", listener: (event: Message) => void): void;
   start?(): void;
 }
@@ -292,7 +293,7 @@ function listen(
   ) => OwnerCandidate,
 ): void {
   let candidate: OwnerCandidate | undefined;
-  const post = (message: FromWorker) => port.postMessage(message);
+  const post = (message: FromWorker) => port.postMessage(message, buffersOf(message));
   port.addEventListener("message", (event) => {
     const message = event.data as ToWorker;
     if (message.type === "init") {
