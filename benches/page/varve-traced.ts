@@ -38,6 +38,8 @@ function trace(): Promise<Step[]> {
   const channel = new BroadcastChannel("trace");
   return new Promise((resolve) => {
     channel.onmessage = ({ data }) => {
+      // Other pages ask by the same channel.
+      channel.close();
       const { timeOrigin } = performance;
       const all = [...steps, ...(data as Step[])].map(({ name, from, to }) => ({
         name,
