@@ -268,7 +268,8 @@ export class Watches {
         key = bytes.slice(numbers[i], numbers[i + 1]);
         yield key;
       }
-      if (count < PAGE) return;
+      // A page of long keys has fewer than were asked for.
+      if (count === 0) return;
       left -= count;
       if (reverse) [upper, upperIncluded] = [key, false];
       else [lower, lowerExcluded] = [key, true];
