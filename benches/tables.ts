@@ -262,7 +262,14 @@ function views(section: Section | undefined): string[] {
 function goals(sections: readonly Section[]): string[] {
   const lines = sections.flatMap(({ id, goals: all }) =>
     all.map(({ what, wanted, measured, reached }): Cells => {
-      const where = id === "client" ? "tabs" : id?.endsWith("browser") ? "Chromium" : "Node";
+      const where =
+        id === "client"
+          ? "tabs"
+          : id === "page"
+            ? "start"
+            : id?.endsWith("browser")
+              ? "Chromium"
+              : "Node";
       return [where, what, wanted, measured, reached ? "yes" : "**no**"];
     }),
   );
