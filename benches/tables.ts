@@ -285,11 +285,13 @@ function views(section: Section | undefined): string[] {
   return [table(head, ["---", "---", "--:", "--:"], lines)];
 }
 
+/** What the goals of a section are about, where its name does not say it. */
+const WHERE: Record<string, string> = { client: "tabs", lists: "lists", page: "start" };
+
 function goals(sections: readonly Section[]): string[] {
   const lines = sections.flatMap(({ id, goals: all }) =>
     all.map(({ what, wanted, measured, reached }): Cells => {
-      const where =
-        id === "client" || id === "lists" ? "pages" : id?.endsWith("browser") ? "Chromium" : "Node";
+      const where = WHERE[id ?? ""] ?? (id?.endsWith("browser") ? "Chromium" : "Node");
       return [where, what, wanted, measured, reached ? "yes" : "**no**"];
     }),
   );
