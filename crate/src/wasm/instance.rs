@@ -6,6 +6,7 @@ use core::cell::UnsafeCell;
 use super::imports::HostFile;
 use crate::error::Error;
 use crate::format::MAX_KEY;
+use crate::log::log_walk::LogWalk;
 use crate::store::Store;
 
 /// Bytes of one key area.
@@ -36,6 +37,8 @@ pub(super) struct Instance {
     pub max_reserve: usize,
     /// Keys of a range: their offsets, then their bytes.
     pub page: Vec<u8>,
+    /// Walks over the log, by their handles.
+    pub walks: Vec<Option<LogWalk>>,
     pub scratch: Scratch,
 }
 
@@ -55,6 +58,7 @@ static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     memory_usage: [0; 3],
     max_reserve: usize::MAX,
     page: Vec::new(),
+    walks: Vec::new(),
     scratch: Scratch([0; 2 * KEY_AREA + QUEUE]),
 }));
 
