@@ -58,6 +58,14 @@ export type { MigrateProgress } from "./collection/migrate.js";
 export type { Ref } from "./collection/record-ref.js";
 export type { TypedUpdateOptions } from "./collection/writes.js";
 export type { BatchOperation, Database, Synchronous } from "./database/database.js";
+export type {
+  LogDamage,
+  LogGap,
+  LogItem,
+  LogOptions,
+  LogRecord,
+  LogTransaction,
+} from "./database/log.js";
 export { open } from "./database/open.js";
 export { databases, destroy, persist, type StorageOptions } from "./database/storage-admin.js";
 export type { WasmSource } from "./engine/load-wasm.js";
@@ -110,6 +118,7 @@ export type {
   Entry,
   Predicate,
   SetOptions,
+  TransactionOptions,
   UpdateOptions,
 } from "./session/session.js";
 export type { ImageSource } from "./storage/bytes.js";

@@ -62,6 +62,21 @@ export const COMMANDS = {
       json: { about: "print one JSON document per line" },
     },
   },
+  log: {
+    about: "print what was written, transaction by transaction",
+    words: ["FILE"],
+    more:
+      "The oldest first, as far as compaction left them. Numbers of transactions are versions.\n" +
+      "Times are given as in 2026-11-27T03:00:00Z. Damage is shown in its place.\n",
+    options: {
+      since: { takes: "N", about: "only transactions after this number or time" },
+      until: { takes: "N", about: "only transactions up to this number or time" },
+      limit: { takes: "N", about: "at most N transactions" },
+      values: { about: "print values too" },
+      flat: { about: "print lines of parts with tabs between them" },
+      json: { about: "print one JSON document per line" },
+    },
+  },
   schema: {
     about: "print the declarations of the collections",
     words: ["FILE"],
@@ -112,7 +127,7 @@ export interface Call {
 
 const EXIT_CODES = `Exit codes:
   0  success
-  1  the answer is no: there is no such key, or verify or salvage found damage
+  1  the answer is no: there is no such key, or verify, log or salvage found damage
   2  the command was not understood
   3  the file cannot be read: it is missing, not a database, damaged, open in another
      process, or the system refuses

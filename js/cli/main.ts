@@ -8,6 +8,7 @@ import { exportFile } from "./export.js";
 import { escapeControls } from "./format.js";
 import { get } from "./get.js";
 import { list } from "./list.js";
+import { log } from "./log.js";
 import { codeOf, EXIT, type ExitCode, Failure, Output, OutputClosed } from "./output.js";
 import { salvage } from "./salvage.js";
 import { schema } from "./schema.js";
@@ -18,6 +19,7 @@ const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>
   stat,
   get,
   list,
+  log,
   schema,
   verify,
   salvage,

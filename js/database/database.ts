@@ -34,6 +34,7 @@ import type {
   Entry,
   Session,
   SetOptions,
+  TransactionOptions,
   UpdateOptions,
 } from "../session/session.js";
 import type { CustomCodec, Declared, Structure, Whole } from "../struct/codec.js";
@@ -44,6 +45,13 @@ import { asyncDispose } from "../util/dispose.js";
 import { type Format, INSPECT } from "../util/inspect.js";
 import { moduleAt } from "../util/modules.js";
 import { decoder } from "../util/text-coders.js";
+import {
+  itemsOf,
+  type LogItem,
+  type LogOptions,
+  type LogTransaction,
+  transactionsOf,
+} from "./log.js";
 
 function decode(view: Uint8Array<ArrayBuffer>): string {
   try {
@@ -419,19 +427,69 @@ export class Database {
    * each: collect some, and store a thousand of them in one transaction. For JSON lines, `fromJsonLines` of a
    * collection does so.
    *
+   * With a note, the transaction is one of its own in `log`, which shows the note and the time:
+   *
+   * ```ts
+   * db.transaction((tx) => tx.set("price", "12"), { note: "price rise" });
+   * ```
+   *
    * @throws whatever the function throws
-   * @throws TypeError if the argument is not a function, if it returned a promise or a generator, or if there is
-   * a second argument: a transaction has no options
+   * @throws TypeError if the argument is not a function, if it returned a promise or a generator, for an unknown
+   * option, and for a note that is too long, no text, or inside another transaction
+   * @throws ReadOnlyError for a note, if the database was opened with `readOnly`
    * @throws ReentrancyError inside a callback of `updateIf`
    * @throws QuotaExceededError, StorageError if its writes could not be committed; they are undone
    */
-  transaction<T>(body: (tx: this) => Synchronous<T>): T;
-  transaction<T>(body: (tx: this) => Synchronous<T>, ...more: unknown[]): T {
+  transaction<T>(body: (tx: this) => Synchronous<T>, options?: TransactionOptions): T;
+  transaction<T>(
+    body: (tx: this) => Synchronous<T>,
+    options?: TransactionOptions,
+    ...more: unknown[]
+  ): T {
     const { session } = this;
     refuseMore("transaction()", more);
     if (session.guard.gate !== 0) session.guard.assertIdle("transaction()");
     if (typeof body !== "function") throw badArgument("transaction() needs a function.", body);
-    return session.transaction(() => body(this) as T);
+    return session.transaction(() => body(this) as T, options);
+  }
+
+  /**
+   * The log of the file as history: its transactions, the oldest first, and in each its records. Nothing is read
+   * before a `for…of`, and each starts again.
+   *
+   * ```ts
+   * for (const tx of db.log({ since: lastSeen })) {
+   *   for (const { type, key, version } of tx) console.log(tx.note, type, key, version);
+   * }
+   * ```
+   *
+   * A `transaction` with a note is one here. Without a note, all that was committed together counts as one. A walk
+   * shows what was committed when the loop began, in bounded memory, and goes on while the program writes. Every
+   * byte of it is verified.
+   *
+   * Compaction removes what is not needed any more, so the log goes back only as far as that: `afterGap` says where
+   * something is missing before a transaction. What compaction moved comes as a transaction with `moved`.
+   *
+   * Damage is thrown, and the next step goes on behind it. With `flat: true`, transactions, records, gaps and damage
+   * come as values of one stream:
+   *
+   * ```ts
+   * for (const item of db.log({ flat: true })) if (item.type === "error") console.warn(item.error);
+   * ```
+   *
+   * @throws TypeError for a bad option; CorruptionError during the loop, unless it is flat
+   * @throws DatabaseClosedError during the loop, after `close`
+   * @throws StorageError during the loop, if the file cannot be read; `next` may be called again
+   */
+  log(options: LogOptions & { readonly flat: true }): Iterable<LogItem, undefined>;
+  log(
+    options?: LogOptions & { readonly flat?: false | undefined },
+  ): Iterable<LogTransaction, undefined>;
+  log(options?: LogOptions): Iterable<LogItem, undefined>;
+  log(options: LogOptions = {}): Iterable<LogItem, undefined> {
+    this.session.guard.assertReadable();
+    const walk = (options as LogOptions | null)?.flat === true ? itemsOf : transactionsOf;
+    return walk(this.source, options);
   }
 
   /**

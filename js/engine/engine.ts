@@ -88,6 +88,11 @@ export interface Exports {
   unflushed(): number;
   unwitnessed(): number;
   verify(unit: number, part: number): number;
+  note(timeMs: number, length: number): number;
+  walk_begin(since: number, until: number): number;
+  walk_next(handle: number): number;
+  walk_value(handle: number, at: number): number;
+  walk_end(handle: number): void;
   stats(): void;
   recovery(): void;
   error_report(): void;
@@ -675,6 +680,44 @@ export class Engine extends WasmMemory {
     const status = this.call(() => this.wasm.verify(unit, part));
     if (status < 0) throw this.failure(this.u32[this.codeAt] as number);
     return this.slot;
+  }
+
+  // ---------------------------------------------------------------- the log
+
+  /** Gives the transaction that the last savepoint began the note that `encodeNote` encoded. */
+  note(timeMs: number, length: number): void {
+    this.check(this.call(() => this.wasm.note(timeMs, length)));
+  }
+
+  /** Begins a walk over the transactions with numbers above `since` and at most `until`, and returns its handle. */
+  walkBegin(since: number, until: number): number {
+    return this.call(() => this.wasm.walk_begin(since, until));
+  }
+
+  /**
+   * Goes on to the next segment. Returns its parts, six numbers each (`log_walk.rs`), and its address; `undefined` at
+   * the end. Records of the segment stay where they are until the next call for this walk.
+   */
+  walkNext(handle: number): { parts: Uint32Array; base: number } | undefined {
+    const count = this.counted(() => this.wasm.walk_next(handle));
+    if (count === 0) return undefined;
+    const at = this.slot(0) >>> 2;
+    return { parts: this.u32.slice(at, at + 6 * count), base: this.slot(1) };
+  }
+
+  /**
+   * Finds the value of the record at this offset of the walk's segment, if it lies elsewhere. Returns its address, or 0
+   * if it is not there any more; its length is `foundLength()`.
+   */
+  walkValue(handle: number, at: number): number {
+    const address = this.call(() => this.wasm.walk_value(handle, at)) >>> 0;
+    if (address === 0) this.check(this.u32[this.codeAt] as number);
+    return address;
+  }
+
+  /** Ends a walk and frees its memory. */
+  walkEnd(handle: number): void {
+    this.call(() => this.wasm.walk_end(handle));
   }
 
   /** Sets a listener for reads of the file: each may have allocated memory for this turn. */

@@ -6,6 +6,7 @@
  * arrays are rebuilt after the memory has grown, which is detected by `u8.length === 0`.
  */
 
+import { badArgument } from "../errors/index.js";
 import type { Memory } from "../struct/codec.js";
 import {
   asBytes,
@@ -347,6 +348,23 @@ export class WasmMemory {
     this.forgetKey();
     copy(bytes, length, this.scratch, 0);
     return length;
+  }
+
+  /** Encodes the note of a transaction into the second key area and returns its length. */
+  encodeNote(note: unknown): number {
+    if (typeof note !== "string") {
+      throw badArgument("The option note of transaction() must be a string.", note);
+    }
+    const length = note.length <= SHORT_TEXT ? this.copyAscii(note, this.secondAt) : -1;
+    if (length >= 0) return length;
+    refuseLoneSurrogates("note", note);
+    const { read, written } = encoder.encodeInto(note, this.second);
+    if (read < note.length) {
+      throw badArgument(
+        "The option note of transaction() must have at most 65,536 bytes of UTF-8.",
+      );
+    }
+    return written;
   }
 
   /** A copy of the key that was encoded last. */

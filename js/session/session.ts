@@ -55,6 +55,15 @@ export interface SetOptions {
   ifVersion?: number | undefined;
 }
 
+/** The options of `transaction`. */
+export interface TransactionOptions {
+  /**
+   * Why this was written: up to 65,536 bytes of text. It is kept in the log together with the time, as long as
+   * compaction keeps the transaction there. `log` shows it.
+   */
+  note?: string | undefined;
+}
+
 /** A value and its version, which no other value of the same key ever had or will have. */
 export interface Entry {
   /** A view of the value, like that of `get`. */
@@ -248,6 +257,15 @@ export class Session {
     if (this.tracker === undefined) return view;
     this.commits.scheduleTurnEnd();
     return this.tracker.track(view, "an iteration");
+  }
+
+  /** As `shown`, for a value of this length. Only for strict mode. */
+  shownAt(at: number, length: number): Uint8Array<ArrayBuffer> {
+    this.commits.scheduleTurnEnd();
+    return (this.tracker as ViewTracker).track(
+      this.engine.viewAt(at, length),
+      "a walk over the log",
+    );
   }
 
   /** The `Memory` for typed views of such a value in strict mode. */
@@ -489,11 +507,20 @@ export class Session {
 
   // ---------------------------------------------------------------- transactions
 
-  transaction<T>(body: () => T): T {
-    return this.undoUnless((result) => {
-      this.refuseLater("The function given to transaction()", result);
-      return true;
-    }, body);
+  transaction<T>(body: () => T, options?: TransactionOptions): T {
+    let note: string | undefined;
+    if (options !== undefined) {
+      refuseUnknown("transaction()", options, ["note"]);
+      note = options.note;
+    }
+    return this.undoUnless(
+      (result) => {
+        this.refuseLater("The function given to transaction()", result);
+        return true;
+      },
+      body,
+      note,
+    );
   }
 
   /** Applies the operations of a batch, all or none. */
@@ -512,9 +539,10 @@ export class Session {
   }
 
   /** Runs a body under a savepoint. Rolls back if it throws or if `keep` returns `false` for its result. */
-  undoUnless<T>(keep: (result: T) => boolean, body: () => T): T {
+  undoUnless<T>(keep: (result: T) => boolean, body: () => T, note?: string): T {
     const { engine, guard, commits } = this;
-    engine.savepoint();
+    if (note === undefined) engine.savepoint();
+    else this.savepointWithNote(note);
     guard.depth += 1;
     let kept = false;
     let result: T;
@@ -530,6 +558,25 @@ export class Session {
       if (!commits.queued) commits.queue();
     }
     return result;
+  }
+
+  /** Makes the savepoint of a transaction that has a note. */
+  private savepointWithNote(note: unknown): void {
+    const { engine, guard } = this;
+    guard.assertWritable("transaction() with a note");
+    if (guard.depth > 0) {
+      throw badArgument(
+        "A transaction inside another cannot have a note: give the note to the outermost one.",
+      );
+    }
+    const length = engine.encodeNote(note);
+    engine.savepoint();
+    try {
+      engine.note(Date.now(), length);
+    } catch (error) {
+      if (guard.isUsable()) engine.rollback();
+      throw error;
+    }
   }
 
   private rollBack(): void {

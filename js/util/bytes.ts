@@ -17,7 +17,7 @@ export const MAX_KEY = 65_535;
 /** The maximum length of a value in bytes. */
 export const MAX_VALUE = 16_777_216;
 
-type Role = "key" | "value";
+type Role = "key" | "value" | "note";
 
 /** The buffers that wasm memories of this realm had before they grew or were detached. */
 const detached = new WeakSet<ArrayBufferLike>();

@@ -19,7 +19,7 @@ import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
 import { bin, database, folder, golden, printed, varve } from "./support.js";
 
-const COMMANDS = ["stat", "get", "list", "schema", "verify", "salvage", "export"];
+const COMMANDS = ["stat", "get", "list", "log", "schema", "verify", "salvage", "export"];
 /** The arguments of each command. */
 function argumentsOf(command: string, path: string): string[] {
   const more = { get: ["key"], salvage: [`${path}.new`], export: [`${path}.live`] }[command] ?? [];

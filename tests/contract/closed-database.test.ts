@@ -38,6 +38,7 @@ everywhere("a closed database", ({ storage }) => {
       getText: (of) => of.getText("a"),
       has: (of) => of.has("a"),
       keys: (of) => of.keys(),
+      log: (of) => of.log(),
       migrate: (of) => of.migrate("more", json()),
       pin: (of) => of.pin("a"),
       recovery: "stays",

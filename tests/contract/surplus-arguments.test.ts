@@ -39,7 +39,7 @@ describe("surplus arguments", () => {
       ran += 1;
     };
     const calls: [object, string, unknown[]][] = [
-      [db, "transaction", [body, { durability: "flushed" }]],
+      [db, "transaction", [body, {}, { durability: "flushed" }]],
       [db, "delete", ["a", options]],
       [db, "clear", [{}, options]],
       [db, "batch", [[operation], options]],

@@ -11,6 +11,9 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"VFRM");
 pub const SIZE: usize = 40;
 /// Flag: this frame completes its commit.
 pub const FLAG_COMMIT: u32 = 1;
+/// Flag: maintenance wrote this frame. Its records are copies of earlier ones, or the engine's own, so it changes
+/// nothing that programs see.
+pub const FLAG_MOVED: u32 = 2;
 
 /// The header of a frame.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +31,7 @@ pub struct FrameHeader {
     pub watermark: u64,
     /// The number of records that follow.
     pub records: u32,
-    /// [`FLAG_COMMIT`].
+    /// [`FLAG_COMMIT`], [`FLAG_MOVED`].
     pub flags: u32,
 }
 
@@ -81,5 +84,24 @@ impl FrameHeader {
     #[must_use]
     pub fn commits(&self) -> bool {
         self.flags & FLAG_COMMIT != 0
+    }
+
+    /// Whether maintenance wrote this frame.
+    #[must_use]
+    pub fn is_moved(&self) -> bool {
+        self.flags & FLAG_MOVED != 0
+    }
+
+    /// Whether the frame at the start of `bytes`, whose header this is, would be valid with the other value of
+    /// [`FLAG_COMMIT`].
+    #[must_use]
+    pub fn is_valid_with_other_flag(&self, bytes: &[u8], salt: u64, position: u64) -> bool {
+        let Some(frame) = bytes.get(..self.length as usize).filter(|it| it.len() >= SIZE) else {
+            return false;
+        };
+        let mut other = frame.to_vec();
+        let header = FrameHeader { flags: self.flags ^ FLAG_COMMIT, ..*self };
+        other[..SIZE].copy_from_slice(header.to_bytes());
+        self.check == checksum(&other[8..], seed_at(salt, position))
     }
 }

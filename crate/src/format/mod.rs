@@ -35,6 +35,9 @@ pub const SEGMENT_LOG2: core::ops::RangeInclusive<u8> = 12..=24;
 /// The segment size of ordinary databases: 1 MiB.
 pub const DEFAULT_SEGMENT_LOG2: u8 = 20;
 
+/// The longest note of a transaction.
+pub const MAX_NOTE: usize = 1 << 16;
+
 /// The keyspace of calls without a collection.
 pub const KEYSPACE_RAW: u32 = 0;
 /// The keyspace of the engine's own records.

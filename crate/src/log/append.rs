@@ -47,13 +47,19 @@ impl<E: Into<Error>> From<E> for WriteError {
 
 impl Log {
     /// Writes the open batch to the file as one commit. Returns whether there was anything to
-    /// write.
-    pub fn commit(&mut self, file: &mut impl File, next_version: u64) -> Result<bool, WriteError> {
+    /// write. `is_moved` says whether maintenance wrote it.
+    pub fn commit(
+        &mut self,
+        file: &mut impl File,
+        next_version: u64,
+        is_moved: bool,
+    ) -> Result<bool, WriteError> {
+        self.drop_note_end();
         let live = self.cursor.live > 0 || !self.batch.frames.is_empty();
         if !live {
             return Ok(false);
         }
-        self.write_open_batch(file, next_version)?;
+        self.write_open_batch(file, next_version, if is_moved { frame::FLAG_MOVED } else { 0 })?;
         Ok(true)
     }
 
@@ -65,13 +71,14 @@ impl Log {
         next_version: u64,
     ) -> Result<(), WriteError> {
         self.reserve_record(file, 0, need).map_err(WriteError::RolledBack)?;
-        self.write_open_batch(file, next_version)
+        self.write_open_batch(file, next_version, 0)
     }
 
     fn write_open_batch(
         &mut self,
         file: &mut impl File,
         next_version: u64,
+        flags: u32,
     ) -> Result<(), WriteError> {
         if self.leftovers.dropped_tail == DiscardedTail::NeedsZeroing {
             self.zero_log_tail(file)?;
@@ -96,7 +103,7 @@ impl Log {
             frames.push(FrameSpan { slot, start, end: tail, records });
         }
         let dropped_tail = self.leftovers.dropped_tail;
-        if let Err(failure) = self.write_frames(file, &frames) {
+        if let Err(failure) = self.write_frames(file, &frames, flags) {
             self.leftovers.dropped_tail = dropped_tail;
             return Err(match (self.erase_batch(file, &frames), failure) {
                 (Ok(()), failure) => failure,
@@ -111,6 +118,7 @@ impl Log {
         &mut self,
         file: &mut impl File,
         frames: &[FrameSpan],
+        flags: u32,
     ) -> Result<(), WriteError> {
         for i in 0..self.batch.extents.len() {
             self.write_extent(file, self.batch.extents[i])?;
@@ -120,8 +128,8 @@ impl Log {
         }
         for (i, frame) in frames.iter().enumerate() {
             let number = self.next_frame + i as u64;
-            let flags = if i + 1 == frames.len() { frame::FLAG_COMMIT } else { 0 };
-            self.seal(frame, number, flags);
+            let commits = if i + 1 == frames.len() { frame::FLAG_COMMIT } else { 0 };
+            self.seal(frame, number, flags | commits);
             self.write_frame(file, frame, number)?;
             // The cursor may have moved to another segment without appending.
             let next = frames.get(i + 1).map(|frame| frame.slot).or(self.cursor.slot);
@@ -313,6 +321,7 @@ impl Log {
                 if slot.state == SlotState::Extent { slot.length } else { 0 };
         }
         self.batch.frames.clear();
+        self.batch.note_end = None;
         let slot = self.cursor.slot.expect("a batch has a frame");
         // If the cursor moved to another segment without appending, it keeps its position there.
         let start = if self.cursor.records > 0 || frames.last().is_some_and(|f| f.slot == slot) {

@@ -124,6 +124,20 @@ impl Log {
         value.get(..extent.length as usize).ok_or(damaged(0))
     }
 
+    /// The value of an extent, for a view; none if the extent is not there any more, or damaged.
+    pub(crate) fn shown_extent(
+        &mut self,
+        file: &mut impl File,
+        extent: &ExtentRef,
+    ) -> Result<Option<&[u8]>, Error> {
+        if !self.load_extent(file, extent)? {
+            return Ok(None);
+        }
+        let cached = &mut self.slots[extent.slot as usize].cached;
+        cached.shown = self.views.generation;
+        Ok(cached.value.as_ref().and_then(|value| value.get(..extent.length as usize)))
+    }
+
     /// Allocates memory for a value; its bytes are undefined. Memory that was released last is
     /// reused, because zeroing costs as much as a checksum.
     ///

@@ -15,6 +15,7 @@ pub mod frame_chain;
 pub mod key_run_writer;
 pub mod key_runs;
 mod large_values;
+pub mod log_walk;
 pub mod read;
 mod reclaim;
 mod record_cache;
@@ -322,6 +323,8 @@ struct OpenBatch {
     frames: Vec<FrameSpan>,
     /// First slots of the batch's extents.
     extents: Vec<u32>,
+    /// The end of the record after a transaction with a note, which ends what the note is about.
+    note_end: Option<(u32, usize)>,
 }
 
 /// What is known of how much of the log is flushed. Each field is a number of frames: those below it are. A watermark

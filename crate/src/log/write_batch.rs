@@ -3,18 +3,23 @@
 use crate::aligned_buf::copy_value;
 use crate::error::Error;
 use crate::file::File;
-use crate::format::align_up;
 use crate::format::checksum::checksum;
 use crate::format::frame;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
+use crate::format::system_records::Transaction;
+use crate::format::{KEYSPACE_ENGINE, align_up};
 use crate::index::hash_index::Position;
+use musli_zerocopy::ZeroCopy;
 
 use super::buffer_pool::BufferAddr;
 use super::buffer_pool::{BufferContent, HEAP_PER_SEGMENT};
 use super::cursor::Cursor;
 use super::slot_allocator::AllocPriority;
 use super::{Log, NO_BUFFER, Slot, SlotState};
+
+/// Bytes of the record that ends what a note is about.
+const NOTE_END: usize = record::SIZE + size_of::<Transaction>();
 
 /// A frame that is complete except for its checksums.
 #[derive(Clone, Copy, Debug)]
@@ -328,6 +333,53 @@ impl Log {
         }
     }
 
+    /// Appends the record of a transaction with its note: it is about the records after it. The caller has reserved
+    /// the space.
+    pub(crate) fn append_note(&mut self, transaction: &Transaction, note: &[u8]) {
+        let value_len = size_of::<Transaction>() + note.len();
+        let header = RecordHeader {
+            kind: record::KIND_TRANSACTION,
+            keyspace: KEYSPACE_ENGINE as u16,
+            value_len: value_len as u32,
+            capacity: align_up(value_len) as u32,
+            ..Default::default()
+        };
+        let (_, addr) = self.stage(header, &[]);
+        let value = &mut self.bytes_at(addr)[record::SIZE..header.size()];
+        value[value_len..].fill(0);
+        value[..size_of::<Transaction>()].copy_from_slice(transaction.to_bytes());
+        value[size_of::<Transaction>()..value_len].copy_from_slice(note);
+        // The record that ends it counts as void: without others there is nothing to commit.
+        self.advance(header.size(), transaction.number == 0);
+    }
+
+    /// Ends what the last note is about; returns false if that needs a commit because the segment is full. What was
+    /// written under the note is not changed in place by later writes.
+    pub(crate) fn end_note(&mut self) -> bool {
+        let end = self.cursor.tail + NOTE_END;
+        let fits = end <= self.geometry.frames_end();
+        if let Some(slot) = self.cursor.slot.filter(|_| fits) {
+            self.append_note(&Transaction::default(), &[]);
+            self.batch.note_end = Some((slot, end));
+        }
+        self.mutable_from = self.cursor.tail;
+        fits
+    }
+
+    /// Removes the record that ends a note if nothing follows it: the end of the commit says the same.
+    pub(super) fn drop_note_end(&mut self) {
+        let end = self.batch.note_end.take();
+        if end.is_some() && end == self.cursor.slot.map(|slot| (slot, self.cursor.tail)) {
+            self.cursor.tail -= NOTE_END;
+            self.cursor.records -= 1;
+        }
+    }
+
+    /// Where the next record goes, to compare.
+    pub(crate) fn tail(&self) -> (Option<u32>, usize) {
+        (self.cursor.slot, self.cursor.tail)
+    }
+
     /// Turns the next `size` bytes into a void record, whatever they contain.
     pub fn append_void(&mut self, size: usize) {
         let slot = self.cursor.slot.expect("space reserved");
@@ -353,6 +405,7 @@ impl Log {
         self.rollback(&mark);
         self.cursor = self.batch.start;
         self.mutable_from = self.batch.start.tail;
+        self.batch.note_end = None;
         self.views.stale = true;
     }
 }

@@ -11,6 +11,7 @@ mod key_range;
 mod key_run_job;
 #[cfg(not(target_arch = "wasm32"))]
 pub(crate) mod live_records;
+mod log_walk;
 mod maintenance;
 mod maintenance_jobs;
 mod memory_usage;
@@ -637,6 +638,17 @@ impl<F: File> Store<F> {
     }
 
     fn check_write(&self, keyspace: u32, key: &[u8]) -> Result<(), Error> {
+        self.check_writable()?;
+        match key.len() {
+            _ if keyspace > LAST_KEYSPACE => Err(Error::Misuse),
+            0 => Err(Error::EmptyKey),
+            n if n > MAX_KEY => Err(Error::KeyTooLong),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn check_writable(&self) -> Result<(), Error> {
         if self.poisoned {
             return Err(if self.file.is_lost() { Error::Lost } else { Error::Poisoned });
         }
@@ -646,12 +658,7 @@ impl<F: File> Store<F> {
         if !matches!(self.staging.staged, Staged::Nothing) {
             return Err(Error::Reentrancy);
         }
-        match key.len() {
-            _ if keyspace > LAST_KEYSPACE => Err(Error::Misuse),
-            0 => Err(Error::EmptyKey),
-            n if n > MAX_KEY => Err(Error::KeyTooLong),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     /// Values above [`MAX_VALUE`] are refused. Large ones below it lie in an extent or in chunks.

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::commit_size_limit;
+use crate::format::record::size_of_record;
+use crate::format::system_records::Transaction;
+use crate::format::{MAX_NOTE, align_up, commit_size_limit};
 use crate::index::hash_index::Position;
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
@@ -35,6 +37,8 @@ pub(super) struct Undo {
 pub(super) struct SavepointState {
     undo: usize,
     mark: BatchMark,
+    /// Where the log ended after the note of the transaction, if it has one.
+    note_at: Option<(Option<u32>, usize)>,
 }
 
 /// A point in the open batch to roll back to. Savepoints nest: the last one made ends first.
@@ -48,7 +52,7 @@ impl<F: File> Store<F> {
     /// Makes a savepoint. Until it is released, no batch is written to the file.
     pub fn savepoint(&mut self) -> Savepoint {
         let mark = self.log.mark();
-        self.savepoints.push(SavepointState { undo: self.undo.len(), mark });
+        self.savepoints.push(SavepointState { undo: self.undo.len(), mark, note_at: None });
         Savepoint { depth: self.savepoints.len() }
     }
 
@@ -81,8 +85,37 @@ impl<F: File> Store<F> {
 
     pub(crate) fn release_last(&mut self) -> Result<(), Error> {
         let state = self.savepoints.pop().ok_or(Error::Misuse)?;
-        self.log.release(&state.mark);
+        match state.note_at {
+            None => self.log.release(&state.mark),
+            Some(at) if at == self.log.tail() => self.log.rollback(&state.mark),
+            Some(_) if self.log.end_note() => {}
+            Some(_) => return self.commit(),
+        }
         self.commit_large_batch()
+    }
+
+    /// Gives the transaction that the outermost savepoint began a time, in milliseconds since 1970, and a note.
+    /// Nothing was written since. If nothing is, the note is dropped.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] without a savepoint or inside another, [`Error::ValueTooLong`] for a note of more than
+    /// [`MAX_NOTE`] bytes; otherwise as for [`set`](Store::set).
+    pub fn note(&mut self, time_ms: u64, note: &[u8]) -> Result<(), Error> {
+        self.check_writable()?;
+        if self.savepoints.len() != 1 {
+            return Err(Error::Misuse);
+        }
+        if note.len() > MAX_NOTE {
+            return Err(Error::ValueTooLong);
+        }
+        let size = size_of_record(0, align_up(size_of::<Transaction>() + note.len()));
+        self.log.reserve_record(&mut self.file, size, AllocPriority::Write)?;
+        let transaction = Transaction { number: self.next_version, time_ms, client: 0, request: 0 };
+        self.log.append_note(&transaction, note);
+        if let Some(state) = self.savepoints.last_mut() {
+            state.note_at = Some(self.log.tail());
+        }
+        Ok(())
     }
 
     pub(crate) fn rollback_last(&mut self) {
@@ -118,7 +151,7 @@ impl<F: File> Store<F> {
     }
 
     pub(super) fn commit_batch(&mut self) -> Result<(), Error> {
-        match self.log.commit(&mut self.file, self.next_version) {
+        match self.log.commit(&mut self.file, self.next_version, self.maintenance.is_running) {
             Ok(wrote) => {
                 self.undo.clear();
                 self.keep_clears();

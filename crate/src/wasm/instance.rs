@@ -6,6 +6,7 @@ use core::cell::UnsafeCell;
 use super::imports::HostFile;
 use crate::error::Error;
 use crate::format::MAX_KEY;
+use crate::log::log_walk::LogWalk;
 use crate::store::Store;
 
 /// Bytes of one key area.
@@ -40,6 +41,8 @@ pub(super) struct Instance {
     pub page: Vec<u8>,
     /// The values of a page, if they were copied.
     pub values: Vec<u8>,
+    /// Walks over the log, by their handles.
+    pub walks: Vec<Option<LogWalk>>,
     pub scratch: Scratch,
 }
 
@@ -60,6 +63,7 @@ static INSTANCE: Shared = Shared(UnsafeCell::new(Instance {
     max_reserve: usize::MAX,
     page: Vec::new(),
     values: Vec::new(),
+    walks: Vec::new(),
     scratch: Scratch([0; 2 * KEY_AREA + QUEUE]),
 }));
 

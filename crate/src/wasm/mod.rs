@@ -10,6 +10,7 @@
 //! | [`instance`] | the addresses of the key areas and the answer |
 //! | [`point_ops`] | one key: reading, writing, changing in place; savepoints |
 //! | [`range_ops`] | pages of a range, and many keys at once |
+//! | [`log_ops`] | notes of transactions, and walks over the log |
 //! | [`lifecycle`] | opening, turns, committing and flushing, closing |
 //! | [`stats`] | statistics of the store, the last opening, the last error; verification |
 //!
@@ -19,6 +20,7 @@
 mod imports;
 mod instance;
 mod lifecycle;
+mod log_ops;
 mod point_ops;
 mod range_ops;
 mod stats;

@@ -22,6 +22,7 @@ mod key_runs;
 mod keys;
 mod large_files;
 mod limited_index;
+mod log_walk;
 mod malicious_files;
 mod model;
 mod open_cost;

@@ -5,7 +5,7 @@ use varve::engine::format::KEYSPACE_ENGINE;
 use varve::engine::format::system_records::clear_key;
 
 use crate::golden_file::{Content, Expect, Golden};
-use crate::image::{Image, LOG2, Row, clear, commit, extent, pattern, set};
+use crate::image::{self, Image, LOG2, Row, clear, commit, extent, pattern, set};
 
 pub fn all() -> Vec<Golden> {
     vec![cleared(), before_a_checkpoint(), moved(), moved_after_cleared_records(), malformed()]
@@ -76,11 +76,12 @@ fn moved() -> Golden {
     image.frame(&mut second, commit(2, 1), &[clear(0, 3, 2).oldest(2)]);
     image.frame(&mut second, commit(3, 1), &[set("a", "set again", 4).oldest(2)]);
     let mut third = image.segment(2, 3, 4);
-    let moved = [image.replacing(clear(0, 3, 2).oldest(2)), set("c", "new", 5).oldest(3)];
-    image.frame(&mut third, commit(4, 4), &moved);
-    image.close(&mut third, 5, 6);
+    let moved = [image.replacing(clear(0, 3, 2).oldest(2))];
+    image.frame(&mut third, image::moved(4, 4), &moved);
+    image.frame(&mut third, commit(5, 4), &[set("c", "new", 5).oldest(3)]);
+    image.close(&mut third, 6, 6);
     let about = "the record that emptied a keyspace was moved behind what was set since";
-    let content = Content::closed_at(5).live("a", "set again", 4).live("c", "new", 5);
+    let content = Content::closed_at(6).live("a", "set again", 4).live("c", "new", 5);
     let content = with_clear(content, 0, 3, 2);
     let (name, bytes) = ("cleared-moved", image.bytes);
     Golden { name, about, bytes, expect: Expect::Opens(content) }

@@ -163,17 +163,22 @@ pub struct Row {
 pub struct Mark {
     pub number: u64,
     pub watermark: u64,
-    pub commit: bool,
+    pub flags: u32,
 }
 
 /// A frame that completes its commit.
 pub fn commit(number: u64, watermark: u64) -> Mark {
-    Mark { number, watermark, commit: true }
+    Mark { number, watermark, flags: frame::FLAG_COMMIT }
+}
+
+/// A frame that maintenance wrote, which completes its commit.
+pub fn moved(number: u64, watermark: u64) -> Mark {
+    Mark { number, watermark, flags: frame::FLAG_COMMIT | frame::FLAG_MOVED }
 }
 
 /// A frame whose commit continues in the next one.
 pub fn part(number: u64, watermark: u64) -> Mark {
-    Mark { number, watermark, commit: false }
+    Mark { number, watermark, flags: 0 }
 }
 
 impl Image {
@@ -429,7 +434,7 @@ impl Image {
             number: mark.number,
             watermark: mark.watermark,
             records: count,
-            flags: if mark.commit { frame::FLAG_COMMIT } else { 0 },
+            flags: mark.flags,
             ..Default::default()
         };
         header.seal(&mut bytes, segment.salt, at);

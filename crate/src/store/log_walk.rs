@@ -1,0 +1,47 @@
+//! The log as history.
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::record::{KIND_CHUNKED, KIND_EXTENT};
+use crate::format::system_records::{ChunksRef, ExtentRef};
+use crate::log::log_walk::LogWalk;
+
+use super::Store;
+
+impl<F: File> Store<F> {
+    /// Starts a walk over the log, transaction by transaction, the oldest first: those whose numbers are above
+    /// `since` and at most `until`. It shows what was committed until now, as far as compaction left it. A number is
+    /// a version: that of the transaction's first change.
+    #[must_use]
+    pub fn begin_log_walk(&self, since: u64, until: u64) -> LogWalk {
+        self.log.begin_log_walk(since, until)
+    }
+
+    /// Goes on to what the next segment has: [`LogWalk::parts`]. Returns false at the end. The store may be used, and
+    /// written to, between the steps.
+    ///
+    /// # Errors
+    /// The file's error, after which the step can be repeated. Damage is reported as a part and is no error.
+    pub fn walk_log(&mut self, walk: &mut LogWalk) -> Result<bool, Error> {
+        self.log.walk_next(&mut self.file, walk)
+    }
+
+    /// The value of a record of the log, by the record's kind and its own value bytes, if these only describe where
+    /// the value is. None if it is not there any more, because the key was written again, or if it is damaged.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get), except for damage.
+    pub fn walked_value(&mut self, kind: u8, described: &[u8]) -> Result<Option<&[u8]>, Error> {
+        if kind == KIND_EXTENT {
+            let Some(extent) = ExtentRef::decode(described) else { return Ok(None) };
+            return self.log.shown_extent(&mut self.file, &extent);
+        }
+        let chunks = ChunksRef::decode(described).filter(|_| kind == KIND_CHUNKED);
+        let Some(chunks) = chunks else { return Ok(None) };
+        match self.assemble(&chunks) {
+            Err(Error::Corruption(_)) => return Ok(None),
+            assembled => assembled?,
+        }
+        Ok(Some(self.log.assembled_for_view(&chunks, false)))
+    }
+}

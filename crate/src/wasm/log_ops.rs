@@ -1,0 +1,77 @@
+//! Notes of transactions, and walks over the log.
+
+use super::instance::{Instance, KEY_AREA, instance};
+use crate::format::record;
+
+/// Gives the transaction of the outermost savepoint, in which nothing was written yet, a time in milliseconds since
+/// 1970, and the `length` bytes in the second key area as its note.
+#[unsafe(no_mangle)]
+extern "C" fn note(time_ms: f64, length: usize) -> u32 {
+    let instance = instance();
+    instance.run(|store, areas, _| {
+        let note = areas.get(KEY_AREA..KEY_AREA + length).unwrap_or_default();
+        store.note(time_ms as u64, note)
+    });
+    instance.answer.code
+}
+
+/// Begins a walk over the transactions with numbers above `since` and at most `until`, and returns its handle.
+#[unsafe(no_mangle)]
+extern "C" fn walk_begin(since: f64, until: f64) -> usize {
+    let Instance { store, walks, .. } = instance();
+    let walk = store.as_ref().map(|store| store.begin_log_walk(since as u64, until as u64));
+    let handle = walks.iter().position(Option::is_none).unwrap_or(walks.len());
+    if handle == walks.len() {
+        walks.push(None);
+    }
+    walks[handle] = walk;
+    handle
+}
+
+/// Goes on to the next segment with any parts, and returns how many these are; 0 at the end, -1 if the file could not
+/// be read. Numbers 1 and 2 are the addresses of the parts, 24 bytes each, and of the segment: parts state offsets in it.
+#[unsafe(no_mangle)]
+extern "C" fn walk_next(handle: usize) -> i32 {
+    let instance = instance();
+    let Some(Some(mut walk)) = instance.walks.get_mut(handle).map(Option::take) else { return 0 };
+    let count = instance.run(|store, _, _| {
+        while store.walk_log(&mut walk)? {
+            if !walk.parts().is_empty() {
+                return Ok(walk.parts().len() as i32);
+            }
+        }
+        Ok(0)
+    });
+    let addresses = [walk.parts().as_ptr().addr() as u64, walk.bytes().as_ptr().addr() as u64];
+    instance.numbers(&addresses);
+    instance.walks[handle] = Some(walk);
+    count.unwrap_or(-1)
+}
+
+/// Returns the address of a value that lies outside of its record, with its length in the answer. The record is at an
+/// offset of the walk's segment. 0 if the value is not there any more or, with a code, if it could not be read.
+#[unsafe(no_mangle)]
+extern "C" fn walk_value(handle: usize, at: usize) -> *const u8 {
+    let Instance { store, walks, answer, error, .. } = instance();
+    answer.code = 0;
+    let walk = walks.get(handle).and_then(Option::as_ref);
+    let record = walk.and_then(|walk| record::parts(walk.bytes().get(at..)?));
+    let (Some(store), Some((header, _, value))) = (store, record) else {
+        return core::ptr::null();
+    };
+    match store.walked_value(header.kind, value) {
+        Ok(value) => value.map_or(core::ptr::null(), |value| answer.bytes(value)),
+        Err(failure) => {
+            (answer.code, *error) = (failure.code(), Some(failure));
+            core::ptr::null()
+        }
+    }
+}
+
+/// Ends a walk and frees its memory.
+#[unsafe(no_mangle)]
+extern "C" fn walk_end(handle: usize) {
+    if let Some(walk) = instance().walks.get_mut(handle) {
+        *walk = None;
+    }
+}
