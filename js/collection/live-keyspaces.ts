@@ -64,7 +64,8 @@ function collectionKeys(engine: Engine): Bytes[] {
     const range = { lower, upper, lowerExcluded: true, upperIncluded: false, reverse: false };
     const { bytes, numbers, count } = engine.scan(range, PAGE, false, SYSTEM_KEYSPACE);
     for (let i = 0; i < count; i++) found.push(bytes.slice(numbers[i], numbers[i + 1]));
-    if (count < PAGE) return found;
+    // A page of long keys has fewer than were asked for.
+    if (count === 0) return found;
     lower = found.at(-1) as Bytes;
   }
 }

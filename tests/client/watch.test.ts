@@ -26,6 +26,25 @@ function collected<T>() {
 }
 
 describe("watches", () => {
+  test("watch: all removed keys of a range are reported, however long its keys are", async () => {
+    const client = shop();
+    const keys = Array.from(
+      { length: 1_000 },
+      (_, i) => `${String(i).padStart(4, "0")}${"x".repeat(300)}`,
+    );
+    await client.batch(keys.map((key) => ({ type: "set", key, value: "1" })));
+    const { received, listener, until } = collected<readonly { key: string; version: number }[]>();
+    client.watch({}, listener);
+    await client.clear();
+    await until(() => received.flat().length >= keys.length);
+    expect(
+      received
+        .flat()
+        .map(({ key }) => key)
+        .sort(),
+    ).toStrictEqual(keys);
+  });
+
   test("watch: changed keys of its range are reported after the commit, whichever client wrote them", async () => {
     const client = shop({
       procedures: { touch: (db) => db.batch([{ type: "set", key: "a/3", value: "3" }]) },

@@ -45,6 +45,14 @@ interface Inside {
 }
 
 everywhere("export", ({ storage }) => {
+  test("the copy has all collections, however long their names are", async () => {
+    const db = await opened(storage);
+    const names = Array.from({ length: 400 }, (_, i) => String(i).padStart(200, "x"));
+    for (const name of names) db.collection(name, text()).set("a", name);
+    const copy = await openedFrom({ from: await bytesOf(db.export()) });
+    for (const name of names) expect(copy.collection(name, text()).get("a")).toBe(name);
+  });
+
   test("the copy opens with all live data, from a checkpoint and without reading the log", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 5_000; i++) db.set(`key ${i}`, `value ${i}`);

@@ -68,7 +68,7 @@ export class DatabaseClientRecords implements ClientRecordStore {
       for (let i = 0; i < count; i++) {
         found.push(clientOfKey(bytes.subarray(numbers[i], numbers[i + 1])));
       }
-      if (count < PAGE) return found;
+      if (count === 0) return found;
       lower = recordKey((found.at(-1) as number) + 1);
     }
   }

@@ -19,6 +19,9 @@ import type { ServedCollections } from "./collection-handlers.js";
 /** The keys read in one step. */
 const PAGE = 1_024;
 
+/** The size at which the engine ends a page of keys. */
+const PAGE_BYTES = 65_536;
+
 /**
  * The most written keys of a keyspace that are remembered until the next report. With more, ranges are read
  * again.
@@ -268,7 +271,8 @@ export class Watches {
         key = bytes.slice(numbers[i], numbers[i + 1]);
         yield key;
       }
-      if (count < PAGE) return;
+      // A page of long keys has fewer than were asked for.
+      if (count < PAGE && bytes.length < PAGE_BYTES) return;
       left -= count;
       if (reverse) [upper, upperIncluded] = [key, false];
       else [lower, lowerExcluded] = [key, true];
