@@ -114,8 +114,10 @@ export class Owner {
    * first records. All of it takes longer than the list itself.
    */
   async prepare(): Promise<void> {
-    await new Promise((resolve) => setTimeout(resolve, PREPARE_MS));
     const { collections, db, hostOptions } = this;
+    // What a new database gets is in memory.
+    if (db.stats().records === 0) return;
+    await new Promise((resolve) => setTimeout(resolve, PREPARE_MS));
     try {
       for (const name of Object.keys(hostOptions.collections)) {
         await nextTask();

@@ -19,6 +19,9 @@ import type { ServedCollections } from "./collection-handlers.js";
 /** The keys read in one step. */
 const PAGE = 1_024;
 
+/** The size at which the engine ends a page of keys. */
+const PAGE_BYTES = 65_536;
+
 /**
  * The most written keys of a keyspace that are remembered until the next report. With more, ranges are read
  * again.
@@ -269,7 +272,7 @@ export class Watches {
         yield key;
       }
       // A page of long keys has fewer than were asked for.
-      if (count === 0) return;
+      if (count < PAGE && bytes.length < PAGE_BYTES) return;
       left -= count;
       if (reverse) [upper, upperIncluded] = [key, false];
       else [lower, lowerExcluded] = [key, true];
