@@ -18,14 +18,18 @@ declare module "@electric-sql/pglite/worker" {
 }
 
 declare module "dexie" {
-  interface Table<T> {
-    put(row: T): Promise<unknown>;
+  interface Table<T, K> {
+    bulkGet(keys: readonly K[]): Promise<(T | undefined)[]>;
+    bulkPut(items: readonly T[], keys: readonly K[]): Promise<unknown>;
     orderBy(key: string): { limit(count: number): { toArray(): Promise<T[]> } };
+    put(row: T): Promise<unknown>;
+    toArray(): Promise<T[]>;
   }
   export class Dexie {
-    constructor(name: string);
-    version(number: number): { stores(schema: Record<string, string>): void };
-    table<T>(name: string): Table<T>;
+    constructor(name: string, options?: { chromeTransactionDurability: "relaxed" });
+    version(number: number): { stores(schema: Readonly<Record<string, string>>): unknown };
+    open(): Promise<unknown>;
+    table<T, K = string>(name: string): Table<T, K>;
   }
 }
 

@@ -414,8 +414,8 @@ impl Pool {
         };
         let freed = self.buffers.iter().position(|buffer| buffer.bytes.is_empty());
         let id = freed.unwrap_or(self.buffers.len());
-        match self.buffers.get_mut(id) {
-            Some(place) => *place = buffer,
+        match freed {
+            Some(id) => self.buffers[id] = buffer,
             None => self.buffers.push(buffer),
         }
         id as BufferId
