@@ -4,9 +4,9 @@ import { copyFileSync, existsSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { root } from "../../scripts/lib.mjs";
-import { launch, withProfile } from "../../tests/browsers.mjs";
 import { processOf } from "../../tests/processes.mjs";
 import { Files, Host } from "../web-host.mjs";
+import { withBrowser } from "../with-browser.mjs";
 
 const SQLITE = join(root, "node_modules/@sqlite.org/sqlite-wasm/sqlite-wasm/jswasm");
 const PGLITE = join(root, "benches/rivals/node_modules/@electric-sql/pglite/dist");
@@ -70,17 +70,11 @@ function hostFor(store) {
   return new Host({ headers: NEEDS_ISOLATION.includes(store) ? ISOLATED : {} });
 }
 
-/** Starts a browser with a new profile on disk. */
-export function withTabs(browserName, files, use) {
-  return withProfile(browserName, async (profile) => {
-    const browser = await launch(browserName, profile);
-    try {
-      return await use(new Tabs(browserName, browser, files), await browser.version());
-    } finally {
-      await browser.close();
-    }
-  });
-}
+/** The tabs of a browser with a new profile. */
+export const withTabs = (browserName, files, use) =>
+  withBrowser(browserName, (browser, version) =>
+    use(new Tabs(browserName, browser, files), version),
+  );
 
 /** The tabs of one browser. */
 class Tabs {

@@ -5,7 +5,7 @@ import { createServer } from "node:http";
 import { extname, join } from "node:path";
 import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { root } from "../../scripts/lib.mjs";
-import { launch, withProfile } from "../../tests/browsers.mjs";
+import { withBrowser } from "../with-browser.mjs";
 
 const TYPES = { ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html" };
 
@@ -40,16 +40,11 @@ export async function withLists(browserName, use) {
     );
     copyFileSync(join(root, "dist/varve.wasm"), join(root, out, "varve.wasm"));
     await withServer(join(root, out), (url) =>
-      withProfile(browserName, async (profile) => {
-        const browser = await launch(browserName, profile);
-        try {
-          const lists = new Lists(browserName, browser, url);
-          await lists.with("fill()");
-          for (const size of [1_000, 10_000]) await lists.with(`compare(${size})`);
-          await use(lists, await browser.version());
-        } finally {
-          await browser.close();
-        }
+      withBrowser(browserName, async (browser, version) => {
+        const lists = new Lists(browserName, browser, url);
+        await lists.with("fill()");
+        for (const size of [1_000, 10_000]) await lists.with(`compare(${size})`);
+        await use(lists, version);
       }),
     );
   } finally {

@@ -4,8 +4,8 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { bundleForBrowser } from "../../scripts/bundle.mjs";
 import { root } from "../../scripts/lib.mjs";
-import { launch, withProfile } from "../../tests/browsers.mjs";
 import { Files, Host } from "../web-host.mjs";
+import { withBrowser } from "../with-browser.mjs";
 
 const ENTRIES = [
   "varve",
@@ -45,17 +45,11 @@ export async function withBundles(use) {
   }
 }
 
-/** Starts a browser with a new profile on disk. */
-export function withBrowser(browserName, files, use) {
-  return withProfile(browserName, async (profile) => {
-    const browser = await launch(browserName, profile);
-    try {
-      return await use(new Pages(browserName, browser, files), await browser.version());
-    } finally {
-      await browser.close();
-    }
-  });
-}
+/** The pages of a browser with a new profile. */
+export const withPages = (browserName, files, use) =>
+  withBrowser(browserName, (browser, version) =>
+    use(new Pages(browserName, browser, files), version),
+  );
 
 /** The pages of one browser. */
 class Pages {

@@ -21,7 +21,7 @@ interface Pages {
 
 interface Driver {
   withBundles<T>(use: (files: unknown) => Promise<T>): Promise<T>;
-  withBrowser<T>(
+  withPages<T>(
     browserName: string,
     files: unknown,
     use: (pages: Pages, version: string) => Promise<T>,
@@ -65,7 +65,7 @@ export async function pageBench({ root, quick }: BenchOptions): Promise<Section>
   const notes: string[] = [];
   await driver.withBundles(async (files) => {
     for (const browserName of Object.keys(BROWSERS) as BrowserName[]) {
-      await driver.withBrowser(browserName, files, async (pages, version) => {
+      await driver.withPages(browserName, files, async (pages, version) => {
         notes.push(version);
         const title = BROWSERS[browserName];
         const times = await visitsOf(pages, quick ? 2 : 9);
