@@ -15,8 +15,7 @@ export function mark(name: string): void {
   steps.push({ name, from: now(), to: now() });
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: any function of the platform
-type Method = (...args: any[]) => any;
+type Method = (...args: unknown[]) => unknown;
 
 function record(owner: object | undefined, name: string, title = name): void {
   const known = owner as Record<string, Method> | undefined;
@@ -48,7 +47,7 @@ for (const call of ["read", "write", "flush", "truncate", "getSize"]) {
   record(Handle?.prototype, call);
 }
 const request = LockManager.prototype.request as Method;
-LockManager.prototype.request = function (this: LockManager, name: string, ...more: Method[]) {
+LockManager.prototype.request = function (this: LockManager, name: string, ...more: unknown[]) {
   const from = now();
   const use = more.at(-1) as Method;
   const granted = (...args: unknown[]) => {
