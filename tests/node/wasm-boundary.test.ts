@@ -32,6 +32,7 @@ const EXPORTS = [
   "finish",
   "flush",
   "maintain",
+  "note",
   "open",
   "pending",
   "pin",
@@ -57,6 +58,10 @@ const EXPORTS = [
   "update_resize",
   "verify",
   "version",
+  "walk_begin",
+  "walk_end",
+  "walk_next",
+  "walk_value",
   "witness",
 ];
 
