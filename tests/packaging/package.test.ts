@@ -35,8 +35,8 @@ describe("the published package", () => {
     }
   });
 
-  test("its archive is smaller than 600 KB", () => {
-    assert(pack().details.size < 600_000, `it takes ${pack().details.size} bytes`);
+  test("its archive is smaller than 650 KB", () => {
+    assert(pack().details.size < 650_000, `it takes ${pack().details.size} bytes`);
   });
 
   test("each exported path leads to a file, types first", () => {
