@@ -1,6 +1,7 @@
 /** Real browsers and their tabs, for tests of the lifecycle of tabs. */
 
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { onTestFinished } from "vitest";
 import { context } from "../support/context.js";
@@ -43,6 +44,12 @@ const PAGES = {
 
 /** The timeout of any request to a browser: shorter than a test's, longer than a busy machine takes. */
 const REQUEST_TIMEOUT_MS = 100_000;
+
+/**
+ * How long a test waits for its tabs to close: a driver may miss the closing of a tab that was navigating, and the browser,
+ * which ends soon after, takes its tabs along.
+ */
+const CLOSING_MS = 10_000;
 
 /** How long a browser is kept for the next test. */
 const IDLE_MS = 500;
@@ -169,7 +176,9 @@ export class Tabs {
   /** Opens a tab that connects, or another page. */
   async open(search = ""): Promise<Page> {
     const page = await this.browser.newPage();
-    onTestFinished(() => page.close().catch(() => {}));
+    onTestFinished(() =>
+      Promise.race([page.close().catch(() => {}), delay(CLOSING_MS, undefined, { ref: false })]),
+    );
     page.setDefaultTimeout(REQUEST_TIMEOUT_MS);
     const loaded = page.goto(`${this.url}/${search}`);
     // A tab that navigates away may do so before it is loaded.
