@@ -1,2 +1,2 @@
-/** The engine's wasm in base64. The build writes the module; it is imported only when needed. */
-export declare const wasmBase64: string;
+/** The engine's wasm, deflated and in base64. The build writes the module; it is imported only when needed. */
+export declare const deflatedWasm: string;

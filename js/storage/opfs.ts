@@ -239,7 +239,7 @@ const IN_SHARED_WORKERS =
 
 const MISSING =
   "This runtime has no origin private file system with synchronous handles (browsers have it since " +
-  "Chrome 102, Firefox 111 and Safari 16.4). In Node, Deno and Bun use file().";
+  "Chrome 102, Firefox 113 and Safari 16.4). In Node, Deno and Bun use file().";
 
 function absent(why: string): StorageUnavailableError {
   return new StorageUnavailableError(`${why} ${CHOICE}`);
