@@ -65,6 +65,7 @@ const SUITES = [
   }),
   suite({ name: "demo", folders: ["demo"], programs: ["chromium"] }),
   suite({ name: "edge", folders: ["edge"], programs: ["workerd"] }),
+  suite({ name: "speed", alone: true, folders: ["speed"] }),
   suite({ name: "packaging", alone: true, folders: ["packaging"], programs: PROGRAM_NAMES }),
 ];
 

@@ -1,0 +1,110 @@
+/** A dozen calls, each measured beside a `Map` in the same process. */
+
+import { memory, open } from "varve";
+import { json, str, struct, u32 } from "varve/struct";
+
+const KEYS = 1_000;
+const BATCH = 100;
+const WARM_UP = 30;
+const ROUNDS = 51;
+
+/** Names of calls, and how many times the time of a `Map`'s `get` each of them takes for a key. */
+export type Ratios = Readonly<Record<string, number>>;
+
+const Product = struct("Product", { name: str, stock: u32 });
+
+const touch = (bytes: Uint8Array) => {
+  bytes[0] = 1;
+};
+const ifTouched = { predicate: (bytes: Uint8Array) => bytes[0] === 1 };
+const fill = (product: { stock: number }) => {
+  product.stock = 10;
+};
+const ifInStock = { predicate: (product: { stock: number }) => product.stock > 0 };
+
+interface Note {
+  text: string;
+}
+
+/** Measures every call: the lower quartiles of many rounds, since other programs only make a call longer. */
+export async function measure(wasm?: WebAssembly.Module): Promise<Ratios> {
+  const keys = Array.from({ length: KEYS }, (_, index) => `product-${(index * 7919) % KEYS}`);
+  const batches = Array.from({ length: KEYS / BATCH }, (_, index) =>
+    keys.slice(index * BATCH, (index + 1) * BATCH),
+  );
+  const map = new Map(keys.map((key) => [key, new Uint8Array(100).fill(1)]));
+  const db = await open("speed", { storage: memory(), ...(wasm && { wasm }) });
+  const products = db.collection("products", Product, { indexes: { byStock: "stock" } });
+  const notes = db.collection("notes", json<Note>());
+  const value = new Uint8Array(100).fill(1);
+  const product = { name: "a right shoe", stock: 10 };
+  for (const key of keys) {
+    db.set(key, value);
+    products.set(key, product);
+    notes.set(key, { text: "a note" });
+  }
+  let sum = 0;
+  const each = (call: (key: string) => unknown) => () => {
+    for (const key of keys) sum += Number(call(key) ?? 0);
+  };
+  const get = each((key) => map.get(key)?.[0]);
+  const calls: Record<string, () => void> = {
+    get: each((key) => db.get(key)?.[0]),
+    has: each((key) => db.has(key)),
+    set: each((key) => db.set(key, value)),
+    updateIf: each((key) => db.updateIf(key, touch, ifTouched)),
+    "delete and set": each((key) => {
+      db.delete(key);
+      db.set(key, value);
+    }),
+    getMany: () => {
+      for (const batch of batches) for (const found of db.getMany(batch)) sum += Number(found?.[0]);
+    },
+    entries: () => {
+      for (const [, bytes] of db.entries()) sum += Number(bytes[0]);
+    },
+    transaction: () => {
+      db.transaction(() => {
+        for (const key of keys) db.set(key, value);
+      });
+    },
+    "get of a struct": each((key) => products.get(key)?.stock),
+    "set of a struct": each((key) => products.set(key, product)),
+    "updateIf of a struct": each((key) => products.updateIf(key, fill, ifInStock)),
+    "entries of an index": () => {
+      for (const [, { stock }] of products.index.byStock.entries()) sum += stock;
+    },
+    "get of JSON": each((key) => notes.get(key)?.text.length),
+  };
+  const measured = Object.entries(calls).map(([name, call]) => ({
+    name,
+    call,
+    ratios: [] as number[],
+  }));
+  for (let round = -WARM_UP; round < ROUNDS; round += 1) {
+    for (const { call, ratios } of measured) {
+      // Right before and after, so that other programs slow down both.
+      const before = timeOf(get);
+      const time = timeOf(call);
+      const beside = (before + timeOf(get)) / 2;
+      if (round >= 0) ratios.push(time / beside);
+      db.commit();
+    }
+    // Ends the turn, as programs do.
+    await db.committed;
+    await new Promise((resolve) => setTimeout(resolve));
+  }
+  await db.close();
+  if (!(sum > 0)) throw new Error("the calls found nothing");
+  return Object.fromEntries(measured.map(({ name, ratios }) => [name, lowerQuartile(ratios)]));
+}
+
+function lowerQuartile(values: readonly number[]): number {
+  return [...values].sort((a, b) => a - b)[values.length >> 2] as number;
+}
+
+function timeOf(work: () => void): number {
+  const start = performance.now();
+  work();
+  return performance.now() - start;
+}
