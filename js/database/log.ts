@@ -185,7 +185,7 @@ interface Note {
 }
 
 /** The checked options. */
-interface Selection {
+export interface Selection {
   readonly since: number;
   readonly until: number;
   readonly sinceTime: number;
@@ -194,7 +194,7 @@ interface Selection {
 }
 
 /** A walk over the log, one step at a time. */
-class Walk {
+export class Walk {
   /** Counts the steps: a value is valid during its own. */
   step: number;
   transaction: LogTransaction | undefined;
@@ -214,7 +214,10 @@ class Walk {
   private afterGap: boolean;
   /** The time of the last transaction that has one. */
   private time: number;
-  private left: number;
+  /** How many more transactions it may show. */
+  left: number;
+  /** The sequence of the current segment, which grows. */
+  sequence: number;
   private readonly spaces: Map<number, Named | undefined>;
   private readonly unknown: Set<number>;
   private heldIn: number;
@@ -239,6 +242,7 @@ class Walk {
     this.afterGap = false;
     this.time = Number.NEGATIVE_INFINITY;
     this.left = selection.limit;
+    this.sequence = 0;
     this.spaces = new Map([[RAW, { collection: undefined, keys: undefined }]]);
     this.unknown = new Set();
     this.heldIn = -1;
@@ -279,6 +283,11 @@ class Walk {
     }
     this.begin();
     return this.readRecord();
+  }
+
+  /** Where the last record that was read ends in its segment, in bytes. */
+  get offset(): number {
+    return this.at - this.base;
   }
 
   /** Begins a step, which ends the view of the one before. */
@@ -355,6 +364,7 @@ class Walk {
       }
       this.parts = next.parts;
       this.base = next.base;
+      this.sequence = next.sequence;
       this.part = 0;
     }
     const { parts, part, base } = this;
@@ -565,7 +575,7 @@ function boundOf(option: string, given: unknown, none: number): [number: number,
   );
 }
 
-function selectionOf(options: LogOptions): Selection {
+export function selectionOf(options: LogOptions): Selection {
   refuseUnknown("log()", options, ["since", "until", "limit", "flat"]);
   const { limit = Number.POSITIVE_INFINITY, flat = false } = options;
   if (typeof flat !== "boolean") {

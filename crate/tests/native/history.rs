@@ -139,7 +139,7 @@ fn typed_keys_and_clears_are_shown() {
     let mut products = store.keyed_collection::<Product>("numbered", &numbers).unwrap();
     products.set(77_u32, |parts| Product { stock: 1, name: parts.str("x") }).unwrap();
     store.commit().unwrap();
-    for number in 0..1_000 {
+    for number in 0..20_000 {
         store.set(format!("{number}"), b"1").unwrap();
     }
     store.commit().unwrap();

@@ -3,9 +3,9 @@
 import { Database } from "../../database/database.js";
 import { clientOfKey, RECORD_PREFIX, recordKey } from "../protocol/client-record.js";
 import { toWire } from "../protocol/errors.js";
-import type { Request, WireError } from "../protocol/messages.js";
+import type { Request, RequestBatch, WireError } from "../protocol/messages.js";
 import type { ClientRecordStore } from "../protocol/request-log.js";
-import { perform, type ServedDatabase } from "./handlers.js";
+import { type Commitment, perform, type ServedDatabase } from "./handlers.js";
 
 /** The engine's own keyspace (FORMAT.md, section 8). */
 const OWN = 1;
@@ -29,6 +29,28 @@ export function storeVersion(db: Database, version: number): void {
   db.commit();
 }
 
+/** The note of a batch, which is one of its own for that (`batchesOf`). The database checks it. */
+function noteOf({ requests }: RequestBatch): unknown {
+  return requests.length === 1 ? noteOfRequest(requests[0] as Request) : undefined;
+}
+
+function noteOfRequest({ call, args }: Request): unknown {
+  return call === "commitIf" ? (args[0] as Commitment | undefined)?.note : undefined;
+}
+
+/** Divides a batch, so that each request with a note is a batch, and so a transaction, of its own. */
+export function batchesOf(batch: RequestBatch): RequestBatch[] {
+  const batches: Request[][] = [];
+  let isAlone = true;
+  for (const request of batch.requests) {
+    const hasNote = noteOfRequest(request) !== undefined;
+    if (isAlone || hasNote) batches.push([request]);
+    else batches.at(-1)?.push(request);
+    isAlone = hasNote;
+  }
+  return batches.length < 2 ? [batch] : batches.map((requests) => ({ ...batch, requests }));
+}
+
 /** The record store of an owner, in its database. */
 export class DatabaseClientRecords implements ClientRecordStore {
   private readonly db: Database;
@@ -39,8 +61,10 @@ export class DatabaseClientRecords implements ClientRecordStore {
     this.served = served;
   }
 
-  atomically<T>(body: () => T): T {
-    return Database.sessionOf(this.db).transaction(body);
+  atomically<T>(body: () => T, batch?: RequestBatch): T {
+    const note = batch === undefined ? undefined : noteOf(batch);
+    const options = note === undefined ? undefined : { note: note as string };
+    return Database.sessionOf(this.db).transaction(body, options, batch?.client);
   }
 
   perform(request: Request): unknown {

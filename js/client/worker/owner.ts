@@ -13,7 +13,12 @@ import type {
   WireError,
 } from "../protocol/messages.js";
 import { type Reply, RequestLog } from "../protocol/request-log.js";
-import { DatabaseClientRecords, storedVersion, storeVersion } from "./client-record-store.js";
+import {
+  batchesOf,
+  DatabaseClientRecords,
+  storedVersion,
+  storeVersion,
+} from "./client-record-store.js";
 import { type CollectionSpecs, ServedCollections } from "./collection-handlers.js";
 import type { Procedures } from "./handlers.js";
 import { JobRunner } from "./jobs.js";
@@ -142,6 +147,18 @@ export class Owner {
   }
 
   handle(
+    batch: RequestBatch,
+    refusal: WireError | undefined,
+    answer: (reply: Reply) => void,
+  ): void {
+    for (const part of batchesOf(batch)) {
+      // What an owner does not answer, the next one does.
+      if (this.isClosed || this.isLost) return;
+      this.handlePart(part, refusal, answer);
+    }
+  }
+
+  private handlePart(
     batch: RequestBatch,
     refusal: WireError | undefined,
     answer: (reply: Reply) => void,
