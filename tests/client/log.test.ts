@@ -214,7 +214,7 @@ describe("notes of clients' transactions", () => {
   test("remote note: the log shows it, with the time and the client", async () => {
     const client = shop();
     const before = Date.now();
-    client.set("alone", "0");
+    await client.set("alone", "0");
     // The writes of all four are in one message.
     await Promise.all([
       client.transaction((tx) => tx.set("a", "1")),
