@@ -3,7 +3,7 @@
 import type { Client, Database, RemoteLogItem, RemoteLogOptions } from "varve";
 import { json, str, u32 } from "varve/struct";
 import { assert, describe, expect, test } from "vitest";
-import { rejects } from "../support/errors.js";
+import { rejects, throws } from "../support/errors.js";
 import { bytes, text, turn } from "../support/values.js";
 import { shop } from "./support.js";
 
@@ -266,6 +266,45 @@ describe("notes of clients' transactions", () => {
     const expected = Array.from({ length: 12 }, (_, i) => `buy ${i}`);
     expect(notes.filter((note) => note !== undefined).sort()).toStrictEqual(expected.sort());
     expect(await client.getText("stock")).toBe("12");
+  });
+
+  test("remote note: those of procedures, from their arguments", async () => {
+    const client = shop({
+      procedures: {
+        buy: (db: Database, id: string, count: number) => db.set(id, String(count)),
+        look: (db: Database) => db.count(),
+        fail: (db: Database) => {
+          db.set("failed", "1");
+          throw new RangeError("not today");
+        },
+      },
+      notes: {
+        buy: (id, count) => {
+          if (count === 0) throw new RangeError("buy something");
+          return count < 0 ? (undefined as unknown as string) : `${count} of ${id}`;
+        },
+        fail: () => "fail",
+      },
+    });
+    await client.ready;
+    const { buy } = client.call;
+    await Promise.all([buy("a", 1), client.set("b", "2"), buy("c", 3), client.call.look()]);
+    await rejects(client.call.fail(), { message: "not today" });
+    await rejects(buy("d", 0), { message: "buy something" });
+    await rejects(buy("d", -1), BAD);
+    await buy("e", 5);
+    const found: unknown[] = [];
+    for await (const tx of client.log()) {
+      for await (const { key } of tx) found.push([tx.note, key]);
+    }
+    expect(found).toStrictEqual([
+      ["1 of a", "a"],
+      [undefined, "b"],
+      ["3 of c", "c"],
+      ["5 of e", "e"],
+    ]);
+    const wrong = (notes: unknown) => () => shop({ procedures: {}, notes: notes as never });
+    for (const notes of [7, { buy: () => "x" }, []]) throws(wrong(notes), BAD);
   });
 
   test("remote note: a bad one is refused, and nothing is written", async () => {

@@ -29,28 +29,6 @@ export function storeVersion(db: Database, version: number): void {
   db.commit();
 }
 
-/** The note of a batch, which is one of its own for that (`batchesOf`). The database checks it. */
-function noteOf({ requests }: RequestBatch): unknown {
-  return requests.length === 1 ? noteOfRequest(requests[0] as Request) : undefined;
-}
-
-function noteOfRequest({ call, args }: Request): unknown {
-  return call === "commitIf" ? (args[0] as Commitment | undefined)?.note : undefined;
-}
-
-/** Divides a batch, so that each request with a note is a batch, and so a transaction, of its own. */
-export function batchesOf(batch: RequestBatch): RequestBatch[] {
-  const batches: Request[][] = [];
-  let isAlone = true;
-  for (const request of batch.requests) {
-    const hasNote = noteOfRequest(request) !== undefined;
-    if (isAlone || hasNote) batches.push([request]);
-    else batches.at(-1)?.push(request);
-    isAlone = hasNote;
-  }
-  return batches.length < 2 ? [batch] : batches.map((requests) => ({ ...batch, requests }));
-}
-
 /** The record store of an owner, in its database. */
 export class DatabaseClientRecords implements ClientRecordStore {
   private readonly db: Database;
@@ -62,14 +40,40 @@ export class DatabaseClientRecords implements ClientRecordStore {
   }
 
   atomically<T>(body: () => T, batch?: RequestBatch): T {
-    const note = batch === undefined ? undefined : noteOf(batch);
-    const options = note === undefined ? undefined : { note: note as string };
+    const [request] = batch?.requests.length === 1 ? batch.requests : [];
+    const noteOf = request && this.noteOf(request);
+    const options = noteOf && { note: noteOf() as string };
     return Database.sessionOf(this.db).transaction(body, options, batch?.client);
   }
 
   perform(request: Request): unknown {
     const work = () => perform(this.served, request);
     return request.write === 0 ? work() : this.atomically(work);
+  }
+
+  /** Divides a batch, so that each request with a note is a batch, and so a transaction, of its own. */
+  batchesOf(batch: RequestBatch): RequestBatch[] {
+    const batches: Request[][] = [];
+    let isAlone = true;
+    for (const request of batch.requests) {
+      const hasNote = this.noteOf(request) !== undefined;
+      if (isAlone || hasNote) batches.push([request]);
+      else batches.at(-1)?.push(request);
+      isAlone = hasNote;
+    }
+    return batches.length < 2 ? [batch] : batches.map((requests) => ({ ...batch, requests }));
+  }
+
+  /** How to make the note of a request, if it has one. The database checks the note. */
+  private noteOf({ call, args }: Request): (() => unknown) | undefined {
+    if (call === "commitIf") {
+      const { note } = args[0] as Commitment;
+      return note === undefined ? undefined : () => note;
+    }
+    const [name, ...rest] = args as [string, ...never[]];
+    const { notes } = this.served;
+    const make = call === "call" && Object.hasOwn(notes, name) ? notes[name] : undefined;
+    return make && (() => make(...rest) ?? null);
   }
 
   load(client: number): Uint8Array | undefined {

@@ -20,6 +20,9 @@ export type Procedure = (db: Database, ...args: never[]) => unknown;
 /** Procedures by name. */
 export type Procedures = Readonly<Record<string, Procedure>>;
 
+/** The notes of procedures, by the names of these. */
+export type Notes = Readonly<Record<string, ((...args: never[]) => unknown) | undefined>>;
+
 /** The reads of an optimistic transaction, and the writes to make if no key that was read has changed. */
 export interface Commitment {
   /** Keys with the versions that were read; 0 for missing keys. `in`: the collection. */
@@ -41,6 +44,7 @@ interface TransactionWrite {
 export interface ServedDatabase {
   readonly db: Database;
   readonly procedures: Procedures;
+  readonly notes: Notes;
   readonly collections: ServedCollections;
 }
 
