@@ -77,7 +77,7 @@ const BROWSER = "varve, wasm in Chromium";
 
 export async function historyBench({ root, quick }: BenchOptions): Promise<Section> {
   const folder = mkdtempSync(join(tmpdir(), "varve-bench-history-"));
-  const rounds = quick ? 3 : 15;
+  const rounds = quick ? 3 : 11;
   try {
     const program = join(cargoBuild(root, "history"), "release/history-bench");
     const interpreter = python(root);

@@ -3,7 +3,6 @@ iterate it and print the milliseconds and what they found."""
 
 import json
 import os
-import struct
 import sys
 import time
 import zlib
@@ -27,7 +26,7 @@ if how == "write":
         storage.tpc_begin(transaction)
         for length in lengths:
             at = record * plan["step"] % plan["offsets"]
-            oid = struct.pack(">Q", record + 1)
+            oid = b"%08d" % (record + 1)
             storage.store(oid, b"\0" * 8, noise[at : at + length], "", transaction)
             record += 1
         storage.tpc_vote(transaction)

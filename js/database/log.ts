@@ -10,7 +10,7 @@ import type { Source } from "../session/cursor.js";
 import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import { dispose } from "../util/dispose.js";
-import { decoder, encoder } from "../util/text-coders.js";
+import { decoder, encoder, newDecoder } from "../util/text-coders.js";
 
 /** The options of `log`: which transactions to walk over. */
 export interface LogOptions {
@@ -488,7 +488,7 @@ export class Walk {
   ): unknown {
     const { u8 } = engine;
     try {
-      if (keys === undefined && keyspace === RAW) return textAt(u8, at, length);
+      if (keys === undefined && keyspace === RAW) return textOrBytesAt(u8, at, length);
       if (keys?.kind === "string") return textAt(u8, at, length);
       if (keys !== undefined) return keys.decode(u8.slice(at, at + length));
     } catch {
@@ -559,6 +559,27 @@ function textAt(u8: Uint8Array<ArrayBuffer>, at: number, length: number): string
     if (all < 0x80) return text;
   }
   return decoder.decode(u8.subarray(at, at + length));
+}
+
+const lenient = /* @__PURE__ */ newDecoder("utf-8", { ignoreBOM: true });
+
+/** A text, or the bytes if they are none: without an exception, which takes longer than all the rest of a record. */
+function textOrBytesAt(
+  u8: Uint8Array<ArrayBuffer>,
+  at: number,
+  length: number,
+): string | Uint8Array<ArrayBuffer> {
+  for (let i = at; i < at + length; i++) {
+    if ((u8[i] as number) < 0x80) continue;
+    const bytes = u8.subarray(at, at + length);
+    const text = lenient.decode(bytes);
+    // The character may be that of the key itself.
+    if (!text.includes("\ufffd")) return text;
+    const again = encoder.encode(text);
+    const isSame = again.length === length && again.every((byte, j) => byte === bytes[j]);
+    return isSame ? text : bytes.slice();
+  }
+  return textAt(u8, at, length);
 }
 
 /** Checks a bound, and returns its number and its time, of which one is given. */
