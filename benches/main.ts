@@ -1,6 +1,7 @@
 import { loadavg } from "node:os";
 import { browserBench } from "./browser/host.js";
 import { clientBench } from "./client/section.js";
+import { historyBench } from "./history/section.js";
 import { keysBench } from "./keys/run.js";
 import { browserLarge, nodeLarge } from "./large/section.js";
 import { listsBench } from "./lists/section.js";
@@ -21,6 +22,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   client: clientBench,
   page: pageBench,
   lists: listsBench,
+  history: historyBench,
   sizes: nodeSizes,
   "sizes-browser": browserSizes,
   large: nodeLarge,

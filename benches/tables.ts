@@ -253,6 +253,21 @@ function lists(section: Section | undefined): string[] {
   return [table(head, ["---", ...columns.map(() => "--:")], lines)];
 }
 
+/** Walks over the log, and what they take of the time of `sum`. */
+function history(section: Section | undefined): string[] {
+  if (section === undefined) return [];
+  const goalsOf = new Map(section.goals.map(({ what, measured }) => [what, measured]));
+  const lines = section.rows.map(({ work, store, unit, figures }): Cells => {
+    const ratio = goalsOf.get(`${store}, ${work}, against sum`);
+    const noted = goalsOf.get(`a commit ${work}, ${store}`);
+    const { median, lowerQuartile: from, upperQuartile: to } = figures;
+    const spread = `${figure(from)} to ${figure(to)}`;
+    return [store, work, `${figure(median)} ${unit}`, spread, ratio ?? noted ?? ""];
+  });
+  const head = ["the log as history", "", "", "middle half", "against sum, or without"];
+  return [table(head, ["---", "---", "--:", "--:", "--:"], lines)];
+}
+
 /** A selection of the rows about typed views, with raw bytes and JSON for comparison. */
 const VIEWS: readonly (readonly [group: string, work: string, lines: readonly string[]])[] = [
   ["a record", "read a number of a view that is kept", ["raw DataView", "varve", "object"]],
@@ -286,7 +301,12 @@ function views(section: Section | undefined): string[] {
 }
 
 /** What the goals of a section are about, where its name does not say it. */
-const WHERE: Record<string, string> = { client: "tabs", lists: "lists", page: "start" };
+const WHERE: Record<string, string> = {
+  client: "tabs",
+  history: "history",
+  lists: "lists",
+  page: "start",
+};
 
 function goals(sections: readonly Section[]): string[] {
   const lines = sections.flatMap(({ id, goals: all }) =>
@@ -319,6 +339,7 @@ export function tables(results: Results): string {
     ...tabs(sections.get("client")),
     ...starts(sections.get("page")),
     ...lists(sections.get("lists")),
+    ...history(sections.get("history")),
     ...views(sections.get("struct")),
     ...goals(results.sections),
   ].join("\n\n");

@@ -12,8 +12,9 @@ export type {
 } from "./client/client.js";
 export { type ConnectOptions, connect } from "./client/connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./client/connection/caller.js";
-export type { RetryOptions, Tx, TxPart } from "./client/optimistic.js";
+export type { RemoteTransactionOptions, RetryOptions, Tx, TxPart } from "./client/optimistic.js";
 export type { KeyChange, Watching, WatchOptions } from "./client/protocol/client-subscriptions.js";
+export type { RemoteLogGap, RemoteLogHead, RemoteLogRecord } from "./client/protocol/log-pages.js";
 export type { ClientProgress } from "./client/protocol/messages.js";
 export type {
   Condition,
@@ -25,6 +26,12 @@ export type {
   Update,
   Updated,
 } from "./client/remote-collection.js";
+export type {
+  RemoteLogDamage,
+  RemoteLogItem,
+  RemoteLogOptions,
+  RemoteLogTransaction,
+} from "./client/remote-log.js";
 export type { RemoteScan } from "./client/remote-scan.js";
 export type {
   Calls,

@@ -18,11 +18,12 @@
 use std::error::Error;
 use std::io::Read;
 use std::process::ExitCode;
+use std::time::UNIX_EPOCH;
 use std::{env, fs, io};
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use varve::schema::Record;
-use varve::{AlignedBytes, KeyRange, Reader, Store};
+use varve::{AlignedBytes, KeyRange, Log, LogRange, Reader, Store};
 
 /// Printed by `Product.toRust()`.
 #[derive(Clone, Copy, Debug, ZeroCopy, Record)]
@@ -64,6 +65,13 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
             let bought = products.update_if(*key, |p| p.stock > 0, |p| p.stock -= 1)?;
             println!("{}", if bought { "bought" } else { "sold out" });
         }
+        ("deliver", [key, note]) => {
+            store.transaction_with_note::<_, varve::Error>(note, |store| {
+                let mut products = store.collection::<Product>("products")?;
+                products.update_if(*key, |_| true, |p| p.stock += 100)
+            })?;
+        }
+        ("log", []) => print_log(store.log(LogRange::all()))?,
         ("drop", [key]) => {
             println!("{}", store.collection::<Product>("products")?.delete(*key)?);
         }
@@ -98,6 +106,23 @@ fn read_in_memory(path: &str) -> Result<(), Box<dyn Error>> {
         let entry = entry?;
         let name = entry.value.load(entry.value.name)?;
         println!("{} {} {name}", entry.key::<String>()?, entry.value.stock);
+    }
+    Ok(())
+}
+
+/// Prints a line for each transaction, and one for each of its records.
+fn print_log(mut log: Log<'_>) -> Result<(), varve::Error> {
+    while let Some(mut transaction) = log.next()? {
+        let time = transaction.time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let time = time.map_or(0, |time| time.as_millis());
+        let note = transaction.note.as_deref().unwrap_or_default();
+        println!("{} {time} {note}", transaction.number);
+        while let Some(mut record) = transaction.next()? {
+            let name = record.collection.unwrap_or_default();
+            let (key, version) = (String::from_utf8_lossy(record.key), record.version);
+            print!("  {:?} {name} {key} {version} ", record.kind);
+            println!("{}", record.value()?.map_or(0, <[u8]>::len));
+        }
     }
     Ok(())
 }

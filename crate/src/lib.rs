@@ -6,6 +6,7 @@
 //! | [`Collection`] | records of one type in it, with their indexes |
 //! | [`Reader`] | a database in memory, read by any number of threads |
 //! | [`KeyRange`] | a range of keys and its order |
+//! | [`Log`] | the log as history: a walk over its transactions |
 //! | [`Error`] | the errors, with the codes of the TypeScript package |
 //! | [`schema`] | records that Rust and TypeScript share |
 //!

@@ -10,7 +10,13 @@ import type { Listened } from "../util/dom-types.js";
 import type { CallOptions, ClientStatus } from "./connection/caller.js";
 import { ClientHandle, type Connection } from "./connection/connection.js";
 import { byName, hide } from "./named-properties.js";
-import { type RetryOptions, transact, txOf, updateIf } from "./optimistic.js";
+import {
+  type RemoteTransactionOptions,
+  type RetryOptions,
+  transact,
+  txOf,
+  updateIf,
+} from "./optimistic.js";
 import { split } from "./protocol/call-options.js";
 import {
   changesOf,
@@ -23,6 +29,13 @@ import { cloneArgs, listOf } from "./protocol/clone.js";
 import { cloned } from "./protocol/json-values.js";
 import type { RowsAnswer } from "./protocol/packed-rows.js";
 import { RemoteCollection } from "./remote-collection.js";
+import {
+  logItems,
+  logTransactions,
+  type RemoteLogItem,
+  type RemoteLogOptions,
+  type RemoteLogTransaction,
+} from "./remote-log.js";
 import { RemoteScan } from "./remote-scan.js";
 import { allRows, type RowDecoder, type RowSchema } from "./rows.js";
 import type { Calls, Collections, RemoteCollectionOf, ServedTypes, TxOf } from "./types.js";
@@ -235,15 +248,15 @@ export class Client<
    *   if (product === undefined || product.stock === 0) throw new Error("sold out");
    *   products.set("yeezy", { ...product, stock: product.stock - 1 });
    *   tx.set("sold/yeezy", "1");
-   * });
+   * }, { note: "sold" });
    * ```
    *
    * @throws (rejects) ConflictError if other writes came first each time; what `body` throws; TypeError if
-   * `body` is a generator
+   * `body` is a generator, and for a note that is too long or no text
    */
   transaction<T>(
     body: (tx: TxOf<S, Declared>) => T | PromiseLike<T>,
-    options?: RetryOptions,
+    options?: RemoteTransactionOptions,
   ): Promise<T> {
     const run: Parameters<typeof transact<T>>[4] = (log) =>
       body(txOf(log, Object.keys(this.declared)) as TxOf<S, Declared>);
@@ -306,6 +319,38 @@ export class Client<
       to,
       more,
     );
+  }
+
+  /**
+   * The log of the file as history: its transactions, the oldest first, and in each its records, as `Database.log`.
+   * Everything is a copy. Nothing is requested before a loop, and each loop starts again.
+   *
+   * ```ts
+   * for await (const tx of shop.log({ since: lastSeen })) {
+   *   for await (const { type, key, value } of tx) console.log(tx.note, type, key, value);
+   * }
+   * ```
+   *
+   * The owner reads on as far as the loop has come, a part of at most 256 KiB at a time beside a single value that is
+   * larger. If another tab becomes the owner, the walk goes on where it was: nothing is missing and nothing comes twice.
+   *
+   * Damage is thrown, and calling `next` again goes on behind it. With `flat: true`, transactions, records, gaps and
+   * damage come as one stream.
+   *
+   * @throws (in the loop) TypeError for a bad option; CorruptionError, unless it is flat
+   */
+  log(options: RemoteLogOptions & { readonly flat: true }): AsyncIterable<RemoteLogItem, undefined>;
+  log(
+    options?: RemoteLogOptions & { readonly flat?: false | undefined },
+  ): AsyncIterable<RemoteLogTransaction, undefined>;
+  log(options?: RemoteLogOptions): AsyncIterable<RemoteLogItem, undefined> {
+    const [logOptions, callOptions] = split(options);
+    const request = (walk: number, after?: unknown) =>
+      after === undefined
+        ? this.requestRead("endLog", [walk], callOptions)
+        : this.requestRead("log", [walk, logOptions, after], callOptions);
+    const walk = options?.flat === true ? logItems : logTransactions;
+    return { [Symbol.asyncIterator]: () => walk(request) };
   }
 
   /** Resolves when everything requested before is in the file. */

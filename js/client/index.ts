@@ -37,8 +37,9 @@ export {
 } from "./client.js";
 export { type ConnectOptions, connect } from "./connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./connection/caller.js";
-export type { RetryOptions, Tx, TxPart } from "./optimistic.js";
+export type { RemoteTransactionOptions, RetryOptions, Tx, TxPart } from "./optimistic.js";
 export type { KeyChange, Watching, WatchOptions } from "./protocol/client-subscriptions.js";
+export type { RemoteLogGap, RemoteLogHead, RemoteLogRecord } from "./protocol/log-pages.js";
 export type { ClientProgress } from "./protocol/messages.js";
 export type {
   Condition,
@@ -50,6 +51,12 @@ export type {
   Update,
   Updated,
 } from "./remote-collection.js";
+export type {
+  RemoteLogDamage,
+  RemoteLogItem,
+  RemoteLogOptions,
+  RemoteLogTransaction,
+} from "./remote-log.js";
 export type { RemoteScan } from "./remote-scan.js";
 export type {
   Calls,

@@ -27,8 +27,18 @@ export interface RetryOptions extends CallOptions {
   retries?: number | undefined;
 }
 
+/** The options of `client.transaction`. */
+export interface RemoteTransactionOptions extends RetryOptions {
+  /**
+   * Why it is made: up to 65,536 bytes of text. It is kept in the log with the time and the number of this client, as
+   * long as compaction keeps the transaction there; `log` shows it. The transaction is a commit of its own then.
+   */
+  note?: string | undefined;
+}
+
 /** The reads of a transaction, and the writes to make if no key that was read has changed. */
 export interface Writes {
+  readonly note?: string | undefined;
   readonly reads: readonly {
     readonly key: unknown;
     readonly version: number;
@@ -60,7 +70,7 @@ const QUEUE_SLOT_MS = 1_000;
 
 /** The options of transactions, and those of updates. */
 const OPTIONS = {
-  transaction: ["signal", "timeout", "retries"],
+  transaction: ["signal", "timeout", "retries", "note"],
   updateIf: ["signal", "timeout", "retries", "predicate", "valueIfMissing"],
 };
 
@@ -73,11 +83,11 @@ const OPTIONS = {
 export async function transact<T>(
   as: "updateIf" | "transaction",
   caller: Caller,
-  options: RetryOptions | undefined,
+  options: RemoteTransactionOptions | undefined,
   callback: unknown,
   body: (log: Log) => T | PromiseLike<T>,
 ): Promise<T> {
-  const { retries = 10, signal, timeout } = checkedOptions(`${as}()`, options, OPTIONS[as]);
+  const { retries = 10, signal, timeout, note } = checkedOptions(`${as}()`, options, OPTIONS[as]);
   if (typeof callback !== "function") throw noFunction(`${as}()`);
   const requestOptions = { signal, timeout, [CALL_NAME]: as };
   const read = async (key: unknown, collection: string | undefined) => {
@@ -113,7 +123,7 @@ export async function transact<T>(
         if (log.written.size > 0 || seen.length > 1) {
           const reads = seen.map(({ read }) => read);
           const writes = [...log.written.values()].map(({ isLess, ...write }) => write);
-          const all: Writes = { reads, writes };
+          const all: Writes = { reads, writes, note };
           await caller.request("commitIf", () => [all], true, requestOptions);
         }
         return result;

@@ -10,7 +10,7 @@ import type { Source } from "../session/cursor.js";
 import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import { dispose } from "../util/dispose.js";
-import { decoder, encoder } from "../util/text-coders.js";
+import { decoder, encoder, newDecoder } from "../util/text-coders.js";
 
 /** The options of `log`: which transactions to walk over. */
 export interface LogOptions {
@@ -185,7 +185,7 @@ interface Note {
 }
 
 /** The checked options. */
-interface Selection {
+export interface Selection {
   readonly since: number;
   readonly until: number;
   readonly sinceTime: number;
@@ -194,7 +194,7 @@ interface Selection {
 }
 
 /** A walk over the log, one step at a time. */
-class Walk {
+export class Walk {
   /** Counts the steps: a value is valid during its own. */
   step: number;
   transaction: LogTransaction | undefined;
@@ -214,7 +214,10 @@ class Walk {
   private afterGap: boolean;
   /** The time of the last transaction that has one. */
   private time: number;
-  private left: number;
+  /** How many more transactions it may show. */
+  left: number;
+  /** The sequence of the current segment, which grows. */
+  sequence: number;
   private readonly spaces: Map<number, Named | undefined>;
   private readonly unknown: Set<number>;
   private heldIn: number;
@@ -239,6 +242,7 @@ class Walk {
     this.afterGap = false;
     this.time = Number.NEGATIVE_INFINITY;
     this.left = selection.limit;
+    this.sequence = 0;
     this.spaces = new Map([[RAW, { collection: undefined, keys: undefined }]]);
     this.unknown = new Set();
     this.heldIn = -1;
@@ -279,6 +283,11 @@ class Walk {
     }
     this.begin();
     return this.readRecord();
+  }
+
+  /** Where the last record that was read ends in its segment, in bytes. */
+  get offset(): number {
+    return this.at - this.base;
   }
 
   /** Begins a step, which ends the view of the one before. */
@@ -355,6 +364,7 @@ class Walk {
       }
       this.parts = next.parts;
       this.base = next.base;
+      this.sequence = next.sequence;
       this.part = 0;
     }
     const { parts, part, base } = this;
@@ -478,7 +488,7 @@ class Walk {
   ): unknown {
     const { u8 } = engine;
     try {
-      if (keys === undefined && keyspace === RAW) return textAt(u8, at, length);
+      if (keys === undefined && keyspace === RAW) return textOrBytesAt(u8, at, length);
       if (keys?.kind === "string") return textAt(u8, at, length);
       if (keys !== undefined) return keys.decode(u8.slice(at, at + length));
     } catch {
@@ -551,6 +561,27 @@ function textAt(u8: Uint8Array<ArrayBuffer>, at: number, length: number): string
   return decoder.decode(u8.subarray(at, at + length));
 }
 
+const lenient = /* @__PURE__ */ newDecoder("utf-8", { ignoreBOM: true });
+
+/** A text, or the bytes if they are none: without an exception, which takes longer than all the rest of a record. */
+function textOrBytesAt(
+  u8: Uint8Array<ArrayBuffer>,
+  at: number,
+  length: number,
+): string | Uint8Array<ArrayBuffer> {
+  for (let i = at; i < at + length; i++) {
+    if ((u8[i] as number) < 0x80) continue;
+    const bytes = u8.subarray(at, at + length);
+    const text = lenient.decode(bytes);
+    // The character may be that of the key itself.
+    if (!text.includes("\ufffd")) return text;
+    const again = encoder.encode(text);
+    const isSame = again.length === length && again.every((byte, j) => byte === bytes[j]);
+    return isSame ? text : bytes.slice();
+  }
+  return textAt(u8, at, length);
+}
+
 /** Checks a bound, and returns its number and its time, of which one is given. */
 function boundOf(option: string, given: unknown, none: number): [number: number, time: number] {
   const isDate = given instanceof Date;
@@ -565,7 +596,7 @@ function boundOf(option: string, given: unknown, none: number): [number: number,
   );
 }
 
-function selectionOf(options: LogOptions): Selection {
+export function selectionOf(options: LogOptions): Selection {
   refuseUnknown("log()", options, ["since", "until", "limit", "flat"]);
   const { limit = Number.POSITIVE_INFINITY, flat = false } = options;
   if (typeof flat !== "boolean") {

@@ -88,7 +88,7 @@ export interface Exports {
   unflushed(): number;
   unwitnessed(): number;
   verify(unit: number, part: number): number;
-  note(timeMs: number, length: number): number;
+  note(client: number, timeMs: number, length: number): number;
   walk_begin(since: number, until: number): number;
   walk_next(handle: number): number;
   walk_value(handle: number, at: number): number;
@@ -684,9 +684,12 @@ export class Engine extends WasmMemory {
 
   // ---------------------------------------------------------------- the log
 
-  /** Gives the transaction that the last savepoint began the note that `encodeNote` encoded. */
-  note(timeMs: number, length: number): void {
-    this.check(this.call(() => this.wasm.note(timeMs, length)));
+  /**
+   * Gives the transaction that the last savepoint began the note that `encodeNote` encoded. `client`: the number of the
+   * client that asked for it, 0 for none.
+   */
+  note(client: number, timeMs: number, length: number): void {
+    this.check(this.call(() => this.wasm.note(client, timeMs, length)));
   }
 
   /** Begins a walk over the transactions with numbers above `since` and at most `until`, and returns its handle. */
@@ -695,14 +698,15 @@ export class Engine extends WasmMemory {
   }
 
   /**
-   * Goes on to the next segment. Returns its parts, six numbers each (`log_walk.rs`), and its address; `undefined` at
-   * the end. Records of the segment stay where they are until the next call for this walk.
+   * Goes on to the next segment. Returns its parts, six numbers each (`log_walk.rs`), its address and its sequence, which
+   * grows; `undefined` at the end. Records of the segment stay where they are until the next call for this walk.
    */
-  walkNext(handle: number): { parts: Uint32Array; base: number } | undefined {
+  walkNext(handle: number): { parts: Uint32Array; base: number; sequence: number } | undefined {
     const count = this.counted(() => this.wasm.walk_next(handle));
     if (count === 0) return undefined;
     const at = this.slot(0) >>> 2;
-    return { parts: this.u32.slice(at, at + 6 * count), base: this.slot(1) };
+    const parts = this.u32.slice(at, at + 6 * count);
+    return { parts, base: this.slot(1), sequence: this.slot(2) };
   }
 
   /**

@@ -507,7 +507,8 @@ export class Session {
 
   // ---------------------------------------------------------------- transactions
 
-  transaction<T>(body: () => T, options?: TransactionOptions): T {
+  /** `client`: the number of the client that asked for it, which is kept with a note. */
+  transaction<T>(body: () => T, options?: TransactionOptions, client = 0): T {
     let note: string | undefined;
     if (options !== undefined) {
       refuseUnknown("transaction()", options, ["note"]);
@@ -520,6 +521,7 @@ export class Session {
       },
       body,
       note,
+      client,
     );
   }
 
@@ -539,10 +541,10 @@ export class Session {
   }
 
   /** Runs a body under a savepoint. Rolls back if it throws or if `keep` returns `false` for its result. */
-  undoUnless<T>(keep: (result: T) => boolean, body: () => T, note?: string): T {
+  undoUnless<T>(keep: (result: T) => boolean, body: () => T, note?: string, client = 0): T {
     const { engine, guard, commits } = this;
     if (note === undefined) engine.savepoint();
-    else this.savepointWithNote(note);
+    else this.savepointWithNote(note, client);
     guard.depth += 1;
     let kept = false;
     let result: T;
@@ -561,7 +563,7 @@ export class Session {
   }
 
   /** Makes the savepoint of a transaction that has a note. */
-  private savepointWithNote(note: unknown): void {
+  private savepointWithNote(note: unknown, client: number): void {
     const { engine, guard } = this;
     guard.assertWritable("transaction() with a note");
     if (guard.depth > 0) {
@@ -572,7 +574,7 @@ export class Session {
     const length = engine.encodeNote(note);
     engine.savepoint();
     try {
-      engine.note(Date.now(), length);
+      engine.note(client, Date.now(), length);
     } catch (error) {
       if (guard.isUsable()) engine.rollback();
       throw error;

@@ -132,6 +132,36 @@ describe("a Rust program and Node", () => {
     assert(!existsSync(`${path}.lock`));
   });
 
+  test("Rust and Node show the same log, with the notes of both", async () => {
+    const { directory, path } = await written();
+    const { db, products: all } = await products(directory);
+    db.transaction(() => all.set("air", { stock: 1, name: "Air" }), { note: "größer" });
+    db.commit();
+    db.set("raw", new Uint8Array(600_001));
+    db.set("large", new Uint8Array(900_001));
+    db.commit();
+    db.clear();
+    all.delete("zoom");
+    await db.close();
+    expect(shop(path, "deliver", "air", "a hundred more")).toStrictEqual(["", 0]);
+    const [output, code] = shop(path, "log");
+    expect(code).toBe(0);
+    const again = await products(directory);
+    const lines: string[] = [];
+    for (const tx of again.db.log()) {
+      lines.push(`${tx.number} ${+(tx.time ?? 0)} ${tx.note ?? ""}`);
+      for (const { type, collection = "", key = "", version, value } of tx) {
+        const kind = `${type[0]?.toUpperCase()}${type.slice(1)}`;
+        lines.push(`  ${kind} ${collection} ${key} ${version} ${value?.length ?? 0}`);
+      }
+    }
+    await again.db.close();
+    expect(output.trimEnd().split("\n")).toStrictEqual(lines);
+    const notes = lines.filter((line) => /größer|a hundred more/.test(line)).length;
+    expect(notes).toBe(2);
+    assert(lines.some((line) => line.includes("Delete products zoom")));
+  });
+
   test("the struct of toRust is the one in the program", () => {
     const printed = toRust(Product);
     const example = readFileSync(join(context().root, "crate/examples/shop.rs"), "utf8");

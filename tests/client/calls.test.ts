@@ -472,6 +472,7 @@ describe("calls and their end", () => {
       getText: (of) => of.getText("a"),
       has: (of) => of.has("a"),
       keys: (of) => of.keys().all(),
+      log: (of) => of.log()[Symbol.asyncIterator]().next(),
       live: (of) => of.live({}, received),
       products: "stays",
       ready: (of) => of.ready,

@@ -181,6 +181,29 @@ everywhere("log", ({ storage }) => {
     expect(values.length).toBe(4);
   });
 
+  test("a key outside of collections is text if it is UTF-8, and bytes if not", async () => {
+    const db = await opened(storage);
+    const keys = [
+      "a",
+      "größer",
+      "\ufffd",
+      "\ufeffmark",
+      "x".repeat(60),
+      "é".repeat(60),
+      new Uint8Array([0xff, 0xfe]),
+      new Uint8Array([0x61, 0xc3]),
+      new Uint8Array([0xef, 0xbf, 0xbd, 0x80]),
+      new Uint8Array(60).fill(0x80),
+    ];
+    for (const key of keys) db.set(key, "1");
+    db.commit();
+    const shown = [...db.log()].length;
+    expect(shown).toBe(1);
+    const found: unknown[] = [];
+    for (const tx of db.log()) for (const { key } of tx) found.push(key);
+    expect(found).toStrictEqual(keys);
+  });
+
   test("clearing a large collection is one record", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text());

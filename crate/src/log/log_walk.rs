@@ -151,6 +151,12 @@ impl LogWalk {
         &self.current.bytes
     }
 
+    /// The sequence of the current segment. Those of later segments are larger.
+    #[must_use]
+    pub fn sequence(&self) -> u32 {
+        self.progress.sequence
+    }
+
     /// The records of a part that programs can see. Those of the engine's own keyspace are left out, except for
     /// clears.
     pub fn records(&self, part: &WalkPart) -> impl Iterator<Item = RecordRef<'_>> {

@@ -24,6 +24,8 @@ use super::schema_diff::difference;
 
 /// The key in the engine's keyspace of the number of the next keyspace that was never assigned.
 const NEXT_KEYSPACE_KEY: &[u8] = b"keyspaces";
+/// The key in the engine's keyspace of the list of all keyspaces of indexes.
+const INDEX_KEYSPACES_KEY: &[u8] = b"index-keyspaces";
 const MAX_NAME_LENGTH: usize = 200;
 
 /// A collection as described by its stored descriptor.
@@ -233,6 +235,26 @@ pub(super) fn names<F: File>(engine: &mut Engine<F>) -> Result<Vec<String>, Erro
     };
     let all = records_with_prefix(engine, KEY_COLLECTION)?.into_iter();
     Ok(all.filter(|(_, bytes)| is_collection(bytes)).map(|(name, _)| name).collect())
+}
+
+/// The names of all collections that were not dropped, each with its keyspace and the type of its keys, if it is known.
+pub(super) fn keyspaces<F: File>(
+    engine: &mut Engine<F>,
+) -> Result<Vec<(String, u32, Option<KeyKind>)>, Error> {
+    let described = |(name, bytes): (String, Vec<u8>)| {
+        let Descriptor { head, json } = Descriptor::decode(&bytes)?;
+        let is_collection = head.flags & (DESCRIPTOR_INDEX | DESCRIPTOR_DROPPED) == 0;
+        let key = json.get("key").and_then(KeyKind::from_json);
+        is_collection.then_some((name, head.keyspace, key))
+    };
+    let all = records_with_prefix(engine, KEY_COLLECTION)?;
+    Ok(all.into_iter().filter_map(described).collect())
+}
+
+/// The keyspaces of all indexes, also of former ones.
+pub(super) fn index_keyspaces<F: File>(engine: &mut Engine<F>) -> Result<Vec<u32>, Error> {
+    let list = engine.get(KEYSPACE_ENGINE, INDEX_KEYSPACES_KEY)?.unwrap_or_default();
+    Ok(list.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
 }
 
 /// The descriptor of a collection's values, with the defaults of added fields.

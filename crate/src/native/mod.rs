@@ -7,12 +7,14 @@
 //! | [`Collection`] | records of one type in it, with their indexes |
 //! | [`Reader`] | a database in memory, read by any number of threads |
 //! | [`KeyRange`] | a range of keys and its order |
+//! | [`Log`] | the log as history: a walk over its transactions |
 //! | [`Error`] | the errors, with the codes of TypeScript |
 
 mod catalog;
 mod collection;
 mod descriptor;
 mod error;
+mod history;
 mod index;
 mod lock_file;
 mod locked_file;
@@ -25,6 +27,10 @@ mod store;
 
 pub use collection::{Collection, Entry, Records};
 pub use error::{Error, Loss};
+pub use history::{
+    ChangeKind, FlatLog, Log, LogDamage, LogItem, LogPoint, LogRange, LogRecord, LogTransaction,
+    Transaction,
+};
 pub use range::KeyRange;
 pub use reader::{ReadCollection, Reader};
 pub use std_file::StdFile;

@@ -16,7 +16,7 @@ use crate::store::{OnDamage, Options};
 use super::catalog::{self, StoredCollection};
 use super::collection::Entry;
 use super::range::Bounds;
-use super::{Error, KeyRange, Pair};
+use super::{Error, KeyRange, Log, LogRange, Pair};
 
 /// A read-only database in memory: a file that was mapped, downloaded, or embedded.
 ///
@@ -25,6 +25,7 @@ use super::{Error, KeyRange, Pair};
 /// threads may read.
 #[derive(Debug)]
 pub struct Reader<'a> {
+    bytes: &'a [u8],
     spaces: HashMap<u32, Vec<Found<'a>>>,
     collections_by_name: HashMap<String, StoredCollection>,
 }
@@ -33,7 +34,8 @@ pub struct Reader<'a> {
 type Found<'a> = (&'a [u8], Cow<'a, [u8]>);
 
 /// The given bytes as a file for the engine while it opens them.
-struct GivenBytes<'a>(&'a [u8]);
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GivenBytes<'a>(&'a [u8]);
 
 impl File for GivenBytes<'_> {
     fn read(&mut self, buf: &mut [u8], at: u64) -> Result<usize, IoError> {
@@ -60,6 +62,14 @@ impl File for GivenBytes<'_> {
     }
 }
 
+fn engine_over(bytes: &[u8]) -> Result<Engine<GivenBytes<'_>>, Error> {
+    // The bytes are in memory already, so little more is needed.
+    let memory = 2 * MAX_VALUE;
+    let options =
+        Options { read_only: true, on_damage: OnDamage::Refuse, memory, ..Options::default() };
+    Ok(Engine::open(GivenBytes(bytes), options)?)
+}
+
 impl<'a> Reader<'a> {
     /// Opens the database in these bytes, which must start at a multiple of 8 because records are
     /// read in place.
@@ -74,11 +84,7 @@ impl<'a> Reader<'a> {
             let reason = "the bytes of a database must be aligned to 8 bytes";
             return Err(Error::BadArgument(Malformed::new("", reason)));
         }
-        // The bytes are in memory already, so little more is needed.
-        let memory = 2 * MAX_VALUE;
-        let options =
-            Options { read_only: true, on_damage: OnDamage::Refuse, memory, ..Options::default() };
-        let mut engine = Engine::open(GivenBytes(bytes), options)?;
+        let mut engine = engine_over(bytes)?;
         let mut spaces = HashMap::new();
         for keyspace in engine.keyspaces() {
             let slice = |range: &std::ops::Range<u64>| {
@@ -103,7 +109,7 @@ impl<'a> Reader<'a> {
                 collections_by_name.insert(name, stored);
             }
         }
-        Ok(Reader { spaces, collections_by_name })
+        Ok(Reader { bytes, spaces, collections_by_name })
     }
 
     /// Returns the value of a key.
@@ -146,6 +152,14 @@ impl<'a> Reader<'a> {
         let Some(stored) = self.collections_by_name.get(name) else { return Ok(None) };
         stored.check_schema::<T>(None)?;
         Ok(Some(ReadCollection { reader: self, stored, record: PhantomData }))
+    }
+
+    /// Walks over the log: as [`Store::log`](super::Store::log). Any number of threads may do so.
+    ///
+    /// # Errors
+    /// As for [`from_bytes`](Reader::from_bytes), which has found the bytes to be intact.
+    pub fn log(&self, range: LogRange) -> Result<Log<'a>, Error> {
+        Ok(Log::of_bytes(engine_over(self.bytes)?, range))
     }
 
     fn space(&self, keyspace: u32) -> &[Found<'a>] {

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::format::{KEYSPACE_RAW, MAX_KEY};
-use crate::schema::Record;
+use crate::format::{KEYSPACE_RAW, MAX_KEY, MAX_NOTE};
 use crate::schema::key::KeyKind;
+use crate::schema::{Malformed, Record};
 use crate::store::Store as Engine;
 use crate::store::{OnDamage, Options, Recovery, Stats};
 
@@ -15,7 +16,7 @@ use super::catalog::{self, StoredCollection};
 use super::lock_file::random;
 use super::locked_file::LockedFile;
 use super::range::Bounds;
-use super::{Collection, Error, KeyRange};
+use super::{Collection, Error, KeyRange, Log, LogRange};
 
 /// Memory that calls needed is freed after this many of them.
 const TURN: u32 = 256;
@@ -271,12 +272,80 @@ impl Store {
         self.atomically(work)
     }
 
+    /// As [`transaction`](Store::transaction), with a note that says why: up to 65,536 bytes. It is kept in the log with
+    /// the time, as long as compaction keeps the transaction there; [`log`](Store::log) shows it. In the log it is one
+    /// transaction, whatever else is committed together with it.
+    ///
+    /// # Errors
+    /// As for [`transaction`](Store::transaction); [`Error::BadArgument`] for a note that is too long, and inside
+    /// another transaction.
+    pub fn transaction_with_note<R, E: From<Error>>(
+        &mut self,
+        note: &str,
+        work: impl FnOnce(&mut Store) -> Result<R, E>,
+    ) -> Result<R, E> {
+        self.begin();
+        let refused = |reason: &str| Error::BadArgument(Malformed::new("", reason));
+        if self.engine.depth() > 0 {
+            let reason = "a transaction inside another takes no note: give it to the outermost one";
+            return Err(refused(reason).into());
+        }
+        if note.len() > MAX_NOTE {
+            return Err(refused("a note must have at most 65,536 bytes").into());
+        }
+        self.run_atomically(Some(note), work)
+    }
+
+    /// Walks over the log of the file as history: its transactions, the oldest first, and in each its records. It shows
+    /// what was committed until now, as far as compaction left it, and verifies every byte that it reads.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-log-{}", std::process::id()));
+    /// # let path = folder.join("shop.varve");
+    /// use varve::native::{LogRange, Store};
+    ///
+    /// let mut store = Store::open(&path)?;
+    /// store.transaction_with_note("price rise", |store| store.set("price", b"12"))?;
+    /// store.commit()?;
+    ///
+    /// let mut log = store.log(LogRange::all());
+    /// while let Some(mut transaction) = log.next()? {
+    ///     assert_eq!(transaction.note.as_deref(), Some("price rise"));
+    ///     while let Some(mut record) = transaction.next()? {
+    ///         assert_eq!(record.key, b"price");
+    ///         assert_eq!(record.value()?, Some(&b"12"[..]));
+    ///     }
+    /// }
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn log(&mut self, range: LogRange) -> Log<'_> {
+        self.begin();
+        Log::of_store(self, range)
+    }
+
     pub(super) fn atomically<R, E: From<Error>>(
         &mut self,
         work: impl FnOnce(&mut Store) -> Result<R, E>,
     ) -> Result<R, E> {
+        self.run_atomically(None, work)
+    }
+
+    fn run_atomically<R, E: From<Error>>(
+        &mut self,
+        note: Option<&str>,
+        work: impl FnOnce(&mut Store) -> Result<R, E>,
+    ) -> Result<R, E> {
         let savepoint = self.engine.savepoint();
         let mut undoing = UndoOnDrop { store: self, ended: false };
+        if let Some(note) = note {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let noted = undoing.store.engine.note(now.as_millis() as u64, note.as_bytes());
+            undoing.store.with_loss_reason(noted)?;
+        }
         let result = work(undoing.store)?;
         undoing.ended = true;
         undoing.store.engine.release(savepoint).map_err(Error::from)?;

@@ -101,6 +101,14 @@ impl<F: File> Store<F> {
     /// [`Error::Misuse`] without a savepoint or inside another, [`Error::ValueTooLong`] for a note of more than
     /// [`MAX_NOTE`] bytes; otherwise as for [`set`](Store::set).
     pub fn note(&mut self, time_ms: u64, note: &[u8]) -> Result<(), Error> {
+        self.note_for(0, time_ms, note)
+    }
+
+    /// As [`note`](Store::note), for a client that asked for the transaction: its number, 0 for none.
+    ///
+    /// # Errors
+    /// As for [`note`](Store::note).
+    pub fn note_for(&mut self, client: u64, time_ms: u64, note: &[u8]) -> Result<(), Error> {
         self.check_writable()?;
         if self.savepoints.len() != 1 {
             return Err(Error::Misuse);
@@ -110,7 +118,7 @@ impl<F: File> Store<F> {
         }
         let size = size_of_record(0, align_up(size_of::<Transaction>() + note.len()));
         self.log.reserve_record(&mut self.file, size, AllocPriority::Write)?;
-        let transaction = Transaction { number: self.next_version, time_ms, client: 0, request: 0 };
+        let transaction = Transaction { number: self.next_version, time_ms, client, request: 0 };
         self.log.append_note(&transaction, note);
         if let Some(state) = self.savepoints.last_mut() {
             state.note_at = Some(self.log.tail());

@@ -4,13 +4,14 @@ use super::instance::{Instance, KEY_AREA, instance};
 use crate::format::record;
 
 /// Gives the transaction of the outermost savepoint, in which nothing was written yet, a time in milliseconds since
-/// 1970, and the `length` bytes in the second key area as its note.
+/// 1970, and the `length` bytes in the second key area as its note. `client` is the number of the client that asked for
+/// it, 0 for none.
 #[unsafe(no_mangle)]
-extern "C" fn note(time_ms: f64, length: usize) -> u32 {
+extern "C" fn note(client: f64, time_ms: f64, length: usize) -> u32 {
     let instance = instance();
     instance.run(|store, areas, _| {
         let note = areas.get(KEY_AREA..KEY_AREA + length).unwrap_or_default();
-        store.note(time_ms as u64, note)
+        store.note_for(client as u64, time_ms as u64, note)
     });
     instance.answer.code
 }
@@ -30,6 +31,7 @@ extern "C" fn walk_begin(since: f64, until: f64) -> usize {
 
 /// Goes on to the next segment with any parts, and returns how many these are; 0 at the end, -1 if the file could not
 /// be read. Numbers 1 and 2 are the addresses of the parts, 24 bytes each, and of the segment: parts state offsets in it.
+/// Number 3 is the segment's sequence.
 #[unsafe(no_mangle)]
 extern "C" fn walk_next(handle: usize) -> i32 {
     let instance = instance();
@@ -42,8 +44,8 @@ extern "C" fn walk_next(handle: usize) -> i32 {
         }
         Ok(0)
     });
-    let addresses = [walk.parts().as_ptr().addr() as u64, walk.bytes().as_ptr().addr() as u64];
-    instance.numbers(&addresses);
+    let (parts, bytes) = (walk.parts().as_ptr().addr(), walk.bytes().as_ptr().addr());
+    instance.numbers(&[parts as u64, bytes as u64, walk.sequence().into()]);
     instance.walks[handle] = Some(walk);
     count.unwrap_or(-1)
 }

@@ -1,6 +1,7 @@
 //! The API for native programs: files with locks, collections, databases in memory.
 
 mod collections;
+mod history;
 mod indexes;
 mod locks;
 mod reader;

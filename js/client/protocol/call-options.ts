@@ -38,6 +38,7 @@ function requirementOf(option: string, value: unknown): string | true | undefine
     reverse: typeof value === "boolean" || "true or false",
     version: isWhole,
     predicate: isFunction,
+    note: typeof value === "string" || "a string",
     worker: isFunction,
     collections: Object(value) === value || "an object whose properties are named like collections",
   }[option];

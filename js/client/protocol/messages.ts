@@ -21,7 +21,7 @@ export type ClientProgress =
   | ({ readonly doing: "exporting" } & ExportProgress);
 
 /** The version of this protocol. */
-export const PROTOCOL = 3;
+export const PROTOCOL = 4;
 
 /** How another build of the application compares with this one. */
 export type BuildOrder = "same" | "newer" | "older" | "other";

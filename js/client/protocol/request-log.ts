@@ -26,8 +26,8 @@ export const CLIENT_RECORD_LEASE_MS = 60_000;
 
 /** The storage of client records, and the database that requests act on. */
 export interface ClientRecordStore {
-  /** Runs `body`. Its writes become one commit or, if it throws, are all undone. */
-  atomically<T>(body: () => T): T;
+  /** Runs `body`, the work of a batch. Its writes become one commit or, if it throws, are all undone. */
+  atomically<T>(body: () => T, batch: RequestBatch): T;
   /**
    * Performs a request, completely or not at all, and returns its result. An error that it throws undoes the
    * request, and is its outcome.
@@ -96,7 +96,9 @@ export class RequestLog {
       const before = client.last;
       last = before;
       const work = () => this.work(client, batch, now, wall, refusal, before);
-      return batch.requests.some(({ write }) => write > 0) ? this.store.atomically(work) : work();
+      return batch.requests.some(({ write }) => write > 0)
+        ? this.store.atomically(work, batch)
+        : work();
     } catch (error) {
       return this.failed(batch, last, error);
     }

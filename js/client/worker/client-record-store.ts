@@ -3,9 +3,9 @@
 import { Database } from "../../database/database.js";
 import { clientOfKey, RECORD_PREFIX, recordKey } from "../protocol/client-record.js";
 import { toWire } from "../protocol/errors.js";
-import type { Request, WireError } from "../protocol/messages.js";
+import type { Request, RequestBatch, WireError } from "../protocol/messages.js";
 import type { ClientRecordStore } from "../protocol/request-log.js";
-import { perform, type ServedDatabase } from "./handlers.js";
+import { type Commitment, perform, type ServedDatabase } from "./handlers.js";
 
 /** The engine's own keyspace (FORMAT.md, section 8). */
 const OWN = 1;
@@ -39,13 +39,41 @@ export class DatabaseClientRecords implements ClientRecordStore {
     this.served = served;
   }
 
-  atomically<T>(body: () => T): T {
-    return Database.sessionOf(this.db).transaction(body);
+  atomically<T>(body: () => T, batch?: RequestBatch): T {
+    const [request] = batch?.requests.length === 1 ? batch.requests : [];
+    const noteOf = request && this.noteOf(request);
+    const options = noteOf && { note: noteOf() as string };
+    return Database.sessionOf(this.db).transaction(body, options, batch?.client);
   }
 
   perform(request: Request): unknown {
     const work = () => perform(this.served, request);
     return request.write === 0 ? work() : this.atomically(work);
+  }
+
+  /** Divides a batch, so that each request with a note is a batch, and so a transaction, of its own. */
+  batchesOf(batch: RequestBatch): RequestBatch[] {
+    const batches: Request[][] = [];
+    let isAlone = true;
+    for (const request of batch.requests) {
+      const hasNote = this.noteOf(request) !== undefined;
+      if (isAlone || hasNote) batches.push([request]);
+      else batches.at(-1)?.push(request);
+      isAlone = hasNote;
+    }
+    return batches.length < 2 ? [batch] : batches.map((requests) => ({ ...batch, requests }));
+  }
+
+  /** How to make the note of a request, if it has one. The database checks the note. */
+  private noteOf({ call, args }: Request): (() => unknown) | undefined {
+    if (call === "commitIf") {
+      const { note } = args[0] as Commitment;
+      return note === undefined ? undefined : () => note;
+    }
+    const [name, ...rest] = args as [string, ...never[]];
+    const { notes } = this.served;
+    const make = call === "call" && Object.hasOwn(notes, name) ? notes[name] : undefined;
+    return make && (() => make(...rest) ?? null);
   }
 
   load(client: number): Uint8Array | undefined {

@@ -11,6 +11,7 @@ import type { Forms } from "../protocol/json-values.js";
 import type { Request } from "../protocol/messages.js";
 import type { Cursor, RowsAnswer } from "../protocol/packed-rows.js";
 import { plain, type ServedCollections } from "./collection-handlers.js";
+import { endLog, logPage } from "./log-walks.js";
 import { packRange, ValuePacker } from "./row-packer.js";
 
 /** A function of the worker that clients call by its name. */
@@ -19,11 +20,16 @@ export type Procedure = (db: Database, ...args: never[]) => unknown;
 /** Procedures by name. */
 export type Procedures = Readonly<Record<string, Procedure>>;
 
+/** The notes of procedures, by the names of these. */
+export type Notes = Readonly<Record<string, ((...args: never[]) => unknown) | undefined>>;
+
 /** The reads of an optimistic transaction, and the writes to make if no key that was read has changed. */
-interface Commitment {
+export interface Commitment {
   /** Keys with the versions that were read; 0 for missing keys. `in`: the collection. */
   readonly reads: readonly { readonly key: Key; readonly version: number; readonly in?: string }[];
   readonly writes: readonly (TransactionWrite & { readonly in?: string })[];
+  /** Why it is made. */
+  readonly note?: unknown;
 }
 
 /** A write of the transaction. A deletion has no value. */
@@ -38,6 +44,7 @@ interface TransactionWrite {
 export interface ServedDatabase {
   readonly db: Database;
   readonly procedures: Procedures;
+  readonly notes: Notes;
   readonly collections: ServedCollections;
 }
 
@@ -55,6 +62,8 @@ const CALLS: Readonly<Record<string, Call>> = {
   values: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "values", range, cursor),
   entries: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "entries", range, cursor),
   stats: (db) => db.stats(),
+  log: logPage,
+  endLog,
   // The owner commits or flushes after the last request of a message.
   commit: () => undefined,
   flush: () => undefined,

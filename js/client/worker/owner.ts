@@ -15,7 +15,7 @@ import type {
 import { type Reply, RequestLog } from "../protocol/request-log.js";
 import { DatabaseClientRecords, storedVersion, storeVersion } from "./client-record-store.js";
 import { type CollectionSpecs, ServedCollections } from "./collection-handlers.js";
-import type { Procedures } from "./handlers.js";
+import type { Notes, Procedures } from "./handlers.js";
 import { JobRunner } from "./jobs.js";
 import { Watches } from "./subscriptions.js";
 
@@ -53,6 +53,8 @@ const MAX_PREPARED_BYTES = 8 << 20;
 export interface HostOptions {
   readonly options: OpenOptions;
   readonly procedures: Procedures;
+  /** Functions of a procedure's arguments that return its note. */
+  readonly notes: Notes;
   readonly collections: CollectionSpecs;
   /** The application's version, where the worker's file says it. */
   readonly version: number | undefined;
@@ -65,6 +67,7 @@ export interface HostOptions {
 export class Owner {
   private readonly db: Database;
   private readonly hostOptions: HostOptions;
+  private readonly records: DatabaseClientRecords;
   private readonly requestLog: RequestLog;
   private readonly collections: ServedCollections;
   readonly watches: Watches;
@@ -78,14 +81,15 @@ export class Owner {
     hostOptions: HostOptions,
     onProgress: (progress: ClientProgress | undefined) => void,
   ) {
-    const { procedures, collections: specs } = hostOptions;
+    const { procedures, notes, collections: specs } = hostOptions;
     this.db = db;
     this.hostOptions = hostOptions;
     const collections = new ServedCollections(db, specs);
     this.collections = collections;
     this.watches = new Watches(id, db, collections);
     this.work = new JobRunner(db, onProgress);
-    this.requestLog = new RequestLog(new DatabaseClientRecords({ db, procedures, collections }));
+    this.records = new DatabaseClientRecords({ db, procedures, notes, collections });
+    this.requestLog = new RequestLog(this.records);
     this.sweptAt = ownerNow() + FIRST_SWEEP_MS - SWEEP_MS;
     this.isClosed = false;
   }
@@ -142,6 +146,18 @@ export class Owner {
   }
 
   handle(
+    batch: RequestBatch,
+    refusal: WireError | undefined,
+    answer: (reply: Reply) => void,
+  ): void {
+    for (const part of this.records.batchesOf(batch)) {
+      // What an owner does not answer, the next one does.
+      if (this.isClosed || this.isLost) return;
+      this.handlePart(part, refusal, answer);
+    }
+  }
+
+  private handlePart(
     batch: RequestBatch,
     refusal: WireError | undefined,
     answer: (reply: Reply) => void,

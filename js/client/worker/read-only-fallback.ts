@@ -225,7 +225,7 @@ export class ReadOnlyFallback {
 
   private async read(file: File): Promise<Snapshot> {
     const { id, name, hostOptions, module } = this.host;
-    const { procedures, collections: specs, options } = hostOptions;
+    const { procedures, notes, collections: specs, options } = hostOptions;
     const bytes = Promise.resolve(await file.arrayBuffer());
     const storage: Storage = {
       kind: "image",
@@ -243,7 +243,7 @@ export class ReadOnlyFallback {
     });
     const collections = new ServedCollections(db, specs);
     const requestLog = new RequestLog(
-      new SnapshotClientRecords(name, { db, procedures, collections }),
+      new SnapshotClientRecords(name, { db, procedures, notes, collections }),
     );
     return { file, db, requestLog, watches: new Watches(id, db, collections) };
   }

@@ -49,6 +49,13 @@ type Indexable<Of, Specs> =
     ? { readonly [Name in keyof Specs]: IndexSpec<View> & KnownIndex<Specs[Name]> }
     : Refused<"Only structs have fields that can be indexed.">;
 
+/** For each procedure, a function of its arguments that says why it writes. */
+export type ProcedureNotes<P extends Procedures> = {
+  readonly [Name in keyof P]?:
+    | (P[Name] extends (db: never, ...args: infer A) => unknown ? (...args: A) => string : never)
+    | undefined;
+};
+
 /** The options of `serve`: those of `open`, and the procedures and collections for clients. */
 export interface ServeOptions<
   P extends Procedures = Procedures,
@@ -61,6 +68,16 @@ export interface ServeOptions<
    * tries the call once more; then it rejects with `OwnerUnavailableError`.
    */
   procedures?: (P & Procedures & Immediate<P>) | undefined;
+  /**
+   * The notes of procedures, by their names: functions of the same arguments without the database, which return why the
+   * procedure writes. The log keeps the note with the time and the number of the client, as for `transaction`. A call of
+   * such a procedure is a commit of its own. A function that throws or returns no text refuses the call.
+   *
+   * ```ts
+   * { procedures: { buy(db, id: string) { … } }, notes: { buy: (id) => `${id} was bought` } }
+   * ```
+   */
+  notes?: ProcedureNotes<P> | undefined;
   /**
    * Collections that clients have as `client.collection("name")`: the schema or codec of each or, with the options of
    * `db.collection`, an object `{ of: Product, key: u32, indexes: { … } }`.
@@ -149,7 +166,14 @@ export function serve<
 >(name: string, options: ServeOptions<P, C> = {}): Served<P, C> {
   if (typeof name !== "string") throw badArgument("A database name must be a string.", name);
   refuseUnknown("serve()", options, KNOWN);
-  const { procedures = {} as P, collections = {} as C, version, migrate, ...opening } = options;
+  const {
+    procedures = {} as P,
+    notes = {},
+    collections = {} as C,
+    version,
+    migrate,
+    ...opening
+  } = options;
   if (version !== undefined && !(Number.isSafeInteger(version) && version >= 0)) {
     throw badArgument("The option version of serve() must be an integer, 0 or more.", version);
   }
@@ -160,6 +184,7 @@ export function serve<
   // A storage of the program's own checks names itself.
   if (opening.storage === undefined) fileName(name, (folder) => `file(${JSON.stringify(folder)})`);
   checkProcedures(procedures);
+  checkNotes(notes, procedures);
   checkCollections(collections);
   const served: Served<P, C> = {
     name,
@@ -169,6 +194,7 @@ export function serve<
       const hostOptions: HostOptions = {
         options: opening,
         procedures,
+        notes,
         collections,
         version,
         migrate,
@@ -215,6 +241,17 @@ function checkProcedures(procedures: unknown): void {
   }
 }
 
+function checkNotes(notes: unknown, procedures: object): void {
+  for (const [name, note] of entriesOf("notes", notes)) {
+    if (typeof note === "function" && Object.hasOwn(procedures, name)) continue;
+    if (note === undefined) continue;
+    throw badArgument(
+      `The note ${describe(name)} of serve() must be a function, for a procedure of that name.`,
+      note,
+    );
+  }
+}
+
 /** Refuses collections that `db.collection` would refuse. */
 function checkCollections(collections: unknown): void {
   for (const [name, spec] of entriesOf("collections", collections)) {
@@ -248,6 +285,7 @@ export function serveAny(): void {
   const hostOptions: HostOptions = {
     options: {},
     procedures: {},
+    notes: {},
     collections: {},
     version: undefined,
     migrate: undefined,
@@ -271,6 +309,7 @@ const KNOWN = [
   "readOnly",
   "recovery",
   "procedures",
+  "notes",
   "collections",
   "version",
   "migrate",
