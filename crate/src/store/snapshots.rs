@@ -218,9 +218,12 @@ impl<F: File> Store<F> {
     }
 
     /// Checks that a keyspace's number selects an open snapshot, if any.
+    ///
+    /// # Errors
+    /// [`Error::NotOpen`].
     pub(super) fn check_snapshot(&self, keyspace: u32) -> Result<(), Error> {
         let is_open = keyspace <= LAST_KEYSPACE || !self.snapshots.from(keyspace).is_empty();
-        if is_open { Ok(()) } else { Err(Error::Misuse) }
+        if is_open { Ok(()) } else { Err(Error::NotOpen) }
     }
 
     /// Looks up a key as it was when the snapshot was taken that the keyspace's number selects.

@@ -6,7 +6,9 @@ use std::ops::Bound;
 use varve::engine::store::SnapshotId;
 use varve::engine::{Error, Options, Store};
 
-use crate::support::crash_programs::{Tally, on_two_threads, run_generations};
+use crate::support::crash_programs::{
+    Tally, on_two_threads, run_generations, run_with_snapshots, with_replay_hint,
+};
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of, replayed};
 use crate::support::snapshots::range_of;
@@ -20,10 +22,24 @@ fn crash_with_open_snapshots_leaves_an_exact_prefix_of_commits() {
         return run_generations(seed, &tally, true);
     }
     // Beyond these seeds the kinds of programs are drawn.
-    let seeds = replayed("VARVE_SNAPSHOT_SEEDS").unwrap_or(24);
+    let seeds = replayed("VARVE_SNAPSHOT_SEEDS").unwrap_or(4);
     on_two_threads(5000..5000 + seeds, |seed| run_generations(seed, &tally, true));
     println!("{} crash states", tally.total());
     assert!(tally.total() > 10_000, "{}", tally.total());
+}
+
+#[test]
+fn open_snapshots_are_unchanged_after_each_step_of_random_programs() {
+    if let Some(seed) = replayed("VARVE_SNAPSHOT_SEED") {
+        return run_with_snapshots(seed, 150);
+    }
+    on_two_threads(5000..5160, |seed| {
+        with_replay_hint(
+            seed,
+            || "if it is given as VARVE_SNAPSHOT_SEED".into(),
+            || run_with_snapshots(seed, 150),
+        );
+    });
 }
 
 type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
@@ -123,7 +139,7 @@ impl Program {
                 if !self.snapshots.is_empty() {
                     let (snapshot, _) = self.snapshots.remove(rng.below(self.snapshots.len()));
                     self.store.end_snapshot(snapshot);
-                    assert_eq!(self.store.get(snapshot.keyspace(0), b"x"), Err(Error::Misuse));
+                    assert_eq!(self.store.get(snapshot.keyspace(0), b"x"), Err(Error::NotOpen));
                 }
             }
             82..86 => self.store.commit()?,

@@ -175,6 +175,14 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     session.disk.heal();
 }
 
+/// Runs a program with snapshots, each of which is checked after each step, without enumerating crashes.
+pub fn run_with_snapshots(seed: u64, steps: usize) {
+    let mut session = Session::new(FaultFile::default(), options_for(seed), State::new());
+    session.takes_snapshots = true;
+    session.open(Bounds::only(session.start)).expect("it opens");
+    run_program(&mut session, &mut Rng::new(seed), steps);
+}
+
 /// Removes every checkpoint from an image.
 pub fn without_checkpoints(image: &Pages) -> Pages {
     let mut image = image.clone();
