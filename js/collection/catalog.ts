@@ -236,7 +236,8 @@ export class Catalog {
       space.indexes.push(indexSpace);
     }
     const isSame = there.fingerprint === declaration.fingerprint;
-    if (snapshot === 0 && isSame && this.pending(name).to === undefined) space.checkedAt = this.engine.rollbacks;
+    if (snapshot === 0 && isSame && this.pending(name).to === undefined)
+      space.checkedAt = this.engine.rollbacks;
     return space;
   }
 
