@@ -379,7 +379,7 @@ everywhere("snapshot", ({ storage }) => {
     expect([again.getText("a"), again.stats().snapshots.count]).toStrictEqual(["2", 0]);
   });
 
-  test("what a snapshot holds back of the file is shown, and given back after it was closed", async () => {
+  test("what a snapshot holds back of the file is shown, and freed after it was closed", async () => {
     const db = await opened(storage, { memory: 8 << 20 });
     for (let i = 0; i < 20; i++) db.set(`${i}`, filled(200_000, i));
     expect(db.stats().snapshots).toStrictEqual({ count: 0, heldBytes: 0, memoryBytes: 0 });

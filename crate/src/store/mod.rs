@@ -27,7 +27,7 @@ mod write;
 use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::record::{self, KIND_CHUNKED, KIND_DELETE, KIND_SET, RecordHeader};
-use crate::format::system_records::ChunksRef;
+use crate::format::system_records::{ChunksRef, KEY_CHUNK};
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 use crate::index::hash_index::{HashIndex, KeyHash, Position};
 use crate::index::keyspaces::Keyspaces;
@@ -405,8 +405,9 @@ impl<F: File> Store<F> {
         } else {
             AllocPriority::Delete
         };
-        // A key of the engine's keyspace is a chunk or other system record, never a chunked value.
-        let is_chunked = old.is_chunked && keyspace != KEYSPACE_ENGINE;
+        // Only in a malicious file a chunk is itself a chunked value.
+        let is_chunk = keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_CHUNK);
+        let is_chunked = old.is_chunked && !is_chunk;
         if is_chunked {
             let _ = self.savepoint();
         }

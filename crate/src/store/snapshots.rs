@@ -25,6 +25,9 @@ use super::{Located, Staged, Store, same_bytes};
 /// How many snapshots can be open: JavaScript's engines represent numbers below 2^30 best.
 pub const MAX_OPEN: usize = (1 << 14) - 1;
 
+/// Keys of a keyspace that is cleared are noted so many at a time.
+const KEYS_TOGETHER: usize = 4096;
+
 /// The number of the first snapshot.
 const FIRST: u32 = LAST_KEYSPACE + 1;
 
@@ -164,7 +167,7 @@ impl<F: File> Store<F> {
         Ok(SnapshotId(id))
     }
 
-    /// Ends a snapshot; nothing if it has ended before. What it kept of the file is given back by maintenance.
+    /// Ends a snapshot; nothing if it has ended before. What it kept of the file is then freed by maintenance.
     pub fn end_snapshot(&mut self, snapshot: SnapshotId) {
         let open = &mut self.snapshots.open;
         let Some(at) = open.iter().position(|it| it.id == snapshot.0) else { return };
@@ -305,6 +308,9 @@ impl<F: File> Store<F> {
             return Err(Error::ViewsHeld);
         }
         while self.wants_index_loading() && self.load_or_survey(usize::MAX)? {}
+        if self.ordered && self.unloaded.is_none() {
+            return self.note_in_order(keyspace);
+        }
         self.index.track_positions();
         for slot in 0..self.log.slot_count() {
             for position in self.live_records_in(slot)? {
@@ -313,6 +319,34 @@ impl<F: File> Store<F> {
             }
         }
         Ok(())
+    }
+
+    /// The same with the keys in order, while the whole hash index is in memory: hardly any record is read.
+    fn note_in_order(&mut self, keyspace: u32) -> Result<(), Error> {
+        let mut keys: Vec<Key> = Vec::new();
+        loop {
+            let last = keys.last().cloned();
+            let after = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            keys.clear();
+            self.range(keyspace, (after, Bound::Unbounded), false, |key, _| {
+                keys.push(Key::new(key));
+                keys.len() < KEYS_TOGETHER
+            })?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            for key in &keys {
+                let hash = self.hash(keyspace, key);
+                let mut probe = self.index.probe(hash);
+                let found = (self.index.next(&mut probe), self.index.next(&mut probe));
+                let position = match found {
+                    // The only entry with the hash of a key that is there is its own.
+                    (Some(position), None) => position,
+                    _ => self.find_shared(hash, keyspace, key)?.map_or(0, |at| at.position),
+                };
+                self.snapshots.note(keyspace, key, position);
+            }
+        }
     }
 
     fn note_record(&mut self, addr: BufferAddr, position: Position, keyspace: u32) {
