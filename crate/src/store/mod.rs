@@ -48,7 +48,7 @@ pub use key_range::KeyBounds;
 use maintenance_jobs::{Change, Job};
 pub use pin::PinId;
 use snapshots::Snapshots;
-pub use snapshots::{SnapshotId, SnapshotStats};
+pub use snapshots::{MAX_SNAPSHOTS, SnapshotId, SnapshotStats};
 use sorted_keys::SortedKeys;
 pub use transaction::Savepoint;
 use transaction::{SavepointState, Undo};

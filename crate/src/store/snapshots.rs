@@ -23,7 +23,7 @@ use super::maintenance_jobs::Job;
 use super::{Located, Staged, Store, same_bytes};
 
 /// How many snapshots can be open: JavaScript's engines represent numbers below 2^30 best.
-pub const MAX_OPEN: usize = (1 << 14) - 1;
+pub const MAX_SNAPSHOTS: usize = (1 << 14) - 1;
 
 /// Keys of a keyspace that is cleared are noted so many at a time.
 const KEYS_TOGETHER: usize = 4096;
@@ -137,13 +137,13 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// [`Error::Reentrancy`] inside a savepoint or an update; as for [`commit`](Store::commit);
-    /// [`Error::Full`] with [`MAX_OPEN`] open snapshots.
+    /// [`Error::Full`] with [`MAX_SNAPSHOTS`] open snapshots.
     pub fn snapshot(&mut self) -> Result<SnapshotId, Error> {
         if !matches!(self.staging.staged, Staged::Nothing) || !self.savepoints.is_empty() {
             return Err(Error::Reentrancy);
         }
         self.commit()?;
-        if self.snapshots.open.len() >= MAX_OPEN {
+        if self.snapshots.open.len() >= MAX_SNAPSHOTS {
             return Err(Error::Full);
         }
         if matches!(self.maintenance.job, Job::Compacting(_))
@@ -154,7 +154,7 @@ impl<F: File> Store<F> {
         self.log.hold(true);
         let mut id = self.snapshots.last_id;
         loop {
-            id = (id + FIRST) % (FIRST * (MAX_OPEN as u32 + 1));
+            id = (id + FIRST) % (FIRST * (MAX_SNAPSHOTS as u32 + 1));
             if id != 0 && self.snapshots.from(id).is_empty() {
                 break;
             }
