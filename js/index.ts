@@ -74,6 +74,7 @@ export type {
   LogTransaction,
 } from "./database/log.js";
 export { open } from "./database/open.js";
+export type { CollectionReader, Snapshot } from "./database/snapshot.js";
 export { databases, destroy, persist, type StorageOptions } from "./database/storage-admin.js";
 export type { WasmSource } from "./engine/load-wasm.js";
 export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine/reports.js";
@@ -96,6 +97,7 @@ export {
   ReadOnlyError,
   ReentrancyError,
   SchemaMismatchError,
+  SnapshotClosedError,
   StaleViewError,
   StorageError,
   StorageUnavailableError,

@@ -158,7 +158,7 @@ impl fmt::Display for Error {
                 "the views of this turn use all memory, so nothing can be read inside a callback: \
                  read before the update, yield, or open the database with more memory",
             ),
-            Error::NotOpen => f.write_str("no database is open in this instance"),
+            Error::NotOpen => f.write_str("no database, or no such snapshot, is open in this instance"),
             Error::Aborted => f.write_str("the update failed; every byte was restored"),
             Error::PointsOnly => {
                 f.write_str("the database was opened without order; open it with ordered: true")

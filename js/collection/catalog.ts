@@ -11,6 +11,7 @@ import {
   CorruptionError,
   describe,
   QuotaExceededError,
+  ReadOnlyError,
   ReentrancyError,
   SchemaMismatchError,
 } from "../errors/index.js";
@@ -27,6 +28,8 @@ import { type Declaration, MIGRATE, refuseOtherSchema } from "./schema-diff.js";
 /** The database handle of a collection. It gives the session while it is open. */
 export interface Handle {
   readonly session: Session;
+  /** The catalog as of a snapshot, if the collections are to be those of one. */
+  readonly catalog?: Catalog;
 }
 
 /** The keyspace of a collection, and the codecs of its keys and values. */
@@ -142,8 +145,12 @@ export class Catalog {
   /** Numbers that this session assigned again. */
   private readonly reassigned: Set<number>;
 
-  private constructor(engine: Engine) {
+  /** The number of the snapshot that this is the catalog of; 0 if of none. */
+  private readonly snapshot: number;
+
+  private constructor(engine: Engine, snapshot = 0) {
     this.engine = engine;
+    this.snapshot = snapshot;
     this.spaces = new Map();
     this.converting = new Set();
     this.next = 0;
@@ -161,6 +168,11 @@ export class Catalog {
       Catalog.all.set(engine, catalog);
     }
     return catalog;
+  }
+
+  /** The catalog as of a snapshot: its collections are in the keyspaces of that, and cannot be written to. */
+  static asOf(engine: Engine, snapshot: number): Catalog {
+    return new Catalog(engine, snapshot);
   }
 
   /**
@@ -208,21 +220,24 @@ export class Catalog {
     if (stored === undefined) return new CollectionSpace(this, name, declaration, this.number());
     const there = declarationOf(stored);
     refuseOtherSchema(name, there, declaration);
-    const space = new CollectionSpace(this, name, declaration, stored.keyspace);
+    const { snapshot } = this;
+    const space = new CollectionSpace(this, name, declaration, snapshot + stored.keyspace);
     for (const index of [...(stored.json.indexes ?? []), ...(stored.json.building ?? [])]) {
-      const found = this.read(indexKeyOf(space.keyspace, index));
+      const found = this.read(indexKeyOf(stored.keyspace, index));
       if (found === undefined || isDropped(found)) continue;
       const shape = found.json as unknown as IndexShape;
       // A later version of a struct may have fields that this program does not know.
       const { value } = fieldsIn(there.value) > fieldsIn(declaration.value) ? there : declaration;
       const [title] = index.split(REBUILD_SUFFIX, 1);
-      const indexSpace = new IndexSpace(name, title as string, shape, value, found.keyspace);
+      const keyspace = snapshot + found.keyspace;
+      const indexSpace = new IndexSpace(name, title as string, shape, value, keyspace);
       indexSpace.storedAs = index;
       indexSpace.isBuilt = (found.flags & BUILDING) === 0;
       space.indexes.push(indexSpace);
     }
     const isSame = there.fingerprint === declaration.fingerprint;
-    if (isSame && this.pending(name).to === undefined) space.checkedAt = this.engine.rollbacks;
+    if (snapshot === 0 && isSame && this.pending(name).to === undefined)
+      space.checkedAt = this.engine.rollbacks;
     return space;
   }
 
@@ -254,6 +269,12 @@ export class Catalog {
   /** Writes the descriptors of a collection and its indexes, unless they are written already. */
   ensure(space: CollectionSpace): void {
     const { name } = space;
+    if (this.snapshot !== 0) {
+      throw new ReadOnlyError(
+        `The collection "${name}" is that of a snapshot and cannot be written to: write to that of the ` +
+          "database itself, db.collection().",
+      );
+    }
     if (this.converting.has(name)) {
       throw new ReentrancyError(
         `The collection "${name}" is being migrated and cannot be written to: await ` +
@@ -356,7 +377,7 @@ export class Catalog {
   }
 
   private read(key: Key): Stored | undefined {
-    const bytes = this.engine.get(key, SYSTEM_KEYSPACE);
+    const bytes = this.engine.get(key, this.snapshot + SYSTEM_KEYSPACE);
     return bytes === undefined ? undefined : decoded(key, bytes);
   }
 
@@ -376,6 +397,7 @@ export class Catalog {
    * @throws QuotaExceededError if there is none
    */
   number(): number {
+    if (this.snapshot !== 0) return this.emptyKeyspace();
     if (this.next === 0) {
       this.next = this.firstFree();
       this.first = this.next;
@@ -383,6 +405,13 @@ export class Catalog {
     if (this.next > LAST_KEYSPACE) return this.reassignNumber();
     this.next += 1;
     return this.next - 1;
+  }
+
+  /** A keyspace of the snapshot without records, for collections and indexes that did not exist. */
+  private emptyKeyspace(): number {
+    let keyspace = this.snapshot + LAST_KEYSPACE;
+    while (this.engine.count(keyspace) !== 0) keyspace -= 1;
+    return keyspace;
   }
 
   private firstFree(): number {

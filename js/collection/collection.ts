@@ -90,7 +90,8 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
     else session.checkRange("collection() with indexes");
     const { fingerprint, kind } = codec;
     const declaration = { fingerprint, value: kind, key: keys.kind };
-    const space = Catalog.of(session.engine).collection(name, declaration, indexes);
+    const catalog = handle.catalog ?? Catalog.of(session.engine);
+    const space = catalog.collection(name, declaration, indexes);
     this.context = { source: () => handle.session, space, keys, codec };
     this.index = indexesOf(this.context, indexes) as IndexesOf<Specs, K, View, Input>;
   }

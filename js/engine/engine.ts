@@ -71,6 +71,8 @@ export interface Exports {
   pin(keyspace: number, keyLength: number): number;
   pinned(handle: number): number;
   unpin(handle: number): void;
+  snapshot(): number;
+  end_snapshot(number: number): void;
   update_begin(keyspace: number, keyLength: number): number;
   update_resize(capacity: number): number;
   finish(length: number): number;
@@ -474,6 +476,17 @@ export class Engine extends WasmMemory {
 
   unpin(handle: number): void {
     this.call(() => this.wasm.unpin(handle));
+  }
+
+  /** Takes a snapshot. Returns its number, which added to that of a keyspace selects that as it is now. */
+  snapshot(): number {
+    const number = this.call(this.wasm.snapshot) >>> 0;
+    if (number === 0) this.check(this.u32[this.codeAt] as number);
+    return number;
+  }
+
+  endSnapshot(number: number): void {
+    this.call(() => this.wasm.end_snapshot(number));
   }
 
   /**

@@ -43,6 +43,21 @@ export interface EngineStats {
   budgetBytes: number;
   /** Number of 1 MiB buffers with records that were evicted since opening. */
   evictions: number;
+  /** What the open snapshots take. */
+  snapshots: SnapshotStats;
+}
+
+/** What the open snapshots take. */
+export interface SnapshotStats {
+  /** How many are open. */
+  count: number;
+  /**
+   * Bytes of the file that were replaced or deleted since the oldest of them was taken, and that are kept for them, roughly: up
+   * to some MiB more, which are not written yet.
+   */
+  heldBytes: number;
+  /** Bytes of memory for the keys that changed meanwhile, roughly. They count in `indexBytes`. */
+  memoryBytes: number;
 }
 
 /** Counts and sizes that the host of the wasm takes, not the engine in it. */
@@ -165,6 +180,7 @@ export function statsOf(slot: Report): EngineStats {
     evictions: slot(10),
     budgetBytes: slot(11),
     indexFileBytes: slot(12),
+    snapshots: { count: slot(13), heldBytes: slot(14), memoryBytes: slot(15) },
   };
 }
 

@@ -117,6 +117,13 @@ export class DatabaseClosedError extends NamedError {
   }
 }
 
+/** This snapshot was closed. Take another one to go on. */
+export class SnapshotClosedError extends NamedError {
+  static {
+    named(SnapshotClosedError, "SnapshotClosedError");
+  }
+}
+
 /** There is no database of this name, and the call was not meant to create one. */
 export class DatabaseNotFoundError extends NamedError {
   static {

@@ -28,14 +28,17 @@ export class CallGuard {
   /** The error that every call throws once the wasm instance has failed. */
   poisonedError: DatabasePoisonedError | undefined;
   readonly #name: string;
+  readonly #ended: (name: string) => Error;
   /** The deferred error that the next call throws. */
   #failure: Error | undefined;
 
-  constructor(name: string, gate: number) {
+  /** `ended` makes the error of every call if the gate is closed. */
+  constructor(name: string, gate: number, ended: (name: string) => Error = closed) {
     this.gate = gate;
     this.depth = 0;
     this.poisonedError = undefined;
     this.#name = name;
+    this.#ended = ended;
     this.#failure = undefined;
   }
 
@@ -51,7 +54,7 @@ export class CallGuard {
 
   /** Throws unless the database can be read: closed, poisoned, or with a deferred error. */
   assertReadable(): void {
-    if ((this.gate & CLOSED) !== 0) throw closed(this.#name);
+    if ((this.gate & CLOSED) !== 0) throw this.#ended(this.#name);
     if (this.poisonedError !== undefined) throw this.poisonedError;
     if ((this.gate & FAILED) !== 0) throw this.takeFailure();
   }

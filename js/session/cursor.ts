@@ -231,7 +231,7 @@ export abstract class Steps<T> implements Walker<T> {
   /** The engine's `turn` when a view was given out that has to stay valid until the next step; -1 if none. */
   protected heldIn: number;
 
-  constructor(source: Source, bounds: Bounds, withValues = false, space = RAW_SPACE) {
+  constructor(source: Source, bounds: Bounds, withValues: boolean, space: Space) {
     this.walk = new Walk(bounds, withValues, space);
     this.source = source;
     this.tracked = undefined;
@@ -319,8 +319,8 @@ class KeySteps<K> extends Steps<K> {
 
 /** Base class of iterators that give the bytes of values. */
 abstract class ByteSteps<T> extends Steps<T> {
-  constructor(source: Source, bounds: Bounds) {
-    super(source, bounds, true);
+  constructor(source: Source, bounds: Bounds, space: Space) {
+    super(source, bounds, true, space);
   }
 
   /** The value of the next key that still exists. */
@@ -378,18 +378,27 @@ export class Scan<T> implements Iterable<T, undefined> {
 }
 
 /** The keys of a range, in the form that its bounds ask for. */
-export function keysOf<K extends KeyForm>(source: Source, bounds: Bounds): Scan<K> {
-  return new Scan<K>(() => new KeySteps<K>(source, bounds));
+export function keysOf<K extends KeyForm>(
+  source: Source,
+  bounds: Bounds,
+  space = RAW_SPACE,
+): Scan<K> {
+  return new Scan<K>(() => new KeySteps<K>(source, bounds, false, space));
 }
 
-export function valuesOf(source: Source, bounds: Bounds): Scan<Uint8Array<ArrayBuffer>> {
-  return new Scan(() => new ValueSteps(source, bounds));
+export function valuesOf(
+  source: Source,
+  bounds: Bounds,
+  space = RAW_SPACE,
+): Scan<Uint8Array<ArrayBuffer>> {
+  return new Scan(() => new ValueSteps(source, bounds, space));
 }
 
 /** The entries of a range, their keys in the form that its bounds ask for. */
 export function entriesOf<K extends KeyForm>(
   source: Source,
   bounds: Bounds,
+  space = RAW_SPACE,
 ): Scan<[K, Uint8Array<ArrayBuffer>]> {
-  return new Scan<[K, Uint8Array<ArrayBuffer>]>(() => new EntrySteps<K>(source, bounds));
+  return new Scan<[K, Uint8Array<ArrayBuffer>]>(() => new EntrySteps<K>(source, bounds, space));
 }

@@ -155,18 +155,21 @@ export class Session {
       });
   }
 
-  /** The session as a closed handle sees it: every call throws, while other handles go on. */
-  closed(): Session {
+  /**
+   * The session as a closed handle sees it: every call throws, while other handles go on. `ended` makes the error, if it
+   * is not that of a closed database.
+   */
+  closed(ended?: (name: string) => Error): Session {
     const { name, engine, storage, settings, tracker } = this;
-    const guard = new CallGuard(name, CLOSED);
+    const guard = new CallGuard(name, CLOSED, ended);
     return new Session({ name, engine, guard, storage, settings, tracker }, this.commits);
   }
 
   // ---------------------------------------------------------------- tracked reads
 
-  getChecked(key: Key): Uint8Array<ArrayBuffer> | undefined {
+  getChecked(key: Key, keyspace = RAW): Uint8Array<ArrayBuffer> | undefined {
     this.guard.assertReadable();
-    const view = this.engine.get(key);
+    const view = this.engine.get(key, keyspace);
     return view === undefined ? undefined : this.exposed(view);
   }
 
@@ -191,7 +194,7 @@ export class Session {
   }
 
   /** The values of several keys, as views that are all valid together. */
-  getMany(keys: Iterable<Key>): (Uint8Array<ArrayBuffer> | undefined)[] {
+  getMany(keys: Iterable<Key>, keyspace = RAW): (Uint8Array<ArrayBuffer> | undefined)[] {
     if (typeof keys !== "object" || typeof keys?.[Symbol.iterator] !== "function") {
       throw badArgument("getMany() needs an array or other iterable of keys.", keys);
     }
@@ -203,16 +206,16 @@ export class Session {
     }
     // A later lookup must not detach the views of earlier ones.
     if (!this.engine.viewsHeld && keyList.length > 0) this.holdViews();
-    const views = this.engine.getMany(keyList);
+    const views = this.engine.getMany(keyList, keyspace);
     if (this.tracker === undefined) return views;
     return views.map((view) => (view === undefined ? view : this.exposed(view)));
   }
 
-  getEntry(key: Key): Entry | undefined {
+  getEntry(key: Key, keyspace = RAW): Entry | undefined {
     this.guard.assertReadable();
-    const version = this.engine.version(this.engine.encodeKey(key));
+    const version = this.engine.version(this.engine.encodeKey(key), keyspace);
     const uncertain = version !== 0 && this.engine.isUncertain();
-    const value = version === 0 ? undefined : this.getChecked(key);
+    const value = version === 0 ? undefined : this.getChecked(key, keyspace);
     return value === undefined ? undefined : { value, version, uncertain };
   }
 
@@ -344,6 +347,21 @@ export class Session {
     if (!this.guard.isOpen()) return;
     this.engine.unpin(handle);
     // Its memory may be reused once the views of this turn are detached.
+    this.commits.scheduleTurnEnd();
+  }
+
+  /** Takes a snapshot. Returns its number, which added to that of a keyspace selects that as it is now. */
+  snapshot(): number {
+    this.guard.assertOutsideCallback("snapshot()");
+    // Commit first: committed records are never changed in place.
+    if (this.engine.pending() !== 0) this.commits.commit();
+    return this.engine.snapshot();
+  }
+
+  endSnapshot(number: number): void {
+    if (!this.guard.isOpen()) return;
+    this.engine.endSnapshot(number);
+    // Maintenance goes on.
     this.commits.scheduleTurnEnd();
   }
 

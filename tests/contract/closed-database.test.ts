@@ -16,6 +16,7 @@ everywhere("a closed database", ({ storage }) => {
     const jobs = db.collection("jobs", json<number>(), { key: u32 });
     products.set("a", { price: 1 });
     const ref = products.ref("a");
+    const then = db.snapshot();
     await db.close();
     await refuseAll<Database>(db, {
       batch: (of) => of.batch([]),
@@ -43,6 +44,7 @@ everywhere("a closed database", ({ storage }) => {
       pin: (of) => of.pin("a"),
       recovery: "stays",
       set: (of) => of.set("a", "1"),
+      snapshot: (of) => of.snapshot(),
       stats: (of) => of.stats(),
       transaction: (of) => of.transaction(() => 1),
       updateIf: (of) => of.updateIf("a", () => {}),
@@ -51,6 +53,20 @@ everywhere("a closed database", ({ storage }) => {
     });
     expect([db.recovery.created, db.durability]).toStrictEqual([true, "written"]);
     await refuseAll(pin, { bytes: (of) => of.bytes, dispose: "stays" });
+    await refuseAll(then, {
+      close: "stays",
+      collection: (of) => of.collection("more", json()),
+      count: (of) => of.count(),
+      end: "stays",
+      entries: (of) => of.entries(),
+      get: (of) => of.get("a"),
+      getEntry: (of) => of.getEntry("a"),
+      getMany: (of) => of.getMany(["a"]),
+      getText: (of) => of.getText("a"),
+      has: (of) => of.has("a"),
+      keys: (of) => of.keys(),
+      values: (of) => of.values(),
+    });
     await refuseAll(ref, { value: (of) => of.value });
     await refuseAll(jobs, {
       batch: (of) => of.batch([]),

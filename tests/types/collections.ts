@@ -216,3 +216,20 @@ export async function migrating(db: Database): Promise<void> {
   // @ts-expect-error migrate is synchronous
   await db.migrate("products", Product, { migrate: async () => ({ stock: 1, name: "" }) });
 }
+
+export function snapshots(db: Database): void {
+  using then = db.snapshot();
+  const past = then.collection("products", Product, { indexes: { byStock: "stock" } });
+  const stock: number | undefined = past.get("a")?.stock;
+  const found: string | undefined = past.index.byStock.get(stock ?? 0)?.name;
+  for (const [key, { name }] of past.entries()) key.concat(name, found ?? "");
+
+  // @ts-expect-error a snapshot cannot be written to
+  then.set("a", "1");
+  // @ts-expect-error nor can its collections
+  past.set("a", { stock: 1, name: "" });
+  // @ts-expect-error an index that was not declared
+  past.index.byName;
+  // @ts-expect-error stats are of the database
+  then.stats();
+}

@@ -182,6 +182,24 @@ impl OrderedKeys {
         self.insert_at(Key { position, ..Key::new(key) }, None);
     }
 
+    /// Adds a key with a position unless it is here.
+    pub fn insert_missing(&mut self, key: &[u8], position: Position) {
+        if self.position_of(key).is_none() {
+            self.insert(key, position);
+        }
+    }
+
+    /// The position of a key, if it is here.
+    #[must_use]
+    pub fn position_of(&self, key: &[u8]) -> Option<Position> {
+        if self.is_empty() {
+            return None;
+        }
+        let (in_groups, in_group, at) = self.find(key, false);
+        let found = self.groups.parts[in_groups].parts[in_group].get(at)?;
+        (**found == *key).then_some(found.position)
+    }
+
     /// Sets the position of the record of a key, if it is here.
     pub fn set_position(&mut self, key: &[u8], position: Position) {
         if self.is_empty() {

@@ -45,6 +45,18 @@ impl<V> SmallMap<V> {
         }
     }
 
+    /// The value of a key, which is added if it is not there.
+    pub fn entry(&mut self, key: u32) -> &mut V
+    where
+        V: Default,
+    {
+        let at = self.find(key).unwrap_or_else(|at| {
+            self.entries.insert(at, (key, V::default()));
+            at
+        });
+        &mut self.entries[at].1
+    }
+
     /// Removes a key.
     pub fn remove(&mut self, key: u32) -> Option<V> {
         self.find(key).ok().map(|at| self.entries.remove(at).1)
@@ -53,6 +65,11 @@ impl<V> SmallMap<V> {
     /// Removes all entries.
     pub fn clear(&mut self) {
         self.entries.clear();
+    }
+
+    /// The values by ascending key.
+    pub fn into_values(self) -> impl Iterator<Item = V> {
+        self.entries.into_iter().map(|(_, value)| value)
     }
 
     /// The entries by ascending key.

@@ -404,6 +404,8 @@ struct Extents {
     by_record: SmallMap<ExtentId>,
     /// Extents that no record refers to any more but that are still in the file.
     dead: Vec<DeadExtent>,
+    /// Whether these are kept, because snapshots are open.
+    are_held: bool,
 }
 
 /// Slots that nothing refers to any more: see [`reclaim`].

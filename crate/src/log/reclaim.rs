@@ -197,12 +197,20 @@ impl Log {
 
     /// Whether extents that no record refers to any more wait for a confirmed flush.
     pub(crate) fn has_unconfirmed_extents(&self) -> bool {
-        self.extents.dead.last().is_some_and(|dead| dead.frame >= Some(self.watermarks.confirmed))
+        !self.extents.are_held
+            && self
+                .extents
+                .dead
+                .last()
+                .is_some_and(|dead| dead.frame >= Some(self.watermarks.confirmed))
     }
 
     /// Extents that no record refers to any more become reclaimable once no crash can make the commit that
     /// dropped them look unflushed. Until then that commit might be undone and the extents needed.
     pub(crate) fn discard_dead_extents(&mut self) {
+        if self.extents.are_held {
+            return;
+        }
         let sure = self.watermarks.confirmed;
         let dead = core::mem::take(&mut self.extents.dead);
         for dead in dead {
@@ -220,6 +228,12 @@ impl Log {
                 self.extents.dead.push(dead);
             }
         }
+    }
+
+    /// Keeps extents that no record refers to any more, or ends that.
+    pub(crate) fn hold(&mut self, holds: bool) {
+        self.extents.are_held = holds;
+        self.discard_dead_extents();
     }
 
     /// Makes a segment or a checkpoint reclaimable: nothing refers to it any more.

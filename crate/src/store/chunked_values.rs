@@ -103,7 +103,10 @@ impl<F: File> Store<F> {
                     Err(error) => return Err(error),
                 }
             }
-            let found = self.find_shared(hash, KEYSPACE_ENGINE, &key)?;
+            let mut found = self.find_shared(hash, KEYSPACE_ENGINE, &key)?;
+            if found.is_none() && !self.snapshots.is_empty() {
+                found = self.find_replaced(KEYSPACE_ENGINE, &key)?;
+            }
             let writes = op == ChunkOp::Write;
             let copied = found.and_then(|at| self.log.copy_chunk(at.addr, chunks, done, writes));
             done += copied.ok_or(damaged(0))?;

@@ -163,6 +163,9 @@ impl<F: File> Store<F> {
         if self.count(keyspace) == 0 {
             return Ok(0);
         }
+        if !self.snapshots.is_empty() {
+            self.note_all(keyspace)?;
+        }
         let key = clear_key(keyspace);
         let hash = self.hash(KEYSPACE_ENGINE, &key);
         let old = self.find_shared(hash, KEYSPACE_ENGINE, &key)?.map(|at| self.predecessor(at));

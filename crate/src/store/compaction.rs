@@ -50,6 +50,9 @@ enum Moved {
 impl<F: File> Store<F> {
     /// Whether the used space exceeds its target, or the file is longer than needed.
     pub(super) fn wants_compaction(&self) -> bool {
+        if !self.snapshots.is_empty() {
+            return false;
+        }
         let is_large =
             self.exceeds_space_target() || self.is_shrinkable() || self.log.is_out_of_slots();
         is_large && self.reaches_compaction_trigger()
@@ -67,9 +70,16 @@ impl<F: File> Store<F> {
         self.is_shrinkable() && !self.log.is_out_of_slots()
     }
 
+    /// Whether a full compaction was requested and can begin.
+    pub(super) fn wants_full_compaction(&self) -> bool {
+        self.maintenance.compact_all_below.is_some() && self.snapshots.is_empty()
+    }
+
     /// Whether there is too little space to continue, and some to gain.
     pub(super) fn is_low_on_space(&self) -> bool {
-        self.log.is_out_of_slots() && (self.reaches_compaction_trigger() || self.is_sweeping())
+        self.snapshots.is_empty()
+            && self.log.is_out_of_slots()
+            && (self.reaches_compaction_trigger() || self.is_sweeping())
     }
 
     /// Whether the used space exceeds its target.

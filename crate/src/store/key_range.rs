@@ -1,5 +1,6 @@
 //! Ranges of keys: a walk that merges the changed keys in memory with the runs in the file.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Bound;
@@ -104,10 +105,10 @@ impl<F: File> Walk<'_, F> {
                 }
             }
         };
+        // The cursors at the best key have the number of the turn in which it was found.
+        let (mut at_best, mut turn) = (vec![0_u64; memory.len() + cursors.len()], 0);
         loop {
             let mut best: Option<(&[u8], Option<Position>)> = None;
-            // The cursors at that key.
-            let mut at_best = 0_u32;
             let in_memory = memory.iter().map(|cursor| {
                 cursor.current.map(|key| (&**key, Some(key.position).filter(|&at| at != 0)))
             });
@@ -124,9 +125,11 @@ impl<F: File> Walk<'_, F> {
                 let order = best.map_or(Ordering::Less, |(other, _)| key.cmp(other));
                 let is_before = order == if reverse { Ordering::Greater } else { Ordering::Less };
                 if best.is_none() || is_before {
-                    (best, at_best) = (Some((key, position)), 1 << i);
+                    best = Some((key, position));
+                    turn += 1;
+                    at_best[i] = turn;
                 } else if order == Ordering::Equal {
-                    at_best |= 1 << i;
+                    at_best[i] = turn;
                 }
             }
             let Some((key, position)) = best else { return Ok(Walked::Done) };
@@ -134,12 +137,12 @@ impl<F: File> Walk<'_, F> {
                 return Ok(Walked::Done);
             }
             for (i, cursor) in memory.iter_mut().enumerate() {
-                if at_best & 1 << i != 0 {
+                if at_best[i] == turn {
                     cursor.advance(reverse);
                 }
             }
             for (i, cursor) in (memory.len()..).zip(&mut cursors) {
-                if at_best & 1 << i != 0 && cursor.advance(runs, file, log)?.is_err() {
+                if at_best[i] == turn && cursor.advance(runs, file, log)?.is_err() {
                     return Ok(Walked::Damaged);
                 }
             }
@@ -195,7 +198,10 @@ impl<F: File> Store<F> {
         if !self.ordered {
             return Err(Error::PointsOnly);
         }
+        self.check_snapshot(keyspace)?;
         self.sort(ALL)?;
+        let has_changed = keyspace > LAST_KEYSPACE && self.snapshots.has_changed(keyspace);
+        let keyspace = if has_changed { keyspace } else { keyspace & LAST_KEYSPACE };
         if let Some(mut keys) = self.keys_in_memory(keyspace, bounds) {
             while let Some(key) = if reverse { keys.next_back() } else { keys.next() } {
                 if key.position != 0 && !visit(key, key.position) {
@@ -238,7 +244,10 @@ impl<F: File> Store<F> {
         if bounds == (Bound::Unbounded, Bound::Unbounded) {
             return Ok(self.count(keyspace));
         }
+        self.check_snapshot(keyspace)?;
         self.sort(ALL)?;
+        let has_changed = keyspace > LAST_KEYSPACE && self.snapshots.has_changed(keyspace);
+        let keyspace = if has_changed { keyspace } else { keyspace & LAST_KEYSPACE };
         let has_deleted =
             self.keyspaces.get(keyspace).is_some_and(|space| space.keys.deleted() > 0);
         match self.keys_in_memory(keyspace, bounds) {
@@ -259,6 +268,7 @@ impl<F: File> Store<F> {
         match self.keyspaces.get(keyspace) {
             Some(space) if self.sorted_keys.has_older_keys(space) => None,
             Some(space) => Some(space.keys.range(lower, upper)),
+            None if keyspace > LAST_KEYSPACE => None,
             None => Some(Range::default()),
         }
     }
@@ -270,12 +280,14 @@ impl<F: File> Store<F> {
         reverse: bool,
         visit: &mut dyn FnMut(&[u8], Option<Position>) -> bool,
     ) -> Result<Walked, Error> {
-        let Store { file, log, keyspaces, sorted_keys, .. } = self;
+        let Store { file, log, keyspaces, sorted_keys, snapshots, .. } = self;
+        let mut memory = snapshots.ranges(keyspace, (lower, upper));
+        let keyspace = keyspace & LAST_KEYSPACE;
         let Some(space) = keyspaces.get(keyspace) else { return Ok(Walked::Done) };
-        let mut memory = [space.keys.range(lower, upper), Range::default()];
+        memory.push(space.keys.range(lower, upper));
         // A keyspace that was cleared since the keys were frozen has none of them any more.
         if sorted_keys.writing_run >= space.first_run {
-            memory[1] = space.frozen_keys.range(lower, upper);
+            memory.push(space.frozen_keys.range(lower, upper));
         }
         let numbers = 0..sorted_keys.runs.all().len();
         let runs = &mut sorted_keys.runs;

@@ -95,7 +95,7 @@ impl<F: File> Store<F> {
         may && (!matches!(self.maintenance.job, Job::Nothing)
             || self.wants_index_loading()
             || self.wants_smaller_table()
-            || self.maintenance.compact_all_below.is_some()
+            || self.wants_full_compaction()
             || self.log.can_reclaim()
             || self.wants_compaction()
             || self.wants_sweep()
@@ -121,7 +121,7 @@ impl<F: File> Store<F> {
     /// Whether replaced large values take so much space that they cannot wait for the next ordinary flush.
     fn wants_confirmed_extents(&self) -> bool {
         self.log.has_unconfirmed_extents()
-            && (self.maintenance.compact_all_below.is_some()
+            && (self.wants_full_compaction()
                 || self.exceeds_space_target()
                 || self.is_shrinkable()
                 || self.log.is_out_of_slots())
@@ -231,9 +231,7 @@ impl<F: File> Store<F> {
                 Ok(Job::Nothing)
             }
             Job::Nothing if self.wants_sweep() => Ok(self.begin_sweep(None)),
-            Job::Nothing
-                if self.maintenance.compact_all_below.is_some() || self.wants_compaction() =>
-            {
+            Job::Nothing if self.wants_full_compaction() || self.wants_compaction() => {
                 let all = core::mem::take(&mut self.maintenance.compact_all_below);
                 self.begin_compaction(all)
             }

@@ -13,7 +13,8 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn memory_usage(&self) -> [usize; 3] {
         let (larger, order) = self.reserve_needed();
-        [self.log.memory_bytes() as usize + self.index.bytes(), larger, order >> 22]
+        let order = (order >> 22) + (self.snapshots.bytes() >> 20);
+        [self.log.memory_bytes() as usize + self.index.bytes(), larger, order]
     }
 
     /// Returns the bytes that a turn may allocate in one piece, for an index that is close to
@@ -49,7 +50,8 @@ impl<F: File> Store<F> {
     #[must_use]
     pub fn index_bytes(&self) -> usize {
         let unloaded = self.unloaded.as_ref().map_or(0, |unloaded| unloaded.bytes());
-        self.index.bytes() + unloaded + self.keyspaces.bytes() + self.sorted_keys.bytes()
+        let order = self.keyspaces.bytes() + self.sorted_keys.bytes();
+        self.index.bytes() + unloaded + order + self.snapshots.bytes()
     }
 
     /// Bytes that records may take in memory between turns, and again within one turn.

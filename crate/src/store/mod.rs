@@ -18,6 +18,7 @@ mod memory_usage;
 mod pin;
 mod replay;
 mod salvage;
+mod snapshots;
 mod sorted_keys;
 mod transaction;
 mod verify;
@@ -26,7 +27,7 @@ mod write;
 use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::record::{self, KIND_CHUNKED, KIND_DELETE, KIND_SET, RecordHeader};
-use crate::format::system_records::ChunksRef;
+use crate::format::system_records::{ChunksRef, KEY_CHUNK};
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 use crate::index::hash_index::{HashIndex, KeyHash, Position};
 use crate::index::keyspaces::Keyspaces;
@@ -46,6 +47,8 @@ use clear::Clears;
 pub use key_range::KeyBounds;
 use maintenance_jobs::{Change, Job};
 pub use pin::PinId;
+use snapshots::Snapshots;
+pub use snapshots::{MAX_SNAPSHOTS, SnapshotId, SnapshotStats};
 use sorted_keys::SortedKeys;
 pub use transaction::Savepoint;
 use transaction::{SavepointState, Undo};
@@ -223,6 +226,7 @@ pub struct Store<F> {
     savepoints: Vec<SavepointState>,
     staging: Staging,
     pins: Vec<Option<Pin>>,
+    snapshots: Snapshots,
     recovery: Recovery,
     maintenance: Maintenance,
     read_only: bool,
@@ -367,6 +371,9 @@ impl<F: File> Store<F> {
     /// The number of keys in a keyspace.
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
+        if keyspace > LAST_KEYSPACE {
+            return self.count_then(keyspace);
+        }
         self.keyspaces.get(keyspace).map_or(0, |space| space.count)
     }
 
@@ -398,8 +405,9 @@ impl<F: File> Store<F> {
         } else {
             AllocPriority::Delete
         };
-        // A key of the engine's keyspace is a chunk or other system record, never a chunked value.
-        let is_chunked = old.is_chunked && keyspace != KEYSPACE_ENGINE;
+        // Only in a malicious file a chunk is itself a chunked value.
+        let is_chunk = keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_CHUNK);
+        let is_chunked = old.is_chunked && !is_chunk;
         if is_chunked {
             let _ = self.savepoint();
         }
@@ -523,6 +531,9 @@ impl<F: File> Store<F> {
                 return Ok(self.last.map(|position| Located { position, addr }));
             }
         }
+        if keyspace > LAST_KEYSPACE {
+            return self.find_then(keyspace, key, access);
+        }
         let found = self.probe(self.hash(keyspace, key), keyspace, key, access)?;
         self.last = found.map(|at| at.position);
         Ok(found)
@@ -536,7 +547,10 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<Option<Located>, Error> {
-        let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
+        let found = match keyspace <= LAST_KEYSPACE {
+            true => self.probe(hash, keyspace, key, AccessKind::Own)?,
+            false => self.find_then(keyspace, key, AccessKind::Own)?,
+        };
         self.check_kind(found)
     }
 
@@ -691,6 +705,9 @@ impl<F: File> Store<F> {
             }
         }
         let old = old.map(|old| old.position);
+        if !self.snapshots.is_empty() {
+            self.note_change(appended, old);
+        }
         self.undo.push(Undo {
             hash,
             old,

@@ -19,6 +19,7 @@ use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
 use crate::log::space_accounting::ExtentId;
 use crate::log::tombstones::UNKNOWN;
 
+use super::snapshots::Snapshots;
 use super::sorted_keys::{ALL, SortedKeys};
 use super::{Clears, Maintenance, Options, Staging, Store};
 
@@ -114,6 +115,7 @@ impl<F: File> Store<F> {
             savepoints: Vec::new(),
             staging: Staging::default(),
             pins: Vec::new(),
+            snapshots: Snapshots::default(),
             recovery: Recovery { created, ..Recovery::default() },
             maintenance: Maintenance::default(),
             read_only: options.read_only,

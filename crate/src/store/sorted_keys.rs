@@ -257,7 +257,7 @@ impl<F: File> Store<F> {
     }
 
     /// Positions of the index entries in a slot, in order.
-    fn live_records_in(&mut self, slot: u32) -> Result<Vec<Position>, Error> {
+    pub(super) fn live_records_in(&mut self, slot: u32) -> Result<Vec<Position>, Error> {
         let geometry = self.log.geometry();
         let (first, all) = (geometry.position(slot, 0), geometry.positions());
         let count = self.index.count_positions(first, all);

@@ -231,6 +231,7 @@ impl<F: File> Store<F> {
             self.rollback_last();
         }
         self.abort();
+        self.end_snapshots();
         self.commit()?;
         // A close after a crash writes a clean end, even if nothing else was written.
         let is_untouched = |store: &Self| {

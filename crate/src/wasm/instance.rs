@@ -19,7 +19,7 @@ const HEADROOM: usize = 8 << 20;
 /// The memory is reserved in chunks, because free memory need not be contiguous.
 pub(super) const CHUNK: usize = 1 << 20;
 /// Numbers that a call can return beside its return value.
-const NUMBERS: usize = 15;
+const NUMBERS: usize = 18;
 
 /// The results of a call beside its return value.
 #[repr(C, align(8))]
@@ -178,7 +178,7 @@ extern "C" fn scratch() -> *const u8 {
     instance().scratch.0.as_ptr()
 }
 
-/// Returns the address of the answer block: code, length, and fifteen numbers.
+/// Returns the address of the answer block: code, length, and eighteen numbers.
 #[unsafe(no_mangle)]
 extern "C" fn result() -> *const Answer {
     &instance().answer

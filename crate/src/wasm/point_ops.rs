@@ -70,6 +70,21 @@ extern "C" fn unpin(handle: u32) {
     }
 }
 
+/// Takes a snapshot: returns the number to add to that of a keyspace, to read it as it is now; 0 if that failed.
+#[unsafe(no_mangle)]
+extern "C" fn snapshot() -> u32 {
+    let taken = instance().run(|store, _, _| store.snapshot());
+    taken.map_or(0, |snapshot| snapshot.keyspace(0))
+}
+
+/// Ends a snapshot.
+#[unsafe(no_mangle)]
+extern "C" fn end_snapshot(snapshot: u32) {
+    if let Some(store) = instance().store.as_mut() {
+        store.end_snapshot(snapshot.into());
+    }
+}
+
 /// Sets a key to the `length` bytes in the second key area. The result is negative if nothing was
 /// done, and that of [`finish`] if that failed.
 #[unsafe(no_mangle)]

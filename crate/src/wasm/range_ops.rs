@@ -7,6 +7,7 @@ use super::imports::HostFile;
 use super::instance::{Instance, KEY_AREA, instance};
 use crate::aligned_buf::copy_short;
 use crate::error::Error;
+use crate::format::LAST_KEYSPACE;
 use crate::store::{LOOKUP_BATCH, Store};
 
 /// Marks an absent bound.
@@ -192,6 +193,8 @@ fn find_values(
     is_walk: bool,
 ) {
     let values = numbers.len() / 12 + 1;
+    // Without the snapshot that the number selects.
+    let own = keyspace & LAST_KEYSPACE;
     let (mut positions, mut addrs) = ([0; LOOKUP_BATCH], [None; LOOKUP_BATCH]);
     for from in (0..count).step_by(LOOKUP_BATCH) {
         let together = from..count.min(from + LOOKUP_BATCH);
@@ -203,17 +206,23 @@ fn find_values(
         }
         if !have_values {
             for (hash, i) in positions.iter_mut().zip(together.clone()) {
-                *hash = store.hash(keyspace, &keys[get(numbers, i)..get(numbers, i + 1)]);
+                *hash = store.hash(own, &keys[get(numbers, i)..get(numbers, i + 1)]);
             }
             store.positions_of(positions);
+        }
+        if own != keyspace {
+            for (position, i) in positions.iter_mut().zip(together.clone()) {
+                let key = &keys[get(numbers, i)..get(numbers, i + 1)];
+                *position = store.position_then(keyspace, key).unwrap_or(*position);
+            }
         }
         store.prefetch_records(positions, &mut addrs);
         for ((&addr, &mut position), i) in addrs.iter().zip(positions).zip(together) {
             let key = &keys[get(numbers, i)..get(numbers, i + 1)];
-            let value = addr.and_then(|addr| store.get_resident(addr, keyspace, key, !is_walk));
+            let value = addr.and_then(|addr| store.get_resident(addr, own, key, !is_walk));
             let known = get(numbers, values + 2 * i);
             let (address, length) = value.map_or((0, known), |value| (value.addr(), value.len()));
-            if is_walk && address != 0 && known as u32 != position {
+            if is_walk && address != 0 && known as u32 != position && own == keyspace {
                 store.index_record(keyspace, key, position);
             }
             put(numbers, values + 2 * i, address);

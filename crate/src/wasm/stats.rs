@@ -2,17 +2,18 @@
 
 use super::instance::instance;
 use crate::error::Error;
-use crate::store::{Store, VerifyCursor};
+use crate::store::VerifyCursor;
 
 /// Numbers from 1: key count, bytes live, in the file and in memory, segments, frame, version,
 /// poisoned, bytes of the batch and of the index in memory, evictions, budget, bytes of the index in the
-/// file.
+/// file; of the open snapshots the count, the bytes held in the file, and those of memory.
 #[unsafe(no_mangle)]
 extern "C" fn stats() {
     let instance = instance();
-    let Some(s) = instance.store.as_ref().map(Store::stats) else {
+    let Some(store) = instance.store.as_ref() else {
         return;
     };
+    let (s, snapshots) = (store.stats(), store.snapshot_stats());
     instance.numbers(&[
         s.count,
         s.live_bytes,
@@ -27,6 +28,9 @@ extern "C" fn stats() {
         s.evictions,
         s.budget_bytes,
         s.index_file_bytes,
+        snapshots.count,
+        snapshots.held_bytes,
+        snapshots.memory_bytes,
     ]);
 }
 

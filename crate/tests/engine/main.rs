@@ -34,6 +34,7 @@ mod open_cost;
 mod repair;
 mod salvage;
 mod slot_reuse;
+mod snapshots;
 mod space_bound;
 mod support;
 mod takeover;

@@ -366,3 +366,14 @@ fn build_without_chunks_refuses_files_with_chunks_after_any_crash() {
         assert!(outcomes.get(&outcome) > Some(&50), "{outcomes:?}");
     }
 }
+
+#[test]
+fn deleting_a_value_of_the_engines_keyspace_deletes_its_chunks() {
+    let mut store = open(&Shared::default(), options(12));
+    // As the result of a client's request may be.
+    store.set(KEYSPACE_ENGINE, b"client/1", &bytes_of(1, 2600)).expect("set");
+    assert_eq!(chunked_values(&mut store).len(), 1, "it is chunked");
+    assert_eq!(store.delete(KEYSPACE_ENGINE, b"client/1"), Ok(true));
+    assert_eq!(chunked_values(&mut store).len(), 0);
+    assert_eq!(store.count(KEYSPACE_ENGINE), 0);
+}

@@ -18,6 +18,7 @@ use super::phases::PhaseCounts;
 use super::raw_file::RawFile;
 use super::rng::Rng;
 use super::session::{Profile, Session, Step, next_step};
+use super::snapshots::snapshot_step;
 
 /// Programs below this seed have their writes torn at every byte; the others concern power loss.
 const TORN: u64 = 14;
@@ -152,7 +153,10 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         clears,
     };
     for _ in 0..steps {
-        let step = next_step(rng, &profile);
+        let step = match session.takes_snapshots && rng.one_in(5) {
+            true => snapshot_step(rng),
+            false => next_step(rng, &profile),
+        };
         if let Step::Die { ahead, byte } = step {
             session.disk.arm(Fault { nth: ahead, lasting: false, failure: FailureMode::Die(byte) });
         }
@@ -169,6 +173,14 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         session.check();
     }
     session.disk.heal();
+}
+
+/// Runs a program with snapshots, each of which is checked after each step, without enumerating crashes.
+pub fn run_with_snapshots(seed: u64, steps: usize) {
+    let mut session = Session::new(FaultFile::default(), options_for(seed), State::new());
+    session.takes_snapshots = true;
+    session.open(Bounds::only(session.start)).expect("it opens");
+    run_program(&mut session, &mut Rng::new(seed), steps);
 }
 
 /// Removes every checkpoint from an image.
@@ -313,12 +325,18 @@ fn verify_nested(options: &Options, image: &Pages, state: State, rng: &mut Rng, 
 
 /// Runs generations, each starting with the image that a crash of the previous one left.
 pub fn run_seed(seed: u64, tally: &Tally) {
+    run_generations(seed, tally, false);
+}
+
+/// The same, with or without snapshots.
+pub fn run_generations(seed: u64, tally: &Tally, takes_snapshots: bool) {
     let mut rng = Rng::new(seed);
     let options = options_for(seed);
     let (mut image, mut state) = (Pages::default(), State::new());
     for generation in 0..4 {
         let disk = FaultFile::new(image.clone()).with_short_reads(seed);
         let mut session = Session::new(disk, options, state.clone());
+        session.takes_snapshots = takes_snapshots;
         let steps = rng.within(10..60);
         let disk = session.disk.clone();
         let context = || {

@@ -13,3 +13,4 @@ pub mod raw_file;
 pub mod rng;
 pub mod session;
 pub mod shapes;
+pub mod snapshots;

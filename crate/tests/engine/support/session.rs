@@ -8,7 +8,7 @@ use std::ops::Bound;
 use std::rc::Rc;
 
 use varve::engine::format::inline_limit;
-use varve::engine::store::PinId;
+use varve::engine::store::{PinId, SnapshotId};
 use varve::engine::{Error, IoError, Options, Store};
 
 use super::fault_file::{Event, FailureMode, FaultFile};
@@ -20,6 +20,7 @@ use super::pages::Pages;
 use super::phases::Stage;
 use super::rng::{Rng, bytes_of};
 use super::shapes;
+use super::snapshots::check_snapshot;
 
 /// How an update ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,10 @@ pub enum Step {
     },
     /// Unpins the value that was pinned first.
     Unpin,
+    /// Takes a snapshot, or is refused one in a savepoint.
+    Snapshot,
+    /// Ends one of the open snapshots.
+    EndSnapshot(usize),
     /// Changes the options for the next opening.
     ChangeOptions {
         factor: u32,
@@ -131,6 +136,10 @@ pub struct Session {
     saved: Vec<(varve::engine::Savepoint, State)>,
     /// The pinned values.
     pinned: Vec<(PinId, Rc<[u8]>)>,
+    /// The open snapshots, each with the content when it was taken.
+    snapshots: Vec<(SnapshotId, State)>,
+    /// Whether random programs take snapshots.
+    pub takes_snapshots: bool,
     /// The length of the history at the first eviction.
     pub evicted_at: Option<usize>,
 }
@@ -150,6 +159,8 @@ impl Session {
             state,
             saved: vec![],
             pinned: vec![],
+            snapshots: vec![],
+            takes_snapshots: false,
             evicted_at: None,
         }
     }
@@ -177,6 +188,7 @@ impl Session {
     pub fn open(&mut self, bounds: Bounds) -> Result<(), Error> {
         self.saved.clear();
         self.pinned.clear();
+        self.snapshots.clear();
         self.disk.enter(Stage::Opening);
         let opened = Store::open(self.disk.clone(), self.options);
         self.disk.enter(Stage::Working);
@@ -218,6 +230,12 @@ impl Session {
         for (pin, value) in &self.pinned {
             assert!(store.pinned(*pin) == Some(value), "a pinned value has changed");
         }
+        let (disk, snapshots) = (self.disk.clone(), &self.snapshots);
+        disk.paused(|| {
+            for (snapshot, state) in snapshots {
+                check_snapshot(store, *snapshot, state);
+            }
+        });
     }
 
     /// The content of the store, with faults disabled.
@@ -333,6 +351,21 @@ impl Session {
                 }
                 Ok(())
             }
+            Step::Snapshot if self.saved.is_empty() && self.snapshots.len() < 4 => {
+                let after = self.state.clone();
+                let snapshot = self.call(after, Store::snapshot, |_, _, _| ())?;
+                self.snapshots.push((snapshot, self.state.clone()));
+                Ok(())
+            }
+            Step::Snapshot if !self.saved.is_empty() => {
+                assert_eq!(self.store().snapshot(), Err(Error::Reentrancy));
+                Ok(())
+            }
+            Step::EndSnapshot(which) if !self.snapshots.is_empty() => {
+                let (snapshot, _) = self.snapshots.remove(which % self.snapshots.len());
+                self.store().end_snapshot(snapshot);
+                Ok(())
+            }
             Step::ChangeOptions { factor, memory } => {
                 (self.options.factor, self.options.memory) = (*factor, *memory);
                 Ok(())
@@ -412,7 +445,9 @@ impl Session {
             | Step::Flush
             | Step::Witness
             | Step::Maintain { .. }
-            | Step::Reopen => Ok(()),
+            | Step::Reopen
+            | Step::Snapshot
+            | Step::EndSnapshot(_) => Ok(()),
         }
     }
 
