@@ -59,6 +59,13 @@ export type { Ref } from "./collection/record-ref.js";
 export type { TypedUpdateOptions } from "./collection/writes.js";
 export type { BatchOperation, Database, Synchronous } from "./database/database.js";
 export type {
+  ChangesOptions,
+  FollowedRecord,
+  FollowedTransaction,
+  FollowOptions,
+  RetainMark,
+} from "./database/changes.js";
+export type {
   LogDamage,
   LogGap,
   LogItem,
@@ -75,6 +82,7 @@ export {
   ConflictError,
   type CorruptionDetails,
   CorruptionError,
+  CursorExpiredError,
   DatabaseBusyError,
   DatabaseClosedError,
   DatabaseExistsError,

@@ -185,7 +185,7 @@ interface Note {
 }
 
 /** The checked options. */
-interface Selection {
+export interface Selection {
   readonly since: number;
   readonly until: number;
   readonly sinceTime: number;
@@ -194,7 +194,7 @@ interface Selection {
 }
 
 /** A walk over the log, one step at a time. */
-class Walk {
+export class Walk {
   /** Counts the steps: a value is valid during its own. */
   step: number;
   transaction: LogTransaction | undefined;
@@ -279,6 +279,21 @@ class Walk {
     }
     this.begin();
     return this.readRecord();
+  }
+
+  /** Whether the current record says what its key is now. */
+  isCurrent(): boolean {
+    return this.session.engine.walkCurrent(this.handle, this.current - this.base);
+  }
+
+  /** The keyspace and the key of the current record as text that no other key has. */
+  identity(keyspace: number): string {
+    const { u8, memory } = this.session.engine;
+    const { current } = this;
+    let text = String.fromCharCode(keyspace);
+    const end = current + 40 + memory.data.getUint16(current + 8, true);
+    for (let at = current + 40; at < end; at++) text += String.fromCharCode(u8[at] as number);
+    return text;
   }
 
   /** Begins a step, which ends the view of the one before. */
@@ -551,6 +566,12 @@ function textAt(u8: Uint8Array<ArrayBuffer>, at: number, length: number): string
   return decoder.decode(u8.subarray(at, at + length));
 }
 
+/** All between two cursors. */
+export function between(since: number, until = NEVER): Selection {
+  const limit = Number.POSITIVE_INFINITY;
+  return { since, until, sinceTime: Number.NaN, untilTime: Number.NaN, limit };
+}
+
 /** Checks a bound, and returns its number and its time, of which one is given. */
 function boundOf(option: string, given: unknown, none: number): [number: number, time: number] {
   const isDate = given instanceof Date;
@@ -580,7 +601,7 @@ function selectionOf(options: LogOptions): Selection {
 }
 
 /** A walk as an iterator that a loop may leave early. */
-function iterator<T>(
+export function iterator<T>(
   walk: Walk,
   next: () => T | undefined,
 ): IterableIterator<T, undefined> & Disposable {

@@ -93,10 +93,19 @@ export interface Exports {
   walk_next(handle: number): number;
   walk_value(handle: number, at: number): number;
   walk_end(handle: number): void;
+  walk_current(handle: number, at: number): number;
+  last_commit(): number;
+  since(cursor: number): number;
+  retain(length: number, cursor: number): number;
+  retained_bytes(): number;
   stats(): void;
   recovery(): void;
   error_report(): void;
 }
+
+/** The log shows each key that changed since a cursor; it has each transaction since. */
+export const KNOWS_CHANGES = 1;
+export const IS_WHOLE = 2;
 
 /** The status of a successful call. */
 export const OK = 0;
@@ -718,6 +727,37 @@ export class Engine extends WasmMemory {
   /** Ends a walk and frees its memory. */
   walkEnd(handle: number): void {
     this.call(() => this.wasm.walk_end(handle));
+  }
+
+  /** Whether the record at this offset of the walk's segment says what its key is now. */
+  walkCurrent(handle: number, at: number): boolean {
+    return this.counted(() => this.wasm.walk_current(handle, at)) === 1;
+  }
+
+  /** The number of the newest commit. */
+  lastCommit(): number {
+    return this.call(() => this.wasm.last_commit());
+  }
+
+  /** What is known of the time since a cursor: `KNOWS_CHANGES`, `IS_WHOLE`, both or neither. */
+  since(cursor: number): number {
+    return this.counted(() => this.wasm.since(cursor));
+  }
+
+  /** The error for a cursor since which something is gone. */
+  expired(): Error {
+    return this.failure(Code.CursorExpired);
+  }
+
+  /** Sets a mark to a cursor; a negative one drops it. */
+  retain(name: string, cursor: number): void {
+    const length = this.encodeKey(name);
+    this.check(this.call(() => this.wasm.retain(length, cursor)));
+  }
+
+  /** How many bytes of the file marks keep from compaction. */
+  retainedBytes(): number {
+    return this.call(() => this.wasm.retained_bytes());
   }
 
   /** Sets a listener for reads of the file: each may have allocated memory for this turn. */

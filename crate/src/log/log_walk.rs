@@ -54,16 +54,16 @@ pub struct WalkPart {
 
 /// A segment in the memory of a walk.
 #[derive(Debug)]
-struct Loaded {
-    slot: u32,
+pub(super) struct Loaded {
+    pub(super) slot: u32,
     sequence: u32,
     /// Frames before this offset were verified.
     verified: usize,
-    bytes: AlignedBytes,
+    pub(super) bytes: AlignedBytes,
 }
 
 impl Loaded {
-    fn empty() -> Self {
+    pub(super) fn empty() -> Self {
         Loaded { slot: 0, sequence: 0, verified: 0, bytes: AlignedBytes::zeroed(0) }
     }
 
@@ -74,7 +74,7 @@ impl Loaded {
         Some(header)
     }
 
-    fn any_frame(&self, log: &Log, at: usize) -> Option<FrameHeader> {
+    pub(super) fn any_frame(&self, log: &Log, at: usize) -> Option<FrameHeader> {
         let bytes = self.bytes.get(at..log.geometry.frames_end())?;
         if at < self.verified {
             return FrameHeader::from_bytes(bytes.get(..frame::SIZE)?).ok().copied();
@@ -108,6 +108,10 @@ enum Run {
 
 #[derive(Clone, Copy, Debug)]
 struct Progress {
+    /// Whether the segment was found with which it begins.
+    has_begun: bool,
+    /// The offset in the next segment where it goes on.
+    offset: usize,
     /// The sequence of the segment that was walked last.
     sequence: u32,
     /// The number of the next frame.
@@ -143,6 +147,11 @@ impl LogWalk {
     #[must_use]
     pub fn parts(&self) -> &[WalkPart] {
         &self.parts
+    }
+
+    /// The slot and the sequence of the current segment.
+    pub(crate) fn segment(&self) -> (u32, u32) {
+        (self.current.slot, self.current.sequence)
     }
 
     /// The bytes of the current segment.
@@ -257,6 +266,8 @@ impl Log {
             until,
             end_frame: self.next_frame,
             progress: Progress {
+                has_begun: false,
+                offset: segment::SIZE,
                 sequence: 0,
                 expected: 1,
                 in_commit: false,
@@ -291,6 +302,14 @@ impl Log {
     }
 
     fn walk_parts(&self, file: &mut impl File, walk: &mut LogWalk) -> Result<bool, Error> {
+        if !walk.progress.has_begun {
+            walk.progress.has_begun = true;
+            let start = self.walk_start(file, &mut walk.ahead, walk.since)?;
+            if let Some(start) = start.filter(|start| start.is_exact) {
+                walk.progress.sequence = start.sequence - 1;
+                (walk.progress.offset, walk.progress.expected) = (start.offset, start.frame);
+            }
+        }
         let Some(index) = self.segment_after(walk.progress.sequence) else { return Ok(false) };
         let slot = &self.slots[index as usize];
         if walk.progress.expected >= walk.end_frame && !walk.progress.has_gap {
@@ -310,7 +329,7 @@ impl Log {
             (*run, *has_gap) = (Run::Awaited, true);
         }
         let (start, end) = (self.geometry.slot_start(index), slot.end as usize);
-        let mut at = segment::SIZE;
+        let mut at = mem::replace(&mut walk.progress.offset, segment::SIZE);
         while at < end && (walk.progress.expected < walk.end_frame || walk.progress.has_gap) {
             let number = walk.progress.expected;
             let header = walk.current.frame(self, at, number);
@@ -383,7 +402,7 @@ impl Log {
         later.min_by_key(|(slot, _)| slot.sequence).map(|(_, index)| index)
     }
 
-    fn load_walked(
+    pub(super) fn load_walked(
         &self,
         file: &mut impl File,
         loaded: &mut Loaded,

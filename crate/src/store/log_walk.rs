@@ -23,6 +23,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// The file's error, after which the step can be repeated. Damage is reported as a part and is no error.
     pub fn walk_log(&mut self, walk: &mut LogWalk) -> Result<bool, Error> {
+        self.load_history(false);
         self.log.walk_next(&mut self.file, walk)
     }
 

@@ -1,0 +1,311 @@
+//! What the log says about the time since a cursor: changes, marks that keep them, and what was forgotten.
+
+use std::collections::BTreeMap;
+
+use varve::engine::format::record::{KIND_CLEAR, KIND_DELETE};
+use varve::engine::log::log_walk::PartKind;
+use varve::engine::{Error, File, Options, Store};
+
+use crate::support::fault_file::FaultFile;
+use crate::support::rng::{Rng, bytes_of};
+
+type State = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
+
+/// A key as it is now: its keyspace, and its value unless it was deleted. Or a keyspace that was emptied.
+type Change = (u32, Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// All that changed since a cursor, in the order in which to apply it.
+fn changes<F: File>(store: &mut Store<F>, since: u64) -> Vec<Change> {
+    let mut all = vec![];
+    // A clear that was moved follows what was set after it.
+    let mut walk = store.begin_log_walk(since, u64::MAX);
+    while store.walk_log(&mut walk).expect("the file can be read") {
+        let clears = walk.parts().iter().flat_map(|part| walk.records(part));
+        let clears = clears.filter(|it| it.header.kind == KIND_CLEAR && it.header.version > since);
+        let clears: Vec<_> = clears.map(|it| (*it.header, it.key.to_vec())).collect();
+        for (header, key) in clears {
+            let keyspace = u32::from_be_bytes(key[6..].try_into().expect("a number"));
+            if store.walked_is_current(&walk, 0, &header, &key).expect("readable") {
+                all.retain(|change: &Change| change.0 != keyspace);
+                all.push((keyspace, None, None));
+            }
+        }
+    }
+    let (mut walk, mut deleted) = (store.begin_log_walk(since, u64::MAX), BTreeMap::new());
+    while store.walk_log(&mut walk).expect("the file can be read") {
+        let mut found = vec![];
+        for part in walk.parts() {
+            assert!(part.kind != PartKind::Damage, "nothing is damaged");
+            for record in walk.records(part) {
+                let at = record.key.as_ptr().addr() - walk.bytes().as_ptr().addr() - 40;
+                found.push((at, *record.header, record.key.to_vec(), record.value.to_vec()));
+            }
+        }
+        for (at, header, key, described) in found {
+            if header.kind == KIND_CLEAR
+                || header.version <= since
+                || !store.walked_is_current(&walk, at, &header, &key).expect("readable")
+            {
+                continue;
+            }
+            let keyspace = header.keyspace();
+            if header.kind == KIND_DELETE {
+                deleted.insert((keyspace, key), header.version);
+                continue;
+            }
+            let value = match header.kind {
+                1 => described,
+                kind => {
+                    let value = store.walked_value(kind, &described).expect("readable");
+                    value.expect("a current value is there").to_vec()
+                }
+            };
+            all.push((keyspace, Some(key), Some(value)));
+        }
+    }
+    let mut keys: Vec<_> = all.iter().map(|(space, key, _)| (*space, key.clone())).collect();
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), all.len(), "each key comes once");
+    all.extend(deleted.into_keys().map(|(keyspace, key)| (keyspace, Some(key), None)));
+    all
+}
+
+fn applied(mut state: State, changes: &[Change]) -> State {
+    for (keyspace, key, value) in changes.iter().cloned() {
+        match (key, value) {
+            (None, _) => state.retain(|(other, _), _| *other != keyspace),
+            (Some(key), Some(value)) => drop(state.insert((keyspace, key), value)),
+            (Some(key), None) => drop(state.remove(&(keyspace, key))),
+        }
+    }
+    state
+}
+
+/// The transactions since a cursor: the number and the records of each. None if some are gone.
+fn transactions(store: &mut Store<FaultFile>, since: u64) -> Option<Vec<(u64, usize)>> {
+    let (mut walk, mut all) = (store.begin_log_walk(since, u64::MAX), vec![]);
+    let mut is_moved = false;
+    while store.walk_log(&mut walk).expect("the file can be read") {
+        for part in walk.parts() {
+            match part.kind {
+                PartKind::Gap => return None,
+                PartKind::Damage => panic!("nothing is damaged"),
+                PartKind::Moved => is_moved = true,
+                PartKind::Transaction => {
+                    is_moved = false;
+                    all.push((part.number, 0));
+                }
+                PartKind::Continuation => {}
+            }
+            if !is_moved && let Some(last) = all.last_mut() {
+                last.1 += walk.records(part).count();
+            }
+        }
+    }
+    Some(all)
+}
+
+fn options(factor: u32) -> Options {
+    Options { segment_log2: 12, factor, ..Options::default() }
+}
+
+/// A store and the list of its states: the cursor of each commit with the content and the number of records then.
+struct Model {
+    file: FaultFile,
+    store: Store<FaultFile>,
+    states: Vec<(u64, State)>,
+    /// The last versions of commits, and how many records each had.
+    commits: Vec<(u64, usize)>,
+    rng: Rng,
+    number: u64,
+}
+
+impl Model {
+    fn new(seed: u64, factor: u32) -> Self {
+        let file = FaultFile::default();
+        let store = Store::open(file.clone(), options(factor)).expect("a new file opens");
+        let states = vec![(0, State::new())];
+        Model { file, store, states, commits: vec![], rng: Rng::new(seed), number: 0 }
+    }
+
+    fn state(&self) -> State {
+        self.states.last().expect("there is one").1.clone()
+    }
+
+    /// Some writes in one commit.
+    fn write(&mut self) {
+        let (mut state, mut records) = (self.state(), 0);
+        let savepoint = self.store.savepoint();
+        for _ in 0..self.rng.within(1..6) {
+            self.number += 1;
+            let keyspace = if self.rng.one_in(4) { 2 } else { 0 };
+            let key = format!("key {}", self.rng.below(60)).into_bytes();
+            if self.rng.one_in(200) {
+                let count = self.store.empty(keyspace).expect("there is space");
+                state.retain(|(other, _), _| *other != keyspace);
+                records += usize::from(count > 0);
+            } else if self.rng.one_in(3) {
+                let was_there = self.store.delete(keyspace, &key).expect("there is space");
+                assert_eq!(was_there, state.remove(&(keyspace, key)).is_some());
+                records += usize::from(was_there);
+            } else {
+                let longest = if self.rng.one_in(40) { 6_000 } else { 300 };
+                let value = bytes_of(self.number, self.rng.below(longest));
+                self.store.set(keyspace, &key, &value).expect("there is space");
+                state.insert((keyspace, key), value);
+                records += 1;
+            }
+        }
+        self.store.release(savepoint).expect("there is space");
+        if self.rng.one_in(3) { self.store.flush() } else { self.store.commit() }.expect("space");
+        self.states.push((self.store.last_commit(), state));
+        if records > 0 {
+            self.commits.push((self.store.last_commit(), records));
+        }
+    }
+
+    fn maintain(&mut self) {
+        let mut all = self.rng.one_in(4);
+        for _ in 0..self.rng.below(60) {
+            if !self.store.maintain(core::mem::take(&mut all)).expect("there is space") {
+                break;
+            }
+        }
+    }
+
+    fn reopen(mut self, factor: u32) -> Self {
+        let store = match self.rng.one_in(2) {
+            // As after a kill.
+            true => self.store.into_file(),
+            false => self.store.close().map_err(|(_, error)| error).expect("closes"),
+        };
+        drop(store);
+        self.store = Store::open(self.file.clone(), options(factor)).expect("opens");
+        self
+    }
+
+    /// Checks the changes since every earlier state; returns how many cursors have expired.
+    fn check(&mut self, seed: u64) -> usize {
+        let (now, mut expired) = (self.state(), 0);
+        for (cursor, before) in self.states.clone() {
+            let known = self.store.since(cursor).expect("readable");
+            assert!(known.changes_are_known || !known.is_whole);
+            if !known.changes_are_known {
+                expired += 1;
+                continue;
+            }
+            let changes = changes(&mut self.store, cursor);
+            let after = applied(before, &changes);
+            assert!(after == now, "seed {seed}: since {cursor}");
+            if !known.is_whole {
+                continue;
+            }
+            let shown = transactions(&mut self.store, cursor);
+            let shown: usize =
+                shown.expect("nothing is gone").iter().map(|(_, records)| records).sum();
+            let later = self.commits.iter().filter(|(version, _)| *version > cursor);
+            let written: usize = later.map(|(_, records)| records).sum();
+            // A key that was written twice in a commit may have one record.
+            assert!(shown <= written, "seed {seed}: since {cursor}: {shown} of {written}");
+        }
+        expired
+    }
+}
+
+#[test]
+fn changes_since_any_cursor_lead_from_its_state_to_the_present() {
+    let (mut expired, mut cursors) = (0, 0);
+    for seed in 0..12 {
+        let mut model = Model::new(seed, 120);
+        for round in 0..60 {
+            for _ in 0..model.rng.below(6) {
+                model.write();
+            }
+            model.maintain();
+            if round % 5 == 4 {
+                expired += model.check(seed);
+                cursors += model.states.len();
+            }
+            if model.rng.one_in(10) {
+                model = model.reopen(120);
+            }
+        }
+    }
+    // Some expire; of a store with so many deletions not all do.
+    assert!(expired > 0 && expired < cursors, "{expired} of {cursors}");
+}
+
+#[test]
+fn a_mark_keeps_every_transaction_since_it() {
+    for seed in 0..8 {
+        let mut model = Model::new(seed, 120);
+        let mut mark: Option<u64> = None;
+        for _ in 0..60 {
+            for _ in 0..model.rng.below(6) {
+                model.write();
+            }
+            if model.rng.one_in(6) {
+                let next = model.rng.pick(&model.states).0;
+                match model.store.retain(b"backup", Some(next)) {
+                    Ok(()) => mark = Some(next),
+                    Err(error) => {
+                        assert_eq!(error, Error::CursorExpired);
+                        assert!(mark.is_none_or(|mark| mark > next), "seed {seed}");
+                    }
+                }
+                model.store.commit().expect("there is space");
+            }
+            if model.rng.one_in(20) {
+                model.store.retain(b"backup", None).expect("there is space");
+                model.store.commit().expect("there is space");
+                mark = None;
+            }
+            model.maintain();
+            if model.rng.one_in(8) {
+                model = model.reopen(120);
+            }
+            if let Some(mark) = mark {
+                assert!(model.store.since(mark).expect("readable").is_whole, "seed {seed}");
+                assert!(model.store.retained_bytes() > 0);
+            } else {
+                assert_eq!(model.store.retained_bytes(), 0);
+            }
+        }
+        model.check(seed);
+    }
+}
+
+#[test]
+fn without_marks_compaction_takes_what_they_kept() {
+    let mut model = Model::new(1, 120);
+    model.store.retain(b"a", Some(0)).expect("there is space");
+    for _ in 0..300 {
+        model.write();
+        while model.store.maintain(false).expect("there is space") {}
+    }
+    let kept = model.store.stats().file_bytes;
+    assert_eq!(model.check(1), 0);
+    assert!(model.store.retained_bytes() > kept / 2);
+    model.store.retain(b"a", None).expect("there is space");
+    model.store.commit().expect("there is space");
+    let mut all = true;
+    while model.store.maintain(core::mem::take(&mut all)).expect("there is space") {}
+    let left = model.store.stats().file_bytes;
+    assert!(left < kept / 4, "{left} of {kept} bytes");
+    assert!(model.check(1) > 0);
+}
+
+#[test]
+fn cursors_that_no_commit_has_reached_are_refused() {
+    let mut store = Store::open(FaultFile::default(), options(150)).expect("a new file opens");
+    assert_eq!(store.last_commit(), 0);
+    store.set(0, b"a", b"1").expect("there is space");
+    assert_eq!((store.last_commit(), store.since(1)), (0, Err(Error::CursorInFuture)));
+    store.commit().expect("there is space");
+    assert_eq!(store.last_commit(), 1);
+    assert!(store.since(1).expect("readable").is_whole);
+    assert_eq!(store.retain(b"a", Some(2)), Err(Error::CursorInFuture));
+    assert_eq!(store.retain(b"", Some(1)), Err(Error::EmptyKey));
+    assert_eq!(store.retain(&[b'a'; 256], Some(1)), Err(Error::KeyTooLong));
+}
