@@ -57,14 +57,13 @@ export type { KeyRange } from "./collection/keys.js";
 export type { MigrateProgress } from "./collection/migrate.js";
 export type { Ref } from "./collection/record-ref.js";
 export type { TypedUpdateOptions } from "./collection/writes.js";
-export type { BatchOperation, Database, Synchronous } from "./database/database.js";
 export type {
   ChangesOptions,
   FollowedRecord,
   FollowedTransaction,
   FollowOptions,
-  RetainMark,
 } from "./database/changes.js";
+export type { BatchOperation, Database, Synchronous } from "./database/database.js";
 export type {
   LogDamage,
   LogGap,
@@ -125,6 +124,7 @@ export type {
   DatabaseStats,
   Entry,
   Predicate,
+  RetainMark,
   SetOptions,
   TransactionOptions,
   UpdateOptions,

@@ -5,7 +5,7 @@ import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import { badArgument } from "../errors/index.js";
 import type { Source } from "../session/cursor.js";
 import { refuseUnknown } from "../session/options.js";
-import type { Session } from "../session/session.js";
+import type { RetainMark, Session } from "../session/session.js";
 import { decoder, encoder } from "../util/text-coders.js";
 import { between, iterator, type LogRecord, type LogTransaction, Walk } from "./log.js";
 
@@ -46,12 +46,6 @@ export interface FollowedTransaction
   extends Pick<LogTransaction, "number" | "time" | "note" | "client"> {
   /** Its records, in the order in which they were written. */
   readonly records: readonly FollowedRecord[];
-}
-
-/** A mark of `retain`, as `stats` shows it. */
-export interface RetainMark {
-  readonly name: string;
-  readonly cursor: number;
 }
 
 const MARKS = encoder.encode("marks");
@@ -107,12 +101,6 @@ export function retain(session: Session, name: unknown, cursor: unknown): void {
   if (!session.commits.queued) session.commits.queue();
 }
 
-/** Commits what is pending, so that the index says what is committed. */
-function committed(session: Session, call: string): void {
-  session.guard.assertOutsideCallback(call);
-  if (session.engine.pending() !== 0) session.commits.commit();
-}
-
 /** What changed since a cursor: each key once, as it is now. */
 export function changesOf(source: Source, options: ChangesOptions): Iterable<LogRecord, undefined> {
   refuseUnknown("changes()", options, ["since", "until", "collection"]);
@@ -122,70 +110,83 @@ export function changesOf(source: Source, options: ChangesOptions): Iterable<Log
       ? undefined
       : cursorOf("changes()", "The option until", options.until);
   const collection = collectionOf("changes()", options.collection);
-  return {
-    [Symbol.iterator]() {
-      const walk = new Walk(source, between(since));
-      const found = changedRecords(walk, source, { since, until, collection });
-      return iterator(walk, () => found.next().value);
-    },
-  };
-}
-
-function* changedRecords(
-  walk: Walk,
-  source: Source,
-  { since, until, collection }: ChangesOptions,
-): Generator<LogRecord, undefined> {
-  committed(source(), "changes()");
-  const known = source().engine.since(since);
-  if (known === 0) throw source().engine.expired();
   const isWanted = (record: LogRecord) =>
     (collection === undefined || record.collection === collection) &&
     (until === undefined || record.version <= until) &&
     record.version > since;
-  const cleared = new Set<number>();
-  // Only where something is gone may a clear follow what was set after it, because it was moved.
-  if ((known & IS_WHOLE) === 0) {
-    const ahead = new Walk(source, between(since));
-    try {
-      for (const record of recordsOf(ahead)) {
-        if (record.type !== "clear" || cleared.has(record.keyspace)) continue;
-        if (!isWanted(record) || !ahead.isCurrent()) continue;
-        cleared.add(record.keyspace);
-        yield record;
-      }
-    } finally {
-      ahead.stop();
-    }
-  }
-  // The last deletion of a key counts, which the walk shows last.
-  const deleted = new Map<string, LogRecord>();
-  for (const record of recordsOf(walk)) {
-    committed(source(), "changes()");
-    if (!isWanted(record) || !walk.isCurrent()) continue;
-    if (record.type === "delete") {
-      const identity = walk.identity(record.keyspace);
-      const last = deleted.get(identity);
-      if (last === undefined || last.version < record.version) deleted.set(identity, record);
-    } else if (record.type === "set") {
-      yield record;
-    } else if (!cleared.has(record.keyspace)) {
-      cleared.add(record.keyspace);
-      yield record;
-    }
-  }
-  yield* [...deleted.values()].sort((a, b) => a.version - b.version);
-  return undefined;
+  return {
+    [Symbol.iterator]() {
+      const walk = new Walk(source, between(since));
+      return iterator(walk, changedRecords(walk, source, since, isWanted));
+    },
+  };
 }
 
-/** The records of a walk. Damage is thrown. */
-function* recordsOf(walk: Walk): Generator<LogRecord, undefined> {
+/** Returns the function that gives the next change. */
+function changedRecords(
+  walk: Walk,
+  source: Source,
+  since: number,
+  isWanted: (record: LogRecord) => boolean,
+): () => LogRecord | undefined {
+  // Keyspaces whose clear was given; deletions by key: the last one counts, which the walk shows last.
+  const cleared = new Set<number>();
+  const deleted = new Map<string, LogRecord>();
+  /** What comes before the walk goes on, the next one last. */
+  let waiting: LogRecord[] = [];
+  let begun = false;
+  const begin = (session: Session) => {
+    begun = true;
+    const known = session.engine.since(since);
+    if (known === 0) throw session.engine.expired();
+    // Only where something is gone may a clear follow what was set after it, because it was moved.
+    if ((known & IS_WHOLE) !== 0) return;
+    const ahead = new Walk(source, between(since));
+    for (let record = nextOf(ahead); record !== undefined; record = nextOf(ahead)) {
+      if (record.type !== "clear" || cleared.has(record.keyspace)) continue;
+      if (!isWanted(record) || !ahead.isCurrent()) continue;
+      cleared.add(record.keyspace);
+      waiting.push(record);
+    }
+  };
+  return () => {
+    const session = source();
+    session.guard.assertOutsideCallback("changes()");
+    // What is pending is committed, so that the index says what is committed.
+    if (session.engine.pending() !== 0) session.commits.commit();
+    if (!begun) begin(session);
+    for (;;) {
+      const next = waiting.pop();
+      if (next !== undefined) return next;
+      const record = nextOf(walk);
+      if (record === undefined) {
+        waiting = [...deleted.values()].sort((a, b) => b.version - a.version);
+        deleted.clear();
+        return waiting.pop();
+      }
+      if (!isWanted(record) || !walk.isCurrent()) continue;
+      if (record.type === "delete") {
+        const identity = walk.identity(record.keyspace);
+        const last = deleted.get(identity);
+        if (last === undefined || last.version < record.version) deleted.set(identity, record);
+      } else if (record.type === "set") {
+        return record;
+      } else if (!cleared.has(record.keyspace)) {
+        cleared.add(record.keyspace);
+        return record;
+      }
+    }
+  };
+}
+
+/** The next record of a walk. Damage is thrown. */
+function nextOf(walk: Walk): LogRecord | undefined {
   for (;;) {
+    const record = walk.transaction === undefined ? undefined : walk.nextRecord();
+    if (record !== undefined) return record;
     const item = walk.nextItem();
     if (item === undefined) return undefined;
     if (item.type === "error") throw item.error;
-    if (item.type === "gap") continue;
-    for (const record of item) yield record;
   }
 }
 
@@ -324,4 +325,3 @@ class Follower {
     return { number, time, note, client, records };
   }
 }
-

@@ -52,7 +52,6 @@ import {
   type FollowOptions,
   followed,
   marksOf,
-  type RetainMark,
   retain,
 } from "./changes.js";
 import {
@@ -78,14 +77,6 @@ function decode(view: Uint8Array<ArrayBuffer>): string {
 export type BatchOperation =
   | { readonly type: "set"; readonly key: Key; readonly value: Value }
   | { readonly type: "delete"; readonly key: Key };
-
-/** What `stats` shows of the marks of `retain`. */
-export interface RetainStats {
-  /** The marks, each with its cursor. */
-  retained: RetainMark[];
-  /** Bytes of the segments of the file that the marks keep from compaction, with what is current in them. */
-  retainedBytes: number;
-}
 
 /** A result that is not a promise or a generator. The function of a transaction has to return such a result. */
 export type Synchronous<T> = T extends PromiseLike<unknown> | Generator | AsyncGenerator
@@ -861,13 +852,13 @@ export class Database {
    * these are as last reported. The browser is asked when the database is opened, and again by each call of
    * `stats`. They are `undefined` until the first answer, and always for `memory()`.
    */
-  stats(): DatabaseStats & RetainStats {
+  stats(): DatabaseStats {
     const { session } = this;
     if (session.guard.gate !== 0) session.guard.assertReadable();
     const { count, ...stats } = session.stats();
     const indexEntries = Catalog.of(session.engine).indexEntries();
-    const marks = { retained: marksOf(session), retainedBytes: session.engine.retainedBytes() };
-    return { ...stats, records: count - indexEntries, indexEntries, ...marks };
+    const retained = marksOf(session);
+    return { ...stats, records: count - indexEntries, indexEntries, retained };
   }
 
   /** What opening found at the end of the file, and what it dropped there. */

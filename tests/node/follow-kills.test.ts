@@ -10,7 +10,8 @@ import { start } from "./support/programs.js";
 import { hasOutput } from "./support/runtime-programs.js";
 
 /** How often the process is killed. */
-const KILLS = Number(process.env["VARVE_FOLLOW_KILLS"] ?? 24);
+const { VARVE_FOLLOW_KILLS = "24" } = process.env;
+const KILLS = Number(VARVE_FOLLOW_KILLS);
 const MS_PER_KILL = 20_000;
 
 /**
