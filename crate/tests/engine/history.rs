@@ -6,7 +6,9 @@ use varve::engine::format::record::{KIND_CLEAR, KIND_DELETE};
 use varve::engine::log::log_walk::PartKind;
 use varve::engine::{Error, File, Options, Store};
 
+use crate::support::crash_images::{Limits, walk};
 use crate::support::fault_file::FaultFile;
+use crate::support::oracle::Bounds;
 use crate::support::rng::{Rng, bytes_of};
 
 type State = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
@@ -274,6 +276,83 @@ fn a_mark_keeps_every_transaction_since_it() {
         }
         model.check(seed);
     }
+}
+
+/// The content of an opened image: all keys of both keyspaces.
+fn content(store: &mut Store<FaultFile>) -> State {
+    let mut state = State::new();
+    for keyspace in [0, 2] {
+        let keys: Vec<Vec<u8>> = store.keys(keyspace).expect("readable");
+        for key in keys {
+            let value = store.get(keyspace, &key).expect("readable").expect("it is there").to_vec();
+            state.insert((keyspace, key), value);
+        }
+    }
+    state
+}
+
+#[test]
+fn after_any_crash_cursors_and_marks_are_as_good_as_before() {
+    let (mut images, mut known, mut whole, mut gone) = (0, 0, 0, 0);
+    for seed in 0..4 {
+        let mut model = Model::new(seed, 120);
+        let (base, _) = model.file.history();
+        for round in 0..40 {
+            for _ in 0..model.rng.within(1..4) {
+                model.write();
+            }
+            if round % 6 == 2 {
+                let next = model.states[model.states.len() - 2].0;
+                match model.store.retain(b"backup", Some(next)) {
+                    Ok(()) | Err(Error::CursorExpired) => {}
+                    Err(error) => panic!("{error}"),
+                }
+                model.store.commit().expect("there is space");
+            }
+            model.maintain();
+        }
+        let (_, events) = model.file.history();
+        let limits = Limits {
+            exhaustive: 8,
+            drawn: 3,
+            randomized: 0,
+            patterns: 1,
+            flushes_lie_from: usize::MAX,
+            tear_step: 1_999,
+        };
+        let mut rng = Rng::new(seed);
+        let states = &model.states;
+        walk(&base, Bounds::only(0), &events, limits, &mut Rng::new(seed), |crash| {
+            images += 1;
+            let file = FaultFile::new(crash.image.clone());
+            let Ok(mut store) = Store::open(file, options(120)) else {
+                // Before the first superblock is complete there is no database.
+                assert!(crash.event < 8, "seed {seed}: event {}", crash.event);
+                return;
+            };
+            let now = content(&mut store);
+            let last = states.iter().position(|(_, state)| *state == now);
+            let last = last.expect("the content is that after some commit");
+            if let Some(marks) = store.get(1, b"marks").expect("readable") {
+                let cursor = u64::from_le_bytes(marks[..8].try_into().expect("8 bytes"));
+                let since = store.since(cursor).expect("readable");
+                assert!(since.is_whole, "seed {seed}: event {}", crash.event);
+                whole += 1;
+            }
+            for _ in 0..3 {
+                let (cursor, before) = &states[rng.below(last + 1)];
+                if !store.since(*cursor).expect("readable").changes_are_known {
+                    gone += 1;
+                    continue;
+                }
+                known += 1;
+                let after = applied(before.clone(), &changes(&mut store, *cursor));
+                assert!(after == now, "seed {seed}: event {} since {cursor}", crash.event);
+            }
+        });
+    }
+    println!("{images} crash states, {whole} with a mark, {known} cursors, and {gone} expired");
+    assert!(whole > 500 && known > 500 && gone > 100, "{images}: {whole}, {known}, {gone}");
 }
 
 #[test]
