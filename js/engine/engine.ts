@@ -89,7 +89,7 @@ export interface Exports {
   unwitnessed(): number;
   verify(unit: number, part: number): number;
   note(timeMs: number, length: number): number;
-  walk_begin(since: number, until: number): number;
+  walk_begin(since: number, until: number, back: number): number;
   walk_next(handle: number): number;
   walk_value(handle: number, at: number): number;
   walk_end(handle: number): void;
@@ -698,9 +698,12 @@ export class Engine extends WasmMemory {
     this.check(this.call(() => this.wasm.note(timeMs, length)));
   }
 
-  /** Begins a walk over the transactions with numbers above `since` and at most `until`, and returns its handle. */
-  walkBegin(since: number, until: number): number {
-    return this.call(() => this.wasm.walk_begin(since, until));
+  /**
+   * Begins a walk over the transactions with numbers above `since` and at most `until`, from the newest one if `reverse`,
+   * and returns its handle.
+   */
+  walkBegin(since: number, until: number, reverse: boolean): number {
+    return this.call(() => this.wasm.walk_begin(since, until, reverse ? 1 : 0));
   }
 
   /**

@@ -17,6 +17,7 @@ use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_TRANSACTION, Re
 use crate::format::segment;
 use crate::format::system_records::Transaction;
 
+use super::log_walk_back::Reverse;
 use super::{Log, RecordRef, SlotState};
 
 /// What a part of a walk is.
@@ -56,7 +57,7 @@ pub struct WalkPart {
 #[derive(Debug)]
 pub(super) struct Loaded {
     pub(super) slot: u32,
-    sequence: u32,
+    pub(super) sequence: u32,
     /// Frames before this offset were verified.
     verified: usize,
     pub(super) bytes: AlignedBytes,
@@ -97,7 +98,7 @@ impl Loaded {
 
 /// The transaction that a walk is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Run {
+pub(super) enum Run {
     /// None: the next record begins one.
     Awaited,
     /// One that is shown.
@@ -107,39 +108,41 @@ enum Run {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+pub(super) struct Progress {
     /// Whether the segment was found with which it begins.
-    has_begun: bool,
+    pub(super) has_begun: bool,
     /// The offset in the next segment where it goes on.
-    offset: usize,
+    pub(super) offset: usize,
     /// The sequence of the segment that was walked last.
-    sequence: u32,
+    pub(super) sequence: u32,
     /// The number of the next frame.
-    expected: u64,
+    pub(super) expected: u64,
     /// Whether the next frame continues a commit.
-    in_commit: bool,
+    pub(super) in_commit: bool,
     /// Whether that commit is left out because a part of it is damaged.
-    is_lost: bool,
-    run: Run,
+    pub(super) is_lost: bool,
+    pub(super) run: Run,
     /// Whether a gap was found, so that records may have been moved while the walk was under way.
-    has_gap: bool,
+    pub(super) has_gap: bool,
     /// The largest version of a record that was not moved.
-    newest: u64,
+    pub(super) newest: u64,
 }
 
 /// A walk over the log. It shows what was committed when it began. What compaction moves meanwhile is shown where
 /// it was moved to.
 #[derive(Debug)]
 pub struct LogWalk {
-    since: u64,
-    until: u64,
+    pub(super) since: u64,
+    pub(super) until: u64,
     /// The number of the first frame that was written after the walk began.
-    end_frame: u64,
-    progress: Progress,
-    current: Loaded,
+    pub(super) end_frame: u64,
+    pub(super) progress: Progress,
+    pub(super) current: Loaded,
     /// The segment in which the last commit of the current one goes on.
-    ahead: Loaded,
-    parts: Vec<WalkPart>,
+    pub(super) ahead: Loaded,
+    pub(super) parts: Vec<WalkPart>,
+    /// What a walk from the newest to the oldest has left.
+    pub(super) reverse: Option<Reverse>,
 }
 
 impl LogWalk {
@@ -279,6 +282,7 @@ impl Log {
             current: Loaded::empty(),
             ahead: Loaded::empty(),
             parts: Vec::new(),
+            reverse: None,
         }
     }
 
@@ -293,7 +297,14 @@ impl Log {
     ) -> Result<bool, Error> {
         let before = walk.progress;
         walk.parts.clear();
-        let walked = self.walk_parts(file, walk);
+        let walked = match walk.reverse.take() {
+            None => self.walk_parts(file, walk),
+            Some(mut reverse) => {
+                let walked = self.walk_back(file, walk, &mut reverse);
+                walk.reverse = Some(reverse);
+                walked
+            }
+        };
         if walked.is_err() {
             walk.progress = before;
             walk.parts.clear();
@@ -301,7 +312,11 @@ impl Log {
         walked
     }
 
-    fn walk_parts(&self, file: &mut impl File, walk: &mut LogWalk) -> Result<bool, Error> {
+    pub(super) fn walk_parts(
+        &self,
+        file: &mut impl File,
+        walk: &mut LogWalk,
+    ) -> Result<bool, Error> {
         if !walk.progress.has_begun {
             walk.progress.has_begun = true;
             let start = self.walk_start(file, &mut walk.ahead, walk.since)?;

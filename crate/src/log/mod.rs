@@ -17,6 +17,7 @@ pub mod key_runs;
 mod large_values;
 mod log_start;
 pub mod log_walk;
+mod log_walk_back;
 pub mod read;
 mod reclaim;
 mod record_cache;

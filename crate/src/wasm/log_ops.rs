@@ -16,11 +16,16 @@ extern "C" fn note(time_ms: f64, length: usize) -> u32 {
     instance.answer.code
 }
 
-/// Begins a walk over the transactions with numbers above `since` and at most `until`, and returns its handle.
+/// Begins a walk over the transactions with numbers above `since` and at most `until`, from the newest one if `back` is not
+/// 0, and returns its handle.
 #[unsafe(no_mangle)]
-extern "C" fn walk_begin(since: f64, until: f64) -> usize {
+extern "C" fn walk_begin(since: f64, until: f64, back: u32) -> usize {
     let Instance { store, walks, .. } = instance();
-    let walk = store.as_ref().map(|store| store.begin_log_walk(since as u64, until as u64));
+    let (since, until) = (since as u64, until as u64);
+    let walk = store.as_ref().map(|store| match back {
+        0 => store.begin_log_walk(since, until),
+        _ => store.begin_log_walk_back(since, until),
+    });
     let handle = walks.iter().position(Option::is_none).unwrap_or(walks.len());
     if handle == walks.len() {
         walks.push(None);
