@@ -316,7 +316,7 @@ everywhere("changes", ({ storage }) => {
     expect(seen).toStrictEqual(Array.from({ length: 40 }, (_, i) => String(i + 1)));
   });
 
-  test("a follower without a mark is told what it has missed", async () => {
+  test("a follower without a mark gets an error for what it has missed", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     db.commit();

@@ -1,6 +1,6 @@
 //! What the log still says about the past: cursors, marks that keep it, and what compaction has forgotten.
 //!
-//! A cursor is a version. What changed since one can be told from the log as long as no deletion with a greater
+//! A cursor is a version. What changed since one follows from the log as long as no deletion with a greater
 //! version was dropped. So the greatest version of any that was dropped is recorded, in the commit that precedes the
 //! freeing of its segment. A mark keeps compaction away from everything since a cursor.
 
@@ -134,7 +134,7 @@ impl<F: File> Store<F> {
         self.record_forgotten()
     }
 
-    /// Tells compaction what the marks keep from it. If they cannot be read it takes nothing.
+    /// Passes to compaction what the marks keep from it. If they cannot be read it takes nothing.
     pub(super) fn update_retained(&mut self) {
         let frame = match self.read(KEYSPACE_ENGINE, KEY_MARKS) {
             Ok(found) => marks(found.unwrap_or_default()).map(|(mark, _)| mark.frame).min(),

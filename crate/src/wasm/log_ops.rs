@@ -83,7 +83,7 @@ extern "C" fn walk_end(handle: usize) {
 }
 
 /// Whether the record at an offset of a walk's segment says what its key is now: 1 if so, 0 if not, -1 with a code if it
-/// could not be told.
+/// is not known.
 #[unsafe(no_mangle)]
 extern "C" fn walk_current(handle: usize, at: usize) -> i32 {
     let instance = instance();
@@ -104,7 +104,7 @@ extern "C" fn last_commit() -> f64 {
 }
 
 /// What is known of the time since a cursor: bit 0, each key that changed; bit 1, each transaction. -1 with a code if it
-/// could not be told.
+/// is not known.
 #[unsafe(no_mangle)]
 extern "C" fn since(cursor: f64) -> i32 {
     let known = instance().run(|store, _, _| store.since(cursor as u64));
