@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use varve::engine::format::record::{KIND_CLEAR, KIND_DELETE};
 use varve::engine::log::log_walk::PartKind;
-use varve::engine::{Error, File, Options, Store};
+use varve::engine::{Error, File, IoError, Options, Store};
 
 use crate::support::crash_images::{Limits, walk};
-use crate::support::fault_file::FaultFile;
+use crate::support::fault_file::{FailureMode, FaultFile};
 use crate::support::oracle::Bounds;
 use crate::support::rng::{Rng, bytes_of};
 
@@ -373,6 +373,40 @@ fn without_marks_compaction_takes_what_they_kept() {
     let left = model.store.stats().file_bytes;
     assert!(left < kept / 3, "{left} of {kept} bytes");
     assert!(model.check(1) > 0);
+}
+
+#[test]
+fn a_full_disk_with_a_mark_refuses_writes_until_the_mark_is_dropped() {
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), options(120)).expect("a new file opens");
+    store.retain(b"backup", Some(0)).expect("there is space");
+    store.commit().expect("there is space");
+    file.limit(Some((200_000, FailureMode::Fail(IoError::Quota))));
+    let mut written = 0;
+    let refused = loop {
+        let value = bytes_of(written, 500);
+        let done = store.set(0, b"key", &value).and_then(|_| store.commit());
+        // Maintenance ends, although there is much that it would like to free.
+        let mut steps = 0;
+        while matches!(store.maintain(false), Ok(true)) {
+            steps += 1;
+            assert!(steps < 10_000, "maintenance goes on for ever");
+        }
+        match done {
+            Ok(()) => written += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, Error::Quota);
+    assert!(written > 200, "{written}");
+    let kept = transactions(&mut store, 0).expect("nothing is gone");
+    assert_eq!(kept.len() as u64, written);
+    store.retain(b"backup", None).expect("there is space for a deletion");
+    store.commit().expect("there is space for a deletion");
+    for round in 0..1_000 {
+        store.set(0, b"key", &bytes_of(round, 500)).expect("there is space again");
+        store.commit().expect("there is space again");
+    }
 }
 
 #[test]
