@@ -215,6 +215,8 @@ impl<F: File> Store<F> {
         if after == before {
             return Ok(());
         }
+        // What compaction found too little to gain from may be worth it now.
+        self.maintenance.compaction_trigger = 0;
         if after.is_empty() {
             return self.delete(KEYSPACE_ENGINE, KEY_MARKS).map(|_| ());
         }
