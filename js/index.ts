@@ -64,6 +64,12 @@ export type { KeyRange } from "./collection/keys.js";
 export type { MigrateProgress } from "./collection/migrate.js";
 export type { Ref } from "./collection/record-ref.js";
 export type { TypedUpdateOptions } from "./collection/writes.js";
+export type {
+  ChangesOptions,
+  FollowedRecord,
+  FollowedTransaction,
+  FollowOptions,
+} from "./database/changes.js";
 export type { BatchOperation, Database, Synchronous } from "./database/database.js";
 export type {
   LogDamage,
@@ -83,6 +89,7 @@ export {
   ConflictError,
   type CorruptionDetails,
   CorruptionError,
+  CursorExpiredError,
   DatabaseBusyError,
   DatabaseClosedError,
   DatabaseExistsError,
@@ -126,6 +133,7 @@ export type {
   DatabaseStats,
   Entry,
   Predicate,
+  RetainMark,
   SetOptions,
   TransactionOptions,
   UpdateOptions,

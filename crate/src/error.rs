@@ -49,6 +49,10 @@ pub enum Error {
     ReadOnly,
     /// The file has as many segments as positions can address.
     Full,
+    /// What happened since a version is not known any more.
+    CursorExpired,
+    /// A version that no commit has reached.
+    CursorInFuture,
 }
 
 /// The location of damaged flushed data, and what is intact after it.
@@ -96,6 +100,8 @@ impl Error {
             Error::Misuse => 17,
             Error::ReadOnly => 18,
             Error::Full => 19,
+            Error::CursorExpired => 20,
+            Error::CursorInFuture => 21,
         }
     }
 }
@@ -169,6 +175,12 @@ impl fmt::Display for Error {
             Error::Full => {
                 f.write_str("the file is as large as it can be; nothing of this call was written")
             }
+            Error::CursorExpired => f.write_str(
+                "compaction has removed a part of what happened since this cursor; begin again with the whole content",
+            ),
+            Error::CursorInFuture => f.write_str(
+                "this cursor is above the last commit: it is of another database, or of another copy of this one",
+            ),
             Error::Misuse => f.write_str("calls were made in the wrong order"),
         }
     }

@@ -72,8 +72,23 @@ export const COMMANDS = {
       since: { takes: "N", about: "only transactions after this number or time" },
       until: { takes: "N", about: "only transactions up to this number or time" },
       limit: { takes: "N", about: "at most N transactions" },
+      reverse: { about: "the newest first; --since and --until are numbers then" },
       values: { about: "print values too" },
       flat: { about: "print lines of parts with tabs between them" },
+      json: { about: "print one JSON document per line" },
+    },
+  },
+  diff: {
+    about: "print what changed since a commit: each key once, as it is now",
+    words: ["FILE"],
+    more:
+      "--since is needed: a version, or the number of a transaction. Deletions come last.\n" +
+      "Exit code 1 if compaction has removed a part of what happened since.\n",
+    options: {
+      since: { takes: "N", about: "what changed after this number" },
+      until: { takes: "N", about: "only keys whose last change is at most this number" },
+      collection: COLLECTION,
+      values: { about: "print values too" },
       json: { about: "print one JSON document per line" },
     },
   },

@@ -62,7 +62,7 @@ function asTree(item: LogItem, withValues: boolean): string {
 }
 
 /** One line for each item, with tabs between its parts. */
-function asLine(item: LogItem, withValues: boolean): string {
+export function asLine(item: LogItem, withValues: boolean): string {
   switch (item.type) {
     case "transaction": {
       const time = item.time?.toISOString() ?? "";
@@ -104,7 +104,7 @@ function jsonOf(key: unknown): unknown {
 }
 
 /** One JSON document for each item. */
-function asJson(item: LogItem, withValues: boolean): string {
+export function asJson(item: LogItem, withValues: boolean): string {
   return `${JSON.stringify(documentOf(item, withValues))}\n`;
 }
 
@@ -148,9 +148,14 @@ function optionsOf(call: Call): LogOptions {
       `${option} must be the number of a transaction, or a time: ${word}.`,
     );
   };
+  const reverse = call.flags.has("reverse");
+  const bounds = { since: bound("--since", since), until: bound("--until", until) };
+  if (reverse && (bounds.since instanceof Date || bounds.until instanceof Date)) {
+    throw misused(call.command, "With --reverse, --since and --until must be numbers.");
+  }
   return {
-    since: bound("--since", since),
-    until: bound("--until", until),
+    ...bounds,
+    reverse,
     limit: limit === undefined ? undefined : Number(limit),
   };
 }

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { isNoMemory } from "../errors/index.js";
 import { CorruptionError, VarveError } from "../index.js";
 import { type Call, type CommandName, parseCommandLine } from "./args.js";
+import { diff } from "./diff.js";
 import { exportFile } from "./export.js";
 import { escapeControls } from "./format.js";
 import { get } from "./get.js";
@@ -20,6 +21,7 @@ const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>
   get,
   list,
   log,
+  diff,
   schema,
   verify,
   salvage,

@@ -176,11 +176,11 @@ function* partsOf(source: Database, collections: readonly CollectionInfo[]): Gen
   }
 }
 
-const GAP = new TextEncoder().encode("gap/");
+const OF_FRAMES = ["gap/", "history", "marks"].map((start) => new TextEncoder().encode(start));
 
 /** Whether a key of the engine's own is copied: its records about frames are valid only in the old file. */
 function isKept(key: Uint8Array): boolean {
-  return !GAP.every((byte, at) => key[at] === byte);
+  return !OF_FRAMES.some((start) => start.every((byte, at) => key[at] === byte));
 }
 
 /** Handles signals, so that the command can remove its partial copy before it ends. */

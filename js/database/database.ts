@@ -46,9 +46,19 @@ import { asyncDispose } from "../util/dispose.js";
 import { type Format, INSPECT } from "../util/inspect.js";
 import { moduleAt } from "../util/modules.js";
 import {
+  type ChangesOptions,
+  changesOf,
+  type FollowedTransaction,
+  type FollowOptions,
+  followed,
+  marksOf,
+  retain,
+} from "./changes.js";
+import {
   itemsOf,
   type LogItem,
   type LogOptions,
+  type LogRecord,
   type LogTransaction,
   transactionsOf,
 } from "./log.js";
@@ -89,6 +99,8 @@ export class Database {
   private readonly snapshots: Set<Snapshot>;
   private readonly leave: () => boolean;
   private readonly onError: ((error: Error) => void) | undefined;
+  /** Called when the handle closes. */
+  private readonly closers: Set<() => void>;
   private closing: Promise<void> | undefined;
 
   /** @internal */
@@ -105,6 +117,7 @@ export class Database {
     this.leave = leave;
     // Wrap the listener, so that a function given to two handles is called once for each.
     this.onError = onError === undefined ? undefined : (error) => onError(error);
+    this.closers = new Set();
     this.closing = undefined;
     session.commits.addListener(this.onError);
   }
@@ -509,6 +522,82 @@ export class Database {
   }
 
   /**
+   * The number of the newest commit: a cursor for `changes`, `follow`, `retain` and `log`. All that was committed has
+   * versions up to it, and all that will be committed has greater ones. Writes that are not committed yet do not count.
+   * 0 in a new database. It belongs to this file: an export and an import have numbers of their own.
+   */
+  get lastCommit(): number {
+    const { session } = this;
+    session.guard.assertReadable();
+    return session.engine.lastCommit();
+  }
+
+  /**
+   * What is different since a cursor: each key that was set or deleted since, once, as it is now. Its cost follows what
+   * was written since the cursor, and not the size of the database.
+   *
+   * ```ts
+   * const cursor = db.lastCommit;
+   * for (const { type, collection, key, value } of db.changes({ since: lastCursor })) { … }
+   * ```
+   *
+   * A record of the type `"clear"` says that its collection was emptied before it got the records that follow. Applied in
+   * their order, changes lead from the content at the cursor to the present one. They are not in the order of their
+   * versions: deletions come last. Take the next cursor before the loop: what is written during it may be left out,
+   * and belongs to the next call. Pending writes are committed first. A value is a view that is valid until the next step.
+   *
+   * @throws TypeError for a bad option, and in the loop for a cursor above `lastCommit`
+   * @throws CursorExpiredError in the loop, if compaction has dropped a deletion or a clear since the cursor
+   * @throws ReentrancyError in the loop, inside a transaction or a callback
+   * @throws CorruptionError, StorageError in the loop, if the file is damaged or cannot be read
+   * @throws QuotaExceededError, StorageError in the loop, if pending writes could not be committed
+   */
+  changes(options: ChangesOptions): Iterable<LogRecord, undefined> {
+    this.session.guard.assertReadable();
+    return changesOf(this.source, options);
+  }
+
+  /**
+   * Sets a mark to a cursor, or moves it there: compaction takes nothing that was written after it, until it moves or
+   * `retain(name, undefined)` drops it. It is kept in the file, and is committed with the writes of this turn.
+   * The file grows meanwhile by all that is written: `stats().retainedBytes`.
+   *
+   * @throws TypeError for a bad name, and for a cursor above `lastCommit`
+   * @throws CursorExpiredError if compaction has removed a part of what followed the cursor already
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `set`
+   */
+  retain(name: string, cursor: number | null | undefined): void {
+    retain(this.session, name, cursor);
+  }
+
+  /**
+   * The transactions after a cursor, and then each one as it is committed: none is left out, and none comes twice. Each is
+   * a copy, which stays as it is.
+   *
+   * ```ts
+   * for await (const { number, records } of db.follow({ since: lastNumber, retain: "replica" })) {
+   *   await send(records);
+   *   lastNumber = number; // where to go on after a restart
+   * }
+   * ```
+   *
+   * The loop walks over the log from where it is, so a slow one takes no more memory. It ends when the database is
+   * closed. Without a mark (`retain`), what compaction removes before the loop has come to it ends it with
+   * `CursorExpiredError`. The mark moves when the loop has handled all that there is, every 256 transactions, and when
+   * the loop is left.
+   *
+   * @throws TypeError for a bad option, and in the loop for a cursor above `lastCommit`
+   * @throws (in the loop) the reason of `signal` when it is aborted
+   * @throws (in the loop) CursorExpiredError if compaction has removed something since the cursor
+   * @throws (in the loop) CorruptionError, StorageError if the file is damaged or cannot be read; with a mark also
+   * QuotaExceededError if there is no space to move it
+   */
+  follow(options: FollowOptions = {}): AsyncIterable<FollowedTransaction> {
+    this.session.guard.assertReadable();
+    return followed(this.source, options, this.closers);
+  }
+
+  /**
    * A collection: records of one kind, in a keyspace of their own that the other calls of this database never
    * see. A collection exists from its first record on; getting it writes nothing.
    *
@@ -784,7 +873,8 @@ export class Database {
     if (session.guard.gate !== 0) session.guard.assertReadable();
     const { count, ...stats } = session.stats();
     const indexEntries = Catalog.of(session.engine).indexEntries();
-    return { ...stats, records: count - indexEntries, indexEntries };
+    const retained = marksOf(session);
+    return { ...stats, records: count - indexEntries, indexEntries, retained };
   }
 
   /** What opening found at the end of the file, and what it dropped there. */
@@ -827,6 +917,7 @@ export class Database {
     this.handle.session = this.session;
     // Refs of this handle check the gate only after `changes` has changed.
     session.engine.changes += 1;
+    for (const closer of this.closers) closer();
     const isLast = this.leave();
     const pendingLoss = session.commits.lossOf(isLast);
     const loss = pendingLoss && (await pendingLoss);

@@ -22,6 +22,11 @@ export interface LogOptions {
   since?: number | Date | undefined;
   /** Only transactions up to this one and with it, given like `since`. */
   until?: number | Date | undefined;
+  /**
+   * Whether the newest transaction comes first. The records of each come in the order in which they were written, and
+   * `since` and `until` must be numbers. `false` by default.
+   */
+  reverse?: boolean | undefined;
   /** At most this many transactions. Unlimited by default. */
   limit?: number | undefined;
   /**
@@ -143,7 +148,7 @@ export class LogTransaction implements Iterable<LogRecord, undefined> {
    * known any more. Their versions say when: of several records of a key, the one with the largest version counts.
    */
   readonly moved: boolean;
-  /** Whether compaction removed a part of the log just before it. */
+  /** Whether compaction removed a part of the log between it and the transaction that the walk gave before it. */
   readonly afterGap: boolean;
   private readonly walk: Walk;
 
@@ -191,6 +196,7 @@ export interface Selection {
   readonly sinceTime: number;
   readonly untilTime: number;
   readonly limit: number;
+  readonly reverse: boolean;
 }
 
 /** A walk over the log, one step at a time. */
@@ -290,6 +296,21 @@ export class Walk {
     return this.at - this.base;
   }
 
+  /** Whether the current record says what its key is now. */
+  isCurrent(): boolean {
+    return this.session.engine.walkCurrent(this.handle, this.current - this.base);
+  }
+
+  /** The keyspace and the key of the current record as text that no other key has. */
+  identity(keyspace: number): string {
+    const { u8, memory } = this.session.engine;
+    const { current } = this;
+    let text = String.fromCharCode(keyspace);
+    const end = current + 40 + memory.data.getUint16(current + 8, true);
+    for (let at = current + 40; at < end; at++) text += String.fromCharCode(u8[at] as number);
+    return text;
+  }
+
   /** Begins a step, which ends the view of the one before. */
   private begin(): void {
     const session = this.source();
@@ -353,7 +374,8 @@ export class Walk {
     if (this.part >= this.parts.length) {
       if (this.handle === -2) return undefined;
       if (this.handle === -1) {
-        this.handle = engine.walkBegin(this.selection.since, this.selection.until);
+        const { since, until, reverse } = this.selection;
+        this.handle = engine.walkBegin(since, until, reverse);
       }
       // If this throws, the next step tries the same segment again.
       this.part = this.parts.length;
@@ -582,6 +604,12 @@ function textOrBytesAt(
   return textAt(u8, at, length);
 }
 
+/** All between two cursors. */
+export function between(since: number, until = NEVER): Selection {
+  const limit = Number.POSITIVE_INFINITY;
+  return { since, until, sinceTime: Number.NaN, untilTime: Number.NaN, limit, reverse: false };
+}
+
 /** Checks a bound, and returns its number and its time, of which one is given. */
 function boundOf(option: string, given: unknown, none: number): [number: number, time: number] {
   const isDate = given instanceof Date;
@@ -597,21 +625,30 @@ function boundOf(option: string, given: unknown, none: number): [number: number,
 }
 
 export function selectionOf(options: LogOptions): Selection {
-  refuseUnknown("log()", options, ["since", "until", "limit", "flat"]);
-  const { limit = Number.POSITIVE_INFINITY, flat = false } = options;
+  refuseUnknown("log()", options, ["since", "until", "reverse", "limit", "flat"]);
+  const { limit = Number.POSITIVE_INFINITY, flat = false, reverse = false } = options;
   if (typeof flat !== "boolean") {
     throw badArgument("The option flat of log() must be true or false.", flat);
+  }
+  if (typeof reverse !== "boolean") {
+    throw badArgument("The option reverse of log() must be true or false.", reverse);
+  }
+  if (reverse && (options.since instanceof Date || options.until instanceof Date)) {
+    throw badArgument(
+      "log() with reverse needs numbers for since and until: the time of a transaction without a note is that of one " +
+        "before it, which comes later then.",
+    );
   }
   if (options.limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0)) {
     throw badArgument("The option limit of log() must be an integer, 0 or more.", limit);
   }
   const [since, sinceTime] = boundOf("since", options.since, 0);
   const [until, untilTime] = boundOf("until", options.until, NEVER);
-  return { since, until, sinceTime, untilTime, limit };
+  return { since, until, sinceTime, untilTime, limit, reverse };
 }
 
 /** A walk as an iterator that a loop may leave early. */
-function iterator<T>(
+export function iterator<T>(
   walk: Walk,
   next: () => T | undefined,
 ): IterableIterator<T, undefined> & Disposable {

@@ -91,14 +91,23 @@ export interface Exports {
   unwitnessed(): number;
   verify(unit: number, part: number): number;
   note(client: number, timeMs: number, length: number): number;
-  walk_begin(since: number, until: number): number;
+  walk_begin(since: number, until: number, back: number): number;
   walk_next(handle: number): number;
   walk_value(handle: number, at: number): number;
   walk_end(handle: number): void;
+  walk_current(handle: number, at: number): number;
+  last_commit(): number;
+  since(cursor: number): number;
+  retain(length: number, cursor: number): number;
+  retained_bytes(): number;
   stats(): void;
   recovery(): void;
   error_report(): void;
 }
+
+/** The log shows each key that changed since a cursor; it has each transaction since. */
+export const KNOWS_CHANGES = 1;
+export const IS_WHOLE = 2;
 
 /** The status of a successful call. */
 export const OK = 0;
@@ -705,9 +714,12 @@ export class Engine extends WasmMemory {
     this.check(this.call(() => this.wasm.note(client, timeMs, length)));
   }
 
-  /** Begins a walk over the transactions with numbers above `since` and at most `until`, and returns its handle. */
-  walkBegin(since: number, until: number): number {
-    return this.call(() => this.wasm.walk_begin(since, until));
+  /**
+   * Begins a walk over the transactions with numbers above `since` and at most `until`, from the newest one if `reverse`,
+   * and returns its handle.
+   */
+  walkBegin(since: number, until: number, reverse: boolean): number {
+    return this.call(() => this.wasm.walk_begin(since, until, reverse ? 1 : 0));
   }
 
   /**
@@ -735,6 +747,37 @@ export class Engine extends WasmMemory {
   /** Ends a walk and frees its memory. */
   walkEnd(handle: number): void {
     this.call(() => this.wasm.walk_end(handle));
+  }
+
+  /** Whether the record at this offset of the walk's segment says what its key is now. */
+  walkCurrent(handle: number, at: number): boolean {
+    return this.counted(() => this.wasm.walk_current(handle, at)) === 1;
+  }
+
+  /** The number of the newest commit. */
+  lastCommit(): number {
+    return this.call(() => this.wasm.last_commit());
+  }
+
+  /** What is known of the time since a cursor: `KNOWS_CHANGES`, `IS_WHOLE`, both or neither. */
+  since(cursor: number): number {
+    return this.counted(() => this.wasm.since(cursor));
+  }
+
+  /** The error for a cursor since which something is gone. */
+  expired(): Error {
+    return this.failure(Code.CursorExpired);
+  }
+
+  /** Sets a mark to a cursor; a negative one drops it. */
+  retain(name: string, cursor: number): void {
+    const length = this.encodeKey(name);
+    this.check(this.call(() => this.wasm.retain(length, cursor)));
+  }
+
+  /** How many bytes of the file marks keep from compaction. */
+  retainedBytes(): number {
+    return this.call(() => this.wasm.retained_bytes());
   }
 
   /** Sets a listener for reads of the file: each may have allocated memory for this turn. */

@@ -4,6 +4,7 @@ import {
   badArgument,
   type CorruptionDetails,
   CorruptionError,
+  CursorExpiredError,
   DatabaseClosedError,
   DatabasePoisonedError,
   FileLostError,
@@ -38,6 +39,8 @@ export const Code = {
   Conflict: 16,
   ReadOnly: 18,
   Full: 19,
+  CursorExpired: 20,
+  CursorInFuture: 21,
 } as const;
 
 /** Details for an error message. */
@@ -116,6 +119,16 @@ const makers: Readonly<Record<number, Maker>> = {
         "which would have ended. It did nothing. Let the turn end first (await null), do less in one " +
         "turn or callback, get views again after it, or open the database with more memory.",
       cause,
+    ),
+  [Code.CursorExpired]: ({ name }) =>
+    new CursorExpiredError(
+      `Compaction has removed a part of what happened in the database "${name}" since this cursor. Begin again with ` +
+        "its whole content, and keep what follows with db.retain().",
+    ),
+  [Code.CursorInFuture]: ({ name }) =>
+    badArgument(
+      `This cursor is above lastCommit of the database "${name}", so it is of another database, or of another copy ` +
+        "of this one. Begin again with its whole content.",
     ),
   [Code.NotOpen]: ({ name, cause }) =>
     new DatabaseClosedError(`The database "${name}" is closed.`, cause),

@@ -165,6 +165,16 @@ export class ConflictError extends NamedError {
   }
 }
 
+/**
+ * Compaction has removed a part of what happened since this cursor. Begin again with the whole content of the
+ * database; `retain` keeps what follows a cursor.
+ */
+export class CursorExpiredError extends NamedError {
+  static {
+    named(CursorExpiredError, "CursorExpiredError");
+  }
+}
+
 /** The file is not a varve database, or has a format version that this build does not know. */
 export class UnsupportedFormatError extends ErrorWithDetails<{
   reason: "not-a-database" | "newer-format";

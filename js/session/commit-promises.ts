@@ -19,6 +19,8 @@ export class CommitPromises {
   #lastReported: Error | undefined;
   #committed: Deferred | undefined;
   #flushed: Deferred | undefined;
+  /** Called after each commit. */
+  readonly commitListeners = new Set<() => void>();
 
   addListener(listener: ((error: Error) => void) | undefined): void {
     if (listener !== undefined) this.#listeners.add(listener);
@@ -66,6 +68,7 @@ export class CommitPromises {
     const wait = this.#committed;
     this.#committed = undefined;
     wait?.settle(error);
+    for (const listener of this.commitListeners) listener();
   }
 
   /** Settles the flush promise: the file was flushed, or the flush failed with this error. */

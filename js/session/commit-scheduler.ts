@@ -355,6 +355,11 @@ export class CommitScheduler implements EngineListener {
     this.promises.addListener(listener);
   }
 
+  /** Listeners that are called after each commit, successful or not, and at the end. They must not throw. */
+  get commitListeners(): Set<() => void> {
+    return this.promises.commitListeners;
+  }
+
   removeListener(listener: ((error: Error) => void) | undefined): void {
     this.promises.removeListener(listener);
   }

@@ -77,6 +77,13 @@ export interface Entry {
   readonly uncertain: boolean;
 }
 
+/** A mark of `retain`. */
+export interface RetainMark {
+  readonly name: string;
+  /** What was written after it is kept. */
+  readonly cursor: number;
+}
+
 /** What `db.stats()` returns: counts and sizes of the database, and the space that its storage reports. */
 export interface DatabaseStats extends Omit<EngineStats, "count">, HostStats, StorageEstimate {
   /** Number of keys outside of collections: those that `db.count()` counts. */
@@ -90,6 +97,10 @@ export interface DatabaseStats extends Omit<EngineStats, "count">, HostStats, St
   indexEntries: number;
   /** Whether the file has writes that were not flushed yet. */
   unflushed: boolean;
+  /** The marks that `retain` has set. */
+  retained: RetainMark[];
+  /** Bytes of the segments of the file that these marks keep from compaction, with what is current in them. */
+  retainedBytes: number;
 }
 
 const RESOLVED = Promise.resolve();
@@ -220,13 +231,14 @@ export class Session {
   }
 
   /** Statistics without those that only collections know. */
-  stats(): Omit<DatabaseStats, "records" | "indexEntries"> & EngineStats {
+  stats(): Omit<DatabaseStats, "records" | "indexEntries" | "retained"> & EngineStats {
     const { engine } = this;
     return {
       ...engine.stats(),
       keys: engine.count(RAW),
       ...engine.hostStats(),
       unflushed: engine.unflushed(),
+      retainedBytes: engine.retainedBytes(),
       ...(this.storage.estimate?.() ?? NO_ESTIMATE),
     };
   }

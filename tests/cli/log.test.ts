@@ -42,6 +42,38 @@ describe("varve log", () => {
     expect(others[2]).toMatch(/^transaction \d+$/);
   });
 
+  test("--reverse prints the newest transaction first", async () => {
+    const path = await shop();
+    const lines = (await printed("log", path, "--flat", "--reverse")).trimEnd().split("\n");
+    expect(lines.map((line) => line.split("\t")[0])).toStrictEqual([
+      "transaction",
+      "delete",
+      "transaction",
+      "set",
+      "set",
+    ]);
+    const args = ["log", path, "--reverse", "--since", "2026-11-27T03:00Z"];
+    const { code, stderr } = await varve(args);
+    expect(code).toBe(2);
+    expect(stderr).toContain("must be numbers");
+  });
+
+  test("diff prints each key that changed since a commit, and refuses other numbers", async () => {
+    const path = await shop();
+    const all = (await printed("diff", path, "--since", "0", "--values")).trimEnd().split("\n");
+    expect(all.map((line) => line.replace(/\t\d+/, ""))).toStrictEqual([
+      'set\tusers\t7\t"ann"',
+      "delete\tprice",
+    ]);
+    const [since = ""] = /\d+/.exec(all[0] ?? "") ?? [];
+    const [change] = documentsOf(await printed("diff", path, "--since", since, "--json"));
+    expect([change?.type, change?.key]).toStrictEqual(["delete", "price"]);
+    expect(await printed("diff", path, "--since", "0", "--collection", "other")).toBe("");
+    for (const args of [[], ["--since", "x"], ["--since", "123456789"]]) {
+      expect((await varve(["diff", path, ...args])).code).toBe(2);
+    }
+  });
+
   test("lines and JSON documents have the same items; options select transactions", async () => {
     const path = await shop();
     const lines = (await printed("log", path, "--flat")).trimEnd().split("\n");

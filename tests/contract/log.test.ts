@@ -100,6 +100,32 @@ everywhere("log", ({ storage }) => {
     expect(new Set(numbers).size).toBe(3);
   });
 
+  test("in reverse the newest transaction comes first, with its records in their order", async () => {
+    const db = await opened(storage);
+    for (let i = 0; i < 60; i++) {
+      db.transaction(
+        (tx) => {
+          // Some of them cross segments, and one takes several.
+          for (let j = 0; j < (i === 30 ? 8 : 2); j++) tx.set(`${i}/${j}`, filled(400_000, 97));
+        },
+        { note: `number ${i}` },
+      );
+      if (i % 4 === 0) db.commit();
+    }
+    await turn();
+    const short = (options: LogOptions & { flat?: false }) =>
+      Array.from(db.log(options), (tx) => [tx.note, ...Array.from(tx, (it) => it.key)]);
+    const forwards = short({});
+    expect(forwards.length).toBe(60);
+    expect(short({ reverse: true })).toStrictEqual([...forwards].reverse());
+    expect(short({ reverse: true, limit: 3 })).toStrictEqual(forwards.slice(-3).reverse());
+    const numbers = Array.from(db.log({ reverse: true }), (tx) => tx.number).reverse();
+    const [since, until] = [numbers[10] ?? 0, numbers[40] ?? 0];
+    expect(short({ reverse: true, since, until })).toStrictEqual(forwards.slice(11, 41).reverse());
+    throws(() => db.log({ reverse: 1 } as never), BAD);
+    throws(() => db.log({ reverse: true, since: new Date() }), BAD);
+  });
+
   test("transactions with notes are their own, whatever else the turn writes", async () => {
     const db = await opened(storage);
     db.set("a", "before");
@@ -387,7 +413,7 @@ everywhere("log", ({ storage }) => {
       { until: new Date(Number.NaN) },
       { limit: -1 },
       { flat: 1 },
-      { reverse: true },
+      { backwards: true },
       null,
     ]) {
       throws(() => loose.log?.call(db, options), { ...BAD, message: /log\(\)/ });

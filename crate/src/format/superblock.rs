@@ -19,6 +19,9 @@ pub const MODE_KEEP_HISTORY: u8 = 1;
 pub const FLAG_CLEAN: u16 = 1;
 /// Incompatible feature: there may be chunked values.
 pub const INCOMPATIBLE_CHUNKS: u64 = 1;
+/// Compatible feature: the log has said from the beginning what maintenance moved, and the record of what was forgotten
+/// (section 8 of FORMAT.md) has been kept.
+pub const COMPATIBLE_HISTORY: u64 = 1;
 /// Incompatible features that this build understands.
 pub const KNOWN_INCOMPATIBLE: u64 = INCOMPATIBLE_CHUNKS;
 

@@ -25,6 +25,14 @@ pub const KEY_IDS: &[u8] = b"ids/";
 /// relocated or superseded, and their segments were freed.
 pub const KEY_GAP: &[u8] = b"gap/";
 
+/// Engine keyspace: a [`History`].
+pub const KEY_HISTORY: &[u8] = b"history";
+/// Engine keyspace: the marks that keep compaction away from what is newer, each a [`Mark`], its name, and zeros up to
+/// a multiple of 8.
+pub const KEY_MARKS: &[u8] = b"marks";
+/// Engine keyspace: the keyspaces of indexes, 4 bytes each, little-endian.
+pub const KEY_INDEX_KEYSPACES: &[u8] = b"index-keyspaces";
+
 /// Engine keyspace: a chunk of a value. The number of the value follows as 8 bytes and that of the
 /// chunk as 2, both big-endian.
 pub const KEY_CHUNK: &[u8] = b"piece/";
@@ -78,6 +86,30 @@ pub struct ChunksRef {
     pub length: u64,
     /// The number of chunks.
     pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// What compaction has forgotten.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct History {
+    /// No deletion or clear with a version above this was dropped, unless its key or keyspace was deleted again.
+    pub forgotten: u64,
+    /// Frames from this one on say whether maintenance wrote them.
+    pub marked_from: u64,
+}
+
+/// The head of a mark.
+#[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Mark {
+    /// What has a greater version is kept.
+    pub cursor: u64,
+    /// The number of a frame. No earlier one has anything newer.
+    pub frame: u64,
+    /// Bytes of the name.
+    pub name_len: u32,
     /// Zero.
     pub reserved: u32,
 }

@@ -17,6 +17,7 @@ use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_TRANSACTION, Re
 use crate::format::segment;
 use crate::format::system_records::Transaction;
 
+use super::log_walk_back::Reverse;
 use super::{Log, RecordRef, SlotState};
 
 /// What a part of a walk is.
@@ -54,16 +55,16 @@ pub struct WalkPart {
 
 /// A segment in the memory of a walk.
 #[derive(Debug)]
-struct Loaded {
-    slot: u32,
-    sequence: u32,
+pub(super) struct Loaded {
+    pub(super) slot: u32,
+    pub(super) sequence: u32,
     /// Frames before this offset were verified.
     verified: usize,
-    bytes: AlignedBytes,
+    pub(super) bytes: AlignedBytes,
 }
 
 impl Loaded {
-    fn empty() -> Self {
+    pub(super) fn empty() -> Self {
         Loaded { slot: 0, sequence: 0, verified: 0, bytes: AlignedBytes::zeroed(0) }
     }
 
@@ -74,7 +75,7 @@ impl Loaded {
         Some(header)
     }
 
-    fn any_frame(&self, log: &Log, at: usize) -> Option<FrameHeader> {
+    pub(super) fn any_frame(&self, log: &Log, at: usize) -> Option<FrameHeader> {
         let bytes = self.bytes.get(at..log.geometry.frames_end())?;
         if at < self.verified {
             return FrameHeader::from_bytes(bytes.get(..frame::SIZE)?).ok().copied();
@@ -97,7 +98,7 @@ impl Loaded {
 
 /// The transaction that a walk is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Run {
+pub(super) enum Run {
     /// None: the next record begins one.
     Awaited,
     /// One that is shown.
@@ -107,35 +108,41 @@ enum Run {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+pub(super) struct Progress {
+    /// Whether the segment was found with which it begins.
+    pub(super) has_begun: bool,
+    /// The offset in the next segment where it goes on.
+    pub(super) offset: usize,
     /// The sequence of the segment that was walked last.
-    sequence: u32,
+    pub(super) sequence: u32,
     /// The number of the next frame.
-    expected: u64,
+    pub(super) expected: u64,
     /// Whether the next frame continues a commit.
-    in_commit: bool,
+    pub(super) in_commit: bool,
     /// Whether that commit is left out because a part of it is damaged.
-    is_lost: bool,
-    run: Run,
+    pub(super) is_lost: bool,
+    pub(super) run: Run,
     /// Whether a gap was found, so that records may have been moved while the walk was under way.
-    has_gap: bool,
+    pub(super) has_gap: bool,
     /// The largest version of a record that was not moved.
-    newest: u64,
+    pub(super) newest: u64,
 }
 
 /// A walk over the log. It shows what was committed when it began. What compaction moves meanwhile is shown where
 /// it was moved to.
 #[derive(Debug)]
 pub struct LogWalk {
-    since: u64,
-    until: u64,
+    pub(super) since: u64,
+    pub(super) until: u64,
     /// The number of the first frame that was written after the walk began.
-    end_frame: u64,
-    progress: Progress,
-    current: Loaded,
+    pub(super) end_frame: u64,
+    pub(super) progress: Progress,
+    pub(super) current: Loaded,
     /// The segment in which the last commit of the current one goes on.
-    ahead: Loaded,
-    parts: Vec<WalkPart>,
+    pub(super) ahead: Loaded,
+    pub(super) parts: Vec<WalkPart>,
+    /// What a walk from the newest to the oldest has left.
+    pub(super) reverse: Option<Reverse>,
 }
 
 impl LogWalk {
@@ -143,6 +150,11 @@ impl LogWalk {
     #[must_use]
     pub fn parts(&self) -> &[WalkPart] {
         &self.parts
+    }
+
+    /// The slot and the sequence of the current segment.
+    pub(crate) fn segment(&self) -> (u32, u32) {
+        (self.current.slot, self.current.sequence)
     }
 
     /// The bytes of the current segment.
@@ -263,6 +275,8 @@ impl Log {
             until,
             end_frame: self.next_frame,
             progress: Progress {
+                has_begun: false,
+                offset: segment::SIZE,
                 sequence: 0,
                 expected: 1,
                 in_commit: false,
@@ -274,6 +288,7 @@ impl Log {
             current: Loaded::empty(),
             ahead: Loaded::empty(),
             parts: Vec::new(),
+            reverse: None,
         }
     }
 
@@ -288,7 +303,14 @@ impl Log {
     ) -> Result<bool, Error> {
         let before = walk.progress;
         walk.parts.clear();
-        let walked = self.walk_parts(file, walk);
+        let walked = match walk.reverse.take() {
+            None => self.walk_parts(file, walk),
+            Some(mut reverse) => {
+                let walked = self.walk_back(file, walk, &mut reverse);
+                walk.reverse = Some(reverse);
+                walked
+            }
+        };
         if walked.is_err() {
             walk.progress = before;
             walk.parts.clear();
@@ -296,7 +318,19 @@ impl Log {
         walked
     }
 
-    fn walk_parts(&self, file: &mut impl File, walk: &mut LogWalk) -> Result<bool, Error> {
+    pub(super) fn walk_parts(
+        &self,
+        file: &mut impl File,
+        walk: &mut LogWalk,
+    ) -> Result<bool, Error> {
+        if !walk.progress.has_begun {
+            walk.progress.has_begun = true;
+            let start = self.walk_start(file, &mut walk.ahead, walk.since)?;
+            if let Some(start) = start.filter(|start| start.is_exact) {
+                walk.progress.sequence = start.sequence - 1;
+                (walk.progress.offset, walk.progress.expected) = (start.offset, start.frame);
+            }
+        }
         let Some(index) = self.segment_after(walk.progress.sequence) else { return Ok(false) };
         let slot = &self.slots[index as usize];
         if walk.progress.expected >= walk.end_frame && !walk.progress.has_gap {
@@ -316,7 +350,7 @@ impl Log {
             (*run, *has_gap) = (Run::Awaited, true);
         }
         let (start, end) = (self.geometry.slot_start(index), slot.end as usize);
-        let mut at = segment::SIZE;
+        let mut at = mem::replace(&mut walk.progress.offset, segment::SIZE);
         while at < end && (walk.progress.expected < walk.end_frame || walk.progress.has_gap) {
             let number = walk.progress.expected;
             let header = walk.current.frame(self, at, number);
@@ -389,7 +423,7 @@ impl Log {
         later.min_by_key(|(slot, _)| slot.sequence).map(|(_, index)| index)
     }
 
-    fn load_walked(
+    pub(super) fn load_walked(
         &self,
         file: &mut impl File,
         loaded: &mut Loaded,

@@ -15,7 +15,9 @@ pub mod frame_chain;
 pub mod key_run_writer;
 pub mod key_runs;
 mod large_values;
+mod log_start;
 pub mod log_walk;
+mod log_walk_back;
 pub mod read;
 mod reclaim;
 mod record_cache;
@@ -117,6 +119,8 @@ struct Slot {
     live_bytes: u32,
     /// Log: the accounting of its tombstones.
     tombstones: Tombstones,
+    /// Log: the newest version of a tombstone in it of which programs can see the key, if this session wrote it.
+    newest_deletion: u64,
     /// Log: its live records were moved elsewhere. The next checkpoint, which does not include it, makes it
     /// reclaimable.
     retired: bool,
@@ -147,6 +151,7 @@ impl Slot {
             live: 0,
             live_bytes: 0,
             tombstones: Tombstones::default(),
+            newest_deletion: 0,
             retired: false,
             pinned_by_damage: false,
             from_this_session: false,
@@ -469,6 +474,12 @@ pub struct Log {
     views: ViewState,
     leftovers: Leftovers,
     recovery: RecoveryState,
+    /// Frames from this one on say whether maintenance wrote them.
+    moves_marked_from: u64,
+    /// Compaction must leave the segments of the frames from this one on alone.
+    retained_from: u64,
+    /// Keyspaces whose keys no program sees.
+    pub(crate) hidden_keyspaces: Vec<u32>,
 }
 
 impl Log {

@@ -12,7 +12,7 @@ use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{KIND_CLEAR, RecordError, RecordHeader};
 use crate::format::segment;
-use crate::format::superblock::{FLAG_CLEAN, Superblock};
+use crate::format::superblock::{COMPATIBLE_HISTORY, FLAG_CLEAN, Superblock};
 use crate::format::system_records::ExtentRef;
 use crate::format::{MAJOR, SEGMENT_LOG2};
 use crate::index::hash_index::Position;
@@ -273,6 +273,14 @@ impl Log {
                 missing_headers: Vec::new(),
             },
             recovery: RecoveryState::default(),
+            // Older builds did not say what they moved.
+            moves_marked_from: if superblock.compatible & COMPATIBLE_HISTORY == 0 {
+                u64::MAX
+            } else {
+                0
+            },
+            retained_from: u64::MAX,
+            hidden_keyspaces: Vec::new(),
         }
     }
 

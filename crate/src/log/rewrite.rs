@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::checksum::checksum;
 use crate::format::record::RecordHeader;
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{COMPATIBLE_HISTORY, Superblock};
 
 use super::buffer_pool::Pool;
 use super::{Log, RecoveryState, Slot, SlotState};
@@ -32,6 +32,7 @@ impl Log {
         let superblock = Superblock {
             // Everything from the next version on is certain.
             uncertain_below: self.uncertain_below().min(next_version),
+            compatible: old.compatible | COMPATIBLE_HISTORY,
             file_id: [identity(0), identity(1)],
             next_frame: self.next_frame,
             next_sequence: u64::from(self.next_sequence),
@@ -82,7 +83,7 @@ impl Log {
         header.version < self.uncertain_below()
     }
 
-    fn uncertain_below(&self) -> u64 {
+    pub(crate) fn uncertain_below(&self) -> u64 {
         self.recovery.uncertain_below.max(self.superblock.uncertain_below)
     }
 }

@@ -300,12 +300,13 @@ impl Log {
     /// Segments that can be compacted, with their slots.
     fn candidates(&self, below: u32) -> impl Iterator<Item = (u32, &Slot)> {
         let busy = [self.cursor.slot, self.batch.start.slot];
-        (0..).zip(&self.slots).filter(move |(index, slot)| {
+        (0..).zip(&self.slots).filter(move |&(index, slot)| {
             let is_candidate = slot.state == SlotState::Log
                 && slot.written
                 && !slot.retired
-                && !slot.pinned_by_damage;
-            is_candidate && slot.sequence < below && !busy.contains(&Some(*index))
+                && !slot.pinned_by_damage
+                && !self.is_retained(index);
+            is_candidate && slot.sequence < below && !busy.contains(&Some(index))
         })
     }
 
@@ -406,7 +407,7 @@ impl Log {
     }
 
     /// Sequences and slots of these segments, in order.
-    fn by_sequence(&self) -> Vec<(u32, u32)> {
+    pub(super) fn by_sequence(&self) -> Vec<(u32, u32)> {
         let order: Vec<(u32, u32)> = (0..)
             .zip(&self.slots)
             .filter(|(_, slot)| slot.state == SlotState::Log && slot.written)

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full, write_all};
 use crate::format::superblock::{
-    self, FLAG_CLEAN, KNOWN_INCOMPATIBLE, MAGIC, SLOT_STRIDE, Superblock,
+    self, COMPATIBLE_HISTORY, FLAG_CLEAN, KNOWN_INCOMPATIBLE, MAGIC, SLOT_STRIDE, Superblock,
 };
 use crate::format::{DATA_START, MAJOR, MINOR, SEGMENT_LOG2};
 
@@ -115,7 +115,7 @@ fn first_superblock(segment_log2: u8, entropy: &[u64; 4]) -> Superblock {
         mode: 0,
         flags: FLAG_CLEAN,
         incompatible: 0,
-        compatible: 0,
+        compatible: COMPATIBLE_HISTORY,
         file_id: [entropy[0], entropy[1]],
         hash_seed: [entropy[2], entropy[3]],
         generation: 1,

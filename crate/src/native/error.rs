@@ -79,8 +79,10 @@ impl Error {
                 Engine::EmptyKey
                 | Engine::KeyTooLong
                 | Engine::ValueTooLong
+                | Engine::CursorInFuture
                 | Engine::PointsOnly => "VARVE_BAD_ARGUMENT",
                 Engine::Quota | Engine::Full => "VARVE_QUOTA_EXCEEDED",
+                Engine::CursorExpired => "VARVE_CURSOR_EXPIRED",
                 Engine::Io => "VARVE_STORAGE",
                 Engine::Lost => "VARVE_FILE_LOST",
                 Engine::Poisoned => "VARVE_DATABASE_POISONED",

@@ -104,6 +104,7 @@ impl<F: File> Store<F> {
     pub(super) fn begin_compaction(&mut self, all: Option<u32>) -> Result<Job, WriteError> {
         self.maintenance.compaction_trigger = 0;
         self.log.reclaimable.extents_freed = false;
+        self.load_history(true);
         let now = self.log.next_sequence();
         // Until there is space again, or something was written, no record moves twice. A second
         // move would gain nothing, and large records, which leave unused space behind them, would
@@ -128,6 +129,7 @@ impl<F: File> Store<F> {
         if let Some(relocation) = job.relocation.take() {
             return self.relocation_step(job, relocation);
         }
+        self.update_retained();
         let Some(mut scan) = job.victim.take() else {
             return match self.choose_victim(&job) {
                 Some(victim) => {
@@ -136,6 +138,7 @@ impl<F: File> Store<F> {
                     }
                     self.commit_batch().map_err(WriteError::RolledBack)?;
                     if self.log.live_records_of(victim) == Some(0) {
+                        self.forget(self.log.newest_deletion(victim));
                         return self.retire_victim(victim, job);
                     }
                     job.victim = self
@@ -264,6 +267,10 @@ impl<F: File> Store<F> {
     fn retire_victim(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
         // If the file is only too long, what lies behind the segment must move as well.
         let goes = self.exceeds_space_target() && self.log.retired_bytes() == 0 && !job.all;
+        if self.log.is_retained(slot) {
+            // A mark was set while it was being emptied.
+            return Ok(Job::Compacting(job));
+        }
         self.log.retire(slot);
         if !goes || !self.log.is_unflushed_segment(slot) {
             return Ok(Job::Compacting(job));
@@ -335,6 +342,7 @@ impl<F: File> Store<F> {
                     } else if self.clear_is_needed(scan, header, key, value) {
                         self.move_record(hash, position, &bytes[..size], None)?;
                     } else {
+                        self.forget(header.version);
                         self.drop_clear(hash, position, key, size as u32);
                     }
                 }
@@ -345,6 +353,8 @@ impl<F: File> Store<F> {
                     let newest = newest.min(self.log.newest_covered(scan.slot, header.oldest));
                     if covers_any(&scan.segments, header.oldest, newest, scan.sequence) {
                         self.move_tombstone(*header, key, newest)?;
+                    } else if !self.log.hidden_keyspaces.contains(&header.keyspace()) {
+                        self.forget(header.version);
                     }
                 }
                 KIND_VOID | KIND_TRANSACTION => {}
@@ -492,6 +502,7 @@ impl<F: File> Store<F> {
         value.copy_from_slice(&u64::from(newest).to_le_bytes());
         self.log.advance(size, false);
         self.log.tombstone_added(position, size as u32, header.oldest, newest);
+        self.log.deletion_added(position);
         let (appended, added_size) = (position, size as u32);
         let copy = Undo {
             hash: 0,
@@ -567,6 +578,7 @@ impl<F: File> Store<F> {
                 }
             }
         }
+        self.record_forgotten()?;
         self.commit_batch()?;
         self.maintenance.knows_gaps = true;
         Ok(())

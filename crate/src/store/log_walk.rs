@@ -17,12 +17,21 @@ impl<F: File> Store<F> {
         self.log.begin_log_walk(since, until)
     }
 
+    /// As [`begin_log_walk`](Store::begin_log_walk), from the newest transaction to the oldest. The records of each come
+    /// in the order in which they were written, and a gap between the transactions around it. What compaction moves
+    /// meanwhile is shown at the end.
+    #[must_use]
+    pub fn begin_log_walk_back(&self, since: u64, until: u64) -> LogWalk {
+        self.log.begin_log_walk_back(since, until)
+    }
+
     /// Goes on to what the next segment has: [`LogWalk::parts`]. Returns false at the end. The store may be used, and
     /// written to, between the steps.
     ///
     /// # Errors
     /// The file's error, after which the step can be repeated. Damage is reported as a part and is no error.
     pub fn walk_log(&mut self, walk: &mut LogWalk) -> Result<bool, Error> {
+        self.load_history(false);
         self.log.walk_next(&mut self.file, walk)
     }
 

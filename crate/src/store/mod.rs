@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 mod chunked_values;
 mod clear;
 mod compaction;
+mod history;
 mod index_paging;
 mod key_range;
 mod key_run_job;
@@ -44,6 +45,7 @@ pub use crate::log::buffer_pool::ViewCallbacks;
 pub use crate::log::recovery::{OnDamage, Recovery};
 pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
+use history::Forgotten;
 pub use key_range::KeyBounds;
 use maintenance_jobs::{Change, Job};
 pub use pin::PinId;
@@ -229,6 +231,9 @@ pub struct Store<F> {
     snapshots: Snapshots,
     recovery: Recovery,
     maintenance: Maintenance,
+    forgotten: Forgotten,
+    /// The last version of the newest commit other than those of maintenance.
+    last_commit: u64,
     read_only: bool,
     poisoned: bool,
     unflushed: bool,
@@ -399,6 +404,9 @@ impl<F: File> Store<F> {
         let hash = self.hash(keyspace, key);
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
+        if self.log.hidden_keyspaces.is_empty() {
+            self.load_history(true);
+        }
         let size = record::size_of_record(key.len(), 0);
         let need = if self.maintenance.is_running {
             AllocPriority::Bookkeeping
@@ -702,6 +710,7 @@ impl<F: File> Store<F> {
             None => {
                 let newest = old.map_or(UNKNOWN, |old| self.log.sequence_of(old.position));
                 self.log.tombstone_added(appended, size, oldest, newest);
+                self.log.deletion_added(appended);
             }
         }
         let old = old.map(|old| old.position);

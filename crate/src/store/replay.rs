@@ -19,6 +19,7 @@ use crate::log::recovery::{OnDamage, OpenMode, Opened, Recovered, Recovery};
 use crate::log::space_accounting::ExtentId;
 use crate::log::tombstones::UNKNOWN;
 
+use super::history::Forgotten;
 use super::snapshots::Snapshots;
 use super::sorted_keys::{ALL, SortedKeys};
 use super::{Clears, Maintenance, Options, Staging, Store};
@@ -118,6 +119,8 @@ impl<F: File> Store<F> {
             snapshots: Snapshots::default(),
             recovery: Recovery { created, ..Recovery::default() },
             maintenance: Maintenance::default(),
+            forgotten: Forgotten::default(),
+            last_commit: 0,
             read_only: options.read_only,
             poisoned: false,
             unflushed: false,
@@ -127,6 +130,7 @@ impl<F: File> Store<F> {
         store.load_key_runs(head.is_some(), runs, options);
         match store.recover(head, mode, options) {
             Ok(None) => {
+                store.begin_history();
                 store.log.expose_views();
                 Ok(store)
             }

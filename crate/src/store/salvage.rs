@@ -6,7 +6,7 @@ use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET};
-use crate::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP};
+use crate::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP, KEY_HISTORY, KEY_MARKS};
 use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::Key;
@@ -142,10 +142,11 @@ impl<F: File> Store<F> {
             let (addr, record) = old.scan_record(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
             let (is_engine, chunks) = (header.keyspace() == KEYSPACE_ENGINE, record.chunks());
-            // The new log has other frame numbers and no gaps, chunks are rewritten with their values, and
+            // The new log has other frame numbers and no gaps, no deletions and no marks on them, chunks are rewritten with their values, and
             // clear records are not needed.
-            let is_skipped =
-                [KEY_GAP, KEY_CHUNK, KEY_CLEAR].iter().any(|start| key.starts_with(start));
+            let is_skipped = [KEY_GAP, KEY_CHUNK, KEY_CLEAR, KEY_HISTORY, KEY_MARKS]
+                .iter()
+                .any(|start| key.starts_with(start));
             if is_engine && is_skipped || keyspaces.has_cleared(header.keyspace(), header.version) {
                 continue;
             }
@@ -172,6 +173,7 @@ impl<F: File> Store<F> {
                 self.log.end_turn();
             }
         }
+        self.forget_all()?;
         self.commit_batch()?;
         self.log.flush(&mut self.file)
     }

@@ -164,7 +164,10 @@ impl<F: File> Store<F> {
                 self.undo.clear();
                 self.keep_clears();
                 self.unflushed |= wrote;
-                self.maintenance.has_written |= wrote && !self.maintenance.is_running;
+                if wrote && !self.maintenance.is_running {
+                    self.maintenance.has_written = true;
+                    self.last_commit = self.next_version - 1;
+                }
                 Ok(())
             }
             Err(failure) => Err(self.fail(failure)),

@@ -1,7 +1,8 @@
-//! Notes of transactions, and walks over the log.
+//! Notes of transactions, walks over the log, and what it says about the past.
 
 use super::instance::{Instance, KEY_AREA, instance};
 use crate::format::record;
+use crate::store::Store;
 
 /// Gives the transaction of the outermost savepoint, in which nothing was written yet, a time in milliseconds since
 /// 1970, and the `length` bytes in the second key area as its note. `client` is the number of the client that asked for
@@ -16,11 +17,16 @@ extern "C" fn note(client: f64, time_ms: f64, length: usize) -> u32 {
     instance.answer.code
 }
 
-/// Begins a walk over the transactions with numbers above `since` and at most `until`, and returns its handle.
+/// Begins a walk over the transactions with numbers above `since` and at most `until`, from the newest one if `back` is not
+/// 0, and returns its handle.
 #[unsafe(no_mangle)]
-extern "C" fn walk_begin(since: f64, until: f64) -> usize {
+extern "C" fn walk_begin(since: f64, until: f64, back: u32) -> usize {
     let Instance { store, walks, .. } = instance();
-    let walk = store.as_ref().map(|store| store.begin_log_walk(since as u64, until as u64));
+    let (since, until) = (since as u64, until as u64);
+    let walk = store.as_ref().map(|store| match back {
+        0 => store.begin_log_walk(since, until),
+        _ => store.begin_log_walk_back(since, until),
+    });
     let handle = walks.iter().position(Option::is_none).unwrap_or(walks.len());
     if handle == walks.len() {
         walks.push(None);
@@ -76,4 +82,51 @@ extern "C" fn walk_end(handle: usize) {
     if let Some(walk) = instance().walks.get_mut(handle) {
         *walk = None;
     }
+}
+
+/// Whether the record at an offset of a walk's segment says what its key is now: 1 if so, 0 if not, -1 with a code if it
+/// is not known.
+#[unsafe(no_mangle)]
+extern "C" fn walk_current(handle: usize, at: usize) -> i32 {
+    let instance = instance();
+    let Some(Some(walk)) = instance.walks.get_mut(handle).map(Option::take) else { return 0 };
+    let record = walk.bytes().get(at..).and_then(record::parts);
+    let found = instance.run(|store, _, _| match record {
+        Some((header, key, _)) => store.walked_is_current(&walk, at, header, key),
+        None => Ok(false),
+    });
+    instance.walks[handle] = Some(walk);
+    found.map_or(-1, i32::from)
+}
+
+/// Returns the number of the newest commit.
+#[unsafe(no_mangle)]
+extern "C" fn last_commit() -> f64 {
+    instance().store.as_ref().map_or(0, Store::last_commit) as f64
+}
+
+/// What is known of the time since a cursor: bit 0, each key that changed; bit 1, each transaction. -1 with a code if it
+/// is not known.
+#[unsafe(no_mangle)]
+extern "C" fn since(cursor: f64) -> i32 {
+    let known = instance().run(|store, _, _| store.since(cursor as u64));
+    known.map_or(-1, |it| i32::from(it.changes_are_known) | i32::from(it.is_whole) << 1)
+}
+
+/// Sets the mark whose name is the `length` bytes in the first key area to a cursor; a negative one drops it.
+#[unsafe(no_mangle)]
+extern "C" fn retain(length: usize, cursor: f64) -> u32 {
+    let instance = instance();
+    let cursor = (cursor >= 0.0).then_some(cursor as u64);
+    instance.run(|store, areas, _| {
+        let name = areas.get(..length).unwrap_or_default();
+        store.retain(name, cursor)
+    });
+    instance.answer.code
+}
+
+/// Returns how many bytes of the file marks keep from compaction.
+#[unsafe(no_mangle)]
+extern "C" fn retained_bytes() -> f64 {
+    instance().store.as_mut().map_or(0, Store::retained_bytes) as f64
 }

@@ -41,6 +41,29 @@ fn walked<F: File>(store: &mut Store<F>, since: u64, until: u64) -> Seen {
     seen
 }
 
+/// What a walk from the newest to the oldest shows, in the order of a walk forwards.
+fn walked_back(store: &mut Store<FaultFile>, since: u64, until: u64) -> Seen {
+    let mut walk = store.begin_log_walk_back(since, until);
+    let (mut seen, mut is_moved) = (Seen::default(), false);
+    while store.walk_log(&mut walk).expect("the file can be read") {
+        see(store, &walk, &mut seen, &mut is_moved);
+    }
+    seen.transactions.reverse();
+    seen.numbers.reverse();
+    seen.damage.reverse();
+    seen
+}
+
+/// Checks that both directions show the same.
+fn assert_same_back(store: &mut Store<FaultFile>, seen: &Seen, since: u64, until: u64) {
+    let back = walked_back(store, since, until);
+    assert_eq!((back.moved, back.gaps), (seen.moved, seen.gaps));
+    assert_eq!(back.damage, seen.damage);
+    assert_eq!(back.numbers, seen.numbers);
+    assert!(back.transactions == seen.transactions);
+    assert!(back.newest == seen.newest);
+}
+
 fn see<F: File>(store: &mut Store<F>, walk: &LogWalk, seen: &mut Seen, is_moved: &mut bool) {
     for part in walk.parts() {
         match part.kind {
@@ -195,6 +218,8 @@ fn a_walk_shows_the_committed_transactions() {
         let part = walked(&mut store, seen.numbers[from], seen.numbers[to]);
         assert_eq!(part.numbers, seen.numbers[from + 1..=to], "seed {seed}");
         assert!(part.transactions == seen.transactions[from + 1..=to], "seed {seed}");
+        assert_same_back(&mut store, &seen, 0, u64::MAX);
+        assert_same_back(&mut store, &part, seen.numbers[from], seen.numbers[to]);
         // The same after opening the file again, by its checkpoint and without.
         drop(store.close().map_err(|(_, error)| error).expect("closes"));
         let options = Options { read_only: true, ..options() };
@@ -221,6 +246,9 @@ fn one_flipped_bit_is_one_damage_and_takes_one_commit() {
         let bit = 1 << rng.below(8);
         file.damage(at, bit);
         let seen = walked(&mut store, 0, u64::MAX);
+        if at % 21 == 0 {
+            assert_same_back(&mut store, &seen, 0, u64::MAX);
+        }
         file.damage(at, bit);
         let left = flat(&seen.transactions);
         assert!(seen.damage.len() <= 1, "byte {at}: {:?}", seen.damage);
@@ -280,6 +308,7 @@ fn compaction_leaves_what_the_content_follows_from() {
             }
         }
         assert_content(&mut store, &seen, seed);
+        assert_same_back(&mut store, &seen, 0, u64::MAX);
         // A walk that began before shows what was moved meanwhile.
         let (mut walk, mut late, mut is_moved) = (begun, Seen::default(), false);
         while store.walk_log(&mut walk).expect("readable") {

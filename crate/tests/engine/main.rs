@@ -17,6 +17,7 @@ mod faults;
 mod file_contract;
 mod gap_records;
 mod grausdb_regressions;
+mod history;
 mod index_loading;
 mod key_runs;
 mod keys;

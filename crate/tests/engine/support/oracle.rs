@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use varve::engine::format::KEYSPACE_ENGINE;
-use varve::engine::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP};
+use varve::engine::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP, KEY_HISTORY};
 use varve::engine::{Error, File, ProblemKind, Store, Verified, VerifyCursor};
 
 use super::fault_file::FaultFile;
@@ -230,8 +230,9 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         store.count(KEYSPACE_ENGINE),
         "the count of the engine's own keys"
     );
-    let is_system_record =
-        |key: &Vec<u8>| [KEY_CLEAR, KEY_GAP, KEY_CHUNK].iter().any(|start| key.starts_with(start));
+    let is_system_record = |key: &Vec<u8>| {
+        [KEY_CLEAR, KEY_GAP, KEY_CHUNK, KEY_HISTORY].iter().any(|start| key.starts_with(start))
+    };
     for key in own.into_iter().filter(|key| !is_system_record(key)) {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;
         state.insert((KEYSPACE_ENGINE, key), entry);

@@ -1,0 +1,242 @@
+//! Where in the log a walk over what is newer than a version begins.
+//!
+//! Versions grow along the log, except in frames that maintenance wrote. So if the first other record of a segment
+//! has a version up to the given one, everything in the segments before it is older still.
+
+use crate::aligned_buf::AlignedBytes;
+use crate::error::Error;
+use crate::file::{File, read_full};
+use crate::format::frame::{self, FrameHeader, MAGIC};
+use crate::format::record::{KIND_TRANSACTION, RecordHeader};
+use crate::format::segment;
+use crate::format::superblock::COMPATIBLE_HISTORY;
+use musli_zerocopy::ZeroCopy;
+
+use super::log_walk::Loaded;
+use super::{Log, SlotState};
+
+/// Bytes that are read of the beginning of a segment, and how often, to find a record that was not moved there.
+const HEAD: usize = 4 << 10;
+const MAX_READS: usize = 32;
+
+/// Where a walk begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WalkStart {
+    /// The segment, and an offset in it.
+    pub sequence: u32,
+    pub offset: usize,
+    /// The number of the frame there.
+    pub frame: u64,
+    /// Whether the log before it has nothing newer, and had none. Otherwise it is where the log begins.
+    pub is_exact: bool,
+}
+
+/// The header of the frame at the start of `bytes`, which is not verified.
+fn header_of(bytes: &[u8]) -> Option<FrameHeader> {
+    let header = *FrameHeader::from_bytes(bytes.get(..frame::SIZE)?).ok()?;
+    let length = header.length as usize;
+    (header.magic == MAGIC && length >= frame::SIZE && length.is_multiple_of(8)).then_some(header)
+}
+
+/// The version of the first of some records, or a number that is not above it but above all versions before.
+fn first_version(mut records: &[u8]) -> Option<u64> {
+    loop {
+        let header = RecordHeader::at(records)?;
+        if header.kind == KIND_TRANSACTION {
+            let number = records.get(header.value_offset()..)?.first_chunk()?;
+            if *number != [0; 8] {
+                return Some(u64::from_le_bytes(*number));
+            }
+        } else if header.version != 0 {
+            return Some(header.version);
+        }
+        if !header.fits(records.len()) {
+            return None;
+        }
+        records = &records[header.size()..];
+    }
+}
+
+impl Log {
+    /// Where a walk over what is newer than `since` begins; none if the log is empty. The segment is loaded then,
+    /// unless it is the first one.
+    pub(super) fn walk_start(
+        &self,
+        file: &mut impl File,
+        loaded: &mut Loaded,
+        since: u64,
+    ) -> Result<Option<WalkStart>, Error> {
+        let order = self.by_sequence();
+        let mut head = AlignedBytes::zeroed(0);
+        for &(sequence, index) in order.iter().rev() {
+            // The first segment needs no search, and older builds did not say what they moved.
+            if since == 0 || self.slots[index as usize].first_frame < self.moves_marked_from {
+                break;
+            }
+            if head.is_empty() {
+                head = AlignedBytes::zeroed(HEAD);
+            }
+            let version = self.head_version(file, &mut head, index)?;
+            if version.is_none_or(|version| version > since) {
+                continue;
+            }
+            self.load_walked(file, loaded, index)?;
+            // If what was read is damaged, an earlier segment is one to begin with too.
+            if let Some((offset, frame)) = self.last_old_commit(loaded, index, since) {
+                return Ok(Some(WalkStart { sequence, offset, frame, is_exact: true }));
+            }
+        }
+        let first = order.first().map(|&(sequence, index)| {
+            let frame = self.slots[index as usize].first_frame;
+            WalkStart { sequence, offset: segment::SIZE, frame, is_exact: frame == 1 }
+        });
+        Ok(first)
+    }
+
+    /// The version of the first record of a segment that was not moved there, if it is found near the beginning.
+    fn head_version(
+        &self,
+        file: &mut impl File,
+        head: &mut AlignedBytes,
+        index: u32,
+    ) -> Result<Option<u64>, Error> {
+        let (start, end) =
+            (self.geometry.slot_start(index), self.slots[index as usize].end as usize);
+        let (mut at, mut from, mut to, mut reads) = (segment::SIZE, 0, 0, 0);
+        while at + frame::SIZE <= end {
+            // A frame's header and the beginning of its first record.
+            if to < end && at + 2 * frame::SIZE > to {
+                if reads == MAX_READS {
+                    break;
+                }
+                reads += 1;
+                let length = HEAD.min(end - at);
+                let read = read_full(file, &mut head[..length], start + at as u64)?;
+                (from, to) = (at, at + read);
+            }
+            let bytes = head.get(at - from..to.saturating_sub(from)).unwrap_or_default();
+            let Some(header) = header_of(bytes) else { break };
+            let records = &bytes[frame::SIZE..bytes.len().min(header.length as usize)];
+            if !header.is_moved()
+                && let Some(version) = first_version(records)
+            {
+                return Ok(Some(version));
+            }
+            at += header.length as usize;
+        }
+        Ok(None)
+    }
+
+    /// The offset and the number of the last frame that begins a commit of which the first record is not newer than
+    /// `since`; that of the segment's first frame if it continues one. None if that frame is damaged.
+    fn last_old_commit(&self, loaded: &Loaded, index: u32, since: u64) -> Option<(usize, u64)> {
+        let slot = &self.slots[index as usize];
+        let (mut at, mut number, mut begins) = (segment::SIZE, slot.first_frame, true);
+        let mut found = None;
+        while let Some(bytes) = loaded.bytes.get(at..slot.end as usize)
+            && let Some(header) = header_of(bytes)
+            && header.number == number
+            && let Some(frame) = bytes.get(..header.length as usize)
+        {
+            if begins && !header.is_moved() {
+                match first_version(&frame[frame::SIZE..]) {
+                    Some(version) if version > since => break,
+                    Some(_) => found = Some((at, number)),
+                    None => {}
+                }
+            }
+            begins = header.commits();
+            (at, number) = (at + frame.len(), number + 1);
+        }
+        let is_valid = |at| loaded.any_frame(self, at).is_some_and(|header| !header.is_moved());
+        found.filter(|&(at, _)| is_valid(at))
+    }
+
+    /// Where a walk over what is newer than `since` begins.
+    pub(crate) fn start_of(
+        &self,
+        file: &mut impl File,
+        since: u64,
+    ) -> Result<Option<WalkStart>, Error> {
+        self.walk_start(file, &mut Loaded::empty(), since)
+    }
+
+    /// Whether a slot has the segment of this sequence.
+    pub(crate) fn is_segment(&self, slot: u32, sequence: u32) -> bool {
+        let slot = self.slots.get(slot as usize);
+        slot.is_some_and(|it| it.state == SlotState::Log && it.sequence == sequence)
+    }
+
+    /// Whether no frame is missing from a segment on, or about to be removed.
+    pub(crate) fn is_whole_from(&self, sequence: u32) -> bool {
+        let mut expected = None;
+        for (at, index) in self.by_sequence() {
+            let slot = &self.slots[index as usize];
+            if at < sequence {
+                continue;
+            }
+            if slot.retired || expected.is_some_and(|expected| expected != slot.first_frame) {
+                return false;
+            }
+            expected = Some(slot.end_frame);
+        }
+        true
+    }
+
+    /// Keeps compaction away from all frames from this one on.
+    pub(crate) fn retain_from(&mut self, frame: u64) {
+        self.retained_from = frame;
+    }
+
+    /// Whether compaction must leave a segment alone.
+    pub(crate) fn is_retained(&self, slot: u32) -> bool {
+        self.slots[slot as usize].end_frame > self.retained_from
+    }
+
+    /// Bytes of the segments that compaction must leave alone.
+    pub(crate) fn retained_bytes(&self) -> u64 {
+        let is_retained = |index: &u32| {
+            let slot = &self.slots[*index as usize];
+            slot.state == SlotState::Log && slot.written && self.is_retained(*index)
+        };
+        let count = (0..self.slot_count()).filter(is_retained).count();
+        (count as u64) << self.geometry.segment_log2
+    }
+
+    /// Frames from this one on say which records maintenance moved.
+    pub(crate) fn set_moves_marked_from(&mut self, frame: u64) {
+        self.moves_marked_from = frame;
+    }
+
+    pub(crate) fn moves_marked_from(&self) -> u64 {
+        self.moves_marked_from
+    }
+
+    /// Whether the file was created by a build that has a record of what was forgotten.
+    pub(crate) fn accounts_for_history(&self) -> bool {
+        self.superblock.compatible & COMPATIBLE_HISTORY != 0
+    }
+
+    /// Whether there is a gap in the frame numbers, or one before the first segment.
+    pub(crate) fn has_gaps(&self) -> bool {
+        let first = self.by_sequence().first().copied();
+        first.is_some_and(|(sequence, index)| {
+            self.slots[index as usize].first_frame != 1 || !self.is_whole_from(sequence)
+        })
+    }
+
+    /// Remembers the version of a tombstone that was appended, unless no program can see its key.
+    pub(crate) fn deletion_added(&mut self, position: u32) {
+        let header = self.record_at(position).header;
+        let (keyspace, version) = (header.keyspace(), header.version);
+        if !self.hidden_keyspaces.contains(&keyspace) {
+            let slot = &mut self.slots[self.geometry.locate(position).0 as usize];
+            slot.newest_deletion = slot.newest_deletion.max(version);
+        }
+    }
+
+    /// The newest version of a tombstone in a segment that this session wrote.
+    pub(crate) fn newest_deletion(&self, slot: u32) -> u64 {
+        self.slots[slot as usize].newest_deletion
+    }
+}
