@@ -6,7 +6,7 @@ use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET};
-use crate::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP};
+use crate::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_GAP};
 use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::Key;
@@ -138,14 +138,19 @@ impl<F: File> Store<F> {
         entries: Vec<(Position, u32)>,
         keyspaces: &Keyspaces,
     ) -> Result<(), Error> {
+        let mut stored = Vec::new();
         for (position, _) in entries {
             let (addr, record) = old.scan_record(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
             let (is_engine, chunks) = (header.keyspace() == KEYSPACE_ENGINE, record.chunks());
             // The new log has other frame numbers and no gaps, chunks are rewritten with their values, and
             // clear records are not needed.
-            let is_skipped =
-                [KEY_GAP, KEY_CHUNK, KEY_CLEAR].iter().any(|start| key.starts_with(start));
+            if is_engine && *key == *KEY_EXPIRY {
+                stored = old.value(&mut self.file, addr)?.to_vec();
+            }
+            let is_skipped = [KEY_GAP, KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY]
+                .iter()
+                .any(|start| key.starts_with(start));
             if is_engine && is_skipped || keyspaces.has_cleared(header.keyspace(), header.version) {
                 continue;
             }
@@ -159,9 +164,9 @@ impl<F: File> Store<F> {
                 }
                 None => old.value(&mut self.file, addr)?,
             };
+            self.expire_next(header.expiry);
             self.begin_set(header.keyspace(), &key, value.len())?;
             self.staged_value().copy_from_slice(value);
-            self.stage_expiry(header.expiry);
             // The copy gets chunks of its own; it keeps its version.
             let next = core::mem::replace(&mut self.next_version, header.version);
             self.finish(value.len())?;
@@ -171,6 +176,9 @@ impl<F: File> Store<F> {
                 old.end_turn();
                 self.log.end_turn();
             }
+        }
+        if !stored.is_empty() {
+            self.continue_expiry(&stored)?;
         }
         self.commit_batch()?;
         self.log.flush(&mut self.file)

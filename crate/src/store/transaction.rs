@@ -91,6 +91,9 @@ impl<F: File> Store<F> {
             Some(_) if self.log.end_note() => {}
             Some(_) => return self.commit(),
         }
+        if self.expiry.is_late && self.savepoints.is_empty() {
+            self.catch_up_expiry();
+        }
         self.commit_large_batch()
     }
 
@@ -130,6 +133,9 @@ impl<F: File> Store<F> {
         };
         self.undo_to(state.undo);
         self.log.rollback(&state.mark);
+        if self.expiry.is_late && self.savepoints.is_empty() {
+            self.catch_up_expiry();
+        }
     }
 
     /// Writes the open batch to the file as one commit. After an error nothing of the batch remains,
@@ -157,6 +163,7 @@ impl<F: File> Store<F> {
                 self.keep_clears();
                 self.unflushed |= wrote;
                 self.maintenance.has_written |= wrote && !self.maintenance.is_running;
+                self.resume_expiry();
                 Ok(())
             }
             Err(failure) => Err(self.fail(failure)),
@@ -223,6 +230,7 @@ impl<F: File> Store<F> {
             self.rollback_last();
         }
         self.abort();
+        self.catch_up_expiry();
         self.commit()?;
         // A close after a crash writes a clean end, even if nothing else was written.
         let is_untouched = |store: &Self| {
@@ -306,6 +314,9 @@ impl<F: File> Store<F> {
     }
 
     pub(super) fn undo_to(&mut self, length: usize) {
+        if self.undo.len() > length && self.expires() {
+            self.undo_expiry();
+        }
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };
             self.undo_accounting(&undo);
