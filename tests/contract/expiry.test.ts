@@ -1,5 +1,5 @@
 import { type Collection, type Database, open } from "varve";
-import { auto, json, struct, text as textType, u32 } from "varve/struct";
+import { auto, json, str, struct, text as textType, u32 } from "varve/struct";
 import { assert, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { throws } from "../support/errors.js";
@@ -29,7 +29,7 @@ class Clock {
   }
 }
 
-const user = struct("User", { name: textType, age: u32 });
+const user = struct("User", { name: str, age: u32 });
 
 everywhere("records that expire", ({ storage }) => {
   test("a key is absent everywhere from its time on, and never before", async () => {
@@ -257,7 +257,7 @@ everywhere("records that expire", ({ storage }) => {
   test("push never gives the id of a record that has expired", async () => {
     const clock = new Clock();
     const db = await opened(storage);
-    const queue = db.collection("queue", textType, { key: auto(), expireIn: 1_000 });
+    const queue = db.collection("queue", textType(), { key: auto(), expireIn: 1_000 });
     expect([queue.push("a"), queue.push("b")]).toStrictEqual([1, 2]);
     await clock.to(1_000);
     expect(queue.push("c")).toBe(3);
@@ -266,7 +266,7 @@ everywhere("records that expire", ({ storage }) => {
   test("a ref shows that its record has expired", async () => {
     const clock = new Clock();
     const db = await opened(storage);
-    const names: Collection<string, string, unknown, string> = db.collection("names", textType) as never;
+    const names: Collection<string, string, unknown, string> = db.collection("names", textType()) as never;
     names.set("a", "Ann", { expireIn: 1_000 });
     const ref = names.ref("a");
     expect(ref.value).toBe("Ann");
@@ -289,7 +289,7 @@ everywhere("records that expire", ({ storage }) => {
     const db = await opened(storage);
     for (const expireIn of [0, -1, Number.NaN, "60", null, new Date()]) {
       throws(() => db.set("a", "1", { expireIn: expireIn as number }), BAD);
-      throws(() => db.collection("c", textType, { expireIn: expireIn as number }), BAD);
+      throws(() => db.collection("c", textType(), { expireIn: expireIn as number }), BAD);
     }
     for (const expireAt of [Number.NaN, "2030", null, new Date(Number.NaN), {}]) {
       throws(() => db.set("a", "1", { expireAt: expireAt as number }), BAD);

@@ -48,6 +48,8 @@ pub(super) struct Expiry {
     stored: u32,
     /// Whether the time was given while a savepoint was open, so that nothing could be deleted.
     pub is_late: bool,
+    /// Whether what is due is being deleted.
+    pub is_deleting: bool,
     /// Whether deletions wait for space.
     is_paused: bool,
 }
@@ -535,8 +537,16 @@ impl<F: File> Store<F> {
         self.expiry.is_paused = false;
     }
 
-    /// Deletes records that are due, at most `limit` of them.
+    /// Deletes records that are due, at most `limit` of them. Commits in between do no maintenance, which would come
+    /// back here.
     fn delete_due(&mut self, limit: usize) -> Result<(), Error> {
+        let was_deleting = core::mem::replace(&mut self.expiry.is_deleting, true);
+        let deleted = if was_deleting { Ok(()) } else { self.delete_slice(limit) };
+        self.expiry.is_deleting = was_deleting;
+        deleted
+    }
+
+    fn delete_slice(&mut self, limit: usize) -> Result<(), Error> {
         let (mut due, mut from): (Vec<Key>, u32) = (Vec::new(), 0);
         let (mut earliest, now) = (u32::MAX, self.expiry.now);
         while due.len() < limit

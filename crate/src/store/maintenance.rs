@@ -177,7 +177,7 @@ impl<F: File> Store<F> {
     /// the end of the turn, any other by the next call that needs the space.
     pub(super) fn catch_up(&mut self, bytes: usize) {
         self.lower_compaction_trigger();
-        if self.maintenance.is_running || self.poisoned {
+        if self.maintenance.is_running || self.poisoned || self.expiry.is_deleting {
             return;
         }
         if !self.log.is_out_of_slots() {

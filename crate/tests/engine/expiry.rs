@@ -256,8 +256,10 @@ impl Model {
             self.now = self.committed.clone();
         }
         self.file = FaultFile::new(self.file.image());
-        let options = Options { ordered: !self.rng.one_in(3), ..self.options };
-        self.options.ordered = options.ordered;
+        // Each session has salts of its own.
+        self.options.entropy[1] += 1;
+        self.options.ordered = !self.rng.one_in(3);
+        let options = self.options;
         self.store = Some(Store::open(self.file.clone(), options).expect("opens"));
         if self.rng.one_in(3) {
             // What was seen as expired stays so, whatever the clock says.
