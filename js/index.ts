@@ -115,6 +115,7 @@ export {
   VersionChangedError,
 } from "./errors/index.js";
 export type { Scan, Walker } from "./session/cursor.js";
+export type { ExpiryOptions } from "./session/expiry.js";
 export type { ByteRange, Range, TextRange } from "./session/key-range.js";
 export type {
   CompactOptions,

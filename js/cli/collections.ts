@@ -51,7 +51,12 @@ function inOneLine(json: string): string {
  * Adds the index entries of a record. Returns how many could not be made: for a record that an earlier version of its
  * struct wrote, the file does not contain all defaults.
  */
-export type Indexing = (engine: Engine, key: Uint8Array, value: Uint8Array) => number;
+export type Indexing = (
+  engine: Engine,
+  key: Uint8Array,
+  value: Uint8Array,
+  expiry: number,
+) => number;
 
 /** `undefined` if there are no indexes, or none of a known kind. */
 export function indexingOf({ name, value, indexes }: CollectionInfo): Indexing | undefined {
@@ -60,7 +65,7 @@ export function indexingOf({ name, value, indexes }: CollectionInfo): Indexing |
   const spaces = indexes.map(
     (one) => new IndexSpace(name, one.name, one.shape as IndexShape, value, one.keyspace),
   );
-  return (engine, key, record) => {
+  return (engine, key, record, expiry) => {
     let missing = 0;
     for (const space of spaces) {
       const entry = entryOf(space, () => schema.view(record), key);
@@ -71,7 +76,7 @@ export function indexingOf({ name, value, indexes }: CollectionInfo): Indexing |
       const value = new DataView(new ArrayBuffer(8));
       value.setUint32(0, entry.head, true);
       // Of two records that violate a unique index, one may be an old one that was salvaged.
-      engine.set(entry.bytes, new Uint8Array(value.buffer), space.keyspace);
+      engine.setExpiring(entry.bytes, new Uint8Array(value.buffer), expiry, space.keyspace);
     }
     return missing;
   };

@@ -109,8 +109,9 @@ async function copyAll(
     for (const { keyspace, name, counts, index } of partsOf(source, collections)) {
       for (const [key, value] of entriesOf(source, keyspace)) {
         if (keyspace === SYSTEM_KEYSPACE && !isKept(key)) continue;
-        target.engine.set(key, value, keyspace);
-        copied.missing += index?.(target.engine, key, value) ?? 0;
+        const expiry = engine.expiring ? engine.expiryOf(engine.encodeKey(key), keyspace) : 0;
+        target.engine.setExpiring(key, value, expiry, keyspace);
+        copied.missing += index?.(target.engine, key, value, expiry) ?? 0;
         if (!target.commits.queued) target.commits.queue();
         since += key.length + value.length;
         if (counts !== undefined) {

@@ -38,6 +38,8 @@ export interface CollectionContext<K, View, Writable, Input, KeyInput = K> {
   readonly space: CollectionSpace;
   readonly keys: Keys<K, KeyInput>;
   readonly codec: Codec<View, Writable, Input>;
+  /** After how many milliseconds records expire that are set without an expiry of their own. */
+  readonly expireIn?: number | undefined;
 }
 
 /** Flags of descriptors. */

@@ -2,6 +2,7 @@
 
 import { badArgument, refuseMore } from "../errors/index.js";
 import type { Scan } from "../session/cursor.js";
+import { checkedExpireIn, type ExpiryOptions } from "../session/expiry.js";
 import { refuseUnknown } from "../session/options.js";
 import type { SetOptions } from "../session/session.js";
 import type { Codec } from "../struct/codec.js";
@@ -17,7 +18,7 @@ import type { LinesOptions, LinesSource, ToLinesOptions } from "./json-lines.js"
 import { type KeyRange, type Keys, keyKindOf } from "./keys.js";
 import type { Migration } from "./migrate.js";
 import { Ref } from "./record-ref.js";
-import { clear, push, remove, store, type TypedUpdateOptions, update } from "./writes.js";
+import { clear, push, remove, store, type TypedUpdateOptions, touch, update } from "./writes.js";
 
 /** The indexes of a collection, by name. */
 export type IndexesOf<Specs, K, View, Input = unknown> = {
@@ -31,6 +32,11 @@ export interface CollectionOptions<S extends KeySpec | undefined = undefined, Sp
    * while the collection has no records; `db.migrate` builds indexes for one that has some.
    */
   indexes?: Specs;
+  /**
+   * After how many milliseconds the records expire that are set without an expiry of their own. It is part of this
+   * declaration and not of the file: it counts for what this object writes.
+   */
+  expireIn?: number | undefined;
   /** What the keys are: a type of varve/struct, an array of types for tuples, or `auto()`. Strings by default. */
   key?: S;
 }
@@ -43,6 +49,8 @@ export interface CollectionEntry<View> {
   readonly version: number;
   /** Whether the value was salvaged from a damaged file whose lost writes may have changed or deleted the key. */
   readonly uncertain: boolean;
+  /** From when on the key is absent; `undefined` if it does not expire. */
+  readonly expires: Date | undefined;
 }
 
 /** One operation of a collection's batch. */
@@ -82,6 +90,7 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
     codec: Codec<View, Writable, Input>,
     keys: Keys<K, KeyInput>,
     indexes: readonly DeclaredIndex[],
+    expireIn?: number | undefined,
   ) {
     this.name = name;
     this.handle = handle;
@@ -92,7 +101,7 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
     const declaration = { fingerprint, value: kind, key: keys.kind };
     const catalog = handle.catalog ?? Catalog.of(session.engine);
     const space = catalog.collection(name, declaration, indexes);
-    this.context = { source: () => handle.session, space, keys, codec };
+    this.context = { source: () => handle.session, space, keys, codec, expireIn };
     this.index = indexesOf(this.context, indexes) as IndexesOf<Specs, K, View, Input>;
   }
 
@@ -204,7 +213,8 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
     const version = engine.version(this.context.keys.encode(engine, key), keyspace);
     if (version === 0) return undefined;
     const uncertain = engine.isUncertain();
-    return { value: this.get(key) as View, version, uncertain };
+    const expires = session.foundExpiry();
+    return { value: this.get(key) as View, version, uncertain, expires };
   }
 
   /**
@@ -281,7 +291,19 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
       const encode = () => context.keys.encode(session.engine, key);
       session.checkVersion(options, encode, context.space.keyspace);
     }
-    store(session, context, key, value);
+    store(session, context, key, value, options);
+  }
+
+  /**
+   * Changes when a record expires; its value stays. Returns whether it exists. See the database's `touch`.
+   *
+   * @throws TypeError for a bad key or option
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `set`
+   */
+  touch(key: KeyInput, options: ExpiryOptions): boolean {
+    const { session } = this.handle;
+    if (session.guard.gate !== 0) session.guard.assertWritable("touch()");
+    return touch(session, this.context, key, options);
   }
 
   /**
@@ -476,17 +498,19 @@ export async function migrated<T>(
   refuseUnknown("migrate()", options, [
     "key",
     "indexes",
+    "expireIn",
     "migrate",
     "rekey",
     "onProgress",
     "signal",
   ]);
   const { key, indexes } = options;
+  const expireIn = checkedExpireIn("migrate()", options.expireIn);
   const codec = codecOf(given);
   const declared = indexes === undefined ? undefined : declaredIndexes(indexes);
   const { migrate } = await moduleAt<typeof import("./migrate.js")>("collection/migrate");
   await migrate(handle, name, codec, keyKindOf(key), declared, options);
-  return collectionOf(handle, name, codec, { key, indexes });
+  return collectionOf(handle, name, codec, { key, indexes, expireIn });
 }
 
 /** Creates the `Collection` object for a name, a codec and options. */
@@ -496,7 +520,9 @@ export function collectionOf<T>(
   codec: CodecInput<T>,
   options: CollectionOptions<KeySpec | undefined>,
 ): Collection<unknown, T, T, T> {
-  refuseUnknown("collection()", options, ["key", "indexes"]);
+  refuseUnknown("collection()", options, ["key", "indexes", "expireIn"]);
   const { key, indexes } = options;
-  return new Collection(handle, name, codecOf(codec), keyKindOf(key), declaredIndexes(indexes));
+  const expireIn = checkedExpireIn("collection()", options.expireIn);
+  const declared = declaredIndexes(indexes);
+  return new Collection(handle, name, codecOf(codec), keyKindOf(key), declared, expireIn);
 }

@@ -60,6 +60,20 @@ export function keepId<K>(
   raise(session, space, id > given ? id : given);
 }
 
+/** Raises the id record to the key of a record that expires, because the engine deletes it later by itself. */
+export function keepExpiringId<K>(
+  session: Session,
+  { space, keys }: CollectionContext<unknown, unknown, unknown, never, K>,
+  key: K,
+): void {
+  const { upTo, isStored } = stored(session.engine, space);
+  if (!keys.isAuto && !isStored) return;
+  // Other types are refused when the key is encoded.
+  if ((typeof key !== "number" && typeof key !== "bigint") || !(key > upTo)) return;
+  keys.encode(session.engine, key);
+  raise(session, space, BigInt(key));
+}
+
 /** Raises the id record if needed. Has to be called before several keys are deleted. */
 export function keepAllIds(
   session: Session,

@@ -184,13 +184,18 @@ export class IndexSpace implements Space {
     );
   }
 
-  /** Adds an entry. @throws UniqueViolationError */
-  add(engine: Engine, { bytes, head }: Entry): void {
+  /** Adds an entry, which expires with its record. @throws UniqueViolationError */
+  add(engine: Engine, { bytes, head }: Entry, expiry: number): void {
     if (this.shape.unique === true) this.refuseTaken(engine, bytes, bytes.subarray(0, head));
+    if (expiry !== 0) engine.expireNext(expiry);
     const at = engine.setBegin(engine.encodeBy(copier, bytes), ENTRY, this.keyspace);
     engine.memory.data.setUint32(at, head, true);
     engine.memory.data.setUint32(at + 4, 0, true);
     engine.finish(ENTRY);
+  }
+
+  touch(engine: Engine, { bytes }: Entry, expiry: number): void {
+    engine.touch(engine.encodeBy(copier, bytes), expiry, this.keyspace);
   }
 
   remove(engine: Engine, { bytes }: Entry): void {
@@ -259,12 +264,16 @@ export function reindex(
   indexes: readonly IndexSpace[],
   before: readonly Entry[] | undefined,
   after: readonly Entry[] | undefined,
+  expiry: number,
 ): void {
   for (const [i, index] of indexes.entries()) {
     const [old, now] = [before?.[i], after?.[i]];
-    if (old !== undefined && now !== undefined && isSame(old, now)) continue;
+    if (old !== undefined && now !== undefined && isSame(old, now)) {
+      if (engine.expiring) index.touch(engine, now, expiry);
+      continue;
+    }
     if (old !== undefined) index.remove(engine, old);
-    if (now !== undefined) index.add(engine, now);
+    if (now !== undefined) index.add(engine, now, expiry);
   }
 }
 

@@ -191,8 +191,9 @@ class Run<K, View, Writable, Input, KeyInput> {
         const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
         const view = codec.view(engine.memory, at, engine.foundLength());
         const entries = entriesOf(building, view, key);
+        const expiry = engine.expiryOf(engine.encodeBy(copier, key), space.keyspace);
         for (const [i, index] of building.entries()) {
-          index.add(engine, entries[i] as (typeof entries)[number]);
+          index.add(engine, entries[i] as (typeof entries)[number], expiry);
         }
         return () => catalog.note(name, { ...catalog.pending(name), built: after });
       });
@@ -313,11 +314,12 @@ class Run<K, View, Writable, Input, KeyInput> {
         session.refuseLater("The function migrate", made);
         if (made === undefined) return;
         const size = codec.size(made);
-        writeRecord(session, context, engine.encodeBy(copier, key), made, size);
+        const expiry = engine.expiryOf(engine.encodeBy(copier, oldKey), old.keyspace);
+        writeRecord(session, context, engine.encodeBy(copier, key), made, size, expiry);
         const to = engine.find(engine.encodeBy(copier, key), space.keyspace);
         const view = codec.view(engine.memory, to, engine.foundLength());
         for (const [i, entry] of entriesOf(space.indexes, view, key).entries()) {
-          (space.indexes[i] as IndexSpace).add(engine, entry);
+          (space.indexes[i] as IndexSpace).add(engine, entry, expiry);
         }
       });
       return () => {

@@ -4,13 +4,14 @@ import type { Engine } from "../engine/engine.js";
 import { viewDetachedInCallback } from "../engine/error-codes.js";
 import { badArgument, QuotaExceededError } from "../errors/index.js";
 import { IN_CALLBACK } from "../session/call-guard.js";
+import type { ExpiryOptions } from "../session/expiry.js";
 import type { Bounds } from "../session/key-range.js";
 import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import type { Codec } from "../struct/codec.js";
 import { type Cursor, refuseSpread } from "../struct/type.js";
 import type { CollectionContext } from "./catalog.js";
-import { keepAllIds, keepId, noteIds, usedUpTo } from "./ids.js";
+import { keepAllIds, keepExpiringId, keepId, noteIds, usedUpTo } from "./ids.js";
 import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 
 /** The options of a collection's `updateIf`. */
@@ -43,15 +44,21 @@ export function store<K, View, Writable, Input>(
   context: CollectionContext<unknown, View, Writable, Input, K>,
   key: K,
   given: Input,
+  options?: ExpiryOptions,
 ): void {
   const { engine } = session;
   const { space, codec, keys } = context;
+  const expiry =
+    options === undefined && context.expireIn === undefined
+      ? 0
+      : session.clock.expiryOf("set()", options, context.expireIn);
   const value = copyIfView(given, engine);
   const size = codec.size(value);
   if (space.checkedAt !== engine.rollbacks) space.ensure();
+  if (expiry !== 0 && keys.areIds) keepExpiringId(session, context, key);
   const length = keys.encode(engine, key);
-  if (space.indexes.length === 0) writeRecord(session, context, length, value, size);
-  else writeIndexed(session, context, engine.encoded(length), value, size);
+  if (space.indexes.length === 0) writeRecord(session, context, length, value, size, expiry);
+  else writeIndexed(session, context, engine.encoded(length), value, size, expiry);
   if (!session.commits.queued) session.commits.queue();
 }
 
@@ -65,14 +72,16 @@ function writeIndexed<View, Writable, Input>(
   key: Uint8Array<ArrayBuffer>,
   value: Input,
   size: number,
+  expiry: number,
 ): void {
   reindexed(
     session,
     context as CollectionContext<unknown, unknown, unknown, never, never>,
     key,
     () => {
-      writeRecord(session, context, session.engine.encodeBy(copier, key), value, size);
+      writeRecord(session, context, session.engine.encodeBy(copier, key), value, size, expiry);
     },
+    expiry,
   );
 }
 
@@ -96,8 +105,10 @@ export function writeRecord<View, Writable, Input>(
   keyLength: number,
   value: Input,
   size: number,
+  expiry: number,
 ): void {
   const { engine } = session;
+  if (expiry !== 0) engine.expireNext(expiry);
   const at = engine.setBegin(keyLength, size, space.keyspace);
   session.guard.gate |= IN_CALLBACK;
   try {
@@ -141,6 +152,29 @@ function removeIndexed(
     removed = engine.removeEncoded(engine.encodeBy(copier, key), keyspace);
   });
   return removed;
+}
+
+/** Changes when a key and its index entries expire. Returns whether the key exists. */
+export function touch<K>(
+  session: Session,
+  context: CollectionContext<unknown, unknown, unknown, never, K>,
+  key: K,
+  options: ExpiryOptions,
+): boolean {
+  const { engine } = session;
+  const { space, keys } = context;
+  const expiry = session.touchedExpiry(options);
+  if (space.checkedAt !== engine.rollbacks) space.ensure();
+  if (expiry !== 0 && keys.areIds) keepExpiringId(session, context, key);
+  const encoded = engine.encoded(keys.encode(engine, key));
+  let touched = false;
+  const change = () => {
+    touched = engine.touch(engine.encodeBy(copier, encoded), expiry, space.keyspace);
+  };
+  if (space.indexes.length === 0) change();
+  else reindexed(session, context as never, encoded, change, expiry);
+  if (touched && !session.commits.queued) session.commits.queue();
+  return touched;
 }
 
 /** Deletes the records of a range with their index entries, all or none, and returns how many. */
@@ -194,12 +228,15 @@ function reindexed(
   context: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
   change: () => void,
+  expiry = 0,
 ): void {
   const { engine } = session;
   session.undoUnless(always, () => {
     const indexedBefore = entriesAt(engine, context, key);
     change();
-    reindex(engine, context.space.indexes, indexedBefore, entriesAt(engine, context, key));
+    const indexes = context.space.indexes;
+    // A record that has expired already has no entries, and a record that is found has those of its expiry.
+    reindex(engine, indexes, indexedBefore, entriesAt(engine, context, key), expiry);
   });
 }
 
@@ -383,7 +420,9 @@ function apply<K, View, Writable, Input>(
     // record, which could not be undone.
     engine.abort();
     const plain = context as CollectionContext<unknown, unknown, unknown, never, never>;
-    replaceIndexed(session, plain, indexedBefore.key, indexedBefore.moved);
+    const { key: encoded, moved } = indexedBefore;
+    const expiry = engine.expiryOf(engine.encodeBy(copier, encoded), space.keyspace);
+    replaceIndexed(session, plain, encoded, moved, expiry);
   }
   if (!session.commits.queued) session.commits.queue();
   return true;
@@ -481,11 +520,12 @@ function replaceIndexed(
   context: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
   bytes: Uint8Array,
+  expiry: number,
 ): void {
   const { engine } = session;
-  reindexed(session, context, key, () => {
-    writeBytes(session, context, engine.encodeBy(copier, key), bytes);
-  });
+  const write = () =>
+    writeBytes(session, context, engine.encodeBy(copier, key), bytes, expiry);
+  reindexed(session, context, key, write, expiry);
 }
 
 function writeBytes(
@@ -493,7 +533,9 @@ function writeBytes(
   { space }: CollectionContext<unknown, unknown, unknown, never, never>,
   keyLength: number,
   bytes: Uint8Array,
+  expiry: number,
 ): void {
+  if (expiry !== 0) engine.expireNext(expiry);
   const at = engine.setBegin(keyLength, bytes.length, space.keyspace);
   engine.memory.u8.set(bytes, at);
   engine.finish(bytes.length);
@@ -510,8 +552,14 @@ export function storeBytes(
   const { space } = context;
   const key = engine.encoded(keyLength);
   if (space.checkedAt !== engine.rollbacks) space.ensure();
-  if (space.indexes.length > 0) replaceIndexed(session, context, key, bytes);
-  else writeBytes(session, context, engine.encodeBy(copier, key), bytes);
+  const { expireIn } = context;
+  const expiry =
+    expireIn === undefined ? 0 : session.clock.expiryOf("set()", undefined, expireIn);
+  if (expiry !== 0 && context.keys.areIds) {
+    keepExpiringId(session, context, context.keys.decode(key) as never);
+  }
+  if (space.indexes.length > 0) replaceIndexed(session, context, key, bytes, expiry);
+  else writeBytes(session, context, engine.encodeBy(copier, key), bytes, expiry);
   if (!session.commits.queued) session.commits.queue();
 }
 

@@ -19,6 +19,7 @@ import {
   type Range,
   type TextRange,
 } from "../session/key-range.js";
+import type { ExpiryOptions } from "../session/expiry.js";
 import {
   type CompactOptions,
   type Durability,
@@ -335,7 +336,8 @@ export class Database {
    * memory, which is taken as it is during the call.
    *
    * The write is committed at the end of this turn (`"buffered"`: within 5 ms), which every `await` ends, or by
-   * `commit` or `flush`. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
+   * `commit` or `flush`. With `expireIn` or `expireAt`, the key is absent from then on; without, a key that expired
+   * does not any more. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
    *
    * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
    * @throws StaleViewError if the key or value is a detached view
@@ -348,9 +350,27 @@ export class Database {
   set(key: Key, value: Value, options?: SetOptions): void {
     const { session } = this;
     if (session.guard.gate !== 0) session.guard.assertWritable("set()");
-    if (options !== undefined) session.checkVersion(options, () => session.engine.encodeKey(key));
-    session.engine.set(key, value);
+    if (options === undefined) session.engine.set(key, value);
+    else session.setWith(key, value, options);
     if (!session.commits.queued) session.commits.queue();
+  }
+
+  /**
+   * Changes when a key expires; its value stays. Returns whether the key exists. The record is written again, with a
+   * new version. `{ expireIn: Infinity }` makes it stay for ever.
+   *
+   * ```ts
+   * db.touch("session/7", { expireIn: 30 * 60_000 });
+   * ```
+   *
+   * @throws TypeError for a bad key or option
+   * @throws StaleViewError if the key is a detached view
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError, ReentrancyError as `set`
+   */
+  touch(key: Key, options: ExpiryOptions): boolean {
+    const { session } = this;
+    if (session.guard.gate !== 0) session.guard.assertWritable("touch()");
+    return session.touch(key, options);
   }
 
   /**

@@ -71,7 +71,9 @@ export async function exported(
     const copy = await Engine.open(name, engine.module, file, { ...SETTINGS, segmentLog2 });
     try {
       snapshot.copyTo(copy);
-      await snapshot.each((key, value, keyspace) => snapshot.put(key, value(), keyspace));
+      await snapshot.each((key, value, keyspace, _, expiry) =>
+        snapshot.put(key, value(), keyspace, expiry),
+      );
       await snapshot.complete();
     } finally {
       snapshot.end();
@@ -83,7 +85,13 @@ export async function exported(
   }
 }
 
-type KeyspaceVisit = (key: Bytes, value: () => Bytes, keyspace: number, length: number) => void;
+type KeyspaceVisit = (
+  key: Bytes,
+  value: () => Bytes,
+  keyspace: number,
+  length: number,
+  expiry: number,
+) => void;
 
 /** A snapshot of a database that is still written to. */
 class Snapshot {
@@ -96,7 +104,7 @@ class Snapshot {
   /** Keys that were written before they were visited. Their old values, if any, are kept or copied already. */
   private readonly written: Set<string>;
   /** The old values of those keys, until the copy exists. */
-  private readonly kept: [key: Bytes, value: Bytes, keyspace: number][];
+  private readonly kept: [key: Bytes, value: Bytes, keyspace: number, expiry: number][];
   private copy: Engine | undefined;
   /** The error that kept an old value from being saved. It fails the export, not the write that caused it. */
   private failure: { reason: unknown } | undefined;
@@ -132,8 +140,8 @@ class Snapshot {
         if (this.throttle.isOver) await this.rest();
       } while (lower !== undefined);
     }
-    for (const [key, value, keyspace] of this.kept) {
-      visit(key, () => value, keyspace, value.length);
+    for (const [key, value, keyspace, expiry] of this.kept) {
+      visit(key, () => value, keyspace, value.length, expiry);
     }
   }
 
@@ -150,9 +158,10 @@ class Snapshot {
     for (let i = 0, sum = 0; i < count && sum < PAGE_BYTES; i++) {
       key = bytes.subarray(numbers[i], numbers[i + 1]);
       if (written.size !== 0 && written.has(nameOf(keyspace, key))) continue;
+      const expiry = engine.expiring ? engine.expiryOf(engine.encodeKey(key), keyspace) : 0;
       const at = engine.findOnPage(page, i, keyspace);
       const length = engine.foundLength();
-      visit(key, () => engine.view(at, length), keyspace, length);
+      visit(key, () => engine.view(at, length), keyspace, length, expiry);
       sum += key.length + length;
     }
     return key?.slice();
@@ -167,11 +176,12 @@ class Snapshot {
       const name = nameOf(keyspace, key);
       // Keys in the copy were visited already.
       if (written.has(name) || copy?.has(key, keyspace) === true) return;
+      const expiry = engine.expiryOf(keyLength, keyspace);
       const at = engine.find(keyLength, keyspace);
       if (at !== 0) {
         const value = engine.view(at, engine.foundLength());
-        if (copy === undefined) this.kept.push([key, value.slice(), keyspace]);
-        else this.put(key, value, keyspace);
+        if (copy === undefined) this.kept.push([key, value.slice(), keyspace, expiry]);
+        else this.put(key, value, keyspace, expiry);
       }
       written.add(name);
     } catch (reason) {
@@ -184,12 +194,13 @@ class Snapshot {
     this.copy = copy;
     for (const [key, value] of this.liveKeyspaces.descriptors)
       copy.set(key, value, SYSTEM_KEYSPACE);
-    for (const [key, value, keyspace] of this.kept.splice(0)) this.put(key, value, keyspace);
+    for (const kept of this.kept.splice(0)) this.put(...kept);
   }
 
-  put(key: Bytes, value: Bytes, keyspace: number): void {
+  put(key: Bytes, value: Bytes, keyspace: number, expiry: number): void {
     const copy = this.copy as Engine;
-    copy.set(key, value, keyspace);
+    if (expiry === 0) copy.set(key, value, keyspace);
+    else copy.setExpiring(key, value, expiry, keyspace);
     const size = key.length + value.length;
     this.bytes += size;
     this.since += size;

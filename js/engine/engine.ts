@@ -63,6 +63,10 @@ export interface Exports {
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
+  set_now(seconds: number): number;
+  expires(): number;
+  expire_next(seconds: number): void;
+  touch(keyspace: number, keyLength: number, seconds: number): number;
   sort_part(): number;
   count_range(keyspace: number, lower: number, upper: number, flags: number): number;
   clear(keyspace: number, lower: number, upper: number, flags: number, limit: number): number;
@@ -197,6 +201,11 @@ export class Engine extends WasmMemory {
   private rawExports: Exports | undefined;
   private readonly keyListeners: KeyListeners;
   private uncertain = false;
+  /** Whether the store has, or had, records that expire. Then `setNow` has to be called in each turn. */
+  expiring = false;
+  /** The time up to which records have expired, in seconds since 1970. */
+  now = 0;
+  private expiry = 0;
   private onSorting: ((count: number) => void) | undefined = undefined;
   private poisonedError: DatabasePoisonedError | undefined;
   private poisonCause: Error | undefined;
@@ -251,6 +260,7 @@ export class Engine extends WasmMemory {
     const factor = Math.round(options.spaceFactor * 100);
     engine.check(engine.call(() => wasm.open(segmentLog2, flags, memory, factor, ...entropy)));
     host.onBytes = undefined;
+    engine.expiring = wasm.expires() !== 0;
     // Count reads only after opening, so that they are reads of data that was not in memory.
     host.reads = 0;
     host.readBytes = 0;
@@ -293,12 +303,60 @@ export class Engine extends WasmMemory {
     const found = this.call(() => this.wasm.version(keyspace, keyLength));
     if (found < 0) throw this.failure(this.u32[this.codeAt] as number);
     this.uncertain = found === UNCERTAIN;
+    this.expiry = found === 0 ? 0 : (this.f64[(this.codeAt >>> 1) + 2] as number);
     return found === 0 ? 0 : (this.f64[(this.codeAt >>> 1) + 1] as number);
   }
 
   /** Whether lost writes may have changed or deleted the key whose version was asked for last. */
   isUncertain(): boolean {
     return this.uncertain;
+  }
+
+  // ---------------------------------------------------------------- expiry
+
+  /** When the key whose version was asked for last expires, in seconds since 1970; 0 for never. */
+  foundExpiry(): number {
+    return this.expiry;
+  }
+
+  /** When the encoded key expires, in seconds since 1970; 0 for never, or if it is missing. */
+  expiryOf(keyLength: number, keyspace: number): number {
+    if (this.expiring) this.version(keyLength, keyspace);
+    return this.expiring ? this.expiry : 0;
+  }
+
+  /** Gives the store the time in seconds. What has expired is absent from now on, and some of it is deleted. */
+  setNow(seconds: number): void {
+    this.changes += 1;
+    this.now = this.call(() => this.wasm.set_now(seconds)) >>> 0;
+  }
+
+  /** Gives the record that is set next an expiry in seconds since 1970; 0 for never. */
+  expireNext(seconds: number): void {
+    if (seconds !== 0) this.expiring = true;
+    this.call(() => this.wasm.expire_next(seconds));
+  }
+
+  /** Sets a key to a value that expires. */
+  setExpiring(key: Key, value: Value, seconds: number, keyspace = RAW): void {
+    this.expireNext(seconds);
+    try {
+      this.set(key, value, keyspace);
+    } finally {
+      // If the key or the value was refused, this must not count for the next one.
+      if (this.poisonedError === undefined) this.expireNext(0);
+    }
+  }
+
+  /** Changes when the encoded key expires. Returns whether it exists. */
+  touch(keyLength: number, seconds: number, keyspace = RAW): boolean {
+    if (seconds !== 0) this.expiring = true;
+    this.changes += 1;
+    const before = this.call(() => this.wasm.pending());
+    const answer = this.call(() => this.wasm.touch(keyspace, keyLength, seconds));
+    if (answer >= 0) return answer === 1;
+    const code = this.u32[this.codeAt] as number;
+    throw before === 0 ? this.failure(code) : this.writeFailure(code);
   }
 
   // ---------------------------------------------------------------- writing
@@ -515,7 +573,7 @@ export class Engine extends WasmMemory {
   }
 
   count(keyspace = RAW): number {
-    return this.call(() => this.wasm.count(keyspace));
+    return this.counted(() => this.wasm.count(keyspace));
   }
 
   countRange(range: KeyRange, keyspace = RAW): number {

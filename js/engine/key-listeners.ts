@@ -15,6 +15,7 @@ interface KeyWrites {
   readonly set_begin: KeyWrite;
   readonly remove: KeyWrite;
   readonly update_begin: KeyWrite;
+  readonly touch: KeyWrite;
 }
 
 /** The listeners of one engine, and the exports that call them. Without listeners these are the engine's own. */
@@ -56,13 +57,14 @@ export class KeyListeners {
         for (const listener of listeners.keys()) listener(keyspace, keyLength);
         return call(keyspace, keyLength, ...more);
       };
-    const { set, set_begin, remove, update_begin } = exports;
+    const { set, set_begin, remove, update_begin, touch } = exports;
     return {
       ...exports,
       set: before(set),
       set_begin: before(set_begin),
       remove: before(remove),
       update_begin: before(update_begin),
+      touch: before(touch),
     };
   }
 }

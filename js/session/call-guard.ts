@@ -20,6 +20,9 @@ export const STRICT = 16;
 /** The database is read-only; reads are allowed. */
 export const READ_ONLY = 32;
 
+/** Records expire, and the clock was not read in this turn; reads are allowed. */
+export const NEW_TURN = 64;
+
 /** The state of an open database that decides which calls are allowed. */
 export class CallGuard {
   gate: number;
@@ -27,6 +30,8 @@ export class CallGuard {
   depth: number;
   /** The error that every call throws once the wasm instance has failed. */
   poisonedError: DatabasePoisonedError | undefined;
+  /** Called at the first call of a turn if records expire. */
+  onNewTurn: (() => void) | undefined;
   readonly #name: string;
   readonly #ended: (name: string) => Error;
   /** The deferred error that the next call throws. */
@@ -37,6 +42,7 @@ export class CallGuard {
     this.gate = gate;
     this.depth = 0;
     this.poisonedError = undefined;
+    this.onNewTurn = undefined;
     this.#name = name;
     this.#ended = ended;
     this.#failure = undefined;
@@ -57,6 +63,7 @@ export class CallGuard {
     if ((this.gate & CLOSED) !== 0) throw this.#ended(this.#name);
     if (this.poisonedError !== undefined) throw this.poisonedError;
     if ((this.gate & FAILED) !== 0) throw this.takeFailure();
+    if ((this.gate & NEW_TURN) !== 0) this.onNewTurn?.();
   }
 
   /** Throws unless the database can be written to: as `assertIdle`, and read-only. */

@@ -15,6 +15,7 @@ import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
 import { laterOf } from "./async-guard.js";
 import { CallGuard, CLOSED, IN_CALLBACK, READ_ONLY, STRICT } from "./call-guard.js";
 import { CommitScheduler, type SessionDependencies } from "./commit-scheduler.js";
+import { EXPIRY_OPTIONS, ExpiryClock, type ExpiryOptions } from "./expiry.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import type { ViewTracker } from "./strict-views.js";
 
@@ -46,8 +47,8 @@ export interface UpdateOptions {
   valueIfMissing?: Value | undefined;
 }
 
-/** The options of `set`. */
-export interface SetOptions {
+/** The options of `set`. Without an expiry, the record never expires, or as its collection says. */
+export interface SetOptions extends ExpiryOptions {
   /**
    * Sets the value only if the key still has this version, as returned by `getEntry`. 0 means that the key is
    * missing. Otherwise `ConflictError` is thrown and nothing is written.
@@ -75,6 +76,8 @@ export interface Entry {
    * Stays `true` until the key is written again.
    */
   readonly uncertain: boolean;
+  /** From when on the key is absent; `undefined` if it does not expire. */
+  readonly expires: Date | undefined;
 }
 
 /** A mark of `retain`. */
@@ -129,6 +132,7 @@ export class Session {
   readonly engine: Engine;
   readonly guard: CallGuard;
   readonly commits: CommitScheduler;
+  readonly clock: ExpiryClock;
   private readonly storage: OpenedStorage;
   readonly settings: Settings;
   private readonly tracker: ViewTracker | undefined;
@@ -164,6 +168,7 @@ export class Session {
       new CommitScheduler(dependencies, () => {
         this.lastOptions = undefined;
       });
+    this.clock = new ExpiryClock(engine, guard, this.commits);
   }
 
   /**
@@ -226,8 +231,41 @@ export class Session {
     this.guard.assertReadable();
     const version = this.engine.version(this.engine.encodeKey(key), keyspace);
     const uncertain = version !== 0 && this.engine.isUncertain();
+    const expires = this.foundExpiry();
     const value = version === 0 ? undefined : this.getChecked(key, keyspace);
-    return value === undefined ? undefined : { value, version, uncertain };
+    return value === undefined ? undefined : { value, version, uncertain, expires };
+  }
+
+  /** Sets a key as these options say. */
+  setWith(key: Key, value: Value, options: SetOptions): void {
+    const { engine } = this;
+    this.checkVersion(options, () => engine.encodeKey(key));
+    const expiry = this.clock.expiryOf("set()", options);
+    if (expiry === 0) engine.set(key, value);
+    else engine.setExpiring(key, value, expiry);
+  }
+
+  /** When the key whose version was asked for last expires. */
+  foundExpiry(): Date | undefined {
+    const seconds = this.engine.foundExpiry();
+    return seconds === 0 ? undefined : new Date(seconds * 1000);
+  }
+
+  /** Changes when a key expires. */
+  touch(key: Key, options: ExpiryOptions): boolean {
+    const expiry = this.touchedExpiry(options);
+    const touched = this.engine.touch(this.engine.encodeKey(key), expiry);
+    if (touched && !this.commits.queued) this.commits.queue();
+    return touched;
+  }
+
+  /** The expiry that the options of `touch` ask for, in seconds; 0 for never. */
+  touchedExpiry(options: ExpiryOptions): number {
+    refuseUnknown("touch()", options, EXPIRY_OPTIONS);
+    if (options.expireIn === undefined && options.expireAt === undefined) {
+      throw badArgument("touch() needs the option expireIn or expireAt.", options);
+    }
+    return this.clock.expiryOf("touch()", options);
   }
 
   /** Statistics without those that only collections know. */
@@ -324,7 +362,7 @@ export class Session {
    * read, because a getter among them may read other keys.
    */
   checkVersion(options: SetOptions, encode: () => number, keyspace = RAW): void {
-    refuseUnknown("set()", options, ["ifVersion"]);
+    refuseUnknown("set()", options, ["ifVersion", ...EXPIRY_OPTIONS]);
     const { ifVersion } = options;
     if (ifVersion === undefined) return;
     if (!Number.isSafeInteger(ifVersion) || ifVersion < 0) {

@@ -1,8 +1,9 @@
 //! The values of the engine's own records.
 
+use alloc::vec::Vec;
 use musli_zerocopy::ZeroCopy;
 
-use super::{KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_VALUE};
+use super::{KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
 
 /// Engine keyspace: the results of a client. The client's number follows as 8 bytes, big-endian.
 pub const KEY_CLIENT: &[u8] = b"client/";
@@ -45,6 +46,52 @@ pub const CHUNK_KEY: usize = 16;
 pub const KEY_CLEAR: &[u8] = b"clear/";
 /// Bytes of the key of a clear record.
 pub const CLEAR_KEY: usize = 10;
+
+/// Engine keyspace: the time from which expiry goes on, in seconds since 1970, as 8 bytes, little-endian. It
+/// exists if the file has, or had, records that expire.
+pub const KEY_EXPIRY: &[u8] = b"expiry";
+/// Engine keyspace: the entry of a record that expires. The record's keyspace follows as 2 bytes and its expiry
+/// as 4, both big-endian, and then its key.
+pub const KEY_EXPIRES: &[u8] = b"expiry/";
+
+/// The longest key of a record that expires.
+#[must_use]
+pub const fn max_expiring_key() -> usize {
+    MAX_KEY - KEY_EXPIRES.len() - 6
+}
+
+/// The key of the entry of a record that expires.
+#[must_use]
+pub fn expiry_entry(keyspace: u32, expiry: u32, key: &[u8]) -> Vec<u8> {
+    let mut entry = Vec::with_capacity(KEY_EXPIRES.len() + 6 + key.len());
+    entry.extend_from_slice(&expiry_start(keyspace));
+    entry.extend_from_slice(&expiry.to_be_bytes());
+    entry.extend_from_slice(key);
+    entry
+}
+
+/// The beginning of the keys of a keyspace's entries.
+#[must_use]
+pub fn expiry_start(keyspace: u32) -> [u8; 9] {
+    let mut start = [0; 9];
+    start[..7].copy_from_slice(KEY_EXPIRES);
+    start[7..].copy_from_slice(&(keyspace as u16).to_be_bytes());
+    start
+}
+
+/// A key after those of all entries.
+#[must_use]
+pub const fn expiry_end() -> &'static [u8] {
+    b"expiry0"
+}
+
+/// The keyspace, the expiry and the key of the record that an entry is of.
+#[must_use]
+pub fn expiry_of(entry: &[u8]) -> Option<(u32, u32, &[u8])> {
+    let (&[high, low, a, b, c, d], key) = entry.strip_prefix(KEY_EXPIRES)?.split_first_chunk()?;
+    let keyspace = u16::from_be_bytes([high, low]);
+    Some((keyspace.into(), u32::from_be_bytes([a, b, c, d]), key)).filter(|_| !key.is_empty())
+}
 
 /// Flag of a [`CollectionDescriptor`]: it describes an index.
 pub const DESCRIPTOR_INDEX: u32 = 1;

@@ -334,9 +334,9 @@ impl Log {
     }
 
     /// Opening is finished: runs that the checkpoint does not refer to become reclaimable.
-    pub(crate) fn discard_unreferenced_key_runs(&mut self, runs: &KeyRuns) {
+    pub(crate) fn discard_unreferenced_key_runs(&mut self, runs: &[KeyRun]) {
         let may_exist = self.reclaimable.may_exist;
-        self.discard_key_runs(runs.all());
+        self.discard_key_runs(runs);
         self.reclaimable.may_exist = may_exist;
     }
 

@@ -97,7 +97,7 @@ impl<F: File> Store<F> {
                 continue;
             }
             if op == ChunkOp::Delete {
-                match self.append_tombstone(KEYSPACE_ENGINE, &key) {
+                match self.append_tombstone(KEYSPACE_ENGINE, &key, true) {
                     // A damaged chunk stays: its content is unknown, and nothing refers to it any more.
                     Ok(_) | Err(Error::Corruption(_)) => continue,
                     Err(error) => return Err(error),

@@ -109,14 +109,14 @@ impl<F: File> Store<F> {
     ) -> Result<u64, Error> {
         // Only the keyspace and the state are checked.
         self.check_write(keyspace, b"-")?;
-        let count = self.count(keyspace);
+        let count = self.live_count(keyspace)?;
         let is_open = bounds == (Bound::Unbounded, Bound::Unbounded);
         let is_whole = limit >= count && (is_open || self.count_range(keyspace, bounds)? == count);
         if count == 0 {
             return Ok(0);
         }
         if is_whole && self.is_worth_one_record(keyspace, count) {
-            return self.empty(keyspace);
+            return self.empty(keyspace).map(|_| count);
         }
         let _ = self.savepoint();
         match self.delete_range(keyspace, bounds, reverse, limit) {
@@ -139,11 +139,11 @@ impl<F: File> Store<F> {
             return Err(Error::Misuse);
         }
         let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
-        match self.clear_all(keyspace) {
+        match self.clear_with_entries(keyspace) {
             // As in `delete`.
             Err(Error::Quota | Error::Full) if is_first => {
                 self.catch_up(0);
-                self.clear_all(keyspace)
+                self.clear_with_entries(keyspace)
             }
             done => done,
         }
@@ -156,6 +156,21 @@ impl<F: File> Store<F> {
         // Sorting all keys for a few of them takes longer than a sweep.
         let needs_sorting = self.sorted_keys.sorted_below != ALL && self.index_len() > SMALL_INDEX;
         keyspace != KEYSPACE_ENGINE && (is_part || needs_sorting || !self.ordered)
+    }
+
+    /// Clears a keyspace and deletes the entries of its records that expire.
+    fn clear_with_entries(&mut self, keyspace: u32) -> Result<u64, Error> {
+        if !self.has_entries(keyspace)? {
+            return self.clear_all(keyspace);
+        }
+        let _ = self.savepoint();
+        match self.clear_entries(keyspace).and_then(|()| self.clear_all(keyspace)) {
+            Ok(count) => self.release_last().map(|()| count),
+            Err(error) => {
+                self.undo_last();
+                Err(error)
+            }
+        }
     }
 
     #[inline(never)]
@@ -261,7 +276,7 @@ impl<F: File> Store<F> {
     }
 
     /// Deletes the keys of a range one by one.
-    fn delete_range(
+    pub(super) fn delete_range(
         &mut self,
         keyspace: u32,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
@@ -310,7 +325,7 @@ impl<F: File> Store<F> {
                 positions.iter_mut().zip(some).for_each(|(to, one)| *to = one.0);
                 self.prefetch_records(&positions[..some.len()], &mut addrs);
                 for &(_, i) in some {
-                    self.append_tombstone(keyspace, &keys[i as usize])?;
+                    self.append_tombstone(keyspace, &keys[i as usize], true)?;
                 }
             }
         }

@@ -195,6 +195,20 @@ impl<F: File> Store<F> {
         reverse: bool,
         visit: &mut dyn FnMut(&[u8], Position) -> bool,
     ) -> Result<(), Error> {
+        if self.has_due(keyspace)? {
+            return self.visit_unexpired(keyspace, bounds, reverse, visit);
+        }
+        self.visit_all(keyspace, bounds, reverse, visit)
+    }
+
+    /// Passes all keys between two bounds to `visit`, with those of expired records.
+    pub(super) fn visit_all(
+        &mut self,
+        keyspace: u32,
+        bounds: KeyBounds<'_>,
+        reverse: bool,
+        visit: &mut dyn FnMut(&[u8], Position) -> bool,
+    ) -> Result<(), Error> {
         if !self.ordered {
             return Err(Error::PointsOnly);
         }
@@ -242,23 +256,24 @@ impl<F: File> Store<F> {
             return Err(Error::PointsOnly);
         }
         if bounds == (Bound::Unbounded, Bound::Unbounded) {
-            return Ok(self.count(keyspace));
+            return self.live_count(keyspace);
         }
         self.check_snapshot(keyspace)?;
         self.sort(ALL)?;
+        let due = self.count_due(keyspace, bounds)?;
         let has_changed = keyspace > LAST_KEYSPACE && self.snapshots.has_changed(keyspace);
         let keyspace = if has_changed { keyspace } else { keyspace & LAST_KEYSPACE };
         let has_deleted =
             self.keyspaces.get(keyspace).is_some_and(|space| space.keys.deleted() > 0);
         match self.keys_in_memory(keyspace, bounds) {
-            Some(keys) if !has_deleted => Ok(keys.remaining() as u64),
+            Some(keys) if !has_deleted => Ok((keys.remaining() as u64).saturating_sub(due)),
             _ => {
-                let mut count = 0;
-                self.range(keyspace, bounds, false, |_, _| {
+                let mut count = 0_u64;
+                self.visit_all(keyspace, bounds, false, &mut |_, _| {
                     count += 1;
                     true
                 })?;
-                Ok(count)
+                Ok(count.saturating_sub(due))
             }
         }
     }

@@ -99,6 +99,7 @@ impl<F: File> Store<F> {
             || self.log.can_reclaim()
             || self.wants_compaction()
             || self.wants_sweep()
+            || self.wants_expiry()
             || self.has_cleared()
             || self.wants_confirmed_extents()
             || self.sorted_keys.has_many_deferred()
@@ -150,6 +151,11 @@ impl<F: File> Store<F> {
             return Err(Error::Reentrancy);
         }
         self.commit_batch()?;
+        // Deletions of what has expired are changes, which maintenance makes none of.
+        if !all && self.expiry_step()? {
+            self.commit_batch()?;
+            return Ok(self.wants_maintenance());
+        }
         self.maintenance.is_running = true;
         if all {
             self.maintenance.compact_all_below = Some(self.log.next_sequence());
@@ -171,7 +177,7 @@ impl<F: File> Store<F> {
     /// the end of the turn, any other by the next call that needs the space.
     pub(super) fn catch_up(&mut self, bytes: usize) {
         self.lower_compaction_trigger();
-        if self.maintenance.is_running || self.poisoned {
+        if self.maintenance.is_running || self.poisoned || self.expiry.is_deleting {
             return;
         }
         if !self.log.is_out_of_slots() {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 mod chunked_values;
 mod clear;
 mod compaction;
+mod expiry;
 mod history;
 mod index_paging;
 mod key_range;
@@ -45,6 +46,7 @@ pub use crate::log::buffer_pool::ViewCallbacks;
 pub use crate::log::recovery::{OnDamage, Recovery};
 pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
+use expiry::Expiry;
 use history::Forgotten;
 pub use key_range::KeyBounds;
 use maintenance_jobs::{Change, Job};
@@ -165,6 +167,8 @@ pub struct Stats {
 struct Staging {
     staged: Staged,
     new: NewRecord,
+    /// Whether the staged record and the entry of its expiry have a savepoint of their own.
+    is_grouped: bool,
     /// The chunks that are staged together with a record, since a savepoint of their own; empty if the value is not
     /// chunked.
     new_chunks: Option<ChunksRef>,
@@ -223,6 +227,7 @@ pub struct Store<F> {
     ordered: bool,
     sorted_keys: SortedKeys,
     clears: Clears,
+    expiry: Expiry,
     next_version: u64,
     undo: Vec<Undo>,
     savepoints: Vec<SavepointState>,
@@ -248,6 +253,7 @@ impl<F: File> Store<F> {
     #[inline]
     pub fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
         match self.find_for(keyspace, key, AccessKind::View)? {
+            Some(found) if self.is_expired(keyspace, found) => Ok(None),
             Some(found) => self.value(found.addr).map(Some),
             None => Ok(None),
         }
@@ -260,8 +266,8 @@ impl<F: File> Store<F> {
     /// As for [`get`](Store::get).
     pub fn read(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
         match self.find_shared(self.hash(keyspace, key), keyspace, key)? {
-            Some(found) => self.value(found.addr).map(Some),
-            None => Ok(None),
+            Some(found) if !self.is_expired(keyspace, found) => self.value(found.addr).map(Some),
+            _ => Ok(None),
         }
     }
 
@@ -333,10 +339,12 @@ impl<F: File> Store<F> {
         key: &[u8],
         counts: bool,
     ) -> Option<*const [u8]> {
+        let now = self.expired_until();
         let record = self.log.get_resident(addr, counts)?;
         let is_match = same_bytes(record.key, key)
             && record.header.keyspace() == keyspace
-            && record.header.kind == KIND_SET;
+            && record.header.kind == KIND_SET
+            && record.header.expiry.wrapping_sub(1) >= now;
         is_match.then_some(core::ptr::from_ref(record.value))
     }
 
@@ -359,7 +367,7 @@ impl<F: File> Store<F> {
         key: &[u8],
     ) -> Result<Option<(u64, bool)>, Error> {
         let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
-        Ok(found.map(|found| {
+        Ok(found.filter(|at| !self.is_expired(keyspace, *at)).map(|found| {
             let header = self.log.record_in(found.addr).header;
             (header.version, self.log.is_uncertain(header))
         }))
@@ -370,10 +378,12 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn has(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
-        Ok(self.find_shared(self.hash(keyspace, key), keyspace, key)?.is_some())
+        let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
+        Ok(found.is_some_and(|at| !self.is_expired(keyspace, at)))
     }
 
-    /// The number of keys in a keyspace.
+    /// The number of keys in a keyspace, with those that have expired and wait to be deleted: see
+    /// [`live_count`](Store::live_count).
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
         if keyspace > LAST_KEYSPACE {
@@ -388,21 +398,30 @@ impl<F: File> Store<F> {
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
-        match self.append_tombstone(keyspace, key) {
+        match self.append_tombstone(keyspace, key, false) {
             // Maintenance after a commit can free space. A refusal leaves the open batch unchanged.
             Err(Error::Quota | Error::Full) if is_first => {
                 self.catch_up(0);
-                self.append_tombstone(keyspace, key)
+                self.append_tombstone(keyspace, key, false)
             }
             done => done,
         }
     }
 
+    /// Deletes a key, also one that has expired if `expired` is set.
     #[inline(never)]
-    fn append_tombstone(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
+    fn append_tombstone(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        expired: bool,
+    ) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
         let hash = self.hash(keyspace, key);
         let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
+        if !expired && self.is_expired(keyspace, at) {
+            return Ok(false);
+        }
         let old = self.predecessor(at);
         if self.log.hidden_keyspaces.is_empty() {
             self.load_history(true);
@@ -416,13 +435,17 @@ impl<F: File> Store<F> {
         // Only in a malicious file a chunk is itself a chunked value.
         let is_chunk = keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_CHUNK);
         let is_chunked = old.is_chunked && !is_chunk;
-        if is_chunked {
+        let is_grouped = is_chunked || old.expiry != 0;
+        if is_grouped {
             let _ = self.savepoint();
         }
-        let deleted = if is_chunked { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
+        let mut deleted = if is_chunked { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
+        if deleted.is_ok() && old.expiry != 0 {
+            deleted = self.remove_entry_of(keyspace, key, old.expiry);
+        }
         let reserved = deleted.and_then(|()| self.log.reserve_record(&mut self.file, size, need));
         if reserved.is_err() {
-            if is_chunked {
+            if is_grouped {
                 self.undo_last();
             }
             return reserved.map(|()| false);
@@ -440,7 +463,7 @@ impl<F: File> Store<F> {
         let (position, _) = self.log.stage(header, key);
         self.log.advance(size, false);
         self.reindex(hash, Some(old), position, size as u32, None);
-        if is_chunked { self.release_last() } else { self.commit_large_batch() }?;
+        if is_grouped { self.release_last() } else { self.commit_large_batch() }?;
         Ok(true)
     }
 
@@ -650,7 +673,8 @@ impl<F: File> Store<F> {
         let record = self.log.record_in(at.addr);
         let (oldest, size) = (record.header.oldest, record.header.size() as u32);
         let is_chunked = record.header.kind == KIND_CHUNKED;
-        Predecessor { position: at.position, oldest, size, is_chunked }
+        let expiry = record.header.expiry;
+        Predecessor { position: at.position, oldest, size, expiry, is_chunked }
     }
 
     fn take_version(&mut self) -> u64 {
@@ -809,6 +833,7 @@ struct Predecessor {
     oldest: u32,
     /// Bytes of the record.
     size: u32,
+    expiry: u32,
     is_chunked: bool,
 }
 

@@ -21,6 +21,9 @@ impl<F: File> Store<F> {
         self.commit()?;
         let hash = self.hash(keyspace, key);
         let Some(found) = self.find_shared(hash, keyspace, key)? else { return Ok(None) };
+        if self.is_expired(keyspace, found) {
+            return Ok(None);
+        }
         let pin = match self.log.record_in(found.addr).chunks() {
             Some(chunks) => {
                 self.assemble(&chunks)?;

@@ -22,7 +22,7 @@ use crate::log::tombstones::UNKNOWN;
 use super::history::Forgotten;
 use super::snapshots::Snapshots;
 use super::sorted_keys::{ALL, SortedKeys};
-use super::{Clears, Maintenance, Options, Staging, Store};
+use super::{Clears, Expiry, Maintenance, Options, Staging, Store};
 
 /// After an unclean end versions skip this many, so that a version that was seen before the crash is never
 /// reused for other bytes: a lost tail may leave no trace.
@@ -110,6 +110,7 @@ impl<F: File> Store<F> {
             keyspaces,
             ordered: options.ordered,
             clears: Clears::default(),
+            expiry: Expiry::default(),
             sorted_keys: SortedKeys::default(),
             next_version: head.map_or(1, |head| head.next_version),
             undo: Vec::new(),
@@ -223,6 +224,7 @@ impl<F: File> Store<F> {
         if self.recovery.damaged && !self.read_only {
             self.rewrite(options)?;
         }
+        self.load_expiry()?;
         Ok(None)
     }
 

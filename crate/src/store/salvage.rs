@@ -6,7 +6,9 @@ use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET};
-use crate::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP, KEY_HISTORY, KEY_MARKS};
+use crate::format::system_records::{
+    KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS,
+};
 use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::Key;
@@ -138,13 +140,17 @@ impl<F: File> Store<F> {
         entries: Vec<(Position, u32)>,
         keyspaces: &Keyspaces,
     ) -> Result<(), Error> {
+        let mut stored = Vec::new();
         for (position, _) in entries {
             let (addr, record) = old.scan_record(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
             let (is_engine, chunks) = (header.keyspace() == KEYSPACE_ENGINE, record.chunks());
-            // The new log has other frame numbers and no gaps, no deletions and no marks on them, chunks are rewritten with their values, and
-            // clear records are not needed.
-            let is_skipped = [KEY_GAP, KEY_CHUNK, KEY_CLEAR, KEY_HISTORY, KEY_MARKS]
+            // The new log has other frame numbers, no gaps, no deletions and no marks, chunks are rewritten with their
+            // values, and clear records are not needed.
+            if is_engine && *key == *KEY_EXPIRY {
+                stored = old.value(&mut self.file, addr)?.to_vec();
+            }
+            let is_skipped = [KEY_GAP, KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_HISTORY, KEY_MARKS]
                 .iter()
                 .any(|start| key.starts_with(start));
             if is_engine && is_skipped || keyspaces.has_cleared(header.keyspace(), header.version) {
@@ -160,9 +166,9 @@ impl<F: File> Store<F> {
                 }
                 None => old.value(&mut self.file, addr)?,
             };
+            self.expire_next(header.expiry);
             self.begin_set(header.keyspace(), &key, value.len())?;
             self.staged_value().copy_from_slice(value);
-            self.stage_expiry(header.expiry);
             // The copy gets chunks of its own; it keeps its version.
             let next = core::mem::replace(&mut self.next_version, header.version);
             self.finish(value.len())?;
@@ -172,6 +178,9 @@ impl<F: File> Store<F> {
                 old.end_turn();
                 self.log.end_turn();
             }
+        }
+        if !stored.is_empty() {
+            self.continue_expiry(&stored)?;
         }
         self.forget_all()?;
         self.commit_batch()?;

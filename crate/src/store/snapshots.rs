@@ -142,6 +142,7 @@ impl<F: File> Store<F> {
         if !matches!(self.staging.staged, Staged::Nothing) || !self.savepoints.is_empty() {
             return Err(Error::Reentrancy);
         }
+        self.delete_all_due()?;
         self.commit()?;
         if self.snapshots.open.len() >= MAX_SNAPSHOTS {
             return Err(Error::Full);
@@ -328,7 +329,7 @@ impl<F: File> Store<F> {
             let last = keys.last().cloned();
             let after = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             keys.clear();
-            self.range(keyspace, (after, Bound::Unbounded), false, |key, _| {
+            self.visit_all(keyspace, (after, Bound::Unbounded), false, &mut |key, _| {
                 keys.push(Key::new(key));
                 keys.len() < KEYS_TOGETHER
             })?;

@@ -103,10 +103,15 @@ impl<F: File> Store<F> {
         if has_checkpoint && runs.is_none() {
             self.log.mark_checkpoint_damaged();
         }
+        // What the checkpoint lists, used or not, stays until the next one: an opening believes that it exists.
+        match &runs {
+            Some(runs) => self.log.discard_unreferenced_key_runs(runs),
+            None if has_checkpoint => {}
+            None => self.log.discard_unreferenced_key_runs(&[]),
+        }
         let is_used = options.ordered && options.on_damage == OnDamage::Refuse;
         let runs = runs.filter(|_| is_used).unwrap_or_default();
         self.sorted_keys.runs = KeyRuns::new(runs, options.memory);
-        self.log.discard_unreferenced_key_runs(&self.sorted_keys.runs);
         if !self.sorted_keys.runs.is_empty() {
             self.sorted_keys.sorted_below = ALL;
         }

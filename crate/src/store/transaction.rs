@@ -91,6 +91,9 @@ impl<F: File> Store<F> {
             Some(_) if self.log.end_note() => {}
             Some(_) => return self.commit(),
         }
+        if self.expiry.is_late && self.savepoints.is_empty() {
+            self.catch_up_expiry();
+        }
         self.commit_large_batch()
     }
 
@@ -138,6 +141,9 @@ impl<F: File> Store<F> {
         };
         self.undo_to(state.undo);
         self.log.rollback(&state.mark);
+        if self.expiry.is_late && self.savepoints.is_empty() {
+            self.catch_up_expiry();
+        }
     }
 
     /// Writes the open batch to the file as one commit. After an error nothing of the batch remains,
@@ -168,6 +174,7 @@ impl<F: File> Store<F> {
                     self.maintenance.has_written = true;
                     self.last_commit = self.next_version - 1;
                 }
+                self.resume_expiry();
                 Ok(())
             }
             Err(failure) => Err(self.fail(failure)),
@@ -235,6 +242,7 @@ impl<F: File> Store<F> {
         }
         self.abort();
         self.end_snapshots();
+        self.catch_up_expiry();
         self.commit()?;
         // A close after a crash writes a clean end, even if nothing else was written.
         let is_untouched = |store: &Self| {
@@ -318,6 +326,9 @@ impl<F: File> Store<F> {
     }
 
     pub(super) fn undo_to(&mut self, length: usize) {
+        if self.undo.len() > length && self.expires() {
+            self.undo_expiry();
+        }
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };
             self.undo_accounting(&undo);

@@ -47,8 +47,8 @@ pub(super) enum Staged {
 /// A record of the open batch that is being changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changing {
-    at: Located,
-    location: ValueLocation,
+    pub at: Located,
+    pub location: ValueLocation,
 }
 
 /// A record at the tail.
@@ -108,8 +108,10 @@ impl<F: File> Store<F> {
             true => commit_size_limit(self.log.geometry().segment_log2),
             false => usize::MAX,
         };
-        let may_fail =
-            self.poisoned || self.unloaded.is_some() || self.check_growth(MAX_QUEUED).is_err();
+        let may_fail = self.poisoned
+            || self.expires()
+            || self.unloaded.is_some()
+            || self.check_growth(MAX_QUEUED).is_err();
         if may_fail { 0 } else { self.log.infallible_capacity(limit) }
     }
 
@@ -157,9 +159,14 @@ impl<F: File> Store<F> {
         capacity: usize,
         may_fail: bool,
     ) -> Result<(), Error> {
+        let expiry = core::mem::take(&mut self.expiry.next);
         self.check_write(keyspace, key)?;
         Self::check_value(capacity)?;
         let found = self.find_shared(hash, keyspace, key)?;
+        let old_expiry = found.map_or(0, |at| self.log.record_in(at.addr).header.expiry);
+        if expiry | old_expiry != 0 {
+            return self.begin_expiring(hash, keyspace, key, capacity, may_fail, expiry);
+        }
         if let Some(at) = found
             && self.log.can_overwrite(at.position, at.addr, capacity)
         {
@@ -175,7 +182,7 @@ impl<F: File> Store<F> {
     }
 
     /// Saves the value of a record, to restore it on abort.
-    fn save_value(&mut self, at: Located) -> Result<(), Error> {
+    pub(super) fn save_value(&mut self, at: Located) -> Result<(), Error> {
         self.staging.old_value.clear();
         let mut saved = core::mem::take(&mut self.staging.old_value);
         let value = self.value(at.addr).map(|value| saved.extend_from_slice(value));
@@ -192,6 +199,9 @@ impl<F: File> Store<F> {
         self.check_write(keyspace, key)?;
         let Some(at) = self.find(keyspace, key)? else { return Ok(false) };
         let old = self.predecessor(at);
+        if old.expiry.wrapping_sub(1) < self.expired_until() {
+            return Ok(false);
+        }
         let chunks = self.log.record_in(at.addr).chunks();
         // Saved to restore it, and because the old record may be evicted for the new one.
         self.save_value(at)?;
@@ -216,6 +226,9 @@ impl<F: File> Store<F> {
             staged?;
             location = self.staging.new.location;
             self.write_saved();
+            if old.expiry != 0 {
+                self.stage_expiry(old.expiry);
+            }
         }
         self.log.expose_staged(location);
         Ok(true)
@@ -234,6 +247,7 @@ impl<F: File> Store<F> {
         };
         let record = self.log.record_at(position);
         let (keyspace, key) = (record.header.keyspace(), record.key.to_vec());
+        let expiry = record.header.expiry;
         let hash = self.hash(keyspace, &key);
         let restores = match self.staging.staged {
             Staged::InPlace => {
@@ -250,7 +264,10 @@ impl<F: File> Store<F> {
         let next = Self::check_value(capacity)
             .and_then(|()| self.stage(None, hash, keyspace, &key, capacity, true));
         match next {
-            Ok(()) => self.staging.new.restores = restores,
+            Ok(()) => {
+                self.staging.new.restores = restores;
+                self.stage_expiry(expiry);
+            }
             Err(_) if restores => self.restore(),
             Err(_) => {}
         }
@@ -305,6 +322,9 @@ impl<F: File> Store<F> {
                 } else {
                     self.commit_large_batch()?;
                 }
+                if self.staging.is_grouped {
+                    self.end_group(true)?;
+                }
                 Ok(version)
             }
             // The change in place has not made the batch larger.
@@ -327,6 +347,9 @@ impl<F: File> Store<F> {
         }
         if self.end_staged() == Staged::New {
             self.void_new();
+        }
+        if self.staging.is_grouped {
+            let _ = self.end_group(false);
         }
     }
 

@@ -24,8 +24,8 @@ extern "C" fn expect_at(position: u32) {
     }
 }
 
-/// Returns 1 with a key's version in numbers 0 and 1, or 3 if the version is uncertain; 0 if the
-/// key is absent; -1 if a cold record could not be read.
+/// Returns 1 with a key's version in number 0 and its expiry in seconds, or 0, in number 1; 3 if the
+/// version is uncertain; 0 if the key is absent; -1 if a cold record could not be read.
 #[unsafe(no_mangle)]
 extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
     let found = instance().run(|store, keys, answer| {
@@ -34,15 +34,48 @@ extern "C" fn version(keyspace: u32, key_len: usize) -> i32 {
             return Ok(0);
         };
         answer.numbers[0] = version as f64;
+        let expiry = if store.expires() { store.expiry(keyspace, &keys[..key_len])? } else { None };
+        answer.numbers[1] = expiry.unwrap_or(0).into();
         Ok(1 | i32::from(uncertain) << 1)
     });
     found.unwrap_or(-1)
 }
 
-/// Returns the number of keys.
+/// Returns the number of keys; -1 if that failed.
 #[unsafe(no_mangle)]
 extern "C" fn count(keyspace: u32) -> f64 {
-    instance().store.as_ref().map_or(0.0, |store| store.count(keyspace) as f64)
+    let counted = instance().run(|store, _, _| store.live_count(keyspace));
+    counted.map_or(-1.0, |count| count as f64)
+}
+
+/// Gives the store the time in seconds. Returns the time up to which records have expired.
+#[unsafe(no_mangle)]
+extern "C" fn set_now(seconds: u32) -> u32 {
+    instance().store.as_mut().map_or(0, |store| {
+        store.set_now(seconds);
+        store.now()
+    })
+}
+
+/// Returns 1 if the store has, or had, records that expire.
+#[unsafe(no_mangle)]
+extern "C" fn expires() -> u32 {
+    instance().store.as_ref().map_or(0, |store| u32::from(store.expires()))
+}
+
+/// Gives the record that is set next an expiry in seconds; 0 for none.
+#[unsafe(no_mangle)]
+extern "C" fn expire_next(seconds: u32) {
+    if let Some(store) = instance().store.as_mut() {
+        store.expire_next(seconds);
+    }
+}
+
+/// Changes when a key expires. 1: it exists; 0: it does not; -1: failed.
+#[unsafe(no_mangle)]
+extern "C" fn touch(keyspace: u32, key_len: usize, seconds: u32) -> i32 {
+    let touched = instance().run(|store, keys, _| store.touch(keyspace, &keys[..key_len], seconds));
+    touched.map_or(-1, i32::from)
 }
 
 /// Pins a key's value: returns a handle, or 0, with a code unless the key is absent.

@@ -308,3 +308,34 @@ fn overwriting_keys_writes_no_keys_and_runs_stay_few() {
     assert_eq!(store.count(0), 20_000);
     assert_eq!(store.keys(0).expect("keys").len(), 20_000);
 }
+
+#[test]
+fn commit_survives_a_crash_of_a_session_that_does_not_use_the_runs() {
+    use varve::engine::OnDamage;
+    // Without order, or after damage was to be expected, runs are not used, and their slots stay those of the checkpoint.
+    let without = [
+        Options { ordered: false, ..Options::default() },
+        Options { on_damage: OnDamage::Prefix, ..Options::default() },
+    ];
+    for without in without {
+        let options = |options| Options { segment_log2: 12, load_at_once: 0, ..options };
+        let file = FaultFile::default();
+        let mut store = Store::open(file.clone(), options(Options::default())).expect("opens");
+        for key in 0..300_u32 {
+            store.set(0, &key.to_be_bytes(), &[1; 40]).expect("set");
+        }
+        store.close().map_err(|(_, error)| error).expect("closes");
+        let mut store = Store::open(file.clone(), options(without)).expect("opens");
+        for key in 0..300_u32 {
+            // The slots that become free are reused.
+            store.set(0, &(1_000 + key).to_be_bytes(), &[2; 40]).expect("set");
+            store.flush().expect("flush");
+            store.maintain(false).expect("maintain");
+            store.end_turn();
+            let image = FaultFile::new(file.image());
+            let mut after = Store::open(image, options(Options::default())).expect("opens");
+            assert_eq!(after.count(0), u64::from(301 + key), "after {key} commits");
+            assert_eq!(after.keys(0).map(|keys| keys.len() as u32), Ok(301 + key));
+        }
+    }
+}

@@ -13,6 +13,7 @@ mod cold_reads;
 mod crafted_records;
 mod crash;
 mod disk_full;
+mod expiry;
 mod faults;
 mod file_contract;
 mod gap_records;

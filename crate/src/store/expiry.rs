@@ -1,0 +1,642 @@
+//! Records that expire.
+//!
+//! A record that expires has the time in its header. Beside it, in the same commit, the engine's keyspace has an entry
+//! whose key begins with the record's keyspace and that time, so that what is due is found in the order of keys, without
+//! reading records. Reads compare the header with the time that the caller gave last, so an expired record is absent at
+//! once. Counts subtract the entries that are due. Deletions, a slice at a time, remove the records and their entries.
+
+use alloc::vec::Vec;
+use core::ops::Bound;
+
+use crate::error::Error;
+use crate::file::File;
+use crate::format::record::RecordHeader;
+use crate::format::system_records::{
+    KEY_EXPIRY, expiry_end, expiry_entry, expiry_of, expiry_start, max_expiring_key,
+};
+use crate::format::{KEYSPACE_ENGINE, LAST_KEYSPACE};
+use crate::index::hash_index::Position;
+use crate::index::ordered_index::Key;
+use crate::log::ValueLocation;
+
+use super::key_range::KeyBounds;
+use super::sorted_keys::ALL;
+use super::write::Changing;
+use super::{Located, Staged, Store};
+
+/// Due records that are deleted at once when the time advances, and by one step of maintenance.
+const SLICE: usize = 64;
+/// Keys of a range that are looked up together while some of them may be due.
+const PAGE: usize = 256;
+/// In an index of at most this many entries keys are sorted at once to find what is due.
+const SMALL_INDEX: usize = 1 << 14;
+
+/// The state of records that expire.
+#[derive(Debug, Default)]
+pub(super) struct Expiry {
+    /// Whether the store has, or had, records that expire.
+    pub is_used: bool,
+    /// The time that the caller gave last, in seconds since 1970.
+    clock: u32,
+    /// Records with an expiry up to this time are absent. 0 while none expires.
+    now: u32,
+    /// No entry is for an earlier time.
+    earliest: u32,
+    /// The expiry of the record that is staged next.
+    pub next: u32,
+    /// The time in the record [`KEY_EXPIRY`], if there is one.
+    stored: u32,
+    /// Whether the time was given while a savepoint was open, so that nothing could be deleted.
+    pub is_late: bool,
+    /// Whether what is due is being deleted.
+    pub is_deleting: bool,
+    /// Whether deletions wait for space.
+    is_paused: bool,
+}
+
+impl<F: File> Store<F> {
+    /// Gives the store the time, in seconds since 1970: a record with an expiry up to it is absent from now on.
+    /// Without this call nothing expires. Deletes some of what is due, unless a savepoint is open or a record is
+    /// staged; the rest is deleted by maintenance. Returns whether something was written to the open batch.
+    ///
+    /// A time before the last one counts only when everything that was due then has been deleted. So no record that
+    /// was absent comes back, and yet a clock that was wrong for a while can be corrected.
+    pub fn set_now(&mut self, seconds: u32) -> bool {
+        self.expiry.clock = seconds;
+        if !self.expiry.is_used || seconds == self.expiry.now && !self.may_have_due() {
+            return false;
+        }
+        let can_write = !self.read_only
+            && !self.poisoned
+            && self.savepoints.is_empty()
+            && matches!(self.staging.staged, Staged::Nothing);
+        self.expiry.now = self.expiry.now.max(seconds);
+        if !self.may_have_due() {
+            // What a savepoint could bring back may have been due.
+            return self.savepoints.is_empty() && self.follow_clock(can_write);
+        }
+        if !can_write {
+            self.expiry.is_late = true;
+            return false;
+        }
+        let before = self.log.batch_bytes();
+        if self.wants_expiry() {
+            // What failed is tried again, and reads do not depend on it.
+            let _ = self.delete_due(SLICE);
+        }
+        if !self.may_have_due() {
+            self.follow_clock(true);
+        } else if self.expiry.stored < self.expiry.now {
+            let _ = self.store_now();
+        }
+        self.log.batch_bytes() != before
+    }
+
+    /// Nothing is due: the time is that of the clock again. Returns whether something was written.
+    fn follow_clock(&mut self, can_write: bool) -> bool {
+        self.expiry.now = self.expiry.clock;
+        let is_ahead = can_write && self.expiry.stored > self.expiry.now.max(1);
+        is_ahead && self.store_now().is_ok()
+    }
+
+    /// Sets a key to a value that is absent from a time on, in seconds since 1970; 0 for never. Returns the new version.
+    /// The key may have up to 65,522 bytes.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set).
+    pub fn set_with_expiry(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        value: &[u8],
+        expiry: u32,
+    ) -> Result<u64, Error> {
+        self.expire_next(expiry);
+        self.set(keyspace, key, value)
+    }
+
+    /// Gives the record that [`begin_set`](Store::begin_set), [`put`](Store::put) or [`set`](Store::set) stages next an
+    /// expiry, in seconds since 1970; 0 for never. If staging it fails, this does not count for a later one.
+    pub fn expire_next(&mut self, expiry: u32) {
+        self.expiry.next = expiry;
+    }
+
+    /// Changes when a key expires, in seconds since 1970, or 0 for never; its value stays. Returns whether the key exists.
+    /// The record is written again, with a new version, unless it has this expiry already.
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set).
+    pub fn touch(&mut self, keyspace: u32, key: &[u8], expiry: u32) -> Result<bool, Error> {
+        self.check_write(keyspace, key)?;
+        let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
+        let Some(at) = found.filter(|at| !self.is_expired(keyspace, *at)) else { return Ok(false) };
+        let old = self.log.record_in(at.addr).header.expiry;
+        if old == expiry {
+            return Ok(true);
+        }
+        let _ = self.savepoint();
+        match self.write_touched(keyspace, key, old, expiry) {
+            Ok(()) => self.release_last().map(|()| true),
+            Err(error) => {
+                self.rollback_last();
+                Err(error)
+            }
+        }
+    }
+
+    fn write_touched(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        old: u32,
+        expiry: u32,
+    ) -> Result<(), Error> {
+        self.change_entry(keyspace, key, old, expiry)?;
+        // After a savepoint no record is changed in place, so this stages a copy.
+        if self.begin_update(keyspace, key)? {
+            self.stage_expiry(expiry);
+            let length = self.staged_value().len();
+            self.finish(length)?;
+        }
+        Ok(())
+    }
+
+    /// When the record of a key expires, in seconds since 1970; 0 for never, none if the key is absent.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn expiry(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<u32>, Error> {
+        let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
+        let found = found.filter(|at| !self.is_expired(keyspace, *at));
+        Ok(found.map(|at| self.log.record_in(at.addr).header.expiry))
+    }
+
+    /// Whether the store has, or had, records that expire, so that [`set_now`](Store::set_now) has to be called.
+    #[must_use]
+    pub fn expires(&self) -> bool {
+        self.expiry.is_used
+    }
+
+    /// The time up to which records are absent; see [`set_now`](Store::set_now).
+    #[must_use]
+    pub fn now(&self) -> u32 {
+        self.expiry.now.max(if self.expiry.is_used { 0 } else { self.expiry.clock })
+    }
+
+    /// The number of keys in a keyspace that have not expired.
+    ///
+    /// # Errors
+    /// While expired records wait to be deleted: as for [`range`](Store::range).
+    pub fn live_count(&mut self, keyspace: u32) -> Result<u64, Error> {
+        let due = self.count_due(keyspace, (Bound::Unbounded, Bound::Unbounded))?;
+        Ok(self.count(keyspace).saturating_sub(due))
+    }
+
+    /// The number of records that have expired and wait to be deleted.
+    ///
+    /// # Errors
+    /// As for [`range`](Store::range).
+    pub fn due(&mut self) -> Result<u64, Error> {
+        let (mut due, mut from) = (0, 0);
+        if !self.seems_due() {
+            return Ok(0);
+        }
+        while let Some((keyspace, _)) = self.first_entry(from)? {
+            due += self.count_due(keyspace, (Bound::Unbounded, Bound::Unbounded))?;
+            from = keyspace + 1;
+        }
+        Ok(due)
+    }
+
+    // ---------------------------------------------------------------- reading
+
+    /// Whether a record of a keyspace has expired. A snapshot shows what had not when it was taken.
+    #[inline(always)]
+    pub(super) fn is_expired(&self, keyspace: u32, at: Located) -> bool {
+        self.has_expired(self.log.record_in(at.addr).header) && self.can_expire(keyspace)
+    }
+
+    /// Whether records can expire in a keyspace as its number selects it. Taking a snapshot deletes what is due, where the
+    /// store can be written to.
+    fn can_expire(&self, keyspace: u32) -> bool {
+        keyspace <= LAST_KEYSPACE || self.read_only || self.poisoned
+    }
+
+    /// Deletes all that is due.
+    pub(super) fn delete_all_due(&mut self) -> Result<(), Error> {
+        while !self.read_only && !self.poisoned && self.may_have_due() {
+            self.sort(ALL)?;
+            self.delete_due(SLICE)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the record with this header has expired. 0, for never, counts as later than any time.
+    #[inline(always)]
+    pub(super) fn has_expired(&self, header: &RecordHeader) -> bool {
+        header.expiry.wrapping_sub(1) < self.expiry.now
+    }
+
+    /// Records with an expiry up to this time are absent; 0 if none expires.
+    #[inline(always)]
+    pub(super) fn expired_until(&self) -> u32 {
+        self.expiry.now
+    }
+
+    /// Whether there may be entries that are due. Looks for the earliest one if that takes no time.
+    fn may_have_due(&mut self) -> bool {
+        if self.seems_due() && self.is_sorted() {
+            let _ = self.find_earliest();
+        }
+        self.seems_due()
+    }
+
+    /// Whether keys are in order, or so few that they are sorted at once.
+    fn is_sorted(&self) -> bool {
+        self.sorted_keys.sorted_below == ALL || self.index_len() <= SMALL_INDEX
+    }
+
+    #[inline]
+    fn seems_due(&self) -> bool {
+        self.expiry.earliest <= self.expiry.now && self.expiry.is_used
+    }
+
+    fn find_earliest(&mut self) -> Result<(), Error> {
+        let (mut earliest, mut from) = (u32::MAX, 0);
+        while let Some((keyspace, expiry)) = self.first_entry(from)? {
+            earliest = earliest.min(expiry);
+            from = keyspace + 1;
+        }
+        self.expiry.earliest = earliest;
+        Ok(())
+    }
+
+    /// The keyspace and the time of the first entry from a keyspace on.
+    fn first_entry(&mut self, keyspace: u32) -> Result<Option<(u32, u32)>, Error> {
+        let mut first = None;
+        if keyspace <= LAST_KEYSPACE {
+            let (start, end) = (expiry_start(keyspace), expiry_end());
+            let bounds = (Bound::Included(&start[..]), Bound::Excluded(end));
+            self.range(KEYSPACE_ENGINE, bounds, false, |key, _| {
+                first = expiry_of(key).map(|(keyspace, expiry, _)| (keyspace, expiry));
+                first.is_none()
+            })?;
+        }
+        Ok(first)
+    }
+
+    /// The number of due records of a keyspace between two bounds.
+    pub(super) fn count_due(&mut self, keyspace: u32, bounds: KeyBounds<'_>) -> Result<u64, Error> {
+        if keyspace == KEYSPACE_ENGINE || !self.seems_due() || !self.can_expire(keyspace) {
+            return Ok(0);
+        }
+        let mut count = 0;
+        self.each_due(keyspace & LAST_KEYSPACE, &mut |key| {
+            count += u64::from(is_between(key, bounds));
+            true
+        })?;
+        Ok(count)
+    }
+
+    /// Passes the keys of a keyspace whose records are due to `visit`, in the order of time, until it returns false.
+    fn each_due(
+        &mut self,
+        keyspace: u32,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Error> {
+        let (start, now) = (expiry_start(keyspace), self.expiry.now);
+        let mut is_next = true;
+        let bounds = (Bound::Included(&start[..]), Bound::Excluded(expiry_end()));
+        self.range(KEYSPACE_ENGINE, bounds, false, |key, _| {
+            if let Some((of, expiry, key)) = expiry_of(key) {
+                is_next = of == keyspace && expiry <= now && visit(key);
+            }
+            is_next
+        })
+    }
+
+    /// Whether some record of a keyspace may be due, so that its keys have to be looked up.
+    pub(super) fn has_due(&mut self, keyspace: u32) -> Result<bool, Error> {
+        let mut has_due = false;
+        if keyspace != KEYSPACE_ENGINE && self.seems_due() && self.can_expire(keyspace) {
+            self.each_due(keyspace & LAST_KEYSPACE, &mut |_| {
+                has_due = true;
+                false
+            })?;
+        }
+        Ok(has_due)
+    }
+
+    /// Passes the keys between two bounds whose records have not expired to `visit`.
+    pub(super) fn visit_unexpired(
+        &mut self,
+        keyspace: u32,
+        bounds: KeyBounds<'_>,
+        reverse: bool,
+        visit: &mut dyn FnMut(&[u8], Position) -> bool,
+    ) -> Result<(), Error> {
+        let mut last: Option<Key> = None;
+        loop {
+            let mut page: Vec<(Key, Position)> = Vec::new();
+            let behind = last.as_ref().map(|key| Bound::Excluded(&key[..]));
+            let part = match (behind, reverse) {
+                (None, _) => bounds,
+                (Some(behind), false) => (behind, bounds.1),
+                (Some(behind), true) => (bounds.0, behind),
+            };
+            self.visit_all(keyspace, part, reverse, &mut |key, position| {
+                page.push((Key::new(key), position));
+                page.len() < PAGE
+            })?;
+            let is_last = page.len() < PAGE;
+            for (key, position) in page {
+                let found = match self.find_shared(self.hash(keyspace, &key), keyspace, &key) {
+                    // Reading that record reports the damage.
+                    Err(Error::Corruption(_)) => None,
+                    found => found?,
+                };
+                if !found.is_some_and(|at| self.is_expired(keyspace, at)) && !visit(&key, position)
+                {
+                    return Ok(());
+                }
+                last = Some(key);
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    // ---------------------------------------------------------------- writing
+
+    /// As `begin`, for a record that expires or replaces one that does.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn begin_expiring(
+        &mut self,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        capacity: usize,
+        may_fail: bool,
+        expiry: u32,
+    ) -> Result<(), Error> {
+        let found = self.find_shared(hash, keyspace, key)?;
+        let old = found.map_or(0, |at| self.log.record_in(at.addr).header.expiry);
+        if old == expiry {
+            return self.stage_expiring(found, hash, keyspace, key, capacity, may_fail, expiry);
+        }
+        let _ = self.savepoint();
+        let staged = self.change_entry(keyspace, key, old, expiry).and_then(|()| {
+            // The record that is replaced may have been evicted.
+            let found = self.find_shared(hash, keyspace, key)?;
+            self.stage_expiring(found, hash, keyspace, key, capacity, may_fail, expiry)
+        });
+        self.staging.is_grouped = staged.is_ok();
+        if staged.is_err() {
+            self.undo_last();
+        }
+        staged
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "those of `begin`, and what it found")]
+    fn stage_expiring(
+        &mut self,
+        found: Option<Located>,
+        hash: u32,
+        keyspace: u32,
+        key: &[u8],
+        capacity: usize,
+        may_fail: bool,
+        expiry: u32,
+    ) -> Result<(), Error> {
+        if let Some(at) = found
+            && self.log.can_overwrite(at.position, at.addr, capacity)
+        {
+            if may_fail {
+                self.save_value(at)?;
+            }
+            self.staging.changing = Changing { at, location: ValueLocation::Record };
+            self.staging.staged = Staged::InPlace;
+            return Ok(());
+        }
+        self.staging.new.old = found.map(|at| self.predecessor(at));
+        self.stage(None, hash, keyspace, key, capacity, false)?;
+        self.stage_expiry(expiry);
+        Ok(())
+    }
+
+    /// Ends the savepoint of a staged record and its entry.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_group(&mut self, keeps: bool) -> Result<(), Error> {
+        self.staging.is_grouped = false;
+        if keeps {
+            return self.release_last();
+        }
+        self.undo_last();
+        Ok(())
+    }
+
+    /// Removes the entry of a record that expired at `old`, unless that is 0, and adds one for `new`, likewise.
+    fn change_entry(&mut self, keyspace: u32, key: &[u8], old: u32, new: u32) -> Result<(), Error> {
+        let next = core::mem::take(&mut self.expiry.next);
+        if old != 0 {
+            self.remove_entry_of(keyspace, key, old)?;
+        }
+        if new != 0 {
+            if key.len() > max_expiring_key() {
+                return Err(Error::KeyTooLong);
+            }
+            self.begin_expiry()?;
+            self.set(KEYSPACE_ENGINE, &expiry_entry(keyspace, new, key), &[])?;
+            self.expiry.earliest = self.expiry.earliest.min(new);
+            if new <= self.expiry.now && self.expiry.stored < self.expiry.now {
+                // It is absent at once, and stays so.
+                self.store_now()?;
+            }
+        }
+        self.expiry.next = next;
+        Ok(())
+    }
+
+    /// Removes the entry of a record that is being replaced or deleted.
+    pub(super) fn remove_entry_of(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        expiry: u32,
+    ) -> Result<(), Error> {
+        self.append_tombstone(KEYSPACE_ENGINE, &expiry_entry(keyspace, expiry, key), true)?;
+        Ok(())
+    }
+
+    /// Makes sure that the next opening knows of records that expire.
+    fn begin_expiry(&mut self) -> Result<(), Error> {
+        if self.expiry.stored != 0 {
+            return Ok(());
+        }
+        if !self.expiry.is_used {
+            self.expiry.is_used = true;
+            (self.expiry.now, self.expiry.earliest) = (self.expiry.clock, u32::MAX);
+            // What is due is found in the order of keys.
+            self.ordered = true;
+        }
+        self.store_now()
+    }
+
+    /// Stores the time, from which the next opening goes on.
+    fn store_now(&mut self) -> Result<(), Error> {
+        let now = self.expiry.now.max(1);
+        self.set(KEYSPACE_ENGINE, KEY_EXPIRY, &u64::from(now).to_le_bytes())?;
+        self.expiry.stored = now;
+        Ok(())
+    }
+
+    /// Goes on from a time that was stored before.
+    pub(super) fn continue_expiry(&mut self, stored: &[u8]) -> Result<(), Error> {
+        let stored = stored.try_into().map_or(0, u64::from_le_bytes);
+        self.expiry.now = self.expiry.now.max(u32::try_from(stored).unwrap_or(u32::MAX));
+        self.store_now()
+    }
+
+    /// Loads the state at the end of opening.
+    pub(super) fn load_expiry(&mut self) -> Result<(), Error> {
+        let stored = self.read(KEYSPACE_ENGINE, KEY_EXPIRY)?;
+        let stored = stored.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes);
+        if stored != 0 {
+            let now = u32::try_from(stored).unwrap_or(u32::MAX);
+            self.expiry = Expiry { is_used: true, now, stored: now, ..Expiry::default() };
+            self.ordered = true;
+        }
+        Ok(())
+    }
+
+    /// After the last savepoint has ended: what was absent while it was open stays so.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn catch_up_expiry(&mut self) {
+        self.expiry.is_late = false;
+        self.set_now(self.expiry.clock);
+    }
+
+    /// Changes were undone, perhaps deletions of what was due.
+    pub(super) fn undo_expiry(&mut self) {
+        (self.expiry.stored, self.expiry.earliest) = (0, 0);
+    }
+
+    // ---------------------------------------------------------------- deleting what is due
+
+    /// Whether maintenance should delete what is due.
+    pub(super) fn wants_expiry(&self) -> bool {
+        self.seems_due() && !self.expiry.is_paused && self.is_sorted()
+    }
+
+    /// One step of maintenance. Returns whether there was one.
+    pub(super) fn expiry_step(&mut self) -> Result<bool, Error> {
+        if !self.wants_expiry() {
+            return Ok(false);
+        }
+        match self.delete_due(SLICE) {
+            // Compaction may free space.
+            Err(Error::Quota | Error::Full) if !self.poisoned => {
+                self.expiry.is_paused = true;
+                Ok(false)
+            }
+            deleted => deleted.map(|()| true),
+        }
+    }
+
+    /// Lets deletions that ran out of space try again.
+    #[inline]
+    pub(super) fn resume_expiry(&mut self) {
+        self.expiry.is_paused = false;
+    }
+
+    /// Deletes records that are due, at most `limit` of them. Commits in between do no maintenance, which would come
+    /// back here.
+    fn delete_due(&mut self, limit: usize) -> Result<(), Error> {
+        let was_deleting = core::mem::replace(&mut self.expiry.is_deleting, true);
+        let deleted = if was_deleting { Ok(()) } else { self.delete_slice(limit) };
+        self.expiry.is_deleting = was_deleting;
+        deleted
+    }
+
+    fn delete_slice(&mut self, limit: usize) -> Result<(), Error> {
+        let (mut due, mut from): (Vec<Key>, u32) = (Vec::new(), 0);
+        let (mut earliest, now) = (u32::MAX, self.expiry.now);
+        while due.len() < limit
+            && let Some((keyspace, expiry)) = self.first_entry(from)?
+        {
+            from = keyspace + 1;
+            if expiry > now {
+                earliest = earliest.min(expiry);
+                continue;
+            }
+            let start = expiry_start(keyspace);
+            let bounds = (Bound::Included(&start[..]), Bound::Excluded(expiry_end()));
+            self.range(KEYSPACE_ENGINE, bounds, false, |entry, _| {
+                let Some((of, expiry, _)) = expiry_of(entry) else { return true };
+                let is_due = of == keyspace && expiry <= now;
+                if is_due {
+                    due.push(Key::new(entry));
+                } else if of == keyspace {
+                    earliest = earliest.min(expiry);
+                }
+                is_due && due.len() < limit
+            })?;
+        }
+        for entry in &due {
+            let Some((keyspace, expiry, key)) = expiry_of(entry) else { continue };
+            self.delete_expired(keyspace, key, expiry)?;
+        }
+        if due.len() < limit {
+            self.expiry.earliest = earliest;
+        }
+        Ok(())
+    }
+
+    fn delete_expired(&mut self, keyspace: u32, key: &[u8], expiry: u32) -> Result<(), Error> {
+        let found = match self.find_shared(self.hash(keyspace, key), keyspace, key) {
+            // The damaged record stays, as after other deletions.
+            Err(Error::Corruption(_)) => None,
+            found => found?,
+        };
+        let is_due = |at: Located| self.log.record_in(at.addr).header.expiry == expiry;
+        if found.is_some_and(is_due) {
+            self.append_tombstone(keyspace, key, true)?;
+            return Ok(());
+        }
+        self.remove_entry_of(keyspace, key, expiry)
+    }
+
+    /// Deletes the entries of a keyspace that is being cleared. A savepoint is open.
+    pub(super) fn clear_entries(&mut self, keyspace: u32) -> Result<(), Error> {
+        let (start, next) = (expiry_start(keyspace), expiry_start(keyspace + 1));
+        let end = if keyspace == LAST_KEYSPACE { expiry_end() } else { &next[..] };
+        let bounds = (Bound::Included(&start[..]), Bound::Excluded(end));
+        self.delete_range(KEYSPACE_ENGINE, bounds, false, u64::MAX).map(drop)
+    }
+
+    /// Whether a keyspace has records that expire.
+    pub(super) fn has_entries(&mut self, keyspace: u32) -> Result<bool, Error> {
+        if !self.expiry.is_used || keyspace == KEYSPACE_ENGINE {
+            return Ok(false);
+        }
+        Ok(self.first_entry(keyspace)?.is_some_and(|(first, _)| first == keyspace))
+    }
+}
+
+fn is_between(key: &[u8], (lower, upper): KeyBounds<'_>) -> bool {
+    let is_above = match lower {
+        Bound::Included(lower) => key >= lower,
+        Bound::Excluded(lower) => key > lower,
+        Bound::Unbounded => true,
+    };
+    is_above
+        && match upper {
+            Bound::Included(upper) => key <= upper,
+            Bound::Excluded(upper) => key < upper,
+            Bound::Unbounded => true,
+        }
+}

@@ -1,0 +1,501 @@
+//! Records that expire, compared with a model: a clock that jumps forwards and back, with crashes, reopens,
+//! compaction, savepoints, changes in place and large values.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use varve::engine::format::KEYSPACE_ENGINE;
+use varve::engine::format::system_records::{expiry_of, max_expiring_key};
+use varve::engine::{Error, MemoryFile, Options, Savepoint, Store};
+
+use crate::support::fault_file::FaultFile;
+use crate::support::rng::{Rng, bytes_of};
+
+const KEYSPACES: [u32; 3] = [0, 2, 9];
+const YEAR: u32 = 365 * 86_400;
+const START: u32 = 1_800_000_000;
+
+type KeyId = (u32, Vec<u8>);
+/// The value and the expiry of each key.
+type Map = BTreeMap<KeyId, (Vec<u8>, u32)>;
+
+struct Model {
+    store: Option<Store<FaultFile>>,
+    file: FaultFile,
+    options: Options,
+    rng: Rng,
+    clock: u32,
+    now: Map,
+    committed: Map,
+    saved: Vec<(Savepoint, Map)>,
+    expired: usize,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::new(seed);
+        let options = Options {
+            segment_log2: 12 + rng.below(4) as u8,
+            entropy: [seed, seed, 3, 1],
+            ordered: !seed.is_multiple_of(3),
+            memory: if seed.is_multiple_of(2) { 0 } else { 64 << 20 },
+            load_at_once: if (seed / 2).is_multiple_of(2) { 0 } else { usize::MAX },
+            index_memory: if (seed / 4).is_multiple_of(2) { 0 } else { usize::MAX },
+            ..Options::default()
+        };
+        let file = FaultFile::default();
+        let store = Store::open(file.clone(), options).expect("opens");
+        let (now, committed, saved) = (Map::new(), Map::new(), vec![]);
+        let mut model = Model {
+            store: Some(store),
+            file,
+            options,
+            rng,
+            clock: START,
+            now,
+            committed,
+            saved,
+            expired: 0,
+        };
+        model.turn();
+        model
+    }
+
+    fn store(&mut self) -> &mut Store<FaultFile> {
+        self.store.as_mut().expect("the store is open")
+    }
+
+    /// Begins a turn: what has expired by then is gone for ever.
+    fn turn(&mut self) {
+        let (clock, before) = (self.clock, self.store().now());
+        self.store().set_now(clock);
+        let now = self.store().now();
+        assert!(now >= clock && now <= clock.max(before), "{now} at {clock}, after {before}");
+        let seen = clock.max(if self.store().expires() { before } else { 0 });
+        self.expired += forget(&mut self.now, seen);
+        self.saved.iter_mut().for_each(|(_, map)| _ = forget(map, seen));
+    }
+
+    /// Commits, in a turn of its own.
+    fn commit(&mut self) {
+        self.turn();
+        self.store().commit().expect("commit");
+        self.committed = self.now.clone();
+    }
+
+    fn key(&mut self) -> KeyId {
+        let keyspace = *self.rng.pick(&KEYSPACES);
+        (keyspace, format!("k{:02}", self.rng.below(40)).into_bytes())
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let length = match self.rng.below(12) {
+            0 => 1_000 + self.rng.below(9_000),
+            1 => 0,
+            _ => self.rng.below(60),
+        };
+        bytes_of(self.rng.next(), length)
+    }
+
+    fn expiry(&mut self) -> u32 {
+        let now = self.store().now();
+        match self.rng.below(8) {
+            0 | 1 => 0,
+            2 => now - self.rng.below(3) as u32,
+            3 => now + YEAR,
+            _ => now + 1 + self.rng.below(60) as u32,
+        }
+    }
+
+    /// Sets a key in the model. A value that has expired already is absent.
+    fn put(&mut self, at: KeyId, value: Vec<u8>, expiry: u32) {
+        if expiry != 0 && expiry <= self.store().now() {
+            self.now.remove(&at);
+        } else {
+            self.now.insert(at, (value, expiry));
+        }
+    }
+
+    fn step(&mut self) {
+        let at = self.key();
+        let (keyspace, key) = (at.0, at.1.clone());
+        match self.rng.below(40) {
+            0..10 => {
+                let (value, expiry) = (self.value(), self.expiry());
+                self.store().set_with_expiry(keyspace, &key, &value, expiry).expect("set");
+                self.put(at, value, expiry);
+            }
+            10 | 11 => {
+                let value = self.value();
+                self.store().set(keyspace, &key, &value).expect("set");
+                self.put(at, value, 0);
+            }
+            12 => {
+                // A staged record that is aborted.
+                let expiry = self.expiry();
+                let length = self.value().len();
+                self.store().expire_next(expiry);
+                self.store().begin_set(keyspace, &key, length).expect("begin");
+                self.store().staged_value().fill(0xEE);
+                self.store().abort();
+            }
+            13..17 => {
+                let fill = self.rng.next() as u8;
+                let resized = self.rng.one_in(3).then(|| self.value());
+                let replacement = resized.clone();
+                let changed = self
+                    .store()
+                    .update_if(
+                        keyspace,
+                        &key,
+                        |_| true,
+                        |value| {
+                            value.fill(fill);
+                            Ok(replacement)
+                        },
+                    )
+                    .expect("update");
+                assert_eq!(changed, self.now.contains_key(&at));
+                if let Some((value, _)) = self.now.get_mut(&at) {
+                    value.fill(fill);
+                    *value = resized.unwrap_or(core::mem::take(value));
+                }
+            }
+            17..20 => {
+                let expiry = self.expiry();
+                let was = self.store().touch(keyspace, &key, expiry).expect("touch");
+                let found = self.now.remove(&at);
+                assert_eq!(was, found.is_some());
+                if let Some((value, _)) = found {
+                    self.put(at, value, expiry);
+                }
+            }
+            20..22 => {
+                let was = self.store().delete(keyspace, &key).expect("delete");
+                assert_eq!(was, self.now.remove(&at).is_some());
+            }
+            22 if self.rng.one_in(4) => {
+                let count = self.now.keys().filter(|(of, _)| *of == keyspace).count();
+                self.store().empty(keyspace).expect("empty");
+                self.now.retain(|(of, _), _| *of != keyspace);
+                assert!(count == 0 || self.store().live_count(keyspace) == Ok(0));
+            }
+            23 if self.options.ordered && self.rng.one_in(2) => {
+                let end = self.key().1;
+                let bounds = (Bound::Included(&key[..]), Bound::Excluded(&end[..]));
+                let cleared = self.store().clear(keyspace, bounds, false, u64::MAX).expect("clear");
+                let before = self.now.len();
+                self.now.retain(|(of, one), _| *of != keyspace || *one < key || *one >= end);
+                assert_eq!(cleared as usize, before - self.now.len());
+            }
+            24 | 25 if self.saved.len() < 3 => {
+                if self.saved.is_empty() {
+                    // Nothing is committed while a savepoint is open, so a crash leaves this.
+                    self.commit();
+                }
+                let savepoint = self.store().savepoint();
+                self.saved.push((savepoint, self.now.clone()));
+            }
+            26 => {
+                if let Some((savepoint, _)) = self.saved.pop() {
+                    self.store().release(savepoint).expect("release");
+                    self.turn();
+                }
+            }
+            27 => {
+                if let Some((savepoint, map)) = self.saved.pop() {
+                    self.store().rollback(savepoint);
+                    self.now = map;
+                    self.turn();
+                }
+            }
+            28..31 => {
+                self.clock = match self.rng.below(12) {
+                    0 => self.clock + YEAR + self.rng.below(1_000) as u32,
+                    1 => (self.clock - YEAR).max(START - YEAR),
+                    _ => self.clock + self.rng.below(20) as u32,
+                };
+                self.turn();
+            }
+            31..34 if self.saved.is_empty() => {
+                self.commit();
+                if self.rng.one_in(2) {
+                    self.store().flush().expect("flush");
+                }
+                self.store().end_turn();
+            }
+            34..36 if self.saved.is_empty() => {
+                let all = self.rng.one_in(6);
+                for _ in 0..self.rng.below(20) {
+                    self.store().maintain(all).expect("maintain");
+                }
+            }
+            36 if self.rng.one_in(3) => self.reopen(true),
+            37 if self.rng.one_in(3) => self.reopen(false),
+            _ => self.check_key(&at),
+        }
+        self.check_key(&(keyspace, key));
+    }
+
+    fn reopen(&mut self, closes: bool) {
+        if closes {
+            while let Some((savepoint, map)) = self.saved.pop() {
+                self.store().rollback(savepoint);
+                self.now = map;
+            }
+        } else if self.saved.is_empty() {
+            self.commit();
+        }
+        self.saved.clear();
+        let store = self.store.take().expect("the store is open");
+        if closes {
+            store.close().map_err(|(_, error)| error).expect("closes");
+            self.committed = self.now.clone();
+        } else {
+            drop(store);
+            self.now = self.committed.clone();
+        }
+        self.file = FaultFile::new(self.file.image());
+        // Each session has salts of its own.
+        self.options.entropy[1] += 1;
+        self.options.ordered = !self.rng.one_in(3);
+        let options = self.options;
+        self.store = Some(Store::open(self.file.clone(), options).expect("opens"));
+        if self.rng.one_in(3) {
+            // What was seen as expired stays so, whatever the clock says.
+            self.clock = (self.clock - YEAR).max(START - YEAR);
+        }
+        self.turn();
+        self.check();
+    }
+
+    fn check_key(&mut self, at: &KeyId) {
+        let (keyspace, key) = (at.0, &at.1[..]);
+        let wanted = self.now.get(at).cloned();
+        let value = wanted.as_ref().map(|(value, _)| value.clone());
+        let expiry = wanted.map(|(_, expiry)| expiry);
+        let store = self.store();
+        assert_eq!(store.expiry(keyspace, key).expect("reads"), expiry, "{at:?}");
+        assert_eq!(store.get(keyspace, key).expect("reads").map(<[u8]>::to_vec), value, "{at:?}");
+        assert_eq!(store.read(keyspace, key).expect("reads").map(<[u8]>::to_vec), value);
+        assert_eq!(store.has(keyspace, key).expect("reads"), value.is_some());
+        assert_eq!(store.version(keyspace, key).expect("reads").is_some(), value.is_some());
+    }
+
+    fn check(&mut self) {
+        for keyspace in KEYSPACES {
+            let keys: Vec<Vec<u8>> = self
+                .now
+                .keys()
+                .filter(|(of, _)| *of == keyspace)
+                .map(|(_, key)| key.clone())
+                .collect();
+            let (from, to) = (self.key().1, self.key().1);
+            let within = keys.iter().filter(|key| **key >= from && **key <= to).count() as u64;
+            let is_ordered = self.options.ordered;
+            let store = self.store();
+            assert_eq!(store.live_count(keyspace), Ok(keys.len() as u64), "keyspace {keyspace}");
+            if is_ordered {
+                assert_eq!(store.keys(keyspace).as_ref(), Ok(&keys));
+                let bounds = (Bound::Included(&from[..]), Bound::Included(&to[..]));
+                let counted = if from <= to { store.count_range(keyspace, bounds) } else { Ok(0) };
+                assert_eq!(counted, Ok(within));
+                let mut back = vec![];
+                let all = (Bound::Unbounded, Bound::Unbounded);
+                store
+                    .range(keyspace, all, true, |key, _| {
+                        back.push(key.to_vec());
+                        back.len() < 7
+                    })
+                    .expect("range");
+                let expected: Vec<Vec<u8>> = keys.iter().rev().take(7).cloned().collect();
+                assert_eq!(back, expected);
+            }
+        }
+        for at in self.now.keys().cloned().collect::<Vec<_>>() {
+            self.check_key(&at);
+        }
+    }
+
+    /// When all work is done, there is an entry for each record that expires, and nothing else is left.
+    fn check_all_done(&mut self) {
+        while let Some((savepoint, _)) = self.saved.pop() {
+            self.store().release(savepoint).expect("release");
+        }
+        self.commit();
+        let mut steps = 0;
+        while self.store().maintain(false).expect("maintain") {
+            steps += 1;
+            assert!(steps < 100_000, "maintenance has no end");
+        }
+        assert_eq!(self.store().due(), Ok(0));
+        self.check();
+        for keyspace in KEYSPACES {
+            let count = self.now.keys().filter(|(of, _)| *of == keyspace).count() as u64;
+            assert_eq!(self.store().count(keyspace), count);
+        }
+        if !self.store().expires() {
+            return;
+        }
+        let entries = self.store().keys(KEYSPACE_ENGINE).expect("keys");
+        let entries: BTreeSet<(u32, u32, Vec<u8>)> = entries
+            .iter()
+            .filter_map(|entry| expiry_of(entry))
+            .map(|(keyspace, expiry, key)| (keyspace, expiry, key.to_vec()))
+            .collect();
+        let expiring = self.now.iter().filter(|(_, (_, expiry))| *expiry != 0);
+        let expected: BTreeSet<(u32, u32, Vec<u8>)> = expiring
+            .map(|((keyspace, key), (_, expiry))| (*keyspace, *expiry, key.clone()))
+            .collect();
+        assert_eq!(entries, expected);
+    }
+}
+
+/// Removes what has expired, and returns how many keys that were.
+fn forget(map: &mut Map, now: u32) -> usize {
+    let before = map.len();
+    map.retain(|_, (_, expiry)| *expiry == 0 || *expiry > now);
+    before - map.len()
+}
+
+#[test]
+fn random_programs_with_a_jumping_clock_match_a_model() {
+    let one = crate::support::rng::replayed("VARVE_EXPIRY_SEED");
+    let seeds = one.map_or(0..300, |seed| seed..seed + 1);
+    let mut expired = 0;
+    for seed in seeds {
+        let run = || {
+            let mut model = Model::new(seed);
+            for step in 0..400 {
+                model.step();
+                if step % 20 == 0 {
+                    model.check();
+                }
+                if step % 133 == 0 {
+                    model.check_all_done();
+                }
+            }
+            model.check_all_done();
+            model.expired
+        };
+        let ran = std::panic::catch_unwind(run);
+        expired += ran.unwrap_or_else(|_| panic!("VARVE_EXPIRY_SEED={seed} fails"));
+    }
+    assert!(one.is_some() || expired > 5_000, "only {expired} keys expired");
+}
+
+fn open() -> Store<MemoryFile> {
+    Store::open(MemoryFile::default(), Options::default()).expect("opens")
+}
+
+#[test]
+fn many_keys_that_are_due_at_once_are_absent_at_once_and_deleted_in_slices() {
+    const KEYS: u32 = 20_000;
+    let mut store = open();
+    store.set_now(START);
+    for key in 0..KEYS {
+        let expiry = START + 1 + key % 50;
+        store.set_with_expiry(2, &key.to_be_bytes(), b"value", expiry).expect("set");
+        store.set(3, &key.to_be_bytes(), b"stays").expect("set");
+    }
+    store.commit().expect("commit");
+    while store.maintain(false).expect("maintain") {}
+    store.set_now(START + 100);
+    assert_eq!(store.live_count(2), Ok(0));
+    assert!(store.due().expect("counts") > u64::from(KEYS) - 100, "the rest waits");
+    assert_eq!(store.keys(2), Ok(vec![]));
+    assert_eq!(store.keys(3).map(|keys| keys.len()), Ok(KEYS as usize));
+    assert_eq!(store.get(2, &7_u32.to_be_bytes()), Ok(None));
+    let mut steps = 0;
+    while store.maintain(false).expect("maintain") {
+        steps += 1;
+    }
+    assert!(steps >= KEYS / 64 - 2, "{steps} steps");
+    assert_eq!((store.due(), store.count(2)), (Ok(0), 0));
+    let left = store.keys(KEYSPACE_ENGINE).expect("keys");
+    assert!(left.iter().all(|key| expiry_of(key).is_none()), "no entries are left");
+}
+
+#[test]
+fn clock_that_was_wrong_can_be_corrected_once_all_that_was_due_is_deleted() {
+    let mut store = open();
+    store.set_now(START);
+    store.set_with_expiry(0, b"gone", b"", START + 10).expect("set");
+    store.set_with_expiry(0, b"later", b"", START + 3 * YEAR).expect("set");
+    store.set_now(START + YEAR);
+    assert_eq!(store.has(0, b"gone"), Ok(false));
+    store.set_now(START);
+    assert_eq!((store.now(), store.has(0, b"gone")), (START, Ok(false)));
+    store.set_with_expiry(0, b"new", b"", START + 10).expect("set");
+    let file = store.close().map_err(|(_, error)| error).expect("closes");
+    let mut store = Store::open(file, Options::default()).expect("opens");
+    store.set_now(START);
+    assert_eq!((store.now(), store.has(0, b"new")), (START, Ok(true)));
+    // While something waits to be deleted, time does not go back.
+    let savepoint = store.savepoint();
+    store.set_now(START + YEAR);
+    store.set_now(START);
+    assert_eq!((store.now(), store.has(0, b"new")), (START + YEAR, Ok(false)));
+    store.release(savepoint).expect("release");
+    assert_eq!(store.has(0, b"later"), Ok(true));
+}
+
+#[test]
+fn read_only_store_hides_what_has_expired_and_counts_without_it() {
+    let mut store = open();
+    store.set_now(START);
+    store.set_with_expiry(0, b"a", b"1", START + 10).expect("set");
+    store.set(0, b"b", b"2").expect("set");
+    let file = store.close().map_err(|(_, error)| error).expect("closes");
+    let bytes = file.bytes.clone();
+    let options = Options { read_only: true, ..Options::default() };
+    let mut store = Store::open(MemoryFile { bytes: bytes.clone() }, options).expect("opens");
+    store.set_now(START + 10);
+    assert_eq!(store.get(0, b"a"), Ok(None));
+    assert_eq!(store.live_count(0), Ok(1));
+    assert_eq!(store.keys(0), Ok(vec![b"b".to_vec()]));
+    let file = store.close().map_err(|(_, error)| error).expect("closes");
+    assert_eq!(file.bytes, bytes);
+}
+
+#[test]
+fn key_that_is_too_long_to_expire_is_refused_and_stored_otherwise() {
+    let mut store = open();
+    let key = vec![b'k'; max_expiring_key() + 1];
+    assert_eq!(store.set_with_expiry(0, &key, b"", START), Err(Error::KeyTooLong));
+    assert_eq!(store.set(0, &key, b""), Ok(store.stats().next_version - 1));
+    assert_eq!(store.touch(0, &key, START), Err(Error::KeyTooLong));
+    assert!(store.set_with_expiry(0, &key[1..], b"", START).is_ok());
+    assert_eq!(store.has(0, &key), Ok(true));
+}
+
+#[test]
+fn records_keep_their_expiry_when_a_damaged_file_is_salvaged() {
+    use varve::engine::OnDamage;
+    let options = Options { segment_log2: 12, ..Options::default() };
+    let mut store = Store::open(MemoryFile::default(), options).expect("opens");
+    store.set_now(START);
+    for key in 0..200_u32 {
+        let expiry = if key % 2 == 0 { 0 } else { START + key };
+        store.set_with_expiry(0, &key.to_be_bytes(), &[7; 40], expiry).expect("set");
+        store.commit().expect("commit");
+    }
+    let mut bytes = store.close().map_err(|(_, error)| error).expect("closes").bytes;
+    bytes[8192 + 3 * 4096 + 1000] ^= 1;
+    let options = Options { on_damage: OnDamage::Salvage, ..options };
+    let mut store = Store::open(MemoryFile { bytes }, options).expect("opens");
+    assert!(store.recovery().damaged);
+    let (mut kept, mut expiring) = (0, 0);
+    for key in 0..200_u32 {
+        let expected = if key % 2 == 0 { 0 } else { START + key };
+        if let Some(expiry) = store.expiry(0, &key.to_be_bytes()).expect("reads") {
+            assert_eq!(expiry, expected);
+            kept += 1;
+            expiring += u64::from(expiry != 0);
+        }
+    }
+    assert!(kept > 150, "{kept} are kept");
+    assert_eq!(store.count(KEYSPACE_ENGINE), expiring + 1);
+    store.set_now(START + 1_000);
+    assert_eq!(store.live_count(0), Ok(kept - expiring));
+}
