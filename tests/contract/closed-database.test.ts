@@ -50,6 +50,7 @@ everywhere("a closed database", ({ storage }) => {
       set: (of) => of.set("a", "1"),
       snapshot: (of) => of.snapshot(),
       stats: (of) => of.stats(),
+      touch: (of) => of.touch("a", { expireIn: 1_000 }),
       transaction: (of) => of.transaction(() => 1),
       updateIf: (of) => of.updateIf("a", () => {}),
       values: (of) => of.values(),
@@ -92,6 +93,7 @@ everywhere("a closed database", ({ storage }) => {
       ref: (of) => of.ref(1),
       set: (of) => of.set(1, 2),
       toJsonLines: (of) => of.toJsonLines(),
+      touch: (of) => of.touch(1, { expireIn: 1_000 }),
       updateIf: (of) => of.updateIf(1, () => 2),
       values: (of) => of.values(),
     });

@@ -53,7 +53,10 @@ everywhere("records that expire", ({ storage }) => {
     expect(db.pin("a")).toBe(undefined);
     expect(db.delete("a")).toBe(false);
     expect(db.updateIf("a", () => {})).toBe(false);
-    expect(db.getMany(["a", "b"]).map((view) => view && text(view))).toStrictEqual([undefined, "2"]);
+    expect(db.getMany(["a", "b"]).map((view) => view && text(view))).toStrictEqual([
+      undefined,
+      "2",
+    ]);
     await clock.to(3_000);
     expect([...db.keys()]).toStrictEqual(["b", "d"]);
     expect(Array.from(db.values(), text)).toStrictEqual(["2", "4"]);
@@ -148,16 +151,18 @@ everywhere("records that expire", ({ storage }) => {
     const db = await opened(storage);
     db.set("a", "1", { expireIn: 1_000 });
     db.set("b", "1");
-    const failure = new Error("no");
-    throws(() => {
-      db.transaction(() => {
-        db.set("a", "2");
-        db.set("b", "2", { expireIn: 500 });
-        db.touch("a", { expireIn: 9_000 });
-        db.set("c", "2", { expireIn: 500 });
-        throw failure;
-      });
-    }, failure);
+    throws(
+      () => {
+        db.transaction(() => {
+          db.set("a", "2");
+          db.set("b", "2", { expireIn: 500 });
+          db.touch("a", { expireIn: 9_000 });
+          db.set("c", "2", { expireIn: 500 });
+          throw new Error("no");
+        });
+      },
+      { message: "no" },
+    );
     expect(db.getEntry("a")?.expires).toStrictEqual(new Date(START + 1_000));
     await clock.to(1_000);
     expect([...db.keys()]).toStrictEqual(["b"]);
@@ -266,7 +271,10 @@ everywhere("records that expire", ({ storage }) => {
   test("a ref shows that its record has expired", async () => {
     const clock = new Clock();
     const db = await opened(storage);
-    const names: Collection<string, string, unknown, string> = db.collection("names", textType()) as never;
+    const names: Collection<string, string, unknown, string> = db.collection(
+      "names",
+      textType(),
+    ) as never;
     names.set("a", "Ann", { expireIn: 1_000 });
     const ref = names.ref("a");
     expect(ref.value).toBe("Ann");
@@ -306,6 +314,69 @@ everywhere("records that expire", ({ storage }) => {
     db.set("a", "1");
     expect(db.getEntry("a")?.expires).toBe(undefined);
     expect(db.count()).toBe(1);
+  });
+
+  test("a snapshot keeps what had not expired when it was taken, and nothing else", async () => {
+    const clock = new Clock();
+    const db = await opened(storage);
+    const users = usersOf(db);
+    users.set("ann", { name: "Ann", age: 3 }, { expireIn: 1_000 });
+    users.set("bob", { name: "Bob", age: 4 }, { expireIn: 2_000 });
+    users.set("eve", { name: "Eve", age: 5 });
+    for (let i = 0; i < 300; i += 1) db.set(`key${i}`, "1", { expireIn: 1_000 + (i % 2) * 1_000 });
+    await clock.to(1_000);
+    const then = db.snapshot();
+    const old = then.collection("users", user, {
+      indexes: { byAge: "age", byName: { fields: "name", unique: true } },
+    });
+    const check = () => {
+      expect([...old.keys()]).toStrictEqual(["bob", "eve"]);
+      expect([...old.index.byAge.keys()]).toStrictEqual(["bob", "eve"]);
+      expect(old.count()).toBe(2);
+      expect(old.get("bob")?.age).toBe(4);
+      expect(old.get("ann")).toBe(undefined);
+      expect([then.count(), [...then.keys()].length, then.has("key1")]).toStrictEqual([
+        150,
+        150,
+        true,
+      ]);
+      expect(then.getMany(["key0", "key1"]).map((view) => view && text(view))).toStrictEqual([
+        undefined,
+        "1",
+      ]);
+      expect([...then.values()].length).toBe(150);
+    };
+    check();
+    await clock.to(2_000);
+    check();
+    expect([users.count(), db.count()]).toStrictEqual([1, 0]);
+    users.clear();
+    await clock.to(3_000);
+    check();
+    then.close();
+    expect([users.count(), db.count()]).toStrictEqual([0, 0]);
+  });
+
+  test("an expiry is a deletion for changes, logs and followers", async () => {
+    const clock = new Clock();
+    const db = await opened(storage);
+    db.set("a", "1", { expireIn: 1_000 });
+    db.set("b", "1");
+    await db.committed;
+    const cursor = db.lastCommit;
+    await clock.to(1_000);
+    expect(db.has("a")).toBe(false);
+    await db.committed;
+    const seen = (records: Iterable<{ type: string; key: unknown }>) =>
+      Array.from(records, ({ type, key }) => `${type} ${key}`);
+    expect(seen(db.changes({ since: cursor }))).toStrictEqual(["delete a"]);
+    const walked = Array.from(db.log({ since: cursor }), (tx) => seen(tx)).flat();
+    expect(walked).toStrictEqual(["delete a"]);
+    for await (const { records, number } of db.follow({ since: cursor })) {
+      expect(seen(records)).toStrictEqual(["delete a"]);
+      expect(seen(db.changes({ since: number }))).toStrictEqual([]);
+      break;
+    }
   });
 
   test("records expire in a database without order too", async () => {
