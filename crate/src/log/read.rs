@@ -152,6 +152,14 @@ impl Log {
         RecordRef { header, key, value }
     }
 
+    /// When the record at an address expires; its other fields are not looked at.
+    #[inline(always)]
+    #[must_use]
+    pub fn expiry_in(&self, addr: BufferAddr) -> u32 {
+        let bytes = &self.pool.bytes(addr.buffer)[addr.offset as usize..];
+        RecordHeader::at(bytes).map_or(0, |header| header.expiry)
+    }
+
     /// Touches the cache lines of a record that a reader needs, without waiting for them. Four
     /// lines: wherever in a line the record begins, a short value ends in the fourth at the latest.
     #[inline(always)]

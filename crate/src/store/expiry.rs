@@ -10,7 +10,6 @@ use core::ops::Bound;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::RecordHeader;
 use crate::format::system_records::{
     KEY_EXPIRY, expiry_end, expiry_entry, expiry_of, expiry_start, max_expiring_key,
 };
@@ -42,6 +41,8 @@ pub(super) struct Expiry {
     now: u32,
     /// No entry is for an earlier time.
     earliest: u32,
+    /// Keyspaces that have or had entries; none if they are not known.
+    spaces: Option<Vec<Space>>,
     /// The expiry of the record that is staged next.
     pub next: u32,
     /// The time in the record [`KEY_EXPIRY`], if there is one.
@@ -52,6 +53,18 @@ pub(super) struct Expiry {
     pub is_deleting: bool,
     /// Whether deletions wait for space.
     is_paused: bool,
+}
+
+/// Called with an entry, its time, and its record's key; returns whether to go on.
+type VisitEntry<'a> = &'a mut dyn FnMut(&[u8], u32, &[u8]) -> bool;
+
+/// A keyspace with entries.
+#[derive(Debug)]
+struct Space {
+    keyspace: u32,
+    /// No entry of the keyspace is before this key, so that looking for the first one does not pass those that were
+    /// deleted.
+    from: Vec<u8>,
 }
 
 impl<F: File> Store<F> {
@@ -197,23 +210,23 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`range`](Store::range).
     pub fn due(&mut self) -> Result<u64, Error> {
-        let (mut due, mut from) = (0, 0);
-        if !self.seems_due() {
-            return Ok(0);
-        }
-        while let Some((keyspace, _)) = self.first_entry(from)? {
-            due += self.count_due(keyspace, (Bound::Unbounded, Bound::Unbounded))?;
-            from = keyspace + 1;
+        let mut due = 0;
+        if self.seems_due() {
+            for keyspace in self.listed_spaces()? {
+                due += self.count_due(keyspace, (Bound::Unbounded, Bound::Unbounded))?;
+            }
         }
         Ok(due)
     }
 
     // ---------------------------------------------------------------- reading
 
-    /// Whether a record of a keyspace has expired. A snapshot shows what had not when it was taken.
+    /// Whether a record of a keyspace has expired. 0, for never, counts as later than any time. A snapshot shows what
+    /// had not expired when it was taken.
     #[inline(always)]
     pub(super) fn is_expired(&self, keyspace: u32, at: Located) -> bool {
-        self.has_expired(self.log.record_in(at.addr).header) && self.can_expire(keyspace)
+        let now = self.expiry.now;
+        now != 0 && self.log.expiry_in(at.addr).wrapping_sub(1) < now && self.can_expire(keyspace)
     }
 
     /// Whether records can expire in a keyspace as its number selects it. Taking a snapshot deletes what is due, where the
@@ -229,12 +242,6 @@ impl<F: File> Store<F> {
             self.delete_due(SLICE)?;
         }
         Ok(())
-    }
-
-    /// Whether the record with this header has expired. 0, for never, counts as later than any time.
-    #[inline(always)]
-    pub(super) fn has_expired(&self, header: &RecordHeader) -> bool {
-        header.expiry.wrapping_sub(1) < self.expiry.now
     }
 
     /// Records with an expiry up to this time are absent; 0 if none expires.
@@ -262,27 +269,70 @@ impl<F: File> Store<F> {
     }
 
     fn find_earliest(&mut self) -> Result<(), Error> {
-        let (mut earliest, mut from) = (u32::MAX, 0);
-        while let Some((keyspace, expiry)) = self.first_entry(from)? {
-            earliest = earliest.min(expiry);
-            from = keyspace + 1;
+        let mut earliest = u32::MAX;
+        for keyspace in self.listed_spaces()? {
+            self.each_entry(keyspace, &mut |_, expiry, _| {
+                earliest = earliest.min(expiry);
+                false
+            })?;
         }
         self.expiry.earliest = earliest;
         Ok(())
     }
 
-    /// The keyspace and the time of the first entry from a keyspace on.
-    fn first_entry(&mut self, keyspace: u32) -> Result<Option<(u32, u32)>, Error> {
-        let mut first = None;
-        if keyspace <= LAST_KEYSPACE {
-            let (start, end) = (expiry_start(keyspace), expiry_end());
-            let bounds = (Bound::Included(&start[..]), Bound::Excluded(end));
-            self.range(KEYSPACE_ENGINE, bounds, false, |key, _| {
-                first = expiry_of(key).map(|(keyspace, expiry, _)| (keyspace, expiry));
+    /// The keyspaces that have or had entries.
+    fn listed_spaces(&mut self) -> Result<Vec<u32>, Error> {
+        self.list_spaces()?;
+        let spaces = self.expiry.spaces.as_deref().unwrap_or_default();
+        Ok(spaces.iter().map(|space| space.keyspace).collect())
+    }
+
+    /// Lists the keyspaces that have entries, unless they are known.
+    fn list_spaces(&mut self) -> Result<(), Error> {
+        if self.expiry.spaces.is_some() {
+            return Ok(());
+        }
+        let (mut spaces, mut next) = (Vec::new(), 0);
+        while next <= LAST_KEYSPACE {
+            let start = expiry_start(next);
+            let bounds = (Bound::Included(&start[..]), Bound::Excluded(expiry_end()));
+            let mut first = None;
+            self.range(KEYSPACE_ENGINE, bounds, false, |entry, _| {
+                first = expiry_of(entry).map(|(keyspace, ..)| (keyspace, entry.to_vec()));
                 first.is_none()
             })?;
+            let Some((keyspace, from)) = first else { break };
+            spaces.push(Space { keyspace, from });
+            next = keyspace + 1;
         }
-        Ok(first)
+        self.expiry.spaces = Some(spaces);
+        Ok(())
+    }
+
+    /// Passes the entries of a keyspace to `visit`, with their times and keys, in the order of time, until it returns
+    /// false.
+    fn each_entry(&mut self, keyspace: u32, visit: VisitEntry<'_>) -> Result<(), Error> {
+        self.list_spaces()?;
+        let spaces = self.expiry.spaces.as_deref().unwrap_or_default();
+        let Some(space) = spaces.iter().find(|space| space.keyspace == keyspace) else {
+            return Ok(());
+        };
+        let from = space.from.clone();
+        let bounds = (Bound::Included(&from[..]), Bound::Excluded(expiry_end()));
+        self.range(KEYSPACE_ENGINE, bounds, false, |entry, _| match expiry_of(entry) {
+            Some((of, expiry, key)) => of == keyspace && visit(entry, expiry, key),
+            None => true,
+        })
+    }
+
+    /// An entry is added.
+    fn note_entry(&mut self, keyspace: u32, entry: &[u8]) {
+        let Some(spaces) = &mut self.expiry.spaces else { return };
+        match spaces.iter_mut().find(|space| space.keyspace == keyspace) {
+            Some(space) if entry < &space.from[..] => space.from = entry.to_vec(),
+            Some(_) => {}
+            None => spaces.push(Space { keyspace, from: entry.to_vec() }),
+        }
     }
 
     /// The number of due records of a keyspace between two bounds.
@@ -304,15 +354,8 @@ impl<F: File> Store<F> {
         keyspace: u32,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Error> {
-        let (start, now) = (expiry_start(keyspace), self.expiry.now);
-        let mut is_next = true;
-        let bounds = (Bound::Included(&start[..]), Bound::Excluded(expiry_end()));
-        self.range(KEYSPACE_ENGINE, bounds, false, |key, _| {
-            if let Some((of, expiry, key)) = expiry_of(key) {
-                is_next = of == keyspace && expiry <= now && visit(key);
-            }
-            is_next
-        })
+        let now = self.expiry.now;
+        self.each_entry(keyspace, &mut |_, expiry, key| expiry <= now && visit(key))
     }
 
     /// Whether some record of a keyspace may be due, so that its keys have to be looked up.
@@ -449,7 +492,9 @@ impl<F: File> Store<F> {
                 return Err(Error::KeyTooLong);
             }
             self.begin_expiry()?;
-            self.set(KEYSPACE_ENGINE, &expiry_entry(keyspace, new, key), &[])?;
+            let entry = expiry_entry(keyspace, new, key);
+            self.set(KEYSPACE_ENGINE, &entry, &[])?;
+            self.note_entry(keyspace, &entry);
             self.expiry.earliest = self.expiry.earliest.min(new);
             if new <= self.expiry.now && self.expiry.stored < self.expiry.now {
                 // It is absent at once, and stays so.
@@ -523,6 +568,7 @@ impl<F: File> Store<F> {
     /// Changes were undone, perhaps deletions of what was due.
     pub(super) fn undo_expiry(&mut self) {
         (self.expiry.stored, self.expiry.earliest) = (0, 0);
+        self.expiry.spaces = None;
     }
 
     // ---------------------------------------------------------------- deleting what is due
@@ -563,32 +609,31 @@ impl<F: File> Store<F> {
     }
 
     fn delete_slice(&mut self, limit: usize) -> Result<(), Error> {
-        let (mut due, mut from): (Vec<Key>, u32) = (Vec::new(), 0);
+        let mut due: Vec<Key> = Vec::new();
         let (mut earliest, now) = (u32::MAX, self.expiry.now);
-        while due.len() < limit
-            && let Some((keyspace, expiry)) = self.first_entry(from)?
-        {
-            from = keyspace + 1;
-            if expiry > now {
-                earliest = earliest.min(expiry);
-                continue;
-            }
-            let start = expiry_start(keyspace);
-            let bounds = (Bound::Included(&start[..]), Bound::Excluded(expiry_end()));
-            self.range(KEYSPACE_ENGINE, bounds, false, |entry, _| {
-                let Some((of, expiry, _)) = expiry_of(entry) else { return true };
-                let is_due = of == keyspace && expiry <= now;
-                if is_due {
-                    due.push(Key::new(entry));
-                } else if of == keyspace {
+        for keyspace in self.listed_spaces()? {
+            let before = due.len();
+            self.each_entry(keyspace, &mut |entry, expiry, _| {
+                if expiry > now {
                     earliest = earliest.min(expiry);
+                } else if due.len() < limit {
+                    due.push(Key::new(entry));
                 }
-                is_due && due.len() < limit
+                expiry <= now && due.len() < limit
             })?;
-        }
-        for entry in &due {
-            let Some((keyspace, expiry, key)) = expiry_of(entry) else { continue };
-            self.delete_expired(keyspace, key, expiry)?;
+            for entry in &due[before..] {
+                let Some((_, expiry, key)) = expiry_of(entry) else { continue };
+                self.delete_expired(keyspace, key, expiry)?;
+            }
+            let spaces = self.expiry.spaces.iter_mut().flatten();
+            if let Some(last) = due[before..].last() {
+                spaces.filter(|space| space.keyspace == keyspace).for_each(|space| {
+                    space.from = last.to_vec();
+                });
+            }
+            if due.len() >= limit {
+                break;
+            }
         }
         if due.len() < limit {
             self.expiry.earliest = earliest;
@@ -620,10 +665,14 @@ impl<F: File> Store<F> {
 
     /// Whether a keyspace has records that expire.
     pub(super) fn has_entries(&mut self, keyspace: u32) -> Result<bool, Error> {
-        if !self.expiry.is_used || keyspace == KEYSPACE_ENGINE {
-            return Ok(false);
+        let mut has_entries = false;
+        if self.expiry.is_used && keyspace != KEYSPACE_ENGINE {
+            self.each_entry(keyspace, &mut |_, _, _| {
+                has_entries = true;
+                false
+            })?;
         }
-        Ok(self.first_entry(keyspace)?.is_some_and(|(first, _)| first == keyspace))
+        Ok(has_entries)
     }
 }
 

@@ -163,7 +163,10 @@ impl<F: File> Store<F> {
         self.check_write(keyspace, key)?;
         Self::check_value(capacity)?;
         let found = self.find_shared(hash, keyspace, key)?;
-        let old_expiry = found.map_or(0, |at| self.log.record_in(at.addr).header.expiry);
+        let old_expiry = match found {
+            Some(at) if self.expires() => self.log.expiry_in(at.addr),
+            _ => 0,
+        };
         if expiry | old_expiry != 0 {
             return self.begin_expiring(hash, keyspace, key, capacity, may_fail, expiry);
         }
