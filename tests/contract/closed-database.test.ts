@@ -44,6 +44,7 @@ everywhere("a closed database", ({ storage }) => {
       recovery: "stays",
       set: (of) => of.set("a", "1"),
       stats: (of) => of.stats(),
+      touch: (of) => of.touch("a", { expireIn: 1 }),
       transaction: (of) => of.transaction(() => 1),
       updateIf: (of) => of.updateIf("a", () => {}),
       values: (of) => of.values(),
@@ -72,6 +73,7 @@ everywhere("a closed database", ({ storage }) => {
       ref: (of) => of.ref(1),
       set: (of) => of.set(1, 2),
       toJsonLines: (of) => of.toJsonLines(),
+      touch: (of) => of.touch(1, { expireIn: 1 }),
       updateIf: (of) => of.updateIf(1, () => 2),
       values: (of) => of.values(),
     });

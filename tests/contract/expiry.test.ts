@@ -53,7 +53,10 @@ everywhere("records that expire", ({ storage }) => {
     expect(db.pin("a")).toBe(undefined);
     expect(db.delete("a")).toBe(false);
     expect(db.updateIf("a", () => {})).toBe(false);
-    expect(db.getMany(["a", "b"]).map((view) => view && text(view))).toStrictEqual([undefined, "2"]);
+    expect(db.getMany(["a", "b"]).map((view) => view && text(view))).toStrictEqual([
+      undefined,
+      "2",
+    ]);
     await clock.to(3_000);
     expect([...db.keys()]).toStrictEqual(["b", "d"]);
     expect(Array.from(db.values(), text)).toStrictEqual(["2", "4"]);
@@ -148,16 +151,18 @@ everywhere("records that expire", ({ storage }) => {
     const db = await opened(storage);
     db.set("a", "1", { expireIn: 1_000 });
     db.set("b", "1");
-    const failure = new Error("no");
-    throws(() => {
-      db.transaction(() => {
-        db.set("a", "2");
-        db.set("b", "2", { expireIn: 500 });
-        db.touch("a", { expireIn: 9_000 });
-        db.set("c", "2", { expireIn: 500 });
-        throw failure;
-      });
-    }, failure);
+    throws(
+      () => {
+        db.transaction(() => {
+          db.set("a", "2");
+          db.set("b", "2", { expireIn: 500 });
+          db.touch("a", { expireIn: 9_000 });
+          db.set("c", "2", { expireIn: 500 });
+          throw new RangeError("no");
+        });
+      },
+      { name: "RangeError" },
+    );
     expect(db.getEntry("a")?.expires).toStrictEqual(new Date(START + 1_000));
     await clock.to(1_000);
     expect([...db.keys()]).toStrictEqual(["b"]);
@@ -266,7 +271,10 @@ everywhere("records that expire", ({ storage }) => {
   test("a ref shows that its record has expired", async () => {
     const clock = new Clock();
     const db = await opened(storage);
-    const names: Collection<string, string, unknown, string> = db.collection("names", textType()) as never;
+    const names: Collection<string, string, unknown, string> = db.collection(
+      "names",
+      textType(),
+    ) as never;
     names.set("a", "Ann", { expireIn: 1_000 });
     const ref = names.ref("a");
     expect(ref.value).toBe("Ann");
