@@ -523,8 +523,7 @@ function replaceIndexed(
   expiry: number,
 ): void {
   const { engine } = session;
-  const write = () =>
-    writeBytes(session, context, engine.encodeBy(copier, key), bytes, expiry);
+  const write = () => writeBytes(session, context, engine.encodeBy(copier, key), bytes, expiry);
   reindexed(session, context, key, write, expiry);
 }
 
@@ -553,8 +552,7 @@ export function storeBytes(
   const key = engine.encoded(keyLength);
   if (space.checkedAt !== engine.rollbacks) space.ensure();
   const { expireIn } = context;
-  const expiry =
-    expireIn === undefined ? 0 : session.clock.expiryOf("set()", undefined, expireIn);
+  const expiry = expireIn === undefined ? 0 : session.clock.expiryOf("set()", undefined, expireIn);
   if (expiry !== 0 && context.keys.areIds) {
     keepExpiringId(session, context, context.keys.decode(key) as never);
   }

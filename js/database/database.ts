@@ -12,6 +12,7 @@ import type { IndexSpecs, KnownIndexes } from "../collection/indexes.js";
 import type { Recovery, Verification } from "../engine/reports.js";
 import { badArgument, refuseMore } from "../errors/index.js";
 import { entriesOf, keysOf, type Scan, type Source, valuesOf } from "../session/cursor.js";
+import type { ExpiryOptions } from "../session/expiry.js";
 import {
   type Bounds,
   type ByteRange,
@@ -19,7 +20,6 @@ import {
   type Range,
   type TextRange,
 } from "../session/key-range.js";
-import type { ExpiryOptions } from "../session/expiry.js";
 import {
   type CompactOptions,
   type Durability,

@@ -55,8 +55,8 @@ pub(super) struct Expiry {
     is_paused: bool,
 }
 
-/// Called with an entry, its time, and its record's key; returns whether to go on.
-type VisitEntry<'a> = &'a mut dyn FnMut(&[u8], u32, &[u8]) -> bool;
+/// Called with an entry, its time and its record's key; returns whether to go on.
+type Visit<'a> = dyn FnMut(&[u8], u32, &[u8]) -> bool + 'a;
 
 /// A keyspace with entries.
 #[derive(Debug)]
@@ -311,7 +311,7 @@ impl<F: File> Store<F> {
 
     /// Passes the entries of a keyspace to `visit`, with their times and keys, in the order of time, until it returns
     /// false.
-    fn each_entry(&mut self, keyspace: u32, visit: VisitEntry<'_>) -> Result<(), Error> {
+    fn each_entry(&mut self, keyspace: u32, visit: &mut Visit<'_>) -> Result<(), Error> {
         self.list_spaces()?;
         let spaces = self.expiry.spaces.as_deref().unwrap_or_default();
         let Some(space) = spaces.iter().find(|space| space.keyspace == keyspace) else {
@@ -435,7 +435,7 @@ impl<F: File> Store<F> {
             let found = self.find_shared(hash, keyspace, key)?;
             self.stage_expiring(found, hash, keyspace, key, capacity, may_fail, expiry)
         });
-        self.staging.is_grouped = staged.is_ok();
+        self.staging.has_entry = staged.is_ok();
         if staged.is_err() {
             self.undo_last();
         }
@@ -472,8 +472,8 @@ impl<F: File> Store<F> {
     /// Ends the savepoint of a staged record and its entry.
     #[cold]
     #[inline(never)]
-    pub(super) fn end_group(&mut self, keeps: bool) -> Result<(), Error> {
-        self.staging.is_grouped = false;
+    pub(super) fn end_with_entry(&mut self, keeps: bool) -> Result<(), Error> {
+        self.staging.has_entry = false;
         if keeps {
             return self.release_last();
         }

@@ -168,7 +168,7 @@ struct Staging {
     staged: Staged,
     new: NewRecord,
     /// Whether the staged record and the entry of its expiry have a savepoint of their own.
-    is_grouped: bool,
+    has_entry: bool,
     /// The chunks that are staged together with a record, since a savepoint of their own; empty if the value is not
     /// chunked.
     new_chunks: Option<ChunksRef>,
@@ -435,8 +435,8 @@ impl<F: File> Store<F> {
         // Only in a malicious file a chunk is itself a chunked value.
         let is_chunk = keyspace == KEYSPACE_ENGINE && key.starts_with(KEY_CHUNK);
         let is_chunked = old.is_chunked && !is_chunk;
-        let is_grouped = is_chunked || old.expiry != 0;
-        if is_grouped {
+        let has_parts = is_chunked || old.expiry != 0;
+        if has_parts {
             let _ = self.savepoint();
         }
         let mut deleted = if is_chunked { self.delete_chunks(hash, keyspace, key) } else { Ok(()) };
@@ -445,7 +445,7 @@ impl<F: File> Store<F> {
         }
         let reserved = deleted.and_then(|()| self.log.reserve_record(&mut self.file, size, need));
         if reserved.is_err() {
-            if is_grouped {
+            if has_parts {
                 self.undo_last();
             }
             return reserved.map(|()| false);
@@ -463,7 +463,7 @@ impl<F: File> Store<F> {
         let (position, _) = self.log.stage(header, key);
         self.log.advance(size, false);
         self.reindex(hash, Some(old), position, size as u32, None);
-        if is_grouped { self.release_last() } else { self.commit_large_batch() }?;
+        if has_parts { self.release_last() } else { self.commit_large_batch() }?;
         Ok(true)
     }
 

@@ -325,8 +325,8 @@ impl<F: File> Store<F> {
                 } else {
                     self.commit_large_batch()?;
                 }
-                if self.staging.is_grouped {
-                    self.end_group(true)?;
+                if self.staging.has_entry {
+                    self.end_with_entry(true)?;
                 }
                 Ok(version)
             }
@@ -351,8 +351,8 @@ impl<F: File> Store<F> {
         if self.end_staged() == Staged::New {
             self.void_new();
         }
-        if self.staging.is_grouped {
-            let _ = self.end_group(false);
+        if self.staging.has_entry {
+            let _ = self.end_with_entry(false);
         }
     }
 
