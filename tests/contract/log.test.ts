@@ -387,6 +387,32 @@ everywhere("log", ({ storage }) => {
     expect(later).toStrictEqual(["new"]);
   });
 
+  test("writing during a walk over a compacted log is no damage to it", async () => {
+    const db = await opened(storage);
+    const put = (tag: string, count: number, length: number) => {
+      for (let i = 0; i < count; i++) db.set(`${tag}${i}`, filled(length, 1));
+    };
+    for (let round = 0; round < 10; round++) {
+      db.transaction(() => put("k", 12, 40_000));
+      await turn();
+    }
+    await db.compact();
+    for (const reverse of [false, true]) {
+      // One commit that ends in the last segment, which then grows while its beginning is shown.
+      db.transaction(() => put("big", 12, 100_000));
+      db.commit();
+      let begun = 0;
+      for (const item of db.log({ flat: true, reverse })) {
+        assert(item.type !== "error", item.type === "error" ? item.error.message : "");
+        if (item.type !== "set" || item.key !== "big0") continue;
+        begun += 1;
+        db.set("small", `${begun}`);
+        db.commit();
+      }
+      assert(begun > 0, "the walk has shown the transaction");
+    }
+  });
+
   test("bad options and notes are refused, and nothing is changed", async () => {
     const db = await opened(storage);
     const loose = db as unknown as Record<string, (...args: unknown[]) => unknown>;

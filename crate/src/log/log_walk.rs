@@ -58,6 +58,8 @@ pub struct WalkPart {
 pub(super) struct Loaded {
     pub(super) slot: u32,
     pub(super) sequence: u32,
+    /// Where its frames ended when it was read.
+    end: u32,
     /// Frames before this offset were verified.
     verified: usize,
     pub(super) bytes: AlignedBytes,
@@ -65,7 +67,13 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn empty() -> Self {
-        Loaded { slot: 0, sequence: 0, verified: 0, bytes: AlignedBytes::zeroed(0) }
+        Loaded { slot: 0, sequence: 0, end: 0, verified: 0, bytes: AlignedBytes::zeroed(0) }
+    }
+
+    /// Whether this is all that a segment has now: the last one grows.
+    pub(super) fn is_whole(&self, log: &Log, index: u32) -> bool {
+        let slot = &log.slots[index as usize];
+        (self.slot, self.sequence, self.end) == (index, slot.sequence, slot.end)
     }
 
     /// The frame of a number at an offset, if it is valid.
@@ -336,7 +344,7 @@ impl Log {
         if walk.progress.expected >= walk.end_frame && !walk.progress.has_gap {
             return Ok(false);
         }
-        if (walk.ahead.slot, walk.ahead.sequence) == (index, slot.sequence) {
+        if walk.ahead.is_whole(self, index) {
             mem::swap(&mut walk.current, &mut walk.ahead);
         } else {
             self.load_walked(file, &mut walk.current, index)?;
@@ -441,7 +449,8 @@ impl Log {
         let end = (self.slots[index as usize].end as usize).min(segment);
         let read_len = read_full(file, &mut loaded.bytes[..end], self.geometry.slot_start(index))?;
         loaded.bytes[read_len..].fill(0);
-        (loaded.slot, loaded.sequence) = (index, self.slots[index as usize].sequence);
+        let slot = &self.slots[index as usize];
+        (loaded.slot, loaded.sequence, loaded.end) = (index, slot.sequence, slot.end);
         Ok(())
     }
 }

@@ -67,11 +67,16 @@ impl Log {
         reverse: &mut Reverse,
     ) -> Result<bool, Error> {
         while let Some(&(sequence, _)) = reverse.found.last() {
-            if walk.current.sequence != sequence && walk.ahead.sequence == sequence {
+            let index = self.segment_of(sequence);
+            let fits = |loaded: &Loaded| {
+                loaded.sequence == sequence
+                    && index.is_none_or(|index| loaded.is_whole(self, index))
+            };
+            if !fits(&walk.current) && fits(&walk.ahead) {
                 mem::swap(&mut walk.current, &mut walk.ahead);
             }
-            let mut is_there = walk.current.sequence == sequence;
-            if !is_there && let Some(index) = self.segment_of(sequence) {
+            let mut is_there = fits(&walk.current);
+            if !is_there && let Some(index) = index {
                 self.load_walked(file, &mut walk.current, index)?;
                 is_there = true;
             }
@@ -231,7 +236,7 @@ impl Log {
         index: u32,
     ) -> Result<bool, Error> {
         let slot = &self.slots[index as usize];
-        if (loaded.slot, loaded.sequence) != (index, slot.sequence) {
+        if !loaded.is_whole(self, index) {
             self.load_walked(file, loaded, index)?;
         }
         let (mut at, mut goes_on) = (segment::SIZE, false);

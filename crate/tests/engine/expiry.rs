@@ -495,7 +495,8 @@ fn records_keep_their_expiry_when_a_damaged_file_is_salvaged() {
         }
     }
     assert!(kept > 150, "{kept} are kept");
-    assert_eq!(store.count(KEYSPACE_ENGINE), expiring + 1);
+    // Beside the entries there are the time, and what is known of deletions.
+    assert_eq!(store.count(KEYSPACE_ENGINE), expiring + 2);
     store.set_now(START + 1_000);
     assert_eq!(store.live_count(0), Ok(kept - expiring));
 }
