@@ -168,6 +168,9 @@ fn lost_bytes(image: &[u8]) -> usize {
     claimed.saturating_sub(image.len()).min(MAX_VALUE + 2 * segment)
 }
 
+/// What the table of slots takes for each segment.
+const SLOT_BYTES: usize = 256;
+
 /// The maximum memory for using a file, apart from what is written to it.
 fn memory_bound(image: &[u8]) -> usize {
     let segment = segment_of(image);
@@ -200,8 +203,9 @@ pub fn open(data: &[u8]) {
 
 fn live(data: &[u8], options: Options) {
     let file = MemoryFile { bytes: data.to_vec() };
-    // The file in memory doubles when it grows, and then both copies exist.
-    let grown = 3 * lost_bytes(data);
+    // The file in memory and the table of slots double when they grow, and then both copies exist.
+    let lost = lost_bytes(data);
+    let grown = 3 * (lost + lost / segment_of(data) * SLOT_BYTES);
     let (opened, most) = most_held(|| Store::open_or_return(file, options));
     let salvages = options.on_damage != OnDamage::Refuse;
     assert!(
