@@ -43,10 +43,19 @@ async function inlined(): Promise<WebAssembly.Module> {
   const zlib = process?.getBuiltinModule?.("zlib");
   // Where there is zlib, streams take longer to load than this takes.
   if (zlib !== undefined) return compile(() => WebAssembly.compile(zlib.inflateSync(deflated)));
-  return compile(() => {
-    const bytes = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return fromResponse(new Response(bytes, { headers: { "content-type": "application/wasm" } }));
-  });
+  return compile(async () => WebAssembly.compile(await inflate(deflated)));
+}
+
+/** Without a `Response`, which some realms lack or cannot make. */
+async function inflate(deflated: Uint8Array<ArrayBuffer>): Promise<ArrayBuffer> {
+  const stream = new Blob([deflated]).stream().pipeThrough(new DecompressionStream("deflate"));
+  const reader = stream.getReader();
+  const chunks: BlobPart[] = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return new Blob(chunks).arrayBuffer();
+    chunks.push(value);
+  }
 }
 
 interface Zlib {

@@ -35,8 +35,8 @@ describe("the published package", () => {
     }
   });
 
-  test("its archive is smaller than 650 KB", () => {
-    assert(pack().details.size < 650_000, `it takes ${pack().details.size} bytes`);
+  test("its archive is smaller than 670 KB", () => {
+    assert(pack().details.size < 670_000, `it takes ${pack().details.size} bytes`);
   });
 
   test("each exported path leads to a file, types first", () => {
@@ -243,7 +243,7 @@ describe("the package in a browser bundle", () => {
     const { outputFiles, outputs } = await bundle('export { open } from "varve";', {
       splitting: true,
     });
-    const wasm = outputFiles.filter((one) => one.text.includes("AGFzbQ"));
+    const wasm = outputFiles.filter((one) => /"[A-Za-z0-9+/=]{100000,}"/.test(one.text));
     expect(wasm.length, "one chunk has it").toBe(1);
     assert(!wasm[0]?.path.endsWith("stdin.js"), "and not the one that is loaded first");
     // The first chunk needs its static imports; dynamic imports are loaded later.
@@ -261,7 +261,7 @@ describe("the package in a browser bundle", () => {
   test("unused code is left out", async () => {
     const { outputFiles } = await bundle('import { memory } from "varve"; console.log(memory());');
     const size = outputFiles[0]?.text.length ?? 1e9;
-    assert(size < 6000, `memory() alone takes ${size} bytes`);
+    assert(size < 6200, `memory() alone takes ${size} bytes`);
   });
 });
 
