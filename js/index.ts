@@ -71,14 +71,14 @@ export type {
   FollowOptions,
 } from "./database/changes.js";
 export type { BatchOperation, Database, Synchronous } from "./database/database.js";
+export type { LogOptions } from "./database/log-options.js";
 export type {
   LogDamage,
   LogGap,
   LogItem,
-  LogOptions,
   LogRecord,
   LogTransaction,
-} from "./database/log.js";
+} from "./database/log-records.js";
 export { open } from "./database/open.js";
 export type { CollectionReader, Snapshot } from "./database/snapshot.js";
 export { databases, destroy, persist, type StorageOptions } from "./database/storage-admin.js";

@@ -1,6 +1,6 @@
 /** Walks over the log of a remote database. */
 
-import type { LogOptions } from "../database/log.js";
+import type { LogOptions } from "../database/log-options.js";
 import type { CallOptions } from "./connection/caller.js";
 import { fromWire } from "./protocol/errors.js";
 import type {

@@ -1,13 +1,16 @@
 /** `db.changes()`, `db.follow()` and `db.retain()`: what happened since a cursor. */
 
-import { IS_WHOLE } from "../engine/engine.js";
+import { IS_WHOLE } from "../engine/engine-log.js";
 import { SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
 import { badArgument } from "../errors/index.js";
 import type { Source } from "../session/cursor.js";
 import { refuseUnknown } from "../session/options.js";
 import type { RetainMark, Session } from "../session/session.js";
 import { decoder, encoder } from "../util/text-coders.js";
-import { between, iterator, type LogRecord, type LogTransaction, Walk } from "./log.js";
+import { iterator } from "./log.js";
+import { between } from "./log-options.js";
+import type { LogRecord, LogTransaction } from "./log-records.js";
+import { Walk } from "./log-walk.js";
 
 /** The options of `changes`. */
 export interface ChangesOptions {
@@ -97,7 +100,7 @@ export function retain(session: Session, name: unknown, cursor: unknown): void {
   session.guard.assertWritable("retain()");
   checkName("The name of a mark", name);
   const drops = cursor === undefined || cursor === null;
-  session.engine.retain(name, drops ? -1 : cursorOf("retain()", "The cursor", cursor));
+  session.engine.log.retain(name, drops ? -1 : cursorOf("retain()", "The cursor", cursor));
   if (!session.commits.queued) session.commits.queue();
 }
 
@@ -137,8 +140,8 @@ function changedRecords(
   let begun = false;
   const begin = (session: Session) => {
     begun = true;
-    const known = session.engine.since(since);
-    if (known === 0) throw session.engine.expired();
+    const known = session.engine.log.since(since);
+    if (known === 0) throw session.engine.log.expired();
     // Only where something is gone may a clear follow what was set after it, because it was moved.
     if ((known & IS_WHOLE) !== 0) return;
     const ahead = new Walk(source, between(since));
@@ -203,7 +206,12 @@ export function followed(
   let since = options.since;
   if (since !== undefined) cursorOf("follow()", "The option since", since);
   else if (name !== undefined) since = marksOf(source()).find((it) => it.name === name)?.cursor;
-  const follower = new Follower(source, since ?? source().engine.lastCommit(), collection, name);
+  const follower = new Follower(
+    source,
+    since ?? source().engine.log.lastCommit(),
+    collection,
+    name,
+  );
   return { [Symbol.asyncIterator]: () => follower.items(signal, closers) };
 }
 
@@ -259,7 +267,7 @@ class Follower {
           continue;
         }
         if (this.handled > 0) this.move();
-        if (this.source().engine.lastCommit() > this.cursor) continue;
+        if (this.source().engine.log.lastCommit() > this.cursor) continue;
         await new Promise<void>((resolve) => {
           wake = resolve;
         });
@@ -293,10 +301,10 @@ class Follower {
   private next(): FollowedTransaction | undefined {
     const { engine, guard } = this.source();
     guard.assertReadable();
-    const newest = engine.lastCommit();
+    const newest = engine.log.lastCommit();
     if (this.walk === undefined) {
       if (newest === this.cursor) return undefined;
-      if ((engine.since(this.cursor) & IS_WHOLE) === 0) throw engine.expired();
+      if ((engine.log.since(this.cursor) & IS_WHOLE) === 0) throw engine.log.expired();
       this.walk = new Walk(this.source, between(this.cursor));
       this.seen = newest;
     }
@@ -304,7 +312,7 @@ class Follower {
       const item = this.walk.nextItem();
       if (item === undefined) break;
       if (item.type === "error") throw item.error;
-      if (item.type === "gap") throw engine.expired();
+      if (item.type === "gap") throw engine.log.expired();
       const copy = item.moved ? undefined : this.copied(item);
       if (copy !== undefined) return copy;
     }

@@ -55,14 +55,9 @@ import {
   marksOf,
   retain,
 } from "./changes.js";
-import {
-  itemsOf,
-  type LogItem,
-  type LogOptions,
-  type LogRecord,
-  type LogTransaction,
-  transactionsOf,
-} from "./log.js";
+import { itemsOf, transactionsOf } from "./log.js";
+import type { LogOptions } from "./log-options.js";
+import type { LogItem, LogRecord, LogTransaction } from "./log-records.js";
 import { Snapshot } from "./snapshot.js";
 
 /** One operation of a batch. */
@@ -549,7 +544,7 @@ export class Database {
   get lastCommit(): number {
     const { session } = this;
     session.guard.assertReadable();
-    return session.engine.lastCommit();
+    return session.engine.log.lastCommit();
   }
 
   /**

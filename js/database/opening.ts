@@ -1,8 +1,9 @@
 /** Opening a database by its name. */
 
-import { type BlankInstance, Engine, instantiate } from "../engine/engine.js";
+import { Engine } from "../engine/engine.js";
 import { noMemoryToOpen } from "../engine/error-codes.js";
 import { loadModule } from "../engine/load-wasm.js";
+import { type BlankInstance, instantiate } from "../engine/wasm-exports.js";
 import {
   badArgument,
   CorruptionError,

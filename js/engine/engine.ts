@@ -1,7 +1,6 @@
 /**
- * The boundary to the wasm module. Only this file names its exports. Integers are passed as arguments; the bytes
- * of keys and values are written to and read from its memory (`wasm-memory.ts`). The other side of the boundary is
- * `crate/src/wasm`. Both parts are one object, so that the hot path reads plain fields.
+ * The boundary to the wasm module: calls of its exports (`wasm-exports.ts`), with the bytes of keys and values in
+ * its memory (`wasm-memory.ts`). Both parts are one object, so that the hot path reads plain fields.
  */
 
 import type { DatabasePoisonedError, VarveError } from "../errors/index.js";
@@ -14,13 +13,8 @@ import {
   type Value,
 } from "../util/bytes.js";
 import { encoder } from "../util/text-coders.js";
-import {
-  brokenEngine,
-  Code,
-  type FailureContext,
-  failureOf,
-  noMemoryToOpen,
-} from "./error-codes.js";
+import { EngineLog } from "./engine-log.js";
+import { brokenEngine, Code, type FailureContext, failureOf } from "./error-codes.js";
 import { type ClearListener, type KeyListener, KeyListeners } from "./key-listeners.js";
 import {
   damageOf,
@@ -31,7 +25,8 @@ import {
   recoveryOf,
   statsOf,
 } from "./reports.js";
-import { Host } from "./wasm-imports.js";
+import { type BlankInstance, type Exports, instantiate } from "./wasm-exports.js";
+import type { Host } from "./wasm-imports.js";
 import {
   BROKEN,
   type CopiedRows,
@@ -42,76 +37,6 @@ import {
   SHORT_VALUE,
   WasmMemory,
 } from "./wasm-memory.js";
-
-export interface Exports {
-  readonly memory: WebAssembly.Memory;
-  scratch(): number;
-  result(): number;
-  open(
-    segmentLog2: number,
-    flags: number,
-    memory: number,
-    factor: number,
-    ...entropy: number[]
-  ): number;
-  find(keyspace: number, keyLength: number): number;
-  expect_at(position: number): void;
-  find_many(keyspace: number, count: number): void;
-  set(keyspace: number, keyLength: number, length: number): number;
-  set_waiting(length: number): number;
-  queue_room(): number;
-  set_begin(keyspace: number, keyLength: number, capacity: number): number;
-  remove(keyspace: number, keyLength: number): number;
-  count(keyspace: number): number;
-  set_now(seconds: number): number;
-  expires(): number;
-  expire_next(seconds: number): void;
-  touch(keyspace: number, keyLength: number, seconds: number): number;
-  sort_part(): number;
-  count_range(keyspace: number, lower: number, upper: number, flags: number): number;
-  clear(keyspace: number, lower: number, upper: number, flags: number, limit: number): number;
-  scan(keyspace: number, lower: number, upper: number, flags: number, maxKeys: number): number;
-  version(keyspace: number, keyLength: number): number;
-  pin(keyspace: number, keyLength: number): number;
-  pinned(handle: number): number;
-  unpin(handle: number): void;
-  snapshot(): number;
-  end_snapshot(number: number): void;
-  update_begin(keyspace: number, keyLength: number): number;
-  update_resize(capacity: number): number;
-  finish(length: number): number;
-  abort(): void;
-  savepoint(): number;
-  release(): number;
-  rollback(): void;
-  commit(): number;
-  flush(): number;
-  witness(): number;
-  close(): number;
-  end_turn(): number;
-  maintain(all: number): number;
-  pending(): number;
-  unflushed(): number;
-  unwitnessed(): number;
-  verify(unit: number, part: number): number;
-  note(client: number, timeMs: number, length: number): number;
-  walk_begin(since: number, until: number, back: number): number;
-  walk_next(handle: number): number;
-  walk_value(handle: number, at: number): number;
-  walk_end(handle: number): void;
-  walk_current(handle: number, at: number): number;
-  last_commit(): number;
-  since(cursor: number): number;
-  retain(length: number, cursor: number): number;
-  retained_bytes(): number;
-  stats(): void;
-  recovery(): void;
-  error_report(): void;
-}
-
-/** The log shows each key that changed since a cursor; it has each transaction since. */
-export const KNOWS_CHANGES = 1;
-export const IS_WHOLE = 2;
 
 /** The status of a successful call. */
 export const OK = 0;
@@ -166,28 +91,6 @@ export interface EngineOptions {
   readonly segmentLog2?: number;
 }
 
-/** A wasm instance that has no file yet. */
-export interface BlankInstance {
-  readonly host: Host;
-  readonly wasm: Exports;
-}
-
-/** @throws OutOfMemoryError if there is no memory or address space for one more database */
-export async function instantiate(
-  name: string,
-  module: WebAssembly.Module,
-): Promise<BlankInstance> {
-  const host = new Host();
-  const instance = await WebAssembly.instantiate(module, { host: host.imports() }).catch(
-    (cause) => {
-      throw cause instanceof RangeError ? noMemoryToOpen(name, cause) : cause;
-    },
-  );
-  const wasm = instance.exports as unknown as Exports;
-  host.memory = wasm.memory;
-  return { host, wasm };
-}
-
 /** One wasm instance with one open database. */
 export class Engine extends WasmMemory {
   /** The compiled module, of which other databases are other instances. */
@@ -196,7 +99,10 @@ export class Engine extends WasmMemory {
   /** The exports, only for calls that do not need the queue applied first; see `wasm`. */
   private exports: Exports;
   private readonly host: Host;
-  private readonly slot: Report;
+  /** Walks over the log, notes, cursors and marks. */
+  readonly log: EngineLog;
+  /** @internal The numbers that the last report consists of. */
+  readonly slot: Report;
   /** The unwrapped exports, while `exports` wraps them for key listeners. */
   private rawExports: Exports | undefined;
   private readonly keyListeners: KeyListeners;
@@ -221,6 +127,7 @@ export class Engine extends WasmMemory {
       this.mustCopy = true;
     };
     this.slot = (index) => this.f64[this.reportAt + index] as number;
+    this.log = new EngineLog(this);
     this.rawExports = undefined;
     this.keyListeners = new KeyListeners();
     this.poisonedError = undefined;
@@ -530,9 +437,7 @@ export class Engine extends WasmMemory {
   /** Pins the value of a key: it stays unchanged until `unpin`. Returns a handle, or 0 if the key is missing. */
   pin(key: Key): number {
     const keyLength = this.encodeKey(key);
-    const handle = this.call(() => this.wasm.pin(RAW, keyLength)) >>> 0;
-    if (handle === 0) this.check(this.u32[this.codeAt] as number);
-    return handle;
+    return this.found(this.call(() => this.wasm.pin(RAW, keyLength)) >>> 0);
   }
 
   /** A view of a pinned value. */
@@ -547,9 +452,7 @@ export class Engine extends WasmMemory {
 
   /** Takes a snapshot. Returns its number, which added to that of a keyspace selects that as it is now. */
   snapshot(): number {
-    const number = this.call(this.wasm.snapshot) >>> 0;
-    if (number === 0) this.check(this.u32[this.codeAt] as number);
-    return number;
+    return this.found(this.call(this.wasm.snapshot) >>> 0);
   }
 
   endSnapshot(number: number): void {
@@ -605,7 +508,7 @@ export class Engine extends WasmMemory {
     throw before === 0 ? this.failure(code) : this.writeFailure(code);
   }
 
-  private counted(wasmCall: () => number): number {
+  counted(wasmCall: () => number): number {
     const count = this.call(wasmCall);
     if (count < 0) throw this.failure(this.u32[this.codeAt] as number);
     return count;
@@ -762,82 +665,6 @@ export class Engine extends WasmMemory {
     return this.slot;
   }
 
-  // ---------------------------------------------------------------- the log
-
-  /**
-   * Gives the transaction that the last savepoint began the note that `encodeNote` encoded. `client`: the number of the
-   * client that asked for it, 0 for none.
-   */
-  note(client: number, timeMs: number, length: number): void {
-    this.check(this.call(() => this.wasm.note(client, timeMs, length)));
-  }
-
-  /**
-   * Begins a walk over the transactions with numbers above `since` and at most `until`, from the newest one if `reverse`,
-   * and returns its handle.
-   */
-  walkBegin(since: number, until: number, reverse: boolean): number {
-    return this.call(() => this.wasm.walk_begin(since, until, reverse ? 1 : 0));
-  }
-
-  /**
-   * Goes on to the next segment. Returns its parts, six numbers each (`log_walk.rs`), its address and its sequence, which
-   * grows; `undefined` at the end. Records of the segment stay where they are until the next call for this walk.
-   */
-  walkNext(handle: number): { parts: Uint32Array; base: number; sequence: number } | undefined {
-    const count = this.counted(() => this.wasm.walk_next(handle));
-    if (count === 0) return undefined;
-    const at = this.slot(0) >>> 2;
-    const parts = this.u32.slice(at, at + 6 * count);
-    return { parts, base: this.slot(1), sequence: this.slot(2) };
-  }
-
-  /**
-   * Finds the value of the record at this offset of the walk's segment, if it lies elsewhere. Returns its address, or 0
-   * if it is not there any more; its length is `foundLength()`.
-   */
-  walkValue(handle: number, at: number): number {
-    const address = this.call(() => this.wasm.walk_value(handle, at)) >>> 0;
-    if (address === 0) this.check(this.u32[this.codeAt] as number);
-    return address;
-  }
-
-  /** Ends a walk and frees its memory. */
-  walkEnd(handle: number): void {
-    this.call(() => this.wasm.walk_end(handle));
-  }
-
-  /** Whether the record at this offset of the walk's segment says what its key is now. */
-  walkCurrent(handle: number, at: number): boolean {
-    return this.counted(() => this.wasm.walk_current(handle, at)) === 1;
-  }
-
-  /** The number of the newest commit. */
-  lastCommit(): number {
-    return this.call(() => this.wasm.last_commit());
-  }
-
-  /** What is known of the time since a cursor: `KNOWS_CHANGES`, `IS_WHOLE`, both or neither. */
-  since(cursor: number): number {
-    return this.counted(() => this.wasm.since(cursor));
-  }
-
-  /** The error for a cursor since which something is gone. */
-  expired(): Error {
-    return this.failure(Code.CursorExpired);
-  }
-
-  /** Sets a mark to a cursor; a negative one drops it. */
-  retain(name: string, cursor: number): void {
-    const length = this.encodeKey(name);
-    this.check(this.call(() => this.wasm.retain(length, cursor)));
-  }
-
-  /** How many bytes of the file marks keep from compaction. */
-  retainedBytes(): number {
-    return this.call(() => this.wasm.retained_bytes());
-  }
-
   /** Sets a listener for reads of the file: each may have allocated memory for this turn. */
   onRead(listener: () => void): void {
     this.host.onRead = listener;
@@ -853,7 +680,7 @@ export class Engine extends WasmMemory {
   // ---------------------------------------------------------------- calls
 
   /** The exports, after applying the buffered sets, so that no call can observe the buffering. */
-  private get wasm(): Exports {
+  get wasm(): Exports {
     if (this.queueLimit !== 0) this.flushQueue();
     return this.exports;
   }
@@ -876,7 +703,7 @@ export class Engine extends WasmMemory {
   }
 
   /** Runs a call that may grow the memory and is not hot: an export, or a function that calls one. */
-  private call<T>(wasmCall: () => T): T {
+  call<T>(wasmCall: () => T): T {
     if (this.poisonedError !== undefined) throw this.poisonedError;
     let answer: T;
     try {
@@ -956,8 +783,19 @@ export class Engine extends WasmMemory {
     return error;
   }
 
-  private check(status: number): void {
+  check(status: number): void {
     if (status !== OK) throw this.failure(status);
+  }
+
+  /** The address that a call answered; 0 if there is nothing. Throws if it is 0 because the call failed. */
+  found(address: number): number {
+    if (address === 0) this.check(this.u32[this.codeAt] as number);
+    return address;
+  }
+
+  /** A copy of `count` numbers of 4 bytes at this address. */
+  numbersAt(address: number, count: number): Uint32Array<ArrayBuffer> {
+    return this.u32.slice(address >>> 2, (address >>> 2) + count);
   }
 
   private writeFailure(code: number): Error {
@@ -967,7 +805,7 @@ export class Engine extends WasmMemory {
   }
 
   /** The error for a code. An error that the file threw becomes its cause. */
-  private failure(code: number): Error {
+  failure(code: number): Error {
     this.rollbacks += 1;
     const context: FailureContext = { name: this.name, cause: this.host.takeCause() };
     if (code === Code.Poisoned && this.poisonCause !== undefined)

@@ -276,7 +276,7 @@ export class Session {
       keys: engine.count(RAW),
       ...engine.hostStats(),
       unflushed: engine.unflushed(),
-      retainedBytes: engine.retainedBytes(),
+      retainedBytes: engine.log.retainedBytes(),
       ...(this.storage.estimate?.() ?? NO_ESTIMATE),
     };
   }
@@ -642,7 +642,7 @@ export class Session {
     const length = engine.encodeNote(note);
     engine.savepoint();
     try {
-      engine.note(client, Date.now(), length);
+      engine.log.note(client, Date.now(), length);
     } catch (error) {
       if (guard.isUsable()) engine.rollback();
       throw error;

@@ -4,7 +4,9 @@
  */
 
 import { Database } from "../../database/database.js";
-import { type LogItem, type LogOptions, selectionOf, Walk } from "../../database/log.js";
+import { type LogOptions, selectionOf } from "../../database/log-options.js";
+import type { LogItem } from "../../database/log-records.js";
+import { Walk } from "../../database/log-walk.js";
 import { monotonicNow } from "../../util/clock.js";
 import { toWire } from "../protocol/errors.js";
 import type { LogCursor, LogPage, LogPageItem } from "../protocol/log-pages.js";
