@@ -53,6 +53,12 @@ pub enum Error {
     CursorExpired,
     /// A version that no commit has reached.
     CursorInFuture,
+    /// As many snapshots are open as can be.
+    TooManySnapshots,
+    /// The marks take as much room as they may.
+    TooManyMarks,
+    /// The key leaves no room for its entry in the order of expiry.
+    ExpiringKeyTooLong,
 }
 
 /// The location of damaged flushed data, and what is intact after it.
@@ -102,6 +108,9 @@ impl Error {
             Error::Full => 19,
             Error::CursorExpired => 20,
             Error::CursorInFuture => 21,
+            Error::TooManySnapshots => 22,
+            Error::TooManyMarks => 23,
+            Error::ExpiringKeyTooLong => 24,
         }
     }
 }
@@ -181,6 +190,15 @@ impl fmt::Display for Error {
             Error::CursorInFuture => f.write_str(
                 "this cursor is above the last commit: it is of another database, or of another copy of this one",
             ),
+            Error::TooManySnapshots => {
+                f.write_str("16,383 snapshots are open, the most that can be; drop those that are not needed")
+            }
+            Error::TooManyMarks => f.write_str(
+                "the names of all marks may have about 16 KiB together; drop marks that are not needed",
+            ),
+            Error::ExpiringKeyTooLong => {
+                f.write_str("a key that expires may have at most 65,522 bytes; nothing was written")
+            }
             Error::Misuse => f.write_str("calls were made in the wrong order"),
         }
     }

@@ -223,6 +223,8 @@ class Follower {
   private cursor: number;
   /** How many were handled since the mark moved. */
   private handled: number;
+  /** Transactions of other collections since the mark moved. They alone move it less often: each move is a commit. */
+  private skipped: number;
   private walk: Walk | undefined;
   /** The newest commit when the walk began. */
   private seen: number;
@@ -238,6 +240,7 @@ class Follower {
     this.mark = mark;
     this.cursor = since;
     this.handled = 0;
+    this.skipped = 0;
     this.walk = undefined;
     this.seen = since;
   }
@@ -263,10 +266,10 @@ class Follower {
           // The next one is asked for, so this one was handled.
           this.cursor = item.number;
           this.handled += 1;
-          if (this.handled >= ITEMS_PER_MARK) this.move();
+          if (this.handled + this.skipped >= ITEMS_PER_MARK) this.move();
           continue;
         }
-        if (this.handled > 0) this.move();
+        if (this.handled > 0 || this.skipped >= ITEMS_PER_MARK) this.move();
         if (this.source().engine.log.lastCommit() > this.cursor) continue;
         await new Promise<void>((resolve) => {
           wake = resolve;
@@ -278,7 +281,8 @@ class Follower {
       closers.delete(onChange);
       signal?.removeEventListener("abort", onChange);
       this.walk?.stop();
-      if (this.handled > 0 && this.isOpen() && this.source().guard.depth === 0) this.move();
+      const hasMoved = this.handled + this.skipped > 0;
+      if (hasMoved && this.isOpen() && this.source().guard.depth === 0) this.move();
     }
   }
 
@@ -294,6 +298,7 @@ class Follower {
   /** Moves the mark to what was handled. */
   private move(): void {
     this.handled = 0;
+    this.skipped = 0;
     if (this.mark !== undefined) retain(this.source(), this.mark, this.cursor);
   }
 
@@ -313,8 +318,12 @@ class Follower {
       if (item === undefined) break;
       if (item.type === "error") throw item.error;
       if (item.type === "gap") throw engine.log.expired();
-      const copy = item.moved ? undefined : this.copied(item);
+      if (item.moved) continue;
+      const copy = this.copied(item);
       if (copy !== undefined) return copy;
+      // Only other collections: nothing of it is for the program.
+      this.cursor = item.number;
+      this.skipped += 1;
     }
     this.walk = undefined;
     this.cursor = Math.max(this.cursor, this.seen);

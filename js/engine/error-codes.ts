@@ -41,6 +41,9 @@ export const Code = {
   Full: 19,
   CursorExpired: 20,
   CursorInFuture: 21,
+  TooManySnapshots: 22,
+  TooManyMarks: 23,
+  ExpiringKeyTooLong: 24,
 } as const;
 
 /** Details for an error message. */
@@ -75,6 +78,17 @@ const makers: Readonly<Record<number, Maker>> = {
         "was there is unchanged. Delete what is not needed and await compact(), or use another " +
         "database.",
     ),
+  [Code.TooManySnapshots]: ({ name }) =>
+    new QuotaExceededError(
+      `The database "${name}" has 16,383 open snapshots, the most that can be. Close those that are not needed.`,
+    ),
+  [Code.TooManyMarks]: () =>
+    badArgument(
+      "The names of all marks may have about 16 KiB together. Drop marks that are not needed with " +
+        "retain(name, undefined); stats().retained has their names.",
+    ),
+  [Code.ExpiringKeyTooLong]: () =>
+    badArgument("A key that expires may have at most 65,522 bytes in UTF-8."),
   // A file in memory fails if there is no memory left.
   [Code.Io]: ({ name, cause }) =>
     isNoMemory(cause.cause)

@@ -286,6 +286,31 @@ everywhere("changes", ({ storage }) => {
     await last.return?.();
   });
 
+  test("a mark of one collection's follower moves on when only other collections are written", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", text());
+    notes.set("first", "1");
+    db.commit();
+    const iterator = db
+      .follow({ since: 0, collection: "notes", retain: "notes" })
+      [Symbol.asyncIterator]();
+    expect((await taken(iterator, 1)).length).toBe(1);
+    const next = taken(iterator, 1);
+    for (let i = 0; i < 600; i++) {
+      db.set("other", `${i}`);
+      db.commit();
+      if (i % 100 === 0) await turn(1);
+    }
+    await turn(1);
+    const behind = () => db.lastCommit - (db.stats().retained[0]?.cursor ?? 0);
+    assert(behind() < 600, `the mark is ${behind()} commits behind`);
+    notes.set("second", "2");
+    expect((await next).flatMap((tx) => tx.records.map(short))).toStrictEqual([
+      "set notes/second=2",
+    ]);
+    await iterator.return?.();
+  });
+
   test("a slow follower with a mark misses nothing that compaction would take", async () => {
     const db = await opened(storage);
     const seen: string[] = [];
@@ -391,6 +416,14 @@ everywhere("changes", ({ storage }) => {
     // A cursor of the future is of another database.
     const future = db.lastCommit + 1;
     throws(() => changed(db, future), { ...BAD, message: "lastCommit" });
+    for (let i = 0; i < 50; i++) db.retain(`${i}`.padEnd(240, "-"), 0);
+    throws(
+      () => {
+        for (let i = 50; i < 100; i++) db.retain(`${i}`.padEnd(240, "-"), 0);
+      },
+      { ...BAD, message: "16 KiB" },
+    );
+    for (const { name } of db.stats().retained) db.retain(name, undefined);
     throws(() => db.retain("backup", future), { ...BAD, message: "lastCommit" });
     await rejects(db.follow({ since: future })[Symbol.asyncIterator]().next(), BAD);
     throws(() => db.transaction(() => changed(db, 0)), { code: "VARVE_REENTRANCY" });

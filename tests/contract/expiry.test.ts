@@ -306,6 +306,12 @@ everywhere("records that expire", ({ storage }) => {
     throws(() => db.set("a", "1", { expireIn: 1, expireAt: 1 }), BAD);
     throws(() => db.set("a", "1", { expireAt: START + 200 * YEAR }), BAD);
     throws(() => db.set("a", "1", { expires: 1 } as never), BAD);
+    const long = "k".repeat(65_523);
+    throws(() => db.set(long, "1", { expireIn: 60_000 }), { ...BAD, message: "65,522" });
+    expect(db.has(long)).toBe(false);
+    db.set(long.slice(1), "1", { expireIn: 60_000 });
+    expect(db.has(long.slice(1))).toBe(true);
+    db.delete(long.slice(1));
     throws(() => db.touch("a", {}), BAD);
     throws(() => db.touch("a", { ifVersion: 1 } as never), BAD);
     throws(() => db.touch("a", undefined as never), BAD);

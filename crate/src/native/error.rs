@@ -79,9 +79,11 @@ impl Error {
                 Engine::EmptyKey
                 | Engine::KeyTooLong
                 | Engine::ValueTooLong
+                | Engine::ExpiringKeyTooLong
+                | Engine::TooManyMarks
                 | Engine::CursorInFuture
                 | Engine::PointsOnly => "VARVE_BAD_ARGUMENT",
-                Engine::Quota | Engine::Full => "VARVE_QUOTA_EXCEEDED",
+                Engine::Quota | Engine::Full | Engine::TooManySnapshots => "VARVE_QUOTA_EXCEEDED",
                 Engine::CursorExpired => "VARVE_CURSOR_EXPIRED",
                 Engine::Io => "VARVE_STORAGE",
                 Engine::Lost => "VARVE_FILE_LOST",

@@ -489,7 +489,7 @@ impl<F: File> Store<F> {
         }
         if new != 0 {
             if key.len() > max_expiring_key() {
-                return Err(Error::KeyTooLong);
+                return Err(Error::ExpiringKeyTooLong);
             }
             self.begin_expiry()?;
             let entry = expiry_entry(keyspace, new, key);

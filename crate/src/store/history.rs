@@ -183,7 +183,7 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// [`Error::CursorExpired`] if a part of what followed the cursor is gone already, [`Error::CursorInFuture`] if no
-    /// commit has reached it, [`Error::EmptyKey`] and [`Error::KeyTooLong`] for the name, [`Error::Full`] if all marks
+    /// commit has reached it, [`Error::EmptyKey`] and [`Error::KeyTooLong`] for the name, [`Error::TooManyMarks`] if all marks
     /// take too much space; otherwise as for [`set`](Store::set).
     pub fn retain(&mut self, name: &[u8], cursor: Option<u64>) -> Result<(), Error> {
         self.check_write(KEYSPACE_ENGINE, name)?;
@@ -221,7 +221,7 @@ impl<F: File> Store<F> {
             return self.delete(KEYSPACE_ENGINE, KEY_MARKS).map(|_| ());
         }
         if after.len() > MAX_MARKS {
-            return Err(Error::Full);
+            return Err(Error::TooManyMarks);
         }
         self.set(KEYSPACE_ENGINE, KEY_MARKS, &after).map(|_| ())
     }

@@ -137,7 +137,7 @@ impl<F: File> Store<F> {
     ///
     /// # Errors
     /// [`Error::Reentrancy`] inside a savepoint or an update; as for [`commit`](Store::commit);
-    /// [`Error::Full`] with [`MAX_SNAPSHOTS`] open snapshots.
+    /// [`Error::TooManySnapshots`] with [`MAX_SNAPSHOTS`] open snapshots.
     pub fn snapshot(&mut self) -> Result<SnapshotId, Error> {
         if !matches!(self.staging.staged, Staged::Nothing) || !self.savepoints.is_empty() {
             return Err(Error::Reentrancy);
@@ -145,7 +145,7 @@ impl<F: File> Store<F> {
         self.delete_all_due()?;
         self.commit()?;
         if self.snapshots.open.len() >= MAX_SNAPSHOTS {
-            return Err(Error::Full);
+            return Err(Error::TooManySnapshots);
         }
         if matches!(self.maintenance.job, Job::Compacting(_))
             && let Job::Compacting(compacting) = core::mem::take(&mut self.maintenance.job)
