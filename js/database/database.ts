@@ -331,8 +331,8 @@ export class Database {
    * memory, which is taken as it is during the call.
    *
    * The write is committed at the end of this turn (`"buffered"`: within 5 ms), which every `await` ends, or by
-   * `commit` or `flush`. With `expireIn` or `expireAt`, the key is absent from then on; without, a key that expired
-   * does not any more. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
+   * `commit` or `flush`. With `expireIn` or `expireAt`, the key is absent from then on; set without them, it
+   * does not expire. For many rows see `transaction`. `committed` and `flushed` resolve when that is done.
    *
    * @throws TypeError for a key or value of a wrong type, too long, or in detached memory
    * @throws StaleViewError if the key or value is a detached view

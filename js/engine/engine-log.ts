@@ -5,8 +5,9 @@ import { Code } from "./error-codes.js";
 import type { Report } from "./reports.js";
 import type { Exports } from "./wasm-exports.js";
 
-/** The log shows each key that changed since a cursor; it has each transaction since. */
+/** `since`: the log shows each key that changed since the cursor. */
 export const KNOWS_CHANGES = 1;
+/** `since`: the log has each transaction since the cursor. */
 export const IS_WHOLE = 2;
 
 /** What these calls use of the engine. */

@@ -450,7 +450,7 @@ export class Engine extends WasmMemory {
     this.call(() => this.wasm.unpin(handle));
   }
 
-  /** Takes a snapshot. Returns its number, which added to that of a keyspace selects that as it is now. */
+  /** Takes a snapshot. Its number, added to the number of a keyspace, reads the keyspace as of this moment. */
   snapshot(): number {
     return this.found(this.call(this.wasm.snapshot) >>> 0);
   }

@@ -19,7 +19,7 @@ export class CommitPromises {
   #lastReported: Error | undefined;
   #committed: Deferred | undefined;
   #flushed: Deferred | undefined;
-  /** Called after each commit. */
+  /** Called after each commit, also one that failed, and at the end. */
   readonly commitListeners = new Set<() => void>();
 
   addListener(listener: ((error: Error) => void) | undefined): void {

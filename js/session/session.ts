@@ -400,7 +400,7 @@ export class Session {
     this.commits.scheduleTurnEnd();
   }
 
-  /** Takes a snapshot. Returns its number, which added to that of a keyspace selects that as it is now. */
+  /** Takes a snapshot. Its number, added to the number of a keyspace, reads the keyspace as of this moment. */
   snapshot(): number {
     this.guard.assertOutsideCallback("snapshot()");
     // Commit first: committed records are never changed in place.

@@ -173,7 +173,7 @@ pub struct ClearRef {
 }
 
 /// The start of the value of a [`KIND_TRANSACTION`](super::record::KIND_TRANSACTION) record; the
-/// user's comment follows in UTF-8.
+/// note follows in UTF-8.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Transaction {

@@ -60,6 +60,9 @@ impl Log {
             return Ok(false);
         }
         self.write_open_batch(file, next_version, if is_moved { frame::FLAG_MOVED } else { 0 })?;
+        if !is_moved {
+            self.note_commit_end(next_version);
+        }
         Ok(true)
     }
 

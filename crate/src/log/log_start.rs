@@ -1,7 +1,7 @@
 //! Where in the log a walk over what is newer than a version begins.
 //!
-//! Versions grow along the log, except in frames that maintenance wrote. So if the first other record of a segment
-//! has a version up to the given one, everything in the segments before it is older still.
+//! Versions grow along the log, except in frames that maintenance wrote. So if the first record of a segment
+//! that maintenance did not move there has a version up to the given one, everything in the segments before it is older still.
 
 use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
@@ -13,7 +13,7 @@ use crate::format::superblock::COMPATIBLE_HISTORY;
 use musli_zerocopy::ZeroCopy;
 
 use super::log_walk::Loaded;
-use super::{Log, SlotState};
+use super::{Log, Slot, SlotState};
 
 /// Bytes that are read of the beginning of a segment, and how often, to find a record that was not moved there.
 const HEAD: usize = 4 << 10;
@@ -27,8 +27,28 @@ pub(crate) struct WalkStart {
     pub offset: usize,
     /// The number of the frame there.
     pub frame: u64,
-    /// Whether the log before it has nothing newer, and had none. Otherwise it is where the log begins.
+    /// Whether nothing newer lies before it, or ever did. If not, this is the beginning of what is left of the log.
     pub is_exact: bool,
+}
+
+/// Where a commit of this session ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct CommitEnd {
+    /// All versions behind it are at least this one, all before it are smaller. 0 for no commit.
+    next_version: u64,
+    slot: u32,
+    sequence: u32,
+    offset: u32,
+    /// The number of the next frame.
+    frame: u64,
+}
+
+/// The last commits, so that who follows the log reads only what is new.
+#[derive(Debug, Default)]
+pub(super) struct RecentCommits {
+    ends: [CommitEnd; 32],
+    /// How many there were.
+    count: usize,
 }
 
 /// The header of the frame at the start of `bytes`, which is not verified.
@@ -38,7 +58,7 @@ fn header_of(bytes: &[u8]) -> Option<FrameHeader> {
     (header.magic == MAGIC && length >= frame::SIZE && length.is_multiple_of(8)).then_some(header)
 }
 
-/// The version of the first of some records, or a number that is not above it but above all versions before.
+/// A lower bound of the versions of some records that is above all versions before them.
 fn first_version(mut records: &[u8]) -> Option<u64> {
     loop {
         let header = RecordHeader::at(records)?;
@@ -58,14 +78,39 @@ fn first_version(mut records: &[u8]) -> Option<u64> {
 }
 
 impl Log {
-    /// Where a walk over what is newer than `since` begins; none if the log is empty. The segment is loaded then,
-    /// unless it is the first one.
+    /// Remembers where the commit ended that was written last.
+    pub(super) fn note_commit_end(&mut self, next_version: u64) {
+        let Some(slot) = self.cursor.slot else { return };
+        let &Slot { sequence, end, .. } = &self.slots[slot as usize];
+        let frame = self.next_frame;
+        let recent = &mut self.recent_commits;
+        let at = recent.count % recent.ends.len();
+        recent.ends[at] = CommitEnd { next_version, slot, sequence, offset: end, frame };
+        recent.count += 1;
+    }
+
+    /// Where a walk over what is newer than `since` begins, if that is after one of the last commits.
+    fn recent_start(&self, since: u64) -> Option<WalkStart> {
+        let &RecentCommits { ref ends, count } = &self.recent_commits;
+        let newest_first = (count.saturating_sub(ends.len())..count).rev();
+        let end = newest_first
+            .map(|index| &ends[index % ends.len()])
+            .find(|end| end.next_version <= since.saturating_add(1))?;
+        let &CommitEnd { slot, sequence, offset, frame, .. } = end;
+        let is_there = self.is_segment(slot, sequence) && self.slots[slot as usize].written;
+        is_there.then_some(WalkStart { sequence, offset: offset as usize, frame, is_exact: true })
+    }
+
+    /// Where a walk over what is newer than `since` begins; none if the log is empty. The segment may be loaded then.
     pub(super) fn walk_start(
         &self,
         file: &mut impl File,
         loaded: &mut Loaded,
         since: u64,
     ) -> Result<Option<WalkStart>, Error> {
+        if let Some(start) = self.recent_start(since) {
+            return Ok(Some(start));
+        }
         let order = self.by_sequence();
         let mut head = AlignedBytes::zeroed(0);
         for &(sequence, index) in order.iter().rev() {
@@ -80,7 +125,7 @@ impl Log {
             if version.is_none_or(|version| version > since) {
                 continue;
             }
-            self.load_walked(file, loaded, index)?;
+            self.load_walked(file, loaded, index, segment::SIZE)?;
             // If what was read is damaged, an earlier segment is one to begin with too.
             if let Some((offset, frame)) = self.last_old_commit(loaded, index, since) {
                 return Ok(Some(WalkStart { sequence, offset, frame, is_exact: true }));

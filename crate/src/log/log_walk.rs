@@ -58,7 +58,8 @@ pub struct WalkPart {
 pub(super) struct Loaded {
     pub(super) slot: u32,
     pub(super) sequence: u32,
-    /// Where its frames ended when it was read.
+    /// What was read of it: from this offset on, to where its frames ended then.
+    from: usize,
     end: u32,
     /// Frames before this offset were verified.
     verified: usize,
@@ -67,13 +68,21 @@ pub(super) struct Loaded {
 
 impl Loaded {
     pub(super) fn empty() -> Self {
-        Loaded { slot: 0, sequence: 0, end: 0, verified: 0, bytes: AlignedBytes::zeroed(0) }
+        Loaded {
+            slot: 0,
+            sequence: 0,
+            from: 0,
+            end: 0,
+            verified: 0,
+            bytes: AlignedBytes::zeroed(0),
+        }
     }
 
     /// Whether this is all that a segment has now: the last one grows.
     pub(super) fn is_whole(&self, log: &Log, index: u32) -> bool {
         let slot = &log.slots[index as usize];
-        (self.slot, self.sequence, self.end) == (index, slot.sequence, slot.end)
+        let all = (index, slot.sequence, segment::SIZE, slot.end);
+        (self.slot, self.sequence, self.from, self.end) == all
     }
 
     /// The frame of a number at an offset, if it is valid.
@@ -84,7 +93,7 @@ impl Loaded {
     }
 
     pub(super) fn any_frame(&self, log: &Log, at: usize) -> Option<FrameHeader> {
-        let bytes = self.bytes.get(at..log.geometry.frames_end())?;
+        let bytes = self.bytes.get(at..log.geometry.frames_end()).filter(|_| at >= self.from)?;
         if at < self.verified {
             return FrameHeader::from_bytes(bytes.get(..frame::SIZE)?).ok().copied();
         }
@@ -347,7 +356,7 @@ impl Log {
         if walk.ahead.is_whole(self, index) {
             mem::swap(&mut walk.current, &mut walk.ahead);
         } else {
-            self.load_walked(file, &mut walk.current, index)?;
+            self.load_walked(file, &mut walk.current, index, walk.progress.offset)?;
         }
         walk.progress.sequence = slot.sequence;
         if slot.first_frame > walk.progress.expected {
@@ -411,7 +420,7 @@ impl Log {
                 let next = self.segment_after(self.slots[index as usize].sequence);
                 let goes_on = |&next: &u32| self.slots[next as usize].first_frame == number;
                 let Some(next) = next.filter(goes_on) else { return Ok(true) };
-                self.load_walked(file, &mut walk.ahead, next)?;
+                self.load_walked(file, &mut walk.ahead, next, segment::SIZE)?;
                 (index, at, is_ahead) = (next, segment::SIZE, true);
             }
             let loaded = if is_ahead { &mut walk.ahead } else { &mut walk.current };
@@ -431,11 +440,13 @@ impl Log {
         later.min_by_key(|(slot, _)| slot.sequence).map(|(_, index)| index)
     }
 
+    /// Reads the frames of a segment from an offset on.
     pub(super) fn load_walked(
         &self,
         file: &mut impl File,
         loaded: &mut Loaded,
         index: u32,
+        from: usize,
     ) -> Result<(), Error> {
         let segment = self.geometry.segment();
         if loaded.bytes.is_empty() {
@@ -447,10 +458,13 @@ impl Log {
         (loaded.sequence, loaded.verified) = (0, 0);
         // What follows the frames is not looked at.
         let end = (self.slots[index as usize].end as usize).min(segment);
-        let read_len = read_full(file, &mut loaded.bytes[..end], self.geometry.slot_start(index))?;
-        loaded.bytes[read_len..].fill(0);
+        let from = from.min(end);
+        let start = self.geometry.slot_start(index) + from as u64;
+        let read_len = read_full(file, &mut loaded.bytes[from..end], start)?;
+        loaded.bytes[from + read_len..].fill(0);
         let slot = &self.slots[index as usize];
-        (loaded.slot, loaded.sequence, loaded.end) = (index, slot.sequence, slot.end);
+        (loaded.slot, loaded.sequence) = (index, slot.sequence);
+        (loaded.from, loaded.end) = (from, slot.end);
         Ok(())
     }
 }

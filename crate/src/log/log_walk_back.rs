@@ -77,7 +77,7 @@ impl Log {
             }
             let mut is_there = fits(&walk.current);
             if !is_there && let Some(index) = index {
-                self.load_walked(file, &mut walk.current, index)?;
+                self.load_walked(file, &mut walk.current, index, segment::SIZE)?;
                 is_there = true;
             }
             reverse.has_gap |= !is_there;
@@ -237,7 +237,7 @@ impl Log {
     ) -> Result<bool, Error> {
         let slot = &self.slots[index as usize];
         if !loaded.is_whole(self, index) {
-            self.load_walked(file, loaded, index)?;
+            self.load_walked(file, loaded, index, segment::SIZE)?;
         }
         let (mut at, mut goes_on) = (segment::SIZE, false);
         while at < slot.end as usize {

@@ -478,6 +478,8 @@ pub struct Log {
     moves_marked_from: u64,
     /// Compaction must leave the segments of the frames from this one on alone.
     retained_from: u64,
+    /// Where the last commits of this session ended.
+    recent_commits: log_start::RecentCommits,
     /// Keyspaces whose keys no program sees.
     pub(crate) hidden_keyspaces: Vec<u32>,
 }

@@ -22,6 +22,7 @@ use super::buffer_pool::{Pool, ViewCallbacks};
 use super::checkpoint::LoadedCheckpoint;
 use super::cursor::Cursor;
 use super::frame_chain::{Chain, FrameAt};
+use super::log_start::RecentCommits;
 use super::record_cache::RecordCache;
 use super::{
     CheckpointState, DiscardedTail, Extents, Geometry, LargeValues, Leftovers, Log, OpenBatch,
@@ -280,6 +281,7 @@ impl Log {
                 0
             },
             retained_from: u64::MAX,
+            recent_commits: RecentCommits::default(),
             hidden_keyspaces: Vec::new(),
         }
     }
@@ -619,10 +621,12 @@ impl Log {
         Ok(committed)
     }
 
-    /// Sets the cursor to the end of the last commit. If anything except zeros follows there, other
-    /// than remains of earlier uses of the slot, the log will continue in a fresh segment. Returns
-    /// how many bytes follow, and how many of them were dropped. In a reused slot bytes count as
-    /// dropped only if a frame begins there or if the end `is_torn` for another reason.
+    /// Sets the cursor to the end of the last commit, and returns how many bytes of an unfinished write follow it, and how
+    /// many of them were dropped.
+    ///
+    /// Zeros are no write, and neither is what an earlier use of the slot left. If there is anything else, the log goes
+    /// on in a fresh segment. In a reused slot bytes count as dropped only if a frame begins there, or if the end
+    /// `is_torn` for another reason.
     fn set_log_end(
         &mut self,
         file: &mut impl File,

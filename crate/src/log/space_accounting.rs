@@ -266,8 +266,8 @@ impl Log {
         u64::from(self.space.checkpoint_slots) << self.geometry.segment_log2
     }
 
-    /// Live bytes, plus `percent` percent of the slack that the space factor allows, plus `segments`
-    /// segments.
+    /// The live bytes, `percent` percent of the slack (the live bytes times what the space factor is above 1), and
+    /// `segments` segments.
     pub(crate) fn space_target(&self, percent: u64, segments: u64) -> u64 {
         let live = self.space.live;
         let slack = u64::from(self.space.factor - 100);

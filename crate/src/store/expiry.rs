@@ -229,8 +229,8 @@ impl<F: File> Store<F> {
         now != 0 && self.log.expiry_in(at.addr).wrapping_sub(1) < now && self.can_expire(keyspace)
     }
 
-    /// Whether records can expire in a keyspace as its number selects it. Taking a snapshot deletes what is due, where the
-    /// store can be written to.
+    /// Whether a record of a keyspace, live or of a snapshot, may be there and due. Taking a snapshot deletes what is due, so
+    /// none of its records are, unless the store could not be written to.
     fn can_expire(&self, keyspace: u32) -> bool {
         keyspace <= LAST_KEYSPACE || self.read_only || self.poisoned
     }

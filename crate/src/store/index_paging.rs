@@ -472,9 +472,9 @@ impl<F: File> Store<F> {
     }
 }
 
-/// After so many blocks were read for one lookup each,
+/// Lookups read this many blocks, one each, before any others are loaded.
 const READS_BEFORE_LOADING: usize = 64;
-/// each further one is followed by so many others in order, until all are loaded.
+/// After that, each lookup that reads a block also loads so many of the rest, until all are loaded.
 const BLOCKS_PER_READ: usize = 4;
 /// Entries that are evicted beyond those needed, so that the next lookups need not evict.
 const EVICTED_AHEAD: usize = 8;

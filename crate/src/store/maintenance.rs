@@ -29,18 +29,20 @@ const ENTRIES_PER_STEP: usize = 4 * RANGE;
 /// A step loads this many blocks of the checkpoint.
 const BLOCKS_PER_STEP: usize = 8;
 
-/// For each this many bytes that are committed while the file is too large,
+// While the file is too large, a commit runs `STEPS_TO_CATCH_UP` steps for each `CATCH_UP_BYTES` that it wrote; with no
+// space left, as many as are needed.
 const CATCH_UP_BYTES: usize = 128 << 10;
-/// this many steps run at once; with no space left, as many as are needed.
 const STEPS_TO_CATCH_UP: usize = 6;
 
-/// A checkpoint is worth its flushes when opening would replay this many segments,
+// When a checkpoint is worth its flushes:
+
+/// If opening would replay this many segments of the log.
 const REPLAY_SEGMENTS: u64 = 8;
-/// or at a close, when opening would replay this many,
+/// At a close: if opening would replay this many.
 const REPLAY_SEGMENTS_AT_CLOSE: u64 = 1;
-/// or when opening would verify as many bytes of large values as these segments have,
+/// If opening would verify the bytes of this many segments in large values, and `CHECKPOINTS_OF_VALUES` times the bytes
+/// of the checkpoint.
 const REPLAY_SEGMENTS_OF_VALUES: u64 = 64;
-/// and this many times the bytes of the checkpoint.
 const CHECKPOINTS_OF_VALUES: u64 = 8;
 
 /// Reverts changes in the entries of a range: restores removed entries and removes added ones. Each entry

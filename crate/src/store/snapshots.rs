@@ -22,10 +22,11 @@ use super::key_range::KeyBounds;
 use super::maintenance_jobs::Job;
 use super::{Located, Staged, Store, same_bytes};
 
-/// How many snapshots can be open: JavaScript's engines represent numbers below 2^30 best.
+/// How many snapshots can be open: their numbers and those of 2^16 keyspaces fit together in 30 bits, the small integers
+/// of JavaScript's engines.
 pub const MAX_SNAPSHOTS: usize = (1 << 14) - 1;
 
-/// Keys of a keyspace that is cleared are noted so many at a time.
+/// While a keyspace is cleared, the positions of so many keys are noted at a time.
 const KEYS_TOGETHER: usize = 4096;
 
 /// The number of the first snapshot.
@@ -99,8 +100,8 @@ impl Snapshots {
         self.from(keyspace).iter().filter_map(move |snapshot| snapshot.overlay.get(number))
     }
 
-    /// Where the record of a key was when the snapshot was taken that the keyspace's number selects, or 0 if the key
-    /// was absent; none if it has not changed since.
+    /// The position of a key's record at the snapshot that the keyspace's number selects: 0 if the key was absent then,
+    /// `None` if it has not changed since.
     pub(super) fn position(&self, keyspace: u32, key: &[u8]) -> Option<Position> {
         self.overlays(keyspace).find_map(|keys| keys.position_of(key))
     }

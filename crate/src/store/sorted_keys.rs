@@ -22,9 +22,9 @@ const KEYS_PER_STEP: usize = 1024;
 /// So many changed keys in memory are worth a run, and with it a checkpoint.
 pub(super) const MAX_CHANGED: usize = 1 << 19;
 
-/// After a commit keys are sorted at once if there are more than this many unsorted ones,
+/// With more unsorted keys than this, commits sort some themselves.
 const MAX_UNSORTED: u64 = 1 << 16;
-/// as many as one step of maintenance for this many bytes: more than are added.
+/// A commit then sorts as many keys as one step of maintenance for each of so many bytes: more than it added.
 const BYTES_PER_SORT: usize = 32 << 10;
 
 /// So many changes of a keyspace wait at most.

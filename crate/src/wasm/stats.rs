@@ -4,7 +4,7 @@ use super::instance::instance;
 use crate::error::Error;
 use crate::store::VerifyCursor;
 
-/// Numbers from 1: key count, bytes live, in the file and in memory, segments, frame, version,
+/// In `numbers`, from index 1 (JavaScript counts from 0): key count, bytes live, in the file and in memory, segments, frame, version,
 /// poisoned, bytes of the batch and of the index in memory, evictions, budget, bytes of the index in the
 /// file; of the open snapshots the count, the bytes held in the file, and those of memory.
 #[unsafe(no_mangle)]
@@ -36,7 +36,7 @@ extern "C" fn stats() {
     ]);
 }
 
-/// Numbers from 1: torn bytes, dropped frames, last frame, replayed frames, clean, created, whether
+/// In `numbers`, from index 1: torn bytes, dropped frames, last frame, replayed frames, clean, created, whether
 /// the index came from a checkpoint, whether flushed data was damaged; lost frames, bytes and keys,
 /// uncertain keys.
 #[unsafe(no_mangle)]
@@ -61,7 +61,7 @@ extern "C" fn recovery() {
     ]);
 }
 
-/// Numbers from 1, of the last error. For an unknown format: major version, unknown features. For
+/// In `numbers`, from index 1, of the last error. For an unknown format: major version, unknown features. For
 /// damage: position, expected frame, flushed frames, intact frames and bytes beyond; whether the
 /// commits before can be kept, their number of keys and last version.
 #[unsafe(no_mangle)]
@@ -86,7 +86,7 @@ extern "C" fn error_report() {
 }
 
 /// Verifies a part of the file from a position that is given by two numbers; -1 if it could not be
-/// read. Numbers from 1: the next position, bytes, segments, frames and records that were verified;
+/// read. In `numbers`, from index 1: the next position, bytes, segments, frames and records that were verified;
 /// the kind, position and length of a problem.
 #[unsafe(no_mangle)]
 extern "C" fn verify(unit: u32, part: u32) -> i32 {
