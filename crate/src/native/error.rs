@@ -45,6 +45,9 @@ pub enum Error {
         /// How it was lost.
         reason: Loss,
     },
+    /// The file was opened for reading only, which keeps no writer out, and another program has changed it since: the data
+    /// to be read is gone. It is not damaged. Close the store and open it again.
+    FileChanged(PathBuf),
     /// The file does not exist and was not to be created.
     NotFound(PathBuf),
     /// The stored collection has another schema than the program.
@@ -65,6 +68,16 @@ pub enum Error {
         /// The index.
         index: String,
     },
+    /// The key has another version than [`SetOptions::if_version`](super::SetOptions::if_version) expected. Nothing was
+    /// written.
+    Conflict {
+        /// The expected version; 0 for a missing key.
+        expected: u64,
+        /// The version that the key has; 0 if it is missing.
+        found: u64,
+    },
+    /// The snapshot is of another store, or of one that was opened again since.
+    SnapshotClosed,
     /// The database has the maximum number of collections and indexes. Nothing was written.
     TooManyCollections,
 }
@@ -101,11 +114,14 @@ impl Error {
             Error::Busy { .. } => "VARVE_DATABASE_BUSY",
             Error::Unavailable { .. } => "VARVE_STORAGE_UNAVAILABLE",
             Error::FileLost { .. } => "VARVE_FILE_LOST",
+            Error::FileChanged(_) => "VARVE_STORAGE",
             Error::NotFound(_) => "VARVE_DATABASE_NOT_FOUND",
             Error::SchemaMismatch { .. } => "VARVE_SCHEMA_MISMATCH",
             Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
             Error::MalformedValue(_) => "VARVE_MALFORMED_VALUE",
             Error::NotUnique { .. } => "VARVE_UNIQUE_VIOLATION",
+            Error::Conflict { .. } => "VARVE_CONFLICT",
+            Error::SnapshotClosed => "VARVE_SNAPSHOT_CLOSED",
             Error::TooManyCollections => "VARVE_QUOTA_EXCEEDED",
         }
     }
@@ -159,6 +175,12 @@ impl fmt::Display for Error {
                      save what is needed, then open the database again",
                 )
             }
+            Error::FileChanged(path) => write!(
+                f,
+                "the file {} was changed by another program after this one opened it read-only, and the data to be \
+                 read is gone; close the store and open it again",
+                path.display()
+            ),
             Error::NotFound(path) => {
                 write!(f, "there is no database {}", path.display())?;
                 let mut named = path.clone().into_os_string();
@@ -180,6 +202,21 @@ impl fmt::Display for Error {
                 "the database has reached its limit of 65,534 collections and indexes; nothing was \
                  written. Put records that differ in a name into one collection, whose keys are tuples \
                  that begin with that name",
+            ),
+            Error::Conflict { expected, found } => {
+                f.write_str("nothing was written: ")?;
+                match found {
+                    0 => f.write_str("the key is missing")?,
+                    found => write!(f, "the key has version {found}")?,
+                }
+                match expected {
+                    0 => f.write_str(", but it should be missing")?,
+                    expected => write!(f, ", but version {expected} was expected")?,
+                }
+                f.write_str("; get the entry again and decide again")
+            }
+            Error::SnapshotClosed => f.write_str(
+                "the snapshot is of another store, or of one that was opened again since; take another",
             ),
             Error::NotUnique { collection, index } => write!(
                 f,
