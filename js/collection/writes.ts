@@ -5,7 +5,7 @@ import { viewDetachedInCallback } from "../engine/error-codes.js";
 import { badArgument, QuotaExceededError } from "../errors/index.js";
 import { IN_CALLBACK } from "../session/call-guard.js";
 import type { ExpiryOptions } from "../session/expiry.js";
-import type { Bounds } from "../session/key-range.js";
+import { type Bounds, moveBehind } from "../session/key-range.js";
 import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import type { Codec } from "../struct/codec.js";
@@ -199,12 +199,15 @@ export function clear(
       return session.clear(EVERYTHING, limit, space.keyspace);
     }
     let cleared = 0;
+    const rest = { ...bounds };
     for (;;) {
       const wanted = Math.min(CLEAR_PAGE, limit - cleared);
-      const page = session.engine.scan(bounds, wanted, false, space.keyspace);
+      const page = session.engine.scan(rest, wanted, false, space.keyspace);
       const { bytes, numbers, count } = page;
       for (let i = 0; i < count; i++) {
-        removeIndexed(session, context, bytes.slice(numbers[i], numbers[i + 1]));
+        const key = bytes.slice(numbers[i], numbers[i + 1]);
+        removeIndexed(session, context, key);
+        moveBehind(rest, key);
       }
       cleared += count;
       if (count === 0 || cleared === limit) return cleared;

@@ -1,5 +1,6 @@
 /** Ranges of keys: the options of a range, and the bounds computed from them. */
 
+import type { KeyRange } from "../engine/wasm-memory.js";
 import { badArgument } from "../errors/index.js";
 import {
   asBytes,
@@ -60,6 +61,15 @@ export interface Bounds {
   readonly limit: number;
   /** Whether keys are returned as bytes. */
   readonly asBytes: boolean;
+}
+
+/** The bounds of a range that is read or deleted in parts. */
+export type Rest = { -readonly [Name in keyof KeyRange]: KeyRange[Name] };
+
+/** Moves the bound of a range behind its last key that was read or deleted. */
+export function moveBehind(rest: Rest, key: Uint8Array<ArrayBuffer>): void {
+  if (rest.reverse) [rest.upper, rest.upperIncluded] = [key, false];
+  else [rest.lower, rest.lowerExcluded] = [key, true];
 }
 
 const OPTIONS = ["gt", "gte", "lt", "lte", "prefix", "reverse", "limit"];

@@ -16,6 +16,7 @@ import { laterOf } from "./async-guard.js";
 import { CallGuard, CLOSED, IN_CALLBACK, READ_ONLY, STRICT } from "./call-guard.js";
 import { CommitScheduler, type SessionDependencies } from "./commit-scheduler.js";
 import { EXPIRY_OPTIONS, ExpiryClock, type ExpiryOptions } from "./expiry.js";
+import { moveBehind } from "./key-range.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import type { ViewTracker } from "./strict-views.js";
 
@@ -340,15 +341,16 @@ export class Session {
       () => {
         if (!engine.observesEachKey) return engine.clear(range, limit, keyspace);
         let cleared = 0;
+        const rest = { ...range };
         while (cleared < limit) {
-          // Deleted keys are gone, so each scan from the start of the range finds the next ones.
           const pageSize = Math.min(CLEAR_PAGE, limit - cleared);
-          const { bytes, numbers, count } = engine.scan(range, pageSize, false, keyspace);
+          const { bytes, numbers, count } = engine.scan(rest, pageSize, false, keyspace);
           if (count === 0) break;
           for (let i = 0; i < count; i++) {
             engine.remove(bytes.subarray(numbers[i], numbers[i + 1]), keyspace);
           }
           cleared += count;
+          moveBehind(rest, bytes.slice(numbers[count - 1], numbers[count]));
         }
         return cleared;
       },

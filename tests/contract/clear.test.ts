@@ -28,6 +28,17 @@ function stock(db: Database): ReturnType<typeof productsOf> {
   return products;
 }
 
+interface Bounds {
+  readonly lower?: Uint8Array;
+  readonly upper?: Uint8Array;
+  readonly reverse: boolean;
+}
+
+/** The internals of a database that these tests use. */
+interface Inside {
+  readonly session: { readonly engine: { scan(range: Bounds, ...more: unknown[]): unknown } };
+}
+
 /** Bytes that a call adds to the pending writes. */
 function added(db: Database, act: () => void): number {
   const before = db.stats().pendingBytes;
@@ -146,6 +157,27 @@ everywhere("clear()", ({ storage }) => {
       { message: "undone" },
     );
     expect([...db.keys()]).toStrictEqual(left);
+  });
+
+  test("clear of a range of indexed records passes each key once, from either end", async () => {
+    const db = await opened(storage);
+    const products = stock(db);
+    const { engine } = (db as unknown as Inside).session;
+    const scan = engine.scan.bind(engine);
+    const starts: (Uint8Array | undefined)[] = [];
+    engine.scan = (range, ...more) => {
+      starts.push(range.reverse ? range.upper : range.lower);
+      return scan(range, ...more);
+    };
+    for (const reverse of [false, true]) {
+      starts.length = 0;
+      expect(products.clear({ gte: 1, lt: COUNT - 1, reverse, limit: 1_300 })).toBe(1_300);
+      const numbers = starts.map((start) => new DataView((start as Uint8Array).slice().buffer));
+      const keys = numbers.map((view) => view.getUint32(0));
+      expect(keys).toStrictEqual(reverse ? [COUNT - 1, COUNT - 1_025] : [1, 1_024]);
+    }
+    expect(products.count()).toBe(400);
+    expect(products.index.byStock.count()).toBe(400);
   });
 
   test("clear frees the space of values in extents and in chunks", async () => {

@@ -197,6 +197,34 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     expect(db.getText("key 5")).toBe("a small value");
   });
 
+  test("1: a view of get outlives deletions of many keys, also refused ones", async () => {
+    const db = await opened(storage, LITTLE);
+    db.set("cfg", "the configuration");
+    const count = 300_000;
+    for (let i = 0; i < count; i++) {
+      db.set(`key ${i}`, "a small value");
+      if (i % 10_000 === 0) await turn();
+    }
+    await turn();
+    const deletions: Record<string, () => unknown> = {
+      clear: () => db.clear({ prefix: "key", limit: count - 1 }),
+      transaction: () =>
+        db.transaction((tx) => {
+          for (let i = 0; i < count; i++) tx.delete(`key ${i}`);
+        }),
+    };
+    const refused = { name: "OutOfMemoryError", code: "VARVE_OUT_OF_MEMORY", message: /await/ };
+    for (const [call, work] of Object.entries(deletions)) {
+      const cfg = db.get("cfg");
+      throws(work, refused);
+      expect(text(cfg), call).toBe("the configuration");
+      expect(db.count(), call).toBe(count + 1);
+      await turn();
+    }
+    // In a turn without a view.
+    expect(deletions.clear?.()).toBe(count - 1);
+  });
+
   test("a turn without a view of get writes any amount", async () => {
     const db = await opened(storage, LITTLE);
     db.set("cfg", "the configuration");

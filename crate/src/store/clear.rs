@@ -284,10 +284,18 @@ impl<F: File> Store<F> {
         limit: u64,
     ) -> Result<u64, Error> {
         let mut deleted = 0;
+        // The next keys are searched behind the last deleted one: passing those that are deleted takes time too.
+        let mut last: Option<Key> = None;
         while deleted < limit {
+            let behind = last.as_deref().map(Bound::Excluded);
+            let rest = match (behind, reverse) {
+                (None, _) => bounds,
+                (Some(behind), false) => (behind, bounds.1),
+                (Some(behind), true) => (bounds.0, behind),
+            };
             let wanted = (limit - deleted).min(BATCH as u64) as usize;
             let mut keys: Vec<Key> = Vec::new();
-            self.range(keyspace, bounds, reverse, |key, _| {
+            self.range(keyspace, rest, reverse, |key, _| {
                 keys.push(Key::new(key));
                 keys.len() < wanted
             })?;
@@ -296,6 +304,7 @@ impl<F: File> Store<F> {
             }
             self.delete_keys(keyspace, &keys)?;
             deleted += keys.len() as u64;
+            last = keys.pop();
         }
         Ok(deleted)
     }

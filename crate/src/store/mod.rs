@@ -424,6 +424,7 @@ impl<F: File> Store<F> {
         if !expired && self.is_expired(keyspace, at) {
             return Ok(false);
         }
+        self.check_undo_growth()?;
         let old = self.predecessor(at);
         if self.log.hidden_keyspaces.is_empty() {
             self.load_history(true);

@@ -2,7 +2,7 @@
 
 import type { Engine } from "../../engine/engine.js";
 import type { CopiedRows, KeyRange } from "../../engine/wasm-memory.js";
-import type { Bounds } from "../../session/key-range.js";
+import { type Bounds, moveBehind, type Rest } from "../../session/key-range.js";
 import type { Session } from "../../session/session.js";
 import {
   type Cursor,
@@ -175,14 +175,6 @@ export function packRange(range: PackedRange, cursor: Cursor | null | undefined)
   }
   if (form === undefined && keys !== undefined) return { rows: keys, after };
   return new PackedRows(parts, form, keyForm ?? keys, [], after);
-}
-
-type Rest = { -readonly [Name in keyof KeyRange]: KeyRange[Name] };
-
-/** Moves the bound of a range behind its last key that was read. */
-function moveBehind(rest: Rest, key: Uint8Array<ArrayBuffer>): void {
-  if (rest.reverse) [rest.upper, rest.upperIncluded] = [key, false];
-  else [rest.lower, rest.lowerExcluded] = [key, true];
 }
 
 /** The first rows of a range. */
