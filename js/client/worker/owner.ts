@@ -4,6 +4,7 @@ import type { MigrateProgress } from "../../collection/migrate.js";
 import { Database } from "../../database/database.js";
 import { CLOSED } from "../../session/call-guard.js";
 import type { OpenOptions } from "../../session/options.js";
+import type { Storage } from "../../storage/storage.js";
 import { monotonicNow, nextTask, setTimeout } from "../../util/clock.js";
 import type {
   ClientProgress,
@@ -59,6 +60,9 @@ export interface HostOptions {
   /** The application's version, where the worker's file says it. */
   readonly version: number | undefined;
   readonly migrate: Migrate | undefined;
+  /** The storage, if it has been made already, and its look-up of the database, if it has begun. */
+  readonly storage?: Storage | undefined;
+  readonly lookup?: Promise<void> | undefined;
   /** Modules to be included in the same file (`eager-imports.ts`). */
   readonly eagerModules: Readonly<Record<string, unknown>>;
 }
