@@ -113,6 +113,7 @@ export class Owner {
     const { migrate, options } = this.hostOptions;
     const from = this.version;
     if (version <= from || options.readOnly === true) return;
+    this.reserve();
     await migrate?.(this.db, from, migrating);
     storeVersion(this.db, version);
   }
@@ -123,10 +124,11 @@ export class Owner {
    */
   async prepare(): Promise<void> {
     const { collections, db, hostOptions } = this;
-    // What a new database gets is in memory.
-    if (db.stats().records === 0) return;
     await new Promise((resolve) => setTimeout(resolve, PREPARE_MS));
     try {
+      this.reserve();
+      // What a new database gets is in memory.
+      if (this.isClosed || Database.sessionOf(db).engine.isNew) return;
       for (const name of Object.keys(hostOptions.collections)) {
         await nextTask();
         if (this.isClosed) return;
@@ -138,6 +140,15 @@ export class Owner {
       }
     } catch {
       // The first call of a client reports it.
+    }
+  }
+
+  /** Reserves the engine's memory: not at the start, because then it takes longer than the first call. */
+  private reserve(): void {
+    try {
+      Database.sessionOf(this.db).engine.reserve();
+    } catch {
+      // The request reports it.
     }
   }
 
@@ -170,9 +181,10 @@ export class Owner {
       answer(reply);
       if (now > this.sweptAt + SWEEP_MS) this.sweep(now);
     };
+    const includes = (call: string) => batch.requests.some((request) => request.call === call);
+    if (includes("call")) this.reserve();
     const now = ownerNow();
     const reply = this.requestLog.handle(batch, now, refusal, Date.now());
-    const includes = (call: string) => batch.requests.some((request) => request.call === call);
     const commitFailed = (error: unknown) => done(this.requestLog.failed(batch, reply.last, error));
     try {
       if (this.db.durability === "flushed" || includes("flush")) {
