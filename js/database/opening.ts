@@ -39,7 +39,7 @@ const IMAGE_MEMORY = 4_194_304;
 
 /**
  * As `open`, for a caller that holds a lock by which no other program of this origin opens the database: the file is
- * opened while the wasm is loaded.
+ * opened while the wasm is loaded. The caller reserves the engine's memory before it calls functions of the program.
  */
 export function openLocked(name: string, options: OpenOptions): Promise<Database> {
   return openWith(loadModule, name, options, true);
@@ -96,6 +96,7 @@ export async function openWith(
     }
     throw error;
   }
+  if (!isLocked) session.engine.reserve();
   const db = new Database(session, () => entry.leave(), options.onError);
   try {
     throwIfAborted(signal);
@@ -236,7 +237,7 @@ async function start(
         name,
         module,
         file,
-        { ...settings, takenOver },
+        { ...settings, takenOver, reservesLater: options.isLocked },
         mode,
         progressFile,
         instance,

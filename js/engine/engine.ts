@@ -78,6 +78,7 @@ const POINTS_ONLY = 1;
 const READ_ONLY = 2;
 const RECOVERIES = { prefix: 4, salvage: 8 };
 const FRESH = 16;
+const RESERVES_LATER = 32;
 
 /** The options with which an engine opens its file. */
 export interface EngineOptions {
@@ -87,6 +88,8 @@ export interface EngineOptions {
   readonly readOnly: boolean;
   /** Whether the last writer may still finish a write: new frames are then written where that does no harm. */
   readonly takenOver?: boolean | undefined;
+  /** Whether `reserve` will be called before the program's own functions are. */
+  readonly reservesLater?: boolean | undefined;
   /** For a new file: the binary logarithm of the segment size. */
   readonly segmentLog2?: number;
 }
@@ -112,6 +115,10 @@ export class Engine extends WasmMemory {
   /** The time up to which records have expired, in seconds since 1970. */
   now = 0;
   private expiry = 0;
+  /** Whether the file was empty when it was opened. */
+  isNew = false;
+  /** The option `memory`, until the memory for one turn is reserved. */
+  private unreserved = 0;
   private onSorting: ((count: number) => void) | undefined = undefined;
   private poisonedError: DatabasePoisonedError | undefined;
   private poisonCause: Error | undefined;
@@ -153,25 +160,37 @@ export class Engine extends WasmMemory {
     host.use(file, options.readOnly);
     file.moveInto?.(wasm.memory);
     const engine = new Engine(name, module, wasm, host);
+    engine.isNew = file.getSize() === 0;
     const entropy = new Uint32Array(8);
     // A read-only engine needs no randomness, and may be opened where there is none yet: in the global scope
     // of a Worker.
     if (!options.readOnly) crypto.getRandomValues(entropy);
+    const reservesLater = options.reservesLater === true && !options.readOnly;
     const flags =
       (options.ordered ? 0 : POINTS_ONLY) |
       (options.readOnly ? READ_ONLY : 0) |
       (options.takenOver === true ? FRESH : 0) |
+      (reservesLater ? RESERVES_LATER : 0) |
       (recovery === undefined ? 0 : RECOVERIES[recovery]);
     host.onBytes = onBytes;
     const { memory, segmentLog2 = SEGMENT_LOG2 } = options;
     const factor = Math.round(options.spaceFactor * 100);
     engine.check(engine.call(() => wasm.open(segmentLog2, flags, memory, factor, ...entropy)));
+    if (reservesLater) engine.unreserved = memory;
     host.onBytes = undefined;
     engine.expiring = wasm.expires() !== 0;
     // Count reads only after opening, so that they are reads of data that was not in memory.
     host.reads = 0;
     host.readBytes = 0;
     return engine;
+  }
+
+  /** Reserves the memory that a turn may use without detaching views, unless opening has done it. */
+  reserve(): void {
+    const { unreserved } = this;
+    if (unreserved === 0) return;
+    this.unreserved = 0;
+    this.call(() => this.wasm.reserve(unreserved));
   }
 
   // ---------------------------------------------------------------- reading

@@ -21,6 +21,7 @@ export interface Exports {
   find(keyspace: number, keyLength: number): number;
   expect_at(position: number): void;
   find_many(keyspace: number, count: number): void;
+  reserve(memory: number): void;
   set(keyspace: number, keyLength: number, length: number): number;
   set_waiting(length: number): number;
   queue_room(): number;

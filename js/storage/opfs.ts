@@ -72,13 +72,17 @@ export function opfs(directory = "", ...more: unknown[]): Storage {
   return {
     kind: "opfs",
     identity: (name) => ["opfs:", ...folders, named(name)].join("/"),
-    lookUp(name) {
+    async lookUp(name) {
       const wanted = named(name);
       if (!hasOpfs()) return;
-      const lookup = findFile(folders, wanted, false);
+      const folder = findFolder(folders, false);
+      const lookup = folder.then(
+        (folder) => folder.getFileHandle(wanted) as Promise<SyncFileHandle>,
+      );
       // What fails is looked up again, and reported then.
       lookup.catch(() => {});
       lookups.set(wanted, lookup);
+      await folder.catch(() => {});
     },
     async open(name, mode) {
       const wanted = named(name);

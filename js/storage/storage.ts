@@ -157,9 +157,9 @@ export interface Storage {
   identity(name: string): unknown;
   /**
    * Begins to look up what the next `open` of this name needs, without opening or changing anything. It may be called
-   * while another program has the database open.
+   * while another program has the database open. Resolves when the platform works on the last step.
    */
-  lookUp?(name: string): void;
+  lookUp?(name: string): Promise<void>;
   /**
    * Opens the file of this database for this program alone and creates it if it is missing, or opens it for
    * reading only if `mode` says so.

@@ -1,6 +1,6 @@
 /** What a worker does side by side when it opens a database for its page. */
 
-import { connect, databases, destroy, open, opfs, serve } from "varve";
+import { connect, type Database, databases, destroy, open, opfs, serve } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { rejects } from "../support/errors.js";
@@ -77,5 +77,22 @@ describe("a worker's start", () => {
     expect((await databases()).includes("start-missing")).toBe(false);
     const error = await rejects(() => open("start-missing", { storage, readOnly: true }));
     expect((error as { code?: unknown }).code).toBe("VARVE_DATABASE_NOT_FOUND");
+  });
+
+  test("start: the first procedure has all the memory for its turn, and so has a program that joins", async () => {
+    const wanted = 2 * 64 * 1_048_576;
+    for (const joins of [false, true]) {
+      const name = `start-memory-${joins}`;
+      const procedures = { bytes: (db: Database) => db.stats().wasmBytes };
+      const served = serve(name, { ...wasmOption(), procedures });
+      const client = connect<typeof served>(name, { worker: served.here });
+      if (joins) await client.get("a");
+      const db = joins ? await open(name, wasmOption()) : undefined;
+      const bytes = db?.stats().wasmBytes ?? (await client.call.bytes());
+      assert(bytes >= wanted, `${bytes} bytes`);
+      await db?.close();
+      await client.close();
+      await destroy(name);
+    }
   });
 });

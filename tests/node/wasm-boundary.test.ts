@@ -45,6 +45,7 @@ const EXPORTS = [
   "recovery",
   "release",
   "remove",
+  "reserve",
   "result",
   "retain",
   "retained_bytes",

@@ -16,6 +16,9 @@ pub(super) const QUEUE: usize = 8 << 10;
 /// Bytes of memory kept free for the next turn, beside what the store may need to grow. One turn
 /// may use as much above the option `memory` as that option is, but at least this much.
 const HEADROOM: usize = 8 << 20;
+/// The reserve of a store that is opened with flag 32. Browsers collect garbage when a worker has 64 MiB, which takes
+/// longer than opening.
+pub(super) const SMALL_RESERVE: usize = 24 << 20;
 /// The memory is reserved in chunks, because free memory need not be contiguous.
 pub(super) const CHUNK: usize = 1 << 20;
 /// Numbers that a call can return beside its return value.
@@ -34,7 +37,7 @@ pub(super) struct Instance {
     pub answer: Answer,
     pub error: Option<Error>,
     /// The store's memory usage when memory was last reserved.
-    memory_usage: [usize; 3],
+    pub memory_usage: [usize; 3],
     /// More memory than this is never needed: a read-only store has no more to read.
     pub max_reserve: usize,
     /// Keys of a range: their offsets, then their bytes.

@@ -1,14 +1,14 @@
 //! Opening, turns, committing and flushing, closing.
 
 use super::imports::{self, HostFile};
-use super::instance::{CHUNK, instance};
+use super::instance::{CHUNK, SMALL_RESERVE, instance};
 use crate::error::Error;
 use crate::store::{OnDamage, Options, Store};
 
 /// Opens the database in the host's file with `memory` bytes between turns. The file may grow to
 /// `factor` percent of its live data. Flags: 1 without order, 2 read-only; if flushed data is
 /// damaged, 4 keeps the commits before the damage and 8 all that is intact; 16 writes new frames to
-/// a fresh segment.
+/// a fresh segment; 32 reserves little memory until `reserve`.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(
@@ -54,6 +54,9 @@ extern "C" fn open(
                 let file = store.stats().file_bytes as usize;
                 instance.max_reserve = file.saturating_mul(2).saturating_add(CHUNK / 2);
             }
+            if flags & 32 != 0 {
+                instance.max_reserve = SMALL_RESERVE;
+            }
             instance.store = Some(store);
             // Little of the memory is free yet, so large pieces need no more memory than small
             // ones, for which it would have to grow repeatedly: 3 ms instead of 0.2 ms.
@@ -62,6 +65,15 @@ extern "C" fn open(
         }
         Err(error) => instance.fail(error),
     }
+}
+
+/// Reserves all that the next turn may need of a store that was opened with `memory` and flag 32.
+#[unsafe(no_mangle)]
+extern "C" fn reserve(memory: usize) {
+    let instance = instance();
+    instance.max_reserve = usize::MAX;
+    instance.memory_usage = [0; 3];
+    instance.reserve_memory(memory, 1 << 30);
 }
 
 /// Commits the open batch.

@@ -146,6 +146,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   /** The name of this connection's own worker as the owner, while it is the owner. */
   private localOwner: string | undefined;
   private transport: Transport | undefined;
+  private asksOthersOnly = false;
   private timer: ReturnType<typeof setTimeout> | undefined;
   private isFlushScheduled = false;
   private settleReady!: (failure?: unknown) => void;
@@ -507,7 +508,10 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   private openTransport({ channel, program }: Ready): void {
     if (channel === undefined || this.transport !== undefined || this.isSuspended) return;
     this.transport = openTransport(channel, this.id, this, program);
+    // This page's worker reports by itself that it is the owner, and is starting now.
+    this.asksOthersOnly = true;
     this.requests.findOwner();
+    this.asksOthersOnly = false;
   }
 
   /** Passes a port from a client in another realm to this page's owner. */
@@ -533,7 +537,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     // The worker could not be started before, has ended unnoticed, or hangs.
     if (this.watchdog.isUnresponsive()) this.replaceHungWorker();
     if (this.worker === undefined) this.start();
-    this.toWorker(message);
+    if (!this.asksOthersOnly) this.toWorker(message);
     this.transport?.broadcast(message);
   }
 

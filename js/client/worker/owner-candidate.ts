@@ -55,6 +55,8 @@ export class OwnerCandidate {
   private readonly name: string;
   private readonly hostOptions: HostOptions;
   private readonly storage: Storage;
+  /** The look-up that began before this candidate was made. */
+  private lookup: Promise<void> | undefined;
   private readonly postToPage: (message: FromWorker) => void;
   private readonly id: string;
   /** The channel for clients in other realms, where there can be any. */
@@ -90,7 +92,11 @@ export class OwnerCandidate {
   ) {
     this.name = name;
     this.hostOptions = hostOptions;
-    this.storage = hostOptions.options.storage ?? (onlyReads() ? opfs() : defaultStorage());
+    this.storage =
+      hostOptions.storage ??
+      hostOptions.options.storage ??
+      (onlyReads() ? opfs() : defaultStorage());
+    this.lookup = hostOptions.lookup;
     this.postToPage = postToPage;
     this.id = crypto.randomUUID();
     this.inboxes = new Map();
@@ -170,11 +176,12 @@ export class OwnerCandidate {
     }
     const candidacy = new Candidacy();
     this.candidacy = candidacy;
-    if (this.channel !== undefined) this.exchangeBuilds(this.channel);
     this.waitForOwnership(candidacy).catch((error) => {
       if (this.candidacy === candidacy) this.candidacy = undefined;
       if (!candidacy.over.aborted) this.postToPage({ type: "failed", error: toWire(error) });
     });
+    // After the request for the lock, which takes longer.
+    if (this.channel !== undefined) this.exchangeBuilds(this.channel);
   }
 
   /** Hands over, or gives up the wait for ownership. Resolves when the file is released. */
@@ -223,10 +230,13 @@ export class OwnerCandidate {
 
   private async waitForOwnership(candidacy: Candidacy): Promise<void> {
     try {
-      // The engine's code is compiled meanwhile, so that it is ready when the lock is granted.
-      this.loaded().catch(() => {});
+      // The engine's code is compiled meanwhile, so that it is ready when the lock is granted, but not before the
+      // platform works on the file: decoding the code keeps this thread busy.
+      const load = () => this.loaded().catch(() => {});
+      const lookup = this.lookup ?? this.storage.lookUp?.(this.name);
+      this.lookup = undefined;
+      Promise.resolve(lookup).then(load, load);
       if (this.channel === undefined) return await this.becomeOwner(candidacy);
-      this.storage.lookUp?.(this.name);
       this.postToPage({ type: "state", state: "waiting" });
       const lock = (locks() as LockManager).request(this.channel, { signal: candidacy.over }, () =>
         this.becomeOwner(candidacy),

@@ -4,6 +4,7 @@ import type { MigrateProgress } from "../../collection/migrate.js";
 import { Database } from "../../database/database.js";
 import { CLOSED } from "../../session/call-guard.js";
 import type { OpenOptions } from "../../session/options.js";
+import type { Storage } from "../../storage/storage.js";
 import { monotonicNow, nextTask, setTimeout } from "../../util/clock.js";
 import type {
   ClientProgress,
@@ -59,6 +60,9 @@ export interface HostOptions {
   /** The application's version, where the worker's file says it. */
   readonly version: number | undefined;
   readonly migrate: Migrate | undefined;
+  /** The storage, if it has been made already, and its look-up of the database, if it has begun. */
+  readonly storage?: Storage | undefined;
+  readonly lookup?: Promise<void> | undefined;
   /** Modules to be included in the same file (`eager-imports.ts`). */
   readonly eagerModules: Readonly<Record<string, unknown>>;
 }
@@ -109,6 +113,7 @@ export class Owner {
     const { migrate, options } = this.hostOptions;
     const from = this.version;
     if (version <= from || options.readOnly === true) return;
+    this.reserve();
     await migrate?.(this.db, from, migrating);
     storeVersion(this.db, version);
   }
@@ -119,10 +124,11 @@ export class Owner {
    */
   async prepare(): Promise<void> {
     const { collections, db, hostOptions } = this;
-    // What a new database gets is in memory.
-    if (db.stats().records === 0) return;
     await new Promise((resolve) => setTimeout(resolve, PREPARE_MS));
     try {
+      this.reserve();
+      // What a new database gets is in memory.
+      if (this.isClosed || Database.sessionOf(db).engine.isNew) return;
       for (const name of Object.keys(hostOptions.collections)) {
         await nextTask();
         if (this.isClosed) return;
@@ -134,6 +140,15 @@ export class Owner {
       }
     } catch {
       // The first call of a client reports it.
+    }
+  }
+
+  /** Reserves the engine's memory: not at the start, because then it takes longer than the first call. */
+  private reserve(): void {
+    try {
+      Database.sessionOf(this.db).engine.reserve();
+    } catch {
+      // The request reports it.
     }
   }
 
@@ -166,9 +181,10 @@ export class Owner {
       answer(reply);
       if (now > this.sweptAt + SWEEP_MS) this.sweep(now);
     };
+    const includes = (call: string) => batch.requests.some((request) => request.call === call);
+    if (includes("call")) this.reserve();
     const now = ownerNow();
     const reply = this.requestLog.handle(batch, now, refusal, Date.now());
-    const includes = (call: string) => batch.requests.some((request) => request.call === call);
     const commitFailed = (error: unknown) => done(this.requestLog.failed(batch, reply.last, error));
     try {
       if (this.db.durability === "flushed" || includes("flush")) {

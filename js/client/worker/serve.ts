@@ -12,6 +12,7 @@ import type { Synchronous } from "../../database/database.js";
 import { badArgument, describe } from "../../errors/index.js";
 import { checkOptions, type OpenOptions, refuseUnknown } from "../../session/options.js";
 import { fileName } from "../../storage/file-names.js";
+import { hasOpfs, opfs } from "../../storage/opfs.js";
 import type { CustomCodec, Structure } from "../../struct/codec.js";
 import { codecOf } from "../../struct/value-codecs.js";
 import { carryPorts } from "../connection/port-relay.js";
@@ -186,6 +187,10 @@ export function serve<
   checkProcedures(procedures);
   checkNotes(notes, procedures);
   checkCollections(collections);
+  const worker = dedicatedWorker();
+  // At once: the platform works on it while the rest of this worker's start is done.
+  const storage = worker && (opening.storage ?? (hasOpfs() ? opfs() : undefined));
+  const lookup = storage?.lookUp?.(name);
   const served: Served<P, C> = {
     name,
     procedures,
@@ -199,6 +204,8 @@ export function serve<
         version,
         migrate,
         eagerModules: EAGER_MODULES,
+        storage,
+        lookup,
       };
       listen(port, (requestedName, pageVersion, postToPage) => {
         if (requestedName !== name) throw otherName(name, requestedName);
@@ -217,7 +224,6 @@ export function serve<
       return port2;
     },
   };
-  const worker = dedicatedWorker();
   if (worker !== undefined) served.listen(worker);
   carryPorts();
   return served;
