@@ -28,7 +28,10 @@ export interface FollowOptions {
   since?: number | undefined;
   /** Ends the loop: it throws the reason of the signal. */
   signal?: AbortSignal | undefined;
-  /** Only records of this collection, and transactions that have some. */
+  /**
+   * Only records of this collection, and transactions that have some. After 256 others comes one without records, so that
+   * the `number` goes on, and the mark with it.
+   */
   collection?: string | undefined;
   /** The name of a mark, which moves along with what was handled, so that compaction takes nothing that was not. */
   retain?: string | undefined;
@@ -152,6 +155,7 @@ function changedRecords(
   return () => {
     const session = source();
     session.guard.assertOutsideCallback("changes()");
+    if (!begun) session.engine.deleteDue();
     // What is pending is committed, so that the index says what is committed.
     if (session.engine.pending() !== 0) session.commits.commit();
     if (!begun) begin(session);
@@ -213,8 +217,12 @@ class Follower {
   private readonly mark: string | undefined;
   /** The last transaction that was handled, or that was seen not to be wanted. */
   private cursor: number;
+  /** Where the mark belongs: the `number` that the program has, with which it may go on after a restart. */
+  private markAt: number;
   /** How many were handled since the mark moved. */
   private handled: number;
+  /** How many were left out since the last one that was given. */
+  private passed: number;
   private walk: Walk | undefined;
   /** The newest commit when the walk began. */
   private seen: number;
@@ -229,7 +237,9 @@ class Follower {
     this.collection = collection;
     this.mark = mark;
     this.cursor = since;
+    this.markAt = since;
     this.handled = 0;
+    this.passed = 0;
     this.walk = undefined;
     this.seen = since;
   }
@@ -254,7 +264,9 @@ class Follower {
           yield item;
           // The next one is asked for, so this one was handled.
           this.cursor = item.number;
+          this.markAt = item.number;
           this.handled += 1;
+          this.passed = 0;
           if (this.handled >= ITEMS_PER_MARK) this.move();
           continue;
         }
@@ -286,7 +298,7 @@ class Follower {
   /** Moves the mark to what was handled. */
   private move(): void {
     this.handled = 0;
-    if (this.mark !== undefined) retain(this.source(), this.mark, this.cursor);
+    if (this.mark !== undefined) retain(this.source(), this.mark, this.markAt);
   }
 
   /** The next transaction; `undefined` if there is none yet. */
@@ -320,7 +332,11 @@ class Follower {
       if (this.collection !== undefined && collection !== this.collection) continue;
       records.push({ type, collection, keyspace, key, version, value: record.value?.slice() });
     }
-    if (records.length === 0) return undefined;
+    if (records.length === 0) {
+      this.passed += 1;
+      // Otherwise the program's cursor would fall behind, and the mark with it.
+      if (this.passed < ITEMS_PER_MARK) return undefined;
+    }
     const { number, time, note, client } = transaction;
     return { number, time, note, client, records };
   }

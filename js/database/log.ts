@@ -1,6 +1,6 @@
 /** `db.log()`: the log of the file as history, transaction by transaction and record by record. */
 
-import { decoded, isDropped } from "../collection/catalog.js";
+import { Catalog, decoded, isDropped } from "../collection/catalog.js";
 import { indexKeyspaces } from "../collection/index-counts.js";
 import { type Keys, storedKeys } from "../collection/keys.js";
 import type { Engine } from "../engine/engine.js";
@@ -536,8 +536,13 @@ export class Walk {
   private readSpaces(): void {
     const { engine, settings } = this.session;
     for (const keyspace of indexKeyspaces(engine)) this.spaces.set(keyspace, undefined);
-    // Without order, names cannot be listed.
-    if (!settings.ordered) return;
+    if (!settings.ordered) {
+      // Without order, names cannot be listed. Those that the program has declared are known.
+      for (const { name, keyspace, declaration } of Catalog.of(engine).declared) {
+        this.spaces.set(keyspace, { collection: name, keys: keysOf(declaration.key) });
+      }
+      return;
+    }
     let lower: Uint8Array<ArrayBuffer> = encoder.encode(COLLECTION);
     const upper = lower.slice();
     upper[upper.length - 1] = (upper.at(-1) as number) + 1;

@@ -64,6 +64,7 @@ export interface Exports {
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
   set_now(seconds: number): number;
+  delete_due(): number;
   expires(): number;
   expire_next(seconds: number): void;
   touch(keyspace: number, keyLength: number, seconds: number): number;
@@ -329,6 +330,11 @@ export class Engine extends WasmMemory {
   setNow(seconds: number): void {
     this.changes += 1;
     this.now = this.call(() => this.wasm.set_now(seconds)) >>> 0;
+  }
+
+  /** Deletes all that has expired, so that the log shows it. */
+  deleteDue(): void {
+    if (this.expiring) this.check(this.call(() => this.wasm.delete_due()));
   }
 
   /** Gives the record that is set next an expiry in seconds since 1970; 0 for never. */

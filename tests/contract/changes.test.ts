@@ -316,6 +316,58 @@ everywhere("changes", ({ storage }) => {
     expect(seen).toStrictEqual(Array.from({ length: 40 }, (_, i) => String(i + 1)));
   });
 
+  test("a follower goes on from the number that it kept, however far the log was walked and compacted", async () => {
+    const db = await opened(storage);
+    const from = async (since: number) => {
+      const stop = new AbortController();
+      const numbers: number[] = [];
+      const follows = (async () => {
+        for await (const { number } of db.follow({ since, retain: "f", signal: stop.signal })) {
+          numbers.push(number);
+        }
+      })();
+      await turn(20);
+      stop.abort(new RangeError("enough"));
+      await rejects(follows, { name: "RangeError" });
+      return numbers;
+    };
+    // A transaction that goes over several segments, of which the number is the first version.
+    const large = () =>
+      db.transaction(
+        (tx) => {
+          for (let i = 0; i < 10; i++) tx.set(`large ${i}`, filled(300_000, i));
+        },
+        { note: "large" },
+      );
+    large();
+    await db.flushed;
+    const [kept, ...others] = await from(0);
+    expect(others).toStrictEqual([]);
+    await churn(db, 4);
+    for (let i = 0; i < 10; i++) db.set(`large ${i}`, "small");
+    await db.flushed;
+    await db.compact();
+    assert(((await from(kept ?? 0)).at(-1) ?? 0) > (kept ?? 0));
+  });
+
+  test("a follower of a quiet collection gets numbers, so that its mark moves", async () => {
+    const db = await opened(storage);
+    db.collection("quiet", text());
+    const iterator = db.follow({ since: 0, collection: "quiet", retain: "f" });
+    const items: FollowedTransaction[] = [];
+    const follows = (async () => {
+      for await (const item of iterator) items.push(item);
+    })();
+    for (let i = 0; i < 700; i++) db.transaction((tx) => tx.set("a", "1"), { note: "" });
+    db.commit();
+    for (let i = 0; i < 100 && items.length < 2; i++) await turn(1);
+    await turn(5);
+    expect(items.map(({ records }) => records.length)).toStrictEqual([0, 0]);
+    expect(db.stats().retained).toStrictEqual([{ name: "f", cursor: items[1]?.number ?? 0 }]);
+    await db.close();
+    await follows;
+  });
+
   test("a follower without a mark gets an error for what it has missed", async () => {
     const db = await opened(storage);
     db.set("a", "1");
@@ -347,6 +399,20 @@ everywhere("changes", ({ storage }) => {
     await db.close();
     await follows;
     expect(seen).toStrictEqual(["set users/a=ann", "set users/b=bob"]);
+  });
+
+  test("without order, the collections that the program has declared have their names", async () => {
+    const db = await opened(storage, { ordered: false });
+    const users = db.collection("users", text(), { key: u32 });
+    users.set(1, "ann");
+    db.set("a", "1");
+    db.commit();
+    expect(changed(db, 0)).toStrictEqual(["set a=1", "set users/1=ann"]);
+    expect(changed(db, 0, { collection: "users" })).toStrictEqual(["set users/1=ann"]);
+    const iterator = db.follow({ since: 0, collection: "users" })[Symbol.asyncIterator]();
+    const [first] = await taken(iterator, 1);
+    expect(first?.records.map(short)).toStrictEqual(["set users/1=ann"]);
+    await iterator.return?.();
   });
 
   test("an abort ends follow at once, also while it waits", async () => {

@@ -20,7 +20,7 @@ use crate::log::buffer_pool::{AccessKind, BufferAddr};
 
 use super::key_range::KeyBounds;
 use super::maintenance_jobs::Job;
-use super::{Located, Staged, Store, same_bytes};
+use super::{Located, Store, same_bytes};
 
 /// How many snapshots can be open: JavaScript's engines represent numbers below 2^30 best.
 pub const MAX_SNAPSHOTS: usize = (1 << 14) - 1;
@@ -139,10 +139,7 @@ impl<F: File> Store<F> {
     /// [`Error::Reentrancy`] inside a savepoint or an update; as for [`commit`](Store::commit);
     /// [`Error::Full`] with [`MAX_SNAPSHOTS`] open snapshots.
     pub fn snapshot(&mut self) -> Result<SnapshotId, Error> {
-        if !matches!(self.staging.staged, Staged::Nothing) || !self.savepoints.is_empty() {
-            return Err(Error::Reentrancy);
-        }
-        self.delete_all_due()?;
+        self.delete_due_now()?;
         self.commit()?;
         if self.snapshots.open.len() >= MAX_SNAPSHOTS {
             return Err(Error::Full);
