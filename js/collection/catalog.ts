@@ -211,6 +211,11 @@ export class Catalog {
     return space;
   }
 
+  /** The collections that the program has declared. */
+  get declared(): Iterable<CollectionSpace> {
+    return this.spaces.values();
+  }
+
   /** The declaration of the collection of this name, whether or not its descriptor is written yet. */
   known(name: string): Declaration | undefined {
     const stored = this.read(keyOf(name));

@@ -31,7 +31,10 @@ export interface FollowOptions {
   since?: number | undefined;
   /** Ends the loop: it throws the reason of the signal. */
   signal?: AbortSignal | undefined;
-  /** Only records of this collection, and transactions that have some. */
+  /**
+   * Only records of this collection, and transactions that have some. After 256 others comes one without records, so that
+   * the `number` goes on, and the mark with it.
+   */
   collection?: string | undefined;
   /** The name of a mark, which moves along with what was handled, so that compaction takes nothing that was not. */
   retain?: string | undefined;
@@ -155,6 +158,7 @@ function changedRecords(
   return () => {
     const session = source();
     session.guard.assertOutsideCallback("changes()");
+    if (!begun) session.engine.deleteDue();
     // What is pending is committed, so that the index says what is committed.
     if (session.engine.pending() !== 0) session.commits.commit();
     if (!begun) begin(session);
@@ -206,12 +210,7 @@ export function followed(
   let since = options.since;
   if (since !== undefined) cursorOf("follow()", "The option since", since);
   else if (name !== undefined) since = marksOf(source()).find((it) => it.name === name)?.cursor;
-  const follower = new Follower(
-    source,
-    since ?? source().engine.log.lastCommit(),
-    collection,
-    name,
-  );
+  const follower = new Follower(source, since ?? source().engine.log.lastCommit(), collection, name);
   return { [Symbol.asyncIterator]: () => follower.items(signal, closers) };
 }
 
@@ -221,10 +220,12 @@ class Follower {
   private readonly mark: string | undefined;
   /** The last transaction that was handled, or that was seen not to be wanted. */
   private cursor: number;
+  /** Where the mark belongs: the `number` that the program has, with which it may go on after a restart. */
+  private markAt: number;
   /** How many were handled since the mark moved. */
   private handled: number;
-  /** Transactions of other collections since the mark moved. They alone move it less often: each move is a commit. */
-  private skipped: number;
+  /** How many were left out since the last one that was given. */
+  private passed: number;
   private walk: Walk | undefined;
   /** The newest commit when the walk began. */
   private seen: number;
@@ -239,8 +240,9 @@ class Follower {
     this.collection = collection;
     this.mark = mark;
     this.cursor = since;
+    this.markAt = since;
     this.handled = 0;
-    this.skipped = 0;
+    this.passed = 0;
     this.walk = undefined;
     this.seen = since;
   }
@@ -265,11 +267,13 @@ class Follower {
           yield item;
           // The next one is asked for, so this one was handled.
           this.cursor = item.number;
+          this.markAt = item.number;
           this.handled += 1;
-          if (this.handled + this.skipped >= ITEMS_PER_MARK) this.move();
+          this.passed = 0;
+          if (this.handled >= ITEMS_PER_MARK) this.move();
           continue;
         }
-        if (this.handled > 0 || this.skipped >= ITEMS_PER_MARK) this.move();
+        if (this.handled > 0) this.move();
         if (this.source().engine.log.lastCommit() > this.cursor) continue;
         await new Promise<void>((resolve) => {
           wake = resolve;
@@ -281,8 +285,7 @@ class Follower {
       closers.delete(onChange);
       signal?.removeEventListener("abort", onChange);
       this.walk?.stop();
-      const hasMoved = this.handled + this.skipped > 0;
-      if (hasMoved && this.isOpen() && this.source().guard.depth === 0) this.move();
+      if (this.handled > 0 && this.isOpen() && this.source().guard.depth === 0) this.move();
     }
   }
 
@@ -298,8 +301,7 @@ class Follower {
   /** Moves the mark to what was handled. */
   private move(): void {
     this.handled = 0;
-    this.skipped = 0;
-    if (this.mark !== undefined) retain(this.source(), this.mark, this.cursor);
+    if (this.mark !== undefined) retain(this.source(), this.mark, this.markAt);
   }
 
   /** The next transaction; `undefined` if there is none yet. */
@@ -318,12 +320,8 @@ class Follower {
       if (item === undefined) break;
       if (item.type === "error") throw item.error;
       if (item.type === "gap") throw engine.log.expired();
-      if (item.moved) continue;
-      const copy = this.copied(item);
+      const copy = item.moved ? undefined : this.copied(item);
       if (copy !== undefined) return copy;
-      // Only other collections: nothing of it is for the program.
-      this.cursor = item.number;
-      this.skipped += 1;
     }
     this.walk = undefined;
     this.cursor = Math.max(this.cursor, this.seen);
@@ -337,7 +335,11 @@ class Follower {
       if (this.collection !== undefined && collection !== this.collection) continue;
       records.push({ type, collection, keyspace, key, version, value: record.value?.slice() });
     }
-    if (records.length === 0) return undefined;
+    if (records.length === 0) {
+      this.passed += 1;
+      // Otherwise the program's cursor would fall behind, and the mark with it.
+      if (this.passed < ITEMS_PER_MARK) return undefined;
+    }
     const { number, time, note, client } = transaction;
     return { number, time, note, client, records };
   }

@@ -1,6 +1,6 @@
 /** Which collection the records of a keyspace belong to, by the descriptions that the database has of itself. */
 
-import { decoded, isDropped } from "../collection/catalog.js";
+import { Catalog, decoded, isDropped } from "../collection/catalog.js";
 import { indexKeyspaces } from "../collection/index-counts.js";
 import { type Keys, storedKeys } from "../collection/keys.js";
 import { RAW, SYSTEM_KEYSPACE } from "../engine/wasm-memory.js";
@@ -37,8 +37,13 @@ export class KeyspaceNames {
 
   private read({ engine, settings }: Session): void {
     for (const keyspace of indexKeyspaces(engine)) this.spaces.set(keyspace, undefined);
-    // Without order, names cannot be listed.
-    if (!settings.ordered) return;
+    if (!settings.ordered) {
+      // Without order, names cannot be listed. Those that the program has declared are known.
+      for (const { name, keyspace, declaration } of Catalog.of(engine).declared) {
+        this.spaces.set(keyspace, { collection: name, keys: keysOf(declaration.key) });
+      }
+      return;
+    }
     let lower: Uint8Array<ArrayBuffer> = encoder.encode(COLLECTION);
     const upper = lower.slice();
     upper[upper.length - 1] = (upper.at(-1) as number) + 1;

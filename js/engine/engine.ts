@@ -257,6 +257,11 @@ export class Engine extends WasmMemory {
     this.now = this.call(() => this.wasm.set_now(seconds)) >>> 0;
   }
 
+  /** Deletes all that has expired, so that the log shows it. */
+  deleteDue(): void {
+    if (this.expiring) this.check(this.call(() => this.wasm.delete_due()));
+  }
+
   /** Gives the record that is set next an expiry in seconds since 1970; 0 for never. */
   expireNext(seconds: number): void {
     if (seconds !== 0) this.expiring = true;

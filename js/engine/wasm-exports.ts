@@ -29,6 +29,7 @@ export interface Exports {
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;
   set_now(seconds: number): number;
+  delete_due(): number;
   expires(): number;
   expire_next(seconds: number): void;
   touch(keyspace: number, keyLength: number, seconds: number): number;

@@ -385,6 +385,38 @@ everywhere("records that expire", ({ storage }) => {
     }
   });
 
+  test("changes lead to the present also while much of what has expired is not deleted yet", async () => {
+    const clock = new Clock();
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    for (let i = 0; i < 500; i++) db.set(`old ${i}`, "1", { expireIn: 1_000 });
+    db.commit();
+    const since = db.lastCommit;
+    for (let i = 0; i < 500; i++) db.set(`new ${i}`, "1", { expireIn: 1_000 });
+    db.set("past", "1", { expireAt: START - 5_000 });
+    db.set("stays", "1");
+    db.commit();
+    const changed = (database: Database) =>
+      Array.from(database.changes({ since }), ({ type, key }) => `${type} ${String(key)}`);
+    await clock.to(1_000);
+    const deleted = Array.from({ length: 500 }, (_, i) => [`delete new ${i}`, `delete old ${i}`]);
+    const wanted = ["delete past", "set stays", ...deleted.flat()];
+    expect(changed(db).sort()).toStrictEqual(wanted.sort());
+  });
+
+  test("changes of a read-only database have nothing that has expired", async () => {
+    const clock = new Clock();
+    const name = freshName();
+    const db = await opened(storage, {}, name);
+    db.set("a", "1", { expireIn: 1_000 });
+    db.set("b", "1");
+    await db.close();
+    clock.now = START + 1_000;
+    const again = await opened(storage, { readOnly: true }, name);
+    const keys = Array.from(again.changes({ since: 0 }), ({ key }) => key);
+    expect(keys).toStrictEqual(["b"]);
+  });
+
   test("records expire in a database without order too", async () => {
     const clock = new Clock();
     const db = await opened(storage, { ordered: false });

@@ -24,6 +24,7 @@ const EXPORTS = [
   "commit",
   "count",
   "count_range",
+  "delete_due",
   "end_snapshot",
   "end_turn",
   "error_report",

@@ -235,8 +235,14 @@ impl<F: File> Store<F> {
         keyspace <= LAST_KEYSPACE || self.read_only || self.poisoned
     }
 
-    /// Deletes all that is due.
-    pub(super) fn delete_all_due(&mut self) -> Result<(), Error> {
+    /// Deletes all that is due, so that the log shows it. A read-only store deletes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Reentrancy`] inside a savepoint or an update; otherwise as for [`delete`](Store::delete).
+    pub fn delete_due_now(&mut self) -> Result<(), Error> {
+        if !matches!(self.staging.staged, Staged::Nothing) || !self.savepoints.is_empty() {
+            return Err(Error::Reentrancy);
+        }
         while !self.read_only && !self.poisoned && self.may_have_due() {
             self.sort(ALL)?;
             self.delete_due(SLICE)?;

@@ -236,8 +236,8 @@ impl<F: File> Store<F> {
         self.set(KEYSPACE_ENGINE, KEY_MARKS, &after).map(|_| ())
     }
 
-    /// Whether a record that a walk shows says what its key is now: it is the record of the key or, if it is a deletion,
-    /// the key is absent. A clear is current, wherever it was moved, until its keyspace is cleared again.
+    /// Whether a record that a walk shows says what its key is now: it is the record of the key and has not expired or, if
+    /// it is a deletion, the key is absent. A clear is current, wherever it was moved, until its keyspace is cleared again.
     ///
     /// # Errors
     /// As for [`get`](Store::get).
@@ -257,6 +257,9 @@ impl<F: File> Store<F> {
             return Ok(found.is_some_and(|found| {
                 self.log.record_in(found.addr).header.version == header.version
             }));
+        }
+        if header.expiry != 0 && header.expiry <= self.expired_until() {
+            return Ok(false);
         }
         let (slot, sequence) = walk.segment();
         let position = self.log.geometry().position(slot, at);

@@ -20,7 +20,7 @@ use crate::log::buffer_pool::{AccessKind, BufferAddr};
 
 use super::key_range::KeyBounds;
 use super::maintenance_jobs::Job;
-use super::{Located, Staged, Store, same_bytes};
+use super::{Located, Store, same_bytes};
 
 /// How many snapshots can be open: their numbers and those of 2^16 keyspaces fit together in 30 bits, the small integers
 /// of JavaScript's engines.
@@ -140,10 +140,7 @@ impl<F: File> Store<F> {
     /// [`Error::Reentrancy`] inside a savepoint or an update; as for [`commit`](Store::commit);
     /// [`Error::TooManySnapshots`] with [`MAX_SNAPSHOTS`] open snapshots.
     pub fn snapshot(&mut self) -> Result<SnapshotId, Error> {
-        if !matches!(self.staging.staged, Staged::Nothing) || !self.savepoints.is_empty() {
-            return Err(Error::Reentrancy);
-        }
-        self.delete_all_due()?;
+        self.delete_due_now()?;
         self.commit()?;
         if self.snapshots.open.len() >= MAX_SNAPSHOTS {
             return Err(Error::TooManySnapshots);

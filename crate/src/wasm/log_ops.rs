@@ -105,6 +105,14 @@ extern "C" fn last_commit() -> f64 {
     instance().store.as_ref().map_or(0, Store::last_commit) as f64
 }
 
+/// Deletes all that has expired.
+#[unsafe(no_mangle)]
+extern "C" fn delete_due() -> u32 {
+    let instance = instance();
+    instance.run(|store, _, _| store.delete_due_now());
+    instance.answer.code
+}
+
 /// What is known of the time since a cursor: bit 0, each key that changed; bit 1, each transaction. -1 with a code if it
 /// is not known.
 #[unsafe(no_mangle)]
