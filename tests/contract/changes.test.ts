@@ -426,6 +426,20 @@ everywhere("changes", ({ storage }) => {
     await rejects(late.next(), { name: "RangeError" });
   });
 
+  test("more marks than their record has room for are refused", async () => {
+    const db = await opened(storage);
+    for (let i = 0; i < 50; i++) db.retain(`${i}`.padEnd(240, "-"), 0);
+    throws(
+      () => {
+        for (let i = 50; i < 100; i++) db.retain(`${i}`.padEnd(240, "-"), 0);
+      },
+      { ...BAD, message: "16 KiB" },
+    );
+    const [first] = db.stats().retained;
+    db.retain(first?.name ?? "", undefined);
+    db.retain("x".repeat(240), 0);
+  });
+
   test("bad arguments are refused", async () => {
     const db = await opened(storage);
     db.set("a", "1");
@@ -457,14 +471,6 @@ everywhere("changes", ({ storage }) => {
     // A cursor of the future is of another database.
     const future = db.lastCommit + 1;
     throws(() => changed(db, future), { ...BAD, message: "lastCommit" });
-    for (let i = 0; i < 50; i++) db.retain(`${i}`.padEnd(240, "-"), 0);
-    throws(
-      () => {
-        for (let i = 50; i < 100; i++) db.retain(`${i}`.padEnd(240, "-"), 0);
-      },
-      { ...BAD, message: "16 KiB" },
-    );
-    for (const { name } of db.stats().retained) db.retain(name, undefined);
     throws(() => db.retain("backup", future), { ...BAD, message: "lastCommit" });
     await rejects(db.follow({ since: future })[Symbol.asyncIterator]().next(), BAD);
     throws(() => db.transaction(() => changed(db, 0)), { code: "VARVE_REENTRANCY" });
