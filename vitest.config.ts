@@ -9,14 +9,14 @@ import { WITHOUT_WAITING } from "./scripts/programs.mjs";
 
 const root = fileURLToPath(new URL(".", import.meta.url));
 const { exports } = JSON.parse(readFileSync(`${root}package.json`, "utf8")) as {
-  exports: Readonly<Record<string, { readonly default: string } | string>>;
+  exports: Readonly<Record<string, { readonly node?: string; readonly default: string } | string>>;
 };
 
-/** The package by its own name, as its users import it. */
-const alias = Object.entries(exports).map(([path, target]) => ({
-  find: new RegExp(`^varve${path.slice(1)}$`),
-  replacement: `${root}${(typeof target === "string" ? target : target.default).slice(2)}`,
-}));
+/** The package by its own name, as its users import it in Node. */
+const alias = Object.entries(exports).map(([path, target]) => {
+  const file = typeof target === "string" ? target : (target.node ?? target.default);
+  return { find: new RegExp(`^varve${path.slice(1)}$`), replacement: `${root}${file.slice(2)}` };
+});
 
 const { VARVE_FOLDERS = "contract,node,vectors,struct,client,support" } = process.env;
 

@@ -55,9 +55,9 @@ pub enum Error {
     CursorInFuture,
     /// As many snapshots are open as can be.
     TooManySnapshots,
-    /// The marks take as much room as they may.
+    /// The marks have reached their limit of bytes.
     TooManyMarks,
-    /// The key leaves no room for its entry in the order of expiry.
+    /// The key is too long for an entry in the order of expiry.
     ExpiringKeyTooLong,
 }
 

@@ -210,7 +210,12 @@ export function followed(
   let since = options.since;
   if (since !== undefined) cursorOf("follow()", "The option since", since);
   else if (name !== undefined) since = marksOf(source()).find((it) => it.name === name)?.cursor;
-  const follower = new Follower(source, since ?? source().engine.log.lastCommit(), collection, name);
+  const follower = new Follower(
+    source,
+    since ?? source().engine.log.lastCommit(),
+    collection,
+    name,
+  );
   return { [Symbol.asyncIterator]: () => follower.items(signal, closers) };
 }
 

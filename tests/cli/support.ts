@@ -32,7 +32,7 @@ export interface Start {
 
 /** The command's file, as the package names it. */
 export function bin(): string {
-  return join(context().root, "dist/cli.js");
+  return join(context().root, "dist/node/cli.js");
 }
 
 /** Runs `varve` with these arguments to its end. */

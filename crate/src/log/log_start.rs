@@ -43,7 +43,7 @@ struct CommitEnd {
     frame: u64,
 }
 
-/// The last commits, so that who follows the log reads only what is new.
+/// The last commits: with them, a follower of the log reads only what is new.
 #[derive(Debug, Default)]
 pub(super) struct RecentCommits {
     ends: [CommitEnd; 32],
