@@ -95,7 +95,8 @@ export interface OpenOptions {
   /**
    * Opens the database for reading only. Writes throw `ReadOnlyError`, a missing database is an error and is
    * not created, and the file stays the same byte for byte. What a crash left unfinished at the end of the
-   * file is ignored, not repaired. `false` by default.
+   * file is ignored, not repaired. A reader takes no lock, so a writer may come later: reading what it has overwritten
+   * throws a `StorageError`, and the database has to be opened again. `false` by default.
    */
   readOnly?: boolean | undefined;
   /**

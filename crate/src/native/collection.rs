@@ -15,6 +15,7 @@ use crate::schema::{Malformed, Parts, Plain, Record, View};
 
 use super::catalog::StoredCollection;
 use super::index::{Index, entry_value, record_key};
+use super::read_only_file::read;
 use super::store::Walk;
 use super::{Entries, Error, KeyRange, Store};
 
@@ -82,7 +83,8 @@ impl<'s, T: Record> Collection<'s, T> {
     pub fn get(&mut self, key: impl Key) -> Result<Option<View<'_, T>>, Error> {
         let key = self.encode(&key)?;
         self.store.begin();
-        match self.store.engine().get(self.stored.keyspace, &key)? {
+        let Store { engine, found, .. } = &mut *self.store;
+        match read(found.as_ref(), engine.get(self.stored.keyspace, &key))? {
             Some(bytes) => View::new(bytes).map(Some).map_err(Error::MalformedValue),
             None => Ok(None),
         }
@@ -94,7 +96,9 @@ impl<'s, T: Record> Collection<'s, T> {
     /// As for [`get`](Collection::get).
     pub fn has(&mut self, key: impl Key) -> Result<bool, Error> {
         let key = self.encode(&key)?;
-        Ok(self.store.engine().has(self.stored.keyspace, &key)?)
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        read(found.as_ref(), engine.has(self.stored.keyspace, &key))
     }
 
     /// The number of records.
@@ -118,7 +122,7 @@ impl<'s, T: Record> Collection<'s, T> {
         let root = make(&mut parts);
         let value = parts.finish(root).map_err(Error::BadArgument)?;
         let key = self.encode(&key)?;
-        self.store.begin();
+        self.store.begin_write()?;
         let stored = self.writable()?;
         stored.check(&value)?;
         if stored.indexes.is_empty() {
@@ -140,6 +144,7 @@ impl<'s, T: Record> Collection<'s, T> {
     /// As for [`set`](Collection::set), or a collection whose keys are not numbers.
     pub fn push(&mut self, make: impl FnOnce(&mut Parts<T>) -> T) -> Result<u64, Error> {
         let keyspace = self.stored.keyspace;
+        self.store.begin_write()?;
         let used = self.used_ids()?;
         let mut last = None;
         self.store.engine().range(
@@ -206,7 +211,7 @@ impl<'s, T: Record> Collection<'s, T> {
     /// As for [`Store::delete`].
     pub fn delete(&mut self, key: impl Key) -> Result<bool, Error> {
         let key = self.encode(&key)?;
-        self.store.begin();
+        self.store.begin_write()?;
         let stored = self.writable()?;
         self.record_used_id(&key)?;
         if stored.indexes.is_empty() {
@@ -234,7 +239,7 @@ impl<'s, T: Record> Collection<'s, T> {
         change: impl FnOnce(&mut T),
     ) -> Result<bool, Error> {
         let key = self.encode(&key)?;
-        self.store.begin();
+        self.store.begin_write()?;
         let stored = self.writable()?;
         let Some(old) = self.store.engine().get(stored.keyspace, &key)? else { return Ok(false) };
         let view = View::<T>::new(old).map_err(Error::MalformedValue)?;
@@ -480,14 +485,17 @@ impl<T: Record> Records<'_, T> {
         }
         self.key.clear();
         if self.is_index {
-            let entry = self.store.engine().get(self.walk.keyspace, &self.walk.key)?;
+            let Store { engine, found, .. } = &mut *self.store;
+            let entry = read(found.as_ref(), engine.get(self.walk.keyspace, &self.walk.key))?;
             let leads_to = entry.and_then(|entry| record_key(&self.walk.key, entry));
             self.key.extend_from_slice(leads_to.ok_or_else(|| self.dangling())?);
         } else {
             self.key.extend_from_slice(&self.walk.key);
         }
         let missing = self.dangling();
-        let bytes = self.store.engine().get(self.stored.keyspace, &self.key)?.ok_or(missing)?;
+        let Store { engine, found, .. } = &mut *self.store;
+        let record = read(found.as_ref(), engine.get(self.stored.keyspace, &self.key))?;
+        let bytes = record.ok_or(missing)?;
         Entry::new(&self.key, self.stored.key()?, bytes).map(Some)
     }
 

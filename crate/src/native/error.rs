@@ -45,6 +45,9 @@ pub enum Error {
         /// How it was lost.
         reason: Loss,
     },
+    /// The file was opened for reading only, which keeps no writer out, and another program has changed it since: the data
+    /// to be read is gone. It is not damaged. Close the store and open it again.
+    FileChanged(PathBuf),
     /// The file does not exist and was not to be created.
     NotFound(PathBuf),
     /// The stored collection has another schema than the program.
@@ -99,6 +102,7 @@ impl Error {
             Error::Busy { .. } => "VARVE_DATABASE_BUSY",
             Error::Unavailable { .. } => "VARVE_STORAGE_UNAVAILABLE",
             Error::FileLost { .. } => "VARVE_FILE_LOST",
+            Error::FileChanged(_) => "VARVE_STORAGE",
             Error::NotFound(_) => "VARVE_DATABASE_NOT_FOUND",
             Error::SchemaMismatch { .. } => "VARVE_SCHEMA_MISMATCH",
             Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
@@ -157,6 +161,12 @@ impl fmt::Display for Error {
                      save what is needed, then open the database again",
                 )
             }
+            Error::FileChanged(path) => write!(
+                f,
+                "the file {} was changed by another program after this one opened it read-only, and the data to be \
+                 read is gone; close the store and open it again",
+                path.display()
+            ),
             Error::NotFound(path) => {
                 write!(f, "there is no database {}", path.display())?;
                 let mut named = path.clone().into_os_string();

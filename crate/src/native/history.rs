@@ -13,6 +13,7 @@ use crate::schema::key::{KeyKind, OwnedKey};
 use crate::store::Store as Engine;
 
 use super::catalog;
+use super::read_only_file::{change_of, read};
 use super::reader::GivenBytes;
 use super::{Error, Store};
 
@@ -177,7 +178,9 @@ enum Source<'s> {
 impl Source<'_> {
     fn walk(&mut self, walk: &mut LogWalk) -> Result<bool, Error> {
         Ok(match self {
-            Source::Store(store) => store.engine().walk_log(walk)?,
+            Source::Store(Store { engine, found, .. }) => {
+                read(found.as_ref(), engine.walk_log(walk))?
+            }
             Source::Bytes(engine) => engine.walk_log(walk)?,
         })
     }
@@ -185,8 +188,16 @@ impl Source<'_> {
     /// The names of the collections, and the keyspaces of indexes, as of now.
     fn names(&mut self) -> Result<BTreeMap<u32, Named>, Error> {
         match self {
-            Source::Store(store) => names_in(store.engine()),
+            Source::Store(store) => read(store.found.as_ref(), names_in(&mut store.engine)),
             Source::Bytes(engine) => names_in(engine),
+        }
+    }
+
+    /// Why what seems to be damage is none.
+    fn change(&self) -> Option<Error> {
+        match self {
+            Source::Store(store) => change_of(store.found.as_ref()),
+            Source::Bytes(_) => None,
         }
     }
 
@@ -196,7 +207,7 @@ impl Source<'_> {
         Ok(match self {
             Source::Store(store) => {
                 store.begin();
-                store.engine().walked_value(kind, described)?
+                read(store.found.as_ref(), store.engine.walked_value(kind, described))?
             }
             Source::Bytes(engine) => {
                 engine.end_turn();
@@ -321,6 +332,9 @@ impl<'s> Log<'s> {
                     return Ok(Some(Step::Gap));
                 }
                 PartKind::Damage => {
+                    if let Some(change) = self.source.change() {
+                        return Err(change);
+                    }
                     let (position, length) = (part.number, part.to.into());
                     return Ok(Some(Step::Damage(LogDamage { position, length })));
                 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::file::{self, IoError};
 
 use super::lock_file::{Lock, check_not_held, holder_of};
+use super::read_only_file::ReadOnlyFile;
 use super::{Error, Loss, StdFile};
 
 /// A file with its lock, or a read-only one without.
@@ -58,7 +59,7 @@ impl LockedFile {
 
     /// Opens the file at `path` read-only, without changing anything, if no process has it open for
     /// writing.
-    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+    pub(super) fn read(path: &Path) -> Result<(Self, ReadOnlyFile), Error> {
         let failed = |cause| Error::unavailable(path, cause);
         // A file that cannot be checked may exist.
         if !path.try_exists().map_err(failed)? {
@@ -67,7 +68,8 @@ impl LockedFile {
         let path = resolve_links(path)?;
         check_not_held(&path)?;
         let file = OpenOptions::new().read(true).open(&path).map_err(failed)?;
-        Ok(LockedFile { file: StdFile::from(file), lock: None })
+        let found = ReadOnlyFile::new(&path, &file).map_err(failed)?;
+        Ok((LockedFile { file: StdFile::from(file), lock: None }, found))
     }
 
     fn assert_held(&self) -> Result<(), IoError> {
@@ -173,7 +175,7 @@ mod tests {
     #[test]
     fn read_only_file_is_not_flushed() {
         // A substitute for such a system: a file that cannot be flushed.
-        let mut file = LockedFile::read(Path::new("/dev/null")).expect("it is readable");
+        let (mut file, _) = LockedFile::read(Path::new("/dev/null")).expect("it is readable");
         assert_eq!(file.file.flush(), Err(IoError::Other));
         assert_eq!(file.flush(), Ok(()));
     }

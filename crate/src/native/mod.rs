@@ -20,6 +20,7 @@ mod lock_file;
 mod locked_file;
 mod process_id;
 mod range;
+mod read_only_file;
 mod reader;
 mod schema_diff;
 mod std_file;

@@ -16,6 +16,7 @@ use super::catalog::{self, StoredCollection};
 use super::lock_file::random;
 use super::locked_file::LockedFile;
 use super::range::Bounds;
+use super::read_only_file::{ReadOnlyFile, read};
 use super::{Collection, Error, KeyRange, Log, LogRange};
 
 /// Memory that calls needed is freed after this many of them.
@@ -45,7 +46,9 @@ const TURN: u32 = 256;
 /// ```
 #[derive(Debug)]
 pub struct Store {
-    engine: Engine<LockedFile>,
+    pub(super) engine: Engine<LockedFile>,
+    /// The file as it was found, if it is open for reading only.
+    pub(super) found: Option<ReadOnlyFile>,
     collections_by_name: HashMap<String, Arc<StoredCollection>>,
     calls: u32,
     is_closed: bool,
@@ -55,7 +58,8 @@ pub struct Store {
 #[derive(Clone, Copy, Debug)]
 pub struct OpenOptions {
     /// Whether it is read-only: nothing is written, not even a lock file, and any number of
-    /// processes may read at once.
+    /// processes may read at once. That keeps no writer out: one that comes later may use space again whose data is
+    /// still to be read here. Reading that fails with [`Error::FileChanged`].
     pub read_only: bool,
     /// Bytes of memory for data that was read or will be written; the file may be much larger.
     pub memory: usize,
@@ -89,7 +93,12 @@ impl Store {
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, Error> {
         let OpenOptions { read_only, memory, on_damage } = options;
         let path = path.as_ref();
-        let file = if read_only { LockedFile::read(path)? } else { LockedFile::open(path)? };
+        let (file, found) = if read_only {
+            let (file, found) = LockedFile::read(path)?;
+            (file, Some(found))
+        } else {
+            (LockedFile::open(path)?, None)
+        };
         let entropy = std::array::from_fn(|_| random());
         let fresh_segment = file.is_taken_over();
         let options = Options {
@@ -101,17 +110,18 @@ impl Store {
             entropy,
             ..Options::default()
         };
-        let engine = Engine::open(file, options)?;
-        Ok(Store { engine, collections_by_name: HashMap::new(), calls: 0, is_closed: false })
+        let engine = read(found.as_ref(), Engine::open(file, options))?;
+        let collections_by_name = HashMap::new();
+        Ok(Store { engine, found, collections_by_name, calls: 0, is_closed: false })
     }
 
     /// Returns the value of a key.
     ///
     /// # Errors
-    /// Damage, or an error of the file.
+    /// Damage, or an error of the file. [`Error::FileChanged`] if it was opened for reading only.
     pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Error> {
         self.begin();
-        Ok(self.engine.get(KEYSPACE_RAW, key.as_ref())?)
+        read(self.found.as_ref(), self.engine.get(KEYSPACE_RAW, key.as_ref()))
     }
 
     /// Whether a key exists.
@@ -120,7 +130,7 @@ impl Store {
     /// As for [`get`](Store::get).
     pub fn has(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.begin();
-        Ok(self.engine.has(KEYSPACE_RAW, key.as_ref())?)
+        read(self.found.as_ref(), self.engine.has(KEYSPACE_RAW, key.as_ref()))
     }
 
     /// The number of keys, without those of collections.
@@ -155,7 +165,7 @@ impl Store {
     /// # Errors
     /// A bound that is not a valid key; as for [`set`](Store::set).
     pub fn clear(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
-        self.begin();
+        self.begin_write()?;
         let bounds = range.encode(None)?;
         if bounds.is_empty() {
             return Ok(0);
@@ -176,7 +186,7 @@ impl Store {
         predicate: impl FnOnce(&[u8]) -> bool,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Error> {
-        self.begin();
+        self.begin_write()?;
         let change = |value: &mut [u8]| {
             change(value);
             Ok(None)
@@ -224,7 +234,8 @@ impl Store {
         let stored = match self.collections_by_name.get(name) {
             Some(stored) => Arc::clone(stored),
             None => {
-                let stored = match catalog::find(&mut self.engine, name)? {
+                let found = catalog::find(&mut self.engine, name);
+                let stored = match read(self.found.as_ref(), found)? {
                     Some(stored) => stored,
                     None => {
                         let key = key.unwrap_or(&KeyKind::Text);
@@ -256,7 +267,7 @@ impl Store {
     /// As for [`get`](Store::get).
     pub fn collections(&mut self) -> Result<Vec<String>, Error> {
         self.begin();
-        catalog::names(&mut self.engine)
+        read(self.found.as_ref(), catalog::names(&mut self.engine))
     }
 
     /// Runs `work`, all of whose writes to this store and its collections are atomic: an error or a
@@ -453,6 +464,15 @@ impl Store {
         }
     }
 
+    /// Starts a call that reads what it then changes.
+    pub(super) fn begin_write(&mut self) -> Result<(), Error> {
+        self.begin();
+        match self.found {
+            Some(_) => Err(crate::error::Error::ReadOnly.into()),
+            None => Ok(()),
+        }
+    }
+
     pub(super) fn walk(
         &mut self,
         keyspace: u32,
@@ -526,10 +546,12 @@ impl Walk {
         store.begin();
         if self.page.is_empty() {
             let (wanted, page) = (self.page_size.min(self.left), &mut self.page);
-            store.engine.range(self.keyspace, self.bounds.slices(), self.reverse, |key, _| {
+            let bounds = self.bounds.slices();
+            let paged = store.engine.range(self.keyspace, bounds, self.reverse, |key, _| {
                 page.push_back(key.to_vec());
                 page.len() < wanted
-            })?;
+            });
+            read(store.found.as_ref(), paged)?;
             self.page_size = MAX_PAGE.min(4 * self.page_size);
         }
         let Some(key) = self.page.pop_front() else { return Ok(false) };
@@ -564,7 +586,8 @@ impl Entries<'_> {
         if !self.walk.step(self.store)? {
             return Ok(None);
         }
-        let value = self.store.engine.get(self.walk.keyspace, &self.walk.key)?;
+        let Store { engine, found, .. } = &mut *self.store;
+        let value = read(found.as_ref(), engine.get(self.walk.keyspace, &self.walk.key))?;
         Ok(value.map(|value| (self.walk.key.as_slice(), value)))
     }
 }

@@ -4,6 +4,7 @@ mod collections;
 mod history;
 mod indexes;
 mod locks;
+mod read_only;
 mod reader;
 mod stores;
 mod temp_folder;
