@@ -12,10 +12,10 @@ use crate::format::system_records::{
     KEY_MIGRATION,
 };
 use crate::format::{KEYSPACE_ENGINE, KEYSPACE_FIRST_COLLECTION, LAST_KEYSPACE};
-use crate::schema::key::KeyKind;
+use crate::schema::key::{Key, KeyKind};
 use crate::schema::upgrade::defaults;
 use crate::schema::{Kind, Malformed, Record};
-use crate::store::Store as Engine;
+use crate::store::{SnapshotId, Store as Engine};
 
 use super::Error;
 use super::descriptor::Descriptor;
@@ -74,6 +74,12 @@ impl StoredCollection {
                 self.json["key"]
             ))
         })
+    }
+
+    pub(super) fn encode(&self, key: &impl Key) -> Result<Vec<u8>, Error> {
+        let mut out = Vec::new();
+        key.encode(self.key()?, false, &mut out).map_err(Error::BadArgument)?;
+        Ok(out)
     }
 
     /// Checks that its values can be read as `T`, and that its keys are of the given type.
@@ -180,13 +186,28 @@ pub(super) fn find<F: File>(
     engine: &mut Engine<F>,
     name: &str,
 ) -> Result<Option<StoredCollection>, Error> {
-    let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key_of(name)?)? else { return Ok(None) };
+    find_at(engine, name, None)
+}
+
+/// The engine's own keyspace, as it is or as a snapshot shows it.
+fn engine_keyspace(then: Option<SnapshotId>) -> u32 {
+    then.map_or(KEYSPACE_ENGINE, |then| then.keyspace(KEYSPACE_ENGINE))
+}
+
+/// As [`find`], as a snapshot shows it.
+pub(super) fn find_at<F: File>(
+    engine: &mut Engine<F>,
+    name: &str,
+    then: Option<SnapshotId>,
+) -> Result<Option<StoredCollection>, Error> {
+    let own = engine_keyspace(then);
+    let Some(bytes) = engine.get(own, &key_of(name)?)? else { return Ok(None) };
     let mut stored = StoredCollection::new(name, bytes)?;
     let named = |field: &str| stored.json[field].as_array().cloned().unwrap_or_default();
     let names = [named("indexes"), named("building")].concat();
     for name in names.iter().filter_map(Value::as_str) {
         let key = [KEY_INDEX, &stored.keyspace.to_be_bytes(), name.as_bytes()].concat();
-        let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key)? else { continue };
+        let Some(bytes) = engine.get(own, &key)? else { continue };
         match Descriptor::decode(bytes) {
             Some(found) if found.head.flags & DESCRIPTOR_DROPPED != 0 => {}
             found => {
@@ -198,7 +219,7 @@ pub(super) fn find<F: File>(
             }
         }
     }
-    stored.is_converted = AtomicBool::new(engine.has(KEYSPACE_ENGINE, &migration_key(name))?);
+    stored.is_converted = AtomicBool::new(engine.has(own, &migration_key(name))?);
     Ok(Some(stored))
 }
 
@@ -210,17 +231,18 @@ fn migration_key(name: &str) -> Vec<u8> {
 fn records_with_prefix<F: File>(
     engine: &mut Engine<F>,
     prefix: &[u8],
+    own: u32,
 ) -> Result<Vec<(String, Vec<u8>)>, Error> {
     let mut keys = Vec::new();
     let bounds = (Bound::Included(prefix), Bound::Unbounded);
-    engine.range(KEYSPACE_ENGINE, bounds, false, |key, _| {
+    engine.range(own, bounds, false, |key, _| {
         let is_inside = key.starts_with(prefix);
         keys.extend(is_inside.then(|| key.to_vec()));
         is_inside
     })?;
     let mut found = Vec::new();
     for key in keys {
-        let Some(bytes) = engine.get(KEYSPACE_ENGINE, &key)? else { continue };
+        let Some(bytes) = engine.get(own, &key)? else { continue };
         let name = String::from_utf8_lossy(&key[prefix.len()..]).into_owned();
         found.push((name, bytes.to_vec()));
     }
@@ -229,11 +251,19 @@ fn records_with_prefix<F: File>(
 
 /// The names of all collections that were not dropped.
 pub(super) fn names<F: File>(engine: &mut Engine<F>) -> Result<Vec<String>, Error> {
+    names_at(engine, None)
+}
+
+/// As [`names`], as a snapshot shows them.
+pub(super) fn names_at<F: File>(
+    engine: &mut Engine<F>,
+    then: Option<SnapshotId>,
+) -> Result<Vec<String>, Error> {
     let is_collection = |bytes: &[u8]| {
         let not_collections = DESCRIPTOR_INDEX | DESCRIPTOR_DROPPED;
         Descriptor::decode(bytes).is_some_and(|found| found.head.flags & not_collections == 0)
     };
-    let all = records_with_prefix(engine, KEY_COLLECTION)?.into_iter();
+    let all = records_with_prefix(engine, KEY_COLLECTION, engine_keyspace(then))?.into_iter();
     Ok(all.filter(|(_, bytes)| is_collection(bytes)).map(|(name, _)| name).collect())
 }
 
@@ -247,7 +277,7 @@ pub(super) fn keyspaces<F: File>(
         let key = json.get("key").and_then(KeyKind::from_json);
         is_collection.then_some((name, head.keyspace, key))
     };
-    let all = records_with_prefix(engine, KEY_COLLECTION)?;
+    let all = records_with_prefix(engine, KEY_COLLECTION, KEYSPACE_ENGINE)?;
     Ok(all.into_iter().filter_map(described).collect())
 }
 
@@ -291,12 +321,12 @@ fn free_keyspace(engine: &mut Engine<impl File>, recorded: u32) -> Result<u32, E
     }
     let mut named = BTreeSet::new();
     for prefix in [KEY_COLLECTION, KEY_INDEX] {
-        for (_, bytes) in records_with_prefix(engine, prefix)? {
+        for (_, bytes) in records_with_prefix(engine, prefix, KEYSPACE_ENGINE)? {
             let bytes = bytes.get(KEYSPACE_AT..).and_then(<[u8]>::first_chunk);
             named.extend(bytes.map(|bytes| u32::from_le_bytes(*bytes)));
         }
     }
-    for (_, bytes) in records_with_prefix(engine, KEY_MIGRATION)? {
+    for (_, bytes) in records_with_prefix(engine, KEY_MIGRATION, KEYSPACE_ENGINE)? {
         let recorded: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
         let indexes = list(&recorded["to"]["indexes"]).into_iter().map(|index| index[2].clone());

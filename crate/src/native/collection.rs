@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::time::Duration;
 
 use musli_zerocopy::ZeroCopy;
 
@@ -12,12 +13,14 @@ use crate::format::system_records::KEY_IDS;
 use crate::schema::key::{Key, KeyKind, OwnedKey, Part};
 use crate::schema::upgrade::{put_root, upgraded};
 use crate::schema::{Malformed, Parts, Plain, Record, View};
+use crate::store::SnapshotId;
 
 use super::catalog::StoredCollection;
+use super::expiry::check_version;
 use super::index::{Index, entry_value, record_key};
 use super::read_only_file::read;
 use super::store::Walk;
-use super::{Entries, Error, KeyRange, Store};
+use super::{Entries, Error, Expiry, KeyRange, SetOptions, Store, Versioned};
 
 /// Records of type `T` with their own keys, in a store.
 ///
@@ -55,6 +58,8 @@ use super::{Entries, Error, KeyRange, Store};
 pub struct Collection<'s, T> {
     store: &'s mut Store,
     stored: Arc<StoredCollection>,
+    /// When records expire that are set without an expiry of their own.
+    expiry: Expiry,
     record: PhantomData<T>,
 }
 
@@ -65,11 +70,21 @@ struct EntryChange<'a> {
     to: Option<Vec<u8>>,
     /// Whether an earlier version of the struct wrote the old record.
     is_earlier: bool,
+    /// When the new entry expires, in seconds since 1970; 0 for never.
+    expiry: u32,
 }
 
 impl<'s, T: Record> Collection<'s, T> {
     pub(super) fn new(store: &'s mut Store, stored: Arc<StoredCollection>) -> Self {
-        Collection { store, stored, record: PhantomData }
+        Collection { store, stored, expiry: Expiry::Never, record: PhantomData }
+    }
+
+    /// After how long records expire that are set through this `Collection` without an expiry of their own. It is not a
+    /// part of the file.
+    #[must_use]
+    pub fn expire_in(mut self, after: Duration) -> Self {
+        self.expiry = Expiry::In(after);
+        self
     }
 
     pub(super) fn into_stored(self) -> Arc<StoredCollection> {
@@ -90,6 +105,18 @@ impl<'s, T: Record> Collection<'s, T> {
         }
     }
 
+    /// Returns the record of a key with its version and its expiry.
+    ///
+    /// # Errors
+    /// As for [`get`](Collection::get).
+    pub fn get_entry(&mut self, key: impl Key) -> Result<Option<Versioned<View<'_, T>>>, Error> {
+        let key = self.encode(&key)?;
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        let entry = read(found.as_ref(), Versioned::of(engine, self.stored.keyspace, &key))?;
+        entry.map(|entry| entry.map(View::new)).transpose().map_err(Error::MalformedValue)
+    }
+
     /// Whether a key exists.
     ///
     /// # Errors
@@ -101,10 +128,13 @@ impl<'s, T: Record> Collection<'s, T> {
         read(found.as_ref(), engine.has(self.stored.keyspace, &key))
     }
 
-    /// The number of records.
-    #[must_use]
-    pub fn count(&mut self) -> u64 {
-        self.store.engine().count(self.stored.keyspace)
+    /// The number of records in a range of keys.
+    ///
+    /// # Errors
+    /// A bound that is not a key of this collection; as for [`Store::count`].
+    pub fn count(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+        let bounds = range.encode(Some(self.stored.key()?))?;
+        self.store.count_between(self.stored.keyspace, bounds, &range)
     }
 
     /// Sets the record of a key; returns the new version. `create` returns its root, and adds the
@@ -118,6 +148,19 @@ impl<'s, T: Record> Collection<'s, T> {
         key: impl Key,
         make: impl FnOnce(&mut Parts<T>) -> T,
     ) -> Result<u64, Error> {
+        self.set_with(key, SetOptions::new(), make)
+    }
+
+    /// As [`set`](Collection::set), with options: when the record expires, and which version the key must have.
+    ///
+    /// # Errors
+    /// As for [`set`](Collection::set) and [`Store::set_with`].
+    pub fn set_with(
+        &mut self,
+        key: impl Key,
+        options: SetOptions,
+        make: impl FnOnce(&mut Parts<T>) -> T,
+    ) -> Result<u64, Error> {
         let mut parts = Parts::of::<T>();
         let root = make(&mut parts);
         let value = parts.finish(root).map_err(Error::BadArgument)?;
@@ -125,14 +168,53 @@ impl<'s, T: Record> Collection<'s, T> {
         self.store.begin_write()?;
         let stored = self.writable()?;
         stored.check(&value)?;
+        let expiry = self.store.seconds(options.expiry.unwrap_or(self.expiry))?;
+        check_version(self.store.engine(), stored.keyspace, &key, options.if_version)?;
+        if expiry != 0 {
+            self.record_expiring_id(&key)?;
+        }
         if stored.indexes.is_empty() {
-            return Ok(self.store.engine().set(stored.keyspace, &key, &value)?);
+            let engine = self.store.engine();
+            return Ok(engine.set_with_expiry(stored.keyspace, &key, &value, expiry)?);
         }
         self.store.atomically(|store| {
             let old = store.engine().get(stored.keyspace, &key)?.map(<[u8]>::to_vec);
-            let version = store.engine().set(stored.keyspace, &key, &value)?;
-            reindex::<T>(store, &stored, &key, old.as_deref(), Some(&value))?;
+            let engine = store.engine();
+            let version = engine.set_with_expiry(stored.keyspace, &key, &value, expiry)?;
+            if engine.has(stored.keyspace, &key)? {
+                reindex::<T>(store, &stored, &key, old.as_deref(), Some(&value), expiry)?;
+            } else {
+                // It has expired already, so it has no entries.
+                reindex::<T>(store, &stored, &key, old.as_deref(), None, expiry)?;
+            }
             Ok(version)
+        })
+    }
+
+    /// Changes when a record expires; its value stays. Returns whether the key exists.
+    ///
+    /// # Errors
+    /// As for [`Store::touch`].
+    pub fn touch(&mut self, key: impl Key, expiry: impl Into<Expiry>) -> Result<bool, Error> {
+        let key = self.encode(&key)?;
+        self.store.begin_write()?;
+        let stored = self.writable()?;
+        let expiry = self.store.seconds(expiry.into())?;
+        if expiry != 0 {
+            self.record_expiring_id(&key)?;
+        }
+        if stored.indexes.is_empty() {
+            return Ok(self.store.engine().touch(stored.keyspace, &key, expiry)?);
+        }
+        self.store.atomically(|store| {
+            let Some(old) = store.engine().get(stored.keyspace, &key)?.map(<[u8]>::to_vec) else {
+                return Ok(false);
+            };
+            store.engine().touch(stored.keyspace, &key, expiry)?;
+            let is_there = store.engine().has(stored.keyspace, &key)?;
+            let new = Some(&old[..]).filter(|_| is_there);
+            reindex::<T>(store, &stored, &key, Some(&old), new, expiry)?;
+            Ok(true)
         })
     }
 
@@ -169,7 +251,7 @@ impl<'s, T: Record> Collection<'s, T> {
         let next = last.max(used.unwrap_or(0)).checked_add(1);
         let next = next.ok_or_else(|| refused("has used up all there are"))?;
         self.set(next, make)?;
-        if used.is_none() {
+        if self.used_ids()?.is_none() {
             // From here on every deletion records its key, also those of TypeScript programs.
             self.record_ids(0)?;
         }
@@ -205,6 +287,70 @@ impl<'s, T: Record> Collection<'s, T> {
         self.record_ids(id)
     }
 
+    /// Called before a record is given an expiry: the engine deletes it later by itself.
+    fn record_expiring_id(&mut self, key: &[u8]) -> Result<(), Error> {
+        let kind = self.stored.key()?;
+        let Some(id) = u64::decode(kind, key) else { return Ok(()) };
+        let is_auto =
+            matches!(kind, KeyKind::Tuple(parts) if parts[..] == [Part::Plain(Plain::U53)]);
+        let used = self.used_ids()?;
+        if (is_auto || used.is_some()) && used < Some(id) {
+            self.record_ids(id)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the records of a range with their index entries: all of them or, after an error, none. Returns how many.
+    ///
+    /// # Errors
+    /// A bound that is not a key of this collection; as for [`Store::clear`].
+    pub fn clear(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+        let bounds = range.encode(Some(self.stored.key()?))?;
+        self.store.begin_write()?;
+        let stored = self.writable()?;
+        if bounds.is_empty() || range.limit == Some(0) {
+            return Ok(0);
+        }
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let mut highest = None;
+        self.store.engine().range(stored.keyspace, all, true, |key, _| {
+            highest = Some(key.to_vec());
+            false
+        })?;
+        let Some(highest) = highest else { return Ok(0) };
+        self.record_used_id(&highest)?;
+        let limit = range.limit.map_or(u64::MAX, |limit| limit as u64);
+        if stored.indexes.is_empty() {
+            let (bounds, reverse) = (bounds.slices(), range.reverse);
+            return Ok(self.store.engine().clear(stored.keyspace, bounds, reverse, limit)?);
+        }
+        self.store.atomically(|store| {
+            let count = store.engine().live_count(stored.keyspace)?;
+            let in_range = store.engine().count_range(stored.keyspace, bounds.slices())?;
+            if in_range == count && limit >= count {
+                for index in &stored.indexes {
+                    store.engine().clear(index.keyspace, all, false, u64::MAX)?;
+                }
+                return Ok(store.engine().clear(stored.keyspace, all, false, u64::MAX)?);
+            }
+            let mut keys = Vec::new();
+            let Some(left) = usize::try_from(limit.min(in_range)).ok().filter(|&left| left > 0)
+            else {
+                return Ok(0);
+            };
+            store.engine().range(stored.keyspace, bounds.slices(), range.reverse, |key, _| {
+                keys.push(key.to_vec());
+                keys.len() < left
+            })?;
+            for key in &keys {
+                let old = store.engine().get(stored.keyspace, key)?.map(<[u8]>::to_vec);
+                reindex::<T>(store, &stored, key, old.as_deref(), None, 0)?;
+                store.engine().delete(stored.keyspace, key)?;
+            }
+            Ok(keys.len() as u64)
+        })
+    }
+
     /// Deletes a record; returns whether it existed.
     ///
     /// # Errors
@@ -221,7 +367,7 @@ impl<'s, T: Record> Collection<'s, T> {
             let Some(old) = store.engine().get(stored.keyspace, &key)?.map(<[u8]>::to_vec) else {
                 return Ok(false);
             };
-            reindex::<T>(store, &stored, &key, Some(&old), None)?;
+            reindex::<T>(store, &stored, &key, Some(&old), None, 0)?;
             Ok(store.engine().delete(stored.keyspace, &key)?)
         })
     }
@@ -249,12 +395,13 @@ impl<'s, T: Record> Collection<'s, T> {
         let mut root = *view.root();
         if let Some((mut new, mut root)) = upgraded::<T>(old).map_err(Error::MalformedValue)? {
             let old = old.to_vec();
+            let expiry = self.store.engine().expiry(stored.keyspace, &key)?.unwrap_or(0);
             return self.store.atomically(|store| {
                 change(&mut root);
                 put_root(&mut new, &mut root);
                 stored.check(&new)?;
-                store.engine().set(stored.keyspace, &key, &new)?;
-                reindex::<T>(store, &stored, &key, Some(&old), Some(&new))?;
+                store.engine().set_with_expiry(stored.keyspace, &key, &new, expiry)?;
+                reindex::<T>(store, &stored, &key, Some(&old), Some(&new), expiry)?;
                 Ok(true)
             });
         }
@@ -264,12 +411,13 @@ impl<'s, T: Record> Collection<'s, T> {
             return Ok(true);
         }
         let old = old.to_vec();
+        let expiry = self.store.engine().expiry(stored.keyspace, &key)?.unwrap_or(0);
         self.store.atomically(|store| {
             change(&mut root);
             let mut new = old.clone();
             put_root(&mut new, &mut root);
             write_root(store, &stored, &key, &mut root)?;
-            reindex::<T>(store, &stored, &key, Some(&old), Some(&new))?;
+            reindex::<T>(store, &stored, &key, Some(&old), Some(&new), expiry)?;
             Ok(true)
         })
     }
@@ -279,10 +427,7 @@ impl<'s, T: Record> Collection<'s, T> {
     /// # Errors
     /// A bound that is not a key of this collection.
     pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Records<'_, T>, Error> {
-        let bounds = range.encode(Some(self.stored.key()?))?;
-        let Entries { store, walk } = self.store.walk(self.stored.keyspace, bounds, &range);
-        let stored = Arc::clone(&self.stored);
-        Ok(Records { store, walk, stored, is_index: false, key: Vec::new(), record: PhantomData })
+        Records::of(self.store, Arc::clone(&self.stored), None, &range)
     }
 
     /// Iterates over the records in the order of an index. The range is one of the index's fields:
@@ -295,15 +440,7 @@ impl<'s, T: Record> Collection<'s, T> {
         index: &str,
         range: KeyRange<'_>,
     ) -> Result<Records<'_, T>, Error> {
-        let mut built = self.stored.indexes.iter().filter(|one| one.built);
-        let found = built.find(|one| one.name == index).ok_or_else(|| {
-            let reason = format!("{:?} has no index {index:?}", self.stored.name);
-            Error::BadArgument(Malformed::new("", reason))
-        })?;
-        let bounds = range.encode(Some(&found.key()))?;
-        let Entries { store, walk } = self.store.walk(found.keyspace, bounds, &range);
-        let stored = Arc::clone(&self.stored);
-        Ok(Records { store, walk, stored, is_index: true, key: Vec::new(), record: PhantomData })
+        Records::by_index(self.store, Arc::clone(&self.stored), None, index, &range)
     }
 
     /// The names of its indexes, except for those that are being built.
@@ -329,9 +466,7 @@ impl<'s, T: Record> Collection<'s, T> {
     }
 
     fn encode(&self, key: &impl Key) -> Result<Vec<u8>, Error> {
-        let mut out = Vec::new();
-        key.encode(self.stored.key()?, false, &mut out).map_err(Error::BadArgument)?;
-        Ok(out)
+        self.stored.encode(key)
     }
 }
 
@@ -361,13 +496,14 @@ fn write_root<T: Record>(
     Ok(())
 }
 
-/// Moves the index entries of a record from its old value to its new one.
+/// Moves the index entries of a record from its old value to its new one, which expire with it.
 fn reindex<T: Record>(
     store: &mut Store,
     stored: &StoredCollection,
     key: &[u8],
     old: Option<&[u8]>,
     new: Option<&[u8]>,
+    expiry: u32,
 ) -> Result<(), Error> {
     // The entries of a record of an earlier version contain the defaults of the missing fields.
     let old = old.map(in_current_layout::<T>).transpose().map_err(Error::MalformedValue)?;
@@ -377,7 +513,11 @@ fn reindex<T: Record>(
         let from = tuple(old.as_deref()).map_err(Error::MalformedValue)?;
         let to = tuple(new).map_err(Error::BadArgument)?;
         if from != to {
-            EntryChange { index, from, to, is_earlier }.apply(store, stored, key)?;
+            EntryChange { index, from, to, is_earlier, expiry }.apply(store, stored, key)?;
+        } else if let Some(to) = to
+            && store.engine().expires()
+        {
+            store.engine().touch(index.keyspace, &[&to, key].concat(), expiry)?;
         }
     }
     Ok(())
@@ -390,7 +530,7 @@ fn in_current_layout<T: Record>(record: &[u8]) -> Result<Cow<'_, [u8]>, Malforme
 
 impl EntryChange<'_> {
     fn apply(self, store: &mut Store, stored: &StoredCollection, key: &[u8]) -> Result<(), Error> {
-        let EntryChange { index, from, to, is_earlier } = self;
+        let EntryChange { index, from, to, is_earlier, expiry } = self;
         if let Some(from) = from {
             let existed = store.engine().delete(index.keyspace, &[&from, key].concat())?;
             if is_earlier && index.built && !existed {
@@ -408,7 +548,8 @@ impl EntryChange<'_> {
             return Err(Error::NotUnique { collection, index });
         }
         let value = entry_value(to.len());
-        store.engine().set(index.keyspace, &[&to, key].concat(), value.to_bytes())?;
+        let entry = [&to, key].concat();
+        store.engine().set_with_expiry(index.keyspace, &entry, value.to_bytes(), expiry)?;
         Ok(())
     }
 }
@@ -436,6 +577,8 @@ pub struct Records<'s, T> {
     store: &'s mut Store,
     walk: Walk,
     stored: Arc<StoredCollection>,
+    /// The keyspace of the records, as it is or as a snapshot shows it.
+    keyspace: u32,
     is_index: bool,
     key: Vec<u8>,
     record: PhantomData<T>,
@@ -473,7 +616,44 @@ impl<'a, T: Record> Entry<'a, T> {
     }
 }
 
-impl<T: Record> Records<'_, T> {
+impl<'s, T: Record> Records<'s, T> {
+    /// The records of a range of keys, as they are or as a snapshot shows them.
+    pub(super) fn of(
+        store: &'s mut Store,
+        stored: Arc<StoredCollection>,
+        then: Option<SnapshotId>,
+        range: &KeyRange<'_>,
+    ) -> Result<Self, Error> {
+        let bounds = range.encode(Some(stored.key()?))?;
+        let keyspace = then.map_or(stored.keyspace, |then| then.keyspace(stored.keyspace));
+        store.begin();
+        let Entries { store, walk } = store.walk(keyspace, bounds, range);
+        let (is_index, key, record) = (false, Vec::new(), PhantomData);
+        Ok(Records { store, walk, stored, keyspace, is_index, key, record })
+    }
+
+    /// The same in the order of an index.
+    pub(super) fn by_index(
+        store: &'s mut Store,
+        stored: Arc<StoredCollection>,
+        then: Option<SnapshotId>,
+        index: &str,
+        range: &KeyRange<'_>,
+    ) -> Result<Self, Error> {
+        let mut built = stored.indexes.iter().filter(|one| one.built);
+        let found = built.find(|one| one.name == index).ok_or_else(|| {
+            let reason = format!("{:?} has no index {index:?}", stored.name);
+            Error::BadArgument(Malformed::new("", reason))
+        })?;
+        let bounds = range.encode(Some(&found.key()))?;
+        let at = |keyspace| then.map_or(keyspace, |then| then.keyspace(keyspace));
+        let (keyspace, entries) = (at(stored.keyspace), at(found.keyspace));
+        store.begin();
+        let Entries { store, walk } = store.walk(entries, bounds, range);
+        let (is_index, key, record) = (true, Vec::new(), PhantomData);
+        Ok(Records { store, walk, stored, keyspace, is_index, key, record })
+    }
+
     /// The next record; none at the end.
     ///
     /// # Errors
@@ -494,7 +674,7 @@ impl<T: Record> Records<'_, T> {
         }
         let missing = self.dangling();
         let Store { engine, found, .. } = &mut *self.store;
-        let record = read(found.as_ref(), engine.get(self.stored.keyspace, &self.key))?;
+        let record = read(found.as_ref(), engine.get(self.keyspace, &self.key))?;
         let bytes = record.ok_or(missing)?;
         Entry::new(&self.key, self.stored.key()?, bytes).map(Some)
     }

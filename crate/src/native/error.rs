@@ -68,6 +68,16 @@ pub enum Error {
         /// The index.
         index: String,
     },
+    /// The key has another version than [`SetOptions::if_version`](super::SetOptions::if_version) expected. Nothing was
+    /// written.
+    Conflict {
+        /// The expected version; 0 for a missing key.
+        expected: u64,
+        /// The version that the key has; 0 if it is missing.
+        found: u64,
+    },
+    /// The snapshot is of another store, or of one that was opened again since.
+    SnapshotClosed,
     /// The database has the maximum number of collections and indexes. Nothing was written.
     TooManyCollections,
 }
@@ -108,6 +118,8 @@ impl Error {
             Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
             Error::MalformedValue(_) => "VARVE_MALFORMED_VALUE",
             Error::NotUnique { .. } => "VARVE_UNIQUE_VIOLATION",
+            Error::Conflict { .. } => "VARVE_CONFLICT",
+            Error::SnapshotClosed => "VARVE_SNAPSHOT_CLOSED",
             Error::TooManyCollections => "VARVE_QUOTA_EXCEEDED",
         }
     }
@@ -188,6 +200,21 @@ impl fmt::Display for Error {
                 "the database has reached its limit of 65,534 collections and indexes; nothing was \
                  written. Put records that differ in a name into one collection, whose keys are tuples \
                  that begin with that name",
+            ),
+            Error::Conflict { expected, found } => {
+                f.write_str("nothing was written: ")?;
+                match found {
+                    0 => f.write_str("the key is missing")?,
+                    found => write!(f, "the key has version {found}")?,
+                }
+                match expected {
+                    0 => f.write_str(", but it should be missing")?,
+                    expected => write!(f, ", but version {expected} was expected")?,
+                }
+                f.write_str("; get the entry again and decide again")
+            }
+            Error::SnapshotClosed => f.write_str(
+                "the snapshot is of another store, or of one that was opened again since; take another",
             ),
             Error::NotUnique { collection, index } => write!(
                 f,

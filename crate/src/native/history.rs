@@ -206,7 +206,7 @@ impl Source<'_> {
         // Such values share the store's memory, and the ones before this are not in use any more.
         Ok(match self {
             Source::Store(store) => {
-                store.begin();
+                store.begin_step();
                 read(store.found.as_ref(), store.engine.walked_value(kind, described))?
             }
             Source::Bytes(engine) => {
@@ -296,12 +296,12 @@ impl<'s> Log<'s> {
         loop {
             match self.next_step()? {
                 None => return Ok(None),
-                Some(Step::Gap) => {}
-                Some(Step::Damage(LogDamage { position, .. })) => {
+                Some(LogStep::Gap) => {}
+                Some(LogStep::Damage(LogDamage { position, .. })) => {
                     let damage = Damage { position, ..Damage::default() };
                     return Err(crate::error::Error::from(damage).into());
                 }
-                Some(Step::Transaction(info)) => {
+                Some(LogStep::Transaction(info)) => {
                     return Ok(Some(LogTransaction { info, log: self }));
                 }
             }
@@ -314,12 +314,12 @@ impl<'s> Log<'s> {
         FlatLog { log: self }
     }
 
-    fn next_step(&mut self) -> Result<Option<Step>, Error> {
+    pub(super) fn next_step(&mut self) -> Result<Option<LogStep>, Error> {
         // An error of the file came before its first record.
         if self.pending.is_some()
             && let Some(info) = self.first_record()?
         {
-            return Ok(Some(Step::Transaction(info)));
+            return Ok(Some(LogStep::Transaction(info)));
         }
         self.is_inside = false;
         self.at = self.end;
@@ -329,14 +329,14 @@ impl<'s> Log<'s> {
                 PartKind::Continuation => self.at = self.end,
                 PartKind::Gap => {
                     self.is_after_gap = true;
-                    return Ok(Some(Step::Gap));
+                    return Ok(Some(LogStep::Gap));
                 }
                 PartKind::Damage => {
                     if let Some(change) = self.source.change() {
                         return Err(change);
                     }
                     let (position, length) = (part.number, part.to.into());
-                    return Ok(Some(Step::Damage(LogDamage { position, length })));
+                    return Ok(Some(LogStep::Damage(LogDamage { position, length })));
                 }
                 PartKind::Transaction | PartKind::Moved => {
                     if self.left == 0 {
@@ -344,10 +344,88 @@ impl<'s> Log<'s> {
                     }
                     self.begin_transaction(&part);
                     if let Some(info) = self.first_record()? {
-                        return Ok(Some(Step::Transaction(info)));
+                        return Ok(Some(LogStep::Transaction(info)));
                     }
                 }
             }
+        }
+    }
+
+    /// Goes to the next record, in whatever transaction: [`peeked`](Log::peeked). Damage is an error.
+    pub(super) fn step_record(&mut self) -> Result<bool, Error> {
+        loop {
+            if self.pending.is_none() && self.find_record()? {
+                return Ok(true);
+            }
+            match self.next_step()? {
+                None => return Ok(false),
+                Some(LogStep::Damage(LogDamage { position, .. })) => {
+                    let damage = Damage { position, ..Damage::default() };
+                    return Err(crate::error::Error::from(damage).into());
+                }
+                Some(LogStep::Gap | LogStep::Transaction(_)) => {}
+            }
+        }
+    }
+
+    /// The record that the walk is at.
+    pub(super) fn peeked(&self) -> OwnedRecord {
+        let bytes = self.walk.bytes().get(self.at..).unwrap_or_default();
+        let Some((header, key, _)) = record::parts(bytes) else { return OwnedRecord::default() };
+        let kind = kind_of(header);
+        let is_clear = kind == ChangeKind::Clear;
+        let keyspace = keyspace_of(header, key);
+        let key = if is_clear { Vec::new() } else { key.to_vec() };
+        OwnedRecord { kind, keyspace, key, version: header.version, record_kind: header.kind }
+    }
+
+    /// Goes past it.
+    pub(super) fn skip_record(&mut self) {
+        let bytes = self.walk.bytes().get(self.at..).unwrap_or_default();
+        self.at += record::parts(bytes).map_or(0, |(header, ..)| header.size());
+    }
+
+    /// Whether it says what its key is now.
+    pub(super) fn is_current(&mut self) -> Result<bool, Error> {
+        let Log { walk, source, at, .. } = self;
+        let bytes = walk.bytes().get(*at..).unwrap_or_default();
+        let Some((header, key, _)) = record::parts(bytes) else { return Ok(false) };
+        match source {
+            Source::Store(Store { engine, found, .. }) => {
+                read(found.as_ref(), engine.walked_is_current(walk, *at, header, key))
+            }
+            Source::Bytes(engine) => Ok(engine.walked_is_current(walk, *at, header, key)?),
+        }
+    }
+
+    /// Whether a keyspace is that of a collection; without a name, any is.
+    pub(super) fn is_in(&self, keyspace: u32, collection: Option<&str>) -> bool {
+        let Some(wanted) = collection else { return true };
+        let found = self.names.0.get(&keyspace);
+        matches!(found, Some(Named::Collection { name: Some(name), .. }) if name == wanted)
+    }
+
+    /// A record that was met before, without a value.
+    pub(super) fn shown<'l>(&'l mut self, record: &'l OwnedRecord) -> LogRecord<'l, 's> {
+        let (collection, key_kind) = described(&self.names, record.keyspace);
+        LogRecord {
+            kind: record.kind,
+            collection,
+            keyspace: record.keyspace,
+            key: &record.key,
+            version: record.version,
+            record_kind: record.record_kind,
+            key_kind,
+            described: &[],
+            source: &mut self.source,
+        }
+    }
+
+    /// The store whose log this is.
+    pub(super) fn store(&mut self) -> Option<&mut Store> {
+        match &mut self.source {
+            Source::Store(store) => Some(store),
+            Source::Bytes(_) => None,
         }
     }
 
@@ -439,7 +517,7 @@ impl<'s> Log<'s> {
         Ok(false)
     }
 
-    fn next_record(&mut self) -> Result<Option<LogRecord<'_, 's>>, Error> {
+    pub(super) fn next_record(&mut self) -> Result<Option<LogRecord<'_, 's>>, Error> {
         if !self.find_record()? {
             return Ok(None);
         }
@@ -447,16 +525,9 @@ impl<'s> Log<'s> {
         let bytes = walk.bytes().get(*at..).unwrap_or_default();
         let Some((header, key, described)) = record::parts(bytes) else { return Ok(None) };
         *at += header.size();
-        let kind = match header.kind {
-            KIND_CLEAR => ChangeKind::Clear,
-            KIND_DELETE => ChangeKind::Delete,
-            _ => ChangeKind::Set,
-        };
+        let kind = kind_of(header);
         let keyspace = keyspace_of(header, key);
-        let (collection, key_kind) = match names.0.get(&keyspace) {
-            Some(Named::Collection { name, key }) => (name.as_deref(), key.as_ref()),
-            _ => (None, None),
-        };
+        let (collection, key_kind) = self::described(names, keyspace);
         Ok(Some(LogRecord {
             kind,
             collection,
@@ -471,6 +542,39 @@ impl<'s> Log<'s> {
     }
 }
 
+/// A record of a walk, without its value.
+#[derive(Debug)]
+pub(super) struct OwnedRecord {
+    pub kind: ChangeKind,
+    pub keyspace: u32,
+    pub key: Vec<u8>,
+    pub version: u64,
+    record_kind: u8,
+}
+
+impl Default for OwnedRecord {
+    fn default() -> Self {
+        let (kind, record_kind) = (ChangeKind::Delete, KIND_DELETE);
+        OwnedRecord { kind, keyspace: KEYSPACE_RAW, key: Vec::new(), version: 0, record_kind }
+    }
+}
+
+fn kind_of(header: &record::RecordHeader) -> ChangeKind {
+    match header.kind {
+        KIND_CLEAR => ChangeKind::Clear,
+        KIND_DELETE => ChangeKind::Delete,
+        _ => ChangeKind::Set,
+    }
+}
+
+/// The name of the collection of a keyspace, and the type of its keys.
+fn described(names: &Names, keyspace: u32) -> (Option<&str>, Option<&KeyKind>) {
+    match names.0.get(&keyspace) {
+        Some(Named::Collection { name, key }) => (name.as_deref(), key.as_ref()),
+        _ => (None, None),
+    }
+}
+
 /// The keyspace that a record is about. The key of a clear ends with it.
 fn keyspace_of(header: &record::RecordHeader, key: &[u8]) -> u32 {
     if header.kind != KIND_CLEAR {
@@ -479,7 +583,9 @@ fn keyspace_of(header: &record::RecordHeader, key: &[u8]) -> u32 {
     key.last_chunk().map_or(KEYSPACE_RAW, |number| u32::from_be_bytes(*number))
 }
 
-enum Step {
+/// What a walk comes to.
+#[derive(Debug)]
+pub(super) enum LogStep {
     Transaction(Transaction),
     Gap,
     Damage(LogDamage),
@@ -492,7 +598,11 @@ pub struct LogTransaction<'l, 's> {
     log: &'l mut Log<'s>,
 }
 
-impl<'s> LogTransaction<'_, 's> {
+impl<'l, 's> LogTransaction<'l, 's> {
+    pub(super) fn new(info: Transaction, log: &'l mut Log<'s>) -> Self {
+        LogTransaction { info, log }
+    }
+
     /// The next record; none at the end of the transaction.
     ///
     /// # Errors
@@ -597,9 +707,9 @@ impl<'s> FlatLog<'s> {
             return Ok(self.log.next_record()?.map(LogItem::Record));
         }
         Ok(self.log.next_step()?.map(|step| match step {
-            Step::Transaction(info) => LogItem::Transaction(info),
-            Step::Gap => LogItem::Gap,
-            Step::Damage(damage) => LogItem::Damage(damage),
+            LogStep::Transaction(info) => LogItem::Transaction(info),
+            LogStep::Gap => LogItem::Gap,
+            LogStep::Damage(damage) => LogItem::Damage(damage),
         }))
     }
 }

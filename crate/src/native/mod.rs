@@ -7,13 +7,18 @@
 //! | [`Collection`] | records of one type in it, with their indexes |
 //! | [`Reader`] | a database in memory, read by any number of threads |
 //! | [`KeyRange`] | a range of keys and its order |
+//! | [`Snapshot`] | everything as it was, while the store goes on |
 //! | [`Log`] | the log as history: a walk over its transactions |
+//! | [`Changes`], [`Follower`] | what happened since a cursor, and from then on |
+//! | [`SetOptions`], [`Expiry`] | when a record expires, and which version a write expects |
 //! | [`Error`] | the errors, with the codes of TypeScript |
 
 mod catalog;
+mod changes;
 mod collection;
 mod descriptor;
 mod error;
+mod expiry;
 mod history;
 mod index;
 mod lock_file;
@@ -23,16 +28,20 @@ mod range;
 mod read_only_file;
 mod reader;
 mod schema_diff;
+mod snapshots;
 mod std_file;
 mod store;
 
+pub use changes::{Changes, FollowFrom, Follower, News};
 pub use collection::{Collection, Entry, Records};
 pub use error::{Error, Loss};
+pub use expiry::{Expiry, SetOptions, Versioned};
 pub use history::{
     ChangeKind, FlatLog, Log, LogDamage, LogItem, LogPoint, LogRange, LogRecord, LogTransaction,
     Transaction,
 };
 pub use range::KeyRange;
 pub use reader::{ReadCollection, Reader};
+pub use snapshots::{Snapshot, SnapshotCollection, SnapshotReader};
 pub use std_file::StdFile;
 pub use store::{Entries, OpenOptions, Pair, Store};

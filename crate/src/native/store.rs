@@ -9,15 +9,21 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::format::{KEYSPACE_RAW, MAX_KEY, MAX_NOTE};
 use crate::schema::key::KeyKind;
 use crate::schema::{Malformed, Record};
-use crate::store::Store as Engine;
 use crate::store::{OnDamage, Options, Recovery, Stats};
+use crate::store::{Since, Store as Engine};
 
 use super::catalog::{self, StoredCollection};
+use super::changes::checked_mark;
+use super::expiry::check_version;
 use super::lock_file::random;
 use super::locked_file::LockedFile;
 use super::range::Bounds;
 use super::read_only_file::{ReadOnlyFile, read};
-use super::{Collection, Error, KeyRange, Log, LogRange};
+use super::snapshots::DroppedSnapshots;
+use super::{
+    Changes, Collection, Error, Expiry, FollowFrom, Follower, KeyRange, Log, LogRange, SetOptions,
+    Snapshot, SnapshotReader, Versioned,
+};
 
 /// Memory that calls needed is freed after this many of them.
 const TURN: u32 = 256;
@@ -50,6 +56,8 @@ pub struct Store {
     /// The file as it was found, if it is open for reading only.
     pub(super) found: Option<ReadOnlyFile>,
     collections_by_name: HashMap<String, Arc<StoredCollection>>,
+    /// The snapshots that were dropped; none before the first one is taken.
+    pub(super) dropped_snapshots: Option<Arc<DroppedSnapshots>>,
     calls: u32,
     is_closed: bool,
 }
@@ -112,7 +120,8 @@ impl Store {
         };
         let engine = read(found.as_ref(), Engine::open(file, options))?;
         let collections_by_name = HashMap::new();
-        Ok(Store { engine, found, collections_by_name, calls: 0, is_closed: false })
+        let (dropped_snapshots, calls, is_closed) = (None, 0, false);
+        Ok(Store { engine, found, collections_by_name, dropped_snapshots, calls, is_closed })
     }
 
     /// Returns the value of a key.
@@ -133,10 +142,56 @@ impl Store {
         read(self.found.as_ref(), self.engine.has(KEYSPACE_RAW, key.as_ref()))
     }
 
-    /// The number of keys, without those of collections.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.engine.count(KEYSPACE_RAW)
+    /// Returns the value of a key with its version and its expiry.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-entry-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use varve::SetOptions;
+    ///
+    /// store.set("price", "12")?;
+    /// let found = store.get_entry("price")?.expect("it was set");
+    /// assert_eq!((found.value, found.expires), (&b"12"[..], None));
+    /// let unchanged = SetOptions::new().if_version(found.version);
+    /// store.set_with("price", "13", unchanged)?;
+    /// let error = store.set_with("price", "14", unchanged).unwrap_err();
+    /// assert_eq!(error.code(), "VARVE_CONFLICT");
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn get_entry(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Versioned<&[u8]>>, Error> {
+        self.begin();
+        let entry = Versioned::of(&mut self.engine, KEYSPACE_RAW, key.as_ref());
+        read(self.found.as_ref(), entry)
+    }
+
+    /// The number of keys in a range, without those of collections. Counting all keys takes no time by their number.
+    ///
+    /// # Errors
+    /// A bound that is not a valid key; damage, or an error of the file.
+    pub fn count(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+        self.count_between(KEYSPACE_RAW, range.encode(None)?, &range)
+    }
+
+    pub(super) fn count_between(
+        &mut self,
+        keyspace: u32,
+        bounds: Bounds,
+        range: &KeyRange<'_>,
+    ) -> Result<u64, Error> {
+        self.begin();
+        if bounds.is_empty() {
+            return Ok(0);
+        }
+        let count = self.engine.count_range(keyspace, bounds.slices());
+        let count = read(self.found.as_ref(), count)?;
+        Ok(count.min(range.limit.map_or(u64::MAX, |limit| limit as u64)))
     }
 
     /// Sets a key; returns the new version.
@@ -147,6 +202,70 @@ impl Store {
         self.begin();
         let done = self.engine.set(KEYSPACE_RAW, key.as_ref(), value.as_ref());
         self.with_loss_reason(done)
+    }
+
+    /// As [`set`](Store::set), with options: when the record expires, and which version the key must have. A key that
+    /// expires may have up to 65,522 bytes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-expiry-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use std::time::{Duration, SystemTime};
+    /// use varve::{Expiry, SetOptions};
+    ///
+    /// let half_an_hour = Duration::from_secs(1_800);
+    /// store.set_with("session/7", "ann", SetOptions::new().expire_in(half_an_hour))?;
+    /// assert!(store.touch("session/7", half_an_hour)?); // another time, the same value
+    /// assert!(store.touch("session/7", Expiry::Never)?);
+    /// store.set_with("offer", "-20 %", SetOptions::new().expire_at(SystemTime::UNIX_EPOCH))?;
+    /// assert_eq!(store.get("offer")?, None);
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); [`Error::Conflict`]; [`Error::BadArgument`] for an expiry that the file cannot hold.
+    pub fn set_with(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: SetOptions,
+    ) -> Result<u64, Error> {
+        self.begin_write()?;
+        let SetOptions { expiry, if_version } = options;
+        let expiry = self.seconds(expiry.unwrap_or_default())?;
+        check_version(&mut self.engine, KEYSPACE_RAW, key.as_ref(), if_version)?;
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let done = self.engine.set_with_expiry(KEYSPACE_RAW, key, value, expiry);
+        self.with_loss_reason(done)
+    }
+
+    /// Changes when a record expires; its value stays. Returns whether the key exists. The record is written again, with
+    /// a new version.
+    ///
+    /// # Errors
+    /// As for [`set_with`](Store::set_with).
+    pub fn touch(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<bool, Error> {
+        self.begin();
+        let expiry = self.seconds(expiry.into())?;
+        let done = self.engine.touch(KEYSPACE_RAW, key.as_ref(), expiry);
+        self.with_loss_reason(done)
+    }
+
+    /// Seconds since 1970, or 0 for never.
+    pub(super) fn seconds(&mut self, expiry: Expiry) -> Result<u32, Error> {
+        if expiry != Expiry::Never && !self.engine.expires() {
+            // Nothing has expired in this store yet, so it does not know the time.
+            self.update_clock();
+        }
+        expiry.seconds(self.engine.now())
     }
 
     /// Deletes a key; returns whether it existed.
@@ -172,7 +291,8 @@ impl Store {
         }
         let KeyRange { reverse, limit, .. } = range;
         let limit = limit.map_or(u64::MAX, |limit| limit as u64);
-        Ok(self.engine.clear(KEYSPACE_RAW, bounds.slices(), reverse, limit)?)
+        let done = self.engine.clear(KEYSPACE_RAW, bounds.slices(), reverse, limit);
+        self.with_loss_reason(done)
     }
 
     /// Changes a value in place if `predicate` holds for it; returns whether it did, which is
@@ -201,6 +321,7 @@ impl Store {
     /// A bound that is not a valid key.
     pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Entries<'_>, Error> {
         let bounds = range.encode(None)?;
+        self.begin();
         Ok(self.walk(KEYSPACE_RAW, bounds, &range))
     }
 
@@ -338,6 +459,174 @@ impl Store {
         Log::of_store(self, range)
     }
 
+    /// The number of the newest commit: a cursor. What was committed until now has versions up to it, and what will be
+    /// has greater ones. It may be kept elsewhere.
+    #[must_use]
+    pub fn last_commit(&self) -> u64 {
+        self.engine.last_commit()
+    }
+
+    /// What is different since a cursor, each key once, as it is now, deletions included. It commits first, and takes time
+    /// by what was written since. With a name, only what belongs to that collection.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-changes-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use varve::ChangeKind;
+    ///
+    /// store.set("a", "1")?;
+    /// store.set("b", "1")?;
+    /// store.commit()?;
+    /// let cursor = store.last_commit();
+    /// store.set("a", "2")?;
+    /// store.set("a", "3")?;
+    /// store.delete("b")?;
+    ///
+    /// let mut changes = store.changes(cursor, None)?;
+    /// let mut found = changes.next()?.expect("a was set");
+    /// assert_eq!((found.key, found.value()?), (&b"a"[..], Some(&b"3"[..])));
+    /// let found = changes.next()?.expect("b was deleted");
+    /// assert_eq!((found.key, found.kind), (&b"b"[..], ChangeKind::Delete));
+    /// assert!(changes.next()?.is_none());
+    /// # drop(changes);
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`crate::error::Error::CursorExpired`] if compaction has removed a deletion since: begin again with the whole
+    /// content, or keep what follows a cursor by [`retain`](Store::retain). [`crate::error::Error::CursorInFuture`] if no
+    /// commit has reached it. As for [`commit`](Store::commit).
+    pub fn changes(&mut self, since: u64, collection: Option<&str>) -> Result<Changes<'_>, Error> {
+        self.begin();
+        Changes::of(self, since, collection)
+    }
+
+    /// Sets the durable mark of this name to a cursor, or moves it there; `None` drops it. As long as it is there, nothing
+    /// that was written after the cursor is compacted. It is written with the open batch.
+    ///
+    /// # Errors
+    /// [`crate::error::Error::CursorExpired`] if a part of what followed the cursor is gone already,
+    /// [`crate::error::Error::CursorInFuture`] if no commit has reached it, [`Error::BadArgument`] for a name that has not
+    /// 1 to 255 bytes; as for [`set`](Store::set).
+    pub fn retain(&mut self, name: &str, cursor: Option<u64>) -> Result<(), Error> {
+        self.begin();
+        let done = self.engine.retain(checked_mark(name)?, cursor);
+        self.with_loss_reason(done)
+    }
+
+    /// The marks, with their cursors, in the order in which they were set.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn retained(&mut self) -> Result<Vec<(String, u64)>, Error> {
+        self.begin();
+        let mut marks = Vec::new();
+        let done = self.engine.each_mark(|name, cursor| {
+            marks.push((String::from_utf8_lossy(name).into_owned(), cursor));
+        });
+        read(self.found.as_ref(), done)?;
+        Ok(marks)
+    }
+
+    /// Follows the transactions of this store: those after a cursor, then each that is committed, none twice and none left
+    /// out, also across restarts, if the program keeps the number of the last one that it handled.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-follow-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use varve::FollowFrom;
+    ///
+    /// let mut follower = store.follow(FollowFrom::cursor(0).retain("replica"))?;
+    /// store.set("a", "1")?;
+    /// store.commit()?;
+    /// let mut seen = 0;
+    /// let mut news = follower.poll(&mut store)?;
+    /// while let Some(mut transaction) = news.next()? {
+    ///     while let Some(mut record) = transaction.next()? {
+    ///         assert_eq!(record.value()?, Some(&b"1"[..]));
+    ///         seen += 1;
+    ///     }
+    /// }
+    /// assert_eq!(seen, 1);
+    /// assert!(follower.poll(&mut store)?.next()?.is_none());
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`retain`](Store::retain).
+    pub fn follow(&mut self, from: FollowFrom) -> Result<Follower, Error> {
+        let FollowFrom { cursor, mark } = from;
+        let mut since = cursor;
+        if let Some(mark) = &mark {
+            checked_mark(mark)?;
+            let marked = self.retained()?.into_iter().find(|(name, _)| name == mark);
+            since = since.or(marked.map(|(_, cursor)| cursor));
+        }
+        let since = since.unwrap_or(self.last_commit());
+        self.known_since(since)?;
+        if let Some(mark) = &mark {
+            self.retain(mark, Some(since))?;
+        }
+        Ok(Follower::new(since, mark))
+    }
+
+    /// What the log says about the time since a cursor.
+    pub(super) fn known_since(&mut self, cursor: u64) -> Result<Since, Error> {
+        read(self.found.as_ref(), self.engine.since(cursor))
+    }
+
+    /// Everything as it is now, to be read by [`at`](Store::at) while the store goes on. It commits first.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-snapshot-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use varve::KeyRange;
+    ///
+    /// store.set("price", "12")?;
+    /// let then = store.snapshot()?;
+    /// store.set("price", "13")?;
+    /// store.set("stock", "7")?;
+    /// assert_eq!(store.at(&then)?.get("price")?, Some(&b"12"[..]));
+    /// assert_eq!(store.at(&then)?.count(KeyRange::all())?, 1);
+    /// assert_eq!(store.get("price")?, Some(&b"13"[..]));
+    /// drop(then); // what it kept is freed
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`commit`](Store::commit); [`crate::error::Error::Full`] with 16,383 open snapshots.
+    pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        self.begin();
+        let taken = self.engine.snapshot();
+        let id = self.with_loss_reason(taken)?;
+        let dropped = Arc::clone(self.dropped_snapshots.get_or_insert_default());
+        Ok(Snapshot::new(id, self.engine.last_commit(), dropped))
+    }
+
+    /// Reads a snapshot of this store.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotClosed`] if it is of another store.
+    pub fn at(&mut self, snapshot: &Snapshot) -> Result<SnapshotReader<'_>, Error> {
+        if !snapshot.is_of(self) {
+            return Err(Error::SnapshotClosed);
+        }
+        self.begin();
+        Ok(SnapshotReader::new(self, snapshot.id()))
+    }
+
     pub(super) fn atomically<R, E: From<Error>>(
         &mut self,
         work: impl FnOnce(&mut Store) -> Result<R, E>,
@@ -374,6 +663,7 @@ impl Store {
         if self.engine.depth() > 0 {
             return Err(crate::error::Error::Reentrancy.into());
         }
+        self.end_snapshots();
         let done = self.engine.commit();
         self.with_loss_reason(done)?;
         if self.engine.wants_maintenance() {
@@ -416,6 +706,7 @@ impl Store {
     /// # Errors
     /// As for [`commit`](Store::commit).
     pub fn compact(&mut self) -> Result<(), Error> {
+        self.begin();
         let mut more = Ok(true);
         let mut all = true;
         while self.with_loss_reason(more)? {
@@ -457,6 +748,32 @@ impl Store {
 
     /// Starts a call: no value that was read before is in use any more.
     pub(super) fn begin(&mut self) {
+        self.begin_step();
+        // All calls of a transaction see one time.
+        if self.engine.expires() && self.engine.depth() == 0 {
+            self.update_clock();
+        }
+        if self.dropped_snapshots.is_some() {
+            self.end_snapshots();
+        }
+    }
+
+    #[cold]
+    fn update_clock(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.engine.set_now(u32::try_from(now.as_secs()).unwrap_or(u32::MAX));
+    }
+
+    #[cold]
+    fn end_snapshots(&mut self) {
+        let Some(dropped) = &self.dropped_snapshots else { return };
+        for id in dropped.take() {
+            self.engine.end_snapshot(id);
+        }
+    }
+
+    /// Starts a step of an iteration, all of which sees one time.
+    pub(super) fn begin_step(&mut self) {
         self.calls += 1;
         if self.calls >= TURN && self.engine.depth() == 0 {
             self.calls = 0;
@@ -543,7 +860,7 @@ impl Walk {
         if self.left == 0 || self.bounds.is_empty() {
             return Ok(false);
         }
-        store.begin();
+        store.begin_step();
         if self.page.is_empty() {
             let (wanted, page) = (self.page_size.min(self.left), &mut self.page);
             let bounds = self.bounds.slices();

@@ -143,6 +143,16 @@ impl<F: File> Store<F> {
         self.log.retain_from(frame.unwrap_or(u64::MAX));
     }
 
+    /// Calls `see` with the name and the cursor of each mark, in the order in which they were set.
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn each_mark(&mut self, mut see: impl FnMut(&[u8], u64)) -> Result<(), Error> {
+        let found = self.read(KEYSPACE_ENGINE, KEY_MARKS)?.unwrap_or_default();
+        marks(found).for_each(|(mark, name)| see(name, mark.cursor));
+        Ok(())
+    }
+
     /// Bytes of the segments that marks keep from compaction.
     pub fn retained_bytes(&mut self) -> u64 {
         self.update_retained();

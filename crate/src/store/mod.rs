@@ -48,6 +48,8 @@ pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
 use expiry::Expiry;
 use history::Forgotten;
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use history::{MAX_MARK_NAME, Since};
 pub use key_range::KeyBounds;
 use maintenance_jobs::{Change, Job};
 pub use pin::PinId;

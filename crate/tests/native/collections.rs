@@ -42,14 +42,14 @@ fn record_is_read_and_updated_in_place() {
     assert!(!products.update_if("other", |_| true, |p| p.stock -= 1).unwrap());
     drop(store);
     let mut store = Store::open(&path).unwrap();
-    assert_eq!(store.count(), 0, "raw calls see nothing of it");
+    assert_eq!(store.count(KeyRange::all()).unwrap(), 0, "raw calls see nothing of it");
     assert_eq!(store.collections().unwrap(), ["products"]);
     let mut products = store.collection::<Product>("products").unwrap();
     let yeezy = products.get("yeezy").unwrap().expect("it was set");
     assert_eq!((yeezy.stock, yeezy.load(yeezy.name)), (1, Ok(name)));
     assert!(products.has("yeezy").unwrap());
     assert!(products.delete("yeezy").unwrap());
-    assert_eq!(products.count(), 0);
+    assert_eq!(products.count(KeyRange::all()).unwrap(), 0);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn collection_writes_and_creation_are_transactional() {
     assert_eq!(store.collections().unwrap(), [""; 0]);
     let mut products = store.collection::<Product>("scores").expect("the name is free");
     products.set("a", |parts| Product { stock: 1, name: parts.str("") }).unwrap();
-    assert_eq!(store.count(), 0);
+    assert_eq!(store.count(KeyRange::all()).unwrap(), 0);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn collections_never_share_a_keyspace() {
     let mut store = Store::open(&path).unwrap();
     for round in 0..3_u16 {
         let mut products = store.collection::<Product>(&format!("products {round}")).unwrap();
-        assert_eq!(products.count(), 1);
+        assert_eq!(products.count(KeyRange::all()).unwrap(), 1);
         assert_eq!(products.get("one").unwrap().expect("it is there").stock, round);
     }
 }
@@ -225,7 +225,7 @@ fn exceeding_the_collection_limit_is_a_harmless_error() {
     store.close().unwrap();
     let mut store = Store::open(&path).unwrap();
     assert_eq!(store.collections().unwrap().len(), LIMIT);
-    assert_eq!(store.collection::<Score>("last").unwrap().count(), 1);
+    assert_eq!(store.collection::<Score>("last").unwrap().count(KeyRange::all()).unwrap(), 1);
     let b = store.collection::<Score>("7").unwrap().get("b").unwrap().expect("it is there").points;
     assert_eq!(b, 7);
 }
@@ -262,5 +262,5 @@ fn unreadable_record_is_not_written() {
     }
     let error = events.set("b", |_| Event { at: 1, count: 2, name: beyond }).unwrap_err();
     assert_eq!(error.code(), "VARVE_BAD_ARGUMENT");
-    assert_eq!(events.count(), 1);
+    assert_eq!(events.count(KeyRange::all()).unwrap(), 1);
 }

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use musli_zerocopy::{Ref, ZeroCopy};
 use serde_json::{Value, json};
@@ -11,7 +12,7 @@ use varve::engine::format::system_records::{
     CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX,
 };
 use varve::schema::{Kind, Opt, Record};
-use varve::{Collection, Error, KeyRange, Store};
+use varve::{Collection, Error, Expiry, KeyRange, SetOptions, Store};
 
 use crate::temp_folder::Folder;
 
@@ -144,7 +145,7 @@ fn unique_index_violation_is_refused_without_change() {
     let error = try_set(&mut items, "b", "one", None, 3).expect_err("the entry exists");
     assert!(matches!(error, Error::NotUnique { index, .. } if index == "byCode"));
     assert_eq!(items.get("b").unwrap().unwrap().stock, 2);
-    assert_eq!(items.count(), 2);
+    assert_eq!(items.count(KeyRange::all()).unwrap(), 2);
     set(&mut items, "a", "one", None, 4);
     set(&mut items, "a", "free", None, 4);
     set(&mut items, "c", "one", None, 3);
@@ -211,4 +212,75 @@ fn write_reverts_an_interrupted_migration_and_read_does_not() {
     set(&mut store.collection::<Item>("items").unwrap(), "a", "A", None, 1);
     drop(store);
     assert_eq!(migration_now(), json!({ "clear": [5, 7, 8] }));
+}
+
+#[test]
+fn index_entries_expire_with_their_records_and_free_unique_values() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    declare(
+        &path,
+        &[
+            ("byCode", json!({ "fields": ["code"], "unique": true })),
+            ("byStock", json!({ "fields": ["stock"] })),
+        ],
+    );
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    let hour = Duration::from_secs(3_600);
+    let past = SystemTime::now() - hour;
+    set(&mut items, "a", "A", None, 1);
+    set(&mut items, "b", "B", None, 2);
+    set(&mut items, "c", "C", None, 3);
+    // The entry of one field moves, the other's stays: both expire with the record.
+    assert!(items.touch("a", hour).unwrap());
+    assert!(items.update_if("a", |_| true, |item| item.stock = 9).unwrap());
+    let expires = items.get_entry("a").unwrap().unwrap().expires;
+    assert!(expires.is_some_and(|at| at > SystemTime::now()), "an update keeps it");
+    assert!(items.touch("a", past).unwrap());
+    for index in ["byCode", "byStock"] {
+        assert_eq!(by(&mut items, index, KeyRange::all()), ["b", "c"]);
+    }
+    set(&mut items, "d", "A", None, 4);
+    let page = Page { number: 1 };
+    items
+        .set_with("c", SetOptions::new().expire_at(past), |parts| Item {
+            code: parts.str("C"),
+            price: None.into(),
+            stock: 7,
+            page,
+            other: page,
+        })
+        .unwrap();
+    assert_eq!(by(&mut items, "byStock", KeyRange::all()), ["b", "d"]);
+    set(&mut items, "e", "C", None, 5);
+    assert!(items.touch("e", Expiry::Never).unwrap());
+    store.close().unwrap();
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    assert_eq!(by(&mut items, "byCode", KeyRange::all()), ["d", "b", "e"]);
+    assert_eq!(items.count(KeyRange::all()).unwrap(), 3);
+}
+
+#[test]
+fn clear_removes_records_with_their_entries() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    declare(&path, &[("byCode", json!({ "fields": ["code"], "unique": true }))]);
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    for n in 0..20_i16 {
+        set(&mut items, &format!("{n:02}"), &format!("{}", 99 - n), None, n);
+    }
+    assert_eq!(items.clear(KeyRange::all().gte("05").lt("10").limit(3)).unwrap(), 3);
+    assert_eq!(items.clear(KeyRange::all().gte("05").limit(1).reverse()).unwrap(), 1);
+    assert_eq!(items.clear(KeyRange::all().lt("00")).unwrap(), 0);
+    assert_eq!(items.clear(KeyRange::all().limit(0)).unwrap(), 0);
+    assert_eq!(items.count(KeyRange::all()).unwrap(), 16);
+    assert_eq!(by(&mut items, "byCode", KeyRange::all()).len(), 16);
+    set(&mut items, "again", "80", None, 1);
+    assert_eq!(items.clear(KeyRange::all()).unwrap(), 17);
+    assert_eq!(by(&mut items, "byCode", KeyRange::all()), [""; 0]);
+    set(&mut items, "a", "99", None, 1);
+    store.close().unwrap();
 }

@@ -1,0 +1,161 @@
+//! Options of a write, and what is known of a key beside its value.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::file::File;
+use crate::schema::Malformed;
+use crate::store::Store as Engine;
+
+use super::Error;
+
+/// When a record expires. From that time on it is absent for every call.
+///
+/// The file has whole seconds. Times are rounded up: a record is never absent earlier than asked for, and at most a
+/// second later. The latest time is in the year 2106.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Expiry {
+    /// It does not expire.
+    #[default]
+    Never,
+    /// After this time, which is above 0, from now on.
+    In(Duration),
+    /// At this time. If it is past, the record is absent at once.
+    At(SystemTime),
+}
+
+impl From<Duration> for Expiry {
+    fn from(after: Duration) -> Self {
+        Expiry::In(after)
+    }
+}
+
+impl From<SystemTime> for Expiry {
+    fn from(at: SystemTime) -> Self {
+        Expiry::At(at)
+    }
+}
+
+impl Expiry {
+    /// Seconds since 1970, or 0 for never. The store's own time may be later than the clock's.
+    pub(super) fn seconds(self, store_now: u32) -> Result<u32, Error> {
+        let refused = |reason: &str| Error::BadArgument(Malformed::new("", reason));
+        let since_1970 = |time: SystemTime| time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time = match self {
+            Expiry::Never => return Ok(0),
+            Expiry::In(Duration::ZERO) => {
+                return Err(refused("a record must expire after a time above 0, or at a time"));
+            }
+            Expiry::In(after) => {
+                let now = since_1970(SystemTime::now());
+                now.max(Duration::from_secs(store_now.into())).saturating_add(after)
+            }
+            Expiry::At(at) => since_1970(at),
+        };
+        let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0)).max(1);
+        u32::try_from(seconds).map_err(|_| {
+            refused("the file cannot hold an expiry after the year 2106: leave it out for never")
+        })
+    }
+}
+
+/// The options of [`Store::set_with`](super::Store::set_with) and
+/// [`Collection::set_with`](super::Collection::set_with).
+///
+/// ```
+/// use std::time::Duration;
+/// use varve::SetOptions;
+///
+/// let only_if_missing = SetOptions::new().if_version(0).expire_in(Duration::from_secs(1_800));
+/// # drop(only_if_missing);
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SetOptions {
+    pub(super) expiry: Option<Expiry>,
+    pub(super) if_version: Option<u64>,
+}
+
+impl SetOptions {
+    /// None: the record does not expire, or does as its collection's default says.
+    #[must_use]
+    pub fn new() -> Self {
+        SetOptions::default()
+    }
+
+    /// The record expires after this time, which is above 0.
+    #[must_use]
+    pub fn expire_in(self, after: Duration) -> Self {
+        self.expire(Expiry::In(after))
+    }
+
+    /// The record expires at this time. If it is past, the key is absent at once.
+    #[must_use]
+    pub fn expire_at(self, at: SystemTime) -> Self {
+        self.expire(Expiry::At(at))
+    }
+
+    /// The record expires as given. [`Expiry::Never`] overrules a collection's default.
+    #[must_use]
+    pub fn expire(mut self, expiry: Expiry) -> Self {
+        self.expiry = Some(expiry);
+        self
+    }
+
+    /// Writes only if the key has this version, which `get_entry` returns, or if it is missing and this is 0. Otherwise
+    /// the call fails with [`Error::Conflict`].
+    #[must_use]
+    pub fn if_version(mut self, version: u64) -> Self {
+        self.if_version = Some(version);
+        self
+    }
+}
+
+/// A value and what is known of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Versioned<V> {
+    /// The value: valid until the next call.
+    pub value: V,
+    /// Its version, which grows with every change.
+    pub version: u64,
+    /// Whether the version is uncertain: salvaged from a damaged file whose lost part may have changed the key.
+    pub uncertain: bool,
+    /// From when on the key is absent; none if it does not expire.
+    pub expires: Option<SystemTime>,
+}
+
+impl<'a> Versioned<&'a [u8]> {
+    pub(super) fn of<F: File>(
+        engine: &'a mut Engine<F>,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<Option<Self>, crate::error::Error> {
+        let Some((version, uncertain)) = engine.version_and_certainty(keyspace, key)? else {
+            return Ok(None);
+        };
+        let expiry = engine.expiry(keyspace, key)?.filter(|&seconds| seconds != 0);
+        let expires = expiry.and_then(|at| UNIX_EPOCH.checked_add(Duration::from_secs(at.into())));
+        let value = engine.get(keyspace, key)?;
+        Ok(value.map(|value| Versioned { value, version, uncertain, expires }))
+    }
+
+    pub(super) fn map<V, E>(
+        self,
+        view: impl FnOnce(&'a [u8]) -> Result<V, E>,
+    ) -> Result<Versioned<V>, E> {
+        let Versioned { value, version, uncertain, expires } = self;
+        Ok(Versioned { value: view(value)?, version, uncertain, expires })
+    }
+}
+
+/// Fails unless a key has the version that a write expects.
+pub(super) fn check_version<F: File>(
+    engine: &mut Engine<F>,
+    keyspace: u32,
+    key: &[u8],
+    expected: Option<u64>,
+) -> Result<(), Error> {
+    let Some(expected) = expected else { return Ok(()) };
+    let found = engine.version(keyspace, key)?.unwrap_or(0);
+    if found == expected { Ok(()) } else { Err(Error::Conflict { expected, found }) }
+}

@@ -1,0 +1,241 @@
+//! Snapshots of a store: everything as it was, to be read while the store goes on.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::format::KEYSPACE_RAW;
+use crate::schema::key::Key;
+use crate::schema::{Record, View};
+use crate::store::SnapshotId;
+
+use super::catalog::{self, StoredCollection};
+use super::read_only_file::read;
+use super::{Entries, Error, KeyRange, Records, Store, Versioned};
+
+/// The snapshots that were dropped since the store looked last.
+#[derive(Debug, Default)]
+pub(super) struct DroppedSnapshots {
+    is_any: AtomicBool,
+    ids: Mutex<Vec<SnapshotId>>,
+}
+
+impl DroppedSnapshots {
+    fn add(&self, id: SnapshotId) {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).push(id);
+        self.is_any.store(true, Ordering::Release);
+    }
+
+    pub(super) fn take(&self) -> Vec<SnapshotId> {
+        if !self.is_any.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Everything as it was when [`Store::snapshot`] was called, until it is dropped.
+///
+/// It borrows nothing, like a read transaction of redb: it may be kept, moved to another thread, and dropped there, and the
+/// store is written to meanwhile. [`Store::at`] reads it, with the store's memory, and gives borrowed values.
+///
+/// Taking one copies nothing. While any is open, the first change of a key notes where its record was (some 50 bytes), no
+/// compaction runs, and nothing that was replaced or deleted is overwritten, so that the file grows by what is written.
+#[derive(Debug)]
+pub struct Snapshot {
+    id: SnapshotId,
+    last_commit: u64,
+    dropped: Arc<DroppedSnapshots>,
+}
+
+impl Snapshot {
+    pub(super) fn new(id: SnapshotId, last_commit: u64, dropped: Arc<DroppedSnapshots>) -> Self {
+        Snapshot { id, last_commit, dropped }
+    }
+
+    /// The number of the newest commit that it shows: a cursor.
+    #[must_use]
+    pub fn last_commit(&self) -> u64 {
+        self.last_commit
+    }
+
+    pub(super) fn is_of(&self, store: &Store) -> bool {
+        store.dropped_snapshots.as_ref().is_some_and(|own| Arc::ptr_eq(own, &self.dropped))
+    }
+
+    pub(super) fn id(&self) -> SnapshotId {
+        self.id
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.dropped.add(self.id);
+    }
+}
+
+/// A [`Snapshot`] that is being read, by [`Store::at`].
+#[derive(Debug)]
+pub struct SnapshotReader<'s> {
+    store: &'s mut Store,
+    id: SnapshotId,
+}
+
+impl<'s> SnapshotReader<'s> {
+    pub(super) fn new(store: &'s mut Store, id: SnapshotId) -> Self {
+        SnapshotReader { store, id }
+    }
+
+    /// Returns the value that a key had.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<&[u8]>, Error> {
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        read(found.as_ref(), engine.get(self.id.keyspace(KEYSPACE_RAW), key.as_ref()))
+    }
+
+    /// Whether a key existed.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    pub fn has(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        read(found.as_ref(), engine.has(self.id.keyspace(KEYSPACE_RAW), key.as_ref()))
+    }
+
+    /// As [`Store::get_entry`].
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    pub fn get_entry(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Versioned<&[u8]>>, Error> {
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        let keyspace = self.id.keyspace(KEYSPACE_RAW);
+        read(found.as_ref(), Versioned::of(engine, keyspace, key.as_ref()))
+    }
+
+    /// The number of keys in a range, without those of collections.
+    ///
+    /// # Errors
+    /// As for [`Store::count`].
+    pub fn count(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+        self.store.count_between(self.id.keyspace(KEYSPACE_RAW), range.encode(None)?, &range)
+    }
+
+    /// Iterates over keys and their values, in order.
+    ///
+    /// # Errors
+    /// A bound that is not a valid key.
+    pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Entries<'_>, Error> {
+        let bounds = range.encode(None)?;
+        self.store.begin();
+        Ok(self.store.walk(self.id.keyspace(KEYSPACE_RAW), bounds, &range))
+    }
+
+    /// The names of the collections that there were.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    pub fn collections(&mut self) -> Result<Vec<String>, Error> {
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        read(found.as_ref(), catalog::names_at(engine, Some(self.id)))
+    }
+
+    /// Opens a collection as it was; none if there was none with this name.
+    ///
+    /// # Errors
+    /// [`Error::SchemaMismatch`] if it had another schema.
+    pub fn collection<T: Record>(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<SnapshotCollection<'_, T>>, Error> {
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        let stored = read(found.as_ref(), catalog::find_at(engine, name, Some(self.id)))?;
+        let Some(stored) = stored else { return Ok(None) };
+        stored.check_schema::<T>(None)?;
+        let (store, id, record) = (&mut *self.store, self.id, PhantomData);
+        Ok(Some(SnapshotCollection { store, id, stored: Arc::new(stored), record }))
+    }
+}
+
+/// A collection of a [`SnapshotReader`].
+#[derive(Debug)]
+pub struct SnapshotCollection<'s, T> {
+    store: &'s mut Store,
+    id: SnapshotId,
+    stored: Arc<StoredCollection>,
+    record: PhantomData<T>,
+}
+
+impl<T: Record> SnapshotCollection<'_, T> {
+    /// Returns the record that a key had.
+    ///
+    /// # Errors
+    /// As for [`Collection::get`](super::Collection::get).
+    pub fn get(&mut self, key: impl Key) -> Result<Option<View<'_, T>>, Error> {
+        let key = self.stored.encode(&key)?;
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        let value = read(found.as_ref(), engine.get(self.id.keyspace(self.stored.keyspace), &key))?;
+        value.map(View::new).transpose().map_err(Error::MalformedValue)
+    }
+
+    /// As [`Collection::get_entry`](super::Collection::get_entry).
+    ///
+    /// # Errors
+    /// As for [`get`](SnapshotCollection::get).
+    pub fn get_entry(&mut self, key: impl Key) -> Result<Option<Versioned<View<'_, T>>>, Error> {
+        let key = self.stored.encode(&key)?;
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        let keyspace = self.id.keyspace(self.stored.keyspace);
+        let entry = read(found.as_ref(), Versioned::of(engine, keyspace, &key))?;
+        entry.map(|entry| entry.map(View::new)).transpose().map_err(Error::MalformedValue)
+    }
+
+    /// Whether a key existed.
+    ///
+    /// # Errors
+    /// As for [`get`](SnapshotCollection::get).
+    pub fn has(&mut self, key: impl Key) -> Result<bool, Error> {
+        let key = self.stored.encode(&key)?;
+        self.store.begin();
+        let Store { engine, found, .. } = &mut *self.store;
+        read(found.as_ref(), engine.has(self.id.keyspace(self.stored.keyspace), &key))
+    }
+
+    /// The number of records in a range of keys.
+    ///
+    /// # Errors
+    /// A bound that is not a key of this collection; as for [`Store::count`].
+    pub fn count(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+        let bounds = range.encode(Some(self.stored.key()?))?;
+        self.store.count_between(self.id.keyspace(self.stored.keyspace), bounds, &range)
+    }
+
+    /// Iterates over the records of a range of keys, in order.
+    ///
+    /// # Errors
+    /// A bound that is not a key of this collection.
+    pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Records<'_, T>, Error> {
+        Records::of(self.store, Arc::clone(&self.stored), Some(self.id), &range)
+    }
+
+    /// Iterates over the records in the order of an index.
+    ///
+    /// # Errors
+    /// As for [`Collection::entries_by`](super::Collection::entries_by).
+    pub fn entries_by(
+        &mut self,
+        index: &str,
+        range: KeyRange<'_>,
+    ) -> Result<Records<'_, T>, Error> {
+        Records::by_index(self.store, Arc::clone(&self.stored), Some(self.id), index, &range)
+    }
+}
