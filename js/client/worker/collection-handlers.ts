@@ -6,6 +6,7 @@ import { differencesOf } from "../../collection/schema-diff.js";
 import { Database } from "../../database/database.js";
 import type { Engine } from "../../engine/engine.js";
 import { badArgument, describe, SchemaMismatchError } from "../../errors/index.js";
+import type { ExpiryOptions } from "../../session/expiry.js";
 import { refuseUnknown } from "../../session/options.js";
 import type { CustomCodec, Descriptor, StructDescriptor, Whole } from "../../struct/codec.js";
 import { JsonText } from "../../struct/json-form.js";
@@ -28,6 +29,8 @@ export interface CollectionSpec {
   readonly key?: KeySpec | undefined;
   /** Its indexes, as the option `indexes` of `db.collection`. */
   readonly indexes?: unknown;
+  /** After how many milliseconds its records expire by default, as the option of `db.collection`. */
+  readonly expireIn?: number | undefined;
 }
 
 /** Collections by name: each a codec alone, or with options. */
@@ -240,6 +243,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   getEntry: entryOf,
   count: (products, range?: object) => products.count(range),
   delete: (products, key: unknown) => products.delete(key),
+  touch: (products, key: unknown, expiry: ExpiryOptions) => products.touch(key, expiry),
   clear: (products, range?: object) => products.clear(range),
 };
 

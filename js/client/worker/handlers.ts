@@ -3,6 +3,7 @@
 import { type BatchOperation, Database } from "../../database/database.js";
 import { RAW } from "../../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe } from "../../errors/index.js";
+import type { ExpiryOptions } from "../../session/expiry.js";
 import { boundsOf, type Range } from "../../session/key-range.js";
 import type { SetOptions } from "../../session/session.js";
 import { isTooDeep } from "../../struct/json-form.js";
@@ -62,6 +63,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   values: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "values", range, cursor),
   entries: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "entries", range, cursor),
   stats: (db) => db.stats(),
+  lastCommit: (db) => db.lastCommit,
   log: logPage,
   endLog,
   // The owner commits or flushes after the last request of a message.
@@ -70,6 +72,7 @@ const CALLS: Readonly<Record<string, Call>> = {
 
   set: (db, key: Key, value: Value, options?: SetOptions) => db.set(key, value, options),
   delete: (db, key: Key) => db.delete(key),
+  touch: (db, key: Key, expiry: ExpiryOptions) => db.touch(key, expiry),
   clear: (db, range?: Range) => db.clear(range),
   batch: (db, operations: BatchOperation[]) => db.batch(operations),
 };
