@@ -22,6 +22,7 @@ export {
   ReadOnlyError,
   ReentrancyError,
   SchemaMismatchError,
+  SnapshotClosedError,
   StaleViewError,
   StorageError,
   StorageUnavailableError,
@@ -69,6 +70,12 @@ export type {
   RemoteLogTransaction,
 } from "./remote-log.js";
 export type { RemoteScan } from "./remote-scan.js";
+export {
+  type RemoteCollectionReader,
+  type RemoteSnapshot,
+  type RemoteSnapshotOptions,
+  snapshot,
+} from "./remote-snapshot.js";
 export type {
   Calls,
   Collections,

@@ -31,13 +31,19 @@ export interface RemoteFollowOptions extends CallOptions {
 /** The pause before a request is repeated that no owner has answered. */
 const RETRY_MS = 250;
 
-function callerOf(client: AnyClient): Caller {
+/** How a client sends calls. */
+export function callerOf(client: AnyClient): Caller {
   const { link } = Object(client) as { link?: Caller };
   if (link !== undefined) return link;
   throw badCall("The first argument must be a client, as connect() returns it.");
 }
 
-function ask(caller: Caller, args: readonly unknown[], options?: CallOptions): Promise<unknown> {
+/** Asks the owner for something about the past. */
+export function ask(
+  caller: Caller,
+  args: readonly unknown[],
+  options?: CallOptions,
+): Promise<unknown> {
   return caller.request(HISTORY, () => cloneArgs(args), false, options);
 }
 

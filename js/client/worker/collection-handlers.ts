@@ -4,6 +4,7 @@ import type { Collection } from "../../collection/collection.js";
 import { noIndex } from "../../collection/index-query.js";
 import { differencesOf } from "../../collection/schema-diff.js";
 import { Database } from "../../database/database.js";
+import type { Snapshot } from "../../database/snapshot.js";
 import type { Engine } from "../../engine/engine.js";
 import { badArgument, describe, SchemaMismatchError } from "../../errors/index.js";
 import type { ExpiryOptions } from "../../session/expiry.js";
@@ -91,11 +92,19 @@ export class ServedCollections {
   private readonly db: Database;
   private readonly specs: CollectionSpecs;
   private readonly open: Map<string, Opened>;
+  /** What the collections are of: the database, or a snapshot. */
+  private readonly source: Pick<Database, "collection">;
 
-  constructor(db: Database, specs: CollectionSpecs) {
+  constructor(db: Database, specs: CollectionSpecs, source: unknown = db) {
     this.db = db;
+    this.source = source as Pick<Database, "collection">;
     this.specs = specs;
     this.open = new Map();
+  }
+
+  /** The same collections as a snapshot shows them. */
+  asOf(snapshot: Snapshot): ServedCollections {
+    return new ServedCollections(this.db, this.specs, snapshot);
   }
 
   /** @throws SchemaMismatchError if the stored collection has another schema */
@@ -107,7 +116,7 @@ export class ServedCollections {
     const known = this.open.get(name);
     if (known !== undefined) return known;
     const { of, ...options } = specOf(this.specs, name);
-    const typed = this.db.collection(
+    const typed = this.source.collection(
       name,
       of as unknown as CustomCodec<unknown>,
       options as object,

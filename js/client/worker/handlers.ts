@@ -78,7 +78,7 @@ const CALLS: Readonly<Record<string, Call>> = {
 };
 
 /** The values of several keys. */
-function manyOf(db: Database, keys: Key[]): RowsAnswer {
+export function manyOf(db: Pick<Database, "getMany">, keys: Key[]): RowsAnswer {
   const packer = new ValuePacker("bytes");
   for (const view of db.getMany(keys)) {
     if (view === undefined) packer.addMissing();
@@ -88,11 +88,12 @@ function manyOf(db: Database, keys: Key[]): RowsAnswer {
 }
 
 /** All rows of a range, or for a cursor (`null` at the beginning) the page behind it. */
-function rowsOf(
+export function rowsOf(
   db: Database,
   call: "keys" | "values" | "entries",
   range: Range | undefined,
   cursor: Cursor | null | undefined,
+  keyspace: number = RAW,
 ): RowsAnswer {
   const session = Database.sessionOf(db);
   session.checkRange(`${call}()`);
@@ -101,7 +102,7 @@ function rowsOf(
   return packRange(
     {
       session,
-      keyspace: RAW,
+      keyspace,
       bounds,
       form: call === "keys" ? undefined : "bytes",
       keyForm: call === "values" ? undefined : keyForm,
@@ -130,7 +131,7 @@ export function perform(served: ServedDatabase, { call, args }: Request): unknow
   return (CALLS[call] as Call)(db, ...(args as never[]));
 }
 
-function entryOf(db: Database, key: Key) {
+export function entryOf(db: Pick<Database, "getEntry">, key: Key) {
   const entry = db.getEntry(key);
   return entry && { ...entry, value: entry.value.slice() };
 }

@@ -1,5 +1,5 @@
 /**
- * What clients ask about the past: the last commit, what has changed, and transactions as they come. These requests are
+ * What clients ask about the past: the last commit, what has changed, transactions as they come, and snapshots. These requests are
  * jobs, since a client that follows waits for the next commit. The owner keeps an iteration between two pages. One that
  * it does not have any more, or that another owner had, begins again, from what the client says.
  */
@@ -11,6 +11,7 @@ import { refuseUnknown } from "../../session/options.js";
 import { clearTimeout, monotonicNow, nextTask, setTimeout } from "../../util/clock.js";
 import type { ChangesPage, FollowPage } from "../protocol/history-pages.js";
 import type { RemoteLogRecord } from "../protocol/log-pages.js";
+import type { SnapshotLeases } from "./snapshot-leases.js";
 
 /** The items of a page, and the size of their keys and values at which it ends. */
 const MAX_ITEMS = 1_024;
@@ -33,6 +34,7 @@ export interface HistoryContext {
   readonly signal: AbortSignal;
   /** When the client gives the request up, by the monotonic clock. */
   readonly deadline: number;
+  readonly leases: SnapshotLeases;
 }
 
 /** An iteration. `at`: the number of its next page, or the cursor behind which it goes on. */
@@ -193,6 +195,9 @@ const CALLS: Readonly<Record<string, Call>> = {
   follow: (db, context, id: number, since: number, options: FollowOptions) =>
     followPage(db, id, since, options, context),
   end: (db, _, id: number) => end(db, id),
+  snapshot: (_, { leases }, id: number, lease: number) => leases.take(id, lease),
+  read: (_, { leases }, ...args: Parameters<SnapshotLeases["read"]>) => leases.read(...args),
+  endSnapshot: (_, { leases }, id: number) => leases.end(id),
 };
 
 /** Answers a request for history. */

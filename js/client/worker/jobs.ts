@@ -11,12 +11,15 @@ import { monotonicNow } from "../../util/clock.js";
 import { toWire } from "../protocol/errors.js";
 import { HISTORY } from "../protocol/history-pages.js";
 import type { ClientProgress, Outcome, Request } from "../protocol/messages.js";
+import type { ServedCollections } from "./collection-handlers.js";
 import { historyJob } from "./history-jobs.js";
+import { SnapshotLeases } from "./snapshot-leases.js";
 
 interface JobContext {
   readonly signal: AbortSignal;
   readonly report: (progress: ClientProgress) => void;
   readonly deadline: number;
+  readonly leases: SnapshotLeases;
   readonly args: readonly unknown[];
 }
 
@@ -49,12 +52,18 @@ export class JobRunner {
   /** The jobs by client and request, in the order in which they began. */
   private readonly all: Map<string, Job>;
   private running: number;
+  private readonly leases: SnapshotLeases;
 
-  constructor(db: Database, report: (progress: ClientProgress | undefined) => void) {
+  constructor(
+    db: Database,
+    collections: ServedCollections,
+    report: (progress: ClientProgress | undefined) => void,
+  ) {
     this.db = db;
     this.report = report;
     this.all = new Map();
     this.running = 0;
+    this.leases = new SnapshotLeases(db, collections);
   }
 
   /** Starts a job, or continues one that has started. The last requester is answered. */
@@ -83,16 +92,20 @@ export class JobRunner {
       job.respond = () => {};
       job.stop.abort();
     }
+    this.leases.stop();
   }
 
   private async run(name: string, request: Request, job: Job): Promise<void> {
     const { call, args, deadline } = request;
     const hasProgress = call !== HISTORY;
     if (hasProgress) this.running += 1;
+    const { leases } = this;
     const { signal } = job.stop;
     try {
       const work = CALLS[call] as (typeof CALLS)[string];
-      job.outcome = { value: await work(this.db, { signal, report: this.report, deadline, args }) };
+      job.outcome = {
+        value: await work(this.db, { signal, report: this.report, deadline, args, leases }),
+      };
     } catch (error) {
       job.outcome = { error: toWire(error) };
     }
