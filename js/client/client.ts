@@ -2,6 +2,7 @@
 
 import type { BatchOperation } from "../database/database.js";
 import type { Verification } from "../engine/reports.js";
+import type { ExpiryOptions } from "../session/expiry.js";
 import type { ByteRange, Range, TextRange } from "../session/key-range.js";
 import type { DatabaseStats } from "../session/session.js";
 import type { Key, Value } from "../util/bytes.js";
@@ -48,10 +49,12 @@ export interface RemoteEntry {
   readonly version: number;
   /** Whether the value was salvaged from a damaged file whose lost writes may have changed or deleted the key. */
   readonly uncertain: boolean;
+  /** From when on the key is absent; `undefined` if it does not expire. */
+  readonly expires: Date | undefined;
 }
 
 /** The options of `client.set`. */
-export interface RemoteSetOptions extends CallOptions {
+export interface RemoteSetOptions extends CallOptions, ExpiryOptions {
   /**
    * Sets the value only if the key still has this version; 0 means that the key is missing. As for
    * `Database.set`.
@@ -203,6 +206,15 @@ export class Client<
   set(key: Key, value: Value, options?: RemoteSetOptions): Promise<void> {
     const [setOptions, callOptions] = split(options);
     return this.requestWrite("set", [key, value, setOptions], callOptions);
+  }
+
+  /**
+   * Changes when a key expires; its value stays. Resolves to whether the key was there. `expireIn` counts from when the
+   * owner does it.
+   */
+  touch(key: Key, options: ExpiryOptions & CallOptions): Promise<boolean> {
+    const [expiry, callOptions] = split(options);
+    return this.requestWrite("touch", [key, expiry], callOptions);
   }
 
   /** Deletes a key. Resolves to whether it was there. */

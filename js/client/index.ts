@@ -2,11 +2,13 @@
 
 export type { IndexRange } from "../collection/index-query.js";
 export type { KeyRange } from "../collection/keys.js";
+export type { FollowedRecord, FollowedTransaction } from "../database/changes.js";
 export {
   type BadArgumentError,
   ConflictError,
   type CorruptionDetails,
   CorruptionError,
+  CursorExpiredError,
   DatabaseBusyError,
   DatabaseClosedError,
   DatabaseExistsError,
@@ -20,6 +22,7 @@ export {
   ReadOnlyError,
   ReentrancyError,
   SchemaMismatchError,
+  SnapshotClosedError,
   StaleViewError,
   StorageError,
   StorageUnavailableError,
@@ -28,6 +31,7 @@ export {
   type VarveErrorOptions,
   VersionChangedError,
 } from "../errors/index.js";
+export type { ExpiryOptions } from "../session/expiry.js";
 export {
   Client,
   type ClientOf,
@@ -51,6 +55,14 @@ export type {
   Update,
   Updated,
 } from "./remote-collection.js";
+export {
+  type AnyClient,
+  changes,
+  follow,
+  lastCommit,
+  type RemoteChangesOptions,
+  type RemoteFollowOptions,
+} from "./remote-history.js";
 export type {
   RemoteLogDamage,
   RemoteLogItem,
@@ -58,6 +70,12 @@ export type {
   RemoteLogTransaction,
 } from "./remote-log.js";
 export type { RemoteScan } from "./remote-scan.js";
+export {
+  type RemoteCollectionReader,
+  type RemoteSnapshot,
+  type RemoteSnapshotOptions,
+  snapshot,
+} from "./remote-snapshot.js";
 export type {
   Calls,
   Collections,

@@ -3,6 +3,7 @@
 import type { IndexRange } from "../collection/index-query.js";
 import type { KeyRange } from "../collection/keys.js";
 import { badCall } from "../errors/index.js";
+import type { ExpiryOptions } from "../session/expiry.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
 import { byName, hide } from "./named-properties.js";
 import { type RetryOptions, updateIf } from "./optimistic.js";
@@ -276,7 +277,9 @@ export class RemoteCollection<
   getEntry(
     key: KeyInput,
     options?: CallOptions,
-  ): Promise<{ value: Plain; version: number; uncertain: boolean } | undefined> {
+  ): Promise<
+    { value: Plain; version: number; uncertain: boolean; expires: Date | undefined } | undefined
+  > {
     return this.requestRead("getEntry", [key], options);
   }
 
@@ -289,7 +292,7 @@ export class RemoteCollection<
   set(
     key: KeyInput,
     value: Input,
-    options?: CallOptions & { ifVersion?: number | undefined },
+    options?: CallOptions & ExpiryOptions & { ifVersion?: number | undefined },
   ): Promise<void> {
     const [setOptions, callOptions] = split(options);
     const args = () => {
@@ -305,6 +308,12 @@ export class RemoteCollection<
    */
   push(value: Input, options?: CallOptions): Promise<number> {
     return this.requestWrite("push", () => this.encode(value), options);
+  }
+
+  /** Changes when a record expires; its value stays. Resolves to whether it was there. */
+  touch(key: KeyInput, options: ExpiryOptions & CallOptions): Promise<boolean> {
+    const [expiry, callOptions] = split(options);
+    return this.requestWrite("touch", () => cloneArgs([key, expiry]), callOptions);
   }
 
   /** Deletes a key. Resolves to whether it was there. */

@@ -81,6 +81,11 @@ export class Snapshot {
     this.ended = undefined;
   }
 
+  /** @internal The number by which the engine finds the raw keys of a snapshot. */
+  static keyspaceOf(snapshot: Snapshot): number {
+    return snapshot.space.keyspace;
+  }
+
   /**
    * Returns a view of the value that the key had, or `undefined` if it had none. See `Database.get` for the view.
    *

@@ -105,7 +105,7 @@ describe("compiler output", () => {
       ],
       [
         'serve("a", { collections: { a: { of: Product, keys: u32 } } })',
-        "A collection has no option of this name, only: of, key, indexes.",
+        "A collection has no option of this name, only: of, key, indexes, expireIn.",
       ],
       [
         'serve("a", { collections: { a: { of: json<{ b: 1 }>(), indexes: { by: "b" } } } })',

@@ -262,8 +262,8 @@ impl Store {
     /// Seconds since 1970, or 0 for never.
     pub(super) fn seconds(&mut self, expiry: Expiry) -> Result<u32, Error> {
         if expiry != Expiry::Never && !self.engine.expires() {
-            // Nothing has expired in this store yet, so it was not told the time.
-            self.tell_time();
+            // Nothing has expired in this store yet, so it does not know the time.
+            self.update_clock();
         }
         expiry.seconds(self.engine.now())
     }
@@ -751,7 +751,7 @@ impl Store {
         self.begin_step();
         // All calls of a transaction see one time.
         if self.engine.expires() && self.engine.depth() == 0 {
-            self.tell_time();
+            self.update_clock();
         }
         if self.dropped_snapshots.is_some() {
             self.end_snapshots();
@@ -759,7 +759,7 @@ impl Store {
     }
 
     #[cold]
-    fn tell_time(&mut self) {
+    fn update_clock(&mut self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.engine.set_now(u32::try_from(now.as_secs()).unwrap_or(u32::MAX));
     }

@@ -191,7 +191,7 @@ fn follower_gives_each_transaction_once_across_restarts() {
 }
 
 #[test]
-fn follower_with_a_mark_loses_nothing_to_compaction_and_one_without_is_told() {
+fn compaction_takes_nothing_from_a_follower_with_a_mark_and_fails_one_without() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     let mut store = Store::open(&path).unwrap();

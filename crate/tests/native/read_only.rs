@@ -40,13 +40,13 @@ fn reader_of(path: &Path) -> Result<Store, Error> {
 
 /// Whether an error says that another program changed the file.
 fn is_change(error: &Error) -> bool {
-    let told = (error.code(), error.to_string().contains("changed by another program"));
-    assert_eq!(told, ("VARVE_STORAGE", true), "{error}");
+    let found = (error.code(), error.to_string().contains("changed by another program"));
+    assert_eq!(found, ("VARVE_STORAGE", true), "{error}");
     true
 }
 
 #[test]
-fn what_a_writer_overwrites_beside_a_reader_is_told_from_damage() {
+fn what_a_writer_overwrites_beside_a_reader_is_a_change_and_no_damage() {
     let folder = Folder::new();
     let path = folder.file("shop.varve");
     let mut store = Store::open(&path).unwrap();

@@ -69,6 +69,8 @@ export type Args = () => readonly unknown[];
 export interface Caller {
   /** The transactions that wait to be retried after a conflict, one at a time. */
   readonly retryQueue: Set<() => void>;
+  /** What is called when the client closes. */
+  readonly closers: Set<() => void>;
   /** The number of writes that it was asked for. */
   readonly writes: number;
   request(

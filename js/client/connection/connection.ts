@@ -42,6 +42,7 @@ export interface ConnectionOptions {
 /** A client's handle on a connection, which it may share with other clients of this realm. */
 export class ClientHandle implements Caller {
   readonly retryQueue: Set<() => void> = new Set();
+  readonly closers: Set<() => void> = new Set();
   readonly timeout: number;
   /** Emits an event to the program. */
   readonly emit: (event: "status" | "outdated") => void;
@@ -86,6 +87,7 @@ export class ClientHandle implements Caller {
   }
 
   close(): Promise<void> {
+    for (const close of this.closers) close();
     this.closing ??= this.connection.close(this);
     return this.closing;
   }

@@ -4,8 +4,10 @@ import type { Collection } from "../../collection/collection.js";
 import { noIndex } from "../../collection/index-query.js";
 import { differencesOf } from "../../collection/schema-diff.js";
 import { Database } from "../../database/database.js";
+import type { Snapshot } from "../../database/snapshot.js";
 import type { Engine } from "../../engine/engine.js";
 import { badArgument, describe, SchemaMismatchError } from "../../errors/index.js";
+import type { ExpiryOptions } from "../../session/expiry.js";
 import { refuseUnknown } from "../../session/options.js";
 import type { CustomCodec, Descriptor, StructDescriptor, Whole } from "../../struct/codec.js";
 import { JsonText } from "../../struct/json-form.js";
@@ -28,6 +30,8 @@ export interface CollectionSpec {
   readonly key?: KeySpec | undefined;
   /** Its indexes, as the option `indexes` of `db.collection`. */
   readonly indexes?: unknown;
+  /** After how many milliseconds its records expire by default, as the option of `db.collection`. */
+  readonly expireIn?: number | undefined;
 }
 
 /** Collections by name: each a codec alone, or with options. */
@@ -88,11 +92,19 @@ export class ServedCollections {
   private readonly db: Database;
   private readonly specs: CollectionSpecs;
   private readonly open: Map<string, Opened>;
+  /** What the collections are of: the database, or a snapshot. */
+  private readonly source: Pick<Database, "collection">;
 
-  constructor(db: Database, specs: CollectionSpecs) {
+  constructor(db: Database, specs: CollectionSpecs, source: unknown = db) {
     this.db = db;
+    this.source = source as Pick<Database, "collection">;
     this.specs = specs;
     this.open = new Map();
+  }
+
+  /** The same collections as a snapshot shows them. */
+  asOf(snapshot: Snapshot): ServedCollections {
+    return new ServedCollections(this.db, this.specs, snapshot);
   }
 
   /** @throws SchemaMismatchError if the stored collection has another schema */
@@ -104,7 +116,7 @@ export class ServedCollections {
     const known = this.open.get(name);
     if (known !== undefined) return known;
     const { of, ...options } = specOf(this.specs, name);
-    const typed = this.db.collection(
+    const typed = this.source.collection(
       name,
       of as unknown as CustomCodec<unknown>,
       options as object,
@@ -240,6 +252,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   getEntry: entryOf,
   count: (products, range?: object) => products.count(range),
   delete: (products, key: unknown) => products.delete(key),
+  touch: (products, key: unknown, expiry: ExpiryOptions) => products.touch(key, expiry),
   clear: (products, range?: object) => products.clear(range),
 };
 

@@ -3,6 +3,7 @@
 import { type BatchOperation, Database } from "../../database/database.js";
 import { RAW } from "../../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe } from "../../errors/index.js";
+import type { ExpiryOptions } from "../../session/expiry.js";
 import { boundsOf, type Range } from "../../session/key-range.js";
 import type { SetOptions } from "../../session/session.js";
 import { isTooDeep } from "../../struct/json-form.js";
@@ -62,6 +63,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   values: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "values", range, cursor),
   entries: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "entries", range, cursor),
   stats: (db) => db.stats(),
+  lastCommit: (db) => db.lastCommit,
   log: logPage,
   endLog,
   // The owner commits or flushes after the last request of a message.
@@ -70,12 +72,13 @@ const CALLS: Readonly<Record<string, Call>> = {
 
   set: (db, key: Key, value: Value, options?: SetOptions) => db.set(key, value, options),
   delete: (db, key: Key) => db.delete(key),
+  touch: (db, key: Key, expiry: ExpiryOptions) => db.touch(key, expiry),
   clear: (db, range?: Range) => db.clear(range),
   batch: (db, operations: BatchOperation[]) => db.batch(operations),
 };
 
 /** The values of several keys. */
-function manyOf(db: Database, keys: Key[]): RowsAnswer {
+export function manyOf(db: Pick<Database, "getMany">, keys: Key[]): RowsAnswer {
   const packer = new ValuePacker("bytes");
   for (const view of db.getMany(keys)) {
     if (view === undefined) packer.addMissing();
@@ -85,11 +88,12 @@ function manyOf(db: Database, keys: Key[]): RowsAnswer {
 }
 
 /** All rows of a range, or for a cursor (`null` at the beginning) the page behind it. */
-function rowsOf(
+export function rowsOf(
   db: Database,
   call: "keys" | "values" | "entries",
   range: Range | undefined,
   cursor: Cursor | null | undefined,
+  keyspace: number = RAW,
 ): RowsAnswer {
   const session = Database.sessionOf(db);
   session.checkRange(`${call}()`);
@@ -98,7 +102,7 @@ function rowsOf(
   return packRange(
     {
       session,
-      keyspace: RAW,
+      keyspace,
       bounds,
       form: call === "keys" ? undefined : "bytes",
       keyForm: call === "values" ? undefined : keyForm,
@@ -127,7 +131,7 @@ export function perform(served: ServedDatabase, { call, args }: Request): unknow
   return (CALLS[call] as Call)(db, ...(args as never[]));
 }
 
-function entryOf(db: Database, key: Key) {
+export function entryOf(db: Pick<Database, "getEntry">, key: Key) {
   const entry = db.getEntry(key);
   return entry && { ...entry, value: entry.value.slice() };
 }

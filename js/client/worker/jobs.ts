@@ -1,18 +1,26 @@
 /**
  * Long work of an owner for clients, such as `compact`: it is not part of a message's commit, reports progress,
  * and ends when its client cancels it. A client repeats unanswered requests. The work is done once while the
- * owner is the same, and starts again with the next owner.
+ * owner is the same, and starts again with the next owner. Questions about the past are jobs too, without progress.
  */
 
-import type { Database } from "../../database/database.js";
+import { Database } from "../../database/database.js";
+import { CLOSED } from "../../session/call-guard.js";
 import type { ExportProgress } from "../../session/options.js";
 import { monotonicNow } from "../../util/clock.js";
 import { toWire } from "../protocol/errors.js";
+import { HISTORY } from "../protocol/history-pages.js";
 import type { ClientProgress, Outcome, Request } from "../protocol/messages.js";
+import type { ServedCollections } from "./collection-handlers.js";
+import { historyJob } from "./history-jobs.js";
+import { SnapshotLeases } from "./snapshot-leases.js";
 
 interface JobContext {
   readonly signal: AbortSignal;
   readonly report: (progress: ClientProgress) => void;
+  readonly deadline: number;
+  readonly leases: SnapshotLeases;
+  readonly args: readonly unknown[];
 }
 
 const CALLS: Readonly<Record<string, (db: Database, context: JobContext) => Promise<unknown>>> = {
@@ -24,6 +32,7 @@ const CALLS: Readonly<Record<string, (db: Database, context: JobContext) => Prom
     const onProgress = (progress: ExportProgress) => report({ doing: "exporting", ...progress });
     return new Response(db.export({ signal, onProgress })).blob();
   },
+  [HISTORY]: (db, context) => historyJob(db, context, context.args),
 };
 
 /** The number of finished jobs that are remembered, for clients that have not received the answer. */
@@ -43,16 +52,23 @@ export class JobRunner {
   /** The jobs by client and request, in the order in which they began. */
   private readonly all: Map<string, Job>;
   private running: number;
+  private readonly leases: SnapshotLeases;
 
-  constructor(db: Database, report: (progress: ClientProgress | undefined) => void) {
+  constructor(
+    db: Database,
+    collections: ServedCollections,
+    report: (progress: ClientProgress | undefined) => void,
+  ) {
     this.db = db;
     this.report = report;
     this.all = new Map();
     this.running = 0;
+    this.leases = new SnapshotLeases(db, collections);
   }
 
   /** Starts a job, or continues one that has started. The last requester is answered. */
-  do(client: number, { id, call, deadline }: Request, respond: Job["respond"]): void {
+  do(client: number, request: Request, respond: Job["respond"]): void {
+    const { id, deadline } = request;
     const name = nameOf(client, id);
     const known = this.all.get(name);
     if (known !== undefined) {
@@ -61,7 +77,7 @@ export class JobRunner {
     } else if (monotonicNow() < deadline) {
       const job: Job = { stop: new AbortController(), respond, outcome: undefined };
       this.all.set(name, job);
-      this.run(call, job);
+      this.run(name, request, job);
     }
   }
 
@@ -76,23 +92,36 @@ export class JobRunner {
       job.respond = () => {};
       job.stop.abort();
     }
+    this.leases.stop();
   }
 
-  private async run(call: string, job: Job): Promise<void> {
-    this.running += 1;
+  private async run(name: string, request: Request, job: Job): Promise<void> {
+    const { call, args, deadline } = request;
+    const hasProgress = call !== HISTORY;
+    if (hasProgress) this.running += 1;
+    const { leases } = this;
     const { signal } = job.stop;
     try {
       const work = CALLS[call] as (typeof CALLS)[string];
-      job.outcome = { value: await work(this.db, { signal, report: this.report }) };
+      job.outcome = {
+        value: await work(this.db, { signal, report: this.report, deadline, args, leases }),
+      };
     } catch (error) {
       job.outcome = { error: toWire(error) };
     }
-    this.running -= 1;
-    if (this.running === 0) this.report(undefined);
+    if (hasProgress) {
+      this.running -= 1;
+      if (this.running === 0) this.report(undefined);
+    } else {
+      // It may be done again, and its answer is too large to be remembered.
+      this.all.delete(name);
+      // What this owner does not answer, the next one does.
+      if ((Database.sessionOf(this.db).guard.gate & CLOSED) !== 0) return;
+    }
     job.respond(job.outcome);
-    for (const [name, { outcome }] of this.all) {
+    for (const [finished, { outcome }] of this.all) {
       if (this.all.size <= MAX_REMEMBERED_JOBS) break;
-      if (outcome !== undefined) this.all.delete(name);
+      if (outcome !== undefined) this.all.delete(finished);
     }
   }
 }

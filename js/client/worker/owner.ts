@@ -91,7 +91,7 @@ export class Owner {
     const collections = new ServedCollections(db, specs);
     this.collections = collections;
     this.watches = new Watches(id, db, collections);
-    this.work = new JobRunner(db, onProgress);
+    this.work = new JobRunner(db, collections, onProgress);
     this.records = new DatabaseClientRecords({ db, procedures, notes, collections });
     this.requestLog = new RequestLog(this.records);
     this.sweptAt = ownerNow() + FIRST_SWEEP_MS - SWEEP_MS;

@@ -36,11 +36,11 @@ type Immediate<P extends Procedures> = {
 type Declarable<C> = {
   readonly [Name in keyof C]: C[Name] extends { readonly of: infer Of }
     ? {
-        readonly [Option in keyof C[Name]]: Option extends "of" | "key"
+        readonly [Option in keyof C[Name]]: Option extends "of" | "key" | "expireIn"
           ? unknown
           : Option extends "indexes"
             ? Indexable<Of, C[Name][Option]>
-            : Refused<"A collection has no option of this name, only: of, key, indexes.">;
+            : Refused<"A collection has no option of this name, only: of, key, indexes, expireIn.">;
       }
     : unknown;
 };
@@ -264,7 +264,7 @@ function checkCollections(collections: unknown): void {
     const what = `The collection ${describe(name)} of serve()`;
     const isSpec = typeof spec === "object" && spec !== null && ("of" in spec || "key" in spec);
     const given = (isSpec ? spec : { of: spec }) as CollectionSpec;
-    refuseUnknown(what, given, ["of", "key", "indexes"]);
+    refuseUnknown(what, given, ["of", "key", "indexes", "expireIn"]);
     try {
       const { kind } = codecOf(given.of as CustomCodec<unknown>);
       keyKindOf(given.key);
