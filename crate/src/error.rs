@@ -53,6 +53,10 @@ pub enum Error {
     CursorExpired,
     /// A version that no commit has reached.
     CursorInFuture,
+    /// The file keeps its history and was to be opened as one that does not, or the other way round.
+    OtherHistory,
+    /// The file does not keep its history.
+    NoHistory,
 }
 
 /// The location of damaged flushed data, and what is intact after it.
@@ -102,6 +106,8 @@ impl Error {
             Error::Full => 19,
             Error::CursorExpired => 20,
             Error::CursorInFuture => 21,
+            Error::OtherHistory => 22,
+            Error::NoHistory => 23,
         }
     }
 }
@@ -180,6 +186,12 @@ impl fmt::Display for Error {
             ),
             Error::CursorInFuture => f.write_str(
                 "this cursor is above the last commit: it is of another database, or of another copy of this one",
+            ),
+            Error::OtherHistory => f.write_str(
+                "whether a database keeps its history is decided when it is created: open it without the option",
+            ),
+            Error::NoHistory => f.write_str(
+                "the database does not keep its history; that is decided when it is created",
             ),
             Error::Misuse => f.write_str("calls were made in the wrong order"),
         }

@@ -80,7 +80,9 @@ impl Error {
                 | Engine::KeyTooLong
                 | Engine::ValueTooLong
                 | Engine::CursorInFuture
+                | Engine::NoHistory
                 | Engine::PointsOnly => "VARVE_BAD_ARGUMENT",
+                Engine::OtherHistory => "VARVE_OPTIONS_MISMATCH",
                 Engine::Quota | Engine::Full => "VARVE_QUOTA_EXCEEDED",
                 Engine::CursorExpired => "VARVE_CURSOR_EXPIRED",
                 Engine::Io => "VARVE_STORAGE",

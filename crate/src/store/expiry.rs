@@ -230,9 +230,10 @@ impl<F: File> Store<F> {
     }
 
     /// Whether records can expire in a keyspace as its number selects it. Taking a snapshot deletes what is due, where the
-    /// store can be written to.
+    /// store can be written to. A past commit had what it had.
     fn can_expire(&self, keyspace: u32) -> bool {
-        keyspace <= LAST_KEYSPACE || self.read_only || self.poisoned
+        keyspace <= LAST_KEYSPACE
+            || (self.read_only || self.poisoned) && !self.snapshots.is_past(keyspace)
     }
 
     /// Deletes all that is due.

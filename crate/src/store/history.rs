@@ -157,7 +157,7 @@ impl<F: File> Store<F> {
         Ok(self.since_and_frame(cursor)?.0)
     }
 
-    fn since_and_frame(&mut self, cursor: u64) -> Result<(Since, u64), Error> {
+    pub(super) fn since_and_frame(&mut self, cursor: u64) -> Result<(Since, u64), Error> {
         if cursor > self.last_commit {
             return Err(Error::CursorInFuture);
         }

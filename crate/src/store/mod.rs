@@ -9,6 +9,7 @@ mod compaction;
 mod expiry;
 mod history;
 mod index_paging;
+mod kept_history;
 mod key_range;
 mod key_run_job;
 #[cfg(not(target_arch = "wasm32"))]
@@ -98,6 +99,10 @@ pub struct Options {
     /// Bytes of memory for the hash index. Of a larger one it has what changed since the last checkpoint, and
     /// entries that were looked up.
     pub index_memory: usize,
+    /// Whether a database that is created keeps its history: nothing that was replaced or deleted is dropped, and
+    /// [`at`](Store::at) shows any past commit. It is fixed then: opening refuses a file that differs, unless this is
+    /// none.
+    pub keeps_history: Option<bool>,
 }
 
 impl Default for Options {
@@ -114,6 +119,7 @@ impl Default for Options {
             views: ViewCallbacks::default(),
             load_at_once: 1 << 14,
             index_memory: 16 << 20,
+            keeps_history: None,
         }
     }
 }
@@ -578,10 +584,10 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<Option<Located>, Error> {
-        let found = match keyspace <= LAST_KEYSPACE {
-            true => self.probe(hash, keyspace, key, AccessKind::Own)?,
-            false => self.find_then(keyspace, key, AccessKind::Own)?,
-        };
+        if keyspace > LAST_KEYSPACE {
+            return self.find_then(keyspace, key, AccessKind::Own);
+        }
+        let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
         self.check_kind(found)
     }
 
