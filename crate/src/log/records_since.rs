@@ -1,5 +1,7 @@
 //! Going over all records of the log from some point on, the engine's own among them.
 
+use alloc::vec::Vec;
+
 use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::frame;
@@ -92,8 +94,7 @@ impl Log {
                     };
                     let position = self.geometry.position(index, offset);
                     offset += header.size();
-                    let found =
-                        FoundRecord { position, header, key, begins, is_moved, sequence };
+                    let found = FoundRecord { position, header, key, begins, is_moved, sequence };
                     if !visit(found) {
                         return Ok(());
                     }
@@ -105,6 +106,31 @@ impl Log {
             at = segment::SIZE;
         }
         Ok(())
+    }
+
+    /// The sequences of the segments that may be replayed beside one that is being emptied: those that are about to be
+    /// freed together with it are not among them if none precedes it that stays.
+    pub(crate) fn kept_sequences(&self, slot: u32) -> Vec<u32> {
+        let stays = |index: u32| !self.slots[index as usize].retired;
+        let order = self.by_sequence();
+        let is_first =
+            order.iter().find(|&&(_, index)| stays(index)).is_some_and(|it| it.1 == slot);
+        let kept = order.into_iter().filter(|&(_, index)| !is_first || stays(index));
+        kept.map(|(sequence, _)| sequence).collect()
+    }
+
+    /// Turns a copy at the end of the open batch into a record that only the past has.
+    pub(crate) fn make_past(&mut self, position: Position) {
+        if let Some(header) = RecordHeader::at_mut(self.record_mut(position)) {
+            header.kind |= record::KIND_PAST;
+            (header.previous, header.replaced) = (0, [0; 3]);
+        }
+    }
+
+    /// The position of the record of `size` bytes that was appended last.
+    pub(crate) fn last_appended(&self, size: usize) -> Position {
+        let (slot, tail) = self.tail();
+        self.geometry.position(slot.unwrap_or_default(), tail - size)
     }
 
     /// Whether the record at a position is still the one that a record in the segment of this sequence replaced: the

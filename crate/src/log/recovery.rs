@@ -12,9 +12,7 @@ use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{KIND_CLEAR, RecordError, RecordHeader};
 use crate::format::segment;
-use crate::format::superblock::{
-    COMPATIBLE_HISTORY, FLAG_CLEAN, MODE_KEEP_HISTORY, Superblock,
-};
+use crate::format::superblock::{COMPATIBLE_HISTORY, FLAG_CLEAN, MODE_KEEP_HISTORY, Superblock};
 use crate::format::system_records::ExtentRef;
 use crate::format::{MAJOR, SEGMENT_LOG2};
 use crate::index::hash_index::Position;

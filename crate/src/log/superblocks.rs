@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full, write_all};
 use crate::format::superblock::{
-    self, COMPATIBLE_HISTORY, FLAG_CLEAN, KNOWN_INCOMPATIBLE, MAGIC, MODE_KEEP_HISTORY, SLOT_STRIDE,
-    Superblock,
+    self, COMPATIBLE_HISTORY, FLAG_CLEAN, KNOWN_INCOMPATIBLE, MAGIC, MODE_KEEP_HISTORY,
+    SLOT_STRIDE, Superblock,
 };
 use crate::format::{DATA_START, MAJOR, MINOR, SEGMENT_LOG2};
 

@@ -387,7 +387,7 @@ impl<F: File> Store<F> {
         at
     }
 
-    fn move_record(
+    pub(super) fn move_record(
         &mut self,
         hash: u32,
         from: Position,
@@ -491,7 +491,7 @@ impl<F: File> Store<F> {
     }
 
     /// Appends a copy of a tombstone that states the last segment that it may cover.
-    fn move_tombstone(
+    pub(super) fn move_tombstone(
         &mut self,
         header: RecordHeader,
         key: &[u8],

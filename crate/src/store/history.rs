@@ -143,6 +143,12 @@ impl<F: File> Store<F> {
         self.log.retain_from(frame.unwrap_or(u64::MAX));
     }
 
+    /// The smallest cursor of a mark.
+    pub(super) fn oldest_mark(&mut self) -> Result<u64, Error> {
+        let found = self.read(KEYSPACE_ENGINE, KEY_MARKS)?.unwrap_or_default();
+        Ok(marks(found).map(|(mark, _)| mark.cursor).min().unwrap_or(u64::MAX))
+    }
+
     /// Bytes of the segments that marks keep from compaction.
     pub fn retained_bytes(&mut self) -> u64 {
         self.update_retained();

@@ -20,6 +20,7 @@ use crate::index::sorted_vec_map::SmallMap;
 use crate::log::log_start::WalkStart;
 use crate::log::records_since::WalkMemory;
 
+use super::maintenance_jobs::Job;
 use super::{SnapshotId, Store};
 
 /// In place of the position of a record that packing has moved.
@@ -60,9 +61,25 @@ impl<F: File> Store<F> {
         if !self.keeps_history() {
             return Err(Error::NoHistory);
         }
+        Ok(self.at_with_start(cursor)?.0)
+    }
+
+    /// As [`at`](Store::at), with the last version of that commit, and where the log since then begins.
+    pub(super) fn at_with_start(
+        &mut self,
+        cursor: u64,
+    ) -> Result<(SnapshotId, u64, Option<WalkStart>), Error> {
         let snapshot = self.snapshot()?;
-        match self.past_commit(cursor).and_then(|past| self.show(past)) {
-            Ok(()) => Ok(snapshot),
+        // A segment that is being emptied is gone through again, for what this snapshot needs of it.
+        if matches!(self.maintenance.job, Job::Packing(_)) {
+            self.maintenance.job = Job::Nothing;
+        }
+        let shown = self.past_commit(cursor).and_then(|past| {
+            let (version, start) = (past.version, past.start);
+            self.show(past).map(|()| (version, start))
+        });
+        match shown {
+            Ok((version, start)) => Ok((snapshot, version, start)),
             Err(error) => {
                 self.end_snapshot(snapshot);
                 Err(error)
@@ -129,7 +146,9 @@ impl<F: File> Store<F> {
         let PastCommit { version, start, mut memory } = past;
         let is_packed = self.packed_up_to()? > 0;
         let mut overlay: SmallMap<OrderedKeys> = SmallMap::default();
+        // By key, the number of the newest copy in the list of copies.
         let mut moved: SmallMap<OrderedKeys> = SmallMap::default();
+        let mut copies: Vec<(u64, Position)> = Vec::new();
         let (mut moved_keys, mut is_unknown) = (Vec::new(), false);
         let mut counts = Keyspaces::default();
         for (keyspace, count) in self.keyspaces.counts() {
@@ -140,9 +159,15 @@ impl<F: File> Store<F> {
             log.records_since(file, &mut memory, start, &mut |found| {
                 let (header, keyspace) = (found.header, found.header.keyspace());
                 if header.version <= version {
-                    // The last copy of a record is where it is now.
                     if found.is_moved && is_packed && header.has_value() {
-                        moved.entry(keyspace).insert(found.key, found.position);
+                        let keys = moved.entry(keyspace);
+                        let before = keys.position_of(found.key);
+                        let before = before.and_then(|number| copies.get(number as usize));
+                        // What an open snapshot needed may have been copied later than what replaced it.
+                        if before.is_none_or(|&(version, _)| version <= header.version) {
+                            keys.insert(found.key, copies.len() as Position);
+                            copies.push((header.version, found.position));
+                        }
                     }
                     return true;
                 }
@@ -168,8 +193,9 @@ impl<F: File> Store<F> {
         for (keyspace, key) in moved_keys {
             let keys = overlay.entry(keyspace);
             if keys.position_of(&key) == Some(MOVED) {
-                let position = moved.get(keyspace).and_then(|keys| keys.position_of(&key));
-                keys.set_position(&key, position.ok_or(damaged(0))?);
+                let number = moved.get(keyspace).and_then(|keys| keys.position_of(&key));
+                let copy = number.and_then(|number| copies.get(number as usize));
+                keys.set_position(&key, copy.ok_or(damaged(0))?.1);
             }
         }
         if is_unknown {

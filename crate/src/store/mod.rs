@@ -18,6 +18,7 @@ mod log_walk;
 mod maintenance;
 mod maintenance_jobs;
 mod memory_usage;
+mod pack;
 mod pin;
 mod replay;
 mod salvage;
@@ -51,6 +52,7 @@ use expiry::Expiry;
 use history::Forgotten;
 pub use key_range::KeyBounds;
 use maintenance_jobs::{Change, Job};
+use pack::Pack;
 pub use pin::PinId;
 use snapshots::Snapshots;
 pub use snapshots::{MAX_SNAPSHOTS, SnapshotId, SnapshotStats};
@@ -193,6 +195,8 @@ struct Maintenance {
     is_running: bool,
     /// Whether the store is being closed.
     is_closing: bool,
+    /// What is being packed.
+    pack: Option<Pack>,
     /// Set when a full compaction was requested, of the segments below this sequence.
     compact_all_below: Option<u32>,
     /// Compaction is worth trying again from this number of dead bytes on.

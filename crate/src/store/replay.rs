@@ -71,7 +71,8 @@ impl<F: File> Store<F> {
     /// Opens the content of the frames below a number. An error comes with the number below which opening
     /// may succeed.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
-        let Options { read_only, on_damage, fresh_segment, index_memory, keeps_history, .. } = *options;
+        let Options { read_only, on_damage, fresh_segment, index_memory, keeps_history, .. } =
+            *options;
         // A damaged file is read as a whole anyway.
         let at_once = if on_damage == OnDamage::Refuse { options.load_at_once } else { usize::MAX };
         let mode = OpenMode {

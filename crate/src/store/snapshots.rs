@@ -20,6 +20,7 @@ use crate::log::buffer_pool::{AccessKind, BufferAddr};
 
 use super::key_range::KeyBounds;
 use super::maintenance_jobs::Job;
+use super::pack::Copied;
 use super::{Located, Staged, Store, same_bytes};
 
 /// How many snapshots can be open: JavaScript's engines represent numbers below 2^30 best.
@@ -131,6 +132,31 @@ impl Snapshots {
         self.overlays(keyspace).map(|keys| keys.range(lower, upper)).collect()
     }
 
+    /// All overlays of open snapshots in a keyspace.
+    fn all_overlays(&mut self, keyspace: u32) -> impl Iterator<Item = &mut OrderedKeys> {
+        let overlays =
+            self.open.iter_mut().flat_map(|it| [Some(&mut it.overlay), it.past.as_mut()]);
+        let has_keyspace =
+            move |overlay: &&mut SmallMap<OrderedKeys>| overlay.get(keyspace).is_some();
+        overlays.flatten().filter(has_keyspace).map(move |overlay| overlay.entry(keyspace))
+    }
+
+    /// Whether any open snapshot needs the record of a key at a position.
+    pub(super) fn refer_to(&mut self, keyspace: u32, key: &[u8], position: Position) -> bool {
+        self.all_overlays(keyspace).any(|keys| keys.position_of(key) == Some(position))
+    }
+
+    /// Follows records that were copied elsewhere.
+    pub(super) fn follow(&mut self, copied: &[Copied]) {
+        for Copied { keyspace, key, from, to } in copied {
+            for keys in self.all_overlays(*keyspace) {
+                if keys.position_of(key) == Some(*from) {
+                    keys.set_position(key, *to);
+                }
+            }
+        }
+    }
+
     /// A key is about to change; its record is at a position, or it is absent if that is 0.
     #[inline(never)]
     fn note(&mut self, keyspace: u32, key: &[u8], position: Position) {
@@ -140,7 +166,10 @@ impl Snapshots {
 
     /// Bytes of memory, without walking through all keys.
     pub(super) fn bytes(&self) -> usize {
-        let overlays = self.open.iter().flat_map(|it| it.overlay.iter().chain(it.past.iter().flat_map(SmallMap::iter)));
+        let overlays = self
+            .open
+            .iter()
+            .flat_map(|it| it.overlay.iter().chain(it.past.iter().flat_map(SmallMap::iter)));
         // Blocks of keys are filled to two thirds or so.
         overlays.map(|(_, keys)| keys.len() * size_of::<Key>() * 3 / 2 + keys.key_bytes()).sum()
     }
@@ -209,6 +238,7 @@ impl<F: File> Store<F> {
     /// Ends all snapshots.
     pub(super) fn end_snapshots(&mut self) {
         self.snapshots.open = Vec::new();
+        self.maintenance.pack = None;
         self.log.hold(false);
     }
 

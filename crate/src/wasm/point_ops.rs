@@ -110,6 +110,13 @@ extern "C" fn snapshot() -> u32 {
     taken.map_or(0, |snapshot| snapshot.keyspace(0))
 }
 
+/// As [`snapshot`], of a past commit, by a cursor.
+#[unsafe(no_mangle)]
+extern "C" fn at(cursor: f64) -> u32 {
+    let taken = instance().run(|store, _, _| store.at(cursor as u64));
+    taken.map_or(0, |snapshot| snapshot.keyspace(0))
+}
+
 /// Ends a snapshot.
 #[unsafe(no_mangle)]
 extern "C" fn end_snapshot(snapshot: u32) {

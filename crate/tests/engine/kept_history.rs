@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use varve::engine::{Error, Options, Store};
+use varve::engine::store::SnapshotId;
+use varve::engine::{Error, Options, Stats, Store};
 
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of, replayed};
@@ -28,8 +29,11 @@ struct Program {
     options: Options,
     now: Content,
     states: Vec<State>,
+    /// Past commits that are shown, by the numbers of their states.
+    shown: Vec<(SnapshotId, usize)>,
     keys: usize,
     clock: u32,
+    packs: usize,
 }
 
 fn key_of(i: usize) -> Vec<u8> {
@@ -39,19 +43,15 @@ fn key_of(i: usize) -> Vec<u8> {
 }
 
 fn small() -> Options {
-    Options {
-        segment_log2: 13,
-        memory: 1 << 16,
-        keeps_history: Some(true),
-        ..Options::default()
-    }
+    Options { segment_log2: 13, memory: 1 << 16, keeps_history: Some(true), ..Options::default() }
 }
 
 impl Program {
     fn new(options: Options, keys: usize) -> Self {
         let file = FaultFile::default();
         let store = Some(Store::open(file.clone(), options).expect("open"));
-        Program { file, store, options, now: Content::new(), states: vec![], keys, clock: 1000 }
+        let (now, states, shown) = (Content::new(), vec![], vec![]);
+        Program { file, store, options, now, states, shown, keys, clock: 1000, packs: 0 }
     }
 
     fn store(&mut self) -> &mut Store<FaultFile> {
@@ -155,7 +155,33 @@ impl Program {
                 }
             }
             97 if rng.one_in(4) => self.reopen(rng)?,
-            _ => self.check(rng, 2),
+            98 if !self.states.is_empty() => {
+                let at = rng.below(self.states.len());
+                let cursor = self.states[at].cursor;
+                if rng.one_in(4) {
+                    match self.store().pack(cursor) {
+                        Ok(_) => self.packs += 1,
+                        Err(error) => assert_eq!(error, Error::Reentrancy),
+                    }
+                } else if rng.one_in(6) {
+                    self.store().end_packing();
+                } else if self.shown.len() < 4 {
+                    match self.store().at(cursor) {
+                        Ok(past) => self.shown.push((past, at)),
+                        Err(error) => assert_eq!(error, Error::CursorExpired),
+                    }
+                } else {
+                    let (past, _) = self.shown.remove(rng.below(4));
+                    self.store().end_snapshot(past);
+                }
+            }
+            _ => {
+                self.check(rng, 2);
+                for &(past, at) in &self.shown {
+                    let store = self.store.as_mut().expect("it is open");
+                    check_past(store, past, &self.states[at], keys, ordered);
+                }
+            }
         }
         Ok(())
     }
@@ -181,6 +207,7 @@ impl Program {
     /// Closes the store, or crashes, and opens it again.
     fn reopen(&mut self, rng: &mut Rng) -> Result<(), Error> {
         self.note()?;
+        self.shown.clear();
         let store = self.store.take().expect("it is open");
         if rng.one_in(2) {
             store.close().map_err(|(_, error)| error)?;
@@ -203,32 +230,40 @@ impl Program {
         let packed = store.packed_up_to().expect("read");
         for _ in 0..count.min(states.len()) {
             let at = rng.below(states.len());
-            let State { cursor, content } = &states[at];
+            let State { cursor, .. } = &states[at];
             let taken = store.at(*cursor);
             if *cursor < packed {
                 assert_eq!(taken, Err(Error::CursorExpired));
                 continue;
             }
             let past = taken.expect("a past commit");
-            for plain in KEYSPACES.into_iter().chain([EXPIRING]) {
-                let keyspace = past.keyspace(plain);
-                let all: Vec<_> = content.iter().filter(|(key, _)| key.0 == plain).collect();
-                assert_eq!(store.count(keyspace), all.len() as u64, "keys of {plain} at {cursor}");
-                for i in 0..*keys {
-                    let key = key_of(i);
-                    let wanted = content.get(&(plain, key.clone())).map(|value| &value[..]);
-                    assert_eq!(store.get(keyspace, &key), Ok(wanted), "{plain} {i} at {cursor}");
-                }
-                if options.ordered {
-                    let seen = range_of(store, keyspace, ALL, rng.one_in(2));
-                    let mut wanted: Vec<_> = all.iter().map(|((_, key), _)| key.clone()).collect();
-                    if seen.first() != wanted.first() {
-                        wanted.reverse();
-                    }
-                    assert!(seen == wanted, "{} keys and not {}", seen.len(), wanted.len());
-                }
-            }
+            check_past(store, past, &states[at], *keys, options.ordered);
             store.end_snapshot(past);
+        }
+    }
+}
+
+/// Compares a past commit with what the store contained then.
+fn check_past(
+    store: &mut Store<FaultFile>,
+    past: SnapshotId,
+    State { cursor, content }: &State,
+    keys: usize,
+    ordered: bool,
+) {
+    for plain in KEYSPACES.into_iter().chain([EXPIRING]) {
+        let keyspace = past.keyspace(plain);
+        let all: Vec<_> = content.iter().filter(|(key, _)| key.0 == plain).collect();
+        assert_eq!(store.count(keyspace), all.len() as u64, "keys of {plain} at {cursor}");
+        for i in 0..keys {
+            let key = key_of(i);
+            let wanted = content.get(&(plain, key.clone())).map(|value| &value[..]);
+            assert_eq!(store.get(keyspace, &key), Ok(wanted), "{plain} {i} at {cursor}");
+        }
+        if ordered {
+            let seen = range_of(store, keyspace, ALL, false);
+            let wanted: Vec<_> = all.iter().map(|((_, key), _)| key.clone()).collect();
+            assert!(seen == wanted, "{} keys and not {}", seen.len(), wanted.len());
         }
     }
 }
@@ -243,7 +278,23 @@ fn run(seed: u64, options: Options, keys: usize, steps: usize) {
     program.check(&mut rng, 20);
     program.reopen(&mut rng).expect("reopen");
     program.check(&mut rng, 20);
+    program.store().end_packing();
     assert_eq!(program.store().snapshot_stats(), Default::default());
+    let last = program.states.last().expect("a state").cursor;
+    let before = program.store().stats().file_bytes;
+    program.store().pack(last).expect("pack");
+    let mut steps = 0;
+    while program.store().maintain(false).expect("maintain") {
+        steps += 1;
+        assert!(steps < 100_000, "packing does not end");
+    }
+    assert!(!program.store().is_packing());
+    program.check(&mut rng, 20);
+    program.reopen(&mut rng).expect("reopen");
+    program.check(&mut rng, 20);
+    let Stats { live_bytes, segments, .. } = program.store().stats();
+    let used = segments << 13;
+    assert!(used < 2 * live_bytes + (12 << 13), "{used} of {before} for {live_bytes}");
 }
 
 #[test]
