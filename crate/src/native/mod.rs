@@ -8,6 +8,7 @@
 //! | [`Reader`] | a database in memory, read by any number of threads |
 //! | [`KeyRange`] | a range of keys and its order |
 //! | [`Log`] | the log as history: a walk over its transactions |
+//! | [`Past`] | a past commit of a file that keeps its history |
 //! | [`Error`] | the errors, with the codes of TypeScript |
 
 mod catalog;
@@ -18,6 +19,7 @@ mod history;
 mod index;
 mod lock_file;
 mod locked_file;
+mod past;
 mod process_id;
 mod range;
 mod reader;
@@ -31,6 +33,7 @@ pub use history::{
     ChangeKind, FlatLog, Log, LogDamage, LogItem, LogPoint, LogRange, LogRecord, LogTransaction,
     Transaction,
 };
+pub use past::Past;
 pub use range::KeyRange;
 pub use reader::{ReadCollection, Reader};
 pub use std_file::StdFile;

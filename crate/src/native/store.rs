@@ -10,7 +10,7 @@ use crate::format::{KEYSPACE_RAW, MAX_KEY, MAX_NOTE};
 use crate::schema::key::KeyKind;
 use crate::schema::{Malformed, Record};
 use crate::store::Store as Engine;
-use crate::store::{OnDamage, Options, Recovery, Stats};
+use crate::store::{OnDamage, Options, Recovery, SnapshotId, Stats};
 
 use super::catalog::{self, StoredCollection};
 use super::lock_file::random;
@@ -61,12 +61,15 @@ pub struct OpenOptions {
     pub memory: usize,
     /// The reaction to damage in flushed data.
     pub on_damage: OnDamage,
+    /// Whether a file that is created keeps its history, for [`Store::at`]: it grows by all that is written. Fixed then: a file
+    /// that differs is refused, unless this is none.
+    pub keep_history: Option<bool>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
         let Options { memory, on_damage, .. } = Options::default();
-        OpenOptions { read_only: false, memory, on_damage }
+        OpenOptions { read_only: false, memory, on_damage, keep_history: None }
     }
 }
 
@@ -87,7 +90,7 @@ impl Store {
     /// As for [`open`](Store::open), and [`Error::NotFound`] for a missing file that is opened
     /// read-only.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, Error> {
-        let OpenOptions { read_only, memory, on_damage } = options;
+        let OpenOptions { read_only, memory, on_damage, keep_history } = options;
         let path = path.as_ref();
         let file = if read_only { LockedFile::read(path)? } else { LockedFile::open(path)? };
         let entropy = std::array::from_fn(|_| random());
@@ -98,6 +101,7 @@ impl Store {
             memory,
             index_memory: Options::index_share(memory),
             on_damage,
+            keeps_history: keep_history,
             entropy,
             ..Options::default()
         };
@@ -451,6 +455,15 @@ impl Store {
             self.calls = 0;
             self.engine.end_turn();
         }
+    }
+
+    pub(super) fn engine_at(&mut self, number: u64) -> Result<SnapshotId, Error> {
+        self.begin();
+        Ok(self.engine.at(number)?)
+    }
+
+    pub(super) fn engine_mut(&mut self) -> &mut Engine<LockedFile> {
+        &mut self.engine
     }
 
     pub(super) fn walk(

@@ -58,23 +58,32 @@ impl<F: File> Store<F> {
     /// the cursor, [`Error::CursorExpired`] if the history was packed or salvaged since; otherwise as for
     /// [`snapshot`](Store::snapshot).
     pub fn at(&mut self, cursor: u64) -> Result<SnapshotId, Error> {
-        if !self.keeps_history() {
-            return Err(Error::NoHistory);
-        }
-        Ok(self.at_with_start(cursor)?.0)
+        Ok(self.at_with_start(cursor, false)?.0)
+    }
+
+    /// As [`at`](Store::at), but as the content was before the transaction with this number.
+    ///
+    /// # Errors
+    /// As for [`at`](Store::at).
+    pub fn before(&mut self, number: u64) -> Result<SnapshotId, Error> {
+        Ok(self.at_with_start(number, true)?.0)
     }
 
     /// As [`at`](Store::at), with the last version of that commit, and where the log since then begins.
     pub(super) fn at_with_start(
         &mut self,
         cursor: u64,
+        is_before: bool,
     ) -> Result<(SnapshotId, u64, Option<WalkStart>), Error> {
+        if !self.keeps_history() {
+            return Err(Error::NoHistory);
+        }
         let snapshot = self.snapshot()?;
         // A segment that is being emptied is gone through again, for what this snapshot needs of it.
         if matches!(self.maintenance.job, Job::Packing(_)) {
             self.maintenance.job = Job::Nothing;
         }
-        let shown = self.past_commit(cursor).and_then(|past| {
+        let shown = self.past_commit(cursor, is_before).and_then(|past| {
             let (version, start) = (past.version, past.start);
             self.show(past).map(|()| (version, start))
         });
@@ -97,17 +106,24 @@ impl<F: File> Store<F> {
         Ok(bytes.map_or(0, u64::from_le_bytes))
     }
 
-    /// Finds the transaction with the number or any version of `cursor`, or the last one before.
-    pub(super) fn past_commit(&mut self, cursor: u64) -> Result<PastCommit, Error> {
-        if !self.since_and_frame(cursor)?.0.is_whole {
+    /// Finds the transaction with the number or any version of `cursor`, or the last one before. With `is_before` that
+    /// before the one of that number.
+    fn past_commit(&mut self, cursor: u64, is_before: bool) -> Result<PastCommit, Error> {
+        let since = cursor.saturating_sub(is_before.into());
+        if is_before && cursor > self.last_commit {
+            return Err(Error::CursorInFuture);
+        }
+        if !self.since_and_frame(since)?.0.is_whole {
             return Err(Error::CursorExpired);
         }
         let mut memory = WalkMemory::new();
-        let start = self.log.start_in(&mut self.file, &mut memory, cursor)?;
+        let start = self.log.start_in(&mut self.file, &mut memory, since)?;
         let (mut version, mut transaction) = (0, None);
         // Returns whether a transaction is one of the past.
         let mut end = |versions: Option<Versions>| match versions {
-            Some(Versions { least, .. }) if least > cursor => false,
+            Some(Versions { least, most }) if least > cursor || is_before && most >= cursor => {
+                false
+            }
             Some(Versions { most, .. }) => {
                 version = most.max(version);
                 true

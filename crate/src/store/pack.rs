@@ -80,7 +80,7 @@ impl<F: File> Store<F> {
             return Err(Error::Reentrancy);
         }
         let cursor = cursor.min(self.oldest_mark()?);
-        let (snapshot, version, start) = match self.at_with_start(cursor) {
+        let (snapshot, version, start) = match self.at_with_start(cursor, false) {
             // It was packed up to a later commit, or salvaged.
             Err(Error::CursorExpired) => return self.packed_up_to(),
             taken => taken?,
