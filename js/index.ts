@@ -80,10 +80,19 @@ export type {
   LogTransaction,
 } from "./database/log-records.js";
 export { open } from "./database/open.js";
+export type { PackOptions } from "./database/pack.js";
 export type { CollectionReader, Snapshot } from "./database/snapshot.js";
 export { databases, destroy, persist, type StorageOptions } from "./database/storage-admin.js";
+export type { UndoOptions } from "./database/undo.js";
 export type { WasmSource } from "./engine/load-wasm.js";
-export type { Loss, Problem, ProblemKind, Recovery, Verification } from "./engine/reports.js";
+export type {
+  History,
+  Loss,
+  Problem,
+  ProblemKind,
+  Recovery,
+  Verification,
+} from "./engine/reports.js";
 export {
   type BadArgumentError,
   ConflictError,

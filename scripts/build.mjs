@@ -28,7 +28,7 @@ const USAGE = `npm run build [-- --debug]
   --debug   build dist/varve.debug.wasm as well, which the tests use`;
 
 const TARGET = "wasm32-unknown-unknown";
-const BROTLI_LIMIT = 107 * 1024;
+const BROTLI_LIMIT = 113 * 1024;
 /** For a page that only calls connect(): the engine is loaded in its worker. */
 const CLIENT_LIMIT = 14 * 1024;
 const STRUCT_LIMIT = 4.5 * 1024;
@@ -36,7 +36,7 @@ const EVERY_TYPE_LIMIT = 6.3 * 1024;
 /** A program's bundle contains only what it imports. */
 const ALL_STRUCT_LIMIT = 6.55 * 1024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */
-const FIRST_LIMIT = 158_000;
+const FIRST_LIMIT = 164_000;
 /** The wasm features available since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
 const FEATURES = [
   "--enable-simd",

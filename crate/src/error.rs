@@ -59,6 +59,10 @@ pub enum Error {
     TooManyMarks,
     /// The key is too long for an entry in the order of expiry.
     ExpiringKeyTooLong,
+    /// The file keeps its history and was to be opened as one that does not, or the other way round.
+    OtherHistory,
+    /// The file does not keep its history.
+    NoHistory,
 }
 
 /// The location of damaged flushed data, and what is intact after it.
@@ -111,6 +115,8 @@ impl Error {
             Error::TooManySnapshots => 22,
             Error::TooManyMarks => 23,
             Error::ExpiringKeyTooLong => 24,
+            Error::OtherHistory => 25,
+            Error::NoHistory => 26,
         }
     }
 }
@@ -199,6 +205,12 @@ impl fmt::Display for Error {
             Error::ExpiringKeyTooLong => {
                 f.write_str("a key that expires may have at most 65,522 bytes; nothing was written")
             }
+            Error::OtherHistory => f.write_str(
+                "whether a database keeps its history is decided when it is created: open it without the option",
+            ),
+            Error::NoHistory => f.write_str(
+                "the database does not keep its history; that is decided when it is created",
+            ),
             Error::Misuse => f.write_str("calls were made in the wrong order"),
         }
     }

@@ -9,7 +9,7 @@ import {
   migrated,
 } from "../collection/collection.js";
 import type { IndexSpecs, KnownIndexes } from "../collection/indexes.js";
-import type { Recovery, Verification } from "../engine/reports.js";
+import type { History, Recovery, Verification } from "../engine/reports.js";
 import { badArgument, refuseMore } from "../errors/index.js";
 import { entriesOf, keysOf, type Scan, type Source, valuesOf } from "../session/cursor.js";
 import type { ExpiryOptions } from "../session/expiry.js";
@@ -58,7 +58,10 @@ import {
 import { itemsOf, transactionsOf } from "./log.js";
 import type { LogOptions } from "./log-options.js";
 import type { LogItem, LogRecord, LogTransaction } from "./log-records.js";
+import type { PackOptions } from "./pack.js";
+import { cursorIn, snapshotAt } from "./past.js";
 import { Snapshot } from "./snapshot.js";
+import { type UndoOptions, undone } from "./undo.js";
 
 /** One operation of a batch. */
 export type BatchOperation =
@@ -319,10 +322,81 @@ export class Database {
    * undone
    */
   snapshot(): Snapshot {
-    const number = this.session.snapshot();
+    return this.shown(this.session.snapshot());
+  }
+
+  /**
+   * The content as it was after a past commit, as a snapshot with the calls that read. For databases that keep their history
+   * (`open` with `history: "keep"`). A number means the transaction with this number, or that which gave a key this
+   * version, or the last one before; a `Date` the last transaction that was not later: only those with a note have a time,
+   * the others count as having that of the last one before them that has one.
+   *
+   * ```ts
+   * using past = db.at(number);
+   * console.log(past.getText("price"));
+   * ```
+   *
+   * It walks over the log since that commit, which takes some milliseconds for 10 MB, and takes memory by the number of
+   * keys that have changed since. A record that expired is there until the commit that deleted it.
+   *
+   * @throws TypeError for a point that is none, for a number above `lastCommit`, if no transaction has a time up to the
+   * `Date`, and if the database does not keep its history
+   * @throws CursorExpiredError if `pack` has forgotten it, or the file was salvaged since
+   * @throws CorruptionError, StorageError if the log is damaged or cannot be read
+   * @throws as `snapshot`
+   */
+  at(point: number | Date): Snapshot {
+    const cursor = cursorIn(this.source, "at()", point);
+    return this.shown(snapshotAt(this.session, "at()", cursor));
+  }
+
+  private shown(number: number): Snapshot {
     const snapshot = new Snapshot(this.handle, number, (gone) => this.snapshots.delete(gone));
     this.snapshots.add(snapshot);
     return snapshot;
+  }
+
+  /**
+   * Takes back a transaction, given by its number in `log`: a new one gives each key that it wrote the value that it had
+   * before, with its expiry, or deletes it. Records of collections come back with their index entries. For databases that
+   * keep their history.
+   *
+   * @throws ConflictError if a later transaction has changed any of these keys, which it names, or a collection of theirs
+   * was migrated since: nothing was changed
+   * @throws UniqueViolationError if another record has the values now that would come back: nothing was changed
+   * @throws TypeError for a bad number or option, if there is no such transaction, if the database was opened with
+   * `ordered: false`, or does not keep its history
+   * @throws CursorExpiredError if `pack` has forgotten what was before it
+   * @throws ReentrancyError inside a transaction or a callback
+   * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError as `set`
+   */
+  undo(number: number, options: UndoOptions = {}): void {
+    undone(this.source, number, options);
+  }
+
+  /**
+   * Forgets the history before a commit, so that its space can be used again: `at` shows that commit and later ones. It works
+   * in slices of a few milliseconds while the program goes on, and resolves to the number of the first commit that can be
+   * shown. What a mark of `retain` keeps is not forgotten, so that may be an earlier one than `before`.
+   *
+   * ```ts
+   * await db.pack({ before: new Date(Date.now() - 30 * 86_400_000) });
+   * ```
+   *
+   * @throws (rejects) the reason of `signal`, and what `onProgress` throws. From the beginning of the call on, earlier
+   * commits cannot be shown; what space was not freed is freed by the next call.
+   * @throws (rejects) TypeError as `at`, and for a bad option
+   * @throws (rejects) ReentrancyError inside a transaction or a callback, and while another `pack` runs
+   * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError as `compact`
+   */
+  async pack(options: PackOptions): Promise<number> {
+    const { packed } = await moduleAt<typeof import("./pack.js")>("database/pack");
+    return packed(this.source, options);
+  }
+
+  /** Whether the database keeps its history: the option `history`, as it was when the database was created. */
+  get history(): History {
+    return this.session.engine.stats().history;
   }
 
   /**

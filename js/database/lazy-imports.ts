@@ -8,6 +8,7 @@ export const LAZY_MODULES: Readonly<Record<string, () => Promise<unknown>>> = {
   "collection/migrate": () => import("../collection/migrate.js"),
   "database/export": () => import("./export.js"),
   "database/import": () => import("./import.js"),
+  "database/pack": () => import("./pack.js"),
   "database/verify": () => import("./verify.js"),
   "session/strict-views": () => import("../session/strict-views.js"),
   "storage/bytes": () => import("../storage/bytes.js"),

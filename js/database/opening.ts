@@ -1,7 +1,7 @@
 /** Opening a database by its name. */
 
 import { Engine } from "../engine/engine.js";
-import { noMemoryToOpen } from "../engine/error-codes.js";
+import { Code, noMemoryToOpen } from "../engine/error-codes.js";
 import { loadModule } from "../engine/load-wasm.js";
 import { type BlankInstance, instantiate } from "../engine/wasm-exports.js";
 import {
@@ -99,6 +99,9 @@ export async function openWith(
   if (!isLocked) session.engine.reserve();
   const db = new Database(session, () => entry.leave(), options.onError);
   try {
+    const { history } = options;
+    if (history !== undefined && history !== db.history)
+      throw session.engine.failure(Code.OtherHistory);
     throwIfAborted(signal);
     return db;
   } catch (reason) {

@@ -21,6 +21,7 @@ export interface EngineCalls {
   found(address: number): number;
   numbersAt(address: number, count: number): Uint32Array<ArrayBuffer>;
   failure(code: number): Error;
+  checkLast(): void;
 }
 
 /** The log of an open database. */
@@ -95,6 +96,33 @@ export class EngineLog {
   retain(name: string, cursor: number): void {
     const length = this.engine.encodeKey(name);
     this.engine.check(this.engine.call(() => this.engine.wasm.retain(length, cursor)));
+  }
+
+  /**
+   * Takes a snapshot of a past commit, or of the one before it. Returns its number, which added to that of a keyspace
+   * selects that as it was.
+   */
+  at(cursor: number, before = false): number {
+    const { engine } = this;
+    const number = engine.call(() => engine.wasm.at(cursor, before ? 1 : 0)) >>> 0;
+    if (number === 0) engine.checkLast();
+    return number;
+  }
+
+  /** Begins to forget the history before a commit. Returns the version up to which it will be forgotten. */
+  pack(cursor: number): number {
+    const { engine } = this;
+    const upTo = engine.call(() => engine.wasm.pack(cursor));
+    if (upTo < 0) engine.checkLast();
+    return upTo;
+  }
+
+  isPacking(): boolean {
+    return this.engine.call(() => this.engine.wasm.packing(0)) === 1;
+  }
+
+  endPacking(): void {
+    this.engine.call(() => this.engine.wasm.packing(1));
   }
 
   /** How many bytes of the file marks keep from compaction. */

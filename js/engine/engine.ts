@@ -19,6 +19,7 @@ import { type ClearListener, type KeyListener, KeyListeners } from "./key-listen
 import {
   damageOf,
   type EngineStats,
+  type History,
   type HostStats,
   type Recovery,
   type Report,
@@ -79,6 +80,7 @@ const READ_ONLY = 2;
 const RECOVERIES = { prefix: 4, salvage: 8 };
 const FRESH = 16;
 const RESERVES_LATER = 32;
+const HISTORIES = { keep: 64, none: 128 };
 
 /** The options with which an engine opens its file. */
 export interface EngineOptions {
@@ -86,6 +88,8 @@ export interface EngineOptions {
   readonly spaceFactor: number;
   readonly ordered: boolean;
   readonly readOnly: boolean;
+  /** What a new file is to be, and any other has to be. */
+  readonly history?: History | undefined;
   /** Whether the last writer may still finish a write: new frames are then written where that does no harm. */
   readonly takenOver?: boolean | undefined;
   /** Whether `reserve` will be called before the program's own functions are. */
@@ -171,7 +175,8 @@ export class Engine extends WasmMemory {
       (options.readOnly ? READ_ONLY : 0) |
       (options.takenOver === true ? FRESH : 0) |
       (reservesLater ? RESERVES_LATER : 0) |
-      (recovery === undefined ? 0 : RECOVERIES[recovery]);
+      (recovery === undefined ? 0 : RECOVERIES[recovery]) |
+      (options.history === undefined ? 0 : HISTORIES[options.history]);
     host.onBytes = onBytes;
     const { memory, segmentLog2 = SEGMENT_LOG2 } = options;
     const factor = Math.round(options.spaceFactor * 100);
@@ -805,6 +810,11 @@ export class Engine extends WasmMemory {
     this.listener?.poisoned(error);
     this.poisonedError = error;
     return error;
+  }
+
+  /** Throws the error of the last call. */
+  checkLast(): void {
+    this.check(this.u32[this.codeAt] as number);
   }
 
   check(status: number): void {

@@ -9,6 +9,7 @@ import {
   DatabasePoisonedError,
   FileLostError,
   isNoMemory,
+  OptionsMismatchError,
   OutOfMemoryError,
   QuotaExceededError,
   ReadOnlyError,
@@ -44,6 +45,8 @@ export const Code = {
   TooManySnapshots: 22,
   TooManyMarks: 23,
   ExpiringKeyTooLong: 24,
+  OtherHistory: 25,
+  NoHistory: 26,
 } as const;
 
 /** Details for an error message. */
@@ -143,6 +146,16 @@ const makers: Readonly<Record<number, Maker>> = {
     badArgument(
       `This cursor is above lastCommit of the database "${name}", so it is of another database, or of another copy ` +
         "of this one. Begin again with its whole content.",
+    ),
+  [Code.OtherHistory]: ({ name }) =>
+    new OptionsMismatchError(
+      `Whether the database "${name}" keeps its history was decided when it was created, and not as the option history ` +
+        "says. Open it without that option; db.history tells.",
+    ),
+  [Code.NoHistory]: ({ name }) =>
+    badArgument(
+      `The database "${name}" does not keep its history, so only its current content is there. That is decided when a ` +
+        'database is created: open(name, { history: "keep" }).',
     ),
   [Code.NotOpen]: ({ name, cause }) =>
     new DatabaseClosedError(`The database "${name}" is closed.`, cause),

@@ -43,9 +43,17 @@ export interface EngineStats {
   budgetBytes: number;
   /** Number of 1 MiB buffers with records that were evicted since opening. */
   evictions: number;
+  /** Whether the file keeps its history: `"keep"` or `"none"`. */
+  history: History;
   /** What the open snapshots take. */
   snapshots: SnapshotStats;
 }
+
+/**
+ * Whether a database keeps its history: with `"keep"`, nothing that was replaced or deleted is dropped, and `db.at` shows
+ * any past commit.
+ */
+export type History = "keep" | "none";
 
 /** What the open snapshots take. */
 export interface SnapshotStats {
@@ -180,6 +188,7 @@ export function statsOf(slot: Report): EngineStats {
     evictions: slot(10),
     budgetBytes: slot(11),
     indexFileBytes: slot(12),
+    history: slot(16) === 0 ? "none" : "keep",
     snapshots: { count: slot(13), heldBytes: slot(14), memoryBytes: slot(15) },
   };
 }

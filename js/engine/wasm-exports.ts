@@ -42,6 +42,7 @@ export interface Exports {
   pinned(handle: number): number;
   unpin(handle: number): void;
   snapshot(): number;
+  at(cursor: number, before: number): number;
   end_snapshot(number: number): void;
   update_begin(keyspace: number, keyLength: number): number;
   update_resize(capacity: number): number;
@@ -70,6 +71,8 @@ export interface Exports {
   since(cursor: number): number;
   retain(length: number, cursor: number): number;
   retained_bytes(): number;
+  pack(cursor: number): number;
+  packing(end: number): number;
   stats(): void;
   recovery(): void;
   error_report(): void;

@@ -154,13 +154,13 @@ export class CommitScheduler implements EngineListener {
     return more;
   }
 
-  /** Moves all live records together, a slice at a time. */
-  async compact(checkAbort: () => void): Promise<void> {
-    this.guard.assertOutsideCallback("compact()");
-    for (let more = true, begins = true; more; ) {
+  /** Does all maintenance, a slice at a time. With `all`, moves all live records together. */
+  async compact(checkAbort: () => void, call = "compact()", all = true): Promise<void> {
+    this.guard.assertOutsideCallback(call);
+    for (let more = true, begins = all; more; ) {
       checkAbort();
       // The progress listener may have closed the database.
-      this.guard.assertOutsideCallback("compact()");
+      this.guard.assertOutsideCallback(call);
       const isOver = this.slice();
       do {
         // A slice begins with a commit, because a failure of the slice itself must lose no writes.
@@ -171,7 +171,7 @@ export class CommitScheduler implements EngineListener {
         );
         begins = false;
       } while (more && !isOver());
-      await this.rest("compact()");
+      await this.rest(call);
     }
     this.timers.arm(this.engine);
   }

@@ -1,6 +1,7 @@
 /** The options of `open`, checked and completed. */
 
 import type { WasmSource } from "../engine/load-wasm.js";
+import type { History } from "../engine/reports.js";
 import { badArgument, describe } from "../errors/index.js";
 import type { ImageSource } from "../storage/bytes.js";
 import type { Storage } from "../storage/storage.js";
@@ -69,6 +70,13 @@ export interface OpenOptions {
    * 360,000 bytes leave a third of it), and a value above half a MiB that was written with another factor.
    */
   spaceFactor?: number | undefined;
+  /**
+   * Whether a database that is created keeps its history. With `"keep"`, nothing that was replaced or deleted is dropped,
+   * so that `at` shows any past commit and `undo` takes one back; the file grows with every write, and `pack` forgets
+   * what is too old. `"none"` by default: compaction drops what no current data needs. It is fixed when the database is
+   * created: a later `open` without the option keeps it, and one that gives another value throws `OptionsMismatchError`.
+   */
+  history?: History | undefined;
   /**
    * Whether keys are kept in order, which ranges need. `true` by default. Without order, new keys are written somewhat
    * faster, and the file is smaller.
@@ -210,6 +218,8 @@ export interface Settings {
   readOnly: boolean;
   /** Compared only if the second open sets it. */
   recovery: OpenOptions["recovery"];
+  /** What a database that is created is to be, and any other has to be. */
+  history: History | undefined;
   /** Whether work may be done later than at the end of a turn. The storage decides this. */
   timers: boolean;
 }
@@ -221,6 +231,7 @@ const KNOWN = [
   "durability",
   "memory",
   "spaceFactor",
+  "history",
   "ordered",
   "strictViews",
   "onError",
@@ -232,6 +243,8 @@ const KNOWN = [
 ];
 
 const DURABILITIES: readonly unknown[] = ["buffered", "written", "flushed"];
+
+const HISTORIES: readonly unknown[] = [undefined, "keep", "none"];
 
 const RECOVERIES: readonly unknown[] = [undefined, "prefix", "salvage"];
 
@@ -275,6 +288,11 @@ export function checkFrom(options: OpenOptions): void {
       "The option replace needs from, whose bytes replace what is there, and no readOnly.",
     );
   }
+  if (from !== undefined && options.history !== undefined) {
+    throw badArgument(
+      "With from, the bytes say whether the database keeps its history: leave out the option history.",
+    );
+  }
   if (from !== undefined && readOnly === true && storage !== undefined) {
     throw badArgument(
       "With readOnly, a database is opened from the bytes of from or from a storage: give only " +
@@ -312,7 +330,10 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
   boolean("ordered", ordered);
   boolean("strictViews", strictViews);
   boolean("readOnly", readOnly);
-  const { onError, recovery, storage } = options;
+  const { onError, recovery, storage, history } = options;
+  if (!HISTORIES.includes(history)) {
+    throw badArgument('The option history must be "keep", "none" or left out.', history);
+  }
   if (!RECOVERIES.includes(recovery)) {
     throw badArgument('The option recovery must be "prefix", "salvage" or left out.', recovery);
   }
@@ -334,6 +355,7 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
     strictViews,
     readOnly,
     recovery,
+    history,
     timers,
   };
 }
@@ -341,7 +363,8 @@ export function checkOptions(options: Omit<OpenOptions, "replace" | "from">): Se
 /** The names of the settings in which an open database differs from those of a second open. */
 export function differences(a: Settings, b: Settings): (keyof Settings)[] {
   const names = Object.keys(b) as (keyof Settings)[];
-  return names.filter((name) => a[name] !== b[name] && b[name] !== undefined);
+  // What the file is decides about the history.
+  return names.filter((name) => name !== "history" && a[name] !== b[name] && b[name] !== undefined);
 }
 
 function boolean(name: string, given: unknown): void {

@@ -19,6 +19,7 @@ const IMPORTS = [
 /** The exports of the engine. Only js/engine calls these. */
 const EXPORTS = [
   "abort",
+  "at",
   "clear",
   "close",
   "commit",
@@ -39,6 +40,8 @@ const EXPORTS = [
   "maintain",
   "note",
   "open",
+  "pack",
+  "packing",
   "pending",
   "pin",
   "pinned",

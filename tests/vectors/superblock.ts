@@ -88,9 +88,12 @@ async function readSlot(bytes: Uint8Array, slot: number): Promise<Superblock | F
   };
 }
 
+/** The log is history; what is current follows from it as always. */
+const KEEPS_HISTORY = 1;
+
 function refuseUnsupported(view: DataView): void {
   const major = view.getUint16(16, true);
   const features = Number(view.getBigUint64(24, true) & ~KNOWN_INCOMPATIBLE);
-  const newer = major !== 1 || features !== 0 || view.getUint8(21) !== 0;
+  const newer = major !== 1 || features !== 0 || (view.getUint8(21) & ~KEEPS_HISTORY) !== 0;
   if (newer) throw new FormatError(UNSUPPORTED_FORMAT, { major, features });
 }

@@ -28,6 +28,13 @@ pub const KIND_VOID: u8 = 0x81;
 /// [`super::system_records::Transaction`].
 pub const KIND_TRANSACTION: u8 = 0x82;
 
+/// Copies of a [`KIND_SET`] and a [`KIND_CHUNKED`] that were replaced since, and are kept for the past alone.
+pub const KIND_PAST_SET: u8 = KIND_PAST | KIND_SET;
+/// See [`KIND_PAST_SET`].
+pub const KIND_PAST_CHUNKED: u8 = KIND_PAST | KIND_CHUNKED;
+/// What makes a record one that only the past has.
+pub const KIND_PAST: u8 = KIND_SKIPPABLE | 0x10;
+
 /// The header of a record. The key follows, padded with zeros to 8; then `capacity` bytes, of
 /// which the first `value_len` are the value.
 #[derive(ZeroCopy, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -108,6 +115,13 @@ impl RecordHeader {
     #[inline]
     pub fn can_be_current(&self) -> bool {
         matches!(self.kind, KIND_SET | KIND_EXTENT | KIND_CHUNKED | KIND_CLEAR)
+    }
+
+    /// Whether a record of this kind gives its key a value, now or in the past.
+    #[must_use]
+    #[inline]
+    pub fn has_value(&self) -> bool {
+        self.can_be_current() || matches!(self.kind, KIND_PAST_SET | KIND_PAST_CHUNKED)
     }
 
     /// Bytes of the whole record.

@@ -31,6 +31,9 @@ pub const KEY_HISTORY: &[u8] = b"history";
 /// Engine keyspace: the marks that keep compaction away from what is newer, each a [`Mark`], its name, and zeros up to
 /// a multiple of 8.
 pub const KEY_MARKS: &[u8] = b"marks";
+/// Engine keyspace, in a file that keeps its history: 8 bytes, little-endian, the version up to which the history was
+/// packed. Earlier commits cannot be shown any more.
+pub const KEY_PACKED: &[u8] = b"packed";
 /// Engine keyspace: the keyspaces of indexes, 4 bytes each, little-endian.
 pub const KEY_INDEX_KEYSPACES: &[u8] = b"index-keyspaces";
 

@@ -8,7 +8,7 @@ use crate::aligned_buf::AlignedBytes;
 use crate::error::{Error, damaged};
 use crate::file::{File, read_full};
 use crate::format::checksum::{checksum, seed_at};
-use crate::format::record::{self, KIND_SET, RecordHeader};
+use crate::format::record::{self, KIND_PAST_SET, KIND_SET, RecordHeader};
 use crate::format::system_records::{CHUNK_KEY, ChunksRef, ExtentRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, segment};
 use crate::index::hash_index::Position;
@@ -329,7 +329,7 @@ impl Log {
         let rest = value[HEADER_SPACE..][..chunks.length as usize].get_mut(from..)?;
         let record = &mut self.pool.bytes_mut(addr.buffer)[addr.offset as usize..];
         let header = RecordHeader::at_mut(record)?;
-        if header.kind != KIND_SET {
+        if !matches!(header.kind, KIND_SET | KIND_PAST_SET) {
             return None;
         }
         if writes {

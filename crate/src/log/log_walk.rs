@@ -60,7 +60,7 @@ pub(super) struct Loaded {
     pub(super) sequence: u32,
     /// What was read of it: from this offset on, to where its frames ended then.
     from: usize,
-    end: u32,
+    pub(super) end: u32,
     /// Frames before this offset were verified.
     verified: usize,
     pub(super) bytes: AlignedBytes,
@@ -86,7 +86,7 @@ impl Loaded {
     }
 
     /// The frame of a number at an offset, if it is valid.
-    fn frame(&mut self, log: &Log, at: usize, number: u64) -> Option<FrameHeader> {
+    pub(super) fn frame(&mut self, log: &Log, at: usize, number: u64) -> Option<FrameHeader> {
         let header = self.any_frame(log, at).filter(|header| header.number == number)?;
         self.verified = self.verified.max(at + header.length as usize);
         Some(header)

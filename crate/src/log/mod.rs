@@ -15,12 +15,13 @@ pub mod frame_chain;
 pub mod key_run_writer;
 pub mod key_runs;
 mod large_values;
-mod log_start;
+pub(crate) mod log_start;
 pub mod log_walk;
 mod log_walk_back;
 pub mod read;
 mod reclaim;
 mod record_cache;
+pub(crate) mod records_since;
 pub mod recovery;
 pub(crate) mod relocate_extent;
 pub(crate) mod rewrite;
@@ -252,7 +253,8 @@ impl RecordRef<'_> {
     /// The chunks that hold the value, if it is chunked.
     #[must_use]
     pub fn chunks(&self) -> Option<ChunksRef> {
-        let is_chunked = self.header.kind == record::KIND_CHUNKED;
+        let kind = self.header.kind;
+        let is_chunked = matches!(kind, record::KIND_CHUNKED | record::KIND_PAST_CHUNKED);
         is_chunked.then(|| ChunksRef::decode(self.value)).flatten()
     }
 

@@ -199,7 +199,7 @@ impl Log {
         let is_whole = read_len >= size && RecordHeader::verify(&bytes[..size], salt, at);
         // A malicious checkpoint may lead anywhere.
         let record = if is_whole { record::validate(&bytes[..size]).ok() } else { None };
-        if !record.is_some_and(|(header, ..)| header.can_be_current()) {
+        if !record.is_some_and(|(header, ..)| header.has_value()) {
             return Err(damaged(at));
         }
         let offset = tail as u32;

@@ -12,7 +12,7 @@ use crate::format::checkpoint::CheckpointHead;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{KIND_CLEAR, RecordError, RecordHeader};
 use crate::format::segment;
-use crate::format::superblock::{COMPATIBLE_HISTORY, FLAG_CLEAN, Superblock};
+use crate::format::superblock::{COMPATIBLE_HISTORY, FLAG_CLEAN, MODE_KEEP_HISTORY, Superblock};
 use crate::format::system_records::ExtentRef;
 use crate::format::{MAJOR, SEGMENT_LOG2};
 use crate::index::hash_index::Position;
@@ -87,6 +87,8 @@ pub struct OpenMode {
     pub load_at_once: Option<usize>,
     /// Bytes of memory for the hash index. A larger one is not loaded.
     pub index_memory: usize,
+    /// Whether the file is to be one that keeps its history; none for whatever it is.
+    pub keeps_history: Option<bool>,
 }
 
 /// A log whose frames have not been read yet.
@@ -170,19 +172,23 @@ impl Log {
         let salvages = mode.on_damage == OnDamage::Salvage;
         let mut refusal = Error::NotADatabase;
         let mut lost_superblock = false;
+        let new_mode = if mode.keeps_history == Some(true) { MODE_KEEP_HISTORY } else { 0 };
         let (mut superblock, created) = match superblocks::read(file, size) {
             Ok(Some((superblock, is_alone))) => {
                 lost_superblock = is_alone;
                 (superblock, false)
             }
             Ok(None) if mode.read_only => return Err(Error::NotADatabase),
-            Ok(None) => (superblocks::create(file, segment_log2, entropy)?, true),
+            Ok(None) => (superblocks::create(file, segment_log2, entropy, new_mode)?, true),
             Err(error @ (Error::Corruption(_) | Error::NotADatabase)) if salvages => {
                 refusal = error;
-                (superblocks::missing(entropy), false)
+                (superblocks::missing(entropy, new_mode), false)
             }
             Err(error) => return Err(error),
         };
+        if mode.keeps_history.is_some() && superblock.mode != new_mode {
+            return Err(Error::OtherHistory);
+        }
         // A superblock that was lost may have referred to a later checkpoint, and slots that this one lists may have
         // been reused since.
         let mut trusts_lists = mode.load_at_once.is_some() && !lost_superblock && !salvages;

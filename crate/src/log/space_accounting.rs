@@ -120,8 +120,9 @@ impl Log {
     /// Whether `span` slots for `length` bytes waste more than half of what the space factor
     /// allows.
     pub(crate) fn exceeds_space_factor(&self, span: u32, length: u64) -> bool {
+        // Extents would be freed when their values are replaced.
         let bytes = u64::from(span) << self.geometry.segment_log2;
-        bytes * 200 > length * u64::from(100 + self.space.factor)
+        self.keeps_history() || bytes * 200 > length * u64::from(100 + self.space.factor)
     }
 
     /// The extent that the record at `position` refers to.
@@ -269,6 +270,9 @@ impl Log {
     /// The live bytes, `percent` percent of the slack (the live bytes times what the space factor is above 1), and
     /// `segments` segments.
     pub(crate) fn space_target(&self, percent: u64, segments: u64) -> u64 {
+        if self.keeps_history() {
+            return u64::from(u32::MAX / 2) << self.geometry.segment_log2;
+        }
         let live = self.space.live;
         let slack = u64::from(self.space.factor - 100);
         live + live / 100 * slack / 100 * percent + (segments << self.geometry.segment_log2)

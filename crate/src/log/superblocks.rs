@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 use crate::error::{Damage, Error};
 use crate::file::{File, read_full, write_all};
 use crate::format::superblock::{
-    self, COMPATIBLE_HISTORY, FLAG_CLEAN, KNOWN_INCOMPATIBLE, MAGIC, SLOT_STRIDE, Superblock,
+    self, COMPATIBLE_HISTORY, FLAG_CLEAN, KNOWN_INCOMPATIBLE, MAGIC, MODE_KEEP_HISTORY,
+    SLOT_STRIDE, Superblock,
 };
 use crate::format::{DATA_START, MAJOR, MINOR, SEGMENT_LOG2};
 
@@ -57,8 +58,8 @@ pub(super) fn read(file: &mut impl File, size: u64) -> Result<Option<(Superblock
 
 /// A substitute for the superblock of a file that has lost both. Generation 0 means that the file
 /// identity is unknown, so headers cannot be verified against it.
-pub(super) fn missing(entropy: &[u64; 4]) -> Superblock {
-    Superblock { generation: 0, ..first_superblock(*SEGMENT_LOG2.end(), entropy) }
+pub(super) fn missing(entropy: &[u64; 4], mode: u8) -> Superblock {
+    Superblock { generation: 0, ..first_superblock(*SEGMENT_LOG2.end(), entropy, mode) }
 }
 
 /// Creation writes and flushes both superblocks before the first segment exists. So a file that
@@ -74,8 +75,7 @@ fn is_unfinished_creation(start: &[u8], found: &[superblock::Slot]) -> bool {
 
 fn check_superblock(superblock: Superblock) -> Result<Superblock, Error> {
     let unknown = superblock.incompatible & !KNOWN_INCOMPATIBLE;
-    // History mode is specified in the format but not implemented yet.
-    if superblock.major != MAJOR || unknown != 0 || superblock.mode != 0 {
+    if superblock.major != MAJOR || unknown != 0 || superblock.mode & !MODE_KEEP_HISTORY != 0 {
         return Err(Error::UnsupportedFormat { major: superblock.major, features: unknown.into() });
     }
     // A checksum proves that the bytes are as written, not that the writer was honest.
@@ -93,11 +93,12 @@ pub(super) fn create(
     file: &mut impl File,
     segment_log2: u8,
     entropy: &[u64; 4],
+    mode: u8,
 ) -> Result<Superblock, Error> {
     if !SEGMENT_LOG2.contains(&segment_log2) {
         return Err(Error::Misuse);
     }
-    let mut superblock = first_superblock(segment_log2, entropy);
+    let mut superblock = first_superblock(segment_log2, entropy, mode);
     write_all(file, &superblock.encode(0), 0)?;
     superblock.generation = 2;
     write_all(file, &superblock.encode(1), SLOT_STRIDE)?;
@@ -105,14 +106,14 @@ pub(super) fn create(
     Ok(superblock)
 }
 
-fn first_superblock(segment_log2: u8, entropy: &[u64; 4]) -> Superblock {
+fn first_superblock(segment_log2: u8, entropy: &[u64; 4], mode: u8) -> Superblock {
     Superblock {
         magic: MAGIC,
         check: 0,
         major: MAJOR,
         minor: MINOR,
         segment_log2,
-        mode: 0,
+        mode,
         flags: FLAG_CLEAN,
         incompatible: 0,
         compatible: COMPATIBLE_HISTORY,

@@ -95,7 +95,9 @@ impl Error {
                 | Engine::ExpiringKeyTooLong
                 | Engine::TooManyMarks
                 | Engine::CursorInFuture
+                | Engine::NoHistory
                 | Engine::PointsOnly => "VARVE_BAD_ARGUMENT",
+                Engine::OtherHistory => "VARVE_OPTIONS_MISMATCH",
                 Engine::Quota | Engine::Full | Engine::TooManySnapshots => "VARVE_QUOTA_EXCEEDED",
                 Engine::CursorExpired => "VARVE_CURSOR_EXPIRED",
                 Engine::Io => "VARVE_STORAGE",

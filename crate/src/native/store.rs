@@ -73,12 +73,15 @@ pub struct OpenOptions {
     pub memory: usize,
     /// The reaction to damage in flushed data.
     pub on_damage: OnDamage,
+    /// Whether a file that is created keeps its history, for [`Store::at`]: it grows by all that is written. Fixed then: a file
+    /// that differs is refused, unless this is none.
+    pub keep_history: Option<bool>,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
         let Options { memory, on_damage, .. } = Options::default();
-        OpenOptions { read_only: false, memory, on_damage }
+        OpenOptions { read_only: false, memory, on_damage, keep_history: None }
     }
 }
 
@@ -99,7 +102,7 @@ impl Store {
     /// As for [`open`](Store::open), and [`Error::NotFound`] for a missing file that is opened
     /// read-only.
     pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, Error> {
-        let OpenOptions { read_only, memory, on_damage } = options;
+        let OpenOptions { read_only, memory, on_damage, keep_history } = options;
         let path = path.as_ref();
         let (file, found) = if read_only {
             let (file, found) = LockedFile::read(path)?;
@@ -115,6 +118,7 @@ impl Store {
             memory,
             index_memory: Options::index_share(memory),
             on_damage,
+            keeps_history: keep_history,
             entropy,
             ..Options::default()
         };
@@ -613,6 +617,40 @@ impl Store {
         let id = self.with_loss_reason(taken)?;
         let dropped = Arc::clone(self.dropped_snapshots.get_or_insert_default());
         Ok(Snapshot::new(id, self.engine.last_commit(), dropped))
+    }
+
+    /// A snapshot of a past commit: that with this number, or that which gave a key this version, or the last one before.
+    /// The file has to keep its history: [`OpenOptions::keep_history`]. It walks over the log since then.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-past-{}", std::process::id()));
+    /// # let path = folder.join("shop.varve");
+    /// use varve::native::{OpenOptions, Store};
+    ///
+    /// let options = OpenOptions { keep_history: Some(true), ..OpenOptions::default() };
+    /// let mut store = Store::open_with(&path, options)?;
+    /// let version = store.set("price", b"12")?;
+    /// store.commit()?;
+    /// store.set("price", b"13")?;
+    /// let then = store.snapshot_at(version)?;
+    /// assert_eq!(store.at(&then)?.get("price")?, Some(&b"12"[..]));
+    /// # drop(then);
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// With the code `VARVE_BAD_ARGUMENT` if the file does not keep its history, or for a number that no commit has reached;
+    /// `VARVE_CURSOR_EXPIRED` if the history was packed or salvaged since; damage, or an error of the file.
+    pub fn snapshot_at(&mut self, number: u64) -> Result<Snapshot, Error> {
+        self.begin();
+        let taken = self.engine.at(number);
+        let id = self.with_loss_reason(taken)?;
+        let dropped = Arc::clone(self.dropped_snapshots.get_or_insert_default());
+        Ok(Snapshot::new(id, number, dropped))
     }
 
     /// Reads a snapshot of this store.

@@ -7,7 +7,7 @@
 
 use crate::error::{Error, damaged};
 use crate::file::File;
-use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_SET};
+use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_PAST_SET, KIND_SET};
 use crate::format::system_records::{CHUNK_KEY, ChunksRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, chunk_limit};
 use crate::index::hash_index::Position;
@@ -44,8 +44,12 @@ impl<F: File> Store<F> {
     #[cold]
     #[inline(never)]
     fn chunked_value(&mut self, addr: BufferAddr) -> Result<&[u8], Error> {
+        let kind = self.log.record_in(addr).header.kind;
+        if kind == KIND_PAST_SET {
+            return Ok(self.log.record_in(addr).value);
+        }
         let record = self.log.record_in(addr);
-        if matches!(record.header.kind, KIND_EXTENT | KIND_CLEAR) {
+        if matches!(kind, KIND_EXTENT | KIND_CLEAR) {
             return self.log.value(&mut self.file, addr);
         }
         // Only a malformed checkpoint leads to a record of a kind without a value.

@@ -118,8 +118,13 @@ impl<F: File> Store<F> {
         if is_whole && self.is_worth_one_record(keyspace, count) {
             return self.empty(keyspace).map(|_| count);
         }
+        let is_unordered = is_whole && !self.ordered;
         let _ = self.savepoint();
-        match self.delete_range(keyspace, bounds, reverse, limit) {
+        let deleted = match is_unordered {
+            true => self.delete_all(keyspace),
+            false => self.delete_range(keyspace, bounds, reverse, limit),
+        };
+        match deleted {
             Ok(deleted) => self.release_last().map(|()| deleted),
             Err(error) => {
                 self.undo_last();
@@ -138,6 +143,9 @@ impl<F: File> Store<F> {
         if keyspace == KEYSPACE_ENGINE {
             return Err(Error::Misuse);
         }
+        if self.keeps_history() {
+            return self.delete_each(keyspace);
+        }
         let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
         match self.clear_with_entries(keyspace) {
             // As in `delete`.
@@ -149,13 +157,47 @@ impl<F: File> Store<F> {
         }
     }
 
+    /// Deletes all keys of a keyspace one by one, all or none.
+    fn delete_each(&mut self, keyspace: u32) -> Result<u64, Error> {
+        let _ = self.savepoint();
+        match self.delete_all(keyspace) {
+            Ok(deleted) => self.release_last().map(|()| deleted),
+            Err(error) => {
+                self.undo_last();
+                Err(error)
+            }
+        }
+    }
+
+    /// Deletes all keys of a keyspace one by one, in the order of the log and not in that of keys.
+    fn delete_all(&mut self, keyspace: u32) -> Result<u64, Error> {
+        while self.wants_index_loading() && self.load_or_survey(usize::MAX)? {}
+        self.index.track_positions();
+        let mut deleted = 0;
+        for slot in 0..self.log.slot_count() {
+            let mut keys: Vec<Key> = Vec::new();
+            for position in self.live_records_in(slot)? {
+                let (_, record) = self.log.scan_record(&mut self.file, position)?;
+                if record.header.keyspace() == keyspace {
+                    keys.push(Key::new(record.key));
+                }
+            }
+            self.delete_keys(keyspace, &keys)?;
+            deleted += keys.len() as u64;
+        }
+        Ok(deleted)
+    }
+
     /// Whether a keyspace with this many keys is cleared by one record.
     fn is_worth_one_record(&self, keyspace: u32, count: u64) -> bool {
         let is_part =
             count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index_len() as u64;
         // Sorting all keys for a few of them takes longer than a sweep.
         let needs_sorting = self.sorted_keys.sorted_below != ALL && self.index_len() > SMALL_INDEX;
-        keyspace != KEYSPACE_ENGINE && (is_part || needs_sorting || !self.ordered)
+        // Where history is kept each key has a deletion of its own, which says what it deleted.
+        keyspace != KEYSPACE_ENGINE
+            && !self.keeps_history()
+            && (is_part || needs_sorting || !self.ordered)
     }
 
     /// Clears a keyspace and deletes the entries of its records that expire.

@@ -50,13 +50,18 @@ enum Moved {
 impl<F: File> Store<F> {
     /// Whether the used space exceeds its target, or the file is longer than needed.
     pub(super) fn wants_compaction(&self) -> bool {
-        if !self.snapshots.is_empty() {
+        if !self.may_compact() {
             return false;
         }
         let is_large =
             self.exceeds_space_target() || self.is_shrinkable() || self.log.is_out_of_slots();
         is_large && self.reaches_compaction_trigger()
             || self.log.reclaimable.extents_freed && self.can_relocate()
+    }
+
+    /// Whether what was replaced may be dropped: neither a snapshot nor the file's history needs it.
+    fn may_compact(&self) -> bool {
+        self.snapshots.is_empty() && !self.keeps_history()
     }
 
     /// Whether there are enough dead bytes for another compaction: many more than when it last found nothing to gain.
@@ -72,12 +77,12 @@ impl<F: File> Store<F> {
 
     /// Whether a full compaction was requested and can begin.
     pub(super) fn wants_full_compaction(&self) -> bool {
-        self.maintenance.compact_all_below.is_some() && self.snapshots.is_empty()
+        self.maintenance.compact_all_below.is_some() && self.may_compact()
     }
 
     /// Whether there is too little space to continue, and some to gain.
     pub(super) fn is_low_on_space(&self) -> bool {
-        self.snapshots.is_empty()
+        self.may_compact()
             && self.log.is_out_of_slots()
             && (self.reaches_compaction_trigger() || self.is_sweeping())
     }
@@ -382,7 +387,7 @@ impl<F: File> Store<F> {
         at
     }
 
-    fn move_record(
+    pub(super) fn move_record(
         &mut self,
         hash: u32,
         from: Position,
@@ -486,7 +491,7 @@ impl<F: File> Store<F> {
     }
 
     /// Appends a copy of a tombstone that states the last segment that it may cover.
-    fn move_tombstone(
+    pub(super) fn move_tombstone(
         &mut self,
         header: RecordHeader,
         key: &[u8],

@@ -153,6 +153,12 @@ impl<F: File> Store<F> {
         Ok(())
     }
 
+    /// The smallest cursor of a mark.
+    pub(super) fn oldest_mark(&mut self) -> Result<u64, Error> {
+        let found = self.read(KEYSPACE_ENGINE, KEY_MARKS)?.unwrap_or_default();
+        Ok(marks(found).map(|(mark, _)| mark.cursor).min().unwrap_or(u64::MAX))
+    }
+
     /// Bytes of the segments that marks keep from compaction.
     pub fn retained_bytes(&mut self) -> u64 {
         self.update_retained();
@@ -167,7 +173,7 @@ impl<F: File> Store<F> {
         Ok(self.since_and_frame(cursor)?.0)
     }
 
-    fn since_and_frame(&mut self, cursor: u64) -> Result<(Since, u64), Error> {
+    pub(super) fn since_and_frame(&mut self, cursor: u64) -> Result<(Since, u64), Error> {
         if cursor > self.last_commit {
             return Err(Error::CursorInFuture);
         }

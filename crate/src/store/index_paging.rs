@@ -403,6 +403,7 @@ impl<F: File> Store<F> {
             fresh_segment: false,
             load_at_once: None,
             index_memory: self.index_memory,
+            keeps_history: None,
         };
         let geometry = self.log.geometry();
         let (log2, memory) = (geometry.segment_log2, REPLAY_SEGMENTS * geometry.segment());

@@ -98,6 +98,7 @@ impl<F: File> Store<F> {
             || self.wants_index_loading()
             || self.wants_smaller_table()
             || self.wants_full_compaction()
+            || self.wants_packing()
             || self.log.can_reclaim()
             || self.wants_compaction()
             || self.wants_sweep()
@@ -227,6 +228,7 @@ impl<F: File> Store<F> {
             }
             Job::Sweeping(sweeping) => self.sweep_step(sweeping),
             Job::Compacting(compacting) => self.compaction_step(compacting),
+            Job::Packing(packing) => self.packing_step(packing),
             Job::Checkpointing(checkpointing) => self.checkpoint_step(checkpointing),
             Job::Nothing if self.reclaim_step()? => Ok(Job::Nothing),
             // All other work needs to know all live records.
@@ -239,6 +241,7 @@ impl<F: File> Store<F> {
                 Ok(Job::Nothing)
             }
             Job::Nothing if self.wants_sweep() => Ok(self.begin_sweep(None)),
+            Job::Nothing if self.wants_packing() => Ok(self.begin_packing()),
             Job::Nothing if self.wants_full_compaction() || self.wants_compaction() => {
                 let all = core::mem::take(&mut self.maintenance.compact_all_below);
                 self.begin_compaction(all)

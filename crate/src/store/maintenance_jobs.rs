@@ -11,6 +11,7 @@ use crate::log::checkpoint_index::CheckpointIndex;
 use crate::log::relocate_extent::Relocation;
 
 use super::key_run_job::KeyRunJob;
+use super::pack::Packing;
 
 /// The job in progress.
 #[derive(Debug, Default)]
@@ -19,6 +20,8 @@ pub(super) enum Job {
     Nothing,
     /// Moving records out of segments.
     Compacting(Compacting),
+    /// Moving what is needed out of segments whose history is to be forgotten.
+    Packing(Packing),
     /// Removing the records of cleared keyspaces from the index.
     Sweeping(Sweeping),
     /// Writing the index.

@@ -64,7 +64,8 @@ impl<F: File> Store<F> {
     /// above the budget.
     #[must_use]
     pub fn transient_bytes(&self) -> usize {
-        let is_emptying = matches!(self.maintenance.job, Job::Compacting(_) | Job::Sweeping(_));
+        let is_emptying =
+            matches!(self.maintenance.job, Job::Compacting(_) | Job::Packing(_) | Job::Sweeping(_));
         (usize::from(is_emptying) << self.log.geometry().segment_log2) + self.log.above_budget()
     }
 }

@@ -9,6 +9,7 @@ mod compaction;
 mod expiry;
 mod history;
 mod index_paging;
+mod kept_history;
 mod key_range;
 mod key_run_job;
 #[cfg(not(target_arch = "wasm32"))]
@@ -17,6 +18,7 @@ mod log_walk;
 mod maintenance;
 mod maintenance_jobs;
 mod memory_usage;
+mod pack;
 mod pin;
 mod replay;
 mod salvage;
@@ -52,6 +54,7 @@ use history::Forgotten;
 pub(crate) use history::{MAX_MARK_NAME, Since};
 pub use key_range::KeyBounds;
 use maintenance_jobs::{Change, Job};
+use pack::Pack;
 pub use pin::PinId;
 use snapshots::Snapshots;
 pub use snapshots::{MAX_SNAPSHOTS, SnapshotId, SnapshotStats};
@@ -100,6 +103,10 @@ pub struct Options {
     /// Bytes of memory for the hash index. Of a larger one it has what changed since the last checkpoint, and
     /// entries that were looked up.
     pub index_memory: usize,
+    /// Whether a database that is created keeps its history: nothing that was replaced or deleted is dropped, and
+    /// [`at`](Store::at) shows any past commit. It is fixed then: opening refuses a file that differs, unless this is
+    /// none.
+    pub keeps_history: Option<bool>,
 }
 
 impl Default for Options {
@@ -116,6 +123,7 @@ impl Default for Options {
             views: ViewCallbacks::default(),
             load_at_once: 1 << 14,
             index_memory: 16 << 20,
+            keeps_history: None,
         }
     }
 }
@@ -189,6 +197,8 @@ struct Maintenance {
     is_running: bool,
     /// Whether the store is being closed.
     is_closing: bool,
+    /// What is being packed.
+    pack: Option<Pack>,
     /// Set when a full compaction was requested, of the segments below this sequence.
     compact_all_below: Option<u32>,
     /// Compaction is worth trying again from this number of dead bytes on.
@@ -581,10 +591,10 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<Option<Located>, Error> {
-        let found = match keyspace <= LAST_KEYSPACE {
-            true => self.probe(hash, keyspace, key, AccessKind::Own)?,
-            false => self.find_then(keyspace, key, AccessKind::Own)?,
-        };
+        if keyspace > LAST_KEYSPACE {
+            return self.find_then(keyspace, key, AccessKind::Own);
+        }
+        let found = self.probe(hash, keyspace, key, AccessKind::Own)?;
         self.check_kind(found)
     }
 

@@ -71,7 +71,8 @@ impl<F: File> Store<F> {
     /// Opens the content of the frames below a number. An error comes with the number below which opening
     /// may succeed.
     fn open_below(mut file: F, options: &Options, below: u64) -> Result<Self, (F, Error, u64)> {
-        let Options { read_only, on_damage, fresh_segment, index_memory, .. } = *options;
+        let Options { read_only, on_damage, fresh_segment, index_memory, keeps_history, .. } =
+            *options;
         // A damaged file is read as a whole anyway.
         let at_once = if on_damage == OnDamage::Refuse { options.load_at_once } else { usize::MAX };
         let mode = OpenMode {
@@ -81,6 +82,7 @@ impl<F: File> Store<F> {
             fresh_segment,
             load_at_once: Some(at_once),
             index_memory,
+            keeps_history,
         };
         let Options { segment_log2, ref entropy, memory, views, .. } = *options;
         let opened = Log::open(&mut file, segment_log2, entropy, memory, views, mode);

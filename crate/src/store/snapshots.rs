@@ -20,6 +20,7 @@ use crate::log::buffer_pool::{AccessKind, BufferAddr};
 
 use super::key_range::KeyBounds;
 use super::maintenance_jobs::Job;
+use super::pack::Copied;
 use super::{Located, Store, same_bytes};
 
 /// How many snapshots can be open: their numbers and those of 2^16 keyspaces fit together in 30 bits, the small integers
@@ -70,6 +71,8 @@ struct Snapshot {
     /// By keyspace, the keys that changed after it and before the next snapshot was taken, each with the position
     /// of its record before, or 0 if it was absent.
     overlay: SmallMap<OrderedKeys>,
+    /// The same for what had changed between a past commit and then, if it shows that.
+    past: Option<SmallMap<OrderedKeys>>,
     /// Bytes of the file that were not live when it was taken.
     dead_bytes: u64,
 }
@@ -96,8 +99,22 @@ impl Snapshots {
 
     /// What has changed in a keyspace since the snapshot that its number selects, the oldest changes first.
     fn overlays(&self, keyspace: u32) -> impl Iterator<Item = &OrderedKeys> {
-        let number = keyspace & LAST_KEYSPACE;
-        self.from(keyspace).iter().filter_map(move |snapshot| snapshot.overlay.get(number))
+        let (number, from) = (keyspace & LAST_KEYSPACE, self.from(keyspace));
+        let past = from.first().and_then(|snapshot| snapshot.past.as_ref());
+        let past = past.and_then(|past| past.get(number)).into_iter();
+        past.chain(from.iter().filter_map(move |snapshot| snapshot.overlay.get(number)))
+    }
+
+    /// Whether the snapshot that a keyspace's number selects shows a past commit.
+    pub(super) fn is_past(&self, keyspace: u32) -> bool {
+        self.from(keyspace).first().is_some_and(|snapshot| snapshot.past.is_some())
+    }
+
+    /// Makes the newest snapshot one of a past commit: with the numbers of keys there were, and where the records were
+    /// of all keys that have changed since.
+    pub(super) fn show_past(&mut self, counts: Vec<(u32, u64)>, past: SmallMap<OrderedKeys>) {
+        let Some(newest) = self.open.last_mut() else { return };
+        (newest.counts, newest.past) = (counts, Some(past));
     }
 
     /// The position of a key's record at the snapshot that the keyspace's number selects: 0 if the key was absent then,
@@ -116,6 +133,31 @@ impl Snapshots {
         self.overlays(keyspace).map(|keys| keys.range(lower, upper)).collect()
     }
 
+    /// All overlays of open snapshots in a keyspace.
+    fn all_overlays(&mut self, keyspace: u32) -> impl Iterator<Item = &mut OrderedKeys> {
+        let overlays =
+            self.open.iter_mut().flat_map(|it| [Some(&mut it.overlay), it.past.as_mut()]);
+        let has_keyspace =
+            move |overlay: &&mut SmallMap<OrderedKeys>| overlay.get(keyspace).is_some();
+        overlays.flatten().filter(has_keyspace).map(move |overlay| overlay.entry(keyspace))
+    }
+
+    /// Whether any open snapshot needs the record of a key at a position.
+    pub(super) fn refer_to(&mut self, keyspace: u32, key: &[u8], position: Position) -> bool {
+        self.all_overlays(keyspace).any(|keys| keys.position_of(key) == Some(position))
+    }
+
+    /// Follows records that were copied elsewhere.
+    pub(super) fn follow(&mut self, copied: &[Copied]) {
+        for Copied { keyspace, key, from, to } in copied {
+            for keys in self.all_overlays(*keyspace) {
+                if keys.position_of(key) == Some(*from) {
+                    keys.set_position(key, *to);
+                }
+            }
+        }
+    }
+
     /// A key is about to change; its record is at a position, or it is absent if that is 0.
     #[inline(never)]
     fn note(&mut self, keyspace: u32, key: &[u8], position: Position) {
@@ -125,7 +167,10 @@ impl Snapshots {
 
     /// Bytes of memory, without walking through all keys.
     pub(super) fn bytes(&self) -> usize {
-        let overlays = self.open.iter().flat_map(|snapshot| snapshot.overlay.iter());
+        let overlays = self
+            .open
+            .iter()
+            .flat_map(|it| it.overlay.iter().chain(it.past.iter().flat_map(SmallMap::iter)));
         // Blocks of keys are filled to two thirds or so.
         overlays.map(|(_, keys)| keys.len() * size_of::<Key>() * 3 / 2 + keys.key_bytes()).sum()
     }
@@ -162,7 +207,8 @@ impl<F: File> Store<F> {
         let counts = self.keyspaces.counts().collect();
         let dead_bytes = self.log.dead_bytes();
         let overlay = SmallMap::default();
-        self.snapshots.open.push(Snapshot { id, counts, overlay, dead_bytes });
+        let past = None;
+        self.snapshots.open.push(Snapshot { id, counts, overlay, past, dead_bytes });
         Ok(SnapshotId(id))
     }
 
@@ -179,7 +225,8 @@ impl<F: File> Store<F> {
                 }
             }
         }
-        let overlays = ended.overlay.into_values();
+        let past = ended.past.unwrap_or_default().into_values();
+        let overlays = ended.overlay.into_values().chain(past);
         self.free_later(overlays);
         if self.snapshots.open.is_empty() {
             self.log.hold(false);
@@ -189,6 +236,7 @@ impl<F: File> Store<F> {
     /// Ends all snapshots.
     pub(super) fn end_snapshots(&mut self) {
         self.snapshots.open = Vec::new();
+        self.maintenance.pack = None;
         self.log.hold(false);
     }
 
@@ -244,14 +292,14 @@ impl<F: File> Store<F> {
             return self.find_at(position, keyspace, key, access);
         }
         let hash = self.hash(keyspace, key);
-        let found = self.probe_loaded(hash, keyspace, key, access);
+        let mut found = self.probe_loaded(hash, keyspace, key, access);
         if self.unloaded.is_some()
             && !matches!(found, Ok(Some(_)))
-            && let Some(found) = self.probe_unloaded(hash, keyspace, key, access)?
+            && let Some(unloaded) = self.probe_unloaded(hash, keyspace, key, access)?
         {
-            return Ok(Some(found));
+            found = Ok(Some(unloaded));
         }
-        found
+        self.check_kind(found?)
     }
 
     /// Loads the record of a key at a position; none if that is 0.
@@ -267,7 +315,7 @@ impl<F: File> Store<F> {
         }
         let addr = self.log.load_record(&mut self.file, position, access)?;
         let is_match = |header: &RecordHeader, other: &[u8]| {
-            same_bytes(other, key) && header.keyspace() == keyspace
+            same_bytes(other, key) && header.keyspace() == keyspace && header.has_value()
         };
         match self.log.get(addr).filter(|record| is_match(record.header, record.key)) {
             Some(_) => Ok(Some(Located { position, addr })),
@@ -282,7 +330,9 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<Option<Located>, Error> {
-        let overlays = self.snapshots.open.iter().filter_map(|it| it.overlay.get(keyspace));
+        let open = self.snapshots.open.iter();
+        let overlays = open.flat_map(|it| [Some(&it.overlay), it.past.as_ref()]);
+        let overlays = overlays.flatten().filter_map(|overlay| overlay.get(keyspace));
         let position = overlays.filter_map(|keys| keys.position_of(key)).find(|&at| at != 0);
         self.find_at(position.unwrap_or(0), keyspace, key, AccessKind::Own)
     }

@@ -133,6 +133,24 @@ extern "C" fn retain(length: usize, cursor: f64) -> u32 {
     instance.answer.code
 }
 
+/// Begins to forget the history before a cursor; -1 with a code if that failed, else the version up to which it is packed
+/// then.
+#[unsafe(no_mangle)]
+extern "C" fn pack(cursor: f64) -> f64 {
+    let packed = instance().run(|store, _, _| store.pack(cursor as u64));
+    packed.map_or(-1.0, |version| version as f64)
+}
+
+/// Whether the history is being packed. With `end`, that ends.
+#[unsafe(no_mangle)]
+extern "C" fn packing(end: u32) -> u32 {
+    let Some(store) = instance().store.as_mut() else { return 0 };
+    if end != 0 {
+        store.end_packing();
+    }
+    u32::from(store.is_packing())
+}
+
 /// Returns how many bytes of the file marks keep from compaction.
 #[unsafe(no_mangle)]
 extern "C" fn retained_bytes() -> f64 {

@@ -110,6 +110,16 @@ extern "C" fn snapshot() -> u32 {
     taken.map_or(0, |snapshot| snapshot.keyspace(0))
 }
 
+/// As [`snapshot`], of a past commit, by a cursor; with `before`, of the one before it.
+#[unsafe(no_mangle)]
+extern "C" fn at(cursor: f64, before: u32) -> u32 {
+    let taken = instance().run(|store, _, _| match before {
+        0 => store.at(cursor as u64),
+        _ => store.before(cursor as u64),
+    });
+    taken.map_or(0, |snapshot| snapshot.keyspace(0))
+}
+
 /// Ends a snapshot.
 #[unsafe(no_mangle)]
 extern "C" fn end_snapshot(snapshot: u32) {

@@ -6,7 +6,8 @@ use crate::store::VerifyCursor;
 
 /// In `numbers`, from index 1 (JavaScript counts from 0): key count, bytes live, in the file and in memory, segments, frame, version,
 /// poisoned, bytes of the batch and of the index in memory, evictions, budget, bytes of the index in the
-/// file; of the open snapshots the count, the bytes held in the file, and those of memory.
+/// file; of the open snapshots the count, the bytes held in the file, and those of memory; whether the file
+/// keeps its history.
 #[unsafe(no_mangle)]
 extern "C" fn stats() {
     let instance = instance();
@@ -33,6 +34,7 @@ extern "C" fn stats() {
         snapshots.count,
         snapshots.held_bytes,
         snapshots.memory_bytes,
+        u64::from(store.keeps_history()),
     ]);
 }
 

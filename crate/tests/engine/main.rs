@@ -20,6 +20,7 @@ mod gap_records;
 mod grausdb_regressions;
 mod history;
 mod index_loading;
+mod kept_history;
 mod key_runs;
 mod keys;
 mod large_files;

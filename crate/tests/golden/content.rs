@@ -1,16 +1,17 @@
 //! Golden files of undamaged databases with all kinds of records.
 
 use musli_zerocopy::ZeroCopy;
-use varve::engine::format::record::KIND_TRANSACTION;
+use varve::engine::format::record::{KIND_PAST_CHUNKED, KIND_PAST_SET, KIND_TRANSACTION};
+use varve::engine::format::superblock::MODE_KEEP_HISTORY;
 use varve::engine::format::system_records::{
     ClientResult, ClientResults, CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX,
-    IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_INDEX, Transaction,
+    IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_INDEX, KEY_PACKED, Transaction,
 };
 use varve::engine::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE};
 
 use crate::golden_file::{Content, Expect, Golden, TransactionRecord};
 use crate::image::{
-    CREATED_MS, Image, LOG2, Record, commit, delete, extent, part, pattern, set, void,
+    CREATED_MS, Image, LOG2, Record, commit, delete, extent, moved, part, pattern, set, void,
 };
 
 fn opens(name: &'static str, about: &'static str, image: Image, content: Content) -> Golden {
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Golden> {
         transactions(),
         client_results(),
         collection_and_index(),
+        kept_history(),
     ]
 }
 
@@ -189,6 +191,30 @@ fn expiry() -> Golden {
         .expiring(future)
         .live("never", "stays", 3);
     opens("expiry", about, image, content)
+}
+
+fn kept_history() -> Golden {
+    let mut image = Image::opened(LOG2);
+    image.superblock.mode = MODE_KEEP_HISTORY;
+    image.write_superblocks();
+    let mut segment = image.segment(0, 1, 1);
+    let records = [set("a", "first", 1), set("b", "deleted", 2)];
+    image.frame(&mut segment, commit(1, 1), &records);
+    image.frame(&mut segment, commit(2, 1), &[set("a", "second", 3), delete("b", 4)]);
+    let packed = set(KEY_PACKED, 2_u64.to_le_bytes(), 5).keyspace(KEYSPACE_ENGINE);
+    image.frame(&mut segment, moved(3, 1), core::slice::from_ref(&packed));
+    let copies = [
+        set("a", "first", 1).kind(KIND_PAST_SET),
+        set("b", "deleted", 2).kind(KIND_PAST_SET),
+        set("c", pattern(24, 5), 2).kind(KIND_PAST_CHUNKED),
+    ];
+    image.frame(&mut segment, moved(4, 1), &copies);
+    image.close(&mut segment, 5, 6);
+    let about =
+        "a database that keeps its history, packed: copies of what was replaced bring back nothing";
+    let content = Content::closed_at(5).live("a", "second", 3);
+    let content = content.live_in(KEYSPACE_ENGINE, KEY_PACKED, 2_u64.to_le_bytes(), 5);
+    opens("kept-history", about, image, content)
 }
 
 fn transaction(transaction_record: &TransactionRecord) -> Record {

@@ -31,7 +31,7 @@ pub fn all() -> Vec<Golden> {
         newer_major_in_one_slot(),
         newer_major_in_the_older_slot(),
         incompatible_bit(),
-        history_mode(),
+        unknown_mode(),
         unknown_kind(),
     ]
 }
@@ -278,13 +278,13 @@ fn newer_major_in_the_older_slot() -> Golden {
     refused("newer-major-in-the-older-slot", about, image, error)
 }
 
-fn history_mode() -> Golden {
+fn unknown_mode() -> Golden {
     let mut image = Image::opened(LOG2);
-    image.superblock.mode = MODE_KEEP_HISTORY;
+    image.superblock.mode = MODE_KEEP_HISTORY << 1;
     image.write_superblocks();
-    let about = "a database that keeps its history, which this version does not honour";
+    let about = "a database of a mode that this version does not know";
     let error = Error::UnsupportedFormat { major: MAJOR, features: 0.into() };
-    refused("history-mode", about, image, error)
+    refused("unknown-mode", about, image, error)
 }
 
 fn cut_before_the_second_superblock() -> Golden {

@@ -8,6 +8,7 @@ import * as jsonLines from "../../collection/json-lines.js";
 import * as migrate from "../../collection/migrate.js";
 import * as exporting from "../../database/export.js";
 import * as importing from "../../database/import.js";
+import * as pack from "../../database/pack.js";
 import * as verify from "../../database/verify.js";
 import * as wasmInline from "../../engine/wasm-inline.js";
 import * as strictViews from "../../session/strict-views.js";
@@ -21,6 +22,7 @@ export const EAGER_MODULES: Readonly<Record<string, unknown>> = {
   "collection/migrate": migrate,
   "database/export": exporting,
   "database/import": importing,
+  "database/pack": pack,
   "database/verify": verify,
   "engine/wasm-inline": wasmInline,
   "session/strict-views": strictViews,

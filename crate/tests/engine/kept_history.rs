@@ -1,0 +1,311 @@
+//! A file that keeps its history shows each past commit exactly as it was.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use varve::engine::store::SnapshotId;
+use varve::engine::{Error, Options, Stats, Store};
+
+use crate::support::fault_file::FaultFile;
+use crate::support::rng::{Rng, bytes_of, replayed};
+use crate::support::snapshots::range_of;
+
+const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
+const KEYSPACES: [u32; 3] = [0, 7, 65_535];
+/// Its records expire.
+const EXPIRING: u32 = 9;
+
+type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
+
+/// A commit, and all that the store contained after it.
+struct State {
+    cursor: u64,
+    content: Content,
+}
+
+struct Program {
+    file: FaultFile,
+    store: Option<Store<FaultFile>>,
+    options: Options,
+    now: Content,
+    states: Vec<State>,
+    /// Past commits that are shown, by the numbers of their states.
+    shown: Vec<(SnapshotId, usize)>,
+    keys: usize,
+    clock: u32,
+    packs: usize,
+}
+
+fn key_of(i: usize) -> Vec<u8> {
+    let mut key = (i as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().to_vec();
+    key.resize(8 + i % 5 * 7, b'.');
+    key
+}
+
+fn small() -> Options {
+    Options { segment_log2: 13, memory: 1 << 16, keeps_history: Some(true), ..Options::default() }
+}
+
+impl Program {
+    fn new(options: Options, keys: usize) -> Self {
+        let file = FaultFile::default();
+        let store = Some(Store::open(file.clone(), options).expect("open"));
+        let (now, states, shown) = (Content::new(), vec![], vec![]);
+        Program { file, store, options, now, states, shown, keys, clock: 1000, packs: 0 }
+    }
+
+    fn store(&mut self) -> &mut Store<FaultFile> {
+        self.store.as_mut().expect("it is open")
+    }
+
+    fn step(&mut self, rng: &mut Rng) -> Result<(), Error> {
+        let keyspace = *rng.pick(&KEYSPACES);
+        let key = key_of(rng.below(self.keys));
+        let at = (keyspace, key.clone());
+        let keys = self.keys;
+        let ordered = self.options.ordered;
+        let clock = self.clock;
+        match rng.below(100) {
+            0..46 => {
+                let length = match rng.below(80) {
+                    0 => rng.within(5000..40_000),
+                    _ => rng.below(60),
+                };
+                let value = bytes_of(rng.next(), length);
+                self.store().set(keyspace, &key, &value)?;
+                self.now.insert(at, value);
+            }
+            46..58 => {
+                let existed = self.now.remove(&at).is_some();
+                assert_eq!(self.store().delete(keyspace, &key)?, existed);
+            }
+            58..64 => {
+                let fill = rng.next();
+                let change = |bytes: &mut [u8]| {
+                    bytes.copy_from_slice(&bytes_of(fill, bytes.len()));
+                    Ok(None)
+                };
+                self.store().update_if(keyspace, &key, |_| true, change)?;
+                if let Some(value) = self.now.get_mut(&at) {
+                    *value = bytes_of(fill, value.len());
+                }
+            }
+            64..70 => {
+                let before = self.now.clone();
+                let savepoint = self.store().savepoint();
+                for _ in 0..rng.below(12) {
+                    let key = key_of(rng.below(keys));
+                    self.store().set(keyspace, &key, b"tried")?;
+                    self.now.insert((keyspace, key), b"tried".to_vec());
+                }
+                if rng.one_in(8) {
+                    self.store().empty(keyspace)?;
+                    self.now.retain(|(other, _), _| *other != keyspace);
+                    self.store().set(keyspace, &key, b"after")?;
+                    self.now.insert(at, b"after".to_vec());
+                }
+                if rng.one_in(2) {
+                    self.store().rollback(savepoint);
+                    self.now = before;
+                } else {
+                    self.store().release(savepoint)?;
+                }
+            }
+            70..72 if ordered => {
+                let lower = key_of(rng.below(keys));
+                let bounds = (Bound::Included(&lower[..]), Bound::Unbounded);
+                let limit = rng.below(20);
+                self.store().clear(keyspace, bounds, false, limit as u64)?;
+                let gone = self.now.range(&(keyspace, lower.clone())..);
+                let gone = gone.map(|(key, _)| key).filter(|key| key.0 == keyspace).take(limit);
+                for key in gone.cloned().collect::<Vec<_>>() {
+                    self.now.remove(&key);
+                }
+            }
+            72 if rng.one_in(4) => {
+                self.store().clear(keyspace, ALL, false, u64::MAX)?;
+                self.now.retain(|(other, _), _| *other != keyspace);
+            }
+            73..76 => {
+                let value = bytes_of(rng.next(), rng.below(30));
+                let expiry = clock + 1 + rng.below(40) as u32;
+                self.store().set_with_expiry(EXPIRING, &key, &value, expiry)?;
+            }
+            76 => {
+                // A clock that jumps.
+                self.clock = (self.clock + rng.below(60) as u32).saturating_sub(20);
+                let clock = self.clock;
+                self.store().set_now(clock);
+            }
+            77..90 => self.note()?,
+            90 => self.store().flush()?,
+            91 => _ = self.store().end_turn(),
+            92..96 => {
+                let all = rng.one_in(3);
+                let mut more = self.store().maintain(all)?;
+                for _ in 0..rng.below(30) {
+                    more = more && self.store().maintain(false)?;
+                }
+            }
+            96 => {
+                let mut steps = 0;
+                while self.store().maintain(false)? {
+                    steps += 1;
+                    assert!(steps < 100_000, "maintenance does not end");
+                }
+            }
+            97 if rng.one_in(4) => self.reopen(rng)?,
+            98 if !self.states.is_empty() => {
+                let at = rng.below(self.states.len());
+                let cursor = self.states[at].cursor;
+                if rng.one_in(4) {
+                    match self.store().pack(cursor) {
+                        Ok(_) => self.packs += 1,
+                        Err(error) => assert_eq!(error, Error::Reentrancy),
+                    }
+                } else if rng.one_in(6) {
+                    self.store().end_packing();
+                } else if self.shown.len() < 4 {
+                    match self.store().at(cursor) {
+                        Ok(past) => self.shown.push((past, at)),
+                        Err(error) => assert_eq!(error, Error::CursorExpired),
+                    }
+                } else {
+                    let (past, _) = self.shown.remove(rng.below(4));
+                    self.store().end_snapshot(past);
+                }
+            }
+            _ => {
+                self.check(rng, 2);
+                for &(past, at) in &self.shown {
+                    let store = self.store.as_mut().expect("it is open");
+                    check_past(store, past, &self.states[at], keys, ordered);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits, and remembers what the store contains.
+    fn note(&mut self) -> Result<(), Error> {
+        let store = self.store.as_mut().expect("it is open");
+        let snapshot = store.snapshot()?;
+        let cursor = store.last_commit();
+        let mut content = self.now.clone();
+        for i in 0..self.keys {
+            let key = key_of(i);
+            let found = store.get(snapshot.keyspace(EXPIRING), &key)?.map(<[u8]>::to_vec);
+            if let Some(value) = found {
+                content.insert((EXPIRING, key), value);
+            }
+        }
+        store.end_snapshot(snapshot);
+        self.states.push(State { cursor, content });
+        Ok(())
+    }
+
+    /// Closes the store, or crashes, and opens it again.
+    fn reopen(&mut self, rng: &mut Rng) -> Result<(), Error> {
+        self.note()?;
+        self.shown.clear();
+        let store = self.store.take().expect("it is open");
+        if rng.one_in(2) {
+            store.close().map_err(|(_, error)| error)?;
+        } else {
+            drop(store.into_file());
+        }
+        // Without the option it stays what it is.
+        let keeps_history = if rng.one_in(2) { None } else { Some(true) };
+        let options = Options { keeps_history, ..self.options };
+        self.store = Some(Store::open(self.file.clone(), options)?);
+        let clock = self.clock;
+        self.store().set_now(clock);
+        Ok(())
+    }
+
+    /// Compares some past commits with what the store contained after them.
+    fn check(&mut self, rng: &mut Rng, count: usize) {
+        let Program { store, states, keys, options, .. } = self;
+        let Some(store) = store else { return };
+        let packed = store.packed_up_to().expect("read");
+        for _ in 0..count.min(states.len()) {
+            let at = rng.below(states.len());
+            let State { cursor, .. } = &states[at];
+            let taken = store.at(*cursor);
+            if *cursor < packed {
+                assert_eq!(taken, Err(Error::CursorExpired));
+                continue;
+            }
+            let past = taken.expect("a past commit");
+            check_past(store, past, &states[at], *keys, options.ordered);
+            store.end_snapshot(past);
+        }
+    }
+}
+
+/// Compares a past commit with what the store contained then.
+fn check_past(
+    store: &mut Store<FaultFile>,
+    past: SnapshotId,
+    State { cursor, content }: &State,
+    keys: usize,
+    ordered: bool,
+) {
+    for plain in KEYSPACES.into_iter().chain([EXPIRING]) {
+        let keyspace = past.keyspace(plain);
+        let all: Vec<_> = content.iter().filter(|(key, _)| key.0 == plain).collect();
+        assert_eq!(store.count(keyspace), all.len() as u64, "keys of {plain} at {cursor}");
+        for i in 0..keys {
+            let key = key_of(i);
+            let wanted = content.get(&(plain, key.clone())).map(|value| &value[..]);
+            assert_eq!(store.get(keyspace, &key), Ok(wanted), "{plain} {i} at {cursor}");
+        }
+        if ordered {
+            let seen = range_of(store, keyspace, ALL, false);
+            let wanted: Vec<_> = all.iter().map(|((_, key), _)| key.clone()).collect();
+            assert!(seen == wanted, "{} keys and not {}", seen.len(), wanted.len());
+        }
+    }
+}
+
+fn run(seed: u64, options: Options, keys: usize, steps: usize) {
+    let mut rng = Rng::new(seed);
+    let mut program = Program::new(options, keys);
+    for _ in 0..steps {
+        program.step(&mut rng).expect("nothing fails");
+    }
+    program.note().expect("commit");
+    program.check(&mut rng, 20);
+    program.reopen(&mut rng).expect("reopen");
+    program.check(&mut rng, 20);
+    program.store().end_packing();
+    assert_eq!(program.store().snapshot_stats(), Default::default());
+    let last = program.states.last().expect("a state").cursor;
+    let before = program.store().stats().file_bytes;
+    program.store().pack(last).expect("pack");
+    let mut steps = 0;
+    while program.store().maintain(false).expect("maintain") {
+        steps += 1;
+        assert!(steps < 100_000, "packing does not end");
+    }
+    assert!(!program.store().is_packing());
+    program.check(&mut rng, 20);
+    program.reopen(&mut rng).expect("reopen");
+    program.check(&mut rng, 20);
+    let Stats { live_bytes, segments, .. } = program.store().stats();
+    let used = segments << 13;
+    assert!(used < 2 * live_bytes + (12 << 13), "{used} of {before} for {live_bytes}");
+}
+
+#[test]
+fn past_commits_match_a_list_of_states() {
+    if let Some(seed) = replayed("VARVE_MODEL_SEED") {
+        return run(seed, small(), 60, 1000);
+    }
+    for seed in 0..replayed("VARVE_MODEL_SEEDS").unwrap_or(12) {
+        run(seed, small(), 60, 1000);
+        run(seed, Options { load_at_once: 0, ..small() }, 300, 1000);
+        run(seed, Options { load_at_once: 0, index_memory: 4 << 10, ..small() }, 1500, 1000);
+        run(seed, Options { ordered: false, ..small() }, 100, 1000);
+    }
+}

@@ -1,0 +1,54 @@
+/** `db.at()`: a past commit of a database that keeps its history. */
+
+import { badArgument, CursorExpiredError } from "../errors/index.js";
+import type { Source } from "../session/cursor.js";
+import type { Session } from "../session/session.js";
+import { between } from "./log-options.js";
+import { Walk } from "./log-walk.js";
+
+/** Checks a point of the history: the number of a commit, or a time. */
+export function cursorIn(source: Source, call: string, given: unknown): number {
+  if (Number.isSafeInteger(given) && (given as number) >= 0) return given as number;
+  if (given instanceof Date && !Number.isNaN(given.getTime())) {
+    return cursorAt(source, call, given.getTime());
+  }
+  throw badArgument(
+    `${call} needs the number of a commit, 0 or more, as from lastCommit, or a valid Date.`,
+    given,
+  );
+}
+
+/** The last transaction up to a time. One without a time counts as having that of the one before it that has one. */
+function cursorAt(source: Source, call: string, time: number): number {
+  const walk = new Walk(source, { ...between(0), untilTime: time });
+  let found = 0;
+  let isTimed = false;
+  for (let item = walk.nextItem(); item !== undefined; item = walk.nextItem()) {
+    if (item.type === "error") throw item.error;
+    if (item.type === "gap" || item.moved) continue;
+    isTimed ||= item.time !== undefined;
+    if (isTimed) found = item.number;
+  }
+  if (isTimed) return found;
+  throw badArgument(
+    `${call} found no transaction that has a time up to then. Only those with a note have one: give the number of a ` +
+      "commit.",
+    new Date(time),
+  );
+}
+
+/** Takes a snapshot of a past commit, or with `before` of the one before it, and returns its number. */
+export function snapshotAt(session: Session, call: string, cursor: number, before = false): number {
+  session.guard.assertOutsideCallback(call);
+  // What is pending is committed, as for a snapshot.
+  if (session.engine.pending() !== 0) session.commits.commit();
+  try {
+    return session.engine.log.at(cursor, before);
+  } catch (error) {
+    if (!(error instanceof CursorExpiredError)) throw error;
+    throw new CursorExpiredError(
+      `The commit ${cursor} of the database "${session.name}" cannot be shown any more: pack() has forgotten it, or ` +
+        "the file was salvaged since.",
+    );
+  }
+}
