@@ -116,6 +116,29 @@ for (const place of ["chromium", "firefox"] as const) {
       });
     }
 
+    test("tabs: a follower is given each commit once while tabs with the file are closed and killed", async () => {
+      const tabs = await tabsIn(place);
+      const first = await tabs.open();
+      await owns(first);
+      const second = await tabs.open();
+      await add(second);
+      const third = await tabs.open();
+      await add(third);
+      await third.evaluate("void tab.beginToFollow()");
+      const more = async (count: number) => {
+        const before = Number(await third.evaluate("tab.followed()"));
+        await third.waitForFunction(`tab.followed() > ${before + count}`);
+      };
+      await more(MORE);
+      process.kill(await tabs.processOf(first), "SIGKILL");
+      await more(MORE);
+      await second.close();
+      await more(MORE);
+      await owns(third);
+      const [keys, count] = (await third.evaluate("tab.endToFollow()")) as [string[], number];
+      expect(keys).toStrictEqual(Array.from({ length: count }, (_, i) => `key/${i}`));
+    });
+
     for (const [owner, isOwner] of [
       ["its own page", true],
       ["another tab", false],

@@ -1,6 +1,6 @@
 /** A tab whose lifecycle is tested: its client does what the test requests. */
 
-import { connect, OwnerUnavailableError } from "varve/client";
+import { connect, follow, OwnerUnavailableError } from "varve/client";
 import type shop from "./worker.js";
 
 /** The results of a continuous stream of requests. */
@@ -89,6 +89,24 @@ async function stream(): Promise<Stream> {
   return reported;
 }
 
+/** The keys of the transactions that were followed, in their order. */
+const followed: string[] = [];
+let isWriting = true;
+
+/** Writes a key after the other until `isWriting` ends. Returns how many. */
+async function writeKeys(): Promise<number> {
+  let count = 0;
+  for (; isWriting; count += 1) await client.set(`key/${count}`, "1");
+  return count;
+}
+
+async function followKeys(): Promise<void> {
+  for await (const { records } of follow(client, { since: 0 })) {
+    for (const { key } of records) if (String(key).startsWith("key/")) followed.push(String(key));
+  }
+}
+
+let writing: Promise<number> | undefined;
 let streaming: Promise<Stream> | undefined;
 const shows: boolean[] = [];
 addEventListener("pageshow", ({ persisted }) => shows.push(persisted));
@@ -125,6 +143,23 @@ Object.assign(globalThis, {
     /** Another module of the same program, as a development server loads it after a change. */
     async reloaded() {
       await import(`/hot.js?${crypto.randomUUID()}`);
+    },
+    /** Follows all commits, and makes some. */
+    beginToFollow() {
+      followKeys();
+      writing = writeKeys();
+    },
+    /** How many keys were followed so far. */
+    followed: () => followed.length,
+    /** The followed keys, and how many were written, once as many were followed. */
+    async endToFollow() {
+      isWriting = false;
+      const count = await writing;
+      while (followed.length < Number(count))
+        await new Promise((resolve) => setTimeout(resolve, 10));
+      // What comes twice comes soon.
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      return [followed, count];
     },
     close: () => Promise.all([client.close(), hasty.close()]),
   },

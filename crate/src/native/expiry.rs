@@ -148,6 +148,12 @@ impl<'a> Versioned<&'a [u8]> {
     }
 }
 
+/// The time by the clock, in seconds since 1970.
+pub(super) fn seconds_now() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
+}
+
 /// Fails unless a key has the version that a write expects.
 pub(super) fn check_version<F: File>(
     engine: &mut Engine<F>,

@@ -15,6 +15,7 @@ use crate::store::{OnDamage, Options};
 
 use super::catalog::{self, StoredCollection};
 use super::collection::Entry;
+use super::expiry::seconds_now;
 use super::range::Bounds;
 use super::{Error, KeyRange, Log, LogRange, Pair};
 
@@ -22,7 +23,7 @@ use super::{Error, KeyRange, Log, LogRange, Pair};
 ///
 /// All of it is verified once, and then read in place: values are slices of the given bytes,
 /// without a copy, except for chunked values, which are larger than half a MiB. Any number of
-/// threads may read.
+/// threads may read. Records that had expired when it was opened are absent.
 #[derive(Debug)]
 pub struct Reader<'a> {
     bytes: &'a [u8],
@@ -67,7 +68,11 @@ fn engine_over(bytes: &[u8]) -> Result<Engine<GivenBytes<'_>>, Error> {
     let memory = 2 * MAX_VALUE;
     let options =
         Options { read_only: true, on_damage: OnDamage::Refuse, memory, ..Options::default() };
-    Ok(Engine::open(GivenBytes(bytes), options)?)
+    let mut engine = Engine::open(GivenBytes(bytes), options)?;
+    if engine.expires() {
+        engine.set_now(seconds_now());
+    }
+    Ok(engine)
 }
 
 impl<'a> Reader<'a> {

@@ -14,7 +14,7 @@ use crate::store::{Since, Store as Engine};
 
 use super::catalog::{self, StoredCollection};
 use super::changes::checked_mark;
-use super::expiry::check_version;
+use super::expiry::{check_version, seconds_now};
 use super::lock_file::random;
 use super::locked_file::LockedFile;
 use super::range::Bounds;
@@ -798,8 +798,7 @@ impl Store {
 
     #[cold]
     fn update_clock(&mut self) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.engine.set_now(u32::try_from(now.as_secs()).unwrap_or(u32::MAX));
+        self.engine.set_now(seconds_now());
     }
 
     #[cold]

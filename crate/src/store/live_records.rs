@@ -33,7 +33,7 @@ impl<F: File> Store<F> {
         self.keyspaces.counts().filter(|(_, count)| *count > 0).map(|(id, _)| id).collect()
     }
 
-    /// Returns the locations of all records of a keyspace, in the order of keys. Each record is
+    /// Returns the locations of all records of a keyspace that have not expired, in the order of keys. Each record is
     /// verified, and so is the value of an extent. Nothing may have been written since opening.
     ///
     /// # Errors
@@ -41,7 +41,7 @@ impl<F: File> Store<F> {
     pub(crate) fn all_in_file(&mut self, keyspace: u32) -> Result<Vec<InFile>, Error> {
         let keys: Vec<Vec<u8>> = self.keys(keyspace)?;
         // A malicious file may list other keys in order than it has.
-        if keys.len() as u64 != self.count(keyspace) {
+        if keys.len() as u64 != self.live_count(keyspace)? {
             return Err(damaged(0));
         }
         keys.iter().map(|key| self.in_file(keyspace, key)).collect()

@@ -1,9 +1,12 @@
 //! Databases in memory.
 
 use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime};
 
 use musli_zerocopy::OwnedBuf;
-use varve::{KeyRange, Reader, Store};
+use varve::{Error, KeyRange, Reader, SetOptions, Store};
 
 use crate::collections::Product;
 use crate::temp_folder::Folder;
@@ -24,8 +27,12 @@ fn shop() -> OwnedBuf {
         products.set(&name, |parts| Product { stock, name: parts.str(&name) }).unwrap();
     }
     store.close().unwrap();
+    aligned(&path)
+}
+
+fn aligned(path: &Path) -> OwnedBuf {
     let mut buf = OwnedBuf::with_alignment::<u64>();
-    buf.extend_from_slice(&fs::read(&path).unwrap()).unwrap();
+    buf.extend_from_slice(&fs::read(path).unwrap()).unwrap();
     buf.align_in_place().unwrap();
     buf
 }
@@ -121,4 +128,29 @@ fn reader_refuses_bit_flips_or_is_unaffected() {
         }
         bytes.as_mut_slice()[at] ^= bit;
     }
+}
+
+#[test]
+fn expired_records_are_absent() {
+    let folder = Folder::new();
+    let path = folder.file("shop.varve");
+    let mut store = Store::open(&path).expect("it opens");
+    let past = SetOptions::new().expire_at(SystemTime::now() - Duration::from_secs(60));
+    let soon = SetOptions::new().expire_in(Duration::from_millis(1));
+    store.set("stays", "1").unwrap();
+    store.set_with("soon", "1", soon).unwrap();
+    // So many that closing does not delete all of them.
+    let done: Result<(), Error> = store.transaction(|store| {
+        for n in 0..500 {
+            store.set_with(format!("past {n}"), "1", past)?;
+        }
+        Ok(())
+    });
+    done.unwrap();
+    store.close().unwrap();
+    sleep(Duration::from_millis(2_100));
+    let bytes = aligned(&path);
+    let reader = Reader::from_bytes(bytes.as_slice()).expect("it is whole");
+    assert_eq!((reader.count(), reader.get("stays")), (1, Some(&b"1"[..])));
+    assert_eq!((reader.get("soon"), reader.get("past 400")), (None, None));
 }
