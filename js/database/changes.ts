@@ -307,8 +307,10 @@ class Follower {
     guard.assertReadable();
     const newest = engine.lastCommit();
     if (this.walk === undefined) {
+      // The engine notes where what is newer will begin, even if nothing is yet.
+      const known = engine.since(this.cursor);
       if (newest === this.cursor) return undefined;
-      if ((engine.since(this.cursor) & IS_WHOLE) === 0) throw engine.expired();
+      if ((known & IS_WHOLE) === 0) throw engine.expired();
       this.walk = new Walk(this.source, between(this.cursor));
       this.seen = newest;
     }

@@ -280,6 +280,7 @@ impl Log {
                 0
             },
             retained_from: u64::MAX,
+            known_starts: Vec::new(),
             hidden_keyspaces: Vec::new(),
         }
     }

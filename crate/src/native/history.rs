@@ -191,16 +191,21 @@ impl Source<'_> {
     }
 
     /// A value that lies outside of its record.
-    fn value(&mut self, kind: u8, described: &[u8]) -> Result<Option<&[u8]>, Error> {
+    fn value(
+        &mut self,
+        header: &record::RecordHeader,
+        key: &[u8],
+        described: &[u8],
+    ) -> Result<Option<&[u8]>, Error> {
         // Such values share the store's memory, and the ones before this are not in use any more.
         Ok(match self {
             Source::Store(store) => {
                 store.begin();
-                store.engine().walked_value(kind, described)?
+                store.engine().walked_value(header, key, described)?
             }
             Source::Bytes(engine) => {
                 engine.end_turn();
-                engine.walked_value(kind, described)?
+                engine.walked_value(header, key, described)?
             }
         })
     }
@@ -449,7 +454,7 @@ impl<'s> Log<'s> {
             keyspace,
             key: if kind == ChangeKind::Clear { &[] } else { key },
             version: header.version,
-            record_kind: header.kind,
+            header,
             key_kind,
             described,
             source,
@@ -516,7 +521,7 @@ pub struct LogRecord<'l, 's> {
     pub key: &'l [u8],
     /// The version that the change gave the key.
     pub version: u64,
-    record_kind: u8,
+    header: &'l record::RecordHeader,
     key_kind: Option<&'l KeyKind>,
     described: &'l [u8],
     source: &'l mut Source<'s>,
@@ -529,9 +534,9 @@ impl LogRecord<'_, '_> {
     /// # Errors
     /// An error of the file.
     pub fn value(&mut self) -> Result<Option<&[u8]>, Error> {
-        match self.record_kind {
+        match self.header.kind {
             KIND_DELETE | KIND_CLEAR => Ok(None),
-            KIND_EXTENT | KIND_CHUNKED => self.source.value(self.record_kind, self.described),
+            KIND_EXTENT | KIND_CHUNKED => self.source.value(self.header, self.key, self.described),
             _ => Ok(Some(self.described)),
         }
     }

@@ -138,15 +138,18 @@ impl<F: File> Store<F> {
         if keyspace == KEYSPACE_ENGINE {
             return Err(Error::Misuse);
         }
+        // What has expired is gone already.
+        let count = self.live_count(keyspace)?;
         let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
-        match self.clear_with_entries(keyspace) {
+        let cleared = match self.clear_with_entries(keyspace) {
             // As in `delete`.
             Err(Error::Quota | Error::Full) if is_first => {
                 self.catch_up(0);
                 self.clear_with_entries(keyspace)
             }
             done => done,
-        }
+        };
+        cleared.map(|_| count)
     }
 
     /// Whether a keyspace with this many keys is cleared by one record.
