@@ -315,8 +315,10 @@ class Follower {
     guard.assertReadable();
     const newest = engine.log.lastCommit();
     if (this.walk === undefined) {
+      // The engine notes where what is newer will begin, even if nothing is yet.
+      const known = engine.log.since(this.cursor);
       if (newest === this.cursor) return undefined;
-      if ((engine.log.since(this.cursor) & IS_WHOLE) === 0) throw engine.log.expired();
+      if ((known & IS_WHOLE) === 0) throw engine.log.expired();
       this.walk = new Walk(this.source, between(this.cursor));
       this.seen = newest;
     }

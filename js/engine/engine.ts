@@ -260,6 +260,9 @@ export class Engine extends WasmMemory {
   setNow(seconds: number): void {
     this.changes += 1;
     this.now = this.call(() => this.wasm.set_now(seconds)) >>> 0;
+    const code = this.u32[this.codeAt] as number;
+    // The writes of an open batch, of an earlier turn, are lost.
+    if (code !== OK) throw this.writeFailure(code);
   }
 
   /** Deletes all that has expired, so that the log shows it. */

@@ -350,6 +350,21 @@ everywhere("changes", ({ storage }) => {
     assert(((await from(kept ?? 0)).at(-1) ?? 0) > (kept ?? 0));
   });
 
+  test("a follower and a mark may begin right after a compaction", async () => {
+    const db = await opened(storage);
+    await churn(db);
+    for (let i = 0; i < 4; i++) db.set(`churn ${i}`, "small");
+    await db.flushed;
+    await db.compact();
+    const iterator = db.follow()[Symbol.asyncIterator]();
+    const first = taken(iterator, 1);
+    await turn(1);
+    db.retain("mark", db.lastCommit);
+    db.set("a", "1");
+    expect((await first).flatMap((tx) => tx.records.map(short))).toStrictEqual(["set a=1"]);
+    await iterator.return?.();
+  });
+
   test("a follower of a quiet collection gets numbers, so that its mark moves", async () => {
     const db = await opened(storage);
     db.collection("quiet", text());

@@ -18,6 +18,8 @@ use super::{Log, Slot, SlotState};
 /// Bytes that are read of the beginning of a segment, and how often, to find a record that was not moved there.
 const HEAD: usize = 4 << 10;
 const MAX_READS: usize = 32;
+/// So many known starts are kept, the latest ones.
+const MAX_STARTS: usize = 64;
 
 /// Where a walk begins.
 #[derive(Clone, Copy, Debug)]
@@ -122,6 +124,7 @@ impl Log {
         since: u64,
     ) -> Result<Option<WalkStart>, Error> {
         let order = self.by_sequence();
+        let known = self.known_start(&order, since);
         let mut head = AlignedBytes::zeroed(0);
         for &(sequence, index) in order.iter().rev() {
             // The first segment needs no search, and older builds did not say what they moved.
@@ -132,20 +135,40 @@ impl Log {
                 head = AlignedBytes::zeroed(HEAD);
             }
             let version = self.head_version(file, &mut head, index)?;
-            if version.is_none_or(|version| version > since) {
-                continue;
+            if version.is_some_and(|version| version <= since) {
+                self.load_walked(file, loaded, index, segment::SIZE)?;
+                // If what was read is damaged, an earlier segment is one to begin with too.
+                if let Some((offset, frame)) = self.last_old_commit(loaded, index, since) {
+                    return Ok(Some(WalkStart { sequence, offset, frame, is_exact: true }));
+                }
             }
-            self.load_walked(file, loaded, index, segment::SIZE)?;
-            // If what was read is damaged, an earlier segment is one to begin with too.
-            if let Some((offset, frame)) = self.last_old_commit(loaded, index, since) {
-                return Ok(Some(WalkStart { sequence, offset, frame, is_exact: true }));
+            // Segments before it may be missing.
+            if known.is_some_and(|known| known.sequence == sequence) {
+                break;
             }
+        }
+        if let Some(known) = known {
+            return Ok(Some(known));
         }
         let first = order.first().map(|&(sequence, index)| {
             let frame = self.slots[index as usize].first_frame;
             WalkStart { sequence, offset: segment::SIZE, frame, is_exact: frame == 1 }
         });
         Ok(first)
+    }
+
+    /// The segment of the last frame that is known to begin what is newer: where maintenance has moved all that is older,
+    /// versions say nothing.
+    fn known_start(&self, order: &[(u32, u32)], since: u64) -> Option<WalkStart> {
+        let known = self.known_starts.iter().filter(|known| known.0 <= since);
+        let from = known.map(|known| known.1).max()?;
+        let slot_of = |index: u32| &self.slots[index as usize];
+        // Without such a segment, nothing newer is there.
+        let holds = |&&(_, index): &&(u32, u32)| slot_of(index).end_frame > from;
+        let &(sequence, index) = order.iter().find(holds).or(order.last())?;
+        let frame = slot_of(index).first_frame;
+        let offset = segment::SIZE;
+        (frame <= from).then_some(WalkStart { sequence, offset, frame, is_exact: true })
     }
 
     /// The version of the first record of a segment that was not moved there, if it is found near the beginning.
@@ -205,6 +228,15 @@ impl Log {
         }
         let is_valid = |at| loaded.any_frame(self, at).is_some_and(|header| !header.is_moved());
         found.filter(|&(at, _)| is_valid(at))
+    }
+
+    /// Notes that no frame before this one has anything newer than a version.
+    pub(crate) fn note_start(&mut self, version: u64, frame: u64) {
+        if !self.known_starts.contains(&(version, frame)) {
+            let first = self.known_starts.len().saturating_sub(MAX_STARTS - 1);
+            self.known_starts.drain(..first);
+            self.known_starts.push((version, frame));
+        }
     }
 
     /// Where a walk over what is newer than `since` begins.

@@ -478,6 +478,8 @@ pub struct Log {
     recovery: RecoveryState,
     /// Frames from this one on say whether maintenance wrote them.
     moves_marked_from: u64,
+    /// Versions, and for each the number of a frame before which nothing is newer.
+    known_starts: Vec<(u64, u64)>,
     /// Compaction must leave the segments of the frames from this one on alone.
     retained_from: u64,
     /// Where the last commits of this session ended.

@@ -288,6 +288,7 @@ impl Log {
             },
             retained_from: u64::MAX,
             recent_commits: RecentCommits::default(),
+            known_starts: Vec::new(),
             hidden_keyspaces: Vec::new(),
         }
     }

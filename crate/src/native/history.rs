@@ -202,16 +202,21 @@ impl Source<'_> {
     }
 
     /// A value that lies outside of its record.
-    fn value(&mut self, kind: u8, described: &[u8]) -> Result<Option<&[u8]>, Error> {
+    fn value(
+        &mut self,
+        header: &record::RecordHeader,
+        key: &[u8],
+        described: &[u8],
+    ) -> Result<Option<&[u8]>, Error> {
         // Such values share the store's memory, and the ones before this are not in use any more.
         Ok(match self {
             Source::Store(store) => {
                 store.begin_step();
-                read(store.found.as_ref(), store.engine.walked_value(kind, described))?
+                read(store.found.as_ref(), store.engine.walked_value(header, key, described))?
             }
             Source::Bytes(engine) => {
                 engine.end_turn();
-                engine.walked_value(kind, described)?
+                engine.walked_value(header, key, described)?
             }
         })
     }
@@ -376,7 +381,7 @@ impl<'s> Log<'s> {
         let is_clear = kind == ChangeKind::Clear;
         let keyspace = keyspace_of(header, key);
         let key = if is_clear { Vec::new() } else { key.to_vec() };
-        OwnedRecord { kind, keyspace, key, version: header.version, record_kind: header.kind }
+        OwnedRecord { kind, keyspace, key, version: header.version, header: *header }
     }
 
     /// Goes past it.
@@ -414,7 +419,7 @@ impl<'s> Log<'s> {
             keyspace: record.keyspace,
             key: &record.key,
             version: record.version,
-            record_kind: record.record_kind,
+            header: &record.header,
             key_kind,
             described: &[],
             source: &mut self.source,
@@ -534,7 +539,7 @@ impl<'s> Log<'s> {
             keyspace,
             key: if kind == ChangeKind::Clear { &[] } else { key },
             version: header.version,
-            record_kind: header.kind,
+            header,
             key_kind,
             described,
             source,
@@ -549,13 +554,14 @@ pub(super) struct OwnedRecord {
     pub keyspace: u32,
     pub key: Vec<u8>,
     pub version: u64,
-    record_kind: u8,
+    header: record::RecordHeader,
 }
 
 impl Default for OwnedRecord {
     fn default() -> Self {
-        let (kind, record_kind) = (ChangeKind::Delete, KIND_DELETE);
-        OwnedRecord { kind, keyspace: KEYSPACE_RAW, key: Vec::new(), version: 0, record_kind }
+        let header = record::RecordHeader { kind: KIND_DELETE, ..Default::default() };
+        let (kind, keyspace) = (ChangeKind::Delete, KEYSPACE_RAW);
+        OwnedRecord { kind, keyspace, key: Vec::new(), version: 0, header }
     }
 }
 
@@ -640,7 +646,7 @@ pub struct LogRecord<'l, 's> {
     pub key: &'l [u8],
     /// The version that the change gave the key.
     pub version: u64,
-    record_kind: u8,
+    header: &'l record::RecordHeader,
     key_kind: Option<&'l KeyKind>,
     described: &'l [u8],
     source: &'l mut Source<'s>,
@@ -653,9 +659,9 @@ impl LogRecord<'_, '_> {
     /// # Errors
     /// An error of the file.
     pub fn value(&mut self) -> Result<Option<&[u8]>, Error> {
-        match self.record_kind {
+        match self.header.kind {
             KIND_DELETE | KIND_CLEAR => Ok(None),
-            KIND_EXTENT | KIND_CHUNKED => self.source.value(self.record_kind, self.described),
+            KIND_EXTENT | KIND_CHUNKED => self.source.value(self.header, self.key, self.described),
             _ => Ok(Some(self.described)),
         }
     }

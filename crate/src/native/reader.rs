@@ -70,7 +70,7 @@ fn engine_over(bytes: &[u8]) -> Result<Engine<GivenBytes<'_>>, Error> {
         Options { read_only: true, on_damage: OnDamage::Refuse, memory, ..Options::default() };
     let mut engine = Engine::open(GivenBytes(bytes), options)?;
     if engine.expires() {
-        engine.set_now(seconds_now());
+        engine.set_now(seconds_now())?;
     }
     Ok(engine)
 }

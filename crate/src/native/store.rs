@@ -58,6 +58,8 @@ pub struct Store {
     collections_by_name: HashMap<String, Arc<StoredCollection>>,
     /// The snapshots that were dropped; none before the first one is taken.
     pub(super) dropped_snapshots: Option<Arc<DroppedSnapshots>>,
+    /// Why uncommitted writes were lost when a call gave the engine the time: the next commit returns it.
+    lost_writes: Option<crate::error::Error>,
     calls: u32,
     is_closed: bool,
 }
@@ -73,7 +75,7 @@ pub struct OpenOptions {
     pub memory: usize,
     /// The reaction to damage in flushed data.
     pub on_damage: OnDamage,
-    /// Whether a file that is created keeps its history, for [`Store::at`]: it grows by all that is written. Fixed then: a file
+    /// Whether a file that is created keeps its history, for [`Store::snapshot_at`]: it grows by all that is written. Fixed then: a file
     /// that differs is refused, unless this is none.
     pub keep_history: Option<bool>,
 }
@@ -125,7 +127,15 @@ impl Store {
         let engine = read(found.as_ref(), Engine::open(file, options))?;
         let collections_by_name = HashMap::new();
         let (dropped_snapshots, calls, is_closed) = (None, 0, false);
-        Ok(Store { engine, found, collections_by_name, dropped_snapshots, calls, is_closed })
+        Ok(Store {
+            engine,
+            found,
+            collections_by_name,
+            dropped_snapshots,
+            calls,
+            is_closed,
+            lost_writes: None,
+        })
     }
 
     /// Returns the value of a key.
@@ -702,7 +712,7 @@ impl Store {
             return Err(crate::error::Error::Reentrancy.into());
         }
         self.end_snapshots();
-        let done = self.engine.commit();
+        let done = self.lost_writes.take().map_or(Ok(()), Err).and_then(|()| self.engine.commit());
         self.with_loss_reason(done)?;
         if self.engine.wants_maintenance() {
             // The commit has succeeded, whatever fails here: if it poisons the store, writes are
@@ -762,6 +772,9 @@ impl Store {
     pub fn close(mut self) -> Result<(), Error> {
         self.is_closed = true;
         let mut done = self.engine.shut();
+        if let Some(error) = self.lost_writes.take() {
+            done = Err(error);
+        }
         if done.is_ok() && self.engine.stats().poisoned {
             done = self.engine.file().assert_current().map_err(crate::error::Error::from);
         }
@@ -798,7 +811,9 @@ impl Store {
 
     #[cold]
     fn update_clock(&mut self) {
-        self.engine.set_now(seconds_now());
+        if let Err(error) = self.engine.set_now(seconds_now()) {
+            self.lost_writes = Some(error);
+        }
     }
 
     #[cold]

@@ -143,18 +143,21 @@ impl<F: File> Store<F> {
         if keyspace == KEYSPACE_ENGINE {
             return Err(Error::Misuse);
         }
+        // What has expired is gone already.
+        let count = self.live_count(keyspace)?;
         if self.keeps_history() {
-            return self.delete_each(keyspace);
+            return self.delete_each(keyspace).map(|_| count);
         }
         let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
-        match self.clear_with_entries(keyspace) {
+        let cleared = match self.clear_with_entries(keyspace) {
             // As in `delete`.
             Err(Error::Quota | Error::Full) if is_first => {
                 self.catch_up(0);
                 self.clear_with_entries(keyspace)
             }
             done => done,
-        }
+        };
+        cleared.map(|_| count)
     }
 
     /// Deletes all keys of a keyspace one by one, all or none.

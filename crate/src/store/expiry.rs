@@ -74,42 +74,49 @@ impl<F: File> Store<F> {
     ///
     /// A time before the last one counts only when everything that was due then has been deleted. So no record that
     /// was absent comes back, and yet a clock that was wrong for a while can be corrected.
-    pub fn set_now(&mut self, seconds: u32) -> bool {
+    ///
+    /// # Errors
+    /// The time counts, but a batch that had become large by that could not be committed: as for
+    /// [`commit`](Store::commit). What else fails is tried again later, and reads do not depend on it.
+    pub fn set_now(&mut self, seconds: u32) -> Result<bool, Error> {
         self.expiry.clock = seconds;
         if !self.expiry.is_used || seconds == self.expiry.now && !self.may_have_due() {
-            return false;
+            return Ok(false);
         }
         let can_write = !self.read_only
             && !self.poisoned
             && self.savepoints.is_empty()
             && matches!(self.staging.staged, Staged::Nothing);
         self.expiry.now = self.expiry.now.max(seconds);
-        if !self.may_have_due() {
-            // What a savepoint could bring back may have been due.
-            return self.savepoints.is_empty() && self.follow_clock(can_write);
-        }
         if !can_write {
-            self.expiry.is_late = true;
-            return false;
+            self.expiry.is_late |= self.may_have_due();
+            // A savepoint could bring back what was due.
+            if !self.seems_due() && self.savepoints.is_empty() {
+                self.expiry.now = seconds;
+            }
+            return Ok(false);
         }
-        let before = self.log.batch_bytes();
-        if self.wants_expiry() {
-            // What failed is tried again, and reads do not depend on it.
-            let _ = self.delete_due(SLICE);
+        let (before, commit) = (self.log.batch_bytes(), self.last_commit);
+        self.expiry.is_late = false;
+        // All of it comes into the file together, with what else the turn wrote.
+        let _ = self.savepoint();
+        // What fails is tried again later.
+        let _ = if self.wants_expiry() { self.delete_due(SLICE) } else { Ok(()) };
+        let (is_ahead, is_behind) = match self.may_have_due() {
+            true => (false, self.expiry.stored < self.expiry.now),
+            false => {
+                self.expiry.now = seconds;
+                (self.expiry.stored > seconds.max(1), false)
+            }
+        };
+        let _ = if is_ahead || is_behind { self.store_now() } else { Ok(()) };
+        let released = self.release_last();
+        // The program's writes were in that batch.
+        let is_lost = before > 0 && self.last_commit == commit && self.log.batch_bytes() == 0;
+        match released {
+            Err(error) if self.poisoned || is_lost => Err(error),
+            _ => Ok(self.log.batch_bytes() != before),
         }
-        if !self.may_have_due() {
-            self.follow_clock(true);
-        } else if self.expiry.stored < self.expiry.now {
-            let _ = self.store_now();
-        }
-        self.log.batch_bytes() != before
-    }
-
-    /// Nothing is due: the time is that of the clock again. Returns whether something was written.
-    fn follow_clock(&mut self, can_write: bool) -> bool {
-        self.expiry.now = self.expiry.clock;
-        let is_ahead = can_write && self.expiry.stored > self.expiry.now.max(1);
-        is_ahead && self.store_now().is_ok()
     }
 
     /// Sets a key to a value that is absent from a time on, in seconds since 1970; 0 for never. Returns the new version.
@@ -568,9 +575,9 @@ impl<F: File> Store<F> {
     /// After the last savepoint has ended: what was absent while it was open stays so.
     #[cold]
     #[inline(never)]
-    pub(super) fn catch_up_expiry(&mut self) {
+    pub(super) fn catch_up_expiry(&mut self) -> Result<(), Error> {
         self.expiry.is_late = false;
-        self.set_now(self.expiry.clock);
+        self.set_now(self.expiry.clock).map(drop)
     }
 
     /// Changes were undone, perhaps deletions of what was due.

@@ -99,6 +99,10 @@ impl<F: File> Store<F> {
             None if !self.log.accounts_for_history() && self.log.has_gaps() => opened,
             None => 0,
         };
+        if let Ok(Some(found)) = self.read(KEYSPACE_ENGINE, KEY_MARKS) {
+            let starts: Vec<_> = marks(found).map(|(mark, _)| (mark.cursor, mark.frame)).collect();
+            starts.into_iter().for_each(|(cursor, frame)| self.log.note_start(cursor, frame));
+        }
         self.forgotten.written = record;
         self.forgotten.version = self.forgotten.version.max(version);
         self.forgotten.is_loaded = true;
@@ -178,6 +182,12 @@ impl<F: File> Store<F> {
             return Err(Error::CursorInFuture);
         }
         self.load_history(false);
+        if cursor == self.last_commit {
+            // Nothing is newer but the open batch, whose frames get numbers when it is committed.
+            let frame = self.log.next_frame();
+            self.log.note_start(cursor, frame);
+            return Ok((Since { changes_are_known: true, is_whole: true }, frame));
+        }
         let start = self.log.start_of(&mut self.file, cursor)?;
         // Salvage begins a log with the records of an earlier one.
         let forgotten = match self.forgotten.is_loaded {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::file::File;
-use crate::format::record::{KIND_CHUNKED, KIND_EXTENT};
+use crate::format::record::{KIND_CHUNKED, KIND_EXTENT, RecordHeader};
 use crate::format::system_records::{ChunksRef, ExtentRef};
 use crate::log::log_walk::LogWalk;
 
@@ -35,12 +35,33 @@ impl<F: File> Store<F> {
         self.log.walk_next(&mut self.file, walk)
     }
 
-    /// The value of a record of the log, by the record's kind and its own value bytes, if these only describe where
-    /// the value is. None if it is not there any more, because the key was written again, or if it is damaged.
+    /// The value of a record of the log, by its header, its key and its own value bytes, if these only describe where the
+    /// value is. None if it is not there any more, because the key was written again, or if it is damaged.
     ///
     /// # Errors
     /// As for [`get`](Store::get), except for damage.
-    pub fn walked_value(&mut self, kind: u8, described: &[u8]) -> Result<Option<&[u8]>, Error> {
+    pub fn walked_value(
+        &mut self,
+        header: &RecordHeader,
+        key: &[u8],
+        described: &[u8],
+    ) -> Result<Option<&[u8]>, Error> {
+        let is_there = self.described_value(header.kind, described)?.is_some();
+        if is_there {
+            return self.described_value(header.kind, described);
+        }
+        // The value may have been moved, and a later record of the same version says where to.
+        let hash = self.hash(header.keyspace(), key);
+        let Some(at) = self.find_shared(hash, header.keyspace(), key)? else { return Ok(None) };
+        let found = self.log.record_in(at.addr);
+        if found.header.version != header.version {
+            return Ok(None);
+        }
+        let (kind, described) = (found.header.kind, found.value.to_vec());
+        self.described_value(kind, &described)
+    }
+
+    fn described_value(&mut self, kind: u8, described: &[u8]) -> Result<Option<&[u8]>, Error> {
         if kind == KIND_EXTENT {
             let Some(extent) = ExtentRef::decode(described) else { return Ok(None) };
             return self.log.shown_extent(&mut self.file, &extent);

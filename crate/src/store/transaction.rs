@@ -92,7 +92,7 @@ impl<F: File> Store<F> {
             Some(_) => return self.commit(),
         }
         if self.expiry.is_late && self.savepoints.is_empty() {
-            self.catch_up_expiry();
+            self.catch_up_expiry()?;
         }
         self.commit_large_batch()
     }
@@ -141,8 +141,9 @@ impl<F: File> Store<F> {
         };
         self.undo_to(state.undo);
         self.log.rollback(&state.mark);
-        if self.expiry.is_late && self.savepoints.is_empty() {
-            self.catch_up_expiry();
+        // With an open batch, its commit does it, which can say that it failed.
+        if self.expiry.is_late && self.savepoints.is_empty() && self.log.batch_bytes() == 0 {
+            let _ = self.catch_up_expiry();
         }
     }
 
@@ -157,6 +158,9 @@ impl<F: File> Store<F> {
         }
         if !self.savepoints.is_empty() {
             return Err(Error::Misuse);
+        }
+        if self.expiry.is_late {
+            self.catch_up_expiry()?;
         }
         let bytes = self.log.batch_bytes();
         self.commit_batch()?;
@@ -242,7 +246,7 @@ impl<F: File> Store<F> {
         }
         self.abort();
         self.end_snapshots();
-        self.catch_up_expiry();
+        self.catch_up_expiry()?;
         self.commit()?;
         // A close after a crash writes a clean end, even if nothing else was written.
         let is_untouched = |store: &Self| {

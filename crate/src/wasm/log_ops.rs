@@ -64,10 +64,10 @@ extern "C" fn walk_value(handle: usize, at: usize) -> *const u8 {
     answer.code = 0;
     let walk = walks.get(handle).and_then(Option::as_ref);
     let record = walk.and_then(|walk| record::parts(walk.bytes().get(at..)?));
-    let (Some(store), Some((header, _, value))) = (store, record) else {
+    let (Some(store), Some((header, key, value))) = (store, record) else {
         return core::ptr::null();
     };
-    match store.walked_value(header.kind, value) {
+    match store.walked_value(header, key, value) {
         Ok(value) => value.map_or(core::ptr::null(), |value| answer.bytes(value)),
         Err(failure) => {
             (answer.code, *error) = (failure.code(), Some(failure));

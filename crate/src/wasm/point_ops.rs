@@ -48,13 +48,13 @@ extern "C" fn count(keyspace: u32) -> f64 {
     counted.map_or(-1.0, |count| count as f64)
 }
 
-/// Gives the store the time in seconds. Returns the time up to which records have expired.
+/// Gives the store the time in seconds. Returns the time up to which records have expired, with a code if a batch was
+/// lost.
 #[unsafe(no_mangle)]
 extern "C" fn set_now(seconds: u32) -> u32 {
-    instance().store.as_mut().map_or(0, |store| {
-        store.set_now(seconds);
-        store.now()
-    })
+    let instance = instance();
+    instance.run(|store, _, _| store.set_now(seconds));
+    instance.store.as_ref().map_or(0, Store::now)
 }
 
 /// Returns 1 if the store has, or had, records that expire.

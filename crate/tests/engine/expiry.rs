@@ -6,10 +6,11 @@ use std::ops::Bound;
 
 use varve::engine::format::KEYSPACE_ENGINE;
 use varve::engine::format::system_records::{expiry_of, max_expiring_key};
-use varve::engine::{Error, MemoryFile, Options, Savepoint, Store};
+use varve::engine::{Error, IoError, MemoryFile, Options, Savepoint, Store};
 
-use crate::support::fault_file::FaultFile;
-use crate::support::rng::{Rng, bytes_of};
+use crate::support::crash_programs::{Tally, With, on_two_threads, run_generations};
+use crate::support::fault_file::{FailureMode, Fault, FaultFile};
+use crate::support::rng::{Rng, bytes_of, replayed};
 
 const KEYSPACES: [u32; 3] = [0, 2, 9];
 const YEAR: u32 = 365 * 86_400;
@@ -68,7 +69,7 @@ impl Model {
     /// Begins a turn: what has expired by then is gone for ever.
     fn turn(&mut self) {
         let (clock, before) = (self.clock, self.store().now());
-        self.store().set_now(clock);
+        self.store().set_now(clock).expect("nothing is lost");
         let now = self.store().now();
         assert!(now >= clock && now <= clock.max(before), "{now} at {clock}, after {before}");
         let seen = clock.max(if self.store().expires() { before } else { 0 });
@@ -384,6 +385,20 @@ fn random_programs_with_a_jumping_clock_match_a_model() {
     assert!(one.is_some() || expired > 5_000, "only {expired} keys expired");
 }
 
+#[test]
+fn crash_with_records_that_expire_and_marks_leaves_an_exact_prefix_of_commits() {
+    const WITH: With = With { snapshots: false, expiry: true };
+    let tally = Tally::default();
+    if let Some(seed) = replayed("VARVE_EXPIRY_CRASH_SEED") {
+        return run_generations(seed, &tally, WITH);
+    }
+    // Beyond these seeds the kinds of programs are drawn.
+    let seeds = replayed("VARVE_EXPIRY_CRASH_SEEDS").unwrap_or(6);
+    on_two_threads(7000..7000 + seeds, |seed| run_generations(seed, &tally, WITH));
+    println!("{} crash states", tally.total());
+    assert!(tally.total() > 10_000, "{}", tally.total());
+}
+
 fn open() -> Store<MemoryFile> {
     Store::open(MemoryFile::default(), Options::default()).expect("opens")
 }
@@ -392,7 +407,7 @@ fn open() -> Store<MemoryFile> {
 fn many_keys_that_are_due_at_once_are_absent_at_once_and_deleted_in_slices() {
     const KEYS: u32 = 20_000;
     let mut store = open();
-    store.set_now(START);
+    store.set_now(START).expect("nothing is lost");
     for key in 0..KEYS {
         let expiry = START + 1 + key % 50;
         store.set_with_expiry(2, &key.to_be_bytes(), b"value", expiry).expect("set");
@@ -400,7 +415,7 @@ fn many_keys_that_are_due_at_once_are_absent_at_once_and_deleted_in_slices() {
     }
     store.commit().expect("commit");
     while store.maintain(false).expect("maintain") {}
-    store.set_now(START + 100);
+    store.set_now(START + 100).expect("nothing is lost");
     assert_eq!(store.live_count(2), Ok(0));
     assert!(store.due().expect("counts") > u64::from(KEYS) - 100, "the rest waits");
     assert_eq!(store.keys(2), Ok(vec![]));
@@ -419,22 +434,22 @@ fn many_keys_that_are_due_at_once_are_absent_at_once_and_deleted_in_slices() {
 #[test]
 fn clock_that_was_wrong_can_be_corrected_once_all_that_was_due_is_deleted() {
     let mut store = open();
-    store.set_now(START);
+    store.set_now(START).expect("nothing is lost");
     store.set_with_expiry(0, b"gone", b"", START + 10).expect("set");
     store.set_with_expiry(0, b"later", b"", START + 3 * YEAR).expect("set");
-    store.set_now(START + YEAR);
+    store.set_now(START + YEAR).expect("nothing is lost");
     assert_eq!(store.has(0, b"gone"), Ok(false));
-    store.set_now(START);
+    store.set_now(START).expect("nothing is lost");
     assert_eq!((store.now(), store.has(0, b"gone")), (START, Ok(false)));
     store.set_with_expiry(0, b"new", b"", START + 10).expect("set");
     let file = store.close().map_err(|(_, error)| error).expect("closes");
     let mut store = Store::open(file, Options::default()).expect("opens");
-    store.set_now(START);
+    store.set_now(START).expect("nothing is lost");
     assert_eq!((store.now(), store.has(0, b"new")), (START, Ok(true)));
     // While something waits to be deleted, time does not go back.
     let savepoint = store.savepoint();
-    store.set_now(START + YEAR);
-    store.set_now(START);
+    store.set_now(START + YEAR).expect("nothing is lost");
+    store.set_now(START).expect("nothing is lost");
     assert_eq!((store.now(), store.has(0, b"new")), (START + YEAR, Ok(false)));
     store.release(savepoint).expect("release");
     assert_eq!(store.has(0, b"later"), Ok(true));
@@ -443,14 +458,14 @@ fn clock_that_was_wrong_can_be_corrected_once_all_that_was_due_is_deleted() {
 #[test]
 fn read_only_store_hides_what_has_expired_and_counts_without_it() {
     let mut store = open();
-    store.set_now(START);
+    store.set_now(START).expect("nothing is lost");
     store.set_with_expiry(0, b"a", b"1", START + 10).expect("set");
     store.set(0, b"b", b"2").expect("set");
     let file = store.close().map_err(|(_, error)| error).expect("closes");
     let bytes = file.bytes.clone();
     let options = Options { read_only: true, ..Options::default() };
     let mut store = Store::open(MemoryFile { bytes: bytes.clone() }, options).expect("opens");
-    store.set_now(START + 10);
+    store.set_now(START + 10).expect("nothing is lost");
     assert_eq!(store.get(0, b"a"), Ok(None));
     assert_eq!(store.live_count(0), Ok(1));
     assert_eq!(store.keys(0), Ok(vec![b"b".to_vec()]));
@@ -474,7 +489,7 @@ fn records_keep_their_expiry_when_a_damaged_file_is_salvaged() {
     use varve::engine::OnDamage;
     let options = Options { segment_log2: 12, ..Options::default() };
     let mut store = Store::open(MemoryFile::default(), options).expect("opens");
-    store.set_now(START);
+    store.set_now(START).expect("nothing is lost");
     for key in 0..200_u32 {
         let expiry = if key % 2 == 0 { 0 } else { START + key };
         store.set_with_expiry(0, &key.to_be_bytes(), &[7; 40], expiry).expect("set");
@@ -497,6 +512,61 @@ fn records_keep_their_expiry_when_a_damaged_file_is_salvaged() {
     assert!(kept > 150, "{kept} are kept");
     // Beside the entries there are the time, and what is known of deletions.
     assert_eq!(store.count(KEYSPACE_ENGINE), expiring + 2);
-    store.set_now(START + 1_000);
+    store.set_now(START + 1_000).expect("nothing is lost");
     assert_eq!(store.live_count(0), Ok(kept - expiring));
+}
+
+/// A store with 60 keys that are due at `START + 10`, in which `write` fills the open batch, on a disk that is full then.
+fn full_while_due(write: impl FnOnce(&mut Store<FaultFile>) -> Result<(), Error>) -> bool {
+    let file = FaultFile::default();
+    let options = Options { segment_log2: 16, ..Options::default() };
+    let mut store = Store::open(file.clone(), options).expect("opens");
+    store.set_now(START).expect("nothing is lost");
+    for key in 0..60_u8 {
+        store.set_with_expiry(2, &[key], b"value", START + 10).expect("set");
+    }
+    store.commit().expect("commit");
+    while store.maintain(false).expect("maintain") {}
+    file.arm(Fault { nth: 0, lasting: true, failure: FailureMode::Fail(IoError::Quota) });
+    let written = write(&mut store).and_then(|()| store.commit());
+    assert!(matches!(written, Ok(()) | Err(Error::Quota)), "{written:?}");
+    file.heal();
+    let is_there = store.get(2, b"written") == Ok(Some(&b"value"[..]));
+    assert_eq!(is_there, written.is_ok(), "a write is lost if and only if a call says so");
+    store.set_now(START + 10).expect("there is space");
+    assert_eq!(store.live_count(2), Ok(u64::from(is_there)));
+    is_there
+}
+
+#[test]
+fn deleting_what_is_due_on_a_full_disk_loses_no_write_without_an_error() {
+    let mut lost = 0;
+    let batch = |store: &mut Store<FaultFile>, bytes: usize| {
+        store.set(2, b"written", b"value")?;
+        // In another keyspace, so that only the one key is looked for.
+        store.set(4, b"filler", &vec![7; bytes]).map(|_| ())
+    };
+    for bytes in (12_000..16_500).step_by(100) {
+        // The time comes while the batch is open,
+        lost += u32::from(!full_while_due(|store| {
+            batch(store, bytes)?;
+            store.set_now(START + 10).map(|_| ())
+        }));
+        // inside of a transaction that succeeds,
+        lost += u32::from(!full_while_due(|store| {
+            let savepoint = store.savepoint();
+            batch(store, bytes)?;
+            store.set_now(START + 10)?;
+            store.release(savepoint)
+        }));
+        // inside of one that is rolled back,
+        lost += u32::from(!full_while_due(|store| {
+            batch(store, bytes)?;
+            let savepoint = store.savepoint();
+            store.set_now(START + 10)?;
+            store.rollback(savepoint);
+            Ok(())
+        }));
+    }
+    assert!(lost > 20, "{lost}");
 }

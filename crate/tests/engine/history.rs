@@ -57,8 +57,8 @@ fn changes<F: File>(store: &mut Store<F>, since: u64) -> Vec<Change> {
             }
             let value = match header.kind {
                 1 => described,
-                kind => {
-                    let value = store.walked_value(kind, &described).expect("readable");
+                _ => {
+                    let value = store.walked_value(&header, &key, &described).expect("readable");
                     value.expect("a current value is there").to_vec()
                 }
             };
@@ -406,6 +406,34 @@ fn a_full_disk_with_a_mark_refuses_writes_until_the_mark_is_dropped() {
     for round in 0..1_000 {
         store.set(0, b"key", &bytes_of(round, 500)).expect("there is space again");
         store.commit().expect("there is space again");
+    }
+}
+
+#[test]
+fn what_follows_the_newest_commit_is_whole_also_if_all_before_it_was_moved() {
+    for reopens in [false, true] {
+        let file = FaultFile::default();
+        let mut store = Store::open(file.clone(), options(120)).expect("opens");
+        for i in 0..600_u32 {
+            store.set(0, &(i % 300).to_be_bytes(), &[7; 100]).expect("set");
+            store.commit().expect("commit");
+        }
+        let mut more = store.maintain(true).expect("maintain");
+        while more {
+            more = store.maintain(false).expect("maintain");
+        }
+        let cursor = store.last_commit();
+        store.retain(b"mark", Some(cursor)).expect("nothing is newer");
+        store.commit().expect("commit");
+        store.set(0, b"later", b"value").expect("set");
+        store.commit().expect("commit");
+        if reopens {
+            store.close().map_err(|(_, error)| error).expect("close");
+            store = Store::open(file, options(120)).expect("opens");
+        }
+        assert!(store.since(cursor).expect("readable").is_whole);
+        let found = transactions(&mut store, cursor).expect("there is no gap");
+        assert_eq!(found.len(), 1, "{found:?}");
     }
 }
 

@@ -135,7 +135,7 @@ impl Program {
                 // A clock that jumps.
                 self.clock = (self.clock + rng.below(60) as u32).saturating_sub(20);
                 let clock = self.clock;
-                self.store().set_now(clock);
+                self.store().set_now(clock)?;
             }
             77..90 => self.note()?,
             90 => self.store().flush()?,
@@ -219,7 +219,7 @@ impl Program {
         let options = Options { keeps_history, ..self.options };
         self.store = Some(Store::open(self.file.clone(), options)?);
         let clock = self.clock;
-        self.store().set_now(clock);
+        self.store().set_now(clock)?;
         Ok(())
     }
 

@@ -83,7 +83,9 @@ fn see<F: File>(store: &mut Store<F>, walk: &LogWalk, seen: &mut Seen, is_moved:
             let value = match kind {
                 KIND_DELETE => None,
                 KIND_EXTENT | KIND_CHUNKED => {
-                    let value = store.walked_value(kind, record.value).expect("readable");
+                    let value = store
+                        .walked_value(record.header, record.key, record.value)
+                        .expect("readable");
                     Some(value.unwrap_or(b"gone").to_vec())
                 }
                 _ => Some(record.value.to_vec()),

@@ -82,7 +82,7 @@ fn live(seed: u64, steps: usize, maintains: bool, closes: bool) -> Sample {
             let version = store.set(keyspace, &key, &value).expect("set");
             let value: Rc<[u8]> = Rc::from(value);
             written.insert(version, value.clone());
-            state.insert((keyspace, key), Entry { value, version });
+            state.insert((keyspace, key), Entry { value, version, expiry: 0 });
         }
         store.release(savepoint).expect("release");
         store.commit().expect("commit");

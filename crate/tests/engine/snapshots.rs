@@ -7,7 +7,7 @@ use varve::engine::store::SnapshotId;
 use varve::engine::{Error, Options, Store};
 
 use crate::support::crash_programs::{
-    Tally, on_two_threads, run_generations, run_with_snapshots, with_replay_hint,
+    Tally, With, on_two_threads, run_generations, run_with_snapshots, with_replay_hint,
 };
 use crate::support::fault_file::FaultFile;
 use crate::support::rng::{Rng, bytes_of, replayed};
@@ -15,15 +15,17 @@ use crate::support::snapshots::range_of;
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
+const WITH: With = With { snapshots: true, expiry: false };
+
 #[test]
 fn crash_with_open_snapshots_leaves_an_exact_prefix_of_commits() {
     let tally = Tally::default();
     if let Some(seed) = replayed("VARVE_SNAPSHOT_SEED") {
-        return run_generations(seed, &tally, true);
+        return run_generations(seed, &tally, WITH);
     }
     // Beyond these seeds the kinds of programs are drawn.
     let seeds = replayed("VARVE_SNAPSHOT_SEEDS").unwrap_or(4);
-    on_two_threads(5000..5000 + seeds, |seed| run_generations(seed, &tally, true));
+    on_two_threads(5000..5000 + seeds, |seed| run_generations(seed, &tally, WITH));
     println!("{} crash states", tally.total());
     assert!(tally.total() > 10_000, "{}", tally.total());
 }

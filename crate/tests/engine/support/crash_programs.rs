@@ -4,10 +4,12 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use varve::engine::format::checkpoint;
+use varve::engine::format::system_records::KEY_MARKS;
+use varve::engine::format::{KEYSPACE_ENGINE, checkpoint};
 use varve::engine::{Error, IoError, Options, Store};
 
 use super::crash_images::{Crash, CrashKind, Limits, event_log, walk};
+use super::expiry::expiry_step;
 use super::fault_file::{Event, FailureMode, Fault, FaultFile};
 use super::in_flight::{InFlight, in_flight_writes};
 use super::oracle::{
@@ -155,6 +157,9 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
     for _ in 0..steps {
         let step = match session.takes_snapshots && rng.one_in(5) {
             true => snapshot_step(rng),
+            false if session.expires && !full && !rng.one_in(3) => {
+                expiry_step(rng, profile.keys, profile.segment)
+            }
             false => next_step(rng, &profile),
         };
         if let Step::Die { ahead, byte } = step {
@@ -207,6 +212,7 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     let seen = state_of(&mut store);
     oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
     check_chunks(&mut store, &seen);
+    check_marks(&mut store);
     // Verifying the whole file takes longer than everything else.
     let verifies_all = crash.event.is_multiple_of(5);
     if verifies_all {
@@ -243,7 +249,7 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     assert!(Some(version) > given, "version {version} is given again, after {given:?}");
     let value = b"the crash".as_slice().into();
     let mut expected = seen.clone();
-    expected.insert((0, b"after".to_vec()), Entry { value, version });
+    expected.insert((0, b"after".to_vec()), Entry { value, version, expiry: 0 });
     if verifies_all {
         store.flush().expect("it can be flushed");
         check_sound(&mut store, "after a write");
@@ -261,6 +267,14 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
         check_sound(&mut store, "after its close");
     }
     seen
+}
+
+/// Checks that nothing after a mark is gone.
+fn check_marks(store: &mut Store<FaultFile>) {
+    let Some(mark) = store.get(KEYSPACE_ENGINE, KEY_MARKS).expect("readable") else { return };
+    let cursor = u64::from_le_bytes(*mark.first_chunk().expect("a mark has a cursor"));
+    let since = store.since(cursor).expect("the mark is of a commit that is there");
+    assert!(since.is_whole, "something after the mark {cursor} is gone");
 }
 
 /// Checks that verification accepts what a crash left and what follows from it.
@@ -325,18 +339,28 @@ fn verify_nested(options: &Options, image: &Pages, state: State, rng: &mut Rng, 
 
 /// Runs generations, each starting with the image that a crash of the previous one left.
 pub fn run_seed(seed: u64, tally: &Tally) {
-    run_generations(seed, tally, false);
+    run_generations(seed, tally, With::default());
 }
 
-/// The same, with or without snapshots.
-pub fn run_generations(seed: u64, tally: &Tally, takes_snapshots: bool) {
+/// What programs do besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct With {
+    /// They take snapshots.
+    pub snapshots: bool,
+    /// Records expire, under a clock that jumps, and marks keep the log.
+    pub expiry: bool,
+}
+
+/// The same, with more.
+pub fn run_generations(seed: u64, tally: &Tally, with: With) {
     let mut rng = Rng::new(seed);
     let options = options_for(seed);
     let (mut image, mut state) = (Pages::default(), State::new());
     for generation in 0..4 {
         let disk = FaultFile::new(image.clone()).with_short_reads(seed);
         let mut session = Session::new(disk, options, state.clone());
-        session.takes_snapshots = takes_snapshots;
+        session.takes_snapshots = with.snapshots;
+        session.expires = with.expiry;
         let steps = rng.within(10..60);
         let disk = session.disk.clone();
         let context = || {

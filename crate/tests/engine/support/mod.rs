@@ -3,6 +3,7 @@
 pub mod counting_file;
 pub mod crash_images;
 pub mod crash_programs;
+pub mod expiry;
 pub mod fault_file;
 pub mod fault_programs;
 pub mod in_flight;

@@ -6,7 +6,9 @@ use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
 use varve::engine::format::KEYSPACE_ENGINE;
-use varve::engine::format::system_records::{KEY_CHUNK, KEY_CLEAR, KEY_GAP, KEY_HISTORY};
+use varve::engine::format::system_records::{
+    KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS,
+};
 use varve::engine::{Error, File, ProblemKind, Store, Verified, VerifyCursor};
 
 use super::fault_file::FaultFile;
@@ -20,6 +22,8 @@ pub struct Entry {
     pub value: Rc<[u8]>,
     /// `UNKNOWN` until the call that assigns it has returned.
     pub version: u64,
+    /// From when on the key is absent, in seconds; 0 for never.
+    pub expiry: u32,
 }
 
 /// No version: the first one is 1.
@@ -166,7 +170,7 @@ impl Oracle {
 fn digest_of(state: &State) -> (u64, u64) {
     let (mut content, mut full) = (DefaultHasher::new(), DefaultHasher::new());
     for (key, entry) in state {
-        (key, &entry.value).hash(&mut content);
+        (key, &entry.value, entry.expiry).hash(&mut content);
         entry.version.hash(&mut full);
     }
     let content = content.finish();
@@ -202,7 +206,8 @@ fn entry_of<F: File>(store: &mut Store<F>, keyspace: u32, key: &[u8]) -> Result<
     let value = store.get(keyspace, key)?.unwrap_or_else(|| panic!("{key:?} has no value"));
     let value = Rc::from(value);
     let version = store.version(keyspace, key)?.expect("a key that is there has a version");
-    Ok(Entry { value, version })
+    let expiry = store.expiry(keyspace, key)?.expect("likewise");
+    Ok(Entry { value, version, expiry })
 }
 
 /// The whole content of the store, read by its ordered keys and checked against its counts.
@@ -216,14 +221,15 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
     for keyspace in KEYSPACES {
         let keys: Vec<Vec<u8>> = store.keys(keyspace)?;
         assert!(keys.is_sorted_by(|a, b| a < b), "the keys of {keyspace} are out of order");
-        assert_eq!(keys.len() as u64, store.count(keyspace), "the count of {keyspace}");
+        assert_eq!(Ok(keys.len() as u64), store.live_count(keyspace), "the count of {keyspace}");
         for key in keys {
             let entry = entry_of(store, keyspace, &key)?;
             state.insert((keyspace, key), entry);
         }
     }
-    assert_eq!(store.stats().count, state.len() as u64, "the count of all keys but the engine's");
-    // Gap records, clear records and chunks are the engine's own business.
+    let count = store.stats().count - store.due()?;
+    assert_eq!(count, state.len() as u64, "the count of all keys but the engine's");
+    // Gap records, clear records, chunks, entries of what expires and marks are the engine's own business.
     let own: Vec<Vec<u8>> = store.keys(KEYSPACE_ENGINE)?;
     assert_eq!(
         own.len() as u64,
@@ -231,7 +237,8 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         "the count of the engine's own keys"
     );
     let is_system_record = |key: &Vec<u8>| {
-        [KEY_CLEAR, KEY_GAP, KEY_CHUNK, KEY_HISTORY].iter().any(|start| key.starts_with(start))
+        let own = [KEY_CLEAR, KEY_GAP, KEY_CHUNK, KEY_HISTORY, KEY_EXPIRY, KEY_MARKS];
+        own.iter().any(|start| key.starts_with(start))
     };
     for key in own.into_iter().filter(|key| !is_system_record(key)) {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;
@@ -261,7 +268,8 @@ pub fn chunked_values<F: File>(store: &mut Store<F>) -> BTreeMap<u64, Vec<u8>> {
 /// the sweep.
 pub fn check_chunks<F: File>(store: &mut Store<F>, state: &State) {
     let mut values: Vec<Rc<[u8]>> = vec![];
-    if store.stats().unswept > 0 {
+    // Those of what has expired are removed with its records.
+    if store.stats().unswept > 0 || store.due() != Ok(0) {
         return;
     }
     for (id, value) in chunked_values(store) {

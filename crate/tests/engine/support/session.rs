@@ -11,6 +11,7 @@ use varve::engine::format::inline_limit;
 use varve::engine::store::{PinId, SnapshotId};
 use varve::engine::{Error, IoError, Options, Store};
 
+use super::expiry::START;
 use super::fault_file::{Event, FailureMode, FaultFile};
 use super::oracle::{
     Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, check_chunks, difference,
@@ -43,6 +44,28 @@ pub enum Step {
     Delete {
         keyspace: u32,
         key: Vec<u8>,
+    },
+    /// Sets a record that expires this many seconds after the present.
+    SetExpiring {
+        keyspace: u32,
+        key: Vec<u8>,
+        len: usize,
+        fill: u64,
+        after: i64,
+    },
+    /// Changes when a record expires, likewise; without a time it never does.
+    Touch {
+        keyspace: u32,
+        key: Vec<u8>,
+        after: Option<i64>,
+    },
+    /// The clock goes on, or jumps, by this many seconds, and a turn begins.
+    SetNow {
+        by: i64,
+    },
+    /// Sets a mark, or moves it to the newest commit, or drops it.
+    Retain {
+        drops: bool,
     },
     /// Deletes all keys of a keyspace, by one record or one by one.
     Clear {
@@ -140,6 +163,9 @@ pub struct Session {
     snapshots: Vec<(SnapshotId, State)>,
     /// Whether random programs take snapshots.
     pub takes_snapshots: bool,
+    /// Whether in random programs records expire.
+    pub expires: bool,
+    clock: u32,
     /// The length of the history at the first eviction.
     pub evicted_at: Option<usize>,
 }
@@ -161,6 +187,8 @@ impl Session {
             pinned: vec![],
             snapshots: vec![],
             takes_snapshots: false,
+            expires: false,
+            clock: START,
             evicted_at: None,
         }
     }
@@ -309,6 +337,23 @@ impl Session {
         match step {
             Step::Set { keyspace, key, len, fill } => self.set(*keyspace, key, *len, *fill),
             Step::Delete { keyspace, key } => self.delete(*keyspace, key),
+            Step::SetExpiring { keyspace, key, len, fill, after } => {
+                let expiry = self.expiry_after(*after);
+                self.set_with_expiry(*keyspace, key, *len, *fill, expiry)
+            }
+            Step::Touch { keyspace, key, after } => {
+                let expiry = after.map_or(0, |after| self.expiry_after(after));
+                self.touch(*keyspace, key, expiry)
+            }
+            Step::SetNow { by } if self.saved.is_empty() => self.set_now(*by),
+            Step::Retain { drops } if self.saved.is_empty() => {
+                let after = self.state.clone();
+                let retain = |store: &mut Store<FaultFile>| {
+                    let cursor = store.last_commit();
+                    store.retain(b"mark", (!drops).then_some(cursor))
+                };
+                self.call(after, retain, |_, _, ()| ())
+            }
             Step::Clear { keyspace, by_one } => self.clear(*keyspace, *by_one),
             Step::Update { keyspace, key, fill, end } => self.update(*keyspace, key, *fill, *end),
             Step::Get { keyspace, key } => {
@@ -440,6 +485,8 @@ impl Session {
                 Ok(())
             }
             Step::Die { .. }
+            | Step::SetNow { .. }
+            | Step::Retain { .. }
             | Step::Pin { .. }
             | Step::Commit
             | Step::Flush
@@ -458,15 +505,75 @@ impl Session {
         len: usize,
         fill: u64,
     ) -> Result<(), (Error, Commit)> {
+        self.set_with_expiry(keyspace, key, len, fill, 0)
+    }
+
+    fn set_with_expiry(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        len: usize,
+        fill: u64,
+        expiry: u32,
+    ) -> Result<(), (Error, Commit)> {
         let value: Rc<[u8]> = bytes_of(fill, len).into();
+        let is_absent = self.is_past(expiry);
         let mut after = self.state.clone();
         let at = (keyspace, key.to_vec());
-        let before = after.insert(at.clone(), Entry { value: value.clone(), version: UNKNOWN });
+        let entry = Entry { value: value.clone(), version: UNKNOWN, expiry };
+        let before = match is_absent {
+            true => after.remove(&at),
+            false => after.insert(at.clone(), entry.clone()),
+        };
         let record = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
             assert!(before.is_none_or(|e| e.version < version), "version {version} did not grow");
-            state.insert(at, Entry { value: value.clone(), version });
+            if !is_absent {
+                state.insert(at, Entry { version, ..entry });
+            }
         };
-        self.call(after, |s| s.set(keyspace, key, &value), record).map(|_| ())
+        self.call(after, |s| s.set_with_expiry(keyspace, key, &value, expiry), record).map(|_| ())
+    }
+
+    fn touch(&mut self, keyspace: u32, key: &[u8], expiry: u32) -> Result<(), (Error, Commit)> {
+        let is_absent = self.is_past(expiry);
+        let mut after = self.state.clone();
+        let at = (keyspace, key.to_vec());
+        let before = after.remove(&at);
+        if let Some(before) = before.as_ref().filter(|_| !is_absent) {
+            let version = if before.expiry == expiry { before.version } else { UNKNOWN };
+            after.insert(at.clone(), Entry { version, expiry, ..before.clone() });
+        }
+        let record = |state: &mut State, store: &mut Store<FaultFile>, &touched: &bool| {
+            assert_eq!(touched, before.is_some(), "touching {key:?}");
+            if let Some(entry) = state.get_mut(&at) {
+                entry.version = store.version(keyspace, key).unwrap().expect("the key is there");
+            }
+        };
+        self.call(after, |s| s.touch(keyspace, key, expiry), record).map(|_| ())
+    }
+
+    /// A time this many seconds after that of the clock or, if that was set back, of the store.
+    fn expiry_after(&mut self, after: i64) -> u32 {
+        let now = self.clock.max(self.store().now());
+        u32::try_from(i64::from(now) + after).expect("a time")
+    }
+
+    fn is_past(&mut self, expiry: u32) -> bool {
+        expiry != 0 && expiry <= self.store().now()
+    }
+
+    fn set_now(&mut self, by: i64) -> Result<(), (Error, Commit)> {
+        self.clock = u32::try_from(i64::from(self.clock) + by).expect("a time");
+        let clock = self.clock;
+        let mut after = self.state.clone();
+        after.retain(|_, entry| entry.expiry == 0 || entry.expiry > clock);
+        let disk = self.disk.clone();
+        let run = |store: &mut Store<FaultFile>| {
+            store.set_now(clock)?;
+            // What it did not write is tried again, by a process that lives.
+            if disk.is_dead() { Err(Error::Lost) } else { Ok(()) }
+        };
+        self.call(after, run, |_, _, ()| ())
     }
 
     fn staged(
@@ -480,7 +587,8 @@ impl Session {
         let value: Rc<[u8]> = bytes_of(fill, len).into();
         let mut after = self.state.clone();
         let at = (keyspace, key.to_vec());
-        after.insert(at.clone(), Entry { value: value.clone(), version: UNKNOWN });
+        let entry = Entry { value: value.clone(), version: UNKNOWN, expiry: 0 };
+        after.insert(at.clone(), entry.clone());
         let run = |store: &mut Store<FaultFile>| {
             store.begin_set(keyspace, key, capacity)?;
             store.staged_value().fill(0xCC);
@@ -488,7 +596,7 @@ impl Session {
             store.finish(len)
         };
         let record = |state: &mut State, _: &mut Store<FaultFile>, &version: &u64| {
-            state.insert(at, Entry { value: value.clone(), version });
+            state.insert(at, Entry { version, ..entry });
         };
         self.call(after, run, record).map(|_| ())
     }
@@ -545,7 +653,7 @@ impl Session {
         let applies = before.is_some() && !matches!(end, Update::Refuse | Update::Throw);
         if let Some(entry) = after.get_mut(&at).filter(|_| applies) {
             let value = value.clone().expect("the key is there").into();
-            *entry = Entry { value, version: UNKNOWN };
+            *entry = Entry { value, version: UNKNOWN, ..*entry };
         }
         let run = |s: &mut Store<FaultFile>| {
             let seen = |bytes: &[u8]| {

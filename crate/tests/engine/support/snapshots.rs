@@ -39,8 +39,9 @@ pub fn check_snapshot<F: File>(store: &mut Store<F>, snapshot: SnapshotId, state
         let value = store.get(then, key).expect("readable").map(Rc::from);
         assert_eq!(store.has(then, key), Ok(value.is_some()));
         let version = store.version(then, key).expect("readable");
-        if let (Some(value), Some(version)) = (value, version) {
-            seen.insert((*keyspace, key.clone()), Entry { value, version });
+        let expiry = store.expiry(then, key).expect("readable");
+        if let (Some(value), Some(version), Some(expiry)) = (value, version, expiry) {
+            seen.insert((*keyspace, key.clone()), Entry { value, version, expiry });
         }
     }
     assert!(&seen == state, "a snapshot shows {}", difference(&seen, state));
