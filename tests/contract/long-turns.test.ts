@@ -225,6 +225,35 @@ everywhere("views of one long turn", ({ storage, name: place }) => {
     expect(deletions.clear?.()).toBe(count - 1);
   });
 
+  test("1: a view of get outlives the rollback of a refused transaction of indexed records", async () => {
+    const Row = struct("Row", { number: u32, name: str });
+    const db = await opened(storage, LITTLE);
+    db.set("cfg", "the configuration");
+    const indexes = { byBoth: { fields: ["name", "number"] }, byName: "name" } as const;
+    const all = db.collection("rows", Row, { indexes });
+    // From now on keys are kept in order.
+    expect(all.count({ gte: "a" })).toBe(0);
+    await turn();
+    const cfg = db.get("cfg");
+    const rest = "x".repeat(30);
+    const add = (count: number) => {
+      for (let i = 0; i < count; i++)
+        all.set(`z${i}${rest}`, { number: i, name: `text${i}${rest}` });
+    };
+    throws(() => db.transaction(() => add(500_000)), {
+      name: "OutOfMemoryError",
+      code: "VARVE_OUT_OF_MEMORY",
+      message: /await/,
+    });
+    expect(text(cfg)).toBe("the configuration");
+    expect([all.count(), all.index.byName.count({ gte: "a" })]).toStrictEqual([0, 0]);
+    await turn();
+    add(1_000);
+    expect(all.index.byName.count({ gte: "text5", lt: "text6" })).toBe(111);
+    expect(all.index.byBoth.count({ gte: ["text5"], lt: ["text6"] })).toBe(111);
+    expect([...all.keys({ limit: 2 })]).toStrictEqual([`z0${rest}`, `z100${rest}`]);
+  });
+
   test("a turn without a view of get writes any amount", async () => {
     const db = await opened(storage, LITTLE);
     db.set("cfg", "the configuration");

@@ -14,6 +14,13 @@ use crate::log::write_batch::BatchMark;
 
 use super::{Staged, Store};
 
+/// A rollback of more changes than this checks that there is memory for it.
+const MANY_CHANGES: usize = 1 << 10;
+/// Bytes by which the order of the keys grows at most for a change that is undone, beside the key. A record has its
+/// key, so a key that is not long has at most as many bytes.
+const ORDER_BYTES: usize = 64;
+const LONG_KEY: u32 = 512;
+
 /// Entries of the undo list, and bytes of a saved value, whose memory is kept between turns.
 const KEPT_UNDO: usize = 4096;
 const KEPT_VALUE: usize = 64 << 10;
@@ -332,6 +339,12 @@ impl<F: File> Store<F> {
     pub(super) fn undo_to(&mut self, length: usize) {
         if self.undo.len() > length && self.expires() {
             self.undo_expiry();
+        }
+        // Undoing changes the order of the keys, which takes memory. Views that must stay are worth more than the order.
+        let changes = self.undo.get(length..).unwrap_or_default();
+        let bytes = |undo: &Undo| ORDER_BYTES + undo.added_size.min(LONG_KEY) as usize;
+        if changes.len() > MANY_CHANGES && !self.log.can_allocate(changes.iter().map(bytes).sum()) {
+            self.forget_sorted_keys();
         }
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };
