@@ -13,6 +13,8 @@ interface OptionOf {
 interface CommandOf {
   readonly about: string;
   readonly words: readonly string[];
+  /** What may follow these words. */
+  readonly also?: string;
   readonly more: string;
   readonly options: Readonly<Record<string, OptionOf>>;
 }
@@ -89,6 +91,26 @@ export const COMMANDS = {
       until: { takes: "N", about: "only keys whose last change is at most this number" },
       collection: COLLECTION,
       values: { about: "print values too" },
+      json: { about: "print one JSON document per line" },
+    },
+  },
+  at: {
+    about: "print keys, or the value of one, as of a past commit",
+    words: ["FILE", "NUMBER"],
+    also: "[get KEY | list]",
+    more:
+      "For files that keep their history. NUMBER is that of a transaction, a version, or a time as\n" +
+      "in 2026-11-27T03:00:00Z; only transactions with a note have one. See varve get and list.\n" +
+      "Exit code 1 if that commit is not known any more.\n",
+    options: {
+      prefix: { takes: "P", about: "only keys that start with P" },
+      start: { takes: "KEY", about: "only this key and those after it" },
+      end: { takes: "KEY", about: "only keys before this one" },
+      limit: { takes: "N", about: "at most N keys" },
+      reverse: { about: "from last to first" },
+      values: { about: "print values too" },
+      collection: COLLECTION,
+      base64: BASE64,
       json: { about: "print one JSON document per line" },
     },
   },
@@ -177,7 +199,7 @@ export function parseCommandLine(
 }
 
 function parse(command: CommandName, args: string[]): { help: string } | Call {
-  const { words, options } = commandOf(command);
+  const { words, options, also } = commandOf(command);
   const known = Object.entries(options).map(([name, { takes }]) => {
     const type = takes === undefined ? ("boolean" as const) : ("string" as const);
     return [name, { type }] as const;
@@ -198,7 +220,8 @@ function parse(command: CommandName, args: string[]): { help: string } | Call {
   }
   const { values, positionals } = parsed;
   if (values.help === true) return { help: helpOf(command) };
-  if (positionals.length !== words.length) {
+  const { length } = positionals;
+  if (also === undefined ? length !== words.length : length < words.length) {
     const needs = `varve ${command} needs ${words.join(" and ")}`;
     const given = positionals.length === 0 ? "nothing" : positionals.join(" ");
     throw misused(command, `${needs}; given: ${given}.`);
@@ -260,12 +283,13 @@ ${EXIT_CODES}`;
 }
 
 function helpOf(name: CommandName): string {
-  const { about, words, more, options } = commandOf(name);
+  const { about, words, also, more, options } = commandOf(name);
+  const all = also === undefined ? words : [...words, also];
   const rows = Object.entries(options).map(([option, { takes, about }]) => {
     return [`  --${option}${takes === undefined ? "" : ` ${takes}`}`, about] as const;
   });
   const explained = more === "" ? "" : `${more}\n`;
-  return `Usage: varve ${name} ${words.join(" ")} [options]
+  return `Usage: varve ${name} ${all.join(" ")} [options]
 
 ${about[0]?.toUpperCase()}${about.slice(1)}.
 

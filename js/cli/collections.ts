@@ -134,24 +134,24 @@ function viewOf({ engine }: Session): (memory: unknown, at: number, length: numb
   return (_, at, length) => engine.view(at, length);
 }
 
-/** All collections, by name. Needs key order. */
-export function collectionsOf(db: Database): CollectionInfo[] {
+/** All collections, by name, or those of a past commit, as its number selects it. Needs key order. */
+export function collectionsOf(db: Database, past = 0): CollectionInfo[] {
   // Copy the keys, because reading the descriptor of an index may move the others.
-  const stored = [...entriesOf(db, SYSTEM_KEYSPACE, { ...ALL, prefix: "collection/" })].map(
+  const stored = [...entriesOf(db, past + SYSTEM_KEYSPACE, { ...ALL, prefix: "collection/" })].map(
     ([key, value]) => [key, value.slice()] as const,
   );
   const found = stored.map(([key, value]) => {
     const name = new TextDecoder().decode(key);
-    return describedBy(db, name.slice("collection/".length), decoded(name, value));
+    return describedBy(db, name.slice("collection/".length), decoded(name, value), past);
   });
   return found.filter((one) => one !== undefined);
 }
 
 /** A sentence that names the collections, if no key was found outside of them. Needs key order. */
-export function elsewhere(db: Database): string {
+export function elsewhere(db: Database, past = 0): string {
   let names: string[];
   try {
-    names = collectionsOf(db).map(({ name }) => JSON.stringify(name));
+    names = collectionsOf(db, past).map(({ name }) => JSON.stringify(name));
   } catch {
     // Ignored: a damaged descriptor does not matter to the requested key.
     return "";
@@ -165,10 +165,11 @@ export function elsewhere(db: Database): string {
  *
  * @throws Failure if there is none
  */
-export function collectionOf(db: Database, name: string): CollectionInfo {
+export function collectionOf(db: Database, name: string, past = 0): CollectionInfo {
   const key = `collection/${name}`;
-  const stored = Database.sessionOf(db).engine.get(key, SYSTEM_KEYSPACE);
-  const described = stored === undefined ? undefined : describedBy(db, name, decoded(key, stored));
+  const stored = Database.sessionOf(db).engine.get(key, past + SYSTEM_KEYSPACE);
+  const described =
+    stored === undefined ? undefined : describedBy(db, name, decoded(key, stored), past);
   if (described === undefined) {
     throw new Failure(
       EXIT.negative,
@@ -178,20 +179,31 @@ export function collectionOf(db: Database, name: string): CollectionInfo {
   return described;
 }
 
-function describedBy(db: Database, name: string, stored: Stored): CollectionInfo | undefined {
+function describedBy(
+  db: Database,
+  name: string,
+  stored: Stored,
+  past: number,
+): CollectionInfo | undefined {
   const { keyspace, json } = stored;
   if (isDropped(stored)) return undefined;
-  const indexes = (json.indexes ?? []).map((index) => indexOf(db, keyspace, index));
+  const indexes = (json.indexes ?? []).map((index) => indexOf(db, keyspace, index, past));
   const there = indexes.filter((index) => index !== undefined);
-  return { name, keyspace, value: descriptorOf(json.value), key: json.key, indexes: there };
+  return {
+    name,
+    keyspace: past + keyspace,
+    value: descriptorOf(json.value),
+    key: json.key,
+    indexes: there,
+  };
 }
 
-function indexOf(db: Database, of: number, name: string): IndexInfo | undefined {
+function indexOf(db: Database, of: number, name: string, past: number): IndexInfo | undefined {
   const key = indexKeyOf(of, name);
-  const stored = Database.sessionOf(db).engine.get(key, SYSTEM_KEYSPACE);
+  const stored = Database.sessionOf(db).engine.get(key, past + SYSTEM_KEYSPACE);
   if (stored === undefined) return undefined;
   const described = decoded(key, stored);
   return isDropped(described)
     ? undefined
-    : { name, keyspace: described.keyspace, shape: described.json };
+    : { name, keyspace: past + described.keyspace, shape: described.json };
 }

@@ -1,5 +1,6 @@
 /** `varve list` */
 
+import { RAW } from "../engine/wasm-memory.js";
 import type { ByteRange, Database } from "../index.js";
 import { type Call, misused } from "./args.js";
 import {
@@ -22,30 +23,39 @@ export async function list(call: Call, output: Output): Promise<ExitCode> {
   const { collection } = call.texts;
   // Refuse a wrong range before opening the file, if possible.
   if (collection === undefined) rangeOf(call, undefined);
+  const [path = ""] = call.positionals;
+  return inspectFile(path, { ordered: true }, (db) => printKeys(call, db, output));
+}
+
+/** Prints keys in order, as they are now or as of a past commit, as its number selects it. */
+export async function printKeys(
+  call: Call,
+  db: Database,
+  output: Output,
+  past = 0,
+): Promise<ExitCode> {
+  const { collection } = call.texts;
   const show = call.flags.has("json") ? asJson : asText;
-  return inspectFile(call.positionals[0] ?? "", { ordered: true }, async (db) => {
-    const described = collection === undefined ? undefined : collectionOf(db, collection);
-    const keyJson = described && keyJsonOf(described.key);
-    const range = rangeOf(call, keyJson);
-    const shown: Formatters = { keyJson, values: described && valueFormatOf(described) };
-    for (const [key, value] of entriesOf(
-      db,
-      described?.keyspace,
-      range,
-      call.flags.has("values"),
-    )) {
-      // Copy the value before any await, because it is valid only until then.
-      const line = show(key, value, shown);
-      const passed = output.print(line);
-      if (passed !== undefined) await passed;
+  const described = collection === undefined ? undefined : collectionOf(db, collection, past);
+  const keyJson = described && keyJsonOf(described.key);
+  const range = rangeOf(call, keyJson);
+  const shown: Formatters = { keyJson, values: described && valueFormatOf(described) };
+  const keyspace = described?.keyspace ?? (past === 0 ? undefined : past + RAW);
+  let count = 0;
+  for (const [key, value] of entriesOf(db, keyspace, range, call.flags.has("values"))) {
+    count += 1;
+    // Copy the value before any await, because it is valid only until then.
+    const line = show(key, value, shown);
+    const passed = output.print(line);
+    if (passed !== undefined) await passed;
+  }
+  if (described === undefined && (past === 0 ? db.count() : count) === 0) {
+    const more = elsewhere(db, past);
+    if (more !== "") {
+      throw new Failure(EXIT.negative, `The file has no keys outside of collections.${more}`);
     }
-    if (described === undefined && db.count() === 0) {
-      const more = elsewhere(db);
-      if (more !== "")
-        throw new Failure(EXIT.negative, `The file has no keys outside of collections.${more}`);
-    }
-    return EXIT.ok;
-  });
+  }
+  return EXIT.ok;
 }
 
 type Pair = [key: Uint8Array, value: Uint8Array | undefined];

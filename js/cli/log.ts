@@ -133,21 +133,21 @@ function documentOf(item: LogItem, withValues: boolean): object {
   }
 }
 
+/** A number of a transaction, or a time, that was given on the command line. */
+export function pointOf(call: Call, option: string, word: string): number | Date {
+  if (/^\d{1,15}$/.test(word)) return Number(word);
+  const time = new Date(word);
+  if (!Number.isNaN(time.getTime())) return time;
+  throw misused(call.command, `${option} must be the number of a transaction, or a time: ${word}.`);
+}
+
 function optionsOf(call: Call): LogOptions {
   const { since, until, limit } = call.texts;
   if (limit !== undefined && !/^\d{1,15}$/.test(limit)) {
     throw misused(call.command, `--limit must be a whole number: ${limit}.`);
   }
-  const bound = (option: string, word: string | undefined) => {
-    if (word === undefined) return undefined;
-    if (/^\d{1,15}$/.test(word)) return Number(word);
-    const time = new Date(word);
-    if (!Number.isNaN(time.getTime())) return time;
-    throw misused(
-      call.command,
-      `${option} must be the number of a transaction, or a time: ${word}.`,
-    );
-  };
+  const bound = (option: string, word: string | undefined) =>
+    word === undefined ? undefined : pointOf(call, option, word);
   const reverse = call.flags.has("reverse");
   const bounds = { since: bound("--since", since), until: bound("--until", until) };
   if (reverse && (bounds.since instanceof Date || bounds.until instanceof Date)) {

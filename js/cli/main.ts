@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { isNoMemory } from "../errors/index.js";
 import { CorruptionError, VarveError } from "../index.js";
 import { type Call, type CommandName, parseCommandLine } from "./args.js";
+import { at } from "./at.js";
 import { diff } from "./diff.js";
 import { exportFile } from "./export.js";
 import { escapeControls } from "./format.js";
@@ -22,6 +23,7 @@ const RUN: Record<CommandName, (call: Call, output: Output) => Promise<ExitCode>
   list,
   log,
   diff,
+  at,
   schema,
   verify,
   salvage,

@@ -95,6 +95,8 @@ export class Database {
   private readonly handle: { session: Session };
   private readonly source: Source;
   private readonly pins: Set<Pin>;
+  /** Whether the database keeps its history: the option `history`, as it was when the database was created. */
+  readonly history: History;
   private readonly snapshots: Set<Snapshot>;
   private readonly leave: () => boolean;
   private readonly onError: ((error: Error) => void) | undefined;
@@ -113,6 +115,7 @@ export class Database {
     this.source = () => this.session;
     this.pins = new Set();
     this.snapshots = new Set();
+    this.history = session.engine.stats().history;
     this.leave = leave;
     // Wrap the listener, so that a function given to two handles is called once for each.
     this.onError = onError === undefined ? undefined : (error) => onError(error);
@@ -392,11 +395,6 @@ export class Database {
   async pack(options: PackOptions): Promise<number> {
     const { packed } = await moduleAt<typeof import("./pack.js")>("database/pack");
     return packed(this.source, options);
-  }
-
-  /** Whether the database keeps its history: the option `history`, as it was when the database was created. */
-  get history(): History {
-    return this.session.engine.stats().history;
   }
 
   /**

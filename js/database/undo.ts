@@ -1,6 +1,6 @@
 /**
  * `db.undo()`: takes back what a transaction changed. It works on the records of the log, entries of indexes among them:
- * if no record that the transaction wrote was written since, its entries were not either, so giving back the records of
+ * if no record that the transaction wrote was written since, its entries were not either, so restoring the records of
  * both keeps them in accord.
  */
 
@@ -173,7 +173,7 @@ function textOf(key: Bytes): string {
 function refuseMigrated(session: Session, past: number, collections: Iterable<string>): void {
   const { engine } = session;
   for (const name of collections) {
-    const [then, now] = [past, 0].map((snapshot) => placesOf(engine, name, snapshot));
+    const [then, now] = [past, 0].map((snapshot) => keyspacesOf(engine, name, snapshot));
     // The transaction itself may have created it.
     if (then === undefined || then === now) continue;
     throw new ConflictError(
@@ -184,15 +184,15 @@ function refuseMigrated(session: Session, past: number, collections: Iterable<st
 }
 
 /** The keyspaces of a collection and its indexes, as text; `undefined` if it does not exist. */
-function placesOf(engine: Engine, name: string, snapshot: number): string | undefined {
+function keyspacesOf(engine: Engine, name: string, snapshot: number): string | undefined {
   const stored = storedIn(engine, `collection/${name}`, snapshot);
   if (stored === undefined) return undefined;
   const { keyspace, json } = stored;
   const indexes = [...(json.indexes ?? []), ...(json.building ?? [])];
-  const places = indexes.map(
+  const numbers = indexes.map(
     (one) => storedIn(engine, indexKeyOf(keyspace, one), snapshot)?.keyspace,
   );
-  return [keyspace, ...places.sort()].join(" ");
+  return [keyspace, ...numbers.sort()].join(" ");
 }
 
 function storedIn(engine: Engine, key: string | Bytes, snapshot = 0): Stored | undefined {

@@ -150,7 +150,7 @@ const makers: Readonly<Record<number, Maker>> = {
   [Code.OtherHistory]: ({ name }) =>
     new OptionsMismatchError(
       `Whether the database "${name}" keeps its history was decided when it was created, and not as the option history ` +
-        "says. Open it without that option; db.history tells.",
+        "says. Open it without that option: db.history has it.",
     ),
   [Code.NoHistory]: ({ name }) =>
     badArgument(

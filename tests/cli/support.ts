@@ -3,7 +3,7 @@
 import { spawn } from "node:child_process";
 import { copyFileSync, mkdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { type Database, file, open } from "varve";
+import { type Database, file, type OpenOptions, open } from "varve";
 import { expect, onTestFinished } from "vitest";
 import { context } from "../support/context.js";
 
@@ -98,9 +98,12 @@ export function folder(): string {
 }
 
 /** The path of a closed database that `fill` has written. */
-export async function database(fill: (db: Database) => void): Promise<string> {
+export async function database(
+  fill: (db: Database) => void,
+  options: OpenOptions = {},
+): Promise<string> {
   const directory = folder();
-  const db = await open("shop", { storage: file(directory) });
+  const db = await open("shop", { storage: file(directory), ...options });
   fill(db);
   await db.close();
   return join(directory, "shop.varve");

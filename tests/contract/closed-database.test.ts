@@ -19,6 +19,7 @@ everywhere("a closed database", ({ storage }) => {
     const then = db.snapshot();
     await db.close();
     await refuseAll<Database>(db, {
+      at: (of) => of.at(0),
       batch: (of) => of.batch([]),
       changes: (of) => of.changes({ since: 0 }),
       clear: (of) => of.clear(),
@@ -40,10 +41,12 @@ everywhere("a closed database", ({ storage }) => {
       getMany: (of) => of.getMany(["a"]),
       getText: (of) => of.getText("a"),
       has: (of) => of.has("a"),
+      history: "stays",
       keys: (of) => of.keys(),
       lastCommit: (of) => of.lastCommit,
       log: (of) => of.log(),
       migrate: (of) => of.migrate("more", json()),
+      pack: (of) => of.pack({ before: 0 }),
       pin: (of) => of.pin("a"),
       recovery: "stays",
       retain: (of) => of.retain("a", 0),
@@ -52,6 +55,7 @@ everywhere("a closed database", ({ storage }) => {
       stats: (of) => of.stats(),
       touch: (of) => of.touch("a", { expireIn: 1_000 }),
       transaction: (of) => of.transaction(() => 1),
+      undo: (of) => of.undo(1),
       updateIf: (of) => of.updateIf("a", () => {}),
       values: (of) => of.values(),
       verify: (of) => of.verify(),

@@ -161,7 +161,7 @@ everywhere("kept history", ({ storage }) => {
     );
   });
 
-  test("undo gives back what a transaction changed, in a transaction of its own", async () => {
+  test("undo restores what a transaction changed, in a transaction of its own", async () => {
     const db = await opened(storage, KEEP);
     db.set("a", "1");
     db.set("c", "x".repeat(700_000));

@@ -110,19 +110,9 @@ impl Log {
         loaded: &mut Loaded,
         since: u64,
     ) -> Result<Option<WalkStart>, Error> {
-        match self.recent_start(since) {
-            Some(start) => Ok(Some(start)),
-            None => self.searched_start(file, loaded, since),
+        if let Some(start) = self.recent_start(since) {
+            return Ok(Some(start));
         }
-    }
-
-    /// As [`walk_start`](Log::walk_start), but before a commit that is not newer than `since`, if there is one.
-    pub(super) fn searched_start(
-        &self,
-        file: &mut impl File,
-        loaded: &mut Loaded,
-        since: u64,
-    ) -> Result<Option<WalkStart>, Error> {
         let order = self.by_sequence();
         let known = self.known_start(&order, since);
         let mut head = AlignedBytes::zeroed(0);

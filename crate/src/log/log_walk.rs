@@ -59,7 +59,7 @@ pub(super) struct Loaded {
     pub(super) slot: u32,
     pub(super) sequence: u32,
     /// What was read of it: from this offset on, to where its frames ended then.
-    from: usize,
+    pub(super) from: usize,
     pub(super) end: u32,
     /// Frames before this offset were verified.
     verified: usize,

@@ -12,7 +12,7 @@ use crate::index::hash_index::Position;
 
 use super::log_start::WalkStart;
 use super::log_walk::Loaded;
-use super::{Log, SlotState};
+use super::{Log, Slot, SlotState};
 
 /// A record of the log.
 #[derive(Clone, Copy, Debug)]
@@ -46,14 +46,14 @@ impl Log {
         self.superblock.mode & MODE_KEEP_HISTORY != 0
     }
 
-    /// The beginning of a commit that is not newer than `since`, with nothing newer before it.
+    /// As [`start_of`](Log::start_of), with the memory of the walk that follows.
     pub(crate) fn start_in(
         &self,
         file: &mut impl File,
         memory: &mut WalkMemory,
         since: u64,
     ) -> Result<Option<WalkStart>, Error> {
-        self.searched_start(file, &mut memory.0, since)
+        self.walk_start(file, &mut memory.0, since)
     }
 
     /// Passes the records from a start on to `visit`, in the order of the log, until it returns false. The open batch
@@ -133,15 +133,16 @@ impl Log {
         self.geometry.position(slot.unwrap_or_default(), tail - size)
     }
 
-    /// Whether the record at a position is still the one that a record in the segment of this sequence replaced: the
-    /// segment was not begun later, and is not about to be freed.
-    pub(crate) fn has_kept(&self, position: Position, sequence: u32) -> bool {
+    /// The sequence of the segment of a position, if the record there is still the one that a record in the segment of
+    /// `sequence` replaced: it was not begun later, and is not about to be freed.
+    pub(crate) fn kept_in(&self, position: Position, sequence: u32) -> Option<u32> {
         let slot = self.slots.get(self.geometry.locate(position).0 as usize);
-        slot.is_some_and(|slot| {
+        let is_kept = |slot: &&Slot| {
             slot.state == SlotState::Log
                 && slot.written
                 && !slot.retired
                 && slot.sequence <= sequence
-        })
+        };
+        slot.filter(is_kept).map(|slot| slot.sequence)
     }
 }

@@ -7,7 +7,7 @@
 //! | [`Collection`] | records of one type in it, with their indexes |
 //! | [`Reader`] | a database in memory, read by any number of threads |
 //! | [`KeyRange`] | a range of keys and its order |
-//! | [`Snapshot`] | everything as it was, while the store goes on, or at a past commit |
+//! | [`Snapshot`] | everything as it was, while the store goes on |
 //! | [`Log`] | the log as history: a walk over its transactions |
 //! | [`Changes`], [`Follower`] | what happened since a cursor, and from then on |
 //! | [`SetOptions`], [`Expiry`] | when a record expires, and which version a write expects |

@@ -629,8 +629,8 @@ impl Store {
         Ok(Snapshot::new(id, self.engine.last_commit(), dropped))
     }
 
-    /// A snapshot of a past commit: that with this number, or that which gave a key this version, or the last one before.
-    /// The file has to keep its history: [`OpenOptions::keep_history`]. It walks over the log since then.
+    /// As [`snapshot`](Store::snapshot), of the content as it was after a past transaction: that with this number, or that which
+    /// gave a key this version, or the last one before. The file has to keep its history, and the log since then is walked.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -643,9 +643,9 @@ impl Store {
     /// let version = store.set("price", b"12")?;
     /// store.commit()?;
     /// store.set("price", b"13")?;
-    /// let then = store.snapshot_at(version)?;
-    /// assert_eq!(store.at(&then)?.get("price")?, Some(&b"12"[..]));
-    /// # drop(then);
+    /// let past = store.snapshot_at(version)?;
+    /// assert_eq!(store.at(&past)?.get("price")?, Some(&b"12"[..]));
+    /// # drop(past);
     /// # store.close()?;
     /// # std::fs::remove_dir_all(folder)?;
     /// # Ok(())
@@ -654,7 +654,7 @@ impl Store {
     ///
     /// # Errors
     /// With the code `VARVE_BAD_ARGUMENT` if the file does not keep its history, or for a number that no commit has reached;
-    /// `VARVE_CURSOR_EXPIRED` if the history was packed or salvaged since; damage, or an error of the file.
+    /// `VARVE_CURSOR_EXPIRED` if the history was packed or salvaged since; otherwise as for [`snapshot`](Store::snapshot).
     pub fn snapshot_at(&mut self, number: u64) -> Result<Snapshot, Error> {
         self.begin();
         let taken = self.engine.at(number);

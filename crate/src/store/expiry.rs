@@ -237,8 +237,7 @@ impl<F: File> Store<F> {
     }
 
     /// Whether a record of a keyspace, live or of a snapshot, may be there and due. Taking a snapshot deletes what is due, so
-    /// none of its records are, unless the store could not be written to. A past commit had what it
-    /// had.
+    /// none of its records are, unless the store could not be written to. A past commit had what it had.
     fn can_expire(&self, keyspace: u32) -> bool {
         keyspace <= LAST_KEYSPACE
             || (self.read_only || self.poisoned) && !self.snapshots.is_past(keyspace)

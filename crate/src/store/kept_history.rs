@@ -32,6 +32,8 @@ pub(super) struct PastCommit {
     pub version: u64,
     /// Where the log since then begins; none if there is nothing.
     pub start: Option<WalkStart>,
+    /// The sequence of the segment and the position of the first record of the transaction after it, if there is one.
+    next: Option<(u32, Position)>,
     memory: WalkMemory,
 }
 
@@ -118,10 +120,13 @@ impl<F: File> Store<F> {
         }
         let mut memory = WalkMemory::new();
         let start = self.log.start_in(&mut self.file, &mut memory, since)?;
-        let (mut version, mut transaction) = (0, None);
+        let (mut version, mut transaction, mut next) = (0, None, None);
+        // Of the first transaction that is none of the past.
+        let mut least_after = u64::MAX;
         // Returns whether a transaction is one of the past.
         let mut end = |versions: Option<Versions>| match versions {
             Some(Versions { least, most }) if least > cursor || is_before && most >= cursor => {
+                least_after = least;
                 false
             }
             Some(Versions { most, .. }) => {
@@ -131,13 +136,18 @@ impl<F: File> Store<F> {
             None => true,
         };
         if let Some(start) = start {
-            let mut goes_on = true;
+            let (mut goes_on, mut begun) = (true, None);
             self.log.records_since(&mut self.file, &mut memory, start, &mut |found| {
                 if found.is_moved {
                     return true;
                 }
                 if found.begins || found.header.kind == KIND_TRANSACTION {
                     goes_on = end(transaction.take());
+                    if !goes_on {
+                        next = begun;
+                        return false;
+                    }
+                    begun = Some((found.sequence, found.position));
                 }
                 let at = found.header.version;
                 if at != 0 {
@@ -145,21 +155,23 @@ impl<F: File> Store<F> {
                     (versions.least, versions.most) =
                         (versions.least.min(at), versions.most.max(at));
                 }
-                goes_on
+                true
             })?;
-            if goes_on {
-                end(transaction.take());
+            if goes_on && !end(transaction.take()) {
+                next = begun;
             }
         }
-        if version < self.packed_up_to()? {
+        // What is before the start of the walk has versions up to `since`.
+        version = version.max(since.min(least_after.saturating_sub(1)));
+        if least_after <= self.packed_up_to()? {
             return Err(Error::CursorExpired);
         }
-        Ok(PastCommit { version, start, memory })
+        Ok(PastCommit { version, start, next, memory })
     }
 
     /// Makes the newest snapshot show a past commit.
     fn show(&mut self, past: PastCommit) -> Result<(), Error> {
-        let PastCommit { version, start, mut memory } = past;
+        let PastCommit { version, start, next, mut memory } = past;
         let is_packed = self.packed_up_to()? > 0;
         let mut overlay: SmallMap<OrderedKeys> = SmallMap::default();
         // By key, the number of the newest copy in the list of copies.
@@ -191,16 +203,29 @@ impl<F: File> Store<F> {
                 if !header.can_be_current() && header.kind != KIND_DELETE {
                     return true;
                 }
-                let count = &mut counts.entry(keyspace).count;
-                match (header.kind, header.previous) {
-                    (KIND_DELETE, _) => *count = count.wrapping_add(1),
-                    (_, 0) => *count = count.wrapping_sub(1),
-                    _ => {}
-                }
                 let mut position = header.previous;
-                if position != 0 && !log.has_kept(position, found.sequence) {
-                    position = MOVED;
-                    moved_keys.push((keyspace, Key::new(found.key)));
+                if header.kind == KIND_DELETE {
+                    let count = &mut counts.entry(keyspace).count;
+                    *count = count.wrapping_add(1);
+                } else if position == 0 {
+                    let count = &mut counts.entry(keyspace).count;
+                    *count = count.wrapping_sub(1);
+                }
+                if position != 0 {
+                    match log.kept_in(position, found.sequence) {
+                        // It replaced a record that is later than the past commit itself.
+                        Some(sequence)
+                            if !is_packed
+                                && next.is_some_and(|next| (sequence, position) >= next) =>
+                        {
+                            return true;
+                        }
+                        Some(_) => {}
+                        None => {
+                            position = MOVED;
+                            moved_keys.push((keyspace, Key::new(found.key)));
+                        }
+                    }
                 }
                 overlay.entry(keyspace).insert_missing(found.key, position);
                 true

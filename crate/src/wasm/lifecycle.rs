@@ -8,8 +8,8 @@ use crate::store::{OnDamage, Options, Store};
 /// Opens the database in the host's file with `memory` bytes between turns. The file may grow to
 /// `factor` percent of its live data. Flags: 1 without order, 2 read-only; if flushed data is
 /// damaged, 4 keeps the commits before the damage and 8 all that is intact; 16 writes new frames to
-/// a fresh segment; 32 reserves little memory until `reserve`; 64 creates a file that keeps its history and refuses others,
-/// 128 refuses one that does.
+/// a fresh segment; 32 reserves little memory until `reserve`; 64 creates a file that keeps its history and refuses
+/// others, 128 refuses one that does.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(

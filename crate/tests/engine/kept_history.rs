@@ -2,11 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use varve::engine::store::SnapshotId;
-use varve::engine::{Error, Options, Stats, Store};
+use varve::engine::{Error, IoError, Options, Stats, Store};
 
-use crate::support::fault_file::FaultFile;
+use crate::support::crash_images::{Limits, walk};
+use crate::support::crash_programs::on_two_threads;
+use crate::support::fault_file::{FailureMode, FaultFile};
+use crate::support::oracle::Bounds;
 use crate::support::rng::{Rng, bytes_of, replayed};
 use crate::support::snapshots::range_of;
 
@@ -308,4 +312,169 @@ fn past_commits_match_a_list_of_states() {
         run(seed, Options { load_at_once: 0, index_memory: 4 << 10, ..small() }, 1500, 1000);
         run(seed, Options { ordered: false, ..small() }, 100, 1000);
     }
+}
+
+/// All keys of the keyspaces without expiry.
+fn content_of(store: &mut Store<FaultFile>, keys: usize) -> Content {
+    let mut content = Content::new();
+    for keyspace in KEYSPACES {
+        for i in 0..keys {
+            let key = key_of(i);
+            if let Some(value) = store.get(keyspace, &key).expect("get") {
+                content.insert((keyspace, key), value.to_vec());
+            }
+        }
+    }
+    content
+}
+
+/// Crashes while the history is packed: each commit from the first that stays on is shown as it was, and the present
+/// is that of some commit.
+fn crash_while_packing(seed: u64) -> u64 {
+    let (mut rng, keys) = (Rng::new(seed), 12);
+    let options = Options { segment_log2: 12, memory: 1 << 16, ..small() };
+    let mut program = Program::new(options, keys);
+    let write = |program: &mut Program, rng: &mut Rng| {
+        // All or nothing, however large.
+        let savepoint = program.store().savepoint();
+        for _ in 0..rng.within(1..5) {
+            let at = (*rng.pick(&KEYSPACES), key_of(rng.below(keys)));
+            if rng.one_in(4) {
+                program.store().delete(at.0, &at.1).expect("delete");
+                program.now.remove(&at);
+            } else {
+                let length = if rng.one_in(12) { 5000 } else { rng.below(300) };
+                let value = bytes_of(rng.next(), length);
+                program.store().set(at.0, &at.1, &value).expect("set");
+                program.now.insert(at, value);
+            }
+        }
+        program.store().release(savepoint).expect("release");
+        program.note().expect("commit");
+    };
+    for _ in 0..30 {
+        write(&mut program, &mut rng);
+    }
+    if rng.one_in(2) {
+        // It was packed before.
+        let cursor = program.states[8].cursor;
+        program.store().pack(cursor).expect("pack");
+        while program.store().maintain(false).expect("maintain") {}
+    }
+    let store = program.store.take().expect("it is open");
+    let file = store.close().map_err(|(_, error)| error).expect("close");
+    let file = FaultFile::new(file.pages());
+    program.store = Some(Store::open(file.clone(), options).expect("open"));
+    let flushed = program.states.len();
+    let first = rng.within(9..flushed);
+    let cursor = program.states[first].cursor;
+    program.store().pack(cursor).expect("pack");
+    while program.store().maintain(false).expect("maintain") {
+        if rng.one_in(6) {
+            write(&mut program, &mut rng);
+        }
+    }
+    let (base, events) = file.history();
+    let limits = Limits {
+        exhaustive: 3,
+        drawn: 2,
+        randomized: 1,
+        patterns: 2,
+        flushes_lie_from: usize::MAX,
+        tear_step: 0,
+    };
+    let (states, mut crashes) = (&program.states, 0);
+    let start = Bounds::only(0);
+    walk(&base, start, &events, limits, &mut rng, |crash| {
+        crashes += 1;
+        let file = FaultFile::new(crash.image.clone());
+        let mut store = Store::open(file, options).expect("a crash damages nothing");
+        for state in &states[first..flushed] {
+            let past = store.at(state.cursor).expect("it stays");
+            check_past(&mut store, past, state, keys, true);
+            store.end_snapshot(past);
+        }
+        let before = &states[first - 1];
+        match store.at(before.cursor) {
+            Ok(past) => {
+                check_past(&mut store, past, before, keys, true);
+                store.end_snapshot(past);
+            }
+            Err(error) => assert_eq!(error, Error::CursorExpired),
+        }
+        let present = content_of(&mut store, keys);
+        let is_known = states[flushed - 1..].iter().any(|state| state.content == present);
+        assert!(is_known, "event {} of seed {seed}", crash.event);
+    });
+    crashes
+}
+
+#[test]
+fn crash_while_packing_loses_no_commit_that_stays() {
+    let crashes = AtomicU64::new(0);
+    let seeds = replayed("VARVE_CRASH_SEEDS").unwrap_or(8);
+    on_two_threads(0..seeds, |seed| {
+        crashes.fetch_add(crash_while_packing(seed), Ordering::Relaxed);
+    });
+    println!("{} crash states", crashes.load(Ordering::Relaxed));
+    assert!(crashes.into_inner() > 1000);
+}
+
+#[test]
+fn history_mode_is_fixed_and_wrong_cursors_are_refused() {
+    let file = FaultFile::default();
+    let keep = Options { keeps_history: Some(true), ..Options::default() };
+    let none = Options { keeps_history: Some(false), ..Options::default() };
+    let mut store = Store::open(file.clone(), keep).expect("open");
+    assert_eq!(store.at(1), Err(Error::CursorInFuture));
+    store.set(0, b"a", b"1").expect("set");
+    store.commit().expect("commit");
+    let last = store.last_commit();
+    assert_eq!(store.at(last + 1), Err(Error::CursorInFuture));
+    assert_eq!(store.before(last + 1), Err(Error::CursorInFuture));
+    assert_eq!(store.pack(last + 1), Err(Error::CursorInFuture));
+    let savepoint = store.savepoint();
+    assert_eq!(store.at(last), Err(Error::Reentrancy));
+    store.rollback(savepoint);
+    store.close().map_err(|(_, error)| error).expect("close");
+    assert!(matches!(Store::open(file.clone(), none), Err(Error::OtherHistory)));
+    let store = Store::open(file, Options::default()).expect("open");
+    assert!(store.keeps_history());
+    let file = FaultFile::default();
+    let mut store = Store::open(file.clone(), none).expect("open");
+    assert_eq!(store.at(0), Err(Error::NoHistory));
+    assert_eq!(store.pack(0), Err(Error::NoHistory));
+    store.close().map_err(|(_, error)| error).expect("close");
+    assert!(matches!(Store::open(file, keep), Err(Error::OtherHistory)));
+}
+
+#[test]
+fn pack_frees_space_on_a_full_disk() {
+    let (mut rng, keys) = (Rng::new(5), 40);
+    let mut program = Program::new(small(), keys);
+    let write = |program: &mut Program, rng: &mut Rng| {
+        let at = (0, key_of(rng.below(keys)));
+        let value = bytes_of(rng.next(), 600);
+        program.store().set(at.0, &at.1, &value)?;
+        program.store().commit()?;
+        program.now.insert(at, value);
+        program.note()
+    };
+    for _ in 0..200 {
+        write(&mut program, &mut rng).expect("there is space");
+    }
+    let size = program.store().stats().file_bytes;
+    program.file.limit(Some((size, FailureMode::Fail(IoError::Quota))));
+    let refused = (0..1000).find_map(|_| write(&mut program, &mut rng).err());
+    assert_eq!(refused, Some(Error::Quota));
+    program.check(&mut rng, 10);
+    let cursor = program.states[180].cursor;
+    assert_eq!(program.store().pack(cursor), Ok(cursor));
+    while program.store().maintain(false).expect("maintain") {}
+    assert!(!program.store().is_packing());
+    program.check(&mut rng, 10);
+    for _ in 0..50 {
+        write(&mut program, &mut rng).expect("there is space again");
+    }
+    program.check(&mut rng, 30);
 }
