@@ -336,15 +336,22 @@ impl<F: File> Store<F> {
         failure.into_error()
     }
 
+    /// Undoing changes the order of the keys, which takes memory. Views that must stay are worth more than the order.
+    #[cold]
+    #[inline(never)]
+    fn prepare_undo(&mut self, length: usize) {
+        let bytes = |undo: &Undo| ORDER_BYTES + undo.added_size.min(LONG_KEY) as usize;
+        if !self.log.can_allocate(self.undo[length..].iter().map(bytes).sum()) {
+            self.forget_sorted_keys();
+        }
+    }
+
     pub(super) fn undo_to(&mut self, length: usize) {
         if self.undo.len() > length && self.expires() {
             self.undo_expiry();
         }
-        // Undoing changes the order of the keys, which takes memory. Views that must stay are worth more than the order.
-        let changes = self.undo.get(length..).unwrap_or_default();
-        let bytes = |undo: &Undo| ORDER_BYTES + undo.added_size.min(LONG_KEY) as usize;
-        if changes.len() > MANY_CHANGES && !self.log.can_allocate(changes.iter().map(bytes).sum()) {
-            self.forget_sorted_keys();
+        if self.undo.len() > length + MANY_CHANGES {
+            self.prepare_undo(length);
         }
         while self.undo.len() > length {
             let Some(undo) = self.undo.pop() else { return };

@@ -119,24 +119,21 @@ impl<F: File> Store<F> {
     /// detach views that must stay valid.
     #[inline]
     fn check_growth(&self, records: usize) -> Result<(), Error> {
-        self.check_allocation(self.index_growth(records) + self.undo_growth(records))
+        let index = self.index_growth(records);
+        let is_full = self.undo.len() + records > self.undo.capacity();
+        if index == 0 && !is_full {
+            return Ok(());
+        }
+        let undo = if is_full { 2 * size_of::<Undo>() * self.undo.capacity() } else { 0 };
+        if self.log.can_allocate(index + undo) { Ok(()) } else { Err(Error::ViewsHeld) }
     }
 
     /// The same for a deletion, for which the index need not grow.
+    #[inline(never)]
     pub(super) fn check_undo_growth(&self) -> Result<(), Error> {
-        self.check_allocation(self.undo_growth(1))
-    }
-
-    #[inline]
-    fn check_allocation(&self, bytes: usize) -> Result<(), Error> {
-        if bytes == 0 || self.log.can_allocate(bytes) { Ok(()) } else { Err(Error::ViewsHeld) }
-    }
-
-    /// Bytes that the undo list allocates for so many further records.
-    #[inline]
-    fn undo_growth(&self, records: usize) -> usize {
-        let is_full = self.undo.len() + records > self.undo.capacity();
-        if is_full { 2 * size_of::<Undo>() * self.undo.capacity() } else { 0 }
+        let is_full = self.undo.len() == self.undo.capacity();
+        let bytes = 2 * size_of::<Undo>() * self.undo.capacity();
+        if !is_full || self.log.can_allocate(bytes) { Ok(()) } else { Err(Error::ViewsHeld) }
     }
 
     /// Stages a record for `key` with its whole value; [`finish`](Store::finish) completes it.
