@@ -110,11 +110,13 @@ impl Log {
         loaded: &mut Loaded,
         since: u64,
     ) -> Result<Option<WalkStart>, Error> {
-        if let Some(start) = self.recent_start(since) {
-            return Ok(Some(start));
-        }
         let order = self.by_sequence();
         let known = self.known_start(&order, since);
+        if let Some(recent) = self.recent_start(since) {
+            // Segments between the two may be missing: nothing in them was newer.
+            let later = known.filter(|known| known.sequence > recent.sequence);
+            return Ok(later.or(Some(recent)));
+        }
         let mut head = AlignedBytes::zeroed(0);
         for &(sequence, index) in order.iter().rev() {
             // The first segment needs no search, and older builds did not say what they moved.

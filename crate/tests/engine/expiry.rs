@@ -477,9 +477,9 @@ fn read_only_store_hides_what_has_expired_and_counts_without_it() {
 fn key_that_is_too_long_to_expire_is_refused_and_stored_otherwise() {
     let mut store = open();
     let key = vec![b'k'; max_expiring_key() + 1];
-    assert_eq!(store.set_with_expiry(0, &key, b"", START), Err(Error::KeyTooLong));
+    assert_eq!(store.set_with_expiry(0, &key, b"", START), Err(Error::ExpiringKeyTooLong));
     assert_eq!(store.set(0, &key, b""), Ok(store.stats().next_version - 1));
-    assert_eq!(store.touch(0, &key, START), Err(Error::KeyTooLong));
+    assert_eq!(store.touch(0, &key, START), Err(Error::ExpiringKeyTooLong));
     assert!(store.set_with_expiry(0, &key[1..], b"", START).is_ok());
     assert_eq!(store.has(0, &key), Ok(true));
 }
