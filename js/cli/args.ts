@@ -24,6 +24,19 @@ const BASE64 = { about: "keys are given in base64, for those that are not text" 
 
 const COLLECTION = { takes: "NAME", about: "look in this collection, not in the raw keys" };
 
+/** The options of `list`, which `at` has too. */
+const LIST_OPTIONS = {
+  prefix: { takes: "P", about: "only keys that start with P" },
+  start: { takes: "KEY", about: "only this key and those after it" },
+  end: { takes: "KEY", about: "only keys before this one" },
+  limit: { takes: "N", about: "at most N keys" },
+  reverse: { about: "from last to first" },
+  values: { about: "print values too" },
+  collection: COLLECTION,
+  base64: BASE64,
+  json: { about: "print one JSON document per line" },
+};
+
 export const COMMANDS = {
   stat: {
     about: "show sizes, counts, and how the file was closed",
@@ -52,17 +65,7 @@ export const COMMANDS = {
       "With --values, a tab and the value follow the key; of a long one, the first 200 bytes.\n" +
       "JSON lines have whole values; what is not UTF-8 is in keyBase64 and valueBase64.\n" +
       "Keys of a collection that are numbers, dates or tuples are printed as JSON.\n",
-    options: {
-      prefix: { takes: "P", about: "only keys that start with P" },
-      start: { takes: "KEY", about: "only this key and those after it" },
-      end: { takes: "KEY", about: "only keys before this one" },
-      limit: { takes: "N", about: "at most N keys" },
-      reverse: { about: "from last to first" },
-      values: { about: "print values too" },
-      collection: COLLECTION,
-      base64: BASE64,
-      json: { about: "print one JSON document per line" },
-    },
+    options: LIST_OPTIONS,
   },
   log: {
     about: "print what was written, transaction by transaction",
@@ -102,17 +105,7 @@ export const COMMANDS = {
       "For files that keep their history. NUMBER is that of a transaction, a version, or a time as\n" +
       "in 2026-11-27T03:00:00Z; only transactions with a note have one. See varve get and list.\n" +
       "Exit code 1 if that commit is not known any more.\n",
-    options: {
-      prefix: { takes: "P", about: "only keys that start with P" },
-      start: { takes: "KEY", about: "only this key and those after it" },
-      end: { takes: "KEY", about: "only keys before this one" },
-      limit: { takes: "N", about: "at most N keys" },
-      reverse: { about: "from last to first" },
-      values: { about: "print values too" },
-      collection: COLLECTION,
-      base64: BASE64,
-      json: { about: "print one JSON document per line" },
-    },
+    options: LIST_OPTIONS,
   },
   schema: {
     about: "print the declarations of the collections",
@@ -258,6 +251,24 @@ function tied(command: CommandName, args: readonly string[]): string[] {
     }
   }
   return words;
+}
+
+/** Digits that a number represents exactly. */
+const WHOLE = /^\d{1,15}$/;
+
+/** The option `--limit`. */
+export function limitOf(call: Call): number | undefined {
+  const { limit } = call.texts;
+  if (limit === undefined) return undefined;
+  if (!WHOLE.test(limit)) {
+    throw misused(call.command, `--limit must be a whole number: ${limit}.`);
+  }
+  return Number(limit);
+}
+
+/** A version or the number of a transaction; `undefined` if the word is no number. */
+export function numberIn(word: string): number | undefined {
+  return WHOLE.test(word) ? Number(word) : undefined;
 }
 
 /** The error for a command that was not understood. */

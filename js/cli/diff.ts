@@ -1,7 +1,7 @@
 /** `varve diff` */
 
 import { CursorExpiredError, type Database } from "../index.js";
-import { type Call, misused } from "./args.js";
+import { type Call, misused, numberIn } from "./args.js";
 import { asJson, asLine } from "./log.js";
 import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
@@ -9,8 +9,8 @@ import { EXIT, type ExitCode, Failure, type Output } from "./output.js";
 export async function diff(call: Call, output: Output): Promise<ExitCode> {
   const [path = ""] = call.positionals;
   const { since, until, collection } = call.texts;
-  const options = { since: numberOf(call, "since", since), collection };
   if (since === undefined) throw misused(call.command, "--since N is needed.");
+  const options = { since: numberOf(call, "since", since), collection };
   const bounds = until === undefined ? {} : { until: numberOf(call, "until", until) };
   const show = call.flags.has("json") ? asJson : asLine;
   try {
@@ -31,8 +31,9 @@ export async function diff(call: Call, output: Output): Promise<ExitCode> {
   }
 }
 
-function numberOf(call: Call, option: string, word = "0"): number {
-  if (/^\d{1,15}$/.test(word)) return Number(word);
+function numberOf(call: Call, option: string, word: string): number {
+  const number = numberIn(word);
+  if (number !== undefined) return number;
   throw misused(
     call.command,
     `--${option} must be a version or the number of a transaction: ${word}.`,

@@ -2,7 +2,7 @@
 
 import { RAW } from "../engine/wasm-memory.js";
 import type { ByteRange, Database } from "../index.js";
-import { type Call, misused } from "./args.js";
+import { type Call, limitOf } from "./args.js";
 import {
   collectionOf,
   elsewhere,
@@ -108,10 +108,7 @@ function asJson(
 }
 
 function rangeOf(call: Call, keyJson: KeyJson | undefined): ByteRange {
-  const { prefix, start, end, limit } = call.texts;
-  if (limit !== undefined && !/^\d{1,15}$/.test(limit)) {
-    throw misused(call.command, `--limit must be a whole number: ${limit}.`);
-  }
+  const { prefix, start, end } = call.texts;
   const bound = (what: string, word: string | undefined) => {
     if (word === undefined) return undefined;
     return keyJson === undefined ? keyOf(call, what, word) : keyJson.fromJson(word, true);
@@ -121,7 +118,7 @@ function rangeOf(call: Call, keyJson: KeyJson | undefined): ByteRange {
     prefix: bound("--prefix", prefix),
     gte: bound("--start", start),
     lt: bound("--end", end),
-    limit: limit === undefined ? undefined : Number(limit),
+    limit: limitOf(call),
     reverse: call.flags.has("reverse"),
   };
 }

@@ -7,7 +7,7 @@ import {
   type LogOptions,
   type LogRecord,
 } from "../index.js";
-import { type Call, misused } from "./args.js";
+import { type Call, limitOf, misused, numberIn } from "./args.js";
 import { base64, beginning, counted, field, number, oneLine } from "./format.js";
 import { inspectFile } from "./open-file.js";
 import { EXIT, type ExitCode, type Output } from "./output.js";
@@ -135,17 +135,15 @@ function documentOf(item: LogItem, withValues: boolean): object {
 
 /** A number of a transaction, or a time, that was given on the command line. */
 export function pointOf(call: Call, option: string, word: string): number | Date {
-  if (/^\d{1,15}$/.test(word)) return Number(word);
+  const number = numberIn(word);
+  if (number !== undefined) return number;
   const time = new Date(word);
   if (!Number.isNaN(time.getTime())) return time;
   throw misused(call.command, `${option} must be the number of a transaction, or a time: ${word}.`);
 }
 
 function optionsOf(call: Call): LogOptions {
-  const { since, until, limit } = call.texts;
-  if (limit !== undefined && !/^\d{1,15}$/.test(limit)) {
-    throw misused(call.command, `--limit must be a whole number: ${limit}.`);
-  }
+  const { since, until } = call.texts;
   const bound = (option: string, word: string | undefined) =>
     word === undefined ? undefined : pointOf(call, option, word);
   const reverse = call.flags.has("reverse");
@@ -156,6 +154,6 @@ function optionsOf(call: Call): LogOptions {
   return {
     ...bounds,
     reverse,
-    limit: limit === undefined ? undefined : Number(limit),
+    limit: limitOf(call),
   };
 }

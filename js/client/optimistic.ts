@@ -1,7 +1,7 @@
 /** Optimistic transactions of clients: their reads are recorded, and checked when they commit. */
 
 import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors/index.js";
-import { laterOf } from "../session/async-guard.js";
+import { unfinishedKind } from "../session/async-guard.js";
 import type { Key, Value } from "../util/bytes.js";
 import { clearTimeout, setTimeout } from "../util/clock.js";
 import { decoder } from "../util/text-coders.js";
@@ -118,7 +118,7 @@ export async function transact<T>(
         const log: Log = { read, caller, seen: new Map(), written: new Map() };
         const result = await body(log);
         log.over = true;
-        if (laterOf(result)) throw noFunction(`${as}()`);
+        if (unfinishedKind(result)) throw noFunction(`${as}()`);
         const seen = await Promise.all(log.seen.values());
         if (log.written.size > 0 || seen.length > 1) {
           const reads = seen.map(({ read }) => read);
@@ -193,13 +193,13 @@ export async function updateIf(
     if (value === undefined) return false;
     const isAccepted: unknown = predicate(value);
     if (isAccepted === false) return false;
-    if (laterOf(isAccepted) || isAccepted !== true) {
+    if (unfinishedKind(isAccepted) || isAccepted !== true) {
       throw badCall("The predicate of updateIf() must return true or false.");
     }
     const result = change(value);
     // As in the database itself, `null` is a value: a json() collection stores it.
     const changed = result === undefined ? value : result;
-    if (laterOf(changed)) {
+    if (unfinishedKind(changed)) {
       throw badCall("The function of updateIf() must return the new value or nothing.");
     }
     part.set(keyClone, changed);

@@ -163,7 +163,7 @@ export function touch<K>(
 ): boolean {
   const { engine } = session;
   const { space, keys } = context;
-  const expiry = session.touchedExpiry(options);
+  const expiry = session.expiryForTouch(options);
   if (space.checkedAt !== engine.rollbacks) space.ensure();
   if (expiry !== 0 && keys.areIds) keepExpiringId(session, context, key);
   const encoded = engine.encoded(keys.encode(engine, key));

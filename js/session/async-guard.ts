@@ -4,7 +4,7 @@
  * The kind of result that shows that a callback has not finished: a promise, or a generator, which has not even
  * started. `undefined` for every other result.
  */
-export function laterOf(result: unknown): "promise" | "generator" | undefined {
+export function unfinishedKind(result: unknown): "promise" | "generator" | undefined {
   const { then, [Symbol.toStringTag]: tag } = Object(result) as Partial<Promise<unknown>>;
   if (typeof then === "function") {
     // The promise is dropped here, so its rejection would otherwise be unhandled.

@@ -12,7 +12,7 @@ import { badArgument, ConflictError, describe, QuotaExceededError } from "../err
 import type { OpenedStorage, StorageEstimate } from "../storage/storage.js";
 import type { Codec, Memory } from "../struct/codec.js";
 import { asBytes, isBuffer, type Key, type Value } from "../util/bytes.js";
-import { laterOf } from "./async-guard.js";
+import { unfinishedKind } from "./async-guard.js";
 import { CallGuard, CLOSED, IN_CALLBACK, READ_ONLY, STRICT } from "./call-guard.js";
 import { CommitScheduler, type SessionDependencies } from "./commit-scheduler.js";
 import { EXPIRY_OPTIONS, ExpiryClock, type ExpiryOptions } from "./expiry.js";
@@ -254,14 +254,14 @@ export class Session {
 
   /** Changes when a key expires. */
   touch(key: Key, options: ExpiryOptions): boolean {
-    const expiry = this.touchedExpiry(options);
+    const expiry = this.expiryForTouch(options);
     const touched = this.engine.touch(this.engine.encodeKey(key), expiry);
     if (touched && !this.commits.queued) this.commits.queue();
     return touched;
   }
 
   /** The expiry that the options of `touch` ask for, in seconds; 0 for never. */
-  touchedExpiry(options: ExpiryOptions): number {
+  expiryForTouch(options: ExpiryOptions): number {
     refuseUnknown("touch()", options, EXPIRY_OPTIONS);
     if (options.expireIn === undefined && options.expireAt === undefined) {
       throw badArgument("touch() needs the option expireIn or expireAt.", options);
@@ -565,7 +565,7 @@ export class Session {
   /** Throws for the result of an async function or a generator: it would run after its view has ended. */
   refuseLater(what: string, result: unknown): void {
     if ((typeof result !== "object" && typeof result !== "function") || result === null) return;
-    const later = laterOf(result);
+    const later = unfinishedKind(result);
     if (later === undefined) return;
     // Detach all views, because the function may go on later and write into a record.
     if (this.guard.isUsable()) this.engine.detach();

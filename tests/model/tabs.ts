@@ -137,7 +137,7 @@ class Owner implements ClientRecordStore {
   notifications(now: number) {
     const { watched, outbox } = this;
     const { log } = this.disk;
-    watched.expire(now + this.ahead);
+    watched.endLapsed(now + this.ahead);
     for (const one of watched) {
       watched.notify(one, changesOf(log, one.state.reported));
       one.state.reported = log.length;

@@ -107,7 +107,7 @@ impl<F: File> Store<F> {
                     Err(error) => return Err(error),
                 }
             }
-            let mut found = self.find_shared(hash, KEYSPACE_ENGINE, &key)?;
+            let mut found = self.find_outlined(hash, KEYSPACE_ENGINE, &key)?;
             if found.is_none() && !self.snapshots.is_empty() {
                 found = self.find_replaced(KEYSPACE_ENGINE, &key)?;
             }
@@ -238,7 +238,7 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<(), Error> {
-        let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(()) };
+        let Some(at) = self.find_outlined(hash, keyspace, key)? else { return Ok(()) };
         let chunks = self.log.record_in(at.addr).chunks();
         chunks.map_or(Ok(()), |chunks| self.for_each_chunk(&chunks, ChunkOp::Delete))
     }

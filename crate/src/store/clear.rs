@@ -228,7 +228,7 @@ impl<F: File> Store<F> {
         }
         let key = clear_key(keyspace);
         let hash = self.hash(KEYSPACE_ENGINE, &key);
-        let old = self.find_shared(hash, KEYSPACE_ENGINE, &key)?.map(|at| self.predecessor(at));
+        let old = self.find_outlined(hash, KEYSPACE_ENGINE, &key)?.map(|at| self.predecessor(at));
         let header = RecordHeader {
             kind: KIND_CLEAR,
             key_len: key.len() as u16,

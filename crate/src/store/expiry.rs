@@ -148,7 +148,7 @@ impl<F: File> Store<F> {
     /// As for [`set`](Store::set).
     pub fn touch(&mut self, keyspace: u32, key: &[u8], expiry: u32) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
-        let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
+        let found = self.find_outlined(self.hash(keyspace, key), keyspace, key)?;
         let Some(at) = found.filter(|at| !self.is_expired(keyspace, *at)) else { return Ok(false) };
         let old = self.log.record_in(at.addr).header.expiry;
         if old == expiry {
@@ -186,7 +186,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn expiry(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<u32>, Error> {
-        let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
+        let found = self.find_outlined(self.hash(keyspace, key), keyspace, key)?;
         let found = found.filter(|at| !self.is_expired(keyspace, *at));
         Ok(found.map(|at| self.log.record_in(at.addr).header.expiry))
     }
@@ -407,7 +407,7 @@ impl<F: File> Store<F> {
             })?;
             let is_last = page.len() < PAGE;
             for (key, position) in page {
-                let found = match self.find_shared(self.hash(keyspace, &key), keyspace, &key) {
+                let found = match self.find_outlined(self.hash(keyspace, &key), keyspace, &key) {
                     // Reading that record reports the damage.
                     Err(Error::Corruption(_)) => None,
                     found => found?,
@@ -438,7 +438,7 @@ impl<F: File> Store<F> {
         may_fail: bool,
         expiry: u32,
     ) -> Result<(), Error> {
-        let found = self.find_shared(hash, keyspace, key)?;
+        let found = self.find_outlined(hash, keyspace, key)?;
         let old = found.map_or(0, |at| self.log.record_in(at.addr).header.expiry);
         if old == expiry {
             return self.stage_expiring(found, hash, keyspace, key, capacity, may_fail, expiry);
@@ -446,7 +446,7 @@ impl<F: File> Store<F> {
         let _ = self.savepoint();
         let staged = self.change_entry(keyspace, key, old, expiry).and_then(|()| {
             // The record that is replaced may have been evicted.
-            let found = self.find_shared(hash, keyspace, key)?;
+            let found = self.find_outlined(hash, keyspace, key)?;
             self.stage_expiring(found, hash, keyspace, key, capacity, may_fail, expiry)
         });
         self.staging.has_entry = staged.is_ok();
@@ -656,7 +656,7 @@ impl<F: File> Store<F> {
     }
 
     fn delete_expired(&mut self, keyspace: u32, key: &[u8], expiry: u32) -> Result<(), Error> {
-        let found = match self.find_shared(self.hash(keyspace, key), keyspace, key) {
+        let found = match self.find_outlined(self.hash(keyspace, key), keyspace, key) {
             // The damaged record stays, as after other deletions.
             Err(Error::Corruption(_)) => None,
             found => found?,

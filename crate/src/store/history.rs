@@ -266,10 +266,10 @@ impl<F: File> Store<F> {
     ) -> Result<bool, Error> {
         let hash = self.hash(header.keyspace(), key);
         if header.kind == KIND_DELETE {
-            return Ok(self.find_shared(hash, header.keyspace(), key)?.is_none());
+            return Ok(self.find_outlined(hash, header.keyspace(), key)?.is_none());
         }
         if header.kind == KIND_CLEAR {
-            let found = self.find_shared(hash, header.keyspace(), key)?;
+            let found = self.find_outlined(hash, header.keyspace(), key)?;
             return Ok(found.is_some_and(|found| {
                 self.log.record_in(found.addr).header.version == header.version
             }));
@@ -286,7 +286,7 @@ impl<F: File> Store<F> {
         if self.index.contains(hash, position) || self.unloaded.is_none() {
             return Ok(self.index.contains(hash, position));
         }
-        let found = self.find_shared(hash, header.keyspace(), key)?;
+        let found = self.find_outlined(hash, header.keyspace(), key)?;
         Ok(found.is_some_and(|found| found.position == position))
     }
 }

@@ -52,7 +52,7 @@ impl<F: File> Store<F> {
         }
         // The value may have been moved, and a later record of the same version says where to.
         let hash = self.hash(header.keyspace(), key);
-        let Some(at) = self.find_shared(hash, header.keyspace(), key)? else { return Ok(None) };
+        let Some(at) = self.find_outlined(hash, header.keyspace(), key)? else { return Ok(None) };
         let found = self.log.record_in(at.addr);
         if found.header.version != header.version {
             return Ok(None);

@@ -277,7 +277,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn read(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
-        match self.find_shared(self.hash(keyspace, key), keyspace, key)? {
+        match self.find_outlined(self.hash(keyspace, key), keyspace, key)? {
             Some(found) if !self.is_expired(keyspace, found) => self.value(found.addr).map(Some),
             _ => Ok(None),
         }
@@ -378,7 +378,7 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<Option<(u64, bool)>, Error> {
-        let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
+        let found = self.find_outlined(self.hash(keyspace, key), keyspace, key)?;
         Ok(found.filter(|at| !self.is_expired(keyspace, *at)).map(|found| {
             let header = self.log.record_in(found.addr).header;
             (header.version, self.log.is_uncertain(header))
@@ -390,7 +390,7 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get).
     pub fn has(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
-        let found = self.find_shared(self.hash(keyspace, key), keyspace, key)?;
+        let found = self.find_outlined(self.hash(keyspace, key), keyspace, key)?;
         Ok(found.is_some_and(|at| !self.is_expired(keyspace, at)))
     }
 
@@ -430,7 +430,7 @@ impl<F: File> Store<F> {
     ) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
         let hash = self.hash(keyspace, key);
-        let Some(at) = self.find_shared(hash, keyspace, key)? else { return Ok(false) };
+        let Some(at) = self.find_outlined(hash, keyspace, key)? else { return Ok(false) };
         if !expired && self.is_expired(keyspace, at) {
             return Ok(false);
         }
@@ -585,7 +585,7 @@ impl<F: File> Store<F> {
 
     /// Looks up a key for callers that do not need an inlined copy of the lookup.
     #[inline(never)]
-    fn find_shared(
+    fn find_outlined(
         &mut self,
         hash: u32,
         keyspace: u32,
@@ -598,7 +598,7 @@ impl<F: File> Store<F> {
         self.check_kind(found)
     }
 
-    /// As [`find_shared`](Store::find_shared), only in what is loaded of the index.
+    /// As [`find_outlined`](Store::find_outlined), only in what is loaded of the index.
     fn find_loaded(
         &mut self,
         hash: u32,

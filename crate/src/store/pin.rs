@@ -20,7 +20,7 @@ impl<F: File> Store<F> {
         }
         self.commit()?;
         let hash = self.hash(keyspace, key);
-        let Some(found) = self.find_shared(hash, keyspace, key)? else { return Ok(None) };
+        let Some(found) = self.find_outlined(hash, keyspace, key)? else { return Ok(None) };
         if self.is_expired(keyspace, found) {
             return Ok(None);
         }

@@ -327,12 +327,12 @@ impl<F: File> Store<F> {
                 // A key without a predecessor was absent, or its deletion was moved behind it.
                 let mut found = match previous == 0 && !is_tombstone {
                     true => self.find_loaded(hash, header.keyspace(), &key),
-                    false => self.find_shared(hash, header.keyspace(), &key),
+                    false => self.find_outlined(hash, header.keyspace(), &key),
                 };
                 if self.log.recovery_state().salvages && matches!(found, Err(Error::Corruption(_)))
                 {
                     self.drop_damaged(hash)?;
-                    found = self.find_shared(hash, header.keyspace(), &key);
+                    found = self.find_outlined(hash, header.keyspace(), &key);
                 }
                 // The writer found no record, so the damaged one here was dead before.
                 if self.clears.may_have_dead

@@ -391,7 +391,7 @@ impl<F: File> Store<F> {
                 let position = match found {
                     // The only entry with the hash of a key that is there is its own.
                     (Some(position), None) => position,
-                    _ => self.find_shared(hash, keyspace, key)?.map_or(0, |at| at.position),
+                    _ => self.find_outlined(hash, keyspace, key)?.map_or(0, |at| at.position),
                 };
                 self.snapshots.note(keyspace, key, position);
             }

@@ -110,7 +110,7 @@ impl<F: File> Store<F> {
         let mut bytes = 0;
         for index in 0..chunks.count {
             let (key, hash) = self.chunk(chunks, index);
-            match self.find_shared(hash, KEYSPACE_ENGINE, &key) {
+            match self.find_outlined(hash, KEYSPACE_ENGINE, &key) {
                 Ok(Some(at)) => match self.log.record_in(at.addr).header {
                     header if header.kind == KIND_SET => bytes += u64::from(header.value_len),
                     _ => return Ok(false),

@@ -170,7 +170,7 @@ impl<F: File> Store<F> {
         let expiry = core::mem::take(&mut self.expiry.next);
         self.check_write(keyspace, key)?;
         Self::check_value(capacity)?;
-        let found = self.find_shared(hash, keyspace, key)?;
+        let found = self.find_outlined(hash, keyspace, key)?;
         let old_expiry = match found {
             Some(at) if self.expires() => self.log.expiry_in(at.addr),
             _ => 0,

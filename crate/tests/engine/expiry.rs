@@ -422,8 +422,12 @@ fn many_keys_that_are_due_at_once_are_absent_at_once_and_deleted_in_slices() {
     assert_eq!(store.keys(3).map(|keys| keys.len()), Ok(KEYS as usize));
     assert_eq!(store.get(2, &7_u32.to_be_bytes()), Ok(None));
     let mut steps = 0;
+    let mut waiting = store.due().expect("counts");
     while store.maintain(false).expect("maintain") {
         steps += 1;
+        let left = store.due().expect("counts");
+        assert!(waiting - left <= 64, "a step deleted {}", waiting - left);
+        waiting = left;
     }
     assert!(steps >= KEYS / 64 - 2, "{steps} steps");
     assert_eq!((store.due(), store.count(2)), (Ok(0), 0));

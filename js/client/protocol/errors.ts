@@ -4,7 +4,15 @@ import { describe, errorClasses, VarveError } from "../../errors/index.js";
 import type { WireError } from "./messages.js";
 
 /** The properties of varve's error classes beside the message. */
-const MORE = ["pid", "details", "reason", "applied", "collection", "index", "field"] as const;
+const SENT_DETAILS = [
+  "pid",
+  "details",
+  "reason",
+  "applied",
+  "collection",
+  "index",
+  "field",
+] as const;
 
 /** The longest chain of causes that is sent: causes may be circular. */
 const MAX_CAUSES = 8;
@@ -25,7 +33,8 @@ function describeError(error: unknown, most: number): WireError {
   }
   const { name, message, code, stack, cause } = error as Partial<WireError>;
   const more: Record<string, unknown> = {};
-  for (const key of MORE) if (key in error) more[key] = (error as Record<string, unknown>)[key];
+  for (const key of SENT_DETAILS)
+    if (key in error) more[key] = (error as Record<string, unknown>)[key];
   return {
     name: String(name ?? "Error"),
     message: String(message ?? `${describe(error)} was thrown.`),

@@ -51,7 +51,7 @@ export function plainValueOf({ value, forms, isLess }: Sent, isJson?: boolean): 
 }
 
 /** The value that a collection stores. `isCustom`: its codec is the program's own. */
-export function takenFrom(
+export function storedFormOf(
   value: unknown,
   forms: Forms,
   isJson: boolean,

@@ -92,13 +92,13 @@ export class Subscriptions<T> {
   }
 
   /** Ends the watches that were not renewed in time. Their clients are notified, in case they still exist. */
-  expire(now: number): void {
+  endLapsed(now: number): void {
     for (const subscription of this.all.values())
-      if (subscription.until < now) this.restart(subscription);
+      if (subscription.until < now) this.endForRestart(subscription);
   }
 
   /** Ends a watch. Its client begins it again if it still wants it. */
-  restart(subscription: Subscription<T>): void {
+  endForRestart(subscription: Subscription<T>): void {
     const { watch, respond } = subscription;
     this.remove(watch);
     // A new epoch shows the client that messages before this one are missing.

@@ -12,7 +12,7 @@ import { refuseUnknown } from "../../session/options.js";
 import type { CustomCodec, Descriptor, StructDescriptor, Whole } from "../../struct/codec.js";
 import { JsonText } from "../../struct/json-form.js";
 import type { KeySpec } from "../../struct/key.js";
-import { type Forms, fieldFrom, takenFrom } from "../protocol/json-values.js";
+import { type Forms, fieldFrom, storedFormOf } from "../protocol/json-values.js";
 import type { Cursor, RowsAnswer, ValueForm } from "../protocol/packed-rows.js";
 import { pageOf } from "./paging.js";
 import { packRange, ValuePacker } from "./row-packer.js";
@@ -174,7 +174,7 @@ export class ServedCollections {
   }
 
   /** Reads the first records: the engine reads whole segments after a few, so that a list finds the others. */
-  prepare(name: string): void {
+  warmUp(name: string): void {
     this.rows(this.opened(name), "values", { limit: PREPARED_ROWS }, undefined, "bytes");
   }
 
@@ -233,7 +233,7 @@ export class ServedCollections {
   toStored(name: string, value: unknown, forms: Forms | undefined): unknown {
     if (forms === undefined) return value;
     const { isJson, isCustom } = this.opened(name);
-    return takenFrom(value, forms, isJson, isCustom);
+    return storedFormOf(value, forms, isJson, isCustom);
   }
 }
 

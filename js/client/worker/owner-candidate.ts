@@ -265,7 +265,7 @@ export class OwnerCandidate {
         this.listen(this.channel);
         this.broadcast?.postMessage(this.announcement());
       }
-      active.prepare();
+      active.warmUp();
       await candidacy.endRequested;
     } finally {
       this.owner = undefined;

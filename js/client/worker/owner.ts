@@ -122,7 +122,7 @@ export class Owner {
    * Does what every first list needs while no client waits for it: opens the collections, sorts the keys, and reads the
    * first records. All of it takes longer than the list itself.
    */
-  async prepare(): Promise<void> {
+  async warmUp(): Promise<void> {
     const { collections, db, hostOptions } = this;
     await new Promise((resolve) => setTimeout(resolve, PREPARE_MS));
     try {
@@ -136,7 +136,7 @@ export class Owner {
         if (db.stats().liveBytes > MAX_PREPARED_BYTES) continue;
         if (collections.get(name).count() === 0) continue;
         while (!this.isClosed && Database.sessionOf(db).engine.sortPart()) await nextTask();
-        if (!this.isClosed) collections.prepare(name);
+        if (!this.isClosed) collections.warmUp(name);
       }
     } catch {
       // The first call of a client reports it.

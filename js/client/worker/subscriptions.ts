@@ -149,7 +149,7 @@ export class Watches {
     this.written = new Map();
     this.watched = new Set();
     this.isDue = false;
-    all.expire(monotonicNow());
+    all.endLapsed(monotonicNow());
     for (const subscription of all) {
       try {
         all.notify(subscription, this.changesIn(subscription.state, written));
@@ -170,7 +170,7 @@ export class Watches {
       this.all.remove(subscription.watch);
       subscription.respond(this.refusal(subscription.watch, error));
     } else {
-      this.all.restart(subscription);
+      this.all.endForRestart(subscription);
     }
   }
 

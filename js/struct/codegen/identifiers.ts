@@ -32,18 +32,18 @@ export function pascal(name: string): string {
   const joined = words(name)
     .map((word) => `${word[0]?.toUpperCase()}${word.slice(1)}`)
     .join("");
-  return leading(joined, "T");
+  return startingWithLetter(joined, "T");
 }
 
 /** The name in the form of a field in Rust: `created_at`. */
 export function snake(name: string): string {
   // A single underscore is not an identifier.
   const kept = name.startsWith("_") ? "_" : "";
-  return leading(`${kept}${words(name).join("_").toLowerCase()}`, "field");
+  return startingWithLetter(`${kept}${words(name).join("_").toLowerCase()}`, "field");
 }
 
 /** Prefixes a name that does not start with a letter. */
-function leading(name: string, otherwise: string): string {
+function startingWithLetter(name: string, otherwise: string): string {
   if (/^_*$/.test(name)) return otherwise;
   return /^\d/.test(name) ? `_${name}` : name;
 }

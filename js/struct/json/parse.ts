@@ -249,10 +249,10 @@ const ESCAPES = new Map(
 /** Writes the character of the next escape. Returns where it ends. */
 function readEscape(at: number): number {
   let to = at;
-  const simple = ESCAPES.get(text.bytes[text.at + 1] as number);
-  if (simple !== undefined) {
+  const shortEscape = ESCAPES.get(text.bytes[text.at + 1] as number);
+  if (shortEscape !== undefined) {
     text.at += 2;
-    out[to] = simple;
+    out[to] = shortEscape;
     return to + 1;
   }
   let letter = readUnit();

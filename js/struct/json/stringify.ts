@@ -283,8 +283,8 @@ function string(start: number, length: number): void {
     const letter = u8[at] as number;
     if (letter < 0x20 || letter === 0x22 || letter === 0x5c) {
       out[to++] = 0x5c;
-      const simple = letter < 0x20 ? (SHORT[letter - 8] ?? "") : String.fromCharCode(letter);
-      const text = simple || `u00${letter.toString(16).padStart(2, "0")}`;
+      const shortEscape = letter < 0x20 ? (SHORT[letter - 8] ?? "") : String.fromCharCode(letter);
+      const text = shortEscape || `u00${letter.toString(16).padStart(2, "0")}`;
       for (let i = 0; i < text.length; i++) out[to++] = text.charCodeAt(i);
     } else {
       out[to++] = letter;
