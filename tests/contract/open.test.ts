@@ -242,7 +242,7 @@ describe("options", () => {
     await rejects(open2({ durabilty: "flushed" }), {
       ...BAD,
       message:
-        /"durabilty".*storage, from, replace, durability, memory, spaceFactor, ordered, strictViews, onError, wasm, readOnly, recovery, onProgress, signal/,
+        /"durabilty".*storage, from, replace, durability, memory, spaceFactor, history, ordered, strictViews, onError, wasm, readOnly, recovery, onProgress, signal/,
     });
     await rejects(open2({ onprogress: () => {} }), { ...BAD, message: /"onprogress"/ });
     for (const options of [null, 5, "written", [], () => {}]) await rejects(open2(options), BAD);

@@ -21,6 +21,7 @@ pub(crate) struct FoundRecord<'a> {
     pub position: Position,
     pub header: &'a RecordHeader,
     pub key: &'a [u8],
+    pub value: &'a [u8],
     /// Whether it is the first one of a commit.
     pub begins: bool,
     /// Whether maintenance wrote it.
@@ -88,13 +89,15 @@ impl Log {
                 let commits = header.commits();
                 let mut offset = at + frame::SIZE;
                 while offset < frame_end {
-                    let Ok((header, key, _)) = record::validate(&loaded.bytes[offset..frame_end])
+                    let Ok((header, key, value)) =
+                        record::validate(&loaded.bytes[offset..frame_end])
                     else {
                         return Err(damaged(first + offset as u64));
                     };
                     let position = self.geometry.position(index, offset);
                     offset += header.size();
-                    let found = FoundRecord { position, header, key, begins, is_moved, sequence };
+                    let found =
+                        FoundRecord { position, header, key, value, begins, is_moved, sequence };
                     if !visit(found) {
                         return Ok(());
                     }

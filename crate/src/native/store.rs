@@ -213,7 +213,7 @@ impl Store {
     /// # Errors
     /// A bad key or value, a full disk (nothing was written), or a store that refuses writes.
     pub fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, Error> {
-        self.begin();
+        self.begin_write()?;
         let done = self.engine.set(KEYSPACE_RAW, key.as_ref(), value.as_ref());
         self.with_loss_reason(done)
     }
@@ -267,7 +267,7 @@ impl Store {
         key: impl AsRef<[u8]>,
         expiry: impl Into<Expiry>,
     ) -> Result<bool, Error> {
-        self.begin();
+        self.begin_write()?;
         let expiry = self.seconds(expiry.into())?;
         let done = self.engine.touch(KEYSPACE_RAW, key.as_ref(), expiry);
         self.with_loss_reason(done)
@@ -287,7 +287,7 @@ impl Store {
     /// # Errors
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        self.begin();
+        self.begin_write()?;
         let done = self.engine.delete(KEYSPACE_RAW, key.as_ref());
         self.with_loss_reason(done)
     }
@@ -527,7 +527,7 @@ impl Store {
     /// [`crate::error::Error::CursorInFuture`] if no commit has reached it, [`Error::BadArgument`] for a name that has not
     /// 1 to 255 bytes; as for [`set`](Store::set).
     pub fn retain(&mut self, name: &str, cursor: Option<u64>) -> Result<(), Error> {
-        self.begin();
+        self.begin_write()?;
         let done = self.engine.retain(checked_mark(name)?, cursor);
         self.with_loss_reason(done)
     }
@@ -620,7 +620,7 @@ impl Store {
     /// ```
     ///
     /// # Errors
-    /// As for [`commit`](Store::commit); [`crate::error::Error::Full`] with 16,383 open snapshots.
+    /// As for [`commit`](Store::commit); [`crate::error::Error::TooManySnapshots`] with 16,383 open ones.
     pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
         self.begin();
         let taken = self.engine.snapshot();
@@ -740,7 +740,10 @@ impl Store {
     }
 
     /// Replaces the error of a lost file by one that says how it was lost.
-    fn with_loss_reason<T>(&self, done: Result<T, crate::error::Error>) -> Result<T, Error> {
+    pub(super) fn with_loss_reason<T>(
+        &self,
+        done: Result<T, crate::error::Error>,
+    ) -> Result<T, Error> {
         done.map_err(|error| match (error, self.engine.file().loss()) {
             (crate::error::Error::Lost | crate::error::Error::Poisoned, Some((path, reason))) => {
                 Error::FileLost { path: path.to_path_buf(), reason }
@@ -836,6 +839,10 @@ impl Store {
     /// Starts a call that reads what it then changes.
     pub(super) fn begin_write(&mut self) -> Result<(), Error> {
         self.begin();
+        // Nothing is written after a batch that was lost before the program knows of it.
+        if let Some(error) = self.lost_writes.take() {
+            return self.with_loss_reason(Err(error));
+        }
         match self.found {
             Some(_) => Err(crate::error::Error::ReadOnly.into()),
             None => Ok(()),

@@ -11,7 +11,9 @@ use musli_zerocopy::ZeroCopy;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::record::{KIND_CLEAR, KIND_DELETE, RecordHeader};
-use crate::format::system_records::{History, KEY_HISTORY, KEY_INDEX_KEYSPACES, KEY_MARKS, Mark};
+use crate::format::system_records::{
+    History, KEY_HISTORY, KEY_INDEX_KEYSPACES, KEY_MARKS, KEY_PACKED, Mark,
+};
 use crate::format::{KEYSPACE_ENGINE, align_up};
 use crate::log::log_walk::LogWalk;
 
@@ -103,6 +105,10 @@ impl<F: File> Store<F> {
             let starts: Vec<_> = marks(found).map(|(mark, _)| (mark.cursor, mark.frame)).collect();
             starts.into_iter().for_each(|(cursor, frame)| self.log.note_start(cursor, frame));
         }
+        let packed = self.read(KEYSPACE_ENGINE, KEY_PACKED).ok().flatten();
+        if let Some(&[version, frame]) = packed.and_then(|it| it.as_chunks::<8>().0.first_chunk()) {
+            self.log.note_start(u64::from_le_bytes(version), u64::from_le_bytes(frame));
+        }
         self.forgotten.written = record;
         self.forgotten.version = self.forgotten.version.max(version);
         self.forgotten.is_loaded = true;
@@ -188,6 +194,7 @@ impl<F: File> Store<F> {
             self.log.note_start(cursor, frame);
             return Ok((Since { changes_are_known: true, is_whole: true }, frame));
         }
+        self.note_mark(cursor);
         let start = self.log.start_of(&mut self.file, cursor)?;
         // Salvage begins a log with the records of an earlier one.
         let forgotten = match self.forgotten.is_loaded {
@@ -202,6 +209,16 @@ impl<F: File> Store<F> {
         let changes_are_known = is_whole || forgotten <= cursor;
         let frame = start.map_or(self.log.next_frame(), |start| start.frame);
         Ok((Since { changes_are_known, is_whole }, frame))
+    }
+
+    /// Notes where what is newer than a cursor begins, by the mark up to it with the latest frame: later notes may have
+    /// displaced that one.
+    pub(super) fn note_mark(&mut self, cursor: u64) {
+        let Ok(Some(found)) = self.read(KEYSPACE_ENGINE, KEY_MARKS) else { return };
+        let earlier = marks(found).map(|(mark, _)| mark).filter(|mark| mark.cursor <= cursor);
+        if let Some(mark) = earlier.max_by_key(|mark| mark.frame) {
+            self.log.note_start(mark.cursor, mark.frame);
+        }
     }
 
     /// Sets the mark of this name to a cursor, or moves it there; `None` drops it. As long as it is there, nothing that

@@ -149,7 +149,13 @@ impl<F: File> Store<F> {
                     }
                     begun = Some((found.sequence, found.position));
                 }
-                let at = found.header.version;
+                // The first change may have been overwritten in place or rolled back; the number of a note was not.
+                let at = match found.header.kind {
+                    KIND_TRANSACTION => {
+                        found.value.first_chunk().map_or(0, |number| u64::from_le_bytes(*number))
+                    }
+                    _ => found.header.version,
+                };
                 if at != 0 {
                     let versions = transaction.get_or_insert(Versions { least: at, most: at });
                     (versions.least, versions.most) =

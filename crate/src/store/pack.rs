@@ -85,7 +85,7 @@ impl<F: File> Store<F> {
             Err(Error::CursorExpired) => return self.packed_up_to(),
             taken => taken?,
         };
-        if let Err(error) = self.note_packed(version) {
+        if let Err(error) = self.note_packed(version, start.map_or(0, |start| start.frame)) {
             self.end_snapshot(snapshot);
             return Err(error);
         }
@@ -94,12 +94,14 @@ impl<F: File> Store<F> {
         Ok(version)
     }
 
-    fn note_packed(&mut self, version: u64) -> Result<(), Error> {
-        if self.packed_up_to()? == version {
+    /// Records up to which version the history is forgotten, and from which frame on anything newer is.
+    fn note_packed(&mut self, version: u64, frame: u64) -> Result<(), Error> {
+        let packed = [version.to_le_bytes(), frame.to_le_bytes()].concat();
+        if self.read(KEYSPACE_ENGINE, KEY_PACKED)? == Some(&packed[..]) {
             return Ok(());
         }
         self.maintenance.is_running = true;
-        let noted = self.set(KEYSPACE_ENGINE, KEY_PACKED, &version.to_le_bytes());
+        let noted = self.set(KEYSPACE_ENGINE, KEY_PACKED, &packed);
         let noted = noted.and_then(|_| self.commit_batch());
         self.maintenance.is_running = false;
         noted
@@ -166,7 +168,11 @@ impl<F: File> Store<F> {
         match emptied {
             Emptied::Some => job.victim = Some(scan),
             Emptied::All => {
-                self.log.retire(scan.slot);
+                // A mark may have been set while it was being emptied.
+                self.update_retained();
+                if !self.log.is_retained(scan.slot) {
+                    self.log.retire(scan.slot);
+                }
                 job.spare = Some(scan.bytes);
             }
             Emptied::Stuck => self.log.pin_damaged(scan.slot),

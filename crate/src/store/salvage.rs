@@ -7,7 +7,7 @@ use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET};
 use crate::format::system_records::{
-    KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS,
+    KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS, KEY_PACKED,
 };
 use crate::index::hash_index::{HashIndex, Position};
 use crate::index::keyspaces::Keyspaces;
@@ -18,6 +18,11 @@ use crate::radix_sort;
 
 use super::clear::Clears;
 use super::{Options, Store};
+
+/// Keys of the engine's own records that the new log does not get: it has other frame numbers, no gaps, no deletions, no
+/// marks and no past; chunks are written again with their values, and clears are not needed.
+const NOT_SALVAGED: [&[u8]; 7] =
+    [KEY_GAP, KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_HISTORY, KEY_MARKS, KEY_PACKED];
 
 impl<F: File> Store<F> {
     /// Reads all records in the index and removes those that are not intact. Their keys are absent then,
@@ -145,14 +150,10 @@ impl<F: File> Store<F> {
             let (addr, record) = old.scan_record(&mut self.file, position)?;
             let (header, key) = (*record.header, Key::new(record.key));
             let (is_engine, chunks) = (header.keyspace() == KEYSPACE_ENGINE, record.chunks());
-            // The new log has other frame numbers, no gaps, no deletions and no marks, chunks are rewritten with their
-            // values, and clear records are not needed.
             if is_engine && *key == *KEY_EXPIRY {
                 stored = old.value(&mut self.file, addr)?.to_vec();
             }
-            let is_skipped = [KEY_GAP, KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_HISTORY, KEY_MARKS]
-                .iter()
-                .any(|start| key.starts_with(start));
+            let is_skipped = NOT_SALVAGED.iter().any(|start| key.starts_with(start));
             if is_engine && is_skipped || keyspaces.has_cleared(header.keyspace(), header.version) {
                 continue;
             }

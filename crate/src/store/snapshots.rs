@@ -313,6 +313,10 @@ impl<F: File> Store<F> {
         if position == 0 {
             return Ok(None);
         }
+        // A malicious file may name any position as that of an earlier record.
+        if self.log.geometry().locate(position).0 >= self.log.slot_count() {
+            return Err(damaged(0));
+        }
         let addr = self.log.load_record(&mut self.file, position, access)?;
         let is_match = |header: &RecordHeader, other: &[u8]| {
             same_bytes(other, key) && header.keyspace() == keyspace && header.has_value()

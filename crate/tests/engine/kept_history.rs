@@ -449,6 +449,57 @@ fn history_mode_is_fixed_and_wrong_cursors_are_refused() {
 }
 
 #[test]
+fn transaction_with_a_note_is_shown_also_if_its_first_change_was_overwritten_or_rolled_back() {
+    let keep = Options { keeps_history: Some(true), ..Options::default() };
+    let mut store = Store::open(FaultFile::default(), keep).expect("open");
+    store.set(0, b"a", b"0").expect("set");
+    store.commit().expect("commit");
+    for is_rolled_back in [false, true] {
+        let outer = store.savepoint();
+        store.note(1, b"why").expect("note");
+        let number = store.last_commit() + 1;
+        if is_rolled_back {
+            let inner = store.savepoint();
+            store.set(0, b"a", b"1").expect("set");
+            store.rollback(inner);
+        } else {
+            store.set(0, b"a", b"1").expect("set");
+        }
+        store.set(0, b"a", b"2").expect("set");
+        store.release(outer).expect("release");
+        store.commit().expect("commit");
+        store.set(0, b"a", b"3").expect("set");
+        store.commit().expect("commit");
+        let past = store.at(number).expect("it is there");
+        assert_eq!(store.get(past.keyspace(0), b"a"), Ok(Some(&b"2"[..])), "{is_rolled_back}");
+        store.end_snapshot(past);
+    }
+}
+
+#[test]
+fn commit_up_to_which_the_history_was_packed_is_shown_after_opening_again() {
+    let file = FaultFile::default();
+    let options = || Options { keeps_history: Some(true), ..small() };
+    let mut store = Store::open(file.clone(), options()).expect("open");
+    for i in 0..900_u32 {
+        store.set(0, &(i % 150).to_be_bytes(), &i.to_be_bytes().repeat(60)).expect("set");
+        store.commit().expect("commit");
+    }
+    let last = store.last_commit();
+    for _ in 0..3 {
+        assert_eq!(store.pack(last), Ok(last));
+        while store.is_packing() || store.wants_maintenance() {
+            store.maintain(false).expect("maintain");
+        }
+    }
+    store.close().map_err(|(_, error)| error).expect("close");
+    let mut store = Store::open(file, options()).expect("open");
+    let past = store.at(last).expect("it is there");
+    assert_eq!(store.count(past.keyspace(0)), 150);
+    assert!(store.since(last).expect("readable").is_whole);
+}
+
+#[test]
 fn pack_frees_space_on_a_full_disk() {
     let (mut rng, keys) = (Rng::new(5), 40);
     let mut program = Program::new(small(), keys);
