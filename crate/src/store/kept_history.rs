@@ -12,7 +12,7 @@ use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_CLEAR, KIND_DELETE, KIND_TRANSACTION};
-use crate::format::system_records::KEY_PACKED;
+use crate::format::system_records::{KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS, KEY_PACKED};
 use crate::index::hash_index::Position;
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
@@ -41,6 +41,12 @@ pub(super) struct PastCommit {
 struct Versions {
     least: u64,
     most: u64,
+}
+
+/// Whether a record of the engine's own describes the file and not its content. A past commit has such records as they are
+/// now: maintenance writes some of them, so earlier ones may be in segments that packing has freed.
+fn is_of_the_file(key: &[u8]) -> bool {
+    [KEY_EXPIRY, KEY_HISTORY, KEY_MARKS, KEY_PACKED].contains(&key) || key.starts_with(KEY_GAP)
 }
 
 impl<F: File> Store<F> {
@@ -192,6 +198,9 @@ impl<F: File> Store<F> {
         if let Some(start) = start {
             log.records_since(file, &mut memory, start, &mut |found| {
                 let (header, keyspace) = (found.header, found.header.keyspace());
+                if keyspace == KEYSPACE_ENGINE && is_of_the_file(found.key) {
+                    return true;
+                }
                 if header.version <= version {
                     if found.is_moved && is_packed && header.has_value() {
                         let keys = moved.entry(keyspace);
