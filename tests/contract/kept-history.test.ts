@@ -150,6 +150,12 @@ everywhere("kept history", ({ storage }) => {
     expect(past.getText("a")).toBe("1");
     using now = db.at(new Date());
     expect(now.getText("a")).toBe("3");
+    // What this turn wrote counts.
+    db.transaction(() => db.set("a", "4"), { note: "three" });
+    using latest = db.at(new Date());
+    expect(latest.getText("a")).toBe("4");
+    db.transaction(() => db.set("a", "5"), { note: "four" });
+    expect(await db.pack({ before: new Date() })).toBe(db.lastCommit);
     throws(() => db.at(new Date(0)), BAD);
     throws(() => db.at(new Date(Number.NaN)), BAD);
     throws(() => db.at(-1), BAD);
