@@ -370,7 +370,7 @@ export class Database {
    * @throws TypeError for a bad number or option, if there is no such transaction, if the database was opened with
    * `ordered: false`, or does not keep its history
    * @throws CursorExpiredError if `pack` has forgotten what was before it
-   * @throws ReentrancyError inside a transaction or a callback
+   * @throws ReentrancyError inside a transaction or a callback, and while a collection of theirs is being converted
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError as `set`
    */
   undo(number: number, options: UndoOptions = {}): void {

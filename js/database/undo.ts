@@ -71,6 +71,7 @@ export function undone(source: Source, number: number, options: UndoOptions): vo
     const collections = new Set(all.filter((name) => name !== undefined));
     refuseMigrated(session, past, collections);
     session.transaction(() => {
+      ensureAll(engine, collections);
       for (const record of written.values()) giveBack(session, past, record, names);
       refuseTaken(session, written, collections);
     }, options);
@@ -167,6 +168,15 @@ function plain(_: string, value: unknown): unknown {
 
 function textOf(key: Bytes): string {
   return JSON.stringify(new TextDecoder().decode(key));
+}
+
+/** What every write to these collections does first: it is refused during a conversion, and discards an unfinished one. */
+function ensureAll(engine: Engine, collections: Iterable<string>): void {
+  const catalog = Catalog.of(engine);
+  for (const name of collections) {
+    const declaration = catalog.known(name);
+    if (declaration !== undefined) catalog.space(name, declaration).ensure();
+  }
 }
 
 /** Throws if a collection with records of the transaction was stored elsewhere then, or had other indexes. */

@@ -278,6 +278,27 @@ everywhere("kept history", ({ storage }) => {
     expect(past.collection("notes", text()).get("a")).toBe("2");
   });
 
+  test("undo is refused during a conversion, and discards an interrupted one as other writes do", async () => {
+    const db = await opened(storage, KEEP);
+    const notes = db.collection("notes", text());
+    for (let i = 0; i < 100; i += 1) notes.set(`k${i}`, "old");
+    db.commit();
+    const number = noted(db, "change", () => notes.set("k0", "new"));
+    const migrate = (onProgress: (progress: { records: number }) => void) =>
+      db.migrate("notes", json<string>(), { migrate: (old: string) => old, onProgress });
+    const interrupted = migrate(({ records }) => {
+      throws(() => db.undo(number), { name: "ReentrancyError", code: "VARVE_REENTRANCY" });
+      if (records > 0) throw new Error("stop");
+    });
+    await rejects(interrupted, { message: "stop" });
+    expect(notes.get("k0")).toBe("new");
+    db.undo(number);
+    expect(notes.get("k0")).toBe("old");
+    const converted = await migrate(() => {});
+    expect(converted.get("k0")).toBe("old");
+    expect(converted.count()).toBe(100);
+  });
+
   test("pack forgets what was before a commit, and frees its space", async () => {
     const name = freshName();
     let db = await opened(storage, KEEP, name);
