@@ -299,6 +299,36 @@ everywhere("kept history", ({ storage }) => {
     expect(converted.count()).toBe(100);
   });
 
+  test("undo leaves no index of a migration without the entries of its records, or with those of others", async () => {
+    const db = await opened(storage, KEEP);
+    const products = db.collection("products", Product);
+    // It writes the description of the collection, too.
+    const first = noted(db, "first", () => {
+      for (let i = 0; i < 100; i += 1) products.set(`k${i}`, { stock: i, name: `product ${i}` });
+    });
+    let during = 0;
+    const before = db.lastCommit;
+    const indexed = await db.migrate("products", Product, {
+      indexes: INDEXES,
+      onProgress: ({ records }) => {
+        if (records > 0) return;
+        during = noted(db, "during", () => products.set("k7", { stock: 1_000, name: "seven" }));
+      },
+    });
+    throws(() => db.undo(first), CONFLICT);
+    throws(() => db.undo(during), CONFLICT);
+    // Those of the migration itself.
+    for (let number = before + 1; number <= db.lastCommit; number += 1) {
+      if (number !== during) throws(() => db.undo(number), BAD);
+    }
+    expect(indexed.count()).toBe(100);
+    expect(indexed.index.byStock.count()).toBe(100);
+    expect(indexed.index.byName.get("seven")?.stock).toBe(1_000);
+    const later = noted(db, "later", () => indexed.set("k7", { stock: 7, name: "product 7" }));
+    db.undo(later);
+    expect([...indexed.index.byStock.keys()].at(-1)).toBe("k7");
+  });
+
   test("pack forgets what was before a commit, and frees its space", async () => {
     const name = freshName();
     let db = await opened(storage, KEEP, name);
