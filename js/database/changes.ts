@@ -158,10 +158,14 @@ function changedRecords(
   return () => {
     const session = source();
     session.guard.assertOutsideCallback("changes()");
-    if (!begun) session.engine.deleteDue();
     // What is pending is committed, so that the index says what is committed.
     if (session.engine.pending() !== 0) session.commits.commit();
-    if (!begun) begin(session);
+    if (!begun) {
+      // Only now: on a full disk these deletions are lost together with what was written before them.
+      session.engine.deleteDue();
+      if (session.engine.pending() !== 0) session.commits.commit();
+      begin(session);
+    }
     for (;;) {
       const next = waiting.pop();
       if (next !== undefined) return next;

@@ -365,12 +365,12 @@ export class Database {
    * keep their history.
    *
    * @throws ConflictError if a later transaction has changed any of these keys, which it names, or a collection of theirs
-   * was migrated since: nothing was changed
+   * was being migrated then or was migrated since: nothing was changed
    * @throws UniqueViolationError if another record has the values now that would come back: nothing was changed
    * @throws TypeError for a bad number or option, if there is no such transaction, if the database was opened with
    * `ordered: false`, or does not keep its history
    * @throws CursorExpiredError if `pack` has forgotten what was before it
-   * @throws ReentrancyError inside a transaction or a callback
+   * @throws ReentrancyError inside a transaction or a callback, and while a collection of theirs is being converted
    * @throws QuotaExceededError, DatabasePoisonedError, ReadOnlyError as `set`
    */
   undo(number: number, options: UndoOptions = {}): void {

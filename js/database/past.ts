@@ -20,6 +20,7 @@ export function cursorIn(source: Source, call: string, given: unknown): number {
 
 /** The last transaction up to a time. One without a time counts as having that of the one before it that has one. */
 function cursorAt(source: Source, call: string, time: number): number {
+  commitPending(source(), call);
   const walk = new Walk(source, { ...between(0), untilTime: time });
   let found = 0;
   let isTimed = false;
@@ -39,9 +40,7 @@ function cursorAt(source: Source, call: string, time: number): number {
 
 /** Takes a snapshot of a past commit, or with `before` of the one before it, and returns its number. */
 export function snapshotAt(session: Session, call: string, cursor: number, before = false): number {
-  session.guard.assertOutsideCallback(call);
-  // What is pending is committed, as for a snapshot.
-  if (session.engine.pending() !== 0) session.commits.commit();
+  commitPending(session, call);
   try {
     return session.engine.log.at(cursor, before);
   } catch (error) {
@@ -51,4 +50,10 @@ export function snapshotAt(session: Session, call: string, cursor: number, befor
         "the file was salvaged since.",
     );
   }
+}
+
+/** What is pending is committed, as for a snapshot, and counts as well. */
+function commitPending({ guard, engine, commits }: Session, call: string): void {
+  guard.assertOutsideCallback(call);
+  if (engine.pending() !== 0) commits.commit();
 }

@@ -60,20 +60,28 @@ export function undone(source: Source, number: number, options: UndoOptions): vo
   const past = snapshotAt(session, "undo()", number, true);
   try {
     const written = writtenBy(engine, number, number);
-    if (written.size === 0) {
+    const indexes = indexKeyspaces(engine);
+    // As in the log, what has only entries of indexes is none: a migration wrote them.
+    if ([...written.values()].every(({ keyspace }) => indexes.has(keyspace))) {
       throw badArgument(`There is no transaction ${number} in the log that changed anything.`);
     }
     const names = new KeyspaceNames();
-    refuseChanged(session, number, written, names);
+    refuseChanged(session, number, written, names, indexes);
     const all = [...written.values()].map(
       ({ keyspace }) => names.of(keyspace, session)?.collection,
     );
     const collections = new Set(all.filter((name) => name !== undefined));
-    refuseMigrated(session, past, collections);
-    session.transaction(() => {
-      for (const record of written.values()) giveBack(session, past, record, names);
-      refuseTaken(session, written, collections);
-    }, options);
+    const made = snapshotAt(session, "undo()", number);
+    try {
+      session.transaction(() => {
+        ensureAll(engine, collections);
+        refuseMigrated(session, number, made, written, collections, indexes);
+        for (const record of written.values()) giveBack(session, past, record, names);
+        refuseTaken(session, written, collections);
+      }, options);
+    } finally {
+      session.endSnapshot(made);
+    }
   } finally {
     session.endSnapshot(past);
   }
@@ -132,9 +140,9 @@ function refuseChanged(
   number: number,
   written: Map<string, Written>,
   names: KeyspaceNames,
+  indexes: ReadonlySet<number>,
 ): void {
   const { engine } = session;
-  const indexes = indexKeyspaces(engine);
   let later: Map<string, Written> | undefined;
   const changed: string[] = [];
   for (const [identity, { keyspace, key, version, deleted }] of written) {
@@ -169,30 +177,54 @@ function textOf(key: Bytes): string {
   return JSON.stringify(new TextDecoder().decode(key));
 }
 
-/** Throws if a collection with records of the transaction was stored elsewhere then, or had other indexes. */
-function refuseMigrated(session: Session, past: number, collections: Iterable<string>): void {
-  const { engine } = session;
+/** What every write to these collections does first: it is refused during a conversion, and discards an unfinished one. */
+function ensureAll(engine: Engine, collections: Iterable<string>): void {
+  const catalog = Catalog.of(engine);
   for (const name of collections) {
-    const [then, now] = [past, 0].map((snapshot) => keyspacesOf(engine, name, snapshot));
-    // The transaction itself may have created it.
-    if (then === undefined || then === now) continue;
-    throw new ConflictError(
-      `The collection "${name}" of the database "${session.name}" was migrated since the transaction, so this cannot be ` +
-        "undone. Nothing was changed.",
-    );
+    const declaration = catalog.known(name);
+    if (declaration !== undefined) catalog.space(name, declaration).ensure();
   }
 }
 
-/** The keyspaces of a collection and its indexes, as text; `undefined` if it does not exist. */
-function keyspacesOf(engine: Engine, name: string, snapshot: number): string | undefined {
-  const stored = storedIn(engine, `collection/${name}`, snapshot);
-  if (stored === undefined) return undefined;
-  const { keyspace, json } = stored;
-  const indexes = [...(json.indexes ?? []), ...(json.building ?? [])];
-  const numbers = indexes.map(
-    (one) => storedIn(engine, indexKeyOf(keyspace, one), snapshot)?.keyspace,
+/**
+ * Throws if the records and the index entries of the transaction are not in accord: if after it, a collection of its was
+ * stored elsewhere than now, had other indexes, or had some that were being built.
+ */
+function refuseMigrated(
+  session: Session,
+  number: number,
+  made: number,
+  written: Map<string, Written>,
+  collections: Iterable<string>,
+  indexes: ReadonlySet<number>,
+): void {
+  const { engine } = session;
+  const known = new Set<number>();
+  const migrated: string[] = [];
+  for (const name of collections) {
+    const then = keyspacesOf(engine, name, made);
+    const now = keyspacesOf(engine, name, 0);
+    if (then === undefined || String(then) !== String(now)) migrated.push(name);
+    for (const keyspace of now ?? []) known.add(keyspace);
+  }
+  // The entries of an index that was being built come without their records.
+  const isOfBuild = ({ keyspace }: Written) => indexes.has(keyspace) && !known.has(keyspace);
+  if (migrated.length === 0 && ![...written.values()].some(isOfBuild)) return;
+  throw new ConflictError(
+    `The transaction ${number} of the database "${session.name}" cannot be undone, because a collection was migrated ` +
+      `during or after it${migrated.length === 0 ? "" : `: ${migrated.join(", ")}`}. Nothing was changed.`,
   );
-  return [keyspace, ...numbers.sort()].join(" ");
+}
+
+/** The keyspaces of a collection and its indexes; `undefined` if it does not exist, or an index is being built. */
+function keyspacesOf(engine: Engine, name: string, snapshot: number): number[] | undefined {
+  const stored = storedIn(engine, `collection/${name}`, snapshot);
+  if (stored === undefined || stored.json.building !== undefined) return undefined;
+  const { keyspace, json } = stored;
+  const numbers = (json.indexes ?? []).map(
+    (one) => storedIn(engine, indexKeyOf(keyspace, one), snapshot)?.keyspace ?? 0,
+  );
+  return [keyspace, ...numbers.sort()];
 }
 
 function storedIn(engine: Engine, key: string | Bytes, snapshot = 0): Stored | undefined {

@@ -4,6 +4,7 @@ import { assert, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { throws } from "../support/errors.js";
 import { text, turn } from "../support/values.js";
+import { FakeStorage, platform } from "./fake-storage.js";
 import { everywhere, filled, freshName, opened, reopened } from "./storages.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" } as const;
@@ -432,3 +433,24 @@ function usersOf(db: Database) {
     indexes: { byAge: "age", byName: { fields: "name", unique: true } },
   });
 }
+
+test("on a full disk, changes reports what it could not commit as lost", async () => {
+  const clock = new Clock();
+  const fake = new FakeStorage();
+  const db = await opened(fake);
+  for (let i = 0; i < 20_000; i += 1) {
+    db.set(`${i}`.padEnd(100, "-"), "1", { expireAt: START + 1_000 });
+  }
+  db.commit();
+  await clock.to(2_000);
+  db.set("mine", "1");
+  const committed = db.committed.then(
+    () => true,
+    () => false,
+  );
+  fake.fault = ({ op }) => (op === "write" ? platform.enospc() : undefined);
+  throws(() => [...db.changes({ since: 0 })], { code: "VARVE_QUOTA_EXCEEDED" });
+  expect([await committed, db.has("mine")]).toStrictEqual([false, false]);
+  fake.fault = () => undefined;
+  await db.close();
+});

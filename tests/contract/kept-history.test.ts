@@ -150,6 +150,12 @@ everywhere("kept history", ({ storage }) => {
     expect(past.getText("a")).toBe("1");
     using now = db.at(new Date());
     expect(now.getText("a")).toBe("3");
+    // What this turn wrote counts.
+    db.transaction(() => db.set("a", "4"), { note: "three" });
+    using latest = db.at(new Date());
+    expect(latest.getText("a")).toBe("4");
+    db.transaction(() => db.set("a", "5"), { note: "four" });
+    expect(await db.pack({ before: new Date() })).toBe(db.lastCommit);
     throws(() => db.at(new Date(0)), BAD);
     throws(() => db.at(new Date(Number.NaN)), BAD);
     throws(() => db.at(-1), BAD);
@@ -270,6 +276,57 @@ everywhere("kept history", ({ storage }) => {
     throws(() => db.undo(number), CONFLICT);
     using past = db.at(number);
     expect(past.collection("notes", text()).get("a")).toBe("2");
+  });
+
+  test("undo is refused during a conversion, and discards an interrupted one as other writes do", async () => {
+    const db = await opened(storage, KEEP);
+    const notes = db.collection("notes", text());
+    for (let i = 0; i < 100; i += 1) notes.set(`k${i}`, "old");
+    db.commit();
+    const number = noted(db, "change", () => notes.set("k0", "new"));
+    const migrate = (onProgress: (progress: { records: number }) => void) =>
+      db.migrate("notes", json<string>(), { migrate: (old: string) => old, onProgress });
+    const interrupted = migrate(({ records }) => {
+      throws(() => db.undo(number), { name: "ReentrancyError", code: "VARVE_REENTRANCY" });
+      if (records > 0) throw new Error("stop");
+    });
+    await rejects(interrupted, { message: "stop" });
+    expect(notes.get("k0")).toBe("new");
+    db.undo(number);
+    expect(notes.get("k0")).toBe("old");
+    const converted = await migrate(() => {});
+    expect(converted.get("k0")).toBe("old");
+    expect(converted.count()).toBe(100);
+  });
+
+  test("undo leaves no index of a migration without the entries of its records, or with those of others", async () => {
+    const db = await opened(storage, KEEP);
+    const products = db.collection("products", Product);
+    // It writes the description of the collection, too.
+    const first = noted(db, "first", () => {
+      for (let i = 0; i < 100; i += 1) products.set(`k${i}`, { stock: i, name: `product ${i}` });
+    });
+    let during = 0;
+    const before = db.lastCommit;
+    const indexed = await db.migrate("products", Product, {
+      indexes: INDEXES,
+      onProgress: ({ records }) => {
+        if (records > 0) return;
+        during = noted(db, "during", () => products.set("k7", { stock: 1_000, name: "seven" }));
+      },
+    });
+    throws(() => db.undo(first), CONFLICT);
+    throws(() => db.undo(during), CONFLICT);
+    // Those of the migration itself.
+    for (let number = before + 1; number <= db.lastCommit; number += 1) {
+      if (number !== during) throws(() => db.undo(number), BAD);
+    }
+    expect(indexed.count()).toBe(100);
+    expect(indexed.index.byStock.count()).toBe(100);
+    expect(indexed.index.byName.get("seven")?.stock).toBe(1_000);
+    const later = noted(db, "later", () => indexed.set("k7", { stock: 7, name: "product 7" }));
+    db.undo(later);
+    expect([...indexed.index.byStock.keys()].at(-1)).toBe("k7");
   });
 
   test("pack forgets what was before a commit, and frees its space", async () => {

@@ -50,6 +50,16 @@ describe("the published package", () => {
     }
   });
 
+  test("where the conditions of workerd and of Node are both set, all paths share one instance", async () => {
+    const names = Object.keys(manifest().exports).filter((name) => !/\.(wasm|json)$/.test(name));
+    const all = names.map((name, i) => `export * as e${i} from "varve${name.slice(1)}";`);
+    const conditions = ["workerd", "node"];
+    const { inputs } = await bundle(all.join("\n"), { conditions, external: ["node:*", "*.wasm"] });
+    const paths = Object.keys(inputs);
+    assert(paths.length > names.length, paths.join());
+    expect(paths.filter((path) => path.includes("varve/dist/node/"))).toStrictEqual([]);
+  });
+
   test("npx runs its command in a project that has installed it", () => {
     runs(`
       import { file, open } from "varve";
