@@ -292,4 +292,34 @@ describe("records of a remote database that expire", () => {
     await rejects(client.touch("a", { expireIn: 1, other: 1 } as object), BAD);
     expect(await client.count()).toBe(0);
   });
+
+  test("remote expiry: updateIf keeps it, and makes a missing record with the default", async () => {
+    const hour = 3_600_000;
+    const client = shop({ collections: { cache: { of: json<number>(), expireIn: hour } } });
+    const [long, short] = [new Date(Date.now() + 24 * hour), new Date(Date.now() + 50 * hour)];
+    await client.set("a", "1", { expireAt: long });
+    const { expires } = (await client.getEntry("a")) ?? {};
+    assert(expires);
+    expect(await client.updateIf("a", () => "2")).toBe(true);
+    expect(text((await client.getEntry("a"))?.value)).toBe("2");
+    expect((await client.getEntry("a"))?.expires).toStrictEqual(expires);
+    await client.set("stays", "1");
+    await client.updateIf("stays", () => "2");
+    expect((await client.getEntry("stays"))?.expires).toBe(undefined);
+
+    await client.cache.set("a", 1, { expireAt: short });
+    const before = (await client.cache.getEntry("a"))?.expires;
+    await client.cache.updateIf("a", (n) => n + 1);
+    const after = await client.cache.getEntry("a");
+    expect([after?.value, after?.expires]).toStrictEqual([2, before]);
+    await client.cache.set("stays", 1, { expireIn: Number.POSITIVE_INFINITY });
+    await client.cache.updateIf("stays", (n) => n + 1);
+    expect((await client.cache.getEntry("stays"))?.expires).toBe(undefined);
+    await client.cache.updateIf("new", (n) => n + 1, { valueIfMissing: 1 });
+    assert(+((await client.cache.getEntry("new"))?.expires ?? 0) <= Date.now() + hour + 1_000);
+
+    // What a transaction sets is as `set` without options.
+    await client.transaction((tx) => tx.set("a", "3"));
+    expect((await client.getEntry("a"))?.expires).toBe(undefined);
+  });
 });
