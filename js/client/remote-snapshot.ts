@@ -175,7 +175,7 @@ export class RemoteSnapshot<S extends ServedTypes = ServedTypes> {
 
 /**
  * Takes a snapshot, `Database.snapshot`, which the worker that has the file keeps for this page: all of its calls show one
- * moment, also across many requests. What was requested before is in it.
+ * moment, also across many requests. What was requested before is in it, and what is requested after it is not.
  *
  * ```ts
  * await using then = await snapshot(shop);

@@ -88,6 +88,19 @@ describe("snapshots of a remote database", () => {
     await then.close();
   });
 
+  test("remote snapshot: a write of the same task after it is not in it", async () => {
+    const client = shop();
+    await client.set("price", "12");
+    const taken = snapshot(client as Client);
+    client.set("price", "13");
+    const then = await taken;
+    expect([await then.getText("price"), await client.getText("price")]).toStrictEqual([
+      "12",
+      "13",
+    ]);
+    await then.close();
+  });
+
   test("remote snapshot: it ends when it is closed, not read for its lease, or its owner ends", async () => {
     const client = shop({ procedures });
     await client.set("a", "1");
