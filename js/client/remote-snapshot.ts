@@ -199,6 +199,12 @@ export async function snapshot<S extends ServedTypes, D extends keyof S["collect
   if (unknown !== undefined)
     throw badCall(`snapshot() has no option ${unknown}, only lease, signal, timeout.`);
   const id = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
-  await ask(link, ["snapshot", id, lease], callOptions);
+  try {
+    await ask(link, ["snapshot", id, lease], callOptions);
+  } catch (error) {
+    // The owner may have taken it, although its answer did not come in time.
+    ask(link, ["endSnapshot", id]).catch(() => {});
+    throw error;
+  }
   return new RemoteSnapshot(link, id);
 }
