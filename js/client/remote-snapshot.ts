@@ -186,7 +186,7 @@ export class RemoteSnapshot<S extends ServedTypes = ServedTypes> {
  * call rejects with `SnapshotClosedError`: take another and begin again. While it is open, the file grows by what is
  * written.
  *
- * @throws (rejects) TypeError for a bad option
+ * @throws (rejects) TypeError for a bad option; OwnerUnavailableError in a service worker while no tab has the file
  */
 export async function snapshot<S extends ServedTypes, D extends keyof S["collections"]>(
   client: Client<S, D>,
