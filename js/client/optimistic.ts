@@ -39,6 +39,8 @@ export interface RemoteTransactionOptions extends RetryOptions {
 /** The reads of a transaction, and the writes to make if no key that was read has changed. */
 export interface Writes {
   readonly note?: string | undefined;
+  /** Whether what is set keeps its expiry. */
+  readonly keepsExpiry?: boolean | undefined;
   readonly reads: readonly {
     readonly key: unknown;
     readonly version: number;
@@ -123,7 +125,7 @@ export async function transact<T>(
         if (log.written.size > 0 || seen.length > 1) {
           const reads = seen.map(({ read }) => read);
           const writes = [...log.written.values()].map(({ isLess, ...write }) => write);
-          const all: Writes = { reads, writes, note };
+          const all: Writes = { reads, writes, note, keepsExpiry: as === "updateIf" };
           await caller.request("commitIf", () => [all], true, requestOptions);
         }
         return result;

@@ -24,7 +24,10 @@ export interface RemoteChangesOptions extends ChangesOptions, CallOptions {}
 export interface RemoteFollowOptions extends CallOptions {
   /** Begins after this commit: the `number` of the last transaction that was handled. Without it, with the next commit. */
   since?: number | undefined;
-  /** Only records of this collection, and transactions that have some. */
+  /**
+   * Only records of this collection, and transactions that have some. After 256 others comes one without records, so that
+   * the `number` goes on.
+   */
   collection?: string | undefined;
 }
 
@@ -54,6 +57,8 @@ function randomId(): number {
 /**
  * Resolves to the number of the newest commit: a cursor for `changes` and `follow`. What was requested before is
  * committed.
+ *
+ * @throws (rejects) OwnerUnavailableError in a service worker while no tab has the file
  */
 export async function lastCommit(client: AnyClient, options?: CallOptions): Promise<number> {
   return (await ask(callerOf(client), ["lastCommit"], options)) as number;
@@ -87,7 +92,7 @@ class Versions {
  * it begins again, and what was given is left out.
  *
  * @throws (in the loop) CursorExpiredError if compaction has removed a deletion since; TypeError for a bad option or a
- * cursor above `lastCommit`
+ * cursor above `lastCommit`; OwnerUnavailableError in a service worker while no tab has the file
  */
 export function changes(
   client: AnyClient,

@@ -175,7 +175,7 @@ export class RemoteSnapshot<S extends ServedTypes = ServedTypes> {
 
 /**
  * Takes a snapshot, `Database.snapshot`, which the worker that has the file keeps for this page: all of its calls show one
- * moment, also across many requests. What was requested before is in it.
+ * moment, also across many requests. What was requested before is in it, and what is requested after it is not.
  *
  * ```ts
  * await using then = await snapshot(shop);
@@ -186,7 +186,7 @@ export class RemoteSnapshot<S extends ServedTypes = ServedTypes> {
  * call rejects with `SnapshotClosedError`: take another and begin again. While it is open, the file grows by what is
  * written.
  *
- * @throws (rejects) TypeError for a bad option
+ * @throws (rejects) TypeError for a bad option; OwnerUnavailableError in a service worker while no tab has the file
  */
 export async function snapshot<S extends ServedTypes, D extends keyof S["collections"]>(
   client: Client<S, D>,
@@ -199,6 +199,12 @@ export async function snapshot<S extends ServedTypes, D extends keyof S["collect
   if (unknown !== undefined)
     throw badCall(`snapshot() has no option ${unknown}, only lease, signal, timeout.`);
   const id = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
-  await ask(link, ["snapshot", id, lease], callOptions);
+  try {
+    await ask(link, ["snapshot", id, lease], callOptions);
+  } catch (error) {
+    // The owner may have taken it, although its answer did not come in time.
+    ask(link, ["endSnapshot", id]).catch(() => {});
+    throw error;
+  }
   return new RemoteSnapshot(link, id);
 }

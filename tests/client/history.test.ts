@@ -3,7 +3,7 @@
 import type { Client, Database } from "varve";
 import { type AnyClient, changes, follow, lastCommit } from "varve/client";
 import { json, struct, u16 } from "varve/struct";
-import { assert, describe, expect, test } from "vitest";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
 import { text, turn } from "../support/values.js";
 import { shop } from "./support.js";
@@ -12,6 +12,11 @@ const BAD = { code: "VARVE_BAD_ARGUMENT" };
 
 /** What the database itself gives, outside of the transaction that a procedure is. */
 const local: { found: string[] | undefined } = { found: undefined };
+
+/** What is called after a commit: some that the engine makes by itself call it only later. */
+interface Listened {
+  readonly session: { readonly commits: { readonly commitListeners: Set<() => void> } };
+}
 
 const procedures = {
   fill: (db: Database, prefix: string, count: number) => {
@@ -71,6 +76,31 @@ async function listed<T>(items: AsyncIterable<T>): Promise<T[]> {
   const all: T[] = [];
   for await (const item of items) all.push(item);
   return all;
+}
+
+/** A relay between a client and its worker, which can send a request to follow again. */
+function repeating() {
+  const sent: unknown[] = [];
+  let send = (_: unknown) => {};
+  const isFollow = (request: { args: readonly unknown[] }) => request.args[0] === "follow";
+  const relay = (server: MessagePort): MessagePort => {
+    const { port1, port2 } = new MessageChannel();
+    send = (message) => server.postMessage(message);
+    port1.onmessage = ({ data, ports }) => {
+      if (data?.type === "requests" && data.requests.some(isFollow)) sent.push(data);
+      server.postMessage(data, [...(ports ?? [])]);
+    };
+    server.onmessage = ({ data, ports }) => port1.postMessage(data, [...(ports ?? [])]);
+    return port2;
+  };
+  const repeat = {
+    get count() {
+      return sent.length;
+    },
+    /** Sends the last request but one again. */
+    previous: () => send(sent.at(-2)),
+  };
+  return { relay, repeat };
 }
 
 const numbers = (count: number) => Array.from({ length: count }, (_, i) => `${i}`);
@@ -139,6 +169,30 @@ describe("changes of a remote database", () => {
     expect(await memory()).toBe(before);
   });
 
+  test("remote changes: many loops that take turns all reach their end", async () => {
+    const client = shop({ procedures });
+    await client.call.fill("a", 3_000);
+    const loops = Array.from({ length: 20 }, () => changed(client, 0));
+    for (const lines of await Promise.all(loops)) expect(lines.length).toBe(3_000);
+  });
+
+  test("remote changes: what has expired is deleted in the first loop after that", async () => {
+    const client = shop();
+    // More than are deleted when a turn begins.
+    const keys = numbers(200);
+    await Promise.all(keys.map((key) => client.set(key, "1", { expireIn: 60_000 })));
+    const cursor = await lastCommit(client);
+    const { now } = Date;
+    Date.now = () => now() + 120_000;
+    onTestFinished(() => {
+      Date.now = now;
+    });
+    const found = await listed(changes(client, { since: cursor }));
+    expect(found.map(({ type, key }) => `${type} ${key}`).sort()).toStrictEqual(
+      keys.map((key) => `delete ${key}`).sort(),
+    );
+  });
+
   test("remote changes: bad options and expired cursors are refused", async () => {
     const client = shop({ procedures });
     const all = (options: object) => listed(changes(client, options as { since: number }));
@@ -191,6 +245,71 @@ describe("following a remote database", () => {
     await follower;
     expect(found).toStrictEqual(numbers(60 * 30));
     expect(await notes(client, since, 0)).toStrictEqual([]);
+  });
+
+  test("remote follow: a request that is repeated while the next one waits takes nothing away", async () => {
+    const { relay, repeat } = repeating();
+    const client = shop({ procedures }, { timeout: 600, relay });
+    await client.set("before", "1");
+    const since = await lastCommit(client);
+    const found = notes(client, since, 6);
+    for (let round = 0; round < 2; round += 1) {
+      // The next request waits once the first is answered, after half of its time.
+      const asked = Math.max(repeat.count + 1, 3);
+      while (repeat.count < asked) await turn(5);
+      await turn(20);
+      repeat.previous();
+      await turn(20);
+      for (let i = 0; i < 3; i += 1) {
+        const note = `${round * 3 + i}`;
+        await client.transaction((tx) => tx.set(`n/${note}`, "1"), { note });
+        await turn(20);
+      }
+    }
+    expect(await found).toStrictEqual(numbers(6));
+  });
+
+  test("remote follow: the cursor passes no commit that woke no loop, also if the owner ends then", async () => {
+    const { relay, repeat } = repeating();
+    let there: Database | undefined;
+    const keep = (db: Database) => {
+      there = db;
+    };
+    const client = shop({ procedures: { keep } }, { timeout: 600, relay });
+    await client.call.keep();
+    assert(there);
+    const found = notes(client, await lastCommit(client), 1);
+    while (repeat.count < 1) await turn(5);
+    await turn(20);
+    const listeners = (there as unknown as Listened).session.commits.commitListeners;
+    const all = [...listeners];
+    listeners.clear();
+    there.transaction(() => there?.set("a", "1"), { note: "quiet" });
+    there.commit();
+    await turn();
+    for (const listener of all) listeners.add(listener);
+    // The next request is sent when the first has waited for long enough.
+    let isFound = false;
+    found.then(() => {
+      isFound = true;
+    });
+    while (repeat.count < 2 && !isFound) await turn(5);
+    await there.close();
+    await client.transaction((tx) => tx.set("b", "1"), { note: "later" });
+    expect(await found).toStrictEqual(["quiet"]);
+  });
+
+  test("remote follow: more loops than are kept all go on", async () => {
+    const client = shop({ procedures });
+    await client.set("before", "1");
+    const since = await lastCommit(client);
+    const loops = Array.from({ length: 50 }, () => notes(client, since, 2));
+    await turn(20);
+    for (const note of numbers(2)) {
+      await client.transaction((tx) => tx.set("a", note), { note });
+      await turn(20);
+    }
+    for (const found of await Promise.all(loops)) expect(found).toStrictEqual(numbers(2));
   });
 
   test("remote follow: it wakes when another client writes, and leaves out other collections", async () => {
@@ -291,5 +410,35 @@ describe("records of a remote database that expire", () => {
     await rejects(client.touch("a", {}), BAD);
     await rejects(client.touch("a", { expireIn: 1, other: 1 } as object), BAD);
     expect(await client.count()).toBe(0);
+  });
+
+  test("remote expiry: updateIf keeps it, and makes a missing record with the default", async () => {
+    const hour = 3_600_000;
+    const client = shop({ collections: { cache: { of: json<number>(), expireIn: hour } } });
+    const [long, short] = [new Date(Date.now() + 24 * hour), new Date(Date.now() + 50 * hour)];
+    await client.set("a", "1", { expireAt: long });
+    const { expires } = (await client.getEntry("a")) ?? {};
+    assert(expires);
+    expect(await client.updateIf("a", () => "2")).toBe(true);
+    expect(text((await client.getEntry("a"))?.value)).toBe("2");
+    expect((await client.getEntry("a"))?.expires).toStrictEqual(expires);
+    await client.set("stays", "1");
+    await client.updateIf("stays", () => "2");
+    expect((await client.getEntry("stays"))?.expires).toBe(undefined);
+
+    await client.cache.set("a", 1, { expireAt: short });
+    const before = (await client.cache.getEntry("a"))?.expires;
+    await client.cache.updateIf("a", (n) => n + 1);
+    const after = await client.cache.getEntry("a");
+    expect([after?.value, after?.expires]).toStrictEqual([2, before]);
+    await client.cache.set("stays", 1, { expireIn: Number.POSITIVE_INFINITY });
+    await client.cache.updateIf("stays", (n) => n + 1);
+    expect((await client.cache.getEntry("stays"))?.expires).toBe(undefined);
+    await client.cache.updateIf("new", (n) => n + 1, { valueIfMissing: 1 });
+    assert(+((await client.cache.getEntry("new"))?.expires ?? 0) <= Date.now() + hour + 1_000);
+
+    // What a transaction sets is as `set` without options.
+    await client.transaction((tx) => tx.set("a", "3"));
+    expect((await client.getEntry("a"))?.expires).toBe(undefined);
   });
 });

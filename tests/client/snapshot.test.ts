@@ -88,6 +88,31 @@ describe("snapshots of a remote database", () => {
     await then.close();
   });
 
+  test("remote snapshot: a write of the same task after it is not in it", async () => {
+    const client = shop();
+    await client.set("price", "12");
+    const taken = snapshot(client as Client);
+    client.set("price", "13");
+    const then = await taken;
+    expect([await then.getText("price"), await client.getText("price")]).toStrictEqual([
+      "12",
+      "13",
+    ]);
+    await then.close();
+  });
+
+  test("remote snapshot: the owner keeps none whose client gave up before the answer came", async () => {
+    const stop = new AbortController();
+    const abort = () => stop.abort(new Error("enough"));
+    const client = shop({ procedures: { abort } });
+    await client.set("a", "1");
+    const taken = snapshot(client as Client, { signal: stop.signal });
+    const aborted = client.call.abort();
+    await rejects(taken, { message: "enough" });
+    await aborted;
+    expect((await client.stats()).snapshots.count).toBe(0);
+  });
+
   test("remote snapshot: it ends when it is closed, not read for its lease, or its owner ends", async () => {
     const client = shop({ procedures });
     await client.set("a", "1");

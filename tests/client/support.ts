@@ -13,19 +13,22 @@ import { wasmOption } from "../support/context.js";
 
 type None = Record<never, never>;
 
-/** A client of a database in memory, which is served at the other end of a channel. */
+/** A client of a database in memory, which is served at the other end of a channel, or behind a relay. */
 export function shop<P extends Procedures = None, const C extends CollectionSpecs = None>(
   options: ServeOptions<P, C> = {},
-  more: { timeout?: number } = {},
+  more: { timeout?: number; relay?: (server: MessagePort) => MessagePort } = {},
 ) {
-  const { port1, port2 } = new MessageChannel();
+  const { relay = (port: MessagePort) => port, ...others } = more;
+  const { port1, port2: server } = new MessageChannel();
+  const port2 = relay(server);
   const all: ServeOptions<P, C> = { storage: memory(), ...wasmOption(), ...options };
   serve("shop", all).listen(port1);
   const { collections = {} as C } = options;
-  const client = connect<Served<P, C>>("shop", { worker: () => port2, collections, ...more });
+  const client = connect<Served<P, C>>("shop", { worker: () => port2, collections, ...others });
   onTestFinished(async () => {
     await (client as Client).close();
     port1.close();
+    port2.close();
   });
   return client;
 }

@@ -31,6 +31,8 @@ export interface Commitment {
   readonly writes: readonly (TransactionWrite & { readonly in?: string })[];
   /** Why it is made. */
   readonly note?: unknown;
+  /** Whether what is set keeps its expiry. */
+  readonly keepsExpiry?: boolean | undefined;
 }
 
 /** A write of the transaction. A deletion has no value. */
@@ -136,7 +138,8 @@ export function entryOf(db: Pick<Database, "getEntry">, key: Key) {
   return entry && { ...entry, value: entry.value.slice() };
 }
 
-function commitIf({ db, collections }: ServedDatabase, { reads, writes }: Commitment): void {
+function commitIf({ db, collections }: ServedDatabase, commitment: Commitment): void {
+  const { reads, writes, keepsExpiry } = commitment;
   for (const { key, version, in: collection } of reads) {
     const entry =
       collection === undefined ? db.getEntry(key) : collections.get(collection).getEntry(key);
@@ -144,9 +147,14 @@ function commitIf({ db, collections }: ServedDatabase, { reads, writes }: Commit
   }
   for (const { in: collection, type, key, value, forms } of writes) {
     const target = collection === undefined ? db : collections.get(collection);
-    if (type === "delete") target.delete(key);
-    else if (collection === undefined) db.set(key, value);
-    else target.set(key, collections.toStored(collection, value, forms) as Value);
+    if (type === "delete") {
+      target.delete(key);
+      continue;
+    }
+    const known = keepsExpiry ? target.getEntry(key) : undefined;
+    const options = known && { expireAt: known.expires ?? Number.POSITIVE_INFINITY };
+    if (collection === undefined) db.set(key, value, options);
+    else target.set(key, collections.toStored(collection, value, forms) as Value, options);
   }
 }
 

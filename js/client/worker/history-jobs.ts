@@ -5,7 +5,7 @@
  */
 
 import type { ChangesOptions, FollowOptions } from "../../database/changes.js";
-import type { Database } from "../../database/database.js";
+import { Database } from "../../database/database.js";
 import { badArgument, describe } from "../../errors/index.js";
 import { refuseUnknown } from "../../session/options.js";
 import { clearTimeout, monotonicNow, nextTask, setTimeout } from "../../util/clock.js";
@@ -25,8 +25,11 @@ const CLOCK_ITEMS = 64;
 /** How long a request waits for the next commit at most. It is answered in half of its own time. */
 const WAIT_MS = 20_000;
 
-/** How many iterations are kept, and for how long if the client does not go on. One that reads has up to 2 MiB. */
-const MAX_KEPT = 8;
+/**
+ * How many iterations are kept, and for how long if the client does not go on. One that reads has up to 2 MiB. One that is
+ * given up begins again, so with fewer, loops of `changes` that take turns would never reach their end.
+ */
+const MAX_KEPT = 32;
 const IDLE_MS = 60_000;
 
 /** What a request has beside its arguments. */
@@ -42,6 +45,8 @@ interface Kept {
   readonly end: () => void;
   at: number;
   usedAt: number;
+  /** The request that waits for its page, as it may be repeated: the last one goes on. */
+  page?: object | undefined;
 }
 
 interface KeptChanges extends Kept {
@@ -76,8 +81,10 @@ function kept<K extends Kept>(db: Database, id: number, at: number, begin: () =>
   // The order of the map is that of the last use.
   all.delete(id);
   all.set(id, found);
-  for (const [other, { usedAt }] of all) {
-    if (all.size > MAX_KEPT || usedAt + IDLE_MS < now) end(db, other);
+  // One that waits is in use, and has no memory of its own.
+  const others = [...all].filter(([other, { page }]) => other !== id && page === undefined);
+  for (const [i, [other, { usedAt }]] of others.entries()) {
+    if (others.length - i >= MAX_KEPT || usedAt + IDLE_MS < now) end(db, other);
   }
   return found as K;
 }
@@ -90,6 +97,10 @@ function end(db: Database, id: number): void {
 
 /** The next page of what has changed. `at`: its number. */
 function changesPage(db: Database, id: number, at: number, options: ChangesOptions): ChangesPage {
+  const session = Database.sessionOf(db);
+  session.guard.assertOutsideCallback("changes()");
+  // Before `until` is known: what has expired is deleted there.
+  if (at === 0) session.engine.deleteDue();
   db.commit();
   const { until = db.lastCommit } = Object(options) as ChangesOptions;
   const iteration = kept<KeptChanges>(db, id, at, () => {
@@ -137,22 +148,43 @@ async function followPage(
       [Symbol.asyncIterator]();
     return { transactions, next: undefined, end: () => stop.abort(), at: since, usedAt: 0 };
   });
+  const page = {};
+  iteration.page = page;
+  const isOurs = () => iteration.page === page && iterationsOf.get(db)?.get(id) === iteration;
+  /** What is answered when a later request took the place of this one: its client asks again if it waits. */
+  const nothing = { items: [], cursor: since };
   const items: Followed[] = [];
   const began = monotonicNow();
   const wait = Math.min(WAIT_MS, (deadline - began) / 2);
   let bytes = 0;
+  /** The last commit when the wait was over. */
+  let reached: number | undefined;
   while (items.length < MAX_ITEMS && bytes < MAX_PAGE_BYTES) {
     if (items.length > 0 && monotonicNow() > began + wait + SLICE_MS) break;
     iteration.next ??= iteration.transactions.next();
-    const over = items.length === 0 ? overIn(wait, signal) : { promise: nextTask(), cancel() {} };
+    const waits = items.length === 0 && reached === undefined;
+    const over = waits ? overIn(wait, signal) : { promise: nextTask(), cancel() {} };
     let found: IteratorResult<Followed, void> | undefined;
     try {
       found = (await Promise.race([iteration.next, over.promise])) ?? undefined;
     } catch (error) {
+      if (!isOurs()) return nothing;
       end(db, id);
       throw error;
     } finally {
       over.cancel();
+    }
+    if (!isOurs()) return nothing;
+    if (found === undefined && waits) {
+      // Not all commits wake followers, so the cursor may pass only what is looked at after this.
+      try {
+        db.commit();
+        reached = db.lastCommit;
+        continue;
+      } catch {
+        // The failure is reported to the callers whose writes they were.
+        break;
+      }
     }
     if (found === undefined || found.done) break;
     iteration.next = undefined;
@@ -162,8 +194,8 @@ async function followPage(
   }
   // What is pending then is rejected by the end of the iteration, which no caller waits for.
   iteration.next?.catch(() => {});
-  // All that was committed has been looked at.
-  if (items.length === 0) iteration.at = Math.max(since, db.lastCommit);
+  iteration.page = undefined;
+  if (items.length === 0) iteration.at = Math.max(since, reached ?? since);
   return { items, cursor: iteration.at };
 }
 

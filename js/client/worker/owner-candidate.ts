@@ -26,6 +26,7 @@ import {
   compareBuilds,
   type Outcome,
   type OwnerAnnouncement,
+  type Request,
   type RequestBatch,
   type ToClient,
   type ToOwner,
@@ -489,12 +490,21 @@ export class OwnerCandidate {
     });
   }
 
-  /** Does the jobs of a message, after its other requests: they may write what a job exports. */
+  /** Does the requests of a message in their order, since some of them are jobs. */
   private work(active: Owner, batch: RequestBatch, respond: Respond): void {
     const owner = this.id;
-    const rest = batch.requests.filter((request) => !isJob(request));
-    if (rest.length > 0) this.answer({ ...batch, requests: rest }, respond);
-    for (const request of batch.requests.filter(isJob)) {
+    let between: Request[] = [];
+    const doBetween = () => {
+      const requests = between;
+      between = [];
+      if (requests.length > 0) this.answer({ ...batch, requests }, respond);
+    };
+    for (const request of batch.requests) {
+      if (!isJob(request)) {
+        between.push(request);
+        continue;
+      }
+      doBetween();
       active.work.do(batch.client, request, (outcome) =>
         respond({
           type: "responses",
@@ -504,6 +514,7 @@ export class OwnerCandidate {
         }),
       );
     }
+    doBetween();
   }
 
   /** Releases a database that was poisoned or closed, and opens it again. The file itself is intact. */
