@@ -500,6 +500,31 @@ fn commit_up_to_which_the_history_was_packed_is_shown_after_opening_again() {
 }
 
 #[test]
+fn mark_that_is_set_while_packing_keeps_what_follows_it() {
+    for steps in 1..40 {
+        let options = Options { keeps_history: Some(true), ..small() };
+        let mut store = Store::open(FaultFile::default(), options).expect("open");
+        let mut cursors = Vec::new();
+        for i in 0..300_u32 {
+            store.set(0, &(i % 50).to_be_bytes(), &i.to_be_bytes().repeat(60)).expect("set");
+            store.commit().expect("commit");
+            cursors.push(store.last_commit());
+        }
+        store.pack(cursors[250]).expect("pack");
+        for _ in 0..steps {
+            store.maintain(false).expect("maintain");
+        }
+        let marked = cursors.iter().find(|&&it| store.retain(b"mark", Some(it)).is_ok());
+        let marked = *marked.expect("the last commits are there");
+        store.commit().expect("commit");
+        while store.is_packing() {
+            store.maintain(false).expect("maintain");
+        }
+        assert!(store.since(marked).expect("readable").is_whole, "{steps} steps, {marked}");
+    }
+}
+
+#[test]
 fn pack_frees_space_on_a_full_disk() {
     let (mut rng, keys) = (Rng::new(5), 40);
     let mut program = Program::new(small(), keys);
