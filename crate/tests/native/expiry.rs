@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 use varve::schema::key::KeyKind;
-use varve::{Error, Expiry, KeyRange, OpenOptions, SetOptions, Store};
+use varve::{ChangeKind, Error, Expiry, KeyRange, OpenOptions, SetOptions, Store};
 
 use crate::collections::Product;
 use crate::temp_folder::Folder;
@@ -42,6 +42,30 @@ fn expired_record_is_absent_at_once_everywhere() {
     let missing = SetOptions::new().if_version(0);
     store.set_with("gone", "2", missing).expect("it is missing");
     assert_eq!(store.get("gone").unwrap(), Some(&b"2"[..]));
+}
+
+#[test]
+fn changes_show_everything_that_has_expired_as_deleted() {
+    let folder = Folder::new();
+    let mut store = Store::open(folder.file("a.varve")).unwrap();
+    let soon = SetOptions::new().expire_in(Duration::from_millis(1));
+    for key in 0..300_u32 {
+        store.set(key.to_be_bytes(), "1").unwrap();
+    }
+    store.commit().unwrap();
+    let cursor = store.last_commit();
+    for key in 0..300_u32 {
+        store.set_with(key.to_be_bytes(), "2", soon).unwrap();
+    }
+    store.commit().unwrap();
+    sleep(Duration::from_millis(2_100));
+    let mut changes = store.changes(cursor, None).unwrap();
+    let mut deleted = 0;
+    while let Some(change) = changes.next().unwrap() {
+        assert_eq!(change.kind, ChangeKind::Delete);
+        deleted += 1;
+    }
+    assert_eq!(deleted, 300);
 }
 
 #[test]
