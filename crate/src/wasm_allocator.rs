@@ -22,6 +22,8 @@ const TAG: Addr = 4;
 const MIN_BLOCK: Addr = 16;
 /// Blocks below this size have one class per size; above it, each power of two has 8 classes.
 const EXACT_LIMIT: Addr = 128;
+/// Only blocks of this size count for [`Heap::can_allocate_chunks`].
+const LARGE_BLOCK: Addr = 1 << 20;
 /// How many blocks of the size's own class are tried. All blocks of higher classes are large
 /// enough.
 const MAX_TRIES: usize = 8;
@@ -128,6 +130,19 @@ impl<G: PageSource> Heap<G> {
     /// Whether `bytes` bytes can be allocated without growing the memory.
     pub fn can_allocate(&self, bytes: usize) -> bool {
         bytes <= MAX_SIZE && self.find(size_for(bytes)).is_some()
+    }
+
+    /// Whether `bytes` bytes can be allocated without growing the memory in chunks of less than 1 MiB.
+    pub fn can_allocate_chunks(&self, bytes: usize) -> bool {
+        let mut left = bytes as Addr;
+        for &first in &self.free_lists[class_of(LARGE_BLOCK)..] {
+            let mut block = first;
+            while block != 0 {
+                left = left.saturating_sub(self.size(block));
+                block = self.get(block + 4);
+            }
+        }
+        left == 0
     }
 
     fn get(&self, at: Addr) -> Addr {
@@ -290,7 +305,7 @@ fn class_of(size: Addr) -> usize {
 }
 
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
-pub use global::can_allocate;
+pub use global::{can_allocate, can_allocate_chunks};
 
 #[cfg(all(target_arch = "wasm32", feature = "module"))]
 mod global {
@@ -302,6 +317,12 @@ mod global {
     use super::{Addr, Heap, PageSource};
 
     const PAGE: Addr = 1 << 16;
+
+    #[cfg(debug_assertions)]
+    #[link(wasm_import_module = "host")]
+    unsafe extern "C" {
+        fn views_held() -> u32;
+    }
 
     /// The memory of the module.
     #[derive(Debug)]
@@ -315,6 +336,13 @@ mod global {
 
         fn grow(&mut self, bytes: Addr) -> Option<(Addr, Addr)> {
             let pages = bytes.div_ceil(PAGE);
+            // Growth detaches all views. Every test in this build shows that none happens under a view that must
+            // stay valid: such calls ask `can_allocate` first.
+            // SAFETY: no memory is passed.
+            #[cfg(debug_assertions)]
+            if unsafe { views_held() } != 0 {
+                core::arch::wasm32::unreachable();
+            }
             let from = memory_grow::<0>(pages as usize) as Addr;
             // The last page of the address space is not used, so that no address overflows.
             let end = from.checked_add(pages)?.checked_mul(PAGE)?;
@@ -341,6 +369,11 @@ mod global {
     /// Whether this many bytes can be allocated in one piece without growing the memory.
     pub fn can_allocate(bytes: usize) -> bool {
         HEAP.heap().can_allocate(bytes)
+    }
+
+    /// The same for chunks of less than 1 MiB.
+    pub fn can_allocate_chunks(bytes: usize) -> bool {
+        HEAP.heap().can_allocate_chunks(bytes)
     }
 
     // SAFETY: blocks do not overlap, and have at least the requested size and alignment.

@@ -87,7 +87,11 @@ const BLOCK: usize = 64;
 const GROUP: usize = 128;
 
 /// Keys that are inserted together.
-const BATCH: usize = 1 << 16;
+const BATCH: usize = 1 << 15;
+/// Fewer are, if those that have memory of their own have this many bytes.
+const BATCH_BYTES: usize = 1 << 20;
+/// Memory that inserting a deferred key takes meanwhile, beside its own.
+const INSERT_BYTES: usize = 96;
 
 /// How many of some sorted keys are below `key`, or with `after` not above it.
 ///
@@ -169,6 +173,8 @@ pub struct OrderedKeys {
     /// Bytes of all keys.
     key_bytes: usize,
     deferred: Vec<Key>,
+    /// Bytes of the deferred keys that are not inline.
+    deferred_bytes: usize,
     /// The location after the key that was added last.
     next: KeyLocation,
 }
@@ -261,9 +267,18 @@ impl OrderedKeys {
     /// [`apply_deferred`](OrderedKeys::apply_deferred), which must come before other changes.
     pub fn defer_insert(&mut self, key: &[u8], position: Position) {
         self.deferred.push(Key { position, ..Key::new(key) });
-        if self.deferred.len() == BATCH {
+        if key.len() > INLINE {
+            self.deferred_bytes += key.len();
+        }
+        if self.deferred.len() == BATCH || self.deferred_bytes >= BATCH_BYTES {
             self.apply_deferred(true);
         }
+    }
+
+    /// Bytes that inserting `count` keys may allocate, by deferring them.
+    #[must_use]
+    pub fn bytes_to_insert(count: usize) -> usize {
+        count.min(BATCH) * INSERT_BYTES + 2 * BATCH_BYTES
     }
 
     /// How many entries are deferred.
@@ -276,7 +291,8 @@ impl OrderedKeys {
     /// prefix, so that the next key mostly goes near the previous one, which is in the cache. A key that was
     /// deleted keeps an entry only if `keeps_deleted`.
     pub fn apply_deferred(&mut self, keeps_deleted: bool) {
-        let keys = core::mem::take(&mut self.deferred);
+        let mut keys = core::mem::take(&mut self.deferred);
+        self.deferred_bytes = 0;
         let Some(first) = keys.first() else { return };
         let mut shared = first.len();
         for key in &keys {
@@ -296,7 +312,7 @@ impl OrderedKeys {
             // The cache misses of these keys overlap.
             core::hint::black_box(order.iter().map(|&(_, i)| keys[i as usize].position).max());
             for &(_, i) in order {
-                let new = keys[i as usize].clone();
+                let new = core::mem::replace(&mut keys[i as usize], Key::new(&[]));
                 if new.position == 0 && !keeps_deleted {
                     self.remove(&new);
                     continue;

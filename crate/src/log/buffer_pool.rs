@@ -59,6 +59,8 @@ pub struct ViewCallbacks {
     /// Whether this many bytes can be allocated in one piece without growing the memory, which
     /// would detach all views.
     pub can_allocate: fn(usize) -> bool,
+    /// The same for many chunks, of less than 1 MiB each.
+    pub can_allocate_chunks: fn(usize) -> bool,
 }
 
 impl Default for ViewCallbacks {
@@ -68,6 +70,7 @@ impl Default for ViewCallbacks {
             are_held: || false,
             start_copying: || (),
             can_allocate: |_| true,
+            can_allocate_chunks: |_| true,
         }
     }
 }
@@ -78,8 +81,8 @@ const MIN_BUFFERS: usize = 4;
 /// The minimum of buffers that may be allocated above the budget.
 const MIN_EXTRA_BUFFERS: usize = 16;
 
-/// Bytes that a segment full of small records may need on the heap: for ordered keys and for the
-/// undo list.
+/// Bytes that a segment full of small records may need on the heap: for ordered keys, for the undo list,
+/// and for what a checkpoint in progress notes of each.
 pub(super) const HEAP_PER_SEGMENT: usize = 2 << 20;
 
 /// In wasm it is aligned to its own size, so that a lookup shifts instead of multiplying.
@@ -227,6 +230,12 @@ impl Pool {
     #[inline(never)]
     pub fn can_allocate(&self, bytes: usize) -> bool {
         !self.exposes_views || (self.views.can_allocate)(bytes) || !self.must_keep_views()
+    }
+
+    /// The same for many chunks, of less than 1 MiB each.
+    #[inline(never)]
+    pub fn can_allocate_chunks(&self, bytes: usize) -> bool {
+        !self.exposes_views || (self.views.can_allocate_chunks)(bytes) || !self.must_keep_views()
     }
 
     /// Whether a view must stay valid: one that the program holds, or that of a running callback.
@@ -477,6 +486,7 @@ mod tests {
         are_held: || HELD.get(),
         start_copying: || (),
         can_allocate: |_| true,
+        can_allocate_chunks: |_| true,
     };
 
     /// A pool of four buffers that has been filled.

@@ -701,6 +701,12 @@ impl Log {
         self.pool.can_allocate(bytes)
     }
 
+    /// The same for many chunks, of less than 1 MiB each.
+    #[inline(never)]
+    pub(crate) fn can_allocate_chunks(&self, bytes: usize) -> bool {
+        self.pool.can_allocate_chunks(bytes)
+    }
+
     /// Bytes that buffers may use between turns.
     #[must_use]
     pub fn budget(&self) -> usize {

@@ -126,7 +126,8 @@ impl Log {
         file: &mut impl File,
         need: AllocPriority,
     ) -> Result<u32, Error> {
-        if need == AllocPriority::Write && !self.can_allocate(HEAP_PER_SEGMENT) {
+        let is_change = matches!(need, AllocPriority::Write | AllocPriority::Delete);
+        if is_change && !self.can_allocate(HEAP_PER_SEGMENT) {
             return Err(Error::ViewsHeld);
         }
         let index = self.find_slots(file, 1, need)?;

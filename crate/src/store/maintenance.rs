@@ -18,7 +18,8 @@ use crate::log::checkpoint_index::CheckpointIndex;
 use crate::log::slot_allocator::AllocPriority;
 use crate::radix_sort;
 
-use super::maintenance_jobs::{Change, Checkpointing, Job};
+use super::maintenance_jobs::{Checkpointing, Job};
+use super::range_changes::{Change, RangeChanges};
 use super::{Staged, Store};
 
 /// Average entries of one hash range when a checkpoint begins. There may be many more when the range is
@@ -26,6 +27,8 @@ use super::{Staged, Store};
 const RANGE: usize = 1024;
 /// A step ends when it has written this many entries.
 const ENTRIES_PER_STEP: usize = 4 * RANGE;
+/// A step allocates no more than this many segments: those that it reads, moves records to, and sorts.
+const SEGMENTS_PER_STEP: usize = 4;
 /// A step loads this many blocks of the checkpoint.
 const BLOCKS_PER_STEP: usize = 8;
 
@@ -196,6 +199,10 @@ impl<F: File> Store<F> {
         let mut steps = bytes.div_ceil(CATCH_UP_BYTES).max(1) * STEPS_TO_CATCH_UP;
         while steps > 0 || self.is_low_on_space() || self.is_sweeping_small() {
             steps = steps.saturating_sub(1);
+            // Views that must stay valid leave no memory to grow into: the time after the turn has to suffice.
+            if !self.log.can_allocate(self.bytes_of_step()) {
+                break;
+            }
             match self.maintain(false) {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -205,6 +212,17 @@ impl<F: File> Store<F> {
                 }
             }
         }
+    }
+
+    /// An upper bound of the memory that a step of maintenance allocates.
+    pub(super) fn bytes_of_step(&self) -> usize {
+        let segments = SEGMENTS_PER_STEP << self.log.geometry().segment_log2;
+        // A checkpoint collects the entries of a part of the index, and sorts them in a copy.
+        let part = match &self.maintenance.job {
+            Job::Checkpointing(job) => 4 * (self.index.bytes() >> job.bits),
+            _ => self.index_len() / RANGE * size_of::<u32>() * 2,
+        };
+        segments + part
     }
 
     /// Whether maintenance poisoned the store and no call has reported it: [`maintain`](Store::maintain)
@@ -312,7 +330,7 @@ impl<F: File> Store<F> {
         }
         let generation = self.sorted_keys.generation;
         let bits = (entries / RANGE).next_power_of_two().trailing_zeros();
-        let changed = (0..1 << bits).map(|_| Vec::new()).collect();
+        let changed = RangeChanges::new(1 << bits);
         let unloaded = match is_limited || self.unloaded.is_some() {
             true => writing.new_index(&self.log, is_limited).map(Box::new),
             false => None,
@@ -373,12 +391,12 @@ impl<F: File> Store<F> {
         let width = 1_u64 << (32 - job.bits);
         let mut written = 0;
         while written < ENTRIES_PER_STEP {
-            if job.next == job.changed.len() {
+            if job.next == job.changed.ranges() {
                 return self.end_checkpoint(job);
             }
             let first = (job.next as u64 * width) as u32;
             let last = (first as u64 + width - 1) as u32;
-            let changed = core::mem::take(&mut job.changed[job.next]);
+            let changed = job.changed.of(job.next);
             let mut entries = Vec::with_capacity(2 * RANGE);
             self.index.collect(first, last, &mut entries);
             if let Some(next) = &mut job.unloaded {
@@ -396,7 +414,7 @@ impl<F: File> Store<F> {
                 next.add_written(&entries);
             }
             // A malicious checkpoint may have the same entry twice, which counts once.
-            let is_last = job.next + 1 == job.changed.len();
+            let is_last = job.next + 1 == job.changed.ranges();
             let left = job.writing.left();
             let is_exact =
                 if is_last { left == entries.len() as u64 } else { left >= entries.len() as u64 };

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::aligned_buf::AlignedBytes;
-use crate::index::hash_index::Position;
 use crate::log::Log;
 use crate::log::checkpoint::CheckpointWriter;
 use crate::log::checkpoint_index::CheckpointIndex;
@@ -12,6 +11,7 @@ use crate::log::relocate_extent::Relocation;
 
 use super::key_run_job::KeyRunJob;
 use super::pack::Packing;
+use super::range_changes::{Change, RangeChanges};
 
 /// The job in progress.
 #[derive(Debug, Default)]
@@ -98,21 +98,13 @@ pub(super) struct Checkpointing {
     pub bits: u32,
     /// The next range.
     pub next: usize,
-    pub changed: Vec<Vec<Change>>,
+    pub changed: RangeChanges,
     /// The index in it, with the entries that the hash index will lack; none if that is to be complete.
     pub unloaded: Option<Box<CheckpointIndex>>,
     /// The run that it writes, after the index.
     pub key_run: Option<KeyRunJob>,
     /// The generation of the sorted keys that its runs have.
     pub generation: u32,
-}
-
-/// A change of one index entry: moved, added or removed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
-    pub hash: u32,
-    pub old: Option<Position>,
-    pub new: Option<Position>,
 }
 
 impl Checkpointing {
@@ -123,7 +115,7 @@ impl Checkpointing {
         }
         let range = (u64::from(change.hash) >> (32 - self.bits)) as usize;
         if range >= self.next {
-            self.changed[range].push(change);
+            self.changed.add(range, change);
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::file::File;
 use crate::format::key_run::block::DecodedBlock;
 use crate::index::hash_index::Position;
 use crate::index::keyspaces::Keyspace;
+use crate::index::ordered_index::OrderedKeys;
 use crate::log::key_runs::{KeyRun, KeyRuns};
 use crate::log::recovery::OnDamage;
 use crate::radix_sort;
@@ -146,9 +147,12 @@ impl<F: File> Store<F> {
     /// is read once. Returns whether all keys are sorted.
     ///
     /// # Errors
-    /// As for [`get`](Store::get).
+    /// As for [`get`](Store::get); [`Error::ViewsHeld`] if memory would have to grow and a view must stay valid.
     pub fn sort(&mut self, positions: u32) -> Result<bool, Error> {
-        self.apply_deferred_keys();
+        if self.sorted_keys.deferred > 0 {
+            self.check_memory_for_keys(self.sorted_keys.deferred)?;
+            self.apply_deferred_keys();
+        }
         if self.sorted_keys.sorted_below == ALL {
             return Ok(true);
         }
@@ -162,10 +166,17 @@ impl<F: File> Store<F> {
         let end = self.sorted_keys.sorted_below.saturating_add(positions);
         let mut outcome = Ok(());
         while outcome.is_ok() && self.sorted_keys.sorted_below < end {
-            outcome = self.sort_segment(usize::MAX);
+            let left = self.unsorted() as usize;
+            outcome = self.check_memory_for_keys(left).and_then(|()| self.sort_segment(usize::MAX));
         }
         self.keyspaces.apply_deferred(|_| false);
         outcome.map(|()| self.sorted_keys.sorted_below == ALL)
+    }
+
+    /// Refuses to insert this many keys if memory would have to grow and a view must stay valid.
+    fn check_memory_for_keys(&self, count: usize) -> Result<(), Error> {
+        let bytes = OrderedKeys::bytes_to_insert(count);
+        if self.log.can_allocate_chunks(bytes) { Ok(()) } else { Err(Error::ViewsHeld) }
     }
 
     /// Inserts changes that were deferred.
@@ -201,8 +212,11 @@ impl<F: File> Store<F> {
             return;
         }
         for _ in 0..bytes.div_ceil(BYTES_PER_SORT) {
-            // An error comes again where keys are needed.
-            if self.sort_step().is_err() || self.sorted_keys.sorted_below == ALL {
+            // An error comes again where keys are needed. Under views that must stay valid memory cannot grow.
+            if !self.log.can_allocate(self.bytes_of_step())
+                || self.sort_step().is_err()
+                || self.sorted_keys.sorted_below == ALL
+            {
                 self.sorted_keys.is_catching_up = false;
                 return;
             }

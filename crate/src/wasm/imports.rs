@@ -4,7 +4,7 @@ use core::panic::PanicInfo;
 
 use crate::file::{File, IoError};
 use crate::store::ViewCallbacks;
-use crate::wasm_allocator::can_allocate;
+use crate::wasm_allocator::{can_allocate, can_allocate_chunks};
 
 /// Imports of the module `host`.
 mod host {
@@ -80,6 +80,7 @@ pub(super) const VIEWS: ViewCallbacks = ViewCallbacks {
     // SAFETY: no memory is passed.
     start_copying: || unsafe { host::start_copying() },
     can_allocate,
+    can_allocate_chunks,
 };
 
 /// Reports the location of a panic. The message is left out, because formatting it needs too much
