@@ -42,15 +42,16 @@ export function liveKeyspacesOf(engine: Engine): LiveKeyspaces {
     const names = there.length === 0 ? {} : { indexes: there.map(({ name }) => name) };
     descriptors.push([key, encoded({ ...stored, json: { ...json, ...names } })]);
     const ids = encoder.encode(idsKeyOf(decoder.decode(key.subarray(COLLECTION.length))));
-    const used = engine.get(ids, SYSTEM_KEYSPACE);
-    if (used !== undefined) descriptors.push([ids, used.slice()]);
+    const usedIds = engine.get(ids, SYSTEM_KEYSPACE);
+    if (usedIds !== undefined) descriptors.push([ids, usedIds.slice()]);
   }
   // The assigned keyspace numbers are copied too, because an empty keyspace shows only in its descriptor.
   const assignedNumbers = engine.get(KEYSPACES_KEY, SYSTEM_KEYSPACE);
   if (assignedNumbers !== undefined)
     descriptors.push([encoder.encode(KEYSPACES_KEY), assignedNumbers.slice()]);
-  const noted = engine.get(INDEX_KEYSPACES, SYSTEM_KEYSPACE);
-  if (noted !== undefined) descriptors.push([encoder.encode(INDEX_KEYSPACES), noted.slice()]);
+  const indexKeyspaces = engine.get(INDEX_KEYSPACES, SYSTEM_KEYSPACE);
+  if (indexKeyspaces !== undefined)
+    descriptors.push([encoder.encode(INDEX_KEYSPACES), indexKeyspaces.slice()]);
   return { keyspaces, descriptors };
 }
 

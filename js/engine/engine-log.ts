@@ -5,9 +5,7 @@ import { Code } from "./error-codes.js";
 import type { Report } from "./reports.js";
 import type { Exports } from "./wasm-exports.js";
 
-/** `since`: the log shows each key that changed since the cursor. */
-export const KNOWS_CHANGES = 1;
-/** `since`: the log has each transaction since the cursor. */
+/** A flag of `since`: the log has each transaction since the cursor. */
 export const IS_WHOLE = 2;
 
 /** What these calls use of the engine. */
@@ -82,7 +80,10 @@ export class EngineLog {
     return this.engine.call(() => this.engine.wasm.last_commit());
   }
 
-  /** What is known of the time since a cursor: `KNOWS_CHANGES`, `IS_WHOLE`, both or neither. */
+  /**
+   * What is known of the time since a cursor, as flags: 1 if the log shows each key that changed, `IS_WHOLE` if it has
+   * each transaction.
+   */
   since(cursor: number): number {
     return this.engine.counted(() => this.engine.wasm.since(cursor));
   }

@@ -108,9 +108,9 @@ pub struct Probe {
     at: usize,
 }
 
-/// The slots that were appended last, without an empty slot between them.
+/// The last cluster of a table that is filled in the order of hashes: neighboring slots without an empty one between.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AppendedSlots {
+pub struct LastCluster {
     start: usize,
     end: usize,
 }
@@ -341,7 +341,7 @@ impl HashIndex {
     /// in which [`collect`](HashIndex::collect) returns them: each goes right after the previous
     /// one without probing. Its position is not [tracked](HashIndex::track).
     #[inline]
-    pub fn append(&mut self, appended: &mut AppendedSlots, hash: u32, position: Position) {
+    pub fn append(&mut self, appended: &mut LastCluster, hash: u32, position: Position) {
         debug_assert!(position != 0, "position 0 marks an empty slot");
         let mask = self.slots.len() - 1;
         let home = (hash >> self.shift) as usize;
@@ -638,7 +638,7 @@ mod tests {
         assert_eq!(whole, sorted);
         for order in [collected, sorted, entries.clone(), entries.iter().rev().copied().collect()] {
             let (mut copy, mut appended) =
-                (HashIndex::with_capacity(order.len()), AppendedSlots::default());
+                (HashIndex::with_capacity(order.len()), LastCluster::default());
             order.iter().for_each(|&(hash, position)| copy.append(&mut appended, hash, position));
             assert_eq!(copy.len(), entries.len());
             for &(hash, position) in &entries {

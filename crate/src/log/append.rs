@@ -10,7 +10,7 @@ use crate::format::record::RecordHeader;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::system_records::ExtentRef;
 
-use super::cursor::Cursor;
+use super::open_frame::OpenFrame;
 use super::slot_allocator::AllocPriority;
 use super::write_batch::FrameSpan;
 use super::{DiscardedTail, Log, Slot, SlotState};
@@ -55,7 +55,7 @@ impl Log {
         is_moved: bool,
     ) -> Result<bool, WriteError> {
         self.drop_note_end();
-        let live = self.cursor.live > 0 || !self.batch.frames.is_empty();
+        let live = self.open_frame.live > 0 || !self.batch.frames.is_empty();
         if !live {
             return Ok(false);
         }
@@ -100,7 +100,7 @@ impl Log {
             self.superblock_state.marked_open = true;
         }
         let mut frames = self.batch.frames.clone();
-        let Cursor { slot, start, tail, records, .. } = self.cursor;
+        let OpenFrame { slot, start, tail, records, .. } = self.open_frame;
         if records > 0 || frames.is_empty() {
             let slot = slot.expect("a batch has a frame");
             frames.push(FrameSpan { slot, start, end: tail, records });
@@ -134,8 +134,8 @@ impl Log {
             let commits = if i + 1 == frames.len() { frame::FLAG_COMMIT } else { 0 };
             self.seal(frame, number, flags | commits);
             self.write_frame(file, frame, number)?;
-            // The cursor may have moved to another segment without appending.
-            let next = frames.get(i + 1).map(|frame| frame.slot).or(self.cursor.slot);
+            // The log may have moved on to another segment without appending.
+            let next = frames.get(i + 1).map(|frame| frame.slot).or(self.open_frame.slot);
             if next != Some(frame.slot) {
                 self.zero_segment_tail(file, frame.slot, frame.end)?;
             }
@@ -325,16 +325,17 @@ impl Log {
         }
         self.batch.frames.clear();
         self.batch.note_end = None;
-        let slot = self.cursor.slot.expect("a batch has a frame");
-        // If the cursor moved to another segment without appending, it keeps its position there.
-        let start = if self.cursor.records > 0 || frames.last().is_some_and(|f| f.slot == slot) {
-            self.cursor.tail
+        let slot = self.open_frame.slot.expect("a batch has a frame");
+        // If the log moved on to another segment without appending, it keeps its position there.
+        let start = if self.open_frame.records > 0 || frames.last().is_some_and(|f| f.slot == slot)
+        {
+            self.open_frame.tail
         } else {
-            self.cursor.start
+            self.open_frame.start
         };
-        self.cursor = Cursor::at(slot, start);
-        self.batch.start = self.cursor;
-        self.mutable_from = self.cursor.tail;
+        self.open_frame = OpenFrame::at(slot, start);
+        self.batch.start = self.open_frame;
+        self.mutable_from = self.open_frame.tail;
     }
 }
 

@@ -485,8 +485,8 @@ impl Log {
         next_version: u64,
         plan: KeyRunPlan,
     ) -> Result<CheckpointWriter, Error> {
-        let end_slot = self.cursor.slot.ok_or(Error::Misuse)?;
-        let (end_frame, end) = (self.next_frame, self.cursor.start as u32);
+        let end_slot = self.open_frame.slot.ok_or(Error::Misuse)?;
+        let (end_frame, end) = (self.next_frame, self.open_frame.start as u32);
         {
             let slot = &mut self.slots[end_slot as usize];
             (slot.end, slot.end_frame) = (end, end_frame);

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, CheckpointHead};
 use crate::index::hash_filter::HashFilter;
-use crate::index::hash_index::{AppendedSlots, HashIndex, Position};
+use crate::index::hash_index::{HashIndex, LastCluster, Position};
 use crate::index::position_set::PositionSet;
 
 use super::Log;
@@ -466,7 +466,7 @@ impl CheckpointIndex {
     ) -> Result<Option<bool>, Error> {
         let tracks = index.tracks_positions();
         let end = self.next.saturating_add(blocks).min(self.first_hashes.len());
-        let mut appended = AppendedSlots::default();
+        let mut appended = LastCluster::default();
         while self.next < end {
             if !self.read(file, log, self.next)? {
                 return Ok(None);
@@ -474,7 +474,7 @@ impl CheckpointIndex {
             let before = index.len();
             // Keys that were added since the checkpoint take space too.
             if index.reserve(self.entries_of(self.next)) {
-                appended = AppendedSlots::default();
+                appended = LastCluster::default();
             }
             self.next += 1;
             let after = self.first_hashes.get(self.next).copied();

@@ -82,7 +82,7 @@ fn first_version(mut records: &[u8]) -> Option<u64> {
 impl Log {
     /// Remembers where the commit ended that was written last.
     pub(super) fn note_commit_end(&mut self, next_version: u64) {
-        let Some(slot) = self.cursor.slot else { return };
+        let Some(slot) = self.open_frame.slot else { return };
         let &Slot { sequence, end, .. } = &self.slots[slot as usize];
         let frame = self.next_frame;
         let recent = &mut self.recent_commits;

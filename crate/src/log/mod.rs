@@ -10,7 +10,6 @@ pub mod append;
 pub mod buffer_pool;
 pub mod checkpoint;
 pub mod checkpoint_index;
-mod cursor;
 pub mod frame_chain;
 pub mod key_run_writer;
 pub mod key_runs;
@@ -18,6 +17,7 @@ mod large_values;
 pub(crate) mod log_start;
 pub mod log_walk;
 mod log_walk_back;
+mod open_frame;
 pub mod read;
 mod reclaim;
 mod record_cache;
@@ -47,8 +47,8 @@ use crate::index::sorted_vec_map::SmallMap;
 
 use append::WriteError;
 use buffer_pool::{BufferId, Pool};
-use cursor::Cursor;
 use large_values::{Assembled, CachedValue};
+use open_frame::OpenFrame;
 use record_cache::RecordCache;
 use slot_allocator::AllocPriority;
 use space_accounting::{DeadExtent, ExtentId};
@@ -324,8 +324,8 @@ pub(crate) struct RecoveryState {
 /// The writes since the last commit.
 #[derive(Debug, Default)]
 struct OpenBatch {
-    /// The cursor at the start of the batch.
-    start: Cursor,
+    /// The frame under construction when the batch began.
+    start: OpenFrame,
     /// Frames that are complete except for their checksums.
     frames: Vec<FrameSpan>,
     /// First slots of the batch's extents.
@@ -412,7 +412,7 @@ struct Extents {
     /// Extents that no record refers to any more but that are still in the file.
     dead: Vec<DeadExtent>,
     /// Whether these are kept, because snapshots are open.
-    are_held: bool,
+    are_kept: bool,
 }
 
 /// Slots that nothing refers to any more: see [`reclaim`].
@@ -458,9 +458,9 @@ pub struct Log {
     extents: Extents,
     pub(crate) reclaimable: Reclaimable,
     checkpoint: CheckpointState,
-    cursor: Cursor,
+    open_frame: OpenFrame,
     batch: OpenBatch,
-    /// Records at or above this offset of the cursor's slot may be changed in place.
+    /// Records at or above this offset of the slot of the open frame may be changed in place.
     mutable_from: usize,
     next_frame: u64,
     next_sequence: u32,
@@ -559,7 +559,7 @@ impl Log {
     #[must_use]
     pub fn is_mutable(&self, position: Position) -> bool {
         let (slot, offset) = self.geometry.locate(position);
-        self.cursor.slot == Some(slot) && offset >= self.mutable_from
+        self.open_frame.slot == Some(slot) && offset >= self.mutable_from
     }
 
     /// The sequence of the segment that contains a record.
@@ -625,18 +625,17 @@ impl Log {
     /// Writes the superblock with the clean mark. The log has been committed and flushed.
     pub(crate) fn close(&mut self, file: &mut impl File, next_version: u64) -> Result<(), Error> {
         // No view shows aborted records any more, so the witness need not include them.
-        self.cursor = self.batch.start;
-        self.mutable_from = self.cursor.tail;
-        let sequence = self.cursor.slot.map_or(0, |slot| self.slots[slot as usize].sequence);
-        let end = self
-            .cursor
-            .slot
-            .map_or(DATA_START, |slot| self.geometry.slot_start(slot) + self.cursor.start as u64);
+        self.open_frame = self.batch.start;
+        self.mutable_from = self.open_frame.tail;
+        let sequence = self.open_frame.slot.map_or(0, |slot| self.slots[slot as usize].sequence);
+        let end = self.open_frame.slot.map_or(DATA_START, |slot| {
+            self.geometry.slot_start(slot) + self.open_frame.start as u64
+        });
         let mut clean = Some((sequence, end));
         // After a torn tail the witness opens a fresh segment. Without one, the tail would be
         // reported at every opening.
-        if self.is_unwitnessed() || self.cursor.slot.is_none() {
-            let need = if self.cursor.slot.is_some() {
+        if self.is_unwitnessed() || self.open_frame.slot.is_none() {
+            let need = if self.open_frame.slot.is_some() {
                 AllocPriority::Write
             } else {
                 AllocPriority::Bookkeeping
@@ -744,7 +743,7 @@ impl Log {
         if self.pool.must_copy() {
             return;
         }
-        match (location, self.cursor.slot) {
+        match (location, self.open_frame.slot) {
             (ValueLocation::Extent(first), _) => {
                 self.slots[first as usize].cached.shown = self.views.generation
             }
@@ -780,9 +779,9 @@ impl Log {
     /// Ends a turn: frees memory above the budget and what was kept only for views. Returns whether
     /// the caller must detach all views before the next call.
     pub fn end_turn(&mut self) -> bool {
-        let only_voids = self.batch.frames.is_empty() && self.cursor.live == 0;
+        let only_voids = self.batch.frames.is_empty() && self.open_frame.live == 0;
         let mut stale = self.views.stale || !self.large.kept_for_views.is_empty();
-        if only_voids && self.cursor.records > 0 && self.batch.extents.is_empty() {
+        if only_voids && self.open_frame.records > 0 && self.batch.extents.is_empty() {
             self.discard_batch();
             stale = true;
         }

@@ -60,7 +60,7 @@ impl Log {
     /// Acquires a buffer for new content. Addresses that were returned before may become invalid.
     pub(super) fn acquire_buffer(&mut self, content: BufferContent) -> Result<BufferId, Error> {
         let shift = self.geometry.segment_log2 - 3;
-        let batch_slots = [self.cursor.slot, self.batch.start.slot];
+        let batch_slots = [self.open_frame.slot, self.batch.start.slot];
         let Log { pool, slots, record_cache, all_resident, .. } = self;
         let mut evictor = Evictor { slots, record_cache, all_resident, batch_slots, shift };
         pool.acquire(content, &mut |id, content, bytes| evictor.evict(id, content, bytes))
@@ -69,7 +69,7 @@ impl Log {
     /// Frees what is above the budget at the end of a turn.
     pub(super) fn trim_pool(&mut self) -> bool {
         let shift = self.geometry.segment_log2 - 3;
-        let batch_slots = [self.cursor.slot, self.batch.start.slot];
+        let batch_slots = [self.open_frame.slot, self.batch.start.slot];
         let Log { pool, slots, record_cache, all_resident, .. } = self;
         let mut evictor = Evictor { slots, record_cache, all_resident, batch_slots, shift };
         pool.end_turn(&mut |id, content, bytes| evictor.evict(id, content, bytes))

@@ -197,7 +197,7 @@ impl Log {
 
     /// Whether extents that no record refers to any more wait for a confirmed flush.
     pub(crate) fn has_unconfirmed_extents(&self) -> bool {
-        !self.extents.are_held
+        !self.extents.are_kept
             && self
                 .extents
                 .dead
@@ -208,7 +208,7 @@ impl Log {
     /// Extents that no record refers to any more become reclaimable once no crash can make the commit that
     /// dropped them look unflushed. Until then that commit might be undone and the extents needed.
     pub(crate) fn discard_dead_extents(&mut self) {
-        if self.extents.are_held {
+        if self.extents.are_kept {
             return;
         }
         let sure = self.watermarks.confirmed;
@@ -231,8 +231,8 @@ impl Log {
     }
 
     /// Keeps extents that no record refers to any more, or ends that.
-    pub(crate) fn hold(&mut self, holds: bool) {
-        self.extents.are_held = holds;
+    pub(crate) fn keep_dead_extents(&mut self, keeps: bool) {
+        self.extents.are_kept = keeps;
         self.discard_dead_extents();
     }
 

@@ -20,9 +20,9 @@ use crate::radix_sort;
 
 use super::buffer_pool::{Pool, ViewCallbacks};
 use super::checkpoint::LoadedCheckpoint;
-use super::cursor::Cursor;
 use super::frame_chain::{Chain, FrameAt};
 use super::log_start::RecentCommits;
+use super::open_frame::OpenFrame;
 use super::record_cache::RecordCache;
 use super::{
     CheckpointState, DiscardedTail, Extents, Geometry, LargeValues, Leftovers, Log, OpenBatch,
@@ -257,7 +257,7 @@ impl Log {
             extents: Extents::default(),
             reclaimable: Reclaimable::default(),
             checkpoint: CheckpointState::default(),
-            cursor: Cursor::default(),
+            open_frame: OpenFrame::default(),
             batch: OpenBatch::default(),
             mutable_from: 0,
             next_frame: superblock.first_frame,
@@ -628,7 +628,7 @@ impl Log {
         Ok(committed)
     }
 
-    /// Sets the cursor to the end of the last commit, and returns how many bytes of an unfinished write follow it, and how
+    /// Begins a frame at the end of the last commit, and returns how many bytes of an unfinished write follow it, and how
     /// many of them were dropped.
     ///
     /// Zeros are no write, and neither is what an earlier use of the slot left. If there is anything else, the log goes
@@ -676,7 +676,7 @@ impl Log {
             }
         }
         if torn == 0 && !fresh_segment && slot != u32::MAX && at + 1 == segments.len() {
-            self.cursor = Cursor::at(slot, offset);
+            self.open_frame = OpenFrame::at(slot, offset);
             if all > 0 {
                 // Zeros are written over it before anything else.
                 self.leftovers.discarded_ranges.pop();
@@ -686,8 +686,8 @@ impl Log {
             // This also cancels what a writer that lost the file may still write there.
             self.leftovers.dropped_tail = DiscardedTail::Present;
         }
-        self.batch.start = self.cursor;
-        self.mutable_from = self.cursor.tail;
+        self.batch.start = self.open_frame;
+        self.mutable_from = self.open_frame.tail;
         Ok((all, torn))
     }
 }

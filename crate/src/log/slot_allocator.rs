@@ -12,7 +12,7 @@ use crate::format::inline_limit;
 use crate::format::segment;
 use crate::format::superblock::INCOMPATIBLE_CHUNKS;
 
-use super::cursor::Cursor;
+use super::open_frame::OpenFrame;
 use super::{Log, Slot, SlotState};
 
 /// One slot to move records into, and one for deletions meanwhile.
@@ -70,7 +70,7 @@ impl Log {
     /// has `limit` bytes: they need no new segment, and nothing that they replace is cold or
     /// chunked.
     pub(crate) fn infallible_capacity(&self, limit: usize) -> usize {
-        let Cursor { slot, start, tail, live, .. } = self.cursor;
+        let OpenFrame { slot, start, tail, live, .. } = self.open_frame;
         let has_chunked = self.superblock.incompatible & INCOMPATIBLE_CHUNKS != 0;
         if slot.is_none() || !self.all_resident || has_chunked {
             return 0;
@@ -86,7 +86,7 @@ impl Log {
     /// bytes if no slot is left for them. Without them no space could ever be reclaimed.
     #[inline(never)]
     pub(super) fn leaves_bookkeeping_space(&self, size: usize) -> bool {
-        let end = self.cursor.tail + size + self.bookkeeping_bytes();
+        let end = self.open_frame.tail + size + self.bookkeeping_bytes();
         self.space.log_slots < RESERVE || self.can_reclaim() || end <= self.geometry.frames_end()
     }
 
@@ -99,8 +99,8 @@ impl Log {
             slot.written && 2 * slot.needed(&self.sequences()) < self.geometry.segment()
         };
         self.space.free_slots >= RESERVE
-            && self.cursor.tail > self.geometry.segment() / 4 * 3
-            && self.cursor.slot.is_some_and(is_waste)
+            && self.open_frame.tail > self.geometry.segment() / 4 * 3
+            && self.open_frame.slot.is_some_and(is_waste)
     }
 
     /// Whether no slot is left on a full disk, and dropping the checkpoint would free some.

@@ -303,7 +303,7 @@ impl Log {
 
     /// Segments that can be compacted, with their slots.
     fn candidates(&self, below: u32) -> impl Iterator<Item = (u32, &Slot)> {
-        let busy = [self.cursor.slot, self.batch.start.slot];
+        let busy = [self.open_frame.slot, self.batch.start.slot];
         (0..).zip(&self.slots).filter(move |&(index, slot)| {
             let is_candidate = slot.state == SlotState::Log
                 && slot.written
@@ -369,7 +369,7 @@ impl Log {
 
     /// Whether the segment in which the log ends is the last of the file and could move.
     pub(crate) fn log_end_is_last(&self) -> bool {
-        self.cursor
+        self.open_frame
             .slot
             .is_some_and(|slot| self.slots[slot as usize].written && self.can_move_forward(slot))
     }
@@ -472,7 +472,7 @@ impl Log {
 
     /// Whether the segment in which the log ends has been written to the file.
     pub(crate) fn end_is_written(&self) -> bool {
-        self.cursor.slot.is_some_and(|slot| self.slots[slot as usize].written)
+        self.open_frame.slot.is_some_and(|slot| self.slots[slot as usize].written)
     }
 
     /// Whether frames were written that are not flushed.

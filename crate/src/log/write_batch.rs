@@ -14,7 +14,7 @@ use musli_zerocopy::ZeroCopy;
 
 use super::buffer_pool::BufferAddr;
 use super::buffer_pool::{BufferContent, HEAP_PER_SEGMENT};
-use super::cursor::Cursor;
+use super::open_frame::OpenFrame;
 use super::slot_allocator::AllocPriority;
 use super::{Log, NO_BUFFER, Slot, SlotState};
 
@@ -37,7 +37,7 @@ pub struct FrameSpan {
 /// The extent of the batch when a savepoint was made.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchMark {
-    cursor: Cursor,
+    open_frame: OpenFrame,
     mutable_from: usize,
     pending: usize,
     extents: usize,
@@ -47,7 +47,8 @@ impl Log {
     /// Bytes of the open batch, including extents; 0 if there is nothing to commit.
     #[must_use]
     pub fn batch_bytes(&self) -> usize {
-        let open = if self.cursor.live > 0 { self.cursor.tail - self.cursor.start } else { 0 };
+        let open =
+            if self.open_frame.live > 0 { self.open_frame.tail - self.open_frame.start } else { 0 };
         // A fast path, because every write calls this and most batches fit in one frame.
         if self.batch.frames.is_empty() && self.batch.extents.is_empty() {
             return open;
@@ -73,7 +74,7 @@ impl Log {
         need: AllocPriority,
     ) -> Result<(), Error> {
         let end = self.geometry.frames_end();
-        let fits = self.cursor.slot.is_some() && self.cursor.tail + size <= end;
+        let fits = self.open_frame.slot.is_some() && self.open_frame.tail + size <= end;
         if fits
             && (self.space.free_slots > 0
                 || need == AllocPriority::Bookkeeping
@@ -86,8 +87,8 @@ impl Log {
         }
         let slot = self.allocate_segment(file, need)?;
         self.close_frame();
-        self.cursor = Cursor::at(slot, segment::SIZE);
-        self.mutable_from = self.cursor.tail;
+        self.open_frame = OpenFrame::at(slot, segment::SIZE);
+        self.mutable_from = self.open_frame.tail;
         Ok(())
     }
 
@@ -95,14 +96,14 @@ impl Log {
     pub(crate) fn begin_segment(&mut self, file: &mut impl File) -> Result<(), Error> {
         self.zero_log_tail(file)?;
         let slot = self.allocate_segment(file, AllocPriority::Delete)?;
-        self.cursor = Cursor::at(slot, segment::SIZE);
-        self.batch.start = self.cursor;
-        self.mutable_from = self.cursor.tail;
+        self.open_frame = OpenFrame::at(slot, segment::SIZE);
+        self.batch.start = self.open_frame;
+        self.mutable_from = self.open_frame.tail;
         Ok(())
     }
 
     fn close_frame(&mut self) {
-        let Cursor { slot, start, tail, records, .. } = self.cursor;
+        let OpenFrame { slot, start, tail, records, .. } = self.open_frame;
         if let (Some(slot), true) = (slot, records > 0) {
             self.batch.frames.push(FrameSpan { slot, start, end: tail, records });
         }
@@ -222,9 +223,9 @@ impl Log {
     /// the space.
     #[inline(always)]
     pub fn stage(&mut self, header: RecordHeader, key: &[u8]) -> (Position, BufferAddr) {
-        let index = self.cursor.slot.expect("space reserved");
+        let index = self.open_frame.slot.expect("space reserved");
         let slot = &self.slots[index as usize];
-        let addr = BufferAddr { buffer: slot.buffer, offset: self.cursor.tail as u32 };
+        let addr = BufferAddr { buffer: slot.buffer, offset: self.open_frame.tail as u32 };
         let oldest = if header.oldest == 0 { slot.sequence } else { header.oldest };
         let bytes = self.bytes_at(addr);
         // The padding of the key lies within the last 8 bytes before the value.
@@ -234,7 +235,7 @@ impl Log {
         copy_value(&mut bytes[record::SIZE..record::SIZE + key.len()], key);
         let target = RecordHeader::at_mut(bytes).expect("the tail is aligned");
         *target = RecordHeader { oldest, ..header };
-        (self.geometry.position(index, self.cursor.tail), addr)
+        (self.geometry.position(index, self.open_frame.tail), addr)
     }
 
     /// Ends an inline value at `length` bytes and zeros the rest of its capacity. If it is
@@ -268,8 +269,8 @@ impl Log {
 
     /// Appends a copy of a record from the position `from`. The caller has reserved the space.
     pub(crate) fn append_copy(&mut self, bytes: &[u8], from: Position) -> Position {
-        let slot = self.cursor.slot.expect("space reserved");
-        let position = self.geometry.position(slot, self.cursor.tail);
+        let slot = self.open_frame.slot.expect("space reserved");
+        let position = self.geometry.position(slot, self.open_frame.tail);
         let target = &mut self.record_mut(position)[..bytes.len()];
         target.copy_from_slice(bytes);
         let header = RecordHeader::at_mut(target).expect("the tail is aligned");
@@ -280,27 +281,27 @@ impl Log {
 
     /// Adds the staged record of `size` bytes to the batch.
     pub fn advance(&mut self, size: usize, is_void: bool) {
-        self.cursor.tail += size;
-        self.cursor.records += 1;
-        self.cursor.live += u32::from(!is_void);
+        self.open_frame.tail += size;
+        self.open_frame.records += 1;
+        self.open_frame.live += u32::from(!is_void);
     }
 
     /// Marks the current end of the batch. Records before a mark are not changed in place any more,
     /// so that a rollback only has to truncate.
     pub fn mark(&mut self) -> BatchMark {
         let mark = BatchMark {
-            cursor: self.cursor,
+            open_frame: self.open_frame,
             mutable_from: self.mutable_from,
             pending: self.batch.frames.len(),
             extents: self.batch.extents.len(),
         };
-        self.mutable_from = self.cursor.tail;
+        self.mutable_from = self.open_frame.tail;
         mark
     }
 
     /// Forgets a mark and keeps what came after it.
     pub fn release(&mut self, mark: &BatchMark) {
-        if self.cursor.slot == mark.cursor.slot {
+        if self.open_frame.slot == mark.open_frame.slot {
             self.mutable_from = mark.mutable_from;
         }
     }
@@ -308,13 +309,13 @@ impl Log {
     /// Goes back to a mark. Views may show what was appended since, so those bytes stay: as a void
     /// record in the segment of the mark, and in buffers kept for views for newer segments.
     pub fn rollback(&mut self, mark: &BatchMark) {
-        let mut end = self.cursor.tail;
-        if self.cursor.slot != mark.cursor.slot {
+        let mut end = self.open_frame.tail;
+        if self.open_frame.slot != mark.open_frame.slot {
             self.close_frame();
-            end = mark.cursor.tail;
-            let current = self.cursor.slot.filter(|_| self.cursor.records == 0);
+            end = mark.open_frame.tail;
+            let current = self.open_frame.slot.filter(|_| self.open_frame.records == 0);
             for frame in self.batch.frames.split_off(mark.pending) {
-                if Some(frame.slot) == mark.cursor.slot {
+                if Some(frame.slot) == mark.open_frame.slot {
                     end = frame.end;
                 } else {
                     self.free(frame.slot);
@@ -327,10 +328,10 @@ impl Log {
         for first in self.batch.extents.split_off(mark.extents) {
             self.free(first);
         }
-        self.cursor = mark.cursor;
+        self.open_frame = mark.open_frame;
         self.mutable_from = mark.mutable_from;
-        if end > mark.cursor.tail {
-            self.append_void(end - mark.cursor.tail);
+        if end > mark.open_frame.tail {
+            self.append_void(end - mark.open_frame.tail);
         }
     }
 
@@ -357,34 +358,34 @@ impl Log {
     /// Ends what the last note is about; returns false if that needs a commit because the segment is full. What was
     /// written under the note is not changed in place by later writes.
     pub(crate) fn end_note(&mut self) -> bool {
-        let end = self.cursor.tail + NOTE_END;
+        let end = self.open_frame.tail + NOTE_END;
         let fits = end <= self.geometry.frames_end();
-        if let Some(slot) = self.cursor.slot.filter(|_| fits) {
+        if let Some(slot) = self.open_frame.slot.filter(|_| fits) {
             self.append_note(&Transaction::default(), &[]);
             self.batch.note_end = Some((slot, end));
         }
-        self.mutable_from = self.cursor.tail;
+        self.mutable_from = self.open_frame.tail;
         fits
     }
 
     /// Removes the record that ends a note if nothing follows it: the end of the commit says the same.
     pub(super) fn drop_note_end(&mut self) {
         let end = self.batch.note_end.take();
-        if end.is_some() && end == self.cursor.slot.map(|slot| (slot, self.cursor.tail)) {
-            self.cursor.tail -= NOTE_END;
-            self.cursor.records -= 1;
+        if end.is_some() && end == self.open_frame.slot.map(|slot| (slot, self.open_frame.tail)) {
+            self.open_frame.tail -= NOTE_END;
+            self.open_frame.records -= 1;
         }
     }
 
     /// Where the next record goes, to compare.
     pub(crate) fn tail(&self) -> (Option<u32>, usize) {
-        (self.cursor.slot, self.cursor.tail)
+        (self.open_frame.slot, self.open_frame.tail)
     }
 
     /// Turns the next `size` bytes into a void record, whatever they contain.
     pub fn append_void(&mut self, size: usize) {
-        let slot = self.cursor.slot.expect("space reserved");
-        let position = self.geometry.position(slot, self.cursor.tail);
+        let slot = self.open_frame.slot.expect("space reserved");
+        let position = self.geometry.position(slot, self.open_frame.tail);
         let header = RecordHeader {
             kind: record::KIND_VOID,
             capacity: (size - record::SIZE) as u32,
@@ -398,13 +399,13 @@ impl Log {
     /// next call.
     pub fn discard_batch(&mut self) {
         let mark = BatchMark {
-            cursor: self.batch.start,
+            open_frame: self.batch.start,
             mutable_from: self.batch.start.tail,
             pending: 0,
             extents: 0,
         };
         self.rollback(&mark);
-        self.cursor = self.batch.start;
+        self.open_frame = self.batch.start;
         self.mutable_from = self.batch.start.tail;
         self.batch.note_end = None;
         self.views.stale = true;

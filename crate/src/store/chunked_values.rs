@@ -14,7 +14,7 @@ use crate::index::hash_index::Position;
 use crate::log::ValueLocation;
 use crate::log::buffer_pool::BufferAddr;
 
-use super::Store;
+use super::{IfExpired, Store};
 
 /// The operation on each chunk of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,7 @@ impl<F: File> Store<F> {
                 continue;
             }
             if op == ChunkOp::Delete {
-                match self.append_tombstone(KEYSPACE_ENGINE, &key, true) {
+                match self.append_tombstone(KEYSPACE_ENGINE, &key, IfExpired::Delete) {
                     // A damaged chunk stays: its content is unknown, and nothing refers to it any more.
                     Ok(_) | Err(Error::Corruption(_)) => continue,
                     Err(error) => return Err(error),

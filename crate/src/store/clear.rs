@@ -24,7 +24,7 @@ use crate::radix_sort;
 
 use super::maintenance_jobs::{Compacting, Job, SegmentScan, Sweeping};
 use super::sorted_keys::ALL;
-use super::{LOOKUP_BATCH, Store};
+use super::{IfExpired, LOOKUP_BATCH, Store};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
 /// scans the whole log.
@@ -379,7 +379,7 @@ impl<F: File> Store<F> {
                 positions.iter_mut().zip(some).for_each(|(to, one)| *to = one.0);
                 self.prefetch_records(&positions[..some.len()], &mut addrs);
                 for &(_, i) in some {
-                    self.append_tombstone(keyspace, &keys[i as usize], true)?;
+                    self.append_tombstone(keyspace, &keys[i as usize], IfExpired::Delete)?;
                 }
             }
         }

@@ -21,7 +21,7 @@ use crate::log::ValueLocation;
 use super::key_range::KeyBounds;
 use super::sorted_keys::ALL;
 use super::write::Changing;
-use super::{Located, Staged, Store};
+use super::{IfExpired, Located, Staged, Store};
 
 /// Due records that are deleted at once when the time advances, and by one step of maintenance.
 const SLICE: usize = 64;
@@ -526,7 +526,11 @@ impl<F: File> Store<F> {
         key: &[u8],
         expiry: u32,
     ) -> Result<(), Error> {
-        self.append_tombstone(KEYSPACE_ENGINE, &expiry_entry(keyspace, expiry, key), true)?;
+        self.append_tombstone(
+            KEYSPACE_ENGINE,
+            &expiry_entry(keyspace, expiry, key),
+            IfExpired::Delete,
+        )?;
         Ok(())
     }
 
@@ -663,7 +667,7 @@ impl<F: File> Store<F> {
         };
         let is_due = |at: Located| self.log.record_in(at.addr).header.expiry == expiry;
         if found.is_some_and(is_due) {
-            self.append_tombstone(keyspace, key, true)?;
+            self.append_tombstone(keyspace, key, IfExpired::Delete)?;
             return Ok(());
         }
         self.remove_entry_of(keyspace, key, expiry)

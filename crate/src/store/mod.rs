@@ -174,6 +174,15 @@ pub struct Stats {
     pub unswept: u64,
 }
 
+/// How a deletion treats a record that has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IfExpired {
+    /// As a key that does not exist.
+    Absent,
+    /// As any other.
+    Delete,
+}
+
 /// The record that is being written or changed, until `finish` or `abort`.
 #[derive(Debug, Default)]
 struct Staging {
@@ -412,28 +421,28 @@ impl<F: File> Store<F> {
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, keyspace: u32, key: &[u8]) -> Result<bool, Error> {
         let is_first = self.savepoints.is_empty() && self.log.batch_bytes() == 0;
-        match self.append_tombstone(keyspace, key, false) {
+        match self.append_tombstone(keyspace, key, IfExpired::Absent) {
             // Maintenance after a commit can free space. A refusal leaves the open batch unchanged.
             Err(Error::Quota | Error::Full) if is_first => {
                 self.catch_up(0);
-                self.append_tombstone(keyspace, key, false)
+                self.append_tombstone(keyspace, key, IfExpired::Absent)
             }
             done => done,
         }
     }
 
-    /// Deletes a key, also one that has expired if `expired` is set.
+    /// Deletes a key.
     #[inline(never)]
     fn append_tombstone(
         &mut self,
         keyspace: u32,
         key: &[u8],
-        expired: bool,
+        if_expired: IfExpired,
     ) -> Result<bool, Error> {
         self.check_write(keyspace, key)?;
         let hash = self.hash(keyspace, key);
         let Some(at) = self.find_outlined(hash, keyspace, key)? else { return Ok(false) };
-        if !expired && self.is_expired(keyspace, at) {
+        if if_expired == IfExpired::Absent && self.is_expired(keyspace, at) {
             return Ok(false);
         }
         self.check_undo_growth()?;

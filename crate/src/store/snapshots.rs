@@ -195,7 +195,7 @@ impl<F: File> Store<F> {
         {
             self.abandon(&compacting);
         }
-        self.log.hold(true);
+        self.log.keep_dead_extents(true);
         let mut id = self.snapshots.last_id;
         loop {
             id = (id + FIRST) % (FIRST * (MAX_SNAPSHOTS as u32 + 1));
@@ -229,7 +229,7 @@ impl<F: File> Store<F> {
         let overlays = ended.overlay.into_values().chain(past);
         self.free_later(overlays);
         if self.snapshots.open.is_empty() {
-            self.log.hold(false);
+            self.log.keep_dead_extents(false);
         }
     }
 
@@ -237,7 +237,7 @@ impl<F: File> Store<F> {
     pub(super) fn end_snapshots(&mut self) {
         self.snapshots.open = Vec::new();
         self.maintenance.pack = None;
-        self.log.hold(false);
+        self.log.keep_dead_extents(false);
     }
 
     /// What the open snapshots take.

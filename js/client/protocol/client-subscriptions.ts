@@ -68,9 +68,10 @@ export interface WatchEntry {
   readonly knownVersions: Map<string, readonly [key: unknown, version: number]>;
   /** Whether any owner has given a full answer. */
   hasBegun: boolean;
-  /** The epoch of the present owner's last full answer, 0 if there was none, and its last message's number. */
+  /** The epoch of the present owner's last full answer; 0 if there was none. */
   epoch: number;
-  number: number;
+  /** The number of its last message. */
+  lastMessage: number;
 }
 
 /** All watches of one client. */
@@ -84,10 +85,10 @@ export class WatchList {
     this.requests = requests;
   }
 
-  add(entry: Omit<WatchEntry, "hasBegun" | "epoch" | "number">): End {
+  add(entry: Omit<WatchEntry, "hasBegun" | "epoch" | "lastMessage">): End {
     this.lastId += 1;
     const id = this.lastId;
-    this.all.set(id, { ...entry, hasBegun: false, epoch: 0, number: 0 });
+    this.all.set(id, { ...entry, hasBegun: false, epoch: 0, lastMessage: 0 });
     this.timer ??= setInterval(() => this.renew(false, true), RENEW_MS);
     this.requests.blockingWatches.add(id);
     this.sendWatch(id);
@@ -115,9 +116,9 @@ export class WatchList {
     }
     if (isAll || number < 0) this.requests.unblock(id);
     // A late message, or a repeated one.
-    if (number < 0 || epoch < watch.epoch || (epoch === watch.epoch && number <= watch.number))
+    if (number < 0 || epoch < watch.epoch || (epoch === watch.epoch && number <= watch.lastMessage))
       return;
-    if (!isAll && (epoch !== watch.epoch || number !== watch.number + 1)) {
+    if (!isAll && (epoch !== watch.epoch || number !== watch.lastMessage + 1)) {
       // A message was lost, or the owner has ended the watch.
       this.sendWatch(id);
       return;
@@ -125,7 +126,7 @@ export class WatchList {
     const isFirst = !watch.hasBegun;
     watch.hasBegun = true;
     watch.epoch = epoch;
-    watch.number = number;
+    watch.lastMessage = number;
     const news = isAll ? differenceTo(watch, changes) : changes;
     for (const [key, version] of news) {
       if (version === 0) watch.knownVersions.delete(keyName(key));
@@ -158,7 +159,8 @@ export class WatchList {
   }
 
   private sendWatch(id: number): void {
-    const { collection, range, call, epoch, number } = this.all.get(id) as WatchEntry;
+    const { collection, range, call, epoch, lastMessage } = this.all.get(id) as WatchEntry;
+    const number = lastMessage;
     this.requests.send({ type: "watch", id, collection, range, call, epoch, number });
   }
 }
