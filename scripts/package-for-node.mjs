@@ -2,7 +2,7 @@
 // a hundred modules takes a process three times as long. Bundlers for pages get the modules: from these they keep only
 // what a page uses.
 
-import { rmSync } from "node:fs";
+import { readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { Problem, root, tool, writeIfChanged } from "./lib.mjs";
@@ -76,6 +76,12 @@ function resolve(plugin, sources) {
   plugin.onResolve({ filter: /\/wasm-inline\.js$/ }, () => ({
     path: "../engine/wasm-inline.js",
     external: true,
+  }));
+  // A worker that serves has the files of Node too.
+  plugin.onLoad({ filter: /\/eager-imports\.js$/ }, ({ path }) => ({
+    contents: `${readFileSync(path, "utf8")}
+      import * as nodeFile from "../../storage/node/file.js";
+      register({ "storage/node/file": nodeFile });`,
   }));
   // `serve` in the same bundle has these modules at once.
   plugin.onLoad({ filter: /\/lazy-imports\.js$/ }, () => ({
