@@ -22,6 +22,7 @@ import {
   writeIfChanged,
 } from "./lib.mjs";
 import { FOLDER as FOR_NODE, packageForNode } from "./package-for-node.mjs";
+import { FOLDER as FOR_WEB, packageForWeb } from "./package-for-web.mjs";
 import { setup } from "./setup.mjs";
 
 const USAGE = `npm run build [-- --debug]
@@ -37,6 +38,8 @@ const EVERY_TYPE_LIMIT = 6.3 * 1024;
 const ALL_STRUCT_LIMIT = 6.55 * 1024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */
 const FIRST_LIMIT = 164_000;
+/** What a page without a bundler loads until its first write: client, worker and wasm. */
+const WEB_LIMIT = 208 * 1024;
 /** The wasm features available since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
 const FEATURES = [
   "--enable-simd",
@@ -173,7 +176,8 @@ async function buildDebugWasm() {
 async function buildTypeScript() {
   say("· tsc");
   await must(process.execPath, [tool("typescript/bin/tsc"), "-p", "tsconfig.build.json"]);
-  const isBuilt = (file) => !GENERATED.has(file) && !file.startsWith(`${FOR_NODE}/`);
+  const isBuilt = (file) =>
+    !GENERATED.has(file) && ![FOR_NODE, FOR_WEB].some((folder) => file.startsWith(`${folder}/`));
   for (const path of filesBelow("dist", isBuilt)) {
     const source = path.replace(/^dist\//, "js/").replace(/(\.d)?\.[jt]s$/, ".ts");
     if (!existsSync(join(root, source))) rmSync(join(root, path));
@@ -182,6 +186,9 @@ async function buildTypeScript() {
   await checkBundleSizes();
   say("· bundles for Node");
   await packageForNode();
+  say("· bundles for pages without a bundler");
+  await packageForWeb();
+  checkWebSizes();
 }
 
 /** Removes declarations that no public one imports: they were 5 % of the archive. */
@@ -257,6 +264,21 @@ async function checkBundleSizes() {
   say(`  loaded first by a page that opens: ${first} bytes (limit ${FIRST_LIMIT})`);
   if (first > FIRST_LIMIT) {
     throw new Problem(`a page loads ${first} bytes first, above the limit of ${FIRST_LIMIT}.`);
+  }
+}
+
+/** What a page without a bundler loads until its first write. */
+function checkWebSizes() {
+  const files = filesBelow(FOR_WEB, (file) => !file.endsWith("/struct.js"));
+  const sizes = [...files, "dist/varve.wasm"].map((file) => [
+    file,
+    brotliSize(readFileSync(join(root, file))),
+  ]);
+  for (const [file, brotli] of sizes) say(`  ${file}: brotli ${brotli}`);
+  const sum = sizes.reduce((all, [, brotli]) => all + brotli, 0);
+  say(`  loaded before the first write: brotli ${sum} (limit ${WEB_LIMIT})`);
+  if (sum > WEB_LIMIT) {
+    throw new Problem(`a page without a bundler loads ${sum} bytes in brotli, above ${WEB_LIMIT}.`);
   }
 }
 

@@ -4,6 +4,7 @@ import { badCall, OptionsMismatchError } from "../errors/index.js";
 import { Client, type ClientOf } from "./client.js";
 import type { WorkerLike } from "./connection/caller.js";
 import { Connection, connections } from "./connection/connection.js";
+import { packageWorker } from "./package-worker.js";
 import { checkedOptions } from "./protocol/call-options.js";
 import type { Nothing, ServedTypes } from "./types.js";
 import type { CollectionSpecs } from "./worker/collection-handlers.js";
@@ -132,8 +133,4 @@ function isBrowser(): boolean {
     typeof Worker === "function" &&
     (typeof document !== "undefined" || (WorkerGlobalScope !== undefined && process === undefined))
   );
-}
-
-function packageWorker(): WorkerLike {
-  return new Worker(new URL("./worker/index.js", import.meta.url), { type: "module" });
 }

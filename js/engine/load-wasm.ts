@@ -34,10 +34,11 @@ export async function loadModule(
 }
 
 async function inlined(): Promise<WebAssembly.Module> {
-  const { deflatedWasm } = await moduleAt<typeof import("./wasm-inline.js")>(
+  const { deflatedWasm, fetchedWasm } = await moduleAt<typeof import("./wasm-inline.js")>(
     "engine/wasm-inline",
     "VARVE_WASM",
   );
+  if (fetchedWasm !== undefined) return moduleFrom(fetchedWasm());
   const deflated = fromBase64(deflatedWasm);
   const { process } = globalThis as { process?: { getBuiltinModule?(name: string): Zlib } };
   const zlib = process?.getBuiltinModule?.("zlib");
