@@ -3,8 +3,9 @@
 import { type BatchOperation, Database } from "../../database/database.js";
 import { RAW } from "../../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe } from "../../errors/index.js";
-import type { ExpiryOptions } from "../../session/expiry.js";
+import { EXPIRY_OPTIONS, type ExpiryOptions } from "../../session/expiry.js";
 import { boundsOf, type Range } from "../../session/key-range.js";
+import { refuseUnknown } from "../../session/options.js";
 import type { SetOptions } from "../../session/session.js";
 import { isTooDeep } from "../../struct/json-form.js";
 import type { Key, Value } from "../../util/bytes.js";
@@ -41,6 +42,8 @@ interface TransactionWrite {
   readonly key: Key;
   readonly value: Value;
   readonly forms?: Forms;
+  /** When it expires. */
+  readonly expiry?: ExpiryOptions | undefined;
 }
 
 /** A database with its procedures and collections. */
@@ -145,14 +148,15 @@ function commitIf({ db, collections }: ServedDatabase, commitment: Commitment): 
       collection === undefined ? db.getEntry(key) : collections.get(collection).getEntry(key);
     if ((entry?.version ?? 0) !== version) throw changed();
   }
-  for (const { in: collection, type, key, value, forms } of writes) {
+  for (const { in: collection, type, key, value, forms, expiry } of writes) {
     const target = collection === undefined ? db : collections.get(collection);
     if (type === "delete") {
       target.delete(key);
       continue;
     }
+    if (expiry !== undefined) refuseUnknown("set() of a transaction", expiry, EXPIRY_OPTIONS);
     const known = keepsExpiry ? target.getEntry(key) : undefined;
-    const options = known && { expireAt: known.expires ?? Number.POSITIVE_INFINITY };
+    const options = expiry ?? (known && { expireAt: known.expires ?? Number.POSITIVE_INFINITY });
     if (collection === undefined) db.set(key, value, options);
     else target.set(key, collections.toStored(collection, value, forms) as Value, options);
   }
