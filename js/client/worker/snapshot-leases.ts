@@ -50,18 +50,18 @@ export class SnapshotLeases {
     this.all = new Map();
   }
 
-  /** Takes a snapshot, which has this number. It ends when it is not read for `ms`. */
-  take(id: number, ms: number): void {
+  /** Keeps the snapshot that `open` takes under this number. It ends when it is not read for `ms`. */
+  take(call: string, id: number, ms: number, open: () => Snapshot): void {
     if (typeof ms !== "number" || !(ms > 0 && ms <= MAX_LEASE_MS)) {
       throw badArgument(
-        `The option lease of snapshot() must be a number of ms up to ${MAX_LEASE_MS}.`,
+        `The option lease of ${call} must be a number of ms up to ${MAX_LEASE_MS}.`,
         ms,
       );
     }
     const known = this.all.get(id);
     // A request may be repeated.
     if (known === undefined) {
-      const snapshot = this.db.snapshot();
+      const snapshot = open();
       const collections = this.collections.asOf(snapshot);
       this.all.set(id, { snapshot, collections, ms, timer: undefined });
     }
