@@ -49,14 +49,13 @@ export function callerOf(client: AnyClient): Caller {
   throw badCall("The first argument must be a client, as connect() returns it.");
 }
 
-/** Asks the owner for something about the past. `name`: the call as its errors name it. */
+/** Asks the owner for something about the past. */
 export function ask(
   caller: Caller,
   args: readonly unknown[],
   options?: CallOptions,
-  name = String(args[0]),
 ): Promise<unknown> {
-  const named = { ...options, [CALL_NAME]: name };
+  const named = { ...options, [CALL_NAME]: String(args[0]) };
   return caller.request(HISTORY, () => cloneArgs(args), false, named);
 }
 
@@ -259,6 +258,6 @@ export async function pack(client: AnyClient, options: RemotePackOptions): Promi
   const known = ["before", "signal", "timeout"];
   const { before, signal, timeout = MAX_TIMEOUT_MS } = checkedOptions("pack()", options, known);
   const callOptions = { signal, timeout };
-  const number = await ask(caller, ["packedUpTo", before], callOptions, "pack");
+  const number = await ask(caller, ["pack", before], callOptions);
   return (await caller.request("pack", () => [number], false, callOptions)) as number;
 }

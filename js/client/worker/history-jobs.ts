@@ -232,8 +232,8 @@ const CALLS: Readonly<Record<string, Call>> = {
     leases.take("snapshot()", id, lease, () => db.snapshot()),
   at: (db, { leases }, id: number, lease: number, point: number | Date) =>
     leases.take("at()", id, lease, () => db.at(point)),
-  // A time that is given twice may mean another commit after the first pack, which a number does not.
-  packedUpTo: (db, _, before: unknown) =>
+  // The number of the commit, with which the client then asks for the work: once some of it is done, a time may mean another.
+  pack: (db, _, before: unknown) =>
     cursorIn(() => Database.sessionOf(db), "The option before of pack()", before),
   read: (_, { leases }, ...args: Parameters<SnapshotLeases["read"]>) => leases.read(...args),
   endSnapshot: (_, { leases }, id: number) => leases.end(id),
