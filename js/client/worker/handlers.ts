@@ -56,13 +56,21 @@ export interface ServedDatabase {
 
 type Call = (db: Database, ...args: never[]) => unknown;
 
-const CALLS: Readonly<Record<string, Call>> = {
-  get: (db, key: Key) => db.get(key)?.slice(),
-  getText: (db, key: Key) => db.getText(key),
-  has: (db, key: Key) => db.has(key),
-  count: (db, range?: Range) => db.count(range),
+/** What a database and a snapshot of it have in common. */
+type Reader = Pick<Database, "get" | "getText" | "has" | "count" | "getMany" | "getEntry">;
+
+/** The calls that read a database or a snapshot, but for ranges. */
+export const READS: Readonly<Record<string, (of: Reader, ...args: never[]) => unknown>> = {
+  get: (of, key: Key) => of.get(key)?.slice(),
+  getText: (of, key: Key) => of.getText(key),
+  has: (of, key: Key) => of.has(key),
+  count: (of, range?: Range) => of.count(range),
   getMany: manyOf,
   getEntry: entryOf,
+};
+
+const CALLS: Readonly<Record<string, Call>> = {
+  ...READS,
   getEntries: (db, keys: Key[]) => keys.map((key) => entryOf(db, key)),
   keys: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "keys", range, cursor),
   values: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "values", range, cursor),
@@ -83,7 +91,7 @@ const CALLS: Readonly<Record<string, Call>> = {
 };
 
 /** The values of several keys. */
-export function manyOf(db: Pick<Database, "getMany">, keys: Key[]): RowsAnswer {
+function manyOf(db: Reader, keys: Key[]): RowsAnswer {
   const packer = new ValuePacker("bytes");
   for (const view of db.getMany(keys)) {
     if (view === undefined) packer.addMissing();
@@ -136,7 +144,7 @@ export function perform(served: ServedDatabase, { call, args }: Request): unknow
   return (CALLS[call] as Call)(db, ...(args as never[]));
 }
 
-export function entryOf(db: Pick<Database, "getEntry">, key: Key) {
+function entryOf(db: Reader, key: Key) {
   const entry = db.getEntry(key);
   return entry && { ...entry, value: entry.value.slice() };
 }
