@@ -148,7 +148,7 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     expect(await ask("getText", "a")).toBe("1");
   });
 
-  test("service worker: without an owner nothing is told of the past or undone, and with one all is", async () => {
+  test("service worker: without an owner, calls about the past are refused as not done, and with one they are answered", async () => {
     const name = await fresh("sw-past");
     await visited(name, "1");
     const ask = await visitor(name);
