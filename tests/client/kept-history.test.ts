@@ -15,6 +15,7 @@ import {
 } from "varve/client";
 import { json, str, struct, u16 } from "varve/struct";
 import { assert, describe, expect, test } from "vitest";
+import { FakeStorage, platform } from "../contract/fake-storage.js";
 import { rejects } from "../support/errors.js";
 import { text, turn } from "../support/values.js";
 import { shop } from "./support.js";
@@ -408,6 +409,22 @@ describe("undo for clients", () => {
       "fulfilled",
     ]);
     expect([await client.has("c"), await client.has("d")]).toStrictEqual([true, true]);
+  });
+
+  test("remote undo: if what is before it in its task cannot be committed, neither is done", async () => {
+    const storage = new FakeStorage();
+    const client = shop({ ...KEEP, storage, durability: "buffered" }) as Client;
+    await client.set("a", "1");
+    await client.set("a", "2");
+    const number = await newest(client);
+    storage.fault = ({ op }) => (op === "write" ? platform.quota() : undefined);
+    const settled = await Promise.allSettled([client.set("b", "1"), undo(client, number)]);
+    const codes = settled.map((one) => (one as { reason?: { code?: string } }).reason?.code);
+    expect(codes).toStrictEqual(["VARVE_QUOTA_EXCEEDED", "VARVE_QUOTA_EXCEEDED"]);
+    storage.fault = () => undefined;
+    expect([await client.getText("a"), await client.has("b")]).toStrictEqual(["2", false]);
+    await Promise.all([client.set("b", "2"), undo(client, number)]);
+    expect([await client.getText("a"), await client.getText("b")]).toStrictEqual(["1", "2"]);
   });
 
   for (const what of ["answer", "request"] as const) {
