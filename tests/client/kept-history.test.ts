@@ -277,7 +277,8 @@ describe("past states of a remote database", () => {
   });
 
   test("remote history: what is not answered in time is named by its function", async () => {
-    const client = shop({}, { relay: () => new MessageChannel().port1 }) as Client;
+    const relay = () => new MessageChannel().port1;
+    const client = shop({}, { relay, timeout: 50 }) as Client;
     const calls = {
       snapshot: (options: object) => snapshot(client, options),
       at: (options: object) => at(client, 1, options),
