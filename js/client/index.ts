@@ -26,6 +26,7 @@ export {
   StaleViewError,
   StorageError,
   StorageUnavailableError,
+  UniqueViolationError,
   UnsupportedFormatError,
   VarveError,
   type VarveErrorOptions,
@@ -60,8 +61,12 @@ export {
   changes,
   follow,
   lastCommit,
+  pack,
   type RemoteChangesOptions,
   type RemoteFollowOptions,
+  type RemotePackOptions,
+  type RemoteUndoOptions,
+  undo,
 } from "./remote-history.js";
 export type {
   RemoteLogDamage,
@@ -71,6 +76,7 @@ export type {
 } from "./remote-log.js";
 export type { RemoteScan } from "./remote-scan.js";
 export {
+  at,
   type RemoteCollectionReader,
   type RemoteSnapshot,
   type RemoteSnapshotOptions,

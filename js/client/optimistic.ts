@@ -2,12 +2,13 @@
 
 import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors/index.js";
 import { unfinishedKind } from "../session/async-guard.js";
+import type { ExpiryOptions } from "../session/expiry.js";
 import type { Key, Value } from "../util/bytes.js";
 import { clearTimeout, setTimeout } from "../util/clock.js";
 import { decoder } from "../util/text-coders.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
 import { CALL_NAME, checkedOptions, noFunction } from "./protocol/call-options.js";
-import { bytesOf } from "./protocol/clone.js";
+import { bytesOf, cloneArgs } from "./protocol/clone.js";
 import {
   carried,
   type Forms,
@@ -51,6 +52,7 @@ export interface Writes {
     readonly key: unknown;
     readonly value?: unknown;
     readonly forms?: Forms | undefined;
+    readonly expiry?: ExpiryOptions | undefined;
     readonly in?: string | undefined;
   }[];
 }
@@ -235,8 +237,11 @@ export interface TxPart<KeyInput, Plain, Input> {
   get(key: KeyInput): Promise<Plain | undefined>;
   /** Resolves to whether the key has a value, as this transaction sees it. */
   has(key: KeyInput): Promise<boolean>;
-  /** Stores a value under a key when the transaction commits. */
-  set(key: KeyInput, value: Input): void;
+  /**
+   * Stores a value under a key when the transaction commits. `expireIn` counts from then. Bad options reject the
+   * transaction.
+   */
+  set(key: KeyInput, value: Input, options?: ExpiryOptions): void;
   /** Deletes a key when the transaction commits. */
   delete(key: KeyInput): void;
 }
@@ -258,11 +263,12 @@ function partOf(log: Log, collection?: string): TxPart<unknown, unknown, unknown
     // The same name for a string and for its bytes.
     return keyName(collection === undefined ? bytesOf(key) : [collection, key]);
   };
-  const write = (type: "set" | "delete", key: unknown, value?: unknown) => {
+  const write = (type: "set" | "delete", key: unknown, value?: unknown, options?: unknown) => {
     const name = nameOf(key);
     const raw = collection === undefined ? { value: bytesOf(value) } : undefined;
     const sent = raw ?? (type === "set" ? carried(() => sentOf(value, isJson())) : {});
-    log.written.set(name, { ...sent, type, key: keyOf(collection, key), in: collection });
+    const expiry = cloneArgs(options) as ExpiryOptions | undefined;
+    log.written.set(name, { ...sent, type, key: keyOf(collection, key), expiry, in: collection });
   };
   const get = async (key: unknown) => {
     const name = nameOf(key);
@@ -284,10 +290,7 @@ function partOf(log: Log, collection?: string): TxPart<unknown, unknown, unknown
     get,
     has: async (key) => (await get(key)) !== undefined,
     delete: (key) => write("delete", key),
-    set: (key, value, ...more: unknown[]) => {
-      if (more.length > 0) throw badCall("set() of a transaction has no options.");
-      write("set", key, value);
-    },
+    set: (key, value, options) => write("set", key, value, options),
   };
 }
 

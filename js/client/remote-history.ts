@@ -4,12 +4,14 @@
  */
 
 import type { ChangesOptions, FollowedTransaction } from "../database/changes.js";
+import type { PackOptions } from "../database/pack.js";
+import type { UndoOptions } from "../database/undo.js";
 import { badCall } from "../errors/index.js";
 import { setTimeout } from "../util/clock.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
-import { split } from "./protocol/call-options.js";
+import { CALL_NAME, checkedOptions, MAX_TIMEOUT_MS, split } from "./protocol/call-options.js";
 import { cloneArgs } from "./protocol/clone.js";
-import { type ChangesPage, type FollowPage, HISTORY } from "./protocol/history-pages.js";
+import { type ChangesPage, type FollowPage, HISTORY, UNDO } from "./protocol/history-pages.js";
 import type { RemoteLogRecord } from "./protocol/log-pages.js";
 
 /** A client, as `connect` returns it. */
@@ -31,6 +33,12 @@ export interface RemoteFollowOptions extends CallOptions {
   collection?: string | undefined;
 }
 
+/** The options of `undo` of a client. */
+export interface RemoteUndoOptions extends UndoOptions, CallOptions {}
+
+/** The options of `pack` of a client. `timeout` is one hour by default. */
+export interface RemotePackOptions extends Pick<PackOptions, "before">, CallOptions {}
+
 /** The pause before a request is repeated that no owner has answered. */
 const RETRY_MS = 250;
 
@@ -47,10 +55,12 @@ export function ask(
   args: readonly unknown[],
   options?: CallOptions,
 ): Promise<unknown> {
-  return caller.request(HISTORY, () => cloneArgs(args), false, options);
+  const named = { ...options, [CALL_NAME]: String(args[0]) };
+  return caller.request(HISTORY, () => cloneArgs(args), false, named);
 }
 
-function randomId(): number {
+/** The number of an iteration or a snapshot. */
+export function randomId(): number {
   return Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
 }
 
@@ -205,3 +215,49 @@ async function* followed(
 
 /** The reason with which a loop ends when its client is closed. */
 const CLOSED: unique symbol = /* @__PURE__ */ Symbol();
+
+/**
+ * Takes back a transaction, given by its number in `client.log`, as `Database.undo`: a new one gives each key that it wrote
+ * the value that it had before, with its expiry. For databases that keep their history. It is done exactly once, also if its
+ * owner ends before it has answered. What was requested in one task is one transaction, unless it has a note.
+ *
+ * ```ts
+ * await undo(shop, number, { note: "wrong price" });
+ * ```
+ *
+ * @throws (rejects) ConflictError if a later transaction has changed any of these keys, which it names, or a collection of
+ * theirs was migrated since: nothing was changed
+ * @throws (rejects) UniqueViolationError if another record has the values now that would come back: nothing was changed
+ * @throws (rejects) TypeError for a bad number or option, if there is no such transaction, and if the database does not keep
+ * its history; CursorExpiredError if `pack` has forgotten what was before it; and as `client.set`
+ */
+export async function undo(
+  client: AnyClient,
+  number: number,
+  options?: RemoteUndoOptions,
+): Promise<void> {
+  const [given, callOptions] = split(options);
+  await callerOf(client).request(UNDO, () => cloneArgs([number, given]), true, callOptions);
+}
+
+/**
+ * Forgets the history before a commit, as `Database.pack`, while the owner goes on with everything else. Resolves to the
+ * number of the first commit that can be shown then. `status.progress` reports the progress. `signal` ends it: earlier
+ * commits cannot be shown any more, and the next call frees the rest of their space. If the owner changes, the next owner
+ * goes on with it.
+ *
+ * ```ts
+ * await pack(shop, { before: new Date(Date.now() - 30 * 86_400_000) });
+ * ```
+ *
+ * @throws (rejects) TypeError as `at`; ReentrancyError while another `pack` runs; QuotaExceededError, StorageError,
+ * ReadOnlyError as `client.compact`; OwnerUnavailableError in a service worker while no tab has the file
+ */
+export async function pack(client: AnyClient, options: RemotePackOptions): Promise<number> {
+  const caller = callerOf(client);
+  const known = ["before", "signal", "timeout"];
+  const { before, signal, timeout = MAX_TIMEOUT_MS } = checkedOptions("pack()", options, known);
+  const callOptions = { signal, timeout };
+  const number = await ask(caller, ["pack", before], callOptions);
+  return (await caller.request("pack", () => [number], false, callOptions)) as number;
+}

@@ -1,22 +1,16 @@
-/** Snapshots of a remote database. A function, so that a page that does not use it does not load it. */
+/** Snapshots of a remote database, also of past commits. Functions, so that a page that does not use them does not load them. */
 
 import { badCall, ReadOnlyError } from "../errors/index.js";
-import type { ByteRange, Range, TextRange } from "../session/key-range.js";
-import type { Key } from "../util/bytes.js";
 import { asyncDispose } from "../util/dispose.js";
-import type { Client, RemoteEntry } from "./client.js";
+import { Client } from "./client.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
-import { split } from "./protocol/call-options.js";
-import { cloneArgs, listOf } from "./protocol/clone.js";
+import { CALL_NAME, checkedOptions, split } from "./protocol/call-options.js";
 import { HISTORY } from "./protocol/history-pages.js";
-import type { RowsAnswer } from "./protocol/packed-rows.js";
 import { RemoteCollection } from "./remote-collection.js";
-import { ask, callerOf } from "./remote-history.js";
-import { RemoteScan } from "./remote-scan.js";
-import { allRows, type RowDecoder } from "./rows.js";
+import { type AnyClient, ask, callerOf, randomId } from "./remote-history.js";
 import type { RemoteCollectionOf, ServedTypes } from "./types.js";
 
-/** The options of `snapshot` of a client. */
+/** The options of `snapshot` and `at` of a client. */
 export interface RemoteSnapshotOptions extends CallOptions {
   /** After how many ms without a call on it the owner ends the snapshot: a minute by default, an hour at most. */
   lease?: number | undefined;
@@ -63,7 +57,8 @@ class SnapshotCaller implements Caller {
     const [call, args, writes, options, collection, index] = given;
     if (writes) throw new ReadOnlyError("A snapshot can only be read. Write to the client.");
     const wrapped = () => ["read", this.id, call, args(), collection, index];
-    return this.link.request(HISTORY, wrapped, false, options);
+    const named = { ...checkedOptions(`${call}()`, options), [CALL_NAME]: call };
+    return this.link.request(HISTORY, wrapped, false, named);
   }
 
   watch(): never {
@@ -75,16 +70,55 @@ class SnapshotCaller implements Caller {
   }
 }
 
-/** Everything in a remote database as it was when `snapshot` was called, by the calls of the client that read. */
+/** The calls of a client that read, which a snapshot has too. */
+const READS = [
+  "get",
+  "getText",
+  "getEntry",
+  "getMany",
+  "has",
+  "count",
+  "keys",
+  "values",
+  "entries",
+] as const satisfies readonly (keyof Client)[];
+
+/** A remote database as it was at one moment: when `snapshot` was called, or as of a past commit, by `at`. */
 export class RemoteSnapshot<S extends ServedTypes = ServedTypes> {
-  private readonly caller: Caller;
+  /** Resolves to the value that a key had, or `undefined` if it had none. */
+  declare readonly get: Client["get"];
+  /** Resolves to the value that a key had as a string. */
+  declare readonly getText: Client["getText"];
+  /** Resolves to the value that a key had with its version. */
+  declare readonly getEntry: Client["getEntry"];
+  /** Resolves to the values that several keys had, in the order of the keys. */
+  declare readonly getMany: Client["getMany"];
+  /** Resolves to whether a key had a value. */
+  declare readonly has: Client["has"];
+  /** Resolves to the number of keys outside of collections, in total or in a range. */
+  declare readonly count: Client["count"];
+  /** The keys of a range, or all keys, in order. */
+  declare readonly keys: Client["keys"];
+  /** The values of a range, or all values, in the order of their keys. */
+  declare readonly values: Client["values"];
+  /** The keys and values of a range, or all of them, as pairs in the order of the keys. */
+  declare readonly entries: Client["entries"];
   private readonly link: Caller;
+  private readonly client: Caller;
   private readonly id: number;
 
+  static {
+    const { prototype } = Client as unknown as { prototype: Record<string, unknown> };
+    // They send what they ask for by the `link` of the object that they belong to.
+    for (const name of [...READS, "scan", "requestRead"]) {
+      Object.defineProperty(RemoteSnapshot.prototype, name, { value: prototype[name] });
+    }
+  }
+
   /** @internal */
-  constructor(link: Caller, id: number) {
-    this.caller = new SnapshotCaller(link, id);
-    this.link = link;
+  constructor(client: Caller, id: number) {
+    this.link = new SnapshotCaller(client, id);
+    this.client = client;
     this.id = id;
   }
 
@@ -92,84 +126,19 @@ export class RemoteSnapshot<S extends ServedTypes = ServedTypes> {
   collection<Name extends keyof S["collections"] & string>(
     name: Name,
   ): RemoteCollectionReader<RemoteCollectionOf<S["collections"][Name]>> {
-    return new RemoteCollection(name, this.caller) as unknown as RemoteCollectionReader<
+    return new RemoteCollection(name, this.link) as unknown as RemoteCollectionReader<
       RemoteCollectionOf<S["collections"][Name]>
     >;
   }
 
-  /** Resolves to the value that a key had, or `undefined` if it had none. */
-  get(key: Key, options?: CallOptions): Promise<Uint8Array<ArrayBuffer> | undefined> {
-    return this.request("get", [key], options);
-  }
-
-  /** Resolves to the value that a key had as a string. */
-  getText(key: Key, options?: CallOptions): Promise<string | undefined> {
-    return this.request("getText", [key], options);
-  }
-
-  /** Resolves to the value that a key had with its version. */
-  getEntry(key: Key, options?: CallOptions): Promise<RemoteEntry | undefined> {
-    return this.request("getEntry", [key], options);
-  }
-
-  /** Resolves to the values that several keys had, in the order of the keys. */
-  async getMany(
-    keys: Iterable<Key>,
-    options?: CallOptions,
-  ): Promise<(Uint8Array<ArrayBuffer> | undefined)[]> {
-    const answer: RowsAnswer = await this.request("getMany", [listOf(keys)], options);
-    return allRows(answer, { row: "values" }) as Promise<(Uint8Array<ArrayBuffer> | undefined)[]>;
-  }
-
-  /** Resolves to whether a key had a value. */
-  has(key: Key, options?: CallOptions): Promise<boolean> {
-    return this.request("has", [key], options);
-  }
-
-  /** Resolves to the number of keys outside of collections, in total or in a range. */
-  count(range?: Range, options?: CallOptions): Promise<number> {
-    return this.request("count", [range], options);
-  }
-
-  /** The keys of a range, or all keys, in order. */
-  keys(range: ByteRange, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>>;
-  keys(range?: TextRange, options?: CallOptions): RemoteScan<string>;
-  keys(range?: Range, options?: CallOptions): RemoteScan<Uint8Array | string> {
-    return this.scan("keys", range, options);
-  }
-
-  /** The values of a range, or all values, in the order of their keys. */
-  values(range?: Range, options?: CallOptions): RemoteScan<Uint8Array<ArrayBuffer>> {
-    return this.scan("values", range, options);
-  }
-
-  /** The keys and values of a range, or all of them, as pairs in the order of the keys. */
-  entries(
-    range: ByteRange,
-    options?: CallOptions,
-  ): RemoteScan<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]>;
-  entries(range?: TextRange, options?: CallOptions): RemoteScan<[string, Uint8Array<ArrayBuffer>]>;
-  entries(range?: Range, options?: CallOptions): RemoteScan<[Uint8Array | string, Uint8Array]> {
-    return this.scan("entries", range, options);
-  }
-
   /** Ends the snapshot, so that the owner frees what it kept. */
   async close(): Promise<void> {
-    await ask(this.link, ["endSnapshot", this.id]);
+    await ask(this.client, ["endSnapshot", this.id]);
   }
 
   /** Ends the snapshot at the end of an `await using` block. */
   [asyncDispose](): Promise<void> {
     return this.close();
-  }
-
-  private scan<T>(row: RowDecoder["row"], range: unknown, options?: CallOptions): RemoteScan<T> {
-    const read = (after?: unknown) => this.request(row, [range, after], options);
-    return new RemoteScan(read, { row }, () => 0);
-  }
-
-  private request<T>(call: string, args: readonly unknown[], options?: CallOptions): Promise<T> {
-    return this.caller.request(call, () => cloneArgs(args), false, options) as Promise<T>;
   }
 }
 
@@ -192,15 +161,50 @@ export async function snapshot<S extends ServedTypes, D extends keyof S["collect
   client: Client<S, D>,
   options?: RemoteSnapshotOptions,
 ): Promise<RemoteSnapshot<S>> {
+  return taken(client, "snapshot", options);
+}
+
+/**
+ * The content as it was after a past commit, `Database.at`, which the worker that has the file keeps for this page as a
+ * snapshot. For databases that keep their history. A number means the transaction with this number in `client.log`, or that
+ * which gave a key this version, or the last one before; a `Date` the last transaction that was not later.
+ *
+ * ```ts
+ * await using past = await at(shop, number);
+ * console.log(await past.getText("price"), await past.collection("products").count());
+ * ```
+ *
+ * It ends as a snapshot does. Calls that were made before it in the same task are committed, and count as well.
+ *
+ * @throws (rejects) TypeError for a point that is none, for a number above `lastCommit`, if no transaction has a time up to
+ * the `Date`, for a bad option, and if the database does not keep its history
+ * @throws (rejects) CursorExpiredError if `pack` has forgotten it, or the file was salvaged since
+ * @throws (rejects) CorruptionError, StorageError if the log is damaged or cannot be read; OwnerUnavailableError in a
+ * service worker while no tab has the file
+ */
+export async function at<S extends ServedTypes, D extends keyof S["collections"]>(
+  client: Client<S, D>,
+  point: number | Date,
+  options?: RemoteSnapshotOptions,
+): Promise<RemoteSnapshot<S>> {
+  return taken(client, "at", options, point);
+}
+
+async function taken<S extends ServedTypes>(
+  client: AnyClient,
+  call: "snapshot" | "at",
+  options?: RemoteSnapshotOptions,
+  point?: number | Date,
+): Promise<RemoteSnapshot<S>> {
   const link = callerOf(client);
   const [given, callOptions] = split(options);
   const { lease = DEFAULT_LEASE_MS, ...others } = (given ?? {}) as RemoteSnapshotOptions;
   const [unknown] = Object.keys(others);
   if (unknown !== undefined)
-    throw badCall(`snapshot() has no option ${unknown}, only lease, signal, timeout.`);
-  const id = Math.floor(Math.random() * Number.MAX_SAFE_INTEGER);
+    throw badCall(`${call}() has no option ${unknown}, only lease, signal, timeout.`);
+  const id = randomId();
   try {
-    await ask(link, ["snapshot", id, lease], callOptions);
+    await ask(link, [call, id, lease, point], callOptions);
   } catch (error) {
     // The owner may have taken it, although its answer did not come in time.
     ask(link, ["endSnapshot", id]).catch(() => {});

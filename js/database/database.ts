@@ -919,7 +919,8 @@ export class Database {
    * The stream is a copy as of one moment after this call. It is made in memory before the first bytes
    * arrive, a few milliseconds at a time while the program goes on reading and writing; in a Durable Object
    * at once. One step at the end cannot be divided: writing the index of the copy, which takes time with the
-   * number of keys. Versions start again in the copy. Canceling the stream ends the copying.
+   * number of keys. Until everything is copied it holds back compaction, as a `snapshot` does. Versions start again in
+   * the copy. Canceling the stream ends the copying.
    *
    * @throws TypeError if the database was opened with `ordered: false`
    * @throws (errors the stream) the reason of `signal` if it is aborted, and what `onProgress` throws;

@@ -2,8 +2,7 @@
  * Export, `db.export()`: copies the live records of a database into a new database file. This module is a separate
  * chunk, loaded on first use.
  *
- * The copy is made in slices of a few milliseconds, and is a snapshot of the moment in which it began: before a key
- * is written for the first time since then, its old value is copied, and the scan skips that key later.
+ * The copy is made in slices of a few milliseconds, from a snapshot of the moment in which it began.
  */
 
 import { type LiveKeyspaces, liveKeyspacesOf } from "../collection/live-keyspaces.js";
@@ -63,25 +62,28 @@ export async function exported(
   // Sort the keys part by part, because the first scan would sort them all at once.
   while (session.engine.sortPart()) await throttle.rest(0, session.engine.stats().liveBytes);
   if (session.engine.pending() !== 0) session.commits.commit();
-  const snapshot = new Snapshot(source, throttle);
+  const snapshot = session.snapshot();
   try {
-    const segmentLog2 = await segmentFor(snapshot);
+    const content = new Content(source, throttle, snapshot);
+    const segmentLog2 = await segmentFor(content);
     const file = new ChunkFile();
     const { name, engine } = session;
     const copy = await Engine.open(name, engine.module, file, { ...SETTINGS, segmentLog2 });
     try {
-      snapshot.copyTo(copy);
-      await snapshot.each((key, value, keyspace, _, expiry) =>
-        snapshot.put(key, value(), keyspace, expiry),
-      );
-      await snapshot.complete();
+      await content.copyTo(copy);
+      session.endSnapshot(snapshot);
+      // The index of the copy is written part by part. Only small copies are left without, and open fast anyway.
+      while (copy.maintain(false)) if (throttle.isOver) await content.rest();
+      // With a checkpoint behind it, opening the copy does not read the flushed frames again.
+      copy.flush();
+      copy.close();
+      throttle.reportProgress(content.liveBytes, content.liveBytes);
     } finally {
-      snapshot.end();
       copy.discard();
     }
     return () => file.take();
   } finally {
-    snapshot.end();
+    session.endSnapshot(snapshot);
   }
 }
 
@@ -93,45 +95,26 @@ type KeyspaceVisit = (
   expiry: number,
 ) => void;
 
-/** A snapshot of a database that is still written to. */
-class Snapshot {
+/** The live records of a database, as a snapshot shows them. */
+class Content {
   readonly liveKeyspaces: LiveKeyspaces;
   readonly liveBytes: number;
   private readonly engine: Engine;
   private readonly throttle: Throttle;
-  private readonly stopObserving: () => void;
-  private readonly keyspaces: ReadonlySet<number>;
-  /** Keys that were written before they were visited. Their old values, if any, are kept or copied already. */
-  private readonly written: Set<string>;
-  /** The old values of those keys, until the copy exists. */
-  private readonly kept: [key: Bytes, value: Bytes, keyspace: number, expiry: number][];
-  private copy: Engine | undefined;
-  /** The error that kept an old value from being saved. It fails the export, not the write that caused it. */
-  private failure: { reason: unknown } | undefined;
-  private bytes: number;
-  private since: number;
+  private readonly snapshot: number;
+  private copied: number;
 
-  constructor(source: () => Session, throttle: Throttle) {
+  constructor(source: () => Session, throttle: Throttle, snapshot: number) {
     const { engine } = source();
     this.engine = engine;
     this.throttle = throttle;
+    this.snapshot = snapshot;
     this.liveKeyspaces = liveKeyspacesOf(engine);
     this.liveBytes = engine.stats().liveBytes;
-    this.keyspaces = new Set(this.liveKeyspaces.keyspaces);
-    this.written = new Set();
-    this.kept = [];
-    this.copy = undefined;
-    this.failure = undefined;
-    this.bytes = 0;
-    this.since = 0;
-    this.stopObserving = engine.observeKeys((keyspace, length) => this.keep(keyspace, length));
+    this.copied = 0;
   }
 
-  end(): void {
-    this.stopObserving();
-  }
-
-  /** Visits all records of the snapshot: the unchanged ones in the database, and the kept ones. */
+  /** Visits all records. */
   async each(visit: KeyspaceVisit): Promise<void> {
     for (const keyspace of this.liveKeyspaces.keyspaces) {
       let lower: Bytes | undefined;
@@ -139,9 +122,6 @@ class Snapshot {
         lower = this.page(lower, keyspace, visit);
         if (this.throttle.isOver) await this.rest();
       } while (lower !== undefined);
-    }
-    for (const [key, value, keyspace, expiry] of this.kept) {
-      visit(key, () => value, keyspace, value.length, expiry);
     }
   }
 
@@ -151,15 +131,15 @@ class Snapshot {
     keyspace: number,
     visit: KeyspaceVisit,
   ): Bytes | undefined {
-    const { engine, written } = this;
-    const page = engine.scan({ lower, upper: undefined, ...OPEN }, PAGE, true, keyspace);
+    const { engine } = this;
+    const then = this.snapshot + keyspace;
+    const page = engine.scan({ lower, upper: undefined, ...OPEN }, PAGE, true, then);
     const { bytes, numbers, count } = page;
     let key: Bytes | undefined;
     for (let i = 0, sum = 0; i < count && sum < PAGE_BYTES; i++) {
       key = bytes.subarray(numbers[i], numbers[i + 1]);
-      if (written.size !== 0 && written.has(nameOf(keyspace, key))) continue;
-      const expiry = engine.expiring ? engine.expiryOf(engine.encodeKey(key), keyspace) : 0;
-      const at = engine.findOnPage(page, i, keyspace);
+      const expiry = engine.expiring ? engine.expiryOf(engine.encodeKey(key), then) : 0;
+      const at = engine.findOnPage(page, i, then);
       const length = engine.foundLength();
       visit(key, () => engine.view(at, length), keyspace, length, expiry);
       sum += key.length + length;
@@ -167,64 +147,26 @@ class Snapshot {
     return key?.slice();
   }
 
-  /** Saves the value of a key that is about to be written. */
-  private keep(keyspace: number, keyLength: number): void {
-    if (!this.keyspaces.has(keyspace) || this.failure !== undefined) return;
-    const { engine, copy, written } = this;
-    try {
-      const key = engine.encoded(keyLength);
-      const name = nameOf(keyspace, key);
-      // Keys in the copy were visited already.
-      if (written.has(name) || copy?.has(key, keyspace) === true) return;
-      const expiry = engine.expiryOf(keyLength, keyspace);
-      const at = engine.find(keyLength, keyspace);
-      if (at !== 0) {
-        const value = engine.view(at, engine.foundLength());
-        if (copy === undefined) this.kept.push([key, value.slice(), keyspace, expiry]);
-        else this.put(key, value, keyspace, expiry);
-      }
-      written.add(name);
-    } catch (reason) {
-      this.failure = { reason };
-    }
-  }
-
-  /** Sets the copy. Old values are written to it from now on. */
-  copyTo(copy: Engine): void {
-    this.copy = copy;
+  /** Copies all of it. */
+  async copyTo(copy: Engine): Promise<void> {
     for (const [key, value] of this.liveKeyspaces.descriptors)
       copy.set(key, value, SYSTEM_KEYSPACE);
-    for (const kept of this.kept.splice(0)) this.put(...kept);
+    let since = 0;
+    await this.each((key, value, keyspace, length, expiry) => {
+      if (expiry === 0) copy.set(key, value(), keyspace);
+      else copy.setExpiring(key, value(), expiry, keyspace);
+      const size = key.length + length;
+      this.copied += size;
+      since += size;
+      if (since < STEP) return;
+      since = 0;
+      copy.commit();
+      copy.endTurn(false);
+    });
   }
 
-  put(key: Bytes, value: Bytes, keyspace: number, expiry: number): void {
-    const copy = this.copy as Engine;
-    if (expiry === 0) copy.set(key, value, keyspace);
-    else copy.setExpiring(key, value, expiry, keyspace);
-    const size = key.length + value.length;
-    this.bytes += size;
-    this.since += size;
-    if (this.since < STEP) return;
-    this.since = 0;
-    copy.commit();
-    copy.endTurn(false);
-  }
-
-  async complete(): Promise<void> {
-    const copy = this.copy as Engine;
-    this.end();
-    if (this.failure !== undefined) throw this.failure.reason;
-    // The index of the copy is written part by part. Only small copies are left without, and open fast anyway.
-    while (copy.maintain(false)) if (this.throttle.isOver) await this.rest();
-    // With a checkpoint behind it, opening the copy does not read the flushed frames again.
-    copy.flush();
-    copy.close();
-    this.throttle.reportProgress(this.liveBytes, this.liveBytes);
-  }
-
-  private async rest(): Promise<void> {
-    if (this.failure !== undefined) throw this.failure.reason;
-    await this.throttle.rest(Math.min(this.bytes, this.liveBytes), this.liveBytes);
+  async rest(): Promise<void> {
+    await this.throttle.rest(Math.min(this.copied, this.liveBytes), this.liveBytes);
   }
 }
 
@@ -264,18 +206,12 @@ class Throttle {
   }
 }
 
-function nameOf(keyspace: number, key: Bytes): string {
-  let name = `${keyspace}:`;
-  for (const byte of key) name += String.fromCharCode(byte);
-  return name;
-}
-
 /**
  * The smallest segment size, as a binary logarithm, that needs few segments and fits every record whose value is
  * stored in segments.
  */
-async function segmentFor(snapshot: Snapshot): Promise<number> {
-  if (snapshot.liveBytes > SEGMENTS << MAX_SEGMENT_LOG2) return MAX_SEGMENT_LOG2;
+async function segmentFor(content: Content): Promise<number> {
+  if (content.liveBytes > SEGMENTS << MAX_SEGMENT_LOG2) return MAX_SEGMENT_LOG2;
   let [bytes, largest, longest] = [0, 0, 0];
   const add = (key: number, value: number) => {
     const size = key + OVERHEAD + (value > LARGE_VALUE ? 0 : value);
@@ -283,8 +219,8 @@ async function segmentFor(snapshot: Snapshot): Promise<number> {
     longest = Math.max(longest, size);
     if (value <= LARGE_VALUE) largest = Math.max(largest, value);
   };
-  for (const [key, value] of snapshot.liveKeyspaces.descriptors) add(key.length, value.length);
-  await snapshot.each((key, _value, _keyspace, length) => add(key.length, length));
+  for (const [key, value] of content.liveKeyspaces.descriptors) add(key.length, value.length);
+  await content.each((key, _value, _keyspace, length) => add(key.length, length));
   const least = Math.max(bytes / SEGMENTS, longest, 4 * largest);
   return Math.min(MAX_SEGMENT_LOG2, Math.max(MIN_SEGMENT_LOG2, Math.ceil(Math.log2(least))));
 }

@@ -46,7 +46,25 @@ const NEVER = Number.MAX_SAFE_INTEGER;
 /** At most so many keys are named by an error. */
 const NAMED = 10;
 
+/** An undo between its checks and its transaction. */
+export interface Undoing {
+  /** Gives everything back. To be called within a transaction. */
+  apply(): void;
+  /** Frees what it holds. */
+  end(): void;
+}
+
 export function undone(source: Source, number: number, options: UndoOptions): void {
+  const undoing = beginUndo(source, number, options);
+  try {
+    source().transaction(() => undoing.apply(), options);
+  } finally {
+    undoing.end();
+  }
+}
+
+/** Checks what can be checked before the transaction, which must follow in the same turn. */
+export function beginUndo(source: Source, number: number, options: UndoOptions = {}): Undoing {
   refuseUnknown("undo()", options, ["note"]);
   const session = source();
   const { engine, guard } = session;
@@ -57,8 +75,17 @@ export function undone(source: Source, number: number, options: UndoOptions): vo
   if (!Number.isSafeInteger(number) || number <= 0) {
     throw badArgument("undo() needs the number of a transaction, as db.log() gives it.", number);
   }
-  const past = snapshotAt(session, "undo()", number, true);
+  const snapshots: number[] = [];
+  const take = (before: boolean) => {
+    const snapshot = snapshotAt(session, "undo()", number, before);
+    snapshots.push(snapshot);
+    return snapshot;
+  };
+  const end = () => {
+    for (const snapshot of snapshots) session.endSnapshot(snapshot);
+  };
   try {
+    const past = take(true);
     const written = writtenBy(engine, number, number);
     const indexes = indexKeyspaces(engine);
     // As in the log, what has only entries of indexes is none: a migration wrote them.
@@ -71,19 +98,17 @@ export function undone(source: Source, number: number, options: UndoOptions): vo
       ({ keyspace }) => names.of(keyspace, session)?.collection,
     );
     const collections = new Set(all.filter((name) => name !== undefined));
-    const made = snapshotAt(session, "undo()", number);
-    try {
-      session.transaction(() => {
-        ensureAll(engine, collections);
-        refuseMigrated(session, number, made, written, collections, indexes);
-        for (const record of written.values()) giveBack(session, past, record, names);
-        refuseTaken(session, written, collections);
-      }, options);
-    } finally {
-      session.endSnapshot(made);
-    }
-  } finally {
-    session.endSnapshot(past);
+    const made = take(false);
+    const apply = () => {
+      ensureAll(engine, collections);
+      refuseMigrated(session, number, made, written, collections, indexes);
+      for (const record of written.values()) giveBack(session, past, record, names);
+      refuseTaken(session, written, collections);
+    };
+    return { apply, end };
+  } catch (error) {
+    end();
+    throw error;
   }
 }
 

@@ -775,20 +775,14 @@ export class Engine extends WasmMemory {
    * Adds a listener that is called before a key is written, and returns a function that removes it. The write may
    * still fail or be rolled back. Without listeners this costs nothing.
    *
-   * `cleared` is called instead, once, before a keyspace or a range of it is cleared. While any listener has no
-   * `cleared`, `observesEachKey` is true and keys have to be deleted one by one.
+   * `cleared` is called instead, once, before a keyspace or a range of it is cleared.
    */
-  observeKeys(listener: KeyListener, cleared?: ClearListener): () => void {
+  observeKeys(listener: KeyListener, cleared: ClearListener): () => void {
     this.keyListeners.add(listener, cleared);
     this.wrapExports();
     return () => {
       if (this.keyListeners.delete(listener)) this.wrapExports();
     };
-  }
-
-  /** Whether a listener has to be called for each key that is deleted. */
-  get observesEachKey(): boolean {
-    return this.keyListeners.observesEachKey();
   }
 
   private wrapExports(): void {

@@ -22,10 +22,9 @@ interface KeyWrites {
 export class KeyListeners {
   /** The number of listeners. */
   size = 0;
-  private readonly listeners: Map<KeyListener, ClearListener | undefined> = new Map();
+  private readonly listeners: Map<KeyListener, ClearListener> = new Map();
 
-  /** Adds a listener. Without `cleared` it has to be called for each key that is deleted. */
-  add(listener: KeyListener, cleared: ClearListener | undefined): void {
+  add(listener: KeyListener, cleared: ClearListener): void {
     this.listeners.set(listener, cleared);
     this.size = this.listeners.size;
   }
@@ -37,14 +36,8 @@ export class KeyListeners {
     return wasThere;
   }
 
-  /** Whether a listener has to be called for each key that is deleted. */
-  observesEachKey(): boolean {
-    for (const cleared of this.listeners.values()) if (cleared === undefined) return true;
-    return false;
-  }
-
   notifyCleared(keyspace: number): void {
-    for (const cleared of this.listeners.values()) cleared?.(keyspace);
+    for (const cleared of this.listeners.values()) cleared(keyspace);
   }
 
   /** These exports, of which those that write keys call the listeners first. */

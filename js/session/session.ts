@@ -16,12 +16,8 @@ import { unfinishedKind } from "./async-guard.js";
 import { CallGuard, CLOSED, IN_CALLBACK, READ_ONLY, STRICT } from "./call-guard.js";
 import { CommitScheduler, type SessionDependencies } from "./commit-scheduler.js";
 import { EXPIRY_OPTIONS, ExpiryClock, type ExpiryOptions } from "./expiry.js";
-import { moveBehind } from "./key-range.js";
 import { refuseUnknown, type Settings } from "./options.js";
 import type { ViewTracker } from "./strict-views.js";
-
-/** Number of keys that `clear` deletes per scan while it has to delete them one by one. */
-const CLEAR_PAGE = 1_024;
 
 /** Decides from the bytes of a record whether to change it. Has to return `true` or `false`, synchronously. */
 export type Predicate = (view: Uint8Array<ArrayBuffer>) => boolean;
@@ -335,25 +331,9 @@ export class Session {
 
   /** Deletes the keys of a range, all or none, and returns how many. */
   clear(range: KeyRange, limit: number, keyspace = RAW): number {
-    const { engine } = this;
     return this.undoUnless(
       () => true,
-      () => {
-        if (!engine.observesEachKey) return engine.clear(range, limit, keyspace);
-        let cleared = 0;
-        const rest = { ...range };
-        while (cleared < limit) {
-          const pageSize = Math.min(CLEAR_PAGE, limit - cleared);
-          const { bytes, numbers, count } = engine.scan(rest, pageSize, false, keyspace);
-          if (count === 0) break;
-          for (let i = 0; i < count; i++) {
-            engine.remove(bytes.subarray(numbers[i], numbers[i + 1]), keyspace);
-          }
-          cleared += count;
-          moveBehind(rest, bytes.slice(numbers[count - 1], numbers[count]));
-        }
-        return cleared;
-      },
+      () => this.engine.clear(range, limit, keyspace),
     );
   }
 

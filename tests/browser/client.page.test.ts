@@ -8,6 +8,7 @@ import {
   open,
   type WorkerLike,
 } from "varve";
+import { at, lastCommit, pack, undo } from "varve/client";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, replaceClock, wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
@@ -56,6 +57,41 @@ function endingWorker(when: string): Worker {
     addEventListener("message", ({ data }) => { if (${when}) setTimeout(() => close()); });`;
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   return new Worker(url, { type: "module" });
+}
+
+/** A worker whose database keeps its history. After the message "end", it ends instead of sending the tenth answer. */
+function keepingWorker(name: string): Worker {
+  const file = new URL(`${context().root}/dist/serve.js`, location.href).href;
+  const source = `import { serve } from ${JSON.stringify(file)};
+    let left = Infinity;
+    addEventListener("message", ({ data }) => { if (data === "end") left = 10; });
+    for (const { prototype } of [MessagePort, BroadcastChannel]) {
+      const { postMessage } = prototype;
+      prototype.postMessage = function (message, ...more) {
+        if (message.type === "responses") left -= 1;
+        if (left > 0) postMessage.call(this, message, ...more);
+        else close();
+      };
+    }
+    serve(${JSON.stringify(name)}, { history: "keep" });`;
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  return new Worker(url, { type: "module" });
+}
+
+/** Two clients of a database that keeps its history, as in two tabs. The first one's worker has the file. */
+async function keepingTabs(name: string) {
+  const workers: Worker[] = [];
+  const worker = () => {
+    const one = keepingWorker(name);
+    workers.push(one);
+    return apart(one);
+  };
+  const one = connect(name, { worker });
+  await one.ready;
+  const two = tab(name, { worker });
+  await two.ready;
+  expect(two.status.owner).toBe("elsewhere");
+  return { two, owner: workers[0] as Worker };
 }
 
 /** Slows the clock by which clients wait, as on a slow machine, from now on. */
@@ -430,6 +466,70 @@ describe("two clients with a worker each", () => {
     worker?.terminate();
     expect(new Set(await Promise.all(drops))).toStrictEqual(new Set([true]));
     expect(await two.get("stock")).toStrictEqual(new Uint8Array([100]));
+  });
+});
+
+describe("two clients with a worker each, of a database that keeps its history", () => {
+  test("kept history: when the owner's worker ends between an undo and its answer, each is done exactly once", async () => {
+    const { two, owner } = await keepingTabs(await fresh("connect-undo"));
+    const keys = Array.from({ length: 60 }, (_, i) => `key/${i}`);
+    await Promise.all(keys.map((key) => two.set(key, "old")));
+    const cursor = await lastCommit(two);
+    for (const key of keys) await two.transaction((tx) => tx.set(key, "new"), { note: key });
+    const numbers: number[] = [];
+    for await (const { number, note } of two.log()) if (note !== undefined) numbers.push(number);
+    expect(numbers.length).toBe(keys.length);
+    const past = await at(two, cursor);
+    expect(await past.getText("key/7")).toBe("old");
+    // Each is a message of its own.
+    const undone: Promise<void>[] = [];
+    for (const [i, number] of numbers.entries()) {
+      undone.push(undo(two, number, { note: `undo ${i}` }));
+      await new Promise((resolve) => setTimeout(resolve));
+      if (i === 20) owner.postMessage("end");
+    }
+    await Promise.all(undone);
+    const values = await two.values({ prefix: "key/" }).all();
+    expect(new Set(values.map((value) => new TextDecoder().decode(value)))).toStrictEqual(
+      new Set(["old"]),
+    );
+    const notes: (string | undefined)[] = [];
+    for await (const { note } of two.log()) if (note?.startsWith("undo")) notes.push(note);
+    expect(notes).toStrictEqual(keys.map((_, i) => `undo ${i}`));
+    expect(two.status.owner).toBe("here");
+    await rejects(past.getText("key/7"), { code: "VARVE_SNAPSHOT_CLOSED" });
+    await using again = await at(two, cursor);
+    expect([await again.getText("key/7"), await again.count()]).toStrictEqual(["old", 60]);
+  });
+
+  test("kept history: when the owner's worker is killed while it packs, the next one goes on", async () => {
+    const { two, owner } = await keepingTabs(await fresh("connect-pack"));
+    const fill = (text: string) =>
+      Promise.all(
+        Array.from({ length: 40 }, (_, i) => two.set(`key/${i}`, text.padEnd(100_000, "-"))),
+      );
+    for (let i = 0; i < 5; i += 1) await fill(`${i}`);
+    const early = await lastCommit(two);
+    for (let i = 5; i < 10; i += 1) await fill(`${i}`);
+    const kept = await lastCommit(two);
+    await fill("10");
+    const { segments } = await two.stats();
+    let killed = 0;
+    two.addEventListener("status", () => {
+      if (two.status.progress?.doing !== "packing" || killed > 0) return;
+      killed += 1;
+      owner.terminate();
+    });
+    expect(await pack(two, { before: kept })).toBe(kept);
+    expect([killed, two.status.owner]).toStrictEqual([1, "here"]);
+    assert((await two.stats()).segments < segments);
+    await rejects(at(two, early), { code: "VARVE_CURSOR_EXPIRED" });
+    await using past = await at(two, kept);
+    const values = await past.values().all();
+    expect(
+      new Set(values.map((value) => new TextDecoder().decode(value.subarray(0, 2)))),
+    ).toStrictEqual(new Set(["9-"]));
+    expect((await two.verify()).problems).toStrictEqual([]);
   });
 });
 

@@ -148,6 +148,34 @@ function define(visitor: (name: string) => ReturnType<typeof visitorOf>): void {
     expect(await ask("getText", "a")).toBe("1");
   });
 
+  test("service worker: without an owner, calls about the past are refused as not done, and with one they are answered", async () => {
+    const name = await fresh("sw-past");
+    await visited(name, "1");
+    const ask = await visitor(name);
+    const calls = [
+      ["snapshot"],
+      ["lastCommit"],
+      ["at", 1],
+      ["undo", 1],
+      ["pack", { before: 1 }],
+    ] as const;
+    for (const [call, ...args] of calls) {
+      const pattern = {
+        name: "OwnerUnavailableError",
+        message: `${call}() on "${name}" was not done`,
+      };
+      const error = await rejects(ask(call, ...args), pattern);
+      expect((error as { applied?: unknown }).applied).toBe(false);
+    }
+    const page = tab(name);
+    await page.ready;
+    expect([await ask("snapshot"), await ask("lastCommit")]).toStrictEqual(["object", "number"]);
+    // Its worker opens the database as it is: without history.
+    for (const [call, ...args] of calls.slice(2)) {
+      await rejects(ask(call, ...args), { name: "TypeError", message: /keep.*history/ });
+    }
+  });
+
   test("service worker: it uses an owner if there is one, and writes through it", async () => {
     const name = await fresh("sw-owner");
     const page = tab(name);

@@ -1,9 +1,10 @@
 /** A service worker that operates on databases for pages. */
 
 import { type Client, connect, open, serve } from "varve";
+import { at, lastCommit, pack, snapshot, undo } from "varve/client";
 
 /**
- * A request of a page: a call of a client, a number of file reads that are to fail, unchanged file times, or
+ * A request of a page: a call of a client, or a function for one, a number of file reads that are to fail, unchanged file times, or
  * the contents of a database given as bytes.
  */
 export interface Asked {
@@ -15,6 +16,7 @@ export interface Asked {
     | "set"
     | "status"
     | "close"
+    | keyof typeof functions
     | "refuse"
     | "timeless"
     | "image";
@@ -24,6 +26,9 @@ export interface Asked {
 interface MessageToWorker extends MessageEvent {
   waitUntil(promise: Promise<unknown>): void;
 }
+
+/** What is asked about the past. */
+const functions = { at, lastCommit, pack, snapshot, undo };
 
 const clients = new Map<string, Client>();
 
@@ -77,7 +82,13 @@ async function answer({ name, call, args }: Asked): Promise<unknown> {
   const client = clientOf(name);
   if (call === "status") return client.status;
   if (call === "close") clients.delete(name);
-  return (client[call] as (...args: readonly unknown[]) => Promise<unknown>)(...args);
+  if (Object.hasOwn(functions, call)) {
+    const ask = functions[call as "at"] as (...args: readonly unknown[]) => Promise<unknown>;
+    return typeof (await ask(client, ...args));
+  }
+  return (client[call as keyof Client] as (...args: readonly unknown[]) => Promise<unknown>)(
+    ...args,
+  );
 }
 
 addEventListener("message", (event) => {

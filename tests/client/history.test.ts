@@ -441,4 +441,49 @@ describe("records of a remote database that expire", () => {
     await client.transaction((tx) => tx.set("a", "3"));
     expect((await client.getEntry("a"))?.expires).toBe(undefined);
   });
+
+  test("remote expiry: what a transaction sets may expire, raw or in a collection", async () => {
+    const hour = 3_600_000;
+    const client = shop({ collections: { cache: { of: json<number>(), expireIn: hour } } });
+    const time = new Date(Math.ceil(Date.now() / 1_000 + 7_200) * 1_000);
+    const began = Date.now();
+    await client.transaction((tx) => {
+      const expiry = { expireAt: new Date(time) };
+      tx.set("at", "1", expiry);
+      // A copy was taken.
+      expiry.expireAt.setTime(0);
+      tx.set("in", "1", { expireIn: hour });
+      tx.set("stays", "1", undefined);
+      tx.cache.set("at", 1, { expireAt: time });
+      tx.cache.set("default", 1);
+      tx.cache.set("stays", 1, { expireIn: Number.POSITIVE_INFINITY });
+    });
+    expect((await client.getEntry("at"))?.expires).toStrictEqual(time);
+    const expires = Number((await client.getEntry("in"))?.expires);
+    assert(expires >= began + hour && expires <= Date.now() + hour + 1_000);
+    expect((await client.getEntry("stays"))?.expires).toBe(undefined);
+    expect((await client.cache.getEntry("at"))?.expires).toStrictEqual(time);
+    assert((await client.cache.getEntry("default"))?.expires);
+    expect((await client.cache.getEntry("stays"))?.expires).toBe(undefined);
+    await client.transaction((tx) => tx.set("at", "2"));
+    expect((await client.getEntry("at"))?.expires).toBe(undefined);
+  });
+
+  test("remote expiry: a bad one in a transaction refuses all of it", async () => {
+    const client = shop() as Client;
+    for (const bad of [
+      { expireIn: 0 },
+      { expireIn: 1, expireAt: 1 },
+      { ifVersion: 0 },
+      7,
+      new Map(),
+    ]) {
+      const run = client.transaction((tx) => {
+        tx.set("a", "1");
+        tx.set("b", "1", bad as object);
+      });
+      await rejects(run, BAD);
+    }
+    expect(await client.count()).toBe(0);
+  });
 });

@@ -49,7 +49,7 @@ describe("extra arguments of calls", () => {
     await client.products.set("a", { stock: 1 });
     const loosely = (call: unknown) => call as (...args: unknown[]) => unknown;
     const late = client.transaction(async (tx) => loosely(tx.set)("a", "1", { ifVersion: 9 }));
-    await rejects(late, { ...BAD, message: /set\(\) of a transaction has no options/ });
+    await rejects(late, { ...BAD, message: /set\(\) of a transaction has no option "ifVersion"/ });
     const update = loosely(client.products.update).bind(client.products);
     const within = { ...BAD, message: /update\(\) takes its options within its second argument/ };
     throws(() => update("a", { add: { stock: 1 } }, { timeout: 5 }), within);

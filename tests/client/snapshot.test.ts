@@ -157,6 +157,10 @@ describe("snapshots of a remote database", () => {
     const products = then.collection("products") as unknown as typeof client.products;
     await rejects(products.set("a", { stock: 1, name: "A" }), { code: "VARVE_READ_ONLY" });
     await rejects(then.get("" as string), BAD);
+    for (const bad of [7, { other: 1 }]) {
+      await rejects(then.get("a", bad as object), { ...BAD, message: /^get\(\)/ });
+      await rejects(then.keys({}, bad as object).all(), { ...BAD, message: /^keys\(\)/ });
+    }
     await rejects(then.count({ gt: 7 } as object), BAD);
     expect(await client.products.count()).toBe(0);
     await then.close();

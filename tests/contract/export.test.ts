@@ -246,6 +246,31 @@ everywhere("export", ({ storage }) => {
     expect((await db.verify()).ok).toBe(true);
   });
 
+  test("what is cleared while the copy is made is in it, and is one record of the log", async () => {
+    const db = await opened(storage);
+    const scores = db.collection("scores", json<number>());
+    for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`);
+    for (let i = 0; i < 2_000; i++) scores.set(`${i}`, i);
+    db.commit();
+    const before = db.lastCommit;
+    let isCleared = false;
+    const onProgress = () => {
+      // First the keys are sorted.
+      if (isCleared || db.stats().snapshots.count === 0) return;
+      isCleared = true;
+      expect([db.clear(), scores.clear()]).toStrictEqual([20_000, 2_000]);
+      db.set("key 7", "again");
+    };
+    const copy = await openedFrom({ from: await bytesOf(db.export({ onProgress })) });
+    assert(isCleared);
+    expect([copy.count(), copy.getText("key 7")]).toStrictEqual([20_000, "value 7"]);
+    const there = copy.collection("scores", json<number>());
+    expect([there.count(), there.get("1999")]).toStrictEqual([2_000, 1_999]);
+    expect([db.count(), scores.count(), db.stats().snapshots.count]).toStrictEqual([1, 0, 0]);
+    const types = Array.from(db.changes({ since: before }), ({ type }) => type);
+    expect(types.sort()).toStrictEqual(["clear", "clear", "set"]);
+  });
+
   test("the program goes on while the index of the copy is written", async () => {
     const db = await opened(storage);
     for (let i = 0; i < 20_000; i++) db.set(`key ${i}`, `value ${i}`);
@@ -290,6 +315,7 @@ everywhere("export", ({ storage }) => {
     });
     await rejects(bytesOf(thrown), { message: "enough" });
     await db.export().cancel();
+    while (db.stats().snapshots.count > 0) await turn();
     throws(() => db.export({ progress: 1 } as never), BAD);
     for (let i = 0; i < 100; i++) db.set(`key ${i}`, "after");
     await turn();

@@ -1,7 +1,7 @@
 /** The types of clients, tested by compiling, as in `api.ts`. */
 
 import { type Client, connect, type Database, type RemoteEntry, serve } from "varve";
-import { connect as connectAlone } from "varve/client";
+import { at, connect as connectAlone, pack, undo } from "varve/client";
 import {
   auto,
   desc,
@@ -304,4 +304,32 @@ export async function naming(): Promise<void> {
 
   const any: Client = shop;
   same<Awaited<ReturnType<ReturnType<typeof any.collection>["get"]>>, unknown>(true);
+}
+
+export async function past(): Promise<void> {
+  const shop = connect<typeof typed>("shop");
+  await using then = await at(shop, new Date());
+  same<Awaited<ReturnType<typeof then.getText>>, string | undefined>(true);
+  const [key] = await then.keys({ keyAs: "bytes" }).all();
+  same<typeof key, Uint8Array<ArrayBuffer> | undefined>(true);
+  const products = then.collection("products");
+  same<Awaited<ReturnType<typeof products.get>>, Copy | undefined>(true);
+  // @ts-expect-error a past state cannot be written to
+  products.set("a", { stock: 1, name: "A" });
+  // @ts-expect-error not a collection
+  then.collection("orders");
+  // @ts-expect-error a point is a number or a Date
+  await at(shop, "1");
+  await undo(shop, 1, { note: "why", timeout: 1_000 });
+  // @ts-expect-error the number of a transaction
+  await undo(shop, new Date());
+  same<Awaited<ReturnType<typeof pack>>, number>(true);
+  await pack(shop, { before: new Date(), signal: AbortSignal.timeout(1) });
+  // @ts-expect-error the commit is missing
+  await pack(shop, {});
+  await shop.transaction((tx) => {
+    tx.set("a", "1", { expireIn: 1_000 });
+    // @ts-expect-error what was read is checked anyway
+    tx.set("a", "1", { ifVersion: 1 });
+  });
 }

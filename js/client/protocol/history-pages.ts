@@ -6,6 +6,9 @@ import type { RemoteLogRecord } from "./log-pages.js";
 /** The call of the worker, whose first argument says what is asked for. */
 export const HISTORY = "history";
 
+/** The call that takes a transaction back. It is a write, and no job. */
+export const UNDO = "undo";
+
 /** A part of what has changed. */
 export interface ChangesPage {
   readonly items: readonly RemoteLogRecord[];

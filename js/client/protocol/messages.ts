@@ -16,7 +16,7 @@ import { cloneArgs, isBytes } from "./clone.js";
 export type ClientProgress =
   | OpenProgress
   | ({ readonly doing: "migrating" } & MigrateProgress)
-  | ({ readonly doing: "compacting" } & CompactProgress)
+  | ({ readonly doing: "compacting" | "packing" } & CompactProgress)
   | ({ readonly doing: "verifying" } & VerifyProgress)
   | ({ readonly doing: "exporting" } & ExportProgress);
 

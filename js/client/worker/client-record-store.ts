@@ -1,8 +1,10 @@
 /** The client records in an open database. */
 
 import { Database } from "../../database/database.js";
+import { beginUndo, type Undoing, type UndoOptions } from "../../database/undo.js";
 import { clientOfKey, RECORD_PREFIX, recordKey } from "../protocol/client-record.js";
 import { toWire } from "../protocol/errors.js";
+import { UNDO } from "../protocol/history-pages.js";
 import type { Request, RequestBatch, WireError } from "../protocol/messages.js";
 import type { ClientRecordStore } from "../protocol/request-log.js";
 import { type Commitment, perform, type ServedDatabase } from "./handlers.js";
@@ -33,33 +35,65 @@ export function storeVersion(db: Database, version: number): void {
 export class DatabaseClientRecords implements ClientRecordStore {
   private readonly db: Database;
   private readonly served: ServedDatabase;
+  /** The undo that the current batch consists of. */
+  private undoing: Undoing | undefined;
 
   constructor(served: ServedDatabase) {
     this.db = served.db;
     this.served = served;
+    this.undoing = undefined;
   }
 
   atomically<T>(body: () => T, batch?: RequestBatch): T {
     const [request] = batch?.requests.length === 1 ? batch.requests : [];
     const noteOf = request && this.noteOf(request);
     const options = noteOf && { note: noteOf() as string };
-    return Database.sessionOf(this.db).transaction(body, options, batch?.client);
+    const session = Database.sessionOf(this.db);
+    const transaction = () => session.transaction(body, options, batch?.client);
+    if (request?.call !== UNDO) return transaction();
+    const undoing = this.beginUndo(request);
+    this.undoing = undoing;
+    try {
+      return transaction();
+    } finally {
+      this.undoing = undefined;
+      undoing.end();
+    }
+  }
+
+  /** Begins an undo before its transaction, within which it could take no snapshot. */
+  private beginUndo({ args }: Request): Undoing {
+    // If this fails, other requests are undone too, so it is no outcome of the undo alone.
+    this.db.commit();
+    const [number, options] = args as [number, UndoOptions?];
+    try {
+      return beginUndo(() => Database.sessionOf(this.db), number, options);
+    } catch (error) {
+      const apply = () => {
+        throw error;
+      };
+      return { apply, end() {} };
+    }
   }
 
   perform(request: Request): unknown {
-    const work = () => perform(this.served, request);
+    const { undoing } = this;
+    const work = () =>
+      request.call === UNDO && undoing ? undoing.apply() : perform(this.served, request);
     return request.write === 0 ? work() : this.atomically(work);
   }
 
-  /** Divides a batch, so that each request with a note is a batch, and so a transaction, of its own. */
+  /**
+   * Divides a batch, so that each undo and each request with a note is a batch, and so a transaction, of its own.
+   */
   batchesOf(batch: RequestBatch): RequestBatch[] {
     const batches: Request[][] = [];
     let isAlone = true;
     for (const request of batch.requests) {
-      const hasNote = this.noteOf(request) !== undefined;
-      if (isAlone || hasNote) batches.push([request]);
+      const staysAlone = request.call === UNDO || this.noteOf(request) !== undefined;
+      if (isAlone || staysAlone) batches.push([request]);
       else batches.at(-1)?.push(request);
-      isAlone = hasNote;
+      isAlone = staysAlone;
     }
     return batches.length < 2 ? [batch] : batches.map((requests) => ({ ...batch, requests }));
   }
@@ -68,6 +102,10 @@ export class DatabaseClientRecords implements ClientRecordStore {
   private noteOf({ call, args }: Request): (() => unknown) | undefined {
     if (call === "commitIf") {
       const { note } = args[0] as Commitment;
+      return note === undefined ? undefined : () => note;
+    }
+    if (call === UNDO) {
+      const note = (args[1] as UndoOptions | undefined)?.note;
       return note === undefined ? undefined : () => note;
     }
     const [name, ...rest] = args as [string, ...never[]];

@@ -3,8 +3,9 @@
 import { type BatchOperation, Database } from "../../database/database.js";
 import { RAW } from "../../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe } from "../../errors/index.js";
-import type { ExpiryOptions } from "../../session/expiry.js";
+import { EXPIRY_OPTIONS, type ExpiryOptions } from "../../session/expiry.js";
 import { boundsOf, type Range } from "../../session/key-range.js";
+import { refuseUnknown } from "../../session/options.js";
 import type { SetOptions } from "../../session/session.js";
 import { isTooDeep } from "../../struct/json-form.js";
 import type { Key, Value } from "../../util/bytes.js";
@@ -41,6 +42,8 @@ interface TransactionWrite {
   readonly key: Key;
   readonly value: Value;
   readonly forms?: Forms;
+  /** When it expires. */
+  readonly expiry?: ExpiryOptions | undefined;
 }
 
 /** A database with its procedures and collections. */
@@ -53,13 +56,21 @@ export interface ServedDatabase {
 
 type Call = (db: Database, ...args: never[]) => unknown;
 
-const CALLS: Readonly<Record<string, Call>> = {
-  get: (db, key: Key) => db.get(key)?.slice(),
-  getText: (db, key: Key) => db.getText(key),
-  has: (db, key: Key) => db.has(key),
-  count: (db, range?: Range) => db.count(range),
+/** What a database and a snapshot of it have in common. */
+type Reader = Pick<Database, "get" | "getText" | "has" | "count" | "getMany" | "getEntry">;
+
+/** The calls that read a database or a snapshot, but for ranges. */
+export const READS: Readonly<Record<string, (of: Reader, ...args: never[]) => unknown>> = {
+  get: (of, key: Key) => of.get(key)?.slice(),
+  getText: (of, key: Key) => of.getText(key),
+  has: (of, key: Key) => of.has(key),
+  count: (of, range?: Range) => of.count(range),
   getMany: manyOf,
   getEntry: entryOf,
+};
+
+const CALLS: Readonly<Record<string, Call>> = {
+  ...READS,
   getEntries: (db, keys: Key[]) => keys.map((key) => entryOf(db, key)),
   keys: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "keys", range, cursor),
   values: (db, range?: Range, cursor?: Cursor | null) => rowsOf(db, "values", range, cursor),
@@ -80,7 +91,7 @@ const CALLS: Readonly<Record<string, Call>> = {
 };
 
 /** The values of several keys. */
-export function manyOf(db: Pick<Database, "getMany">, keys: Key[]): RowsAnswer {
+function manyOf(db: Reader, keys: Key[]): RowsAnswer {
   const packer = new ValuePacker("bytes");
   for (const view of db.getMany(keys)) {
     if (view === undefined) packer.addMissing();
@@ -133,7 +144,7 @@ export function perform(served: ServedDatabase, { call, args }: Request): unknow
   return (CALLS[call] as Call)(db, ...(args as never[]));
 }
 
-export function entryOf(db: Pick<Database, "getEntry">, key: Key) {
+function entryOf(db: Reader, key: Key) {
   const entry = db.getEntry(key);
   return entry && { ...entry, value: entry.value.slice() };
 }
@@ -145,14 +156,15 @@ function commitIf({ db, collections }: ServedDatabase, commitment: Commitment): 
       collection === undefined ? db.getEntry(key) : collections.get(collection).getEntry(key);
     if ((entry?.version ?? 0) !== version) throw changed();
   }
-  for (const { in: collection, type, key, value, forms } of writes) {
+  for (const { in: collection, type, key, value, forms, expiry } of writes) {
     const target = collection === undefined ? db : collections.get(collection);
     if (type === "delete") {
       target.delete(key);
       continue;
     }
+    if (expiry !== undefined) refuseUnknown("set() of a transaction", expiry, EXPIRY_OPTIONS);
     const known = keepsExpiry ? target.getEntry(key) : undefined;
-    const options = known && { expireAt: known.expires ?? Number.POSITIVE_INFINITY };
+    const options = expiry ?? (known && { expireAt: known.expires ?? Number.POSITIVE_INFINITY });
     if (collection === undefined) db.set(key, value, options);
     else target.set(key, collections.toStored(collection, value, forms) as Value, options);
   }

@@ -1,11 +1,12 @@
 /**
- * What clients ask about the past: the last commit, what has changed, transactions as they come, and snapshots. These requests are
- * jobs, since a client that follows waits for the next commit. The owner keeps an iteration between two pages. One that
+ * What clients ask about the past: the last commit, what has changed, transactions as they come, and snapshots, also of
+ * past commits. These requests are jobs, since a client that follows waits for the next commit. The owner keeps an iteration between two pages. One that
  * it does not have any more, or that another owner had, begins again, from what the client says.
  */
 
 import type { ChangesOptions, FollowOptions } from "../../database/changes.js";
 import { Database } from "../../database/database.js";
+import { cursorIn } from "../../database/past.js";
 import { badArgument, describe } from "../../errors/index.js";
 import { refuseUnknown } from "../../session/options.js";
 import { clearTimeout, monotonicNow, nextTask, setTimeout } from "../../util/clock.js";
@@ -227,7 +228,13 @@ const CALLS: Readonly<Record<string, Call>> = {
   follow: (db, context, id: number, since: number, options: FollowOptions) =>
     followPage(db, id, since, options, context),
   end: (db, _, id: number) => end(db, id),
-  snapshot: (_, { leases }, id: number, lease: number) => leases.take(id, lease),
+  snapshot: (db, { leases }, id: number, lease: number) =>
+    leases.take("snapshot()", id, lease, () => db.snapshot()),
+  at: (db, { leases }, id: number, lease: number, point: number | Date) =>
+    leases.take("at()", id, lease, () => db.at(point)),
+  // The number of the commit, with which the client then asks for the work: once some of it is done, a time may mean another.
+  pack: (db, _, before: unknown) =>
+    cursorIn(() => Database.sessionOf(db), "The option before of pack()", before),
   read: (_, { leases }, ...args: Parameters<SnapshotLeases["read"]>) => leases.read(...args),
   endSnapshot: (_, { leases }, id: number) => leases.end(id),
 };

@@ -6,7 +6,7 @@
 
 import { Database } from "../../database/database.js";
 import { CLOSED } from "../../session/call-guard.js";
-import type { ExportProgress } from "../../session/options.js";
+import type { CompactProgress, ExportProgress } from "../../session/options.js";
 import { monotonicNow } from "../../util/clock.js";
 import { toWire } from "../protocol/errors.js";
 import { HISTORY } from "../protocol/history-pages.js";
@@ -31,6 +31,10 @@ const CALLS: Readonly<Record<string, (db: Database, context: JobContext) => Prom
   export: (db, { signal, report }) => {
     const onProgress = (progress: ExportProgress) => report({ doing: "exporting", ...progress });
     return new Response(db.export({ signal, onProgress })).blob();
+  },
+  pack: (db, { signal, report, args }) => {
+    const onProgress = (progress: CompactProgress) => report({ doing: "packing", ...progress });
+    return db.pack({ before: args[0] as number, signal, onProgress });
   },
   [HISTORY]: (db, context) => historyJob(db, context, context.args),
 };
@@ -115,9 +119,9 @@ export class JobRunner {
     } else {
       // It may be done again, and its answer is too large to be remembered.
       this.all.delete(name);
-      // What this owner does not answer, the next one does.
-      if ((Database.sessionOf(this.db).guard.gate & CLOSED) !== 0) return;
     }
+    // What this owner does not answer, the next one does.
+    if ((Database.sessionOf(this.db).guard.gate & CLOSED) !== 0) return;
     job.respond(job.outcome);
     for (const [finished, { outcome }] of this.all) {
       if (this.all.size <= MAX_REMEMBERED_JOBS) break;

@@ -10,6 +10,7 @@ import { openImage } from "../../storage/bytes.js";
 import type { Storage } from "../../storage/storage.js";
 import { monotonicNow, setTimeout } from "../../util/clock.js";
 import { toWire } from "../protocol/errors.js";
+import { HISTORY } from "../protocol/history-pages.js";
 import { callName, type Request, type ToOwner, type WireError } from "../protocol/messages.js";
 import { RequestLog } from "../protocol/request-log.js";
 import { DatabaseClientRecords, storedVersion } from "./client-record-store.js";
@@ -283,8 +284,10 @@ function refused(
   request: Request,
   options: { applied: false | "unknown"; cause?: unknown },
 ): OwnerUnavailableError {
+  const { call, args } = request;
+  const named = call === HISTORY ? args[args[0] === "read" ? 2 : 0] : callName(request);
   return new OwnerUnavailableError(
-    `${callName(request)}() on "${name}" was not done: a service worker only reads the file, ` +
+    `${named}() on "${name}" was not done: a service worker only reads the file, ` +
       "and no page is open whose worker could write to it. Keep the write until one is.",
     options,
   );

@@ -308,6 +308,7 @@ const KNOWN = [
   "durability",
   "memory",
   "spaceFactor",
+  "history",
   "ordered",
   "strictViews",
   "onError",

@@ -7,11 +7,10 @@ import type { Database } from "../../database/database.js";
 import { Snapshot } from "../../database/snapshot.js";
 import { badArgument, describe, SnapshotClosedError } from "../../errors/index.js";
 import type { Range } from "../../session/key-range.js";
-import type { Key } from "../../util/bytes.js";
 import { clearTimeout, setTimeout } from "../../util/clock.js";
 import type { Cursor } from "../protocol/packed-rows.js";
 import type { ServedCollections } from "./collection-handlers.js";
-import { entryOf, manyOf, rowsOf } from "./handlers.js";
+import { READS, rowsOf } from "./handlers.js";
 
 /** The longest time that a client may ask for. */
 const MAX_LEASE_MS = 3_600_000;
@@ -23,20 +22,7 @@ interface Lease {
   timer: ReturnType<typeof setTimeout> | undefined;
 }
 
-type Call = (of: Snapshot, db: Database, ...args: never[]) => unknown;
-
-const CALLS: Readonly<Record<string, Call>> = {
-  get: (of, _, key: Key) => of.get(key)?.slice(),
-  getText: (of, _, key: Key) => of.getText(key),
-  has: (of, _, key: Key) => of.has(key),
-  count: (of, _, range?: Range) => of.count(range),
-  getMany: (of, _, keys: Key[]) => manyOf(of, keys),
-  getEntry: (of, _, key: Key) => entryOf(of, key),
-};
-for (const call of ["keys", "values", "entries"] as const) {
-  (CALLS as Record<string, Call>)[call] = (of, db, range?: Range, cursor?: Cursor | null) =>
-    rowsOf(db, call, range, cursor, Snapshot.keyspaceOf(of));
-}
+const RANGES: readonly string[] = ["keys", "values", "entries"];
 
 /** The snapshots of the clients of one owner. */
 export class SnapshotLeases {
@@ -50,18 +36,18 @@ export class SnapshotLeases {
     this.all = new Map();
   }
 
-  /** Takes a snapshot, which has this number. It ends when it is not read for `ms`. */
-  take(id: number, ms: number): void {
+  /** Keeps the snapshot that `open` takes under this number. It ends when it is not read for `ms`. */
+  take(call: string, id: number, ms: number, open: () => Snapshot): void {
     if (typeof ms !== "number" || !(ms > 0 && ms <= MAX_LEASE_MS)) {
       throw badArgument(
-        `The option lease of snapshot() must be a number of ms up to ${MAX_LEASE_MS}.`,
+        `The option lease of ${call} must be a number of ms up to ${MAX_LEASE_MS}.`,
         ms,
       );
     }
     const known = this.all.get(id);
     // A request may be repeated.
     if (known === undefined) {
-      const snapshot = this.db.snapshot();
+      const snapshot = open();
       const collections = this.collections.asOf(snapshot);
       this.all.set(id, { snapshot, collections, ms, timer: undefined });
     }
@@ -79,8 +65,12 @@ export class SnapshotLeases {
     }
     const { snapshot, collections } = lease;
     if (name !== undefined) return collections.perform(name, call, args as never[], index);
-    if (!Object.hasOwn(CALLS, call)) throw badArgument(`A snapshot has no call ${describe(call)}.`);
-    return (CALLS[call] as Call)(snapshot, this.db, ...(args as never[]));
+    if (RANGES.includes(call)) {
+      const [range, cursor] = args as [Range?, (Cursor | null)?];
+      return rowsOf(this.db, call as "keys", range, cursor, Snapshot.keyspaceOf(snapshot));
+    }
+    if (!Object.hasOwn(READS, call)) throw badArgument(`A snapshot has no call ${describe(call)}.`);
+    return (READS[call] as (typeof READS)[string])(snapshot, ...(args as never[]));
   }
 
   end(id: number): void {
