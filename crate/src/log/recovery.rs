@@ -321,6 +321,10 @@ impl Log {
                 break (after_end, committed);
             }
         };
+        if head.is_some() && (after_end.frames > 0 || chain.incomplete > 0) {
+            let overwriting = self.watermark_of_overwriting_segments(file)?;
+            self.watermarks.flushed = self.watermarks.flushed.max(overwriting);
+        }
         let flushed_frames = self.watermarks.flushed;
         let is_damaged = committed < flushed_frames || self.recovery.damaged;
         let damage = is_damaged.then(|| Damage {

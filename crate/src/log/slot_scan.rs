@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use crate::error::Error;
 use crate::file::{File, read_full, write_all};
+use crate::format::frame::FrameHeader;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::superblock::Superblock;
 use crate::format::system_records::ExtentRef;
-use crate::format::{DATA_START, MAX_VALUE};
+use crate::format::{ALIGN, DATA_START, MAX_VALUE};
 use crate::radix_sort;
 
 use super::frame_chain::{Chain, ReferencedExtent};
@@ -70,6 +71,48 @@ impl Log {
         self.record_missing_headers(&headers);
         self.count_slots();
         Ok(())
+    }
+
+    /// The largest watermark in log segments that lie where the checkpoint says that older segments are. There are such
+    /// only if flushes lied: a newer checkpoint freed these slots, and did not reach the medium.
+    ///
+    /// # Errors
+    /// An error of the file.
+    #[cold]
+    pub(super) fn watermark_of_overwriting_segments(
+        &self,
+        file: &mut impl File,
+    ) -> Result<u64, Error> {
+        let mut headers = Vec::new();
+        for index in 0..=self.slots.len() as u32 {
+            let before = headers.len();
+            self.read_headers(file, index, &mut headers)?;
+            let mut after = headers.split_off(before);
+            after.retain(|(header, _)| {
+                let slot = self.slots.get(header.slot as usize);
+                header.kind == segment::KIND_LOG
+                    && slot.is_some_and(|slot| {
+                        matches!(
+                            slot.state,
+                            SlotState::Log | SlotState::KeyRun | SlotState::Checkpoint
+                        ) && header.sequence > slot.sequence
+                    })
+            });
+            headers.append(&mut after);
+        }
+        let mut watermark = 0;
+        let mut bytes = alloc::vec![0; self.geometry.frames_end() - segment::SIZE];
+        for (header, _) in headers {
+            let start = self.geometry.slot_start(header.slot) + segment::SIZE as u64;
+            let end = read_full(file, &mut bytes, start)?;
+            let mut at = 0;
+            while at < end {
+                let frame = FrameHeader::open(&bytes[at..end], header.salt, start + at as u64);
+                watermark = frame.map_or(0, |frame| frame.watermark).max(watermark);
+                at += frame.map_or(ALIGN, |frame| frame.length as usize);
+            }
+        }
+        Ok(watermark)
     }
 
     /// Records which headers or trailers are missing although their counterparts exist.
