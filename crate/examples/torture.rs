@@ -55,7 +55,7 @@ impl Done {
                 self.lies.fetch_add(states, Ordering::Relaxed);
             }
             1..4 => {
-                let trial = fault_programs::Trial::of(seed, With { expiry: false, ..with });
+                let trial = fault_programs::Trial::of(seed, with);
                 fault_programs::run_trial(&trial, Some(SAMPLE), &self.failures);
             }
             _ => crash_programs::run_generations(seed, &self.crashes, with),

@@ -114,8 +114,8 @@ fn close_that_cannot_undo_its_write_fails_and_stops_writing() {
 }
 
 #[test]
-fn failing_calls_with_kept_history_lose_nothing_without_an_error() {
-    const WITH: With = With { snapshots: true, expiry: false, history: true };
+fn failing_calls_with_expiry_and_kept_history_lose_nothing_without_an_error() {
+    const WITH: With = With { snapshots: true, expiry: true, history: true };
     let tally = Tally::default();
     if let Some(seed) = replayed("VARVE_HISTORY_FAULT_SEED") {
         return run_trial(&Trial::of(seed, WITH), Some(60), &tally);
