@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use support::session::With;
 use support::{crash_programs, fault_programs};
 
 const USAGE: &str = "npm run torture [-- --seed N] [--seconds N] [--states N] [--threads N]
@@ -45,18 +46,29 @@ impl Done {
 
     /// Programs that crash, programs in which calls fail, and sometimes a lying flush.
     fn run(&self, seed: u64) {
+        let with = with_of(seed);
         match seed % 8 {
             0 => {
                 let crash_programs::Lies { whole, shorter, noticed, unwitnessed } =
-                    crash_programs::run_lie(seed);
+                    crash_programs::run_lie_with(seed, with);
                 let states = whole + shorter + noticed + unwitnessed;
                 self.lies.fetch_add(states, Ordering::Relaxed);
             }
-            1..4 => fault_programs::run_seed(seed, Some(SAMPLE), &self.failures),
-            _ => crash_programs::run_seed(seed, &self.crashes),
+            1..4 => {
+                let trial = fault_programs::Trial::of(seed, with);
+                fault_programs::run_trial(&trial, Some(SAMPLE), &self.failures);
+            }
+            _ => crash_programs::run_generations(seed, &self.crashes, with),
         }
         self.seeds.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// What the program of a seed does besides: in each block of 64 seeds, eight of each kind take snapshots, have records
+/// that expire, keep their history, or do any two or all of these.
+fn with_of(seed: u64) -> With {
+    let which = seed / 8;
+    With { snapshots: which & 1 != 0, expiry: which & 2 != 0, history: which & 4 != 0 }
 }
 
 #[derive(Default)]

@@ -151,6 +151,17 @@ impl StoredCollection {
         Ok(())
     }
 
+    /// Its keyspace and those of its indexes; none while an index is being built.
+    pub(super) fn keyspaces(&self) -> Option<Vec<u32>> {
+        if self.json.get("building").is_some() {
+            return None;
+        }
+        let mut numbers: Vec<u32> = self.indexes.iter().map(|index| index.keyspace).collect();
+        numbers.sort_unstable();
+        numbers.insert(0, self.keyspace);
+        Some(numbers)
+    }
+
     fn mismatch(&self, reason: String) -> Error {
         Error::SchemaMismatch { collection: self.name.clone(), reason }
     }

@@ -258,33 +258,16 @@ impl<'s, T: Record> Collection<'s, T> {
         Ok(next)
     }
 
-    /// The largest id that must not be assigned again, if one is recorded.
     fn used_ids(&mut self) -> Result<Option<u64>, Error> {
-        let key = ids_key(&self.stored.name);
-        let recorded = self.store.engine().get(KEYSPACE_ENGINE, &key)?;
-        Ok(recorded.and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes)))
+        used_ids(self.store, &self.stored.name)
     }
 
     fn record_ids(&mut self, up_to: u64) -> Result<(), Error> {
-        let key = ids_key(&self.stored.name);
-        self.store.engine().set(KEYSPACE_ENGINE, &key, &up_to.to_le_bytes())?;
-        Ok(())
+        record_ids(self.store, &self.stored.name, up_to)
     }
 
-    /// Called before a key is deleted: records that it was used, so that [`push`](Collection::push)
-    /// never assigns it again. Number keys other than `auto()` are recorded only if a record was
-    /// ever pushed.
     fn record_used_id(&mut self, key: &[u8]) -> Result<(), Error> {
-        let kind = self.stored.key()?;
-        let Some(id) = u64::decode(kind, key) else { return Ok(()) };
-        let is_auto =
-            matches!(kind, KeyKind::Tuple(parts) if parts[..] == [Part::Plain(Plain::U53)]);
-        let used = self.used_ids()?;
-        let counts = is_auto || used.is_some();
-        if !counts || used >= Some(id) || !self.store.engine().has(self.stored.keyspace, key)? {
-            return Ok(());
-        }
-        self.record_ids(id)
+        record_used_id(self.store, &self.stored, key)
     }
 
     /// Called before a record is given an expiry: the engine deletes it later by itself.
@@ -468,6 +451,35 @@ impl<'s, T: Record> Collection<'s, T> {
     fn encode(&self, key: &impl Key) -> Result<Vec<u8>, Error> {
         self.stored.encode(key)
     }
+}
+
+/// The largest id that must not be assigned again, if one is recorded.
+fn used_ids(store: &mut Store, name: &str) -> Result<Option<u64>, Error> {
+    let recorded = store.engine().get(KEYSPACE_ENGINE, &ids_key(name))?;
+    Ok(recorded.and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes)))
+}
+
+fn record_ids(store: &mut Store, name: &str, up_to: u64) -> Result<(), Error> {
+    store.engine().set(KEYSPACE_ENGINE, &ids_key(name), &up_to.to_le_bytes())?;
+    Ok(())
+}
+
+/// Called before a key is deleted: records that it was used, so that [`push`](Collection::push) never assigns it again.
+/// Number keys other than `auto()` are recorded only if a record was ever pushed.
+pub(super) fn record_used_id(
+    store: &mut Store,
+    stored: &StoredCollection,
+    key: &[u8],
+) -> Result<(), Error> {
+    let kind = stored.key()?;
+    let Some(id) = u64::decode(kind, key) else { return Ok(()) };
+    let is_auto = matches!(kind, KeyKind::Tuple(parts) if parts[..] == [Part::Plain(Plain::U53)]);
+    let used = used_ids(store, &stored.name)?;
+    let counts = is_auto || used.is_some();
+    if !counts || used >= Some(id) || !store.engine().has(stored.keyspace, key)? {
+        return Ok(());
+    }
+    record_ids(store, &stored.name, id)
 }
 
 fn ids_key(name: &str) -> Vec<u8> {

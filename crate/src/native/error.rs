@@ -76,6 +76,13 @@ pub enum Error {
         /// The version that the key has; 0 if it is missing.
         found: u64,
     },
+    /// A transaction cannot be undone, because of what has happened since. Nothing was changed.
+    CannotUndo {
+        /// The number of the transaction.
+        number: u64,
+        /// What has happened, with the names of at most ten keys.
+        reason: String,
+    },
     /// The snapshot is of another store, or of one that was opened again since.
     SnapshotClosed,
     /// The database has the maximum number of collections and indexes. Nothing was written.
@@ -122,7 +129,7 @@ impl Error {
             Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
             Error::MalformedValue(_) => "VARVE_MALFORMED_VALUE",
             Error::NotUnique { .. } => "VARVE_UNIQUE_VIOLATION",
-            Error::Conflict { .. } => "VARVE_CONFLICT",
+            Error::Conflict { .. } | Error::CannotUndo { .. } => "VARVE_CONFLICT",
             Error::SnapshotClosed => "VARVE_SNAPSHOT_CLOSED",
             Error::TooManyCollections => "VARVE_QUOTA_EXCEEDED",
         }
@@ -217,6 +224,10 @@ impl fmt::Display for Error {
                 }
                 f.write_str("; get the entry again and decide again")
             }
+            Error::CannotUndo { number, reason } => write!(
+                f,
+                "the transaction {number} cannot be undone, because {reason}; nothing was changed"
+            ),
             Error::SnapshotClosed => f.write_str(
                 "the snapshot is of another store, or of one that was opened again since; take another",
             ),

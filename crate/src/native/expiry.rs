@@ -3,10 +3,12 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::file::File;
+use crate::format::KEYSPACE_RAW;
 use crate::schema::Malformed;
 use crate::store::Store as Engine;
 
-use super::Error;
+use super::read_only_file::read;
+use super::{Error, Store};
 
 /// When a record expires. From that time on it is absent for every call.
 ///
@@ -145,6 +147,101 @@ impl<'a> Versioned<&'a [u8]> {
     ) -> Result<Versioned<V>, E> {
         let Versioned { value, version, uncertain, expires } = self;
         Ok(Versioned { value: view(value)?, version, uncertain, expires })
+    }
+}
+
+impl Store {
+    /// Returns the value of a key with its version and its expiry.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-entry-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use varve::SetOptions;
+    ///
+    /// store.set("price", "12")?;
+    /// let found = store.get_entry("price")?.expect("it was set");
+    /// assert_eq!((found.value, found.expires), (&b"12"[..], None));
+    /// let unchanged = SetOptions::new().if_version(found.version);
+    /// store.set_with("price", "13", unchanged)?;
+    /// let error = store.set_with("price", "14", unchanged).unwrap_err();
+    /// assert_eq!(error.code(), "VARVE_CONFLICT");
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn get_entry(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Versioned<&[u8]>>, Error> {
+        self.begin();
+        let entry = Versioned::of(&mut self.engine, KEYSPACE_RAW, key.as_ref());
+        read(self.found.as_ref(), entry)
+    }
+
+    /// As [`set`](Store::set), with options: when the record expires, and which version the key must have. A key that
+    /// expires may have up to 65,522 bytes.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-expiry-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use std::time::{Duration, SystemTime};
+    /// use varve::{Expiry, SetOptions};
+    ///
+    /// let half_an_hour = Duration::from_secs(1_800);
+    /// store.set_with("session/7", "ann", SetOptions::new().expire_in(half_an_hour))?;
+    /// assert!(store.touch("session/7", half_an_hour)?); // another time, the same value
+    /// assert!(store.touch("session/7", Expiry::Never)?);
+    /// store.set_with("offer", "-20 %", SetOptions::new().expire_at(SystemTime::UNIX_EPOCH))?;
+    /// assert_eq!(store.get("offer")?, None);
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`set`](Store::set); [`Error::Conflict`]; [`Error::BadArgument`] for an expiry that the file cannot hold.
+    pub fn set_with(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: SetOptions,
+    ) -> Result<u64, Error> {
+        self.begin_write()?;
+        let SetOptions { expiry, if_version } = options;
+        let expiry = self.seconds(expiry.unwrap_or_default())?;
+        check_version(&mut self.engine, KEYSPACE_RAW, key.as_ref(), if_version)?;
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let done = self.engine.set_with_expiry(KEYSPACE_RAW, key, value, expiry);
+        self.with_loss_reason(done)
+    }
+
+    /// Changes when a record expires; its value stays. Returns whether the key exists. The record is written again, with
+    /// a new version.
+    ///
+    /// # Errors
+    /// As for [`set_with`](Store::set_with).
+    pub fn touch(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        expiry: impl Into<Expiry>,
+    ) -> Result<bool, Error> {
+        self.begin_write()?;
+        let expiry = self.seconds(expiry.into())?;
+        let done = self.engine.touch(KEYSPACE_RAW, key.as_ref(), expiry);
+        self.with_loss_reason(done)
+    }
+
+    /// Seconds since 1970, or 0 for never.
+    pub(super) fn seconds(&mut self, expiry: Expiry) -> Result<u32, Error> {
+        if expiry != Expiry::Never && !self.engine.expires() {
+            // Nothing has expired in this store yet, so it does not know the time.
+            self.update_clock();
+        }
+        expiry.seconds(self.engine.now())
     }
 }
 

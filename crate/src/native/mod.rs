@@ -23,6 +23,7 @@ mod history;
 mod index;
 mod lock_file;
 mod locked_file;
+mod pack;
 mod process_id;
 mod range;
 mod read_only_file;
@@ -31,6 +32,7 @@ mod schema_diff;
 mod snapshots;
 mod std_file;
 mod store;
+mod undo;
 
 pub use changes::{Changes, FollowFrom, Follower, News};
 pub use collection::{Collection, Entry, Records};

@@ -75,6 +75,94 @@ impl Drop for Snapshot {
     }
 }
 
+impl Store {
+    /// Everything as it is now, to be read by [`at`](Store::at) while the store goes on. It commits first.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-snapshot-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use varve::KeyRange;
+    ///
+    /// store.set("price", "12")?;
+    /// let then = store.snapshot()?;
+    /// store.set("price", "13")?;
+    /// store.set("stock", "7")?;
+    /// assert_eq!(store.at(&then)?.get("price")?, Some(&b"12"[..]));
+    /// assert_eq!(store.at(&then)?.count(KeyRange::all())?, 1);
+    /// assert_eq!(store.get("price")?, Some(&b"13"[..]));
+    /// drop(then); // what it kept is freed
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`commit`](Store::commit); [`crate::error::Error::TooManySnapshots`] with 16,383 open ones.
+    pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        self.begin();
+        let taken = self.engine.snapshot();
+        let last_commit = self.engine.last_commit();
+        self.taken(taken, last_commit)
+    }
+
+    /// As [`snapshot`](Store::snapshot), of the content as it was after a past transaction: that with this number, or that which
+    /// gave a key this version, or the last one before. The file has to keep its history, and the log since then is walked.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-past-{}", std::process::id()));
+    /// # let path = folder.join("shop.varve");
+    /// use varve::native::{OpenOptions, Store};
+    ///
+    /// let options = OpenOptions { keep_history: Some(true), ..OpenOptions::default() };
+    /// let mut store = Store::open_with(&path, options)?;
+    /// let version = store.set("price", b"12")?;
+    /// store.commit()?;
+    /// store.set("price", b"13")?;
+    /// let past = store.snapshot_at(version)?;
+    /// assert_eq!(store.at(&past)?.get("price")?, Some(&b"12"[..]));
+    /// # drop(past);
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// With the code `VARVE_BAD_ARGUMENT` if the file does not keep its history, or for a number that no commit has reached;
+    /// `VARVE_CURSOR_EXPIRED` if the history was packed or salvaged since; otherwise as for [`snapshot`](Store::snapshot).
+    pub fn snapshot_at(&mut self, number: u64) -> Result<Snapshot, Error> {
+        self.begin();
+        let taken = self.engine.at(number);
+        self.taken(taken, number)
+    }
+
+    /// Reads a snapshot of this store.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotClosed`] if it is of another store.
+    pub fn at(&mut self, snapshot: &Snapshot) -> Result<SnapshotReader<'_>, Error> {
+        if !snapshot.is_of(self) {
+            return Err(Error::SnapshotClosed);
+        }
+        self.begin();
+        Ok(SnapshotReader::new(self, snapshot.id()))
+    }
+
+    /// What the engine has taken, until it is dropped.
+    pub(super) fn taken(
+        &mut self,
+        taken: Result<SnapshotId, crate::error::Error>,
+        last_commit: u64,
+    ) -> Result<Snapshot, Error> {
+        let id = self.with_loss_reason(taken)?;
+        let dropped = Arc::clone(self.dropped_snapshots.get_or_insert_default());
+        Ok(Snapshot::new(id, last_commit, dropped))
+    }
+}
+
 /// A [`Snapshot`] that is being read, by [`Store::at`].
 #[derive(Debug)]
 pub struct SnapshotReader<'s> {

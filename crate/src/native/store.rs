@@ -14,16 +14,13 @@ use crate::store::{Since, Store as Engine};
 
 use super::catalog::{self, StoredCollection};
 use super::changes::checked_mark;
-use super::expiry::{check_version, seconds_now};
+use super::expiry::seconds_now;
 use super::lock_file::random;
 use super::locked_file::LockedFile;
 use super::range::Bounds;
 use super::read_only_file::{ReadOnlyFile, read};
 use super::snapshots::DroppedSnapshots;
-use super::{
-    Changes, Collection, Error, Expiry, FollowFrom, Follower, KeyRange, Log, LogRange, SetOptions,
-    Snapshot, SnapshotReader, Versioned,
-};
+use super::{Changes, Collection, Error, FollowFrom, Follower, KeyRange, Log, LogRange};
 
 /// Memory that calls needed is freed after this many of them.
 const TURN: u32 = 256;
@@ -156,35 +153,6 @@ impl Store {
         read(self.found.as_ref(), self.engine.has(KEYSPACE_RAW, key.as_ref()))
     }
 
-    /// Returns the value of a key with its version and its expiry.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = std::env::temp_dir().join(format!("varve-doc-entry-{}", std::process::id()));
-    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
-    /// use varve::SetOptions;
-    ///
-    /// store.set("price", "12")?;
-    /// let found = store.get_entry("price")?.expect("it was set");
-    /// assert_eq!((found.value, found.expires), (&b"12"[..], None));
-    /// let unchanged = SetOptions::new().if_version(found.version);
-    /// store.set_with("price", "13", unchanged)?;
-    /// let error = store.set_with("price", "14", unchanged).unwrap_err();
-    /// assert_eq!(error.code(), "VARVE_CONFLICT");
-    /// # store.close()?;
-    /// # std::fs::remove_dir_all(folder)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`get`](Store::get).
-    pub fn get_entry(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Versioned<&[u8]>>, Error> {
-        self.begin();
-        let entry = Versioned::of(&mut self.engine, KEYSPACE_RAW, key.as_ref());
-        read(self.found.as_ref(), entry)
-    }
-
     /// The number of keys in a range, without those of collections. Counting all keys takes no time by their number.
     ///
     /// # Errors
@@ -216,70 +184,6 @@ impl Store {
         self.begin_write()?;
         let done = self.engine.set(KEYSPACE_RAW, key.as_ref(), value.as_ref());
         self.with_loss_reason(done)
-    }
-
-    /// As [`set`](Store::set), with options: when the record expires, and which version the key must have. A key that
-    /// expires may have up to 65,522 bytes.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = std::env::temp_dir().join(format!("varve-doc-expiry-{}", std::process::id()));
-    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
-    /// use std::time::{Duration, SystemTime};
-    /// use varve::{Expiry, SetOptions};
-    ///
-    /// let half_an_hour = Duration::from_secs(1_800);
-    /// store.set_with("session/7", "ann", SetOptions::new().expire_in(half_an_hour))?;
-    /// assert!(store.touch("session/7", half_an_hour)?); // another time, the same value
-    /// assert!(store.touch("session/7", Expiry::Never)?);
-    /// store.set_with("offer", "-20 %", SetOptions::new().expire_at(SystemTime::UNIX_EPOCH))?;
-    /// assert_eq!(store.get("offer")?, None);
-    /// # store.close()?;
-    /// # std::fs::remove_dir_all(folder)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`set`](Store::set); [`Error::Conflict`]; [`Error::BadArgument`] for an expiry that the file cannot hold.
-    pub fn set_with(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        value: impl AsRef<[u8]>,
-        options: SetOptions,
-    ) -> Result<u64, Error> {
-        self.begin_write()?;
-        let SetOptions { expiry, if_version } = options;
-        let expiry = self.seconds(expiry.unwrap_or_default())?;
-        check_version(&mut self.engine, KEYSPACE_RAW, key.as_ref(), if_version)?;
-        let (key, value) = (key.as_ref(), value.as_ref());
-        let done = self.engine.set_with_expiry(KEYSPACE_RAW, key, value, expiry);
-        self.with_loss_reason(done)
-    }
-
-    /// Changes when a record expires; its value stays. Returns whether the key exists. The record is written again, with
-    /// a new version.
-    ///
-    /// # Errors
-    /// As for [`set_with`](Store::set_with).
-    pub fn touch(
-        &mut self,
-        key: impl AsRef<[u8]>,
-        expiry: impl Into<Expiry>,
-    ) -> Result<bool, Error> {
-        self.begin_write()?;
-        let expiry = self.seconds(expiry.into())?;
-        let done = self.engine.touch(KEYSPACE_RAW, key.as_ref(), expiry);
-        self.with_loss_reason(done)
-    }
-
-    /// Seconds since 1970, or 0 for never.
-    pub(super) fn seconds(&mut self, expiry: Expiry) -> Result<u32, Error> {
-        if expiry != Expiry::Never && !self.engine.expires() {
-            // Nothing has expired in this store yet, so it does not know the time.
-            self.update_clock();
-        }
-        expiry.seconds(self.engine.now())
     }
 
     /// Deletes a key; returns whether it existed.
@@ -597,84 +501,6 @@ impl Store {
         read(self.found.as_ref(), self.engine.since(cursor))
     }
 
-    /// Everything as it is now, to be read by [`at`](Store::at) while the store goes on. It commits first.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = std::env::temp_dir().join(format!("varve-doc-snapshot-{}", std::process::id()));
-    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
-    /// use varve::KeyRange;
-    ///
-    /// store.set("price", "12")?;
-    /// let then = store.snapshot()?;
-    /// store.set("price", "13")?;
-    /// store.set("stock", "7")?;
-    /// assert_eq!(store.at(&then)?.get("price")?, Some(&b"12"[..]));
-    /// assert_eq!(store.at(&then)?.count(KeyRange::all())?, 1);
-    /// assert_eq!(store.get("price")?, Some(&b"13"[..]));
-    /// drop(then); // what it kept is freed
-    /// # store.close()?;
-    /// # std::fs::remove_dir_all(folder)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// As for [`commit`](Store::commit); [`crate::error::Error::TooManySnapshots`] with 16,383 open ones.
-    pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
-        self.begin();
-        let taken = self.engine.snapshot();
-        let id = self.with_loss_reason(taken)?;
-        let dropped = Arc::clone(self.dropped_snapshots.get_or_insert_default());
-        Ok(Snapshot::new(id, self.engine.last_commit(), dropped))
-    }
-
-    /// As [`snapshot`](Store::snapshot), of the content as it was after a past transaction: that with this number, or that which
-    /// gave a key this version, or the last one before. The file has to keep its history, and the log since then is walked.
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let folder = std::env::temp_dir().join(format!("varve-doc-past-{}", std::process::id()));
-    /// # let path = folder.join("shop.varve");
-    /// use varve::native::{OpenOptions, Store};
-    ///
-    /// let options = OpenOptions { keep_history: Some(true), ..OpenOptions::default() };
-    /// let mut store = Store::open_with(&path, options)?;
-    /// let version = store.set("price", b"12")?;
-    /// store.commit()?;
-    /// store.set("price", b"13")?;
-    /// let past = store.snapshot_at(version)?;
-    /// assert_eq!(store.at(&past)?.get("price")?, Some(&b"12"[..]));
-    /// # drop(past);
-    /// # store.close()?;
-    /// # std::fs::remove_dir_all(folder)?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// With the code `VARVE_BAD_ARGUMENT` if the file does not keep its history, or for a number that no commit has reached;
-    /// `VARVE_CURSOR_EXPIRED` if the history was packed or salvaged since; otherwise as for [`snapshot`](Store::snapshot).
-    pub fn snapshot_at(&mut self, number: u64) -> Result<Snapshot, Error> {
-        self.begin();
-        let taken = self.engine.at(number);
-        let id = self.with_loss_reason(taken)?;
-        let dropped = Arc::clone(self.dropped_snapshots.get_or_insert_default());
-        Ok(Snapshot::new(id, number, dropped))
-    }
-
-    /// Reads a snapshot of this store.
-    ///
-    /// # Errors
-    /// [`Error::SnapshotClosed`] if it is of another store.
-    pub fn at(&mut self, snapshot: &Snapshot) -> Result<SnapshotReader<'_>, Error> {
-        if !snapshot.is_of(self) {
-            return Err(Error::SnapshotClosed);
-        }
-        self.begin();
-        Ok(SnapshotReader::new(self, snapshot.id()))
-    }
-
     pub(super) fn atomically<R, E: From<Error>>(
         &mut self,
         work: impl FnOnce(&mut Store) -> Result<R, E>,
@@ -813,7 +639,7 @@ impl Store {
     }
 
     #[cold]
-    fn update_clock(&mut self) {
+    pub(super) fn update_clock(&mut self) {
         if let Err(error) = self.engine.set_now(seconds_now()) {
             self.lost_writes = Some(error);
         }

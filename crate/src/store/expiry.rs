@@ -53,6 +53,8 @@ pub(super) struct Expiry {
     pub is_deleting: bool,
     /// Whether deletions wait for space.
     is_paused: bool,
+    /// What the open batch deletes was due at this time. If the batch is lost, that stays absent.
+    deleted_at: u32,
 }
 
 /// Called with an entry, its time and its record's key; returns whether to go on.
@@ -583,8 +585,11 @@ impl<F: File> Store<F> {
         self.set_now(self.expiry.clock).map(drop)
     }
 
-    /// Changes were undone, perhaps deletions of what was due.
-    pub(super) fn undo_expiry(&mut self) {
+    /// Changes were undone, perhaps deletions of what was due. With `all`, those of the whole batch.
+    pub(super) fn undo_expiry(&mut self, all: bool) {
+        if all {
+            self.expiry.now = self.expiry.now.max(self.expiry.deleted_at);
+        }
         (self.expiry.stored, self.expiry.earliest) = (0, 0);
         self.expiry.spaces = None;
     }
@@ -611,10 +616,10 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Lets deletions that ran out of space try again.
+    /// The batch was committed: lets deletions that ran out of space try again.
     #[inline]
     pub(super) fn resume_expiry(&mut self) {
-        self.expiry.is_paused = false;
+        (self.expiry.is_paused, self.expiry.deleted_at) = (false, 0);
     }
 
     /// Deletes records that are due, at most `limit` of them. Commits in between do no maintenance, which would come
@@ -665,6 +670,7 @@ impl<F: File> Store<F> {
             Err(Error::Corruption(_)) => None,
             found => found?,
         };
+        self.expiry.deleted_at = self.expiry.deleted_at.max(self.expiry.now);
         let is_due = |at: Located| self.log.record_in(at.addr).header.expiry == expiry;
         if found.is_some_and(is_due) {
             self.append_tombstone(keyspace, key, IfExpired::Delete)?;

@@ -348,7 +348,7 @@ impl<F: File> Store<F> {
 
     pub(super) fn undo_to(&mut self, length: usize) {
         if self.undo.len() > length && self.expires() {
-            self.undo_expiry();
+            self.undo_expiry(length == 0);
         }
         if self.undo.len() > length + MANY_CHANGES {
             self.prepare_undo(length);

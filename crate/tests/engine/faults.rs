@@ -8,9 +8,10 @@ use varve::engine::{Error, IoError, Options, Store};
 
 use crate::support::crash_programs::on_two_threads;
 use crate::support::fault_file::{FailureMode, Fault, FaultFile};
-use crate::support::fault_programs::{FAILURE_MODES, SEEDS, Tally, run_seed};
+use crate::support::fault_programs::{FAILURE_MODES, SEEDS, Tally, Trial, run_seed, run_trial};
 use crate::support::phases::{FAILING, Phase, PhaseCounts, Stage};
 use crate::support::rng::replayed;
+use crate::support::session::With;
 
 #[test]
 fn every_failing_file_call_keeps_data_and_atomicity() {
@@ -110,4 +111,19 @@ fn close_that_cannot_undo_its_write_fails_and_stops_writing() {
     let poisoned = states.flat_map(closes).filter(|&poisoned| poisoned).count();
     println!("{poisoned} closes cannot undo their write");
     assert!(poisoned > 4);
+}
+
+#[test]
+fn failing_calls_with_expiry_and_kept_history_lose_nothing_without_an_error() {
+    const WITH: With = With { snapshots: true, expiry: true, history: true };
+    let tally = Tally::default();
+    if let Some(seed) = replayed("VARVE_HISTORY_FAULT_SEED") {
+        return run_trial(&Trial::of(seed, WITH), Some(60), &tally);
+    }
+    let seeds = replayed("VARVE_HISTORY_FAULT_SEEDS").unwrap_or(8);
+    on_two_threads(9000..9000 + seeds, |seed| {
+        run_trial(&Trial::of(seed, WITH), Some(60), &tally);
+    });
+    assert_eq!(tally.cases.into_inner(), 60 * seeds);
+    assert!(tally.walked.into_inner() > 1000);
 }

@@ -8,7 +8,7 @@ use varve::engine::store::SnapshotId;
 use varve::engine::{Error, IoError, Options, Stats, Store};
 
 use crate::support::crash_images::{Limits, walk};
-use crate::support::crash_programs::on_two_threads;
+use crate::support::crash_programs::{Tally, With, on_two_threads, run_generations};
 use crate::support::fault_file::{FailureMode, FaultFile};
 use crate::support::oracle::Bounds;
 use crate::support::rng::{Rng, bytes_of, replayed};
@@ -418,6 +418,20 @@ fn crash_while_packing_loses_no_commit_that_stays() {
     });
     println!("{} crash states", crashes.load(Ordering::Relaxed));
     assert!(crashes.into_inner() > 1000);
+}
+
+#[test]
+fn crash_with_kept_history_leaves_an_exact_prefix_of_commits_and_shows_each_of_them() {
+    const WITH: With = With { snapshots: true, expiry: true, history: true };
+    let tally = Tally::default();
+    if let Some(seed) = replayed("VARVE_HISTORY_CRASH_SEED") {
+        return run_generations(seed, &tally, WITH);
+    }
+    // Beyond these seeds the kinds of programs are drawn.
+    let seeds = replayed("VARVE_HISTORY_CRASH_SEEDS").unwrap_or(6);
+    on_two_threads(9000..9000 + seeds, |seed| run_generations(seed, &tally, WITH));
+    println!("{} crash states", tally.total());
+    assert!(tally.total() > 10_000, "{}", tally.total());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::support::snapshots::range_of;
 
 const ALL: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
 
-const WITH: With = With { snapshots: true, expiry: false };
+const WITH: With = With { snapshots: true, expiry: false, history: false };
 
 #[test]
 fn crash_with_open_snapshots_leaves_an_exact_prefix_of_commits() {

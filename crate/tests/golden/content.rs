@@ -5,7 +5,8 @@ use varve::engine::format::record::{KIND_PAST_CHUNKED, KIND_PAST_SET, KIND_TRANS
 use varve::engine::format::superblock::MODE_KEEP_HISTORY;
 use varve::engine::format::system_records::{
     ClientResult, ClientResults, CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX,
-    IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_INDEX, KEY_PACKED, Transaction,
+    IndexEntry, KEY_CLIENT, KEY_COLLECTION, KEY_EXPIRY, KEY_INDEX, KEY_MARKS, KEY_PACKED, Mark,
+    Transaction, expiry_entry,
 };
 use varve::engine::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE};
 
@@ -34,6 +35,8 @@ pub fn all() -> Vec<Golden> {
         client_results(),
         collection_and_index(),
         kept_history(),
+        expiry_entries(),
+        marks(),
     ]
 }
 
@@ -191,6 +194,72 @@ fn expiry() -> Golden {
         .expiring(future)
         .live("never", "stays", 3);
     opens("expiry", about, image, content)
+}
+
+fn expiry_entries() -> Golden {
+    let (past, future, stored) = (978_307_200, 4_102_444_800, 1_u64);
+    let mut image = Image::opened(LOG2);
+    let mut segment = image.segment(0, 1, 1);
+    let entry = |keyspace: u32, expiry: u32, key: &str, version: u64| {
+        let key = expiry_entry(keyspace, expiry, key.as_bytes());
+        set(key, "", version).keyspace(KEYSPACE_ENGINE)
+    };
+    let first = [
+        set(KEY_EXPIRY, stored.to_le_bytes(), 1).keyspace(KEYSPACE_ENGINE),
+        entry(0, past, "past", 2),
+        set("past", "expired in 2001", 3).expiry(past),
+        entry(2, future, "future", 4),
+        set("future", "expires in 2100", 5).keyspace(2).expiry(future),
+        set("never", "stays", 6),
+        entry(2, past, "without a record", 7),
+    ];
+    image.frame(&mut segment, commit(1, 1), &first);
+    let touched = [
+        delete(expiry_entry(2, future, b"future"), 8).keyspace(KEYSPACE_ENGINE),
+        entry(2, future + 1, "future", 9),
+        set("future", "expires in 2100", 10).keyspace(2).expiry(future + 1),
+    ];
+    image.frame(&mut segment, commit(2, 1), &touched);
+    image.close(&mut segment, 3, 11);
+    let about = "records that expire, with their entries and the time that the file goes on from: it is before their expiry";
+    let own = |content: Content, keyspace: u32, expiry: u32, key: &str, version: u64| {
+        let key = expiry_entry(keyspace, expiry, key.as_bytes());
+        content.live_in(KEYSPACE_ENGINE, key, "", version)
+    };
+    let content = Content::closed_at(3)
+        .live_in(KEYSPACE_ENGINE, KEY_EXPIRY, stored.to_le_bytes(), 1)
+        .live("past", "expired in 2001", 3)
+        .expiring(past)
+        .live_in(2, "future", "expires in 2100", 10)
+        .expiring(future + 1)
+        .live("never", "stays", 6);
+    let content = own(content, 0, past, "past", 2);
+    let content = own(content, 2, future + 1, "future", 9);
+    let content = own(content, 2, past, "without a record", 7);
+    opens("expiry-entries", about, image, content)
+}
+
+fn marks() -> Golden {
+    let mut image = Image::opened(LOG2);
+    let mut segment = image.segment(0, 1, 1);
+    let mut value = Vec::new();
+    for (name, cursor, frame) in [("backup", 1, 2), ("b", 3, 3)] {
+        let mark = Mark { cursor, frame, name_len: name.len() as u32, reserved: 0 };
+        value.extend_from_slice(mark.to_bytes());
+        value.extend_from_slice(name.as_bytes());
+        value.resize(value.len().next_multiple_of(8), 0);
+    }
+    image.frame(&mut segment, commit(1, 1), &[set("a", "before the marks", 1)]);
+    image.frame(&mut segment, commit(2, 1), &[set("a", "after one", 2), delete("b", 3)]);
+    let records = [set("c", "after both", 4), set(KEY_MARKS, &value, 5).keyspace(KEYSPACE_ENGINE)];
+    image.frame(&mut segment, commit(3, 1), &records);
+    image.close(&mut segment, 4, 6);
+    let about = "two marks, which keep what followed their cursors";
+    let content = Content::closed_at(4)
+        .live("a", "after one", 2)
+        .live("c", "after both", 4)
+        .live_in(KEYSPACE_ENGINE, KEY_MARKS, value, 5);
+    opens("marks", about, image, content)
 }
 
 fn kept_history() -> Golden {

@@ -13,6 +13,7 @@ mod image;
 mod recovered;
 mod refused;
 mod specification;
+mod time;
 
 use std::fs;
 use std::path::PathBuf;

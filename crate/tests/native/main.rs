@@ -11,4 +11,5 @@ mod reader;
 mod snapshots;
 mod stores;
 mod temp_folder;
+mod undo;
 mod versions;

@@ -7,7 +7,7 @@ use crate::support::fault_file::{FailureMode, FaultFile};
 use crate::support::fault_programs::{self, Tally};
 use crate::support::oracle::{check_chunks, state_of};
 use crate::support::rng::bytes_of;
-use crate::support::session::{Step, Update};
+use crate::support::session::{Step, Update, With};
 
 /// A program whose steps all change chunked values.
 fn chunked_program() -> Vec<Step> {
@@ -65,8 +65,13 @@ fn chunked_value_is_atomic_under_every_failing_file_call() {
     let tally = Tally::default();
     for memory in [0, 64 << 20] {
         let options = Options { memory, ..options(12) };
-        let trial =
-            fault_programs::Trial { seed: 1, options, program: chunked_program(), walks: 40 };
+        let trial = fault_programs::Trial {
+            seed: 1,
+            options,
+            program: chunked_program(),
+            walks: 40,
+            with: With::default(),
+        };
         fault_programs::run_trial(&trial, None, &tally);
     }
     println!("{:?} failures, {:?} crashes after them", tally.cases, tally.walked);

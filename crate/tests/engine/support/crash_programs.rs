@@ -9,18 +9,19 @@ use varve::engine::format::{KEYSPACE_ENGINE, checkpoint};
 use varve::engine::{Error, IoError, Options, Store};
 
 use super::crash_images::{Crash, CrashKind, Limits, event_log, walk};
-use super::expiry::expiry_step;
 use super::fault_file::{Event, FailureMode, Fault, FaultFile};
 use super::in_flight::{InFlight, in_flight_writes};
 use super::oracle::{
-    Bounds, Entry, Oracle, State, check_chunks, difference, problems_of, state_of, try_state_of,
+    Bounds, Entry, Oracle, PastCommit, State, check_chunks, difference, problems_of, state_of,
+    try_state_of,
 };
 use super::pages::Pages;
+use super::past_commits::check_history;
 use super::phases::PhaseCounts;
 use super::raw_file::RawFile;
 use super::rng::Rng;
+pub use super::session::With;
 use super::session::{Profile, Session, Step, next_step};
-use super::snapshots::snapshot_step;
 
 /// Programs below this seed have their writes torn at every byte; the others concern power loss.
 const TORN: u64 = 14;
@@ -130,8 +131,12 @@ pub fn options_for(seed: u64) -> Options {
     Options { segment_log2, entropy, memory, load_at_once, index_memory, ..Options::default() }
 }
 
+fn options_with(seed: u64, with: With) -> Options {
+    Options { keeps_history: with.history.then_some(true), ..options_for(seed) }
+}
+
 /// Runs a random program of `steps` steps with crashes and reopens.
-fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
+fn run_program(session: &mut Session, rng: &mut Rng, steps: usize, with: With) {
     let segment = 1 << session.options.segment_log2;
     let [seed, ..] = session.options.entropy;
     let Kind { bulk, maintenance, full, shapes, clears, .. } = kind_of(seed);
@@ -153,15 +158,11 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
         maintenance,
         shapes,
         clears,
+        with,
     };
+    session.may_keep_due = with.expiry && full;
     for _ in 0..steps {
-        let step = match session.takes_snapshots && rng.one_in(5) {
-            true => snapshot_step(rng),
-            false if session.expires && !full && !rng.one_in(3) => {
-                expiry_step(rng, profile.keys, profile.segment)
-            }
-            false => next_step(rng, &profile),
-        };
+        let step = next_step(rng, &profile);
         if let Step::Die { ahead, byte } = step {
             session.disk.arm(Fault { nth: ahead, lasting: false, failure: FailureMode::Die(byte) });
         }
@@ -183,9 +184,9 @@ fn run_program(session: &mut Session, rng: &mut Rng, steps: usize) {
 /// Runs a program with snapshots, each of which is checked after each step, without enumerating crashes.
 pub fn run_with_snapshots(seed: u64, steps: usize) {
     let mut session = Session::new(FaultFile::default(), options_for(seed), State::new());
-    session.takes_snapshots = true;
     session.open(Bounds::only(session.start)).expect("it opens");
-    run_program(&mut session, &mut Rng::new(seed), steps);
+    let with = With { snapshots: true, ..With::default() };
+    run_program(&mut session, &mut Rng::new(seed), steps, with);
 }
 
 /// Removes every checkpoint from an image.
@@ -210,9 +211,12 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     let mut store =
         Store::open(file.clone(), *options).unwrap_or_else(|e| panic!("it does not open: {e}"));
     let seen = state_of(&mut store);
-    oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
+    let commit = oracle.identify(&seen, crash.bounds).unwrap_or_else(|e| panic!("{e}"));
     check_chunks(&mut store, &seen);
     check_marks(&mut store);
+    let most_packed = oracle.most_packed(crash.bounds);
+    let past = if store.keeps_history() { oracle.past(commit) } else { vec![] };
+    check_history(&mut store, &past, most_packed, &mut Rng::new(crash.event as u64));
     // Verifying the whole file takes longer than everything else.
     let verifies_all = crash.event.is_multiple_of(5);
     if verifies_all {
@@ -233,7 +237,7 @@ pub fn verify(oracle: &Oracle, options: &Options, crash: &Crash<'_>, tally: &Tal
     }
     drop(store.into_file());
     if crash.event.is_multiple_of(40) {
-        check_maintenance(&file, options, &seen);
+        check_maintenance(&file, options, &seen, &past, most_packed);
     }
 
     let mut store =
@@ -285,7 +289,13 @@ fn check_sound(store: &mut Store<FaultFile>, when: &str) {
 
 /// Checks that maintenance after a crash, without a write by the program, changes no content,
 /// whether or not a close follows.
-fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
+fn check_maintenance(
+    file: &FaultFile,
+    options: &Options,
+    seen: &State,
+    past: &[PastCommit],
+    most_packed: u64,
+) {
     let file = FaultFile::new(file.pages());
     let reading = Options { read_only: true, ..*options };
     if let Ok(mut store) = Store::open(file.clone(), reading) {
@@ -294,6 +304,12 @@ fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
         assert!(file.history().1.iter().all(|event| matches!(event, Event::Flush)), "or writes");
     }
     let mut store = Store::open(file.clone(), *options).expect("it opened before");
+    let mut rng = Rng::new(most_packed);
+    let packs = !past.is_empty() && rng.one_in(2);
+    let most_packed = match packs {
+        true => store.pack(rng.pick(past).cursor).expect("it can be packed").max(most_packed),
+        false => most_packed,
+    };
     let mut more = store.maintain(true);
     for _ in 0..2000 {
         if more == Ok(true) {
@@ -303,6 +319,7 @@ fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
     assert_eq!(more, Ok(false), "maintenance after a crash terminates");
     let kept = state_of(&mut store);
     assert!(&kept == seen, "after maintenance it shows {}", difference(&kept, seen));
+    check_history(&mut store, past, most_packed, &mut rng);
     check_sound(&mut store, "after maintenance");
     let crash_kind = FaultFile::new(file.pages());
     store.close().map_err(|(_, e)| e).expect("it closes");
@@ -311,13 +328,21 @@ fn check_maintenance(file: &FaultFile, options: &Options, seen: &State) {
             .unwrap_or_else(|e| panic!("it does not open after maintenance and {how}: {e}"));
         let kept = state_of(&mut store);
         assert!(&kept == seen, "after maintenance and {how}: {}", difference(&kept, seen));
+        check_history(&mut store, past, most_packed, &mut rng);
         check_sound(&mut store, "after maintenance and its end");
     }
 }
 
 /// Crashes again at every moment of the recovery from `crash` and of a few commits after it.
-fn verify_nested(options: &Options, image: &Pages, state: State, rng: &mut Rng, tally: &Tally) {
-    let mut session = Session::new(FaultFile::new(image.clone()), *options, state);
+fn verify_nested(
+    options: &Options,
+    image: &Pages,
+    (state, past, packed): (State, Vec<PastCommit>, u64),
+    rng: &mut Rng,
+    tally: &Tally,
+) {
+    let disk = FaultFile::new(image.clone());
+    let mut session = Session::after(disk, *options, state, past, packed);
     session.open(Bounds::only(session.start)).expect("it opened before");
     let at =
         |i: usize| Step::Set { keyspace: 0, key: vec![i as u8], len: 20 * i, fill: 77 * i as u64 };
@@ -342,25 +367,16 @@ pub fn run_seed(seed: u64, tally: &Tally) {
     run_generations(seed, tally, With::default());
 }
 
-/// What programs do besides.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct With {
-    /// They take snapshots.
-    pub snapshots: bool,
-    /// Records expire, under a clock that jumps, and marks keep the log.
-    pub expiry: bool,
-}
-
 /// The same, with more.
 pub fn run_generations(seed: u64, tally: &Tally, with: With) {
     let mut rng = Rng::new(seed);
-    let options = options_for(seed);
+    let options = options_with(seed, with);
     let (mut image, mut state) = (Pages::default(), State::new());
+    let (mut past, mut packed) = (vec![], 0);
     for generation in 0..4 {
         let disk = FaultFile::new(image.clone()).with_short_reads(seed);
-        let mut session = Session::new(disk, options, state.clone());
-        session.takes_snapshots = with.snapshots;
-        session.expires = with.expiry;
+        let earlier = core::mem::take(&mut past);
+        let mut session = Session::after(disk, options, state.clone(), earlier, packed);
         let steps = rng.within(10..60);
         let disk = session.disk.clone();
         let context = || {
@@ -369,7 +385,7 @@ pub fn run_generations(seed: u64, tally: &Tally, with: With) {
         };
         with_replay_hint(seed, context, || {
             session.open(Bounds::only(session.start)).expect("it opens");
-            run_program(&mut session, &mut rng, steps);
+            run_program(&mut session, &mut rng, steps, with);
         });
         let (base, events, start) = session.history();
         let (in_flight, phases) = (in_flight_writes(&events), session.disk.phases());
@@ -391,15 +407,25 @@ pub fn run_generations(seed: u64, tally: &Tally, with: With) {
                 })
             });
             let nested = if crash.kind == CrashKind::Process { 600 } else { 150 };
-            if rng.one_in(nested) {
-                let (rng, seen) = (&mut rng, seen.clone());
+            let is_nested = rng.one_in(nested);
+            let known = || {
+                let (oracle, bounds) = (&session.oracle, crash.bounds);
+                let past = match with.history {
+                    true => oracle.past(oracle.identify(&seen, bounds).expect("it was before")),
+                    false => vec![],
+                };
+                (seen.clone(), past, oracle.most_packed(bounds))
+            };
+            if is_nested {
+                let (rng, known) = (&mut rng, known());
                 with_replay_hint(seed, context, || {
-                    verify_nested(&options, crash.image, seen, rng, tally)
+                    verify_nested(&options, crash.image, known, rng, tally)
                 });
             }
             drawn += 1;
             if rng.one_in(drawn) {
-                (image, state) = (crash.image.clone(), seen);
+                image = crash.image.clone();
+                (state, past, packed) = known();
             }
         });
         tally.phases.lock().expect("no thread has panicked").add(&met);
@@ -436,7 +462,7 @@ pub fn run_flips(seed: u64, every: usize) -> (u64, u64, u64) {
     let options = options_for(seed);
     let mut session = Session::new(FaultFile::default(), options, State::new());
     session.open(Bounds::only(session.start)).expect("it opens");
-    run_program(&mut session, &mut Rng::new(seed), 40);
+    run_program(&mut session, &mut Rng::new(seed), 40, With::default());
     let (mut image, events, _) = session.history();
     let (mut noticed, mut harmless, mut shorter) = (0, 0, 0);
     for (event, what) in events.iter().enumerate() {
@@ -489,11 +515,16 @@ pub struct Lies {
 /// shorter log is left with everything that was flushed before. The exception is that later writes
 /// destroyed that, their own predecessors were lost, and nothing readable witnesses it.
 pub fn run_lie(seed: u64) -> Lies {
+    run_lie_with(seed, With::default())
+}
+
+/// The same, with more.
+pub fn run_lie_with(seed: u64, with: With) -> Lies {
     let mut rng = Rng::new(seed);
-    let options = options_for(seed);
+    let options = options_with(seed, with);
     let mut session = Session::new(FaultFile::default(), options, State::new());
     session.open(Bounds::only(session.start)).expect("it opens");
-    run_program(&mut session, &mut rng, 40);
+    run_program(&mut session, &mut rng, 40, with);
     let (base, events, start) = session.history();
     let lie = rng.below(events.len());
     let durable = image_at_flush(&base, &events[..lie]).to_vec();

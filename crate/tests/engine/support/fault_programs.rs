@@ -11,7 +11,7 @@ use super::fault_file::{FailureMode, Fault, FaultFile};
 use super::oracle::{Bounds, Commit, State, state_of};
 use super::phases::PhaseCounts;
 use super::rng::Rng;
-use super::session::{Profile, Session, Step, next_step};
+use super::session::{Profile, Session, Step, With, next_step};
 
 pub const FAILURE_MODES: [FailureMode; 8] = [
     FailureMode::Fail(IoError::Quota),
@@ -55,7 +55,7 @@ fn options_for(seed: u64) -> Options {
 }
 
 /// A program without crashes, each step of which may meet the fault.
-fn program(seed: u64) -> Vec<Step> {
+fn program(seed: u64, with: With) -> Vec<Step> {
     let mut rng = Rng::new(seed);
     // Every fourth program concerns commits of several frames, and eviction.
     let maintenance = is_about_maintenance(seed);
@@ -69,6 +69,7 @@ fn program(seed: u64) -> Vec<Step> {
         maintenance,
         shapes: false,
         clears,
+        with,
     };
     let steps = if maintenance { 60 } else { 36 };
     (0..steps).map(|_| next_step(&mut rng, &profile)).collect()
@@ -93,13 +94,15 @@ pub struct Trial {
     pub program: Vec<Step>,
     /// One in this many failures is followed by crashes at every moment.
     pub walks: usize,
+    pub with: With,
 }
 
 impl Trial {
-    fn of(seed: u64) -> Self {
+    pub fn of(seed: u64, with: With) -> Self {
         // Programs that concern maintenance have a long history.
         let walks = if is_about_maintenance(seed) { 100 } else { 2 };
-        Trial { seed, options: options_for(seed), program: program(seed), walks }
+        let options = Options { keeps_history: with.history.then_some(true), ..options_for(seed) };
+        Trial { seed, options, program: program(seed, with), walks, with }
     }
 }
 
@@ -162,6 +165,7 @@ fn refuses_writes(store: &mut Store<FaultFile>) {
 fn run_case(case: &Case<'_>, tally: &Tally) {
     let trial = case.trial;
     let mut session = Session::new(FaultFile::default(), trial.options, State::new());
+    session.may_keep_due = trial.with.expiry;
     session.disk.arm(case.fault);
     let bounds = Bounds::only(session.start);
     if let Err(error) = session.open(bounds) {
@@ -247,7 +251,7 @@ fn calls_of(trial: &Trial) -> u64 {
 
 /// Makes every call of a seed's program fail, or `sample` of them, selected by the seed.
 pub fn run_seed(seed: u64, sample: Option<u64>, tally: &Tally) {
-    run_trial(&Trial::of(seed), sample, tally);
+    run_trial(&Trial::of(seed, With::default()), sample, tally);
 }
 
 /// The same for any program.

@@ -9,6 +9,7 @@ pub mod fault_programs;
 pub mod in_flight;
 pub mod oracle;
 pub mod pages;
+pub mod past_commits;
 pub mod phases;
 pub mod raw_file;
 pub mod rng;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::iter::successors;
 use std::rc::Rc;
 
 use varve::engine::format::KEYSPACE_ENGINE;
 use varve::engine::format::system_records::{
-    KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS,
+    KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS, KEY_PACKED,
 };
 use varve::engine::{Error, File, ProblemKind, Store, Verified, VerifyCursor};
 
@@ -95,13 +96,17 @@ struct Node {
     content: u64,
     /// A digest of keys, values and versions; none if one of them is unknown.
     full: Option<u64>,
+    /// What the store called it, once that is known.
+    cursor: Option<u64>,
+    /// Until then, no later commit than this was to be packed up to.
+    packed: u64,
 }
 
 impl Node {
-    fn new(before: Option<Commit>, state: State) -> Self {
+    fn new(before: Option<Commit>, packed: u64, state: State) -> Self {
         let (content, full) = digest_of(&state);
         let is_known = state.values().all(|entry| entry.version != UNKNOWN);
-        Node { before, state, content, full: is_known.then_some(full) }
+        Node { before, state, content, full: is_known.then_some(full), cursor: None, packed }
     }
 }
 
@@ -109,18 +114,62 @@ impl Node {
 #[derive(Default)]
 pub struct Oracle {
     nodes: Vec<Node>,
+    /// The latest commit that the file was to be packed up to.
+    pub packed: u64,
+    /// What expired up to this time may be there or not: deleting it may have failed.
+    pub due_until: u32,
+    /// Whether the oldest of several commits with the same content counts as what the store shows: it is not known that
+    /// later ones, and those between them, are there.
+    pub prefers_oldest: bool,
+}
+
+/// A commit of a file that keeps its history: what the store called it, and the content after it.
+#[derive(Clone)]
+pub struct PastCommit {
+    pub cursor: u64,
+    pub state: State,
 }
 
 impl Oracle {
     /// Adds a commit after `before`.
     pub fn add(&mut self, before: Option<Commit>, state: State) -> Commit {
-        self.nodes.push(Node::new(before, state));
+        self.nodes.push(Node::new(before, self.packed, state));
         self.nodes.len() - 1
     }
 
     /// Sets the state of `commit` after the call that made it has returned.
     pub fn fix(&mut self, commit: Commit, state: State) {
-        self.nodes[commit] = Node::new(self.nodes[commit].before, state);
+        let Node { before, packed, cursor, .. } = self.nodes[commit];
+        self.nodes[commit] = Node { cursor, ..Node::new(before, packed, state) };
+    }
+
+    /// Sets what the store calls `commit`, unless it was called something before.
+    pub fn name(&mut self, commit: Commit, cursor: u64) {
+        self.nodes[commit].cursor.get_or_insert(cursor);
+    }
+
+    /// The commits up to `commit`, the oldest first, as far as their cursors are known.
+    pub fn past(&self, commit: Commit) -> Vec<PastCommit> {
+        let nodes = successors(Some(commit), |&at| self.nodes[at].before).map(|at| &self.nodes[at]);
+        let known = nodes.filter_map(|node| {
+            Some(PastCommit { cursor: node.cursor?, state: self.certain(&node.state) })
+        });
+        let mut known: Vec<_> = known.collect();
+        known.reverse();
+        known
+    }
+
+    /// Up to which commit the file may have been packed at a crash.
+    pub fn most_packed(&self, bounds: Bounds) -> u64 {
+        let commits = [Some(bounds.tip), bounds.trying, bounds.unclear].into_iter().flatten();
+        commits.map(|commit| self.nodes[commit].packed).max().unwrap_or_default()
+    }
+
+    /// Without what may be there or not.
+    fn certain(&self, state: &State) -> State {
+        let mut state = state.clone();
+        state.retain(|_, entry| entry.expiry == 0 || entry.expiry > self.due_until);
+        state
     }
 
     pub fn state(&self, commit: Commit) -> &State {
@@ -129,9 +178,14 @@ impl Oracle {
 
     /// Determines which of the permitted commits the store shows, or describes the difference.
     pub fn identify(&self, seen: &State, bounds: Bounds) -> Result<Commit, String> {
+        let certain = self.certain(seen);
+        let seen = if self.due_until > 0 { &certain } else { seen };
         let (content, full) = digest_of(seen);
         let matches = |&c: &Commit| {
             let node = &self.nodes[c];
+            let certain = (self.due_until > 0)
+                .then(|| Node::new(node.before, node.packed, self.certain(&node.state)));
+            let node = certain.as_ref().unwrap_or(node);
             let grew = || node.content == content && self.has_grown(node, seen);
             node.full.map_or_else(grew, |f| f == full)
         };
@@ -142,7 +196,9 @@ impl Oracle {
             at = (commit != bounds.floor).then(|| self.nodes[commit].before).flatten();
         }
         path.splice(0..0, bounds.trying.into_iter().chain(bounds.unclear));
-        if let Some(&commit) = path.iter().find(|c| matches(c)) {
+        let mut found = path.iter().filter(|c| matches(c));
+        let found = if self.prefers_oldest { found.next_back() } else { found.next() };
+        if let Some(&commit) = found {
             return Ok(commit);
         }
         let elsewhere: Vec<_> = (0..self.nodes.len()).filter(matches).collect();
@@ -237,8 +293,8 @@ pub fn try_state_of<F: File>(store: &mut Store<F>) -> Result<State, Error> {
         "the count of the engine's own keys"
     );
     let is_system_record = |key: &Vec<u8>| {
-        let own = [KEY_CLEAR, KEY_GAP, KEY_CHUNK, KEY_HISTORY, KEY_EXPIRY, KEY_MARKS];
-        own.iter().any(|start| key.starts_with(start))
+        let mut own = [KEY_CLEAR, KEY_GAP, KEY_CHUNK, KEY_HISTORY, KEY_EXPIRY, KEY_MARKS].iter();
+        key == KEY_PACKED || own.any(|start| key.starts_with(start))
     };
     for key in own.into_iter().filter(|key| !is_system_record(key)) {
         let entry = entry_of(store, KEYSPACE_ENGINE, &key)?;

@@ -11,17 +11,18 @@ use varve::engine::format::inline_limit;
 use varve::engine::store::{PinId, SnapshotId};
 use varve::engine::{Error, IoError, Options, Store};
 
-use super::expiry::START;
+use super::expiry::{START, expiry_step};
 use super::fault_file::{Event, FailureMode, FaultFile};
 use super::oracle::{
-    Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, State, UNKNOWN, check_chunks, difference,
-    state_of,
+    Bounds, Commit, Entry, KEYSPACES, Mark, Oracle, PastCommit, State, UNKNOWN, check_chunks,
+    difference, state_of,
 };
 use super::pages::Pages;
+use super::past_commits::{check_past, history_step};
 use super::phases::Stage;
 use super::rng::{Rng, bytes_of};
 use super::shapes;
-use super::snapshots::check_snapshot;
+use super::snapshots::{check_snapshot, snapshot_step};
 
 /// How an update ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +114,12 @@ pub enum Step {
     Snapshot,
     /// Ends one of the open snapshots.
     EndSnapshot(usize),
+    /// Shows one of the past commits.
+    At(usize),
+    /// Forgets the history before one of the past commits.
+    Pack(usize),
+    /// Ends packing before all is done.
+    EndPacking,
     /// Changes the options for the next opening.
     ChangeOptions {
         factor: u32,
@@ -161,11 +168,14 @@ pub struct Session {
     pinned: Vec<(PinId, Rc<[u8]>)>,
     /// The open snapshots, each with the content when it was taken.
     snapshots: Vec<(SnapshotId, State)>,
-    /// Whether random programs take snapshots.
-    pub takes_snapshots: bool,
-    /// Whether in random programs records expire.
-    pub expires: bool,
+    /// Past commits that are shown.
+    past: Vec<(SnapshotId, State)>,
     clock: u32,
+    /// What the store called the last commit when it was opened after a crash. Power loss may remove the trace of that crash,
+    /// and with it the number.
+    opened: Option<u64>,
+    /// Whether deleting what has expired may fail.
+    pub may_keep_due: bool,
     /// The length of the history at the first eviction.
     pub evicted_at: Option<usize>,
 }
@@ -173,8 +183,27 @@ pub struct Session {
 impl Session {
     /// Opens `disk`, whose content is exactly `state`.
     pub fn new(disk: FaultFile, options: Options, state: State) -> Self {
+        Session::after(disk, options, state, vec![], 0)
+    }
+
+    /// The same after earlier commits, and after packing up to one of them.
+    pub fn after(
+        disk: FaultFile,
+        options: Options,
+        state: State,
+        past: Vec<PastCommit>,
+        packed: u64,
+    ) -> Self {
         let mut oracle = Oracle::default();
-        let start = oracle.add(None, state.clone());
+        oracle.packed = packed;
+        oracle.prefers_oldest = options.keeps_history == Some(true);
+        let mut before = None;
+        for PastCommit { cursor, state } in past {
+            let commit = oracle.add(before, state);
+            oracle.name(commit, cursor);
+            before = Some(commit);
+        }
+        let start = oracle.add(before, state.clone());
         Session {
             disk,
             options,
@@ -186,9 +215,10 @@ impl Session {
             saved: vec![],
             pinned: vec![],
             snapshots: vec![],
-            takes_snapshots: false,
-            expires: false,
+            past: vec![],
             clock: START,
+            opened: None,
+            may_keep_due: false,
             evicted_at: None,
         }
     }
@@ -217,6 +247,7 @@ impl Session {
         self.saved.clear();
         self.pinned.clear();
         self.snapshots.clear();
+        self.past.clear();
         self.disk.enter(Stage::Opening);
         let opened = Store::open(self.disk.clone(), self.options);
         self.disk.enter(Stage::Working);
@@ -226,6 +257,10 @@ impl Session {
         let seen = self.disk.paused(|| state_of(&mut store));
         let commit = self.oracle.identify(&seen, bounds).unwrap_or_else(|e| panic!("{e}"));
         self.oracle.fix(commit, seen.clone());
+        self.opened = (!store.recovery().clean).then(|| store.last_commit());
+        if self.opened.is_none() {
+            self.oracle.name(commit, store.last_commit());
+        }
         (self.tip, self.state) = (commit, seen);
         self.disk.mark(Mark::Recovered(commit));
         self.store = Some(store);
@@ -258,10 +293,13 @@ impl Session {
         for (pin, value) in &self.pinned {
             assert!(store.pinned(*pin) == Some(value), "a pinned value has changed");
         }
-        let (disk, snapshots) = (self.disk.clone(), &self.snapshots);
+        let (disk, snapshots, past) = (self.disk.clone(), &self.snapshots, &self.past);
         disk.paused(|| {
             for (snapshot, state) in snapshots {
                 check_snapshot(store, *snapshot, state);
+            }
+            for (snapshot, state) in past {
+                check_past(store, *snapshot, state);
             }
         });
     }
@@ -304,6 +342,10 @@ impl Session {
                 self.disk.paused(|| versions(&mut self.state, store, &value));
                 if self.saved.is_empty() && store.stats().pending_bytes == 0 {
                     self.oracle.fix(trying, self.state.clone());
+                    let cursor = store.last_commit();
+                    if self.opened != Some(cursor) {
+                        self.oracle.name(trying, cursor);
+                    }
                     self.disk.mark(Mark::Committed(trying));
                     self.tip = trying;
                 } else {
@@ -411,6 +453,45 @@ impl Session {
                 self.store().end_snapshot(snapshot);
                 Ok(())
             }
+            Step::At(which) if self.saved.is_empty() && self.past.len() < 3 => {
+                let Some((cursor, state)) = self.past_commit(*which)? else { return Ok(()) };
+                let after = self.state.clone();
+                let shown = |store: &mut Store<FaultFile>| match store.at(cursor) {
+                    Err(Error::CursorExpired) => {
+                        assert!(cursor < store.packed_up_to()?, "{cursor} was not packed");
+                        Ok(None)
+                    }
+                    shown => shown.map(Some),
+                };
+                let shown = self.call(after, shown, |_, _, _| ())?;
+                self.past.extend(shown.map(|snapshot| (snapshot, state)));
+                Ok(())
+            }
+            Step::At(_) if !self.past.is_empty() => {
+                let (snapshot, _) = self.past.remove(0);
+                self.store().end_snapshot(snapshot);
+                Ok(())
+            }
+            Step::Pack(which) if self.saved.is_empty() => {
+                let Some((cursor, _)) = self.past_commit(*which)? else { return Ok(()) };
+                self.oracle.packed = self.oracle.packed.max(cursor);
+                let after = self.state.clone();
+                let pack = |store: &mut Store<FaultFile>| match store.pack(cursor) {
+                    Err(Error::Reentrancy) => {
+                        assert!(store.is_packing(), "it is not packed yet");
+                        Ok(())
+                    }
+                    packed => packed.map(|_| ()),
+                };
+                self.disk.enter(Stage::Maintenance);
+                let packed = self.call(after, pack, |_, _, ()| ());
+                self.disk.enter(Stage::Working);
+                packed
+            }
+            Step::EndPacking => {
+                self.store().end_packing();
+                Ok(())
+            }
             Step::ChangeOptions { factor, memory } => {
                 (self.options.factor, self.options.memory) = (*factor, *memory);
                 Ok(())
@@ -494,8 +575,22 @@ impl Session {
             | Step::Maintain { .. }
             | Step::Reopen
             | Step::Snapshot
-            | Step::EndSnapshot(_) => Ok(()),
+            | Step::EndSnapshot(_)
+            | Step::At(_)
+            | Step::Pack(_) => Ok(()),
         }
+    }
+
+    /// One of the commits so far, if the file keeps its history. What is shown of it may begin with a commit, so the open
+    /// batch is committed first.
+    fn past_commit(&mut self, which: usize) -> Result<Option<(u64, State)>, (Error, Commit)> {
+        if self.options.keeps_history != Some(true) {
+            return Ok(None);
+        }
+        self.step(&Step::Commit)?;
+        let mut past = self.oracle.past(self.tip);
+        let at = which % past.len().max(1);
+        Ok((at < past.len()).then(|| past.swap_remove(at)).map(|it| (it.cursor, it.state)))
     }
 
     fn set(
@@ -565,6 +660,9 @@ impl Session {
     fn set_now(&mut self, by: i64) -> Result<(), (Error, Commit)> {
         self.clock = u32::try_from(i64::from(self.clock) + by).expect("a time");
         let clock = self.clock;
+        if self.may_keep_due {
+            self.oracle.due_until = self.oracle.due_until.max(clock);
+        }
         let mut after = self.state.clone();
         after.retain(|_, entry| entry.expiry == 0 || entry.expiry > clock);
         let disk = self.disk.clone();
@@ -728,6 +826,9 @@ impl Session {
         if self.saved.is_empty() && self.store().stats().pending_bytes == 0 {
             self.state = self.committed().clone();
         }
+        // The time counts although what it made due could not be deleted.
+        let now = self.store().now();
+        self.state.retain(|_, entry| entry.expiry == 0 || entry.expiry > now);
     }
 }
 
@@ -747,6 +848,18 @@ pub struct Profile {
     pub shapes: bool,
     /// Whether it clears keyspaces.
     pub clears: bool,
+    pub with: With,
+}
+
+/// What programs do besides.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct With {
+    /// They take snapshots.
+    pub snapshots: bool,
+    /// Records expire, under a clock that jumps, and marks keep the log.
+    pub expiry: bool,
+    /// The file keeps its history, which is shown and packed.
+    pub history: bool,
 }
 
 /// A key of the small set that programs use: short ones, and a long one.
@@ -772,6 +885,16 @@ fn size_of_value(rng: &mut Rng, segment: usize) -> usize {
 
 /// The next step of a random program.
 pub fn next_step(rng: &mut Rng, profile: &Profile) -> Step {
+    let With { snapshots, expiry, history } = profile.with;
+    if snapshots && rng.one_in(5) {
+        return snapshot_step(rng);
+    }
+    if history && rng.one_in(6) {
+        return history_step(rng);
+    }
+    if expiry && !rng.one_in(3) {
+        return expiry_step(rng, profile.keys, profile.segment);
+    }
     if profile.clears && rng.one_in(9) {
         return Step::Clear { keyspace: *rng.pick(&KEYSPACES), by_one: !rng.one_in(4) };
     }
