@@ -1,6 +1,7 @@
 import { loadavg } from "node:os";
 import { browserBench } from "./browser/host.js";
 import { clientBench } from "./client/section.js";
+import { pastBench } from "./history/past.js";
 import { historyBench } from "./history/section.js";
 import { keysBench } from "./keys/run.js";
 import { browserLarge, nodeLarge } from "./large/section.js";
@@ -23,6 +24,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   page: pageBench,
   lists: listsBench,
   history: historyBench,
+  past: pastBench,
   sizes: nodeSizes,
   "sizes-browser": browserSizes,
   large: nodeLarge,

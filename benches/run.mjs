@@ -21,6 +21,7 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
             the next, beside Dexie, idb-keyval and a bare worker with a bare file
   lists     lists of 1,000 and 10,000 records on a page in Chromium, beside Dexie and bare messages
   history   the log as history: walks over 169 MB in Node, Chromium and Rust, beside ZODB, sum and cksum; notes
+  past      past commits in a file that keeps a million, 1,000 to 1,000,000 commits back
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB
   sizes-browser   the same in Chromium on OPFS, beside sqlite-wasm and IndexedDB
   large     a database four times its memory, large values, a bulk load, beside bare reads and writes

@@ -339,8 +339,9 @@ export class Database {
    * console.log(past.getText("price"));
    * ```
    *
-   * It walks over the log since that commit, which takes some milliseconds for 10 MB, and takes memory by the number of
-   * keys that have changed since. A record that expired is there until the commit that deleted it.
+   * Looking up a key costs some microseconds for each time that it has changed since. The first range or count, and the first
+   * key that may have been deleted since, walk over the log since that commit, which takes some milliseconds for 10 MB,
+   * and take memory by the number of keys that have changed. A record that expired is there until the commit that deleted it.
    *
    * @throws TypeError for a point that is none, for a number above `lastCommit`, if no transaction has a time up to the
    * `Date`, and if the database does not keep its history

@@ -74,6 +74,12 @@ everywhere("kept history", ({ storage }) => {
       for (const i of [0, 1, 50, 89, 90, 91, 150, 199]) {
         const [cursor, content] = states[i] as (typeof states)[0];
         using past = db.at(cursor);
+        // Keys first: a range walks over the log, and lookups then use what it found.
+        const then = new Map(content);
+        const keys = Array.from({ length: 8 }, () => (next(9) === 0 ? "large" : `k${next(30)}`));
+        for (const key of keys) expect(past.getText(key)).toBe(then.get(key));
+        const many = past.getMany(keys).map((view) => textOf(view));
+        expect(many).toStrictEqual(keys.map((key) => then.get(key)));
         expect(entries(past)).toStrictEqual(content);
         expect(past.count()).toBe(content.length);
         for (const [key, value] of content.slice(0, 5)) expect(past.getText(key)).toBe(value);
@@ -110,6 +116,33 @@ everywhere("kept history", ({ storage }) => {
     then.close();
     expect(entries(db)).toStrictEqual([["a", "3"]]);
     expect(db.stats().snapshots.count).toBe(0);
+  });
+
+  test("a key of a past commit is found however often it has changed since, until a count takes memory", async () => {
+    const db = await opened(storage, KEEP);
+    for (let i = 0; i < 10; i += 1) {
+      for (let j = 0; j < 3; j += 1) db.set(`k${j}`, `${i}`);
+      if (i === 5) db.set("later", "here");
+      db.commit();
+      if (i === 0) db.set("first", `${db.lastCommit}`);
+    }
+    const first = Number(db.getText("first"));
+    using past = db.at(first);
+    expect([past.getText("k1"), past.getText("later"), past.has("k2")]).toStrictEqual([
+      "0",
+      undefined,
+      true,
+    ]);
+    expect(past.getMany(["k0", "none", "k2"]).map((view) => textOf(view))).toStrictEqual([
+      "0",
+      undefined,
+      "0",
+    ]);
+    expect(db.stats().snapshots.memoryBytes).toBe(0);
+    expect(past.count()).toBe(3);
+    expect(db.stats().snapshots.memoryBytes > 0).toBe(true);
+    db.set("k1", "later");
+    expect(past.getText("k1")).toBe("0");
   });
 
   test("collections of a past commit have the indexes that they had", async () => {

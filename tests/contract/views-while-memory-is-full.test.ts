@@ -86,4 +86,34 @@ everywhere("views while memory is full", ({ storage, name: place }) => {
       await db.close();
     }
   }, 240_000);
+
+  test("neither a range nor a count of a past commit ends a view of get, and in a turn without views they need no memory", async () => {
+    const db = await opened(storage, { memory: 4 * MIB, history: "keep" });
+    db.set("cfg", "the configuration");
+    db.commit();
+    const first = db.lastCommit;
+    // What has changed since takes more memory than is reserved for a turn.
+    const count = 90_000;
+    const end = "/".repeat(220);
+    for (let i = 0; i < count; i++) {
+      db.set(`${i}${end}`, "");
+      if (i % 5_000 === 0) await turn();
+    }
+    await turn();
+    const cfg = db.get("cfg");
+    const past = db.at(first);
+    for (const call of [() => past.count(), () => [...past.keys()].length]) {
+      try {
+        expect(call()).toBe(1);
+      } catch (error) {
+        const { code, message } = error as { code?: string; message: string };
+        assert(code === "VARVE_OUT_OF_MEMORY", message);
+      }
+      expect(text(cfg)).toBe("the configuration");
+    }
+    await turn();
+    expect([past.count(), [...past.keys()]]).toStrictEqual([1, ["cfg"]]);
+    past.close();
+    await db.close();
+  }, 60_000);
 });

@@ -177,6 +177,8 @@ pub struct OrderedKeys {
     deferred_bytes: usize,
     /// The location after the key that was added last.
     next: KeyLocation,
+    /// Whether an entry stays as it is when its key is added again.
+    pub keeps_first: bool,
 }
 
 /// Up to this many groups stay in the processor's caches.
@@ -234,9 +236,12 @@ impl OrderedKeys {
         let block = &mut group.parts[in_group];
         if let Some(found) = block.get_mut(at).filter(|found| ***found == *new) {
             self.len -= 1;
-            self.deleted -= usize::from(found.position == 0);
             self.key_bytes -= new.len();
-            found.position = new.position;
+            let dropped = match self.keeps_first {
+                true => new.position,
+                false => core::mem::replace(&mut found.position, new.position),
+            };
+            self.deleted -= usize::from(dropped == 0);
             return;
         }
         if block.len() == BLOCK {

@@ -136,6 +136,14 @@ impl Log {
         self.geometry.position(slot.unwrap_or_default(), tail - size)
     }
 
+    /// How many segments there are from a sequence on, and whether any of them has a tombstone.
+    pub(crate) fn segments_from(&self, sequence: u32) -> (u32, bool) {
+        let later = self.by_sequence().into_iter().filter(|&(other, _)| other >= sequence);
+        later.fold((0, false), |(count, has_any), (_, index)| {
+            (count + 1, has_any || self.slots[index as usize].tombstones.bytes() > 0)
+        })
+    }
+
     /// The sequence of the segment of a position, if the record there is still the one that a record in the segment of
     /// `sequence` replaced: it was not begun later, and is not about to be freed.
     pub(crate) fn kept_in(&self, position: Position, sequence: u32) -> Option<u32> {

@@ -208,8 +208,9 @@ impl<F: File> Store<F> {
     /// The number of keys in a keyspace that have not expired.
     ///
     /// # Errors
-    /// While expired records wait to be deleted: as for [`range`](Store::range).
+    /// While expired records wait to be deleted, and for a past commit: as for [`range`](Store::range).
     pub fn live_count(&mut self, keyspace: u32) -> Result<u64, Error> {
+        self.walk_past(keyspace)?;
         let due = self.count_due(keyspace, (Bound::Unbounded, Bound::Unbounded))?;
         Ok(self.count(keyspace).saturating_sub(due))
     }

@@ -2,39 +2,54 @@
 //!
 //! In such a file nothing is compacted, keyspaces are cleared key by key, and large values are chunked. So each record
 //! stays where it is, and one that replaced or deleted another states where that was. A past commit is shown by a
-//! [snapshot](super::snapshots) that knows, for each key that has changed since, where its record was: this is found by
-//! one walk over the log since that commit. Packing drops what no commit from some point on needs. What it has to keep
+//! [snapshot](super::snapshots). A key is looked up by going back from its record to the one that it replaced, and so on.
+//! That finds no key that was deleted since. So for one that seems to have been absent, for a range or a count, and when
+//! lookups have gone back many times, the snapshot learns of each key that has changed since where its record was, by one
+//! walk over the log since that commit. Packing drops what no commit from some point on needs. What it has to keep
 //! although it was replaced since, it copies to the end of the log as records that only the past has.
 
 use alloc::vec::Vec;
 
 use crate::error::{Error, damaged};
 use crate::file::File;
-use crate::format::KEYSPACE_ENGINE;
 use crate::format::record::{KIND_CLEAR, KIND_DELETE, KIND_TRANSACTION};
 use crate::format::system_records::{KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS, KEY_PACKED};
+use crate::format::{KEYSPACE_ENGINE, LAST_KEYSPACE};
 use crate::index::hash_index::Position;
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::index::sorted_vec_map::SmallMap;
+use crate::log::buffer_pool::AccessKind;
 use crate::log::log_start::WalkStart;
 use crate::log::records_since::WalkMemory;
 
 use super::maintenance_jobs::Job;
-use super::{SnapshotId, Store};
+use super::{Located, SnapshotId, Store};
 
 /// In place of the position of a record that packing has moved.
 const MOVED: Position = Position::MAX;
 
-/// A past commit.
+/// Whether there is memory for more changed keys is asked after so many.
+const KEYS_TOGETHER: usize = 4096;
+
+/// How many records lookups may go back for each segment that a walk would read, which takes some times as long as that.
+const STEPS_PER_SEGMENT: u32 = 64;
+
+/// A past commit that a snapshot shows.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct PastCommit {
     /// The largest version up to it.
-    pub version: u64,
+    version: u64,
+    /// The largest version when the snapshot was taken.
+    until: u64,
     /// Where the log since then begins; none if there is nothing.
-    pub start: Option<WalkStart>,
+    start: Option<WalkStart>,
     /// The sequence of the segment and the position of the first record of the transaction after it, if there is one.
     next: Option<(u32, Position)>,
-    memory: WalkMemory,
+    /// Whether a key may have been deleted since.
+    has_deletions: bool,
+    /// How many more records lookups may go back.
+    pub steps: u32,
 }
 
 /// The versions of the records of a transaction.
@@ -58,8 +73,9 @@ impl<F: File> Store<F> {
     }
 
     /// Takes a snapshot that shows the content as it was after a past transaction: that with the number or any version
-    /// of `cursor`, or the last one before. It costs a walk over the log since then, and memory by the number of keys
-    /// that have changed since. A record that expired is there until the transaction that deleted it.
+    /// of `cursor`, or the last one before. Looking up a key then costs by how often it has changed since. The first
+    /// range or count, or the first key that may have been deleted since, costs a walk over the log since then, and memory by
+    /// the number of keys that have changed. A record that expired is there until the transaction that deleted it.
     ///
     /// # Errors
     /// [`Error::NoHistory`] if the file does not keep its history, [`Error::CursorInFuture`] if no commit has reached
@@ -92,8 +108,12 @@ impl<F: File> Store<F> {
             self.maintenance.job = Job::Nothing;
         }
         let shown = self.past_commit(cursor, is_before).and_then(|past| {
-            let (version, start) = (past.version, past.start);
-            self.show(past).map(|()| (version, start))
+            self.snapshots.show_past(past);
+            // Where the log begins must stay until it is walked over.
+            if self.is_packing() || self.log.retired_bytes() > 0 {
+                self.walk_past(snapshot.keyspace(0))?;
+            }
+            Ok((past.version, past.start))
         });
         match shown {
             Ok((version, start)) => Ok((snapshot, version, start)),
@@ -178,23 +198,89 @@ impl<F: File> Store<F> {
         if least_after <= self.packed_up_to()? {
             return Err(Error::CursorExpired);
         }
-        Ok(PastCommit { version, start, next, memory })
+        let from = start.map_or(u32::MAX, |start| start.sequence);
+        let (segments, has_deletions) = self.log.segments_from(from);
+        let steps = segments * STEPS_PER_SEGMENT;
+        let until = self.next_version - 1;
+        Ok(PastCommit { version, until, start, next, has_deletions, steps })
     }
 
-    /// Makes the newest snapshot show a past commit.
-    fn show(&mut self, past: PastCommit) -> Result<(), Error> {
-        let PastCommit { version, start, next, mut memory } = past;
+    /// Goes back from the record that a key had when a snapshot was taken to that of the past commit that it shows.
+    pub(super) fn find_past(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        access: AccessKind,
+        mut found: Option<Located>,
+    ) -> Result<Option<Located>, Error> {
+        let plain = keyspace & LAST_KEYSPACE;
+        let mut loaded_for = access;
+        while let Some(past) = self.snapshots.unwalked(keyspace) {
+            let record = found.map(|at| (at, self.log.record_in(at.addr).header));
+            if record.is_some_and(|(_, header)| header.version <= past.version)
+                || plain == KEYSPACE_ENGINE && is_of_the_file(key)
+            {
+                break;
+            }
+            let previous = record.map_or(0, |(_, header)| header.previous);
+            if previous == 0 && !past.has_deletions {
+                return Ok(None);
+            }
+            let is_kept = |(at, _): (Located, _)| {
+                self.log.kept_in(previous, self.log.sequence_of(at.position)).is_some()
+            };
+            if previous == 0 || past.steps == 0 || !record.is_some_and(is_kept) {
+                self.walk_past(keyspace)?;
+                return self.find_then(keyspace, key, access);
+            }
+            past.steps -= 1;
+            loaded_for = AccessKind::Own;
+            found = self.find_at(previous, plain, key, loaded_for)?;
+        }
+        match found {
+            Some(at) if loaded_for != access => self.find_at(at.position, plain, key, access),
+            found => Ok(found),
+        }
+    }
+
+    /// Finds out where all records were that a past commit had, if the number of a keyspace selects a snapshot that shows
+    /// one, and that is not known yet.
+    ///
+    /// # Errors
+    /// As for [`at`](Store::at); [`Error::ViewsHeld`] if there is no memory for it beside views that must stay valid.
+    pub(super) fn walk_past(&mut self, keyspace: u32) -> Result<(), Error> {
+        match self.snapshots.unwalked(keyspace) {
+            Some(&mut past) => self.show(past, keyspace),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for all snapshots. Returns whether there were any to do this for.
+    pub(super) fn walk_pasts(&mut self) -> Result<bool, Error> {
+        let mut has_walked = false;
+        while let Some(snapshot) = self.snapshots.first_unwalked() {
+            self.walk_past(snapshot)?;
+            has_walked = true;
+        }
+        Ok(has_walked)
+    }
+
+    fn show(&mut self, past: PastCommit, keyspace: u32) -> Result<(), Error> {
+        let PastCommit { version, until, start, next, .. } = past;
+        let mut memory = WalkMemory::new();
         let is_packed = self.packed_up_to()? > 0;
         let mut overlay: SmallMap<OrderedKeys> = SmallMap::default();
         // By key, the number of the newest copy in the list of copies.
         let mut moved: SmallMap<OrderedKeys> = SmallMap::default();
         let mut copies: Vec<(u64, Position)> = Vec::new();
-        let (mut moved_keys, mut is_unknown) = (Vec::new(), false);
+        let (mut moved_keys, mut is_unknown, mut is_full) = (Vec::new(), false, false);
         let mut counts = Keyspaces::default();
-        for (keyspace, count) in self.keyspaces.counts() {
-            counts.entry(keyspace).count = count;
+        for &(number, count) in self.snapshots.counts(keyspace) {
+            counts.entry(number).count = count;
         }
         let Store { file, log, .. } = self;
+        let needed = OrderedKeys::bytes_to_insert(usize::MAX);
+        let asks_at = |count: usize| count.is_multiple_of(KEYS_TOGETHER);
         if let Some(start) = start {
             log.records_since(file, &mut memory, start, &mut |found| {
                 let (header, keyspace) = (found.header, found.header.keyspace());
@@ -208,10 +294,16 @@ impl<F: File> Store<F> {
                         let before = before.and_then(|number| copies.get(number as usize));
                         // What an open snapshot needed may have been copied later than what replaced it.
                         if before.is_none_or(|&(version, _)| version <= header.version) {
+                            let bytes = size_of_val(&copies[..]) * 2;
+                            is_full = asks_at(copies.len()) && !log.can_allocate(needed + bytes);
                             keys.insert(found.key, copies.len() as Position);
                             copies.push((header.version, found.position));
                         }
                     }
+                    return !is_full;
+                }
+                // The snapshot knows of what came after it.
+                if header.version > until {
                     return true;
                 }
                 is_unknown |= header.kind == KIND_CLEAR;
@@ -242,9 +334,22 @@ impl<F: File> Store<F> {
                         }
                     }
                 }
-                overlay.entry(keyspace).insert_missing(found.key, position);
-                true
+                let keys = overlay.entry(keyspace);
+                is_full = asks_at(keys.deferred()) && !log.can_allocate_chunks(needed);
+                keys.keeps_first = true;
+                keys.defer_insert(found.key, position);
+                !is_full
             })?;
+        }
+        let numbers: Vec<u32> = overlay.iter().map(|(number, _)| *number).collect();
+        for number in numbers {
+            is_full |= !log.can_allocate_chunks(needed);
+            if !is_full {
+                overlay.entry(number).apply_deferred(true);
+            }
+        }
+        if is_full {
+            return Err(Error::ViewsHeld);
         }
         for (keyspace, key) in moved_keys {
             let keys = overlay.entry(keyspace);
@@ -257,7 +362,7 @@ impl<F: File> Store<F> {
         if is_unknown {
             return Err(Error::CursorExpired);
         }
-        self.snapshots.show_past(counts.counts().collect(), overlay);
+        self.snapshots.set_walked(keyspace, counts.counts().collect(), overlay);
         Ok(())
     }
 }

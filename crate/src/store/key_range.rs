@@ -213,6 +213,7 @@ impl<F: File> Store<F> {
             return Err(Error::PointsOnly);
         }
         self.check_snapshot(keyspace)?;
+        self.walk_past(keyspace)?;
         self.sort(ALL)?;
         let has_changed = keyspace > LAST_KEYSPACE && self.snapshots.has_changed(keyspace);
         let keyspace = if has_changed { keyspace } else { keyspace & LAST_KEYSPACE };
@@ -259,6 +260,7 @@ impl<F: File> Store<F> {
             return self.live_count(keyspace);
         }
         self.check_snapshot(keyspace)?;
+        self.walk_past(keyspace)?;
         self.sort(ALL)?;
         let due = self.count_due(keyspace, bounds)?;
         let has_changed = keyspace > LAST_KEYSPACE && self.snapshots.has_changed(keyspace);

@@ -406,7 +406,7 @@ impl<F: File> Store<F> {
     }
 
     /// The number of keys in a keyspace, with those that have expired and wait to be deleted: see
-    /// [`live_count`](Store::live_count).
+    /// [`live_count`](Store::live_count). That also counts those of a past commit, which this may not know.
     #[must_use]
     pub fn count(&self, keyspace: u32) -> u64 {
         if keyspace > LAST_KEYSPACE {

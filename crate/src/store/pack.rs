@@ -85,7 +85,10 @@ impl<F: File> Store<F> {
             Err(Error::CursorExpired) => return self.packed_up_to(),
             taken => taken?,
         };
-        if let Err(error) = self.note_packed(version, start.map_or(0, |start| start.frame)) {
+        // What they need must be known before any of it moves.
+        let walked = self.walk_pasts();
+        let frame = start.map_or(0, |start| start.frame);
+        if let Err(error) = walked.and_then(|_| self.note_packed(version, frame)) {
             self.end_snapshot(snapshot);
             return Err(error);
         }

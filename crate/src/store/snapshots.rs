@@ -18,6 +18,7 @@ use crate::index::ordered_index::{Key, OrderedKeys, Range};
 use crate::index::sorted_vec_map::SmallMap;
 use crate::log::buffer_pool::{AccessKind, BufferAddr};
 
+use super::kept_history::PastCommit;
 use super::key_range::KeyBounds;
 use super::maintenance_jobs::Job;
 use super::pack::Copied;
@@ -71,8 +72,10 @@ struct Snapshot {
     /// By keyspace, the keys that changed after it and before the next snapshot was taken, each with the position
     /// of its record before, or 0 if it was absent.
     overlay: SmallMap<OrderedKeys>,
-    /// The same for what had changed between a past commit and then, if it shows that.
+    /// The same for what had changed between a past commit and then, if it shows that: nothing as long as this is not known.
     past: Option<SmallMap<OrderedKeys>>,
+    /// The past commit, as long as it is not known what has changed since.
+    unwalked: Option<PastCommit>,
     /// Bytes of the file that were not live when it was taken.
     dead_bytes: u64,
 }
@@ -110,11 +113,43 @@ impl Snapshots {
         self.from(keyspace).first().is_some_and(|snapshot| snapshot.past.is_some())
     }
 
-    /// Makes the newest snapshot one of a past commit: with the numbers of keys there were, and where the records were
-    /// of all keys that have changed since.
-    pub(super) fn show_past(&mut self, counts: Vec<(u32, u64)>, past: SmallMap<OrderedKeys>) {
+    /// Makes the newest snapshot one of a past commit.
+    pub(super) fn show_past(&mut self, past: PastCommit) {
         let Some(newest) = self.open.last_mut() else { return };
-        (newest.counts, newest.past) = (counts, Some(past));
+        (newest.past, newest.unwalked) = (Some(SmallMap::default()), Some(past));
+    }
+
+    /// The past commit that a snapshot shows, if it is not known yet what has changed since.
+    pub(super) fn unwalked(&mut self, keyspace: u32) -> Option<&mut PastCommit> {
+        self.selected(keyspace)?.unwalked.as_mut()
+    }
+
+    /// The number of the first snapshot of which that is not known.
+    pub(super) fn first_unwalked(&self) -> Option<u32> {
+        let snapshot = self.open.iter().find(|snapshot| snapshot.unwalked.is_some());
+        snapshot.map(|snapshot| snapshot.id)
+    }
+
+    /// Sets the numbers of keys that a snapshot shows at its past commit, and where the records were then of all keys that had
+    /// changed before it was taken.
+    pub(super) fn set_walked(
+        &mut self,
+        keyspace: u32,
+        counts: Vec<(u32, u64)>,
+        past: SmallMap<OrderedKeys>,
+    ) {
+        if let Some(snapshot) = self.selected(keyspace) {
+            (snapshot.counts, snapshot.past, snapshot.unwalked) = (counts, Some(past), None);
+        }
+    }
+
+    fn selected(&mut self, keyspace: u32) -> Option<&mut Snapshot> {
+        self.open.iter_mut().find(|snapshot| snapshot.id == keyspace & !LAST_KEYSPACE)
+    }
+
+    /// The number of keys in each keyspace.
+    pub(super) fn counts(&self, keyspace: u32) -> &[(u32, u64)] {
+        self.from(keyspace).first().map_or(&[], |snapshot| &snapshot.counts)
     }
 
     /// The position of a key's record at the snapshot that the keyspace's number selects: 0 if the key was absent then,
@@ -207,8 +242,8 @@ impl<F: File> Store<F> {
         let counts = self.keyspaces.counts().collect();
         let dead_bytes = self.log.dead_bytes();
         let overlay = SmallMap::default();
-        let past = None;
-        self.snapshots.open.push(Snapshot { id, counts, overlay, past, dead_bytes });
+        let (past, unwalked) = (None, None);
+        self.snapshots.open.push(Snapshot { id, counts, overlay, past, unwalked, dead_bytes });
         Ok(SnapshotId(id))
     }
 
@@ -251,18 +286,20 @@ impl<F: File> Store<F> {
         }
     }
 
-    /// Where the record of a key was when a snapshot was taken, or 0 if the key was absent; none if it has not changed
-    /// since, or if the keyspace's number selects no snapshot.
+    /// Where the record of a key was when a snapshot was taken, or 0 if the key was absent, or has to be looked up to know
+    /// that; none if it has not changed since, or if the keyspace's number selects no snapshot.
     #[must_use]
     pub fn position_then(&self, keyspace: u32, key: &[u8]) -> Option<Position> {
-        if self.snapshots.is_empty() { None } else { self.snapshots.position(keyspace, key) }
+        match self.snapshots.from(keyspace).first()?.unwalked {
+            Some(_) => Some(0),
+            None => self.snapshots.position(keyspace, key),
+        }
     }
 
     /// The number of keys that a keyspace had when the snapshot was taken that its number selects.
     #[cold]
     pub(super) fn count_then(&self, keyspace: u32) -> u64 {
-        let snapshot = self.snapshots.from(keyspace).first();
-        let mut counts = snapshot.into_iter().flat_map(|snapshot| &snapshot.counts);
+        let mut counts = self.snapshots.counts(keyspace).iter();
         let found = counts.find(|(number, _)| *number == keyspace & LAST_KEYSPACE);
         found.map_or(0, |(_, count)| *count)
     }
@@ -287,10 +324,21 @@ impl<F: File> Store<F> {
     ) -> Result<Option<Located>, Error> {
         self.check_snapshot(keyspace)?;
         let position = self.snapshots.position(keyspace, key);
-        let keyspace = keyspace & LAST_KEYSPACE;
-        if let Some(position) = position {
-            return self.find_at(position, keyspace, key, access);
-        }
+        let plain = keyspace & LAST_KEYSPACE;
+        let found = match position {
+            Some(position) => self.find_at(position, plain, key, access)?,
+            None => self.find_now(plain, key, access)?,
+        };
+        self.find_past(keyspace, key, access, found)
+    }
+
+    /// Looks up a key that has not changed since any snapshot that counts was taken.
+    fn find_now(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        access: AccessKind,
+    ) -> Result<Option<Located>, Error> {
         let hash = self.hash(keyspace, key);
         let mut found = self.probe_loaded(hash, keyspace, key, access);
         if self.unloaded.is_some()
@@ -303,7 +351,7 @@ impl<F: File> Store<F> {
     }
 
     /// Loads the record of a key at a position; none if that is 0.
-    fn find_at(
+    pub(super) fn find_at(
         &mut self,
         position: Position,
         keyspace: u32,
@@ -334,10 +382,16 @@ impl<F: File> Store<F> {
         keyspace: u32,
         key: &[u8],
     ) -> Result<Option<Located>, Error> {
-        let open = self.snapshots.open.iter();
-        let overlays = open.flat_map(|it| [Some(&it.overlay), it.past.as_ref()]);
-        let overlays = overlays.flatten().filter_map(|overlay| overlay.get(keyspace));
-        let position = overlays.filter_map(|keys| keys.position_of(key)).find(|&at| at != 0);
+        let position = loop {
+            let open = self.snapshots.open.iter();
+            let overlays = open.flat_map(|it| [Some(&it.overlay), it.past.as_ref()]);
+            let overlays = overlays.flatten().filter_map(|overlay| overlay.get(keyspace));
+            let position = overlays.filter_map(|keys| keys.position_of(key)).find(|&at| at != 0);
+            // Chunks of a value that was replaced since are known from a walk only.
+            if position.is_some() || !self.walk_pasts()? {
+                break position;
+            }
+        };
         self.find_at(position.unwrap_or(0), keyspace, key, AccessKind::Own)
     }
 

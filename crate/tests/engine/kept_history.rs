@@ -38,6 +38,8 @@ struct Program {
     keys: usize,
     clock: u32,
     packs: usize,
+    /// Without deletions, a key that is absent was absent before, too.
+    deletes: bool,
 }
 
 fn key_of(i: usize) -> Vec<u8> {
@@ -55,7 +57,18 @@ impl Program {
         let file = FaultFile::default();
         let store = Some(Store::open(file.clone(), options).expect("open"));
         let (now, states, shown) = (Content::new(), vec![], vec![]);
-        Program { file, store, options, now, states, shown, keys, clock: 1000, packs: 0 }
+        Program {
+            file,
+            store,
+            options,
+            now,
+            states,
+            shown,
+            keys,
+            clock: 1000,
+            packs: 0,
+            deletes: true,
+        }
     }
 
     fn store(&mut self) -> &mut Store<FaultFile> {
@@ -70,9 +83,10 @@ impl Program {
         let ordered = self.options.ordered;
         let clock = self.clock;
         match rng.below(100) {
+            46..58 | 70..77 if !self.deletes => {}
             0..46 => {
                 let length = match rng.below(80) {
-                    0 => rng.within(5000..40_000),
+                    0 if self.deletes => rng.within(5000..40_000),
                     _ => rng.below(60),
                 };
                 let value = bytes_of(rng.next(), length);
@@ -102,7 +116,7 @@ impl Program {
                     self.store().set(keyspace, &key, b"tried")?;
                     self.now.insert((keyspace, key), b"tried".to_vec());
                 }
-                if rng.one_in(8) {
+                if self.deletes && rng.one_in(8) {
                     self.store().empty(keyspace)?;
                     self.now.retain(|(other, _), _| *other != keyspace);
                     self.store().set(keyspace, &key, b"after")?;
@@ -183,7 +197,10 @@ impl Program {
                 self.check(rng, 2);
                 for &(past, at) in &self.shown {
                     let store = self.store.as_mut().expect("it is open");
-                    check_past(store, past, &self.states[at], keys, ordered);
+                    check_some(rng, store, past, &self.states[at], keys);
+                    if rng.one_in(3) {
+                        check_past(store, past, &self.states[at], keys, ordered);
+                    }
                 }
             }
         }
@@ -241,9 +258,26 @@ impl Program {
                 continue;
             }
             let past = taken.expect("a past commit");
+            check_some(rng, store, past, &states[at], *keys);
             check_past(store, past, &states[at], *keys, options.ordered);
             store.end_snapshot(past);
         }
+    }
+}
+
+/// Compares some keys of a past commit with what they were then: looking them up may not need a walk over the log.
+fn check_some(
+    rng: &mut Rng,
+    store: &mut Store<FaultFile>,
+    past: SnapshotId,
+    State { cursor, content }: &State,
+    keys: usize,
+) {
+    for _ in 0..rng.below(12) {
+        let (keyspace, key) = (*rng.pick(&KEYSPACES), key_of(rng.below(keys)));
+        let wanted = content.get(&(keyspace, key.clone())).map(|value| &value[..]);
+        let found = store.get(past.keyspace(keyspace), &key);
+        assert_eq!(found, Ok(wanted), "{keyspace} {key:?} at {cursor}");
     }
 }
 
@@ -258,7 +292,7 @@ fn check_past(
     for plain in KEYSPACES.into_iter().chain([EXPIRING]) {
         let keyspace = past.keyspace(plain);
         let all: Vec<_> = content.iter().filter(|(key, _)| key.0 == plain).collect();
-        assert_eq!(store.count(keyspace), all.len() as u64, "keys of {plain} at {cursor}");
+        assert_eq!(store.live_count(keyspace), Ok(all.len() as u64), "keys of {plain} at {cursor}");
         for i in 0..keys {
             let key = key_of(i);
             let wanted = content.get(&(plain, key.clone())).map(|value| &value[..]);
@@ -274,7 +308,7 @@ fn check_past(
 
 fn run(seed: u64, options: Options, keys: usize, steps: usize) {
     let mut rng = Rng::new(seed);
-    let mut program = Program::new(options, keys);
+    let mut program = Program { deletes: !seed.is_multiple_of(3), ..Program::new(options, keys) };
     for _ in 0..steps {
         program.step(&mut rng).expect("nothing fails");
     }
@@ -312,6 +346,63 @@ fn past_commits_match_a_list_of_states() {
         run(seed, Options { load_at_once: 0, index_memory: 4 << 10, ..small() }, 1500, 1000);
         run(seed, Options { ordered: false, ..small() }, 100, 1000);
     }
+}
+
+/// The bytes of memory that the changes since past commits take; 0 if none was walked to.
+fn memory_of(store: &Store<FaultFile>) -> u64 {
+    store.snapshot_stats().memory_bytes
+}
+
+#[test]
+fn keys_of_a_past_commit_are_looked_up_without_a_walk_unless_one_may_have_been_deleted_since() {
+    let mut store = Store::open(FaultFile::default(), small()).expect("open");
+    let set = |store: &mut Store<FaultFile>, key: &[u8], value: u32| {
+        store.set(0, key, &value.to_le_bytes()).expect("set");
+        store.commit().expect("commit");
+        store.last_commit()
+    };
+    let first = set(&mut store, b"a", 1);
+    for i in 2..20 {
+        set(&mut store, b"a", i);
+        set(&mut store, b"b", i);
+    }
+    let value = |i: u32| i.to_le_bytes();
+    let past = store.at(first).expect("a past commit");
+    // What changes later does not count.
+    set(&mut store, b"a", 100);
+    store.delete(0, b"b").expect("delete");
+    let number = past.keyspace(0);
+    let own = memory_of(&store);
+    assert_eq!(store.get(number, b"a"), Ok(Some(&value(1)[..])));
+    assert_eq!(store.get(number, b"b"), Ok(None));
+    assert_eq!(store.get(number, b"never there"), Ok(None));
+    assert_eq!(memory_of(&store), own);
+    assert_eq!(store.live_count(number), Ok(1));
+    assert!(memory_of(&store) > own);
+    store.end_snapshot(past);
+
+    store.commit().expect("commit");
+    let past = store.at(first).expect("a past commit");
+    assert_eq!(store.get(past.keyspace(0), b"a"), Ok(Some(&value(1)[..])));
+    assert_eq!(memory_of(&store), 0);
+    assert_eq!(store.get(past.keyspace(0), b"b"), Ok(None));
+    assert!(memory_of(&store) > 0, "it may have been deleted since, and was");
+}
+
+#[test]
+fn lookups_that_go_back_often_end_with_a_walk() {
+    let mut store = Store::open(FaultFile::default(), small()).expect("open");
+    let mut first = 0;
+    for i in 0..1000_u32 {
+        store.set(0, b"a", &i.to_le_bytes()).expect("set");
+        store.commit().expect("commit");
+        first = if i == 0 { store.last_commit() } else { first };
+    }
+    let past = store.at(first).expect("a past commit");
+    for round in 0..3 {
+        assert_eq!(store.get(past.keyspace(0), b"a"), Ok(Some(&[0; 4][..])), "{round}");
+    }
+    assert!(memory_of(&store) > 0);
 }
 
 /// All keys of the keyspaces without expiry.
@@ -509,7 +600,7 @@ fn commit_up_to_which_the_history_was_packed_is_shown_after_opening_again() {
     store.close().map_err(|(_, error)| error).expect("close");
     let mut store = Store::open(file, options()).expect("open");
     let past = store.at(last).expect("it is there");
-    assert_eq!(store.count(past.keyspace(0)), 150);
+    assert_eq!(store.live_count(past.keyspace(0)), Ok(150));
     assert!(store.since(last).expect("readable").is_whole);
 }
 
