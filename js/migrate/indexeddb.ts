@@ -193,9 +193,9 @@ function opened(name: string, signal: AbortSignal | undefined): Promise<IDBDatab
   }
   return new Promise((resolve, reject) => {
     signal?.throwIfAborted();
+    const request = requested(indexedDB, name);
     const abort = () => reject(signal?.reason);
     signal?.addEventListener("abort", abort);
-    const request = indexedDB.open(name);
     let isMissing = false;
     const done = () => signal?.removeEventListener("abort", abort);
     request.onupgradeneeded = () => {
@@ -219,10 +219,21 @@ function opened(name: string, signal: AbortSignal | undefined): Promise<IDBDatab
               `There is no IndexedDB database ${describe(name)} at this origin; none was created. indexedDB.databases() ` +
                 "lists those that are there.",
             )
-          : new MigrationError(`${nameOf(name)} cannot be opened: ${cause?.message}`, { cause }),
+          : new MigrationError(`T${nameOf(name).slice(1)} cannot be opened: ${cause?.message}`, {
+              cause,
+            }),
       );
     };
   });
+}
+
+/** @throws MigrationError where the platform denies storage, as in a sandboxed frame */
+function requested(indexedDB: IDBFactory, name: string): IDBOpenDBRequest {
+  try {
+    return indexedDB.open(name);
+  } catch (cause) {
+    throw new MigrationError(`IndexedDB is denied here: ${(cause as Error).message}`, { cause });
+  }
 }
 
 /** An open database of IndexedDB. */

@@ -48,7 +48,7 @@ export async function fromLocalStorage(options: FromLocalStorageOptions): Promis
   const mapping = mappingOf(call, { into, key, value });
   if (typeof prefix !== "string")
     throw badArgument(`The option prefix of ${call} must be text.`, prefix);
-  const storage = options.storage ?? (globalThis as { localStorage?: TextStorage }).localStorage;
+  const storage = options.storage ?? ownStorage();
   if (typeof storage?.getItem !== "function") {
     throw new MigrationError(
       "There is no localStorage here: workers have none. Call this on a page, with a client as connect() gives it.",
@@ -76,4 +76,13 @@ export async function fromLocalStorage(options: FromLocalStorageOptions): Promis
     use: <T>(work: (parts: [typeof part]) => Promise<T>) => work([part]),
   };
   return migrate(source, mark, options);
+}
+
+/** @throws MigrationError where the platform denies storage, as in a sandboxed frame */
+function ownStorage(): TextStorage | undefined {
+  try {
+    return (globalThis as { localStorage?: TextStorage }).localStorage;
+  } catch (cause) {
+    throw new MigrationError(`localStorage is denied here: ${(cause as Error).message}`, { cause });
+  }
 }

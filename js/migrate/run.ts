@@ -5,7 +5,13 @@
  */
 
 import { keyName } from "../client/protocol/messages.js";
-import { badArgument, badCall, ConflictError, describe, VarveError } from "../errors/index.js";
+import {
+  badArgument,
+  badCall,
+  ConflictError,
+  describe,
+  UniqueViolationError,
+} from "../errors/index.js";
 import { refuseUnknown } from "../session/options.js";
 import { nextTask, timeSlice } from "../util/clock.js";
 import { type Difference, shown, sizeOf } from "./compare.js";
@@ -345,10 +351,17 @@ class Moving {
     try {
       await this.commit(part, place, rows, state);
     } catch (error) {
-      if (!(error instanceof ConflictError) || error instanceof MigrationError) throw error;
-      const there = await this.read(part, place, all, rows);
-      const at = there.findIndex((value) => value !== undefined);
-      throw at < 0 ? error : taken_(part, all, rows[at] as Row, place);
+      if (error instanceof ConflictError) {
+        const there = await this.read(part, place, all, rows);
+        const at = there.findIndex((value) => value !== undefined);
+        throw at < 0 ? error : taken_(part, all, rows[at] as Row, place);
+      }
+      if (!isOfRecord(error)) throw error;
+      // Halves are tried until it is known which record it is: what only the owner or an index knows was not checked before.
+      if (all.length === 1) throw refused(part, all[0] as Found, error);
+      const half = Math.ceil(all.length / 2);
+      await this.store(part, place, all.slice(0, half));
+      await this.store(part, place, all.slice(half));
     }
   }
 
@@ -479,6 +492,11 @@ function plainKey(key: unknown): unknown {
   return isBuffer ? new Uint8Array(key as ArrayBuffer) : key;
 }
 
+/** Whether one of the records was refused, and not all of them for another reason. */
+function isOfRecord(error: unknown): boolean {
+  return isBadArgument(error) || error instanceof UniqueViolationError;
+}
+
 function isBadArgument(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === "VARVE_BAD_ARGUMENT";
 }
@@ -497,7 +515,7 @@ function record(part: Part, { key }: Found): string {
 
 /** The error for a record that the program's own function or the collection refuses. */
 function refused(part: Part, found: Found, cause: unknown, what = "value"): Error {
-  if (cause instanceof VarveError && !("field" in cause)) return cause;
+  if (cause instanceof MigrationError) return cause;
   const { message, field } = Object(cause) as { message?: string; field?: string };
   const name = part.mapping[what as "key" | "value"] === undefined ? "Map it" : "Map it otherwise";
   return new MigrationError(

@@ -118,6 +118,32 @@ describe("moving old data from a page, by a client", () => {
     }
   });
 
+  test("page: what only the worker knows ends it at that record, and names it", async () => {
+    const good = { name: "x", stock: 1, since: 0 };
+    const pairs = Array.from({ length: 700 }, (_, i) => {
+      const value = i === 500 ? { ...good, stock: -1 } : good;
+      return [`p${1_000 + i}`, value] as const;
+    });
+    await oldDatabase("old", { unknown: pairs });
+    const client = await shop();
+    // The page has no schema of this one.
+    const unknown = client.collection("unknown");
+    const error = await rejects(fromIndexedDB("old", { to: client, stores: { unknown } }), {
+      ...REFUSED,
+      message: 'The record "p1500" of "unknown" cannot be moved: ',
+    });
+    assert(error.message.includes("stock"), error.message);
+    expect(await unknown.count(), "those before it").toBe(500);
+    const value = (product: { stock: number }) => ({
+      ...product,
+      stock: Math.max(0, product.stock),
+    });
+    const stores = { unknown: { into: unknown, value } };
+    await fromIndexedDB("old", { to: client, stores });
+    expect(await unknown.count()).toBe(700);
+    expect((await unknown.get("p1500"))?.stock).toBe(0);
+  });
+
   test("page: a key that is there is refused, also one that comes while it copies", async () => {
     const pairs = Array.from({ length: 3_000 }, (_, i) => [i, { n: i }] as const);
     await oldDatabase("old", { rows: pairs });
@@ -203,6 +229,27 @@ describe("moving old data from a page, by a client", () => {
     });
     expect(await client.getText("theme")).toBe("dark");
     expect(localStorage.length).toBe(1_501);
+  });
+
+  test("page: where storage is denied, as in a sandboxed frame, it says so", async () => {
+    const client = await shop();
+    const denied = () => {
+      throw new DOMException("The document has no origin.", "SecurityError");
+    };
+    for (const [name, property] of [
+      ["indexedDB", { value: { open: denied } }],
+      ["localStorage", { get: denied }],
+    ] as const) {
+      const own = Object.getOwnPropertyDescriptor(globalThis, name) as PropertyDescriptor;
+      onTestFinished(() => {
+        Object.defineProperty(globalThis, name, own);
+      });
+      Object.defineProperty(globalThis, name, { ...property, configurable: true });
+    }
+    const message = "is denied here: The document has no origin.";
+    const wanted = { ...REFUSED, message, cause: true };
+    await rejects(fromIndexedDB("old", { to: client, stores: { a: client } }), wanted);
+    await rejects(fromLocalStorage({ to: client, into: client }), wanted);
   });
 
   test("page: two tabs move the data once", async () => {

@@ -637,6 +637,23 @@ describe("what a migration refuses", () => {
     expect(a.count()).toBe(0);
   });
 
+  test("two records with the same value in a unique index, by the name of the second", async () => {
+    const row = (sku: string) => ({ sku });
+    const pairs = Array.from({ length: 50 }, (_, i) => [i, row(i === 40 ? "7" : `${i}`)] as const);
+    await oldDatabase("old", { a: pairs });
+    const db = await fresh();
+    const Row = struct("Row", { sku: str });
+    const indexes = { bySku: { fields: "sku", unique: true } } as const;
+    const a = db.collection("a", Row, { key: f64, indexes });
+    const error = await rejects(fromIndexedDB("old", { to: db, stores: { a } }), {
+      ...REFUSED,
+      message: 'The record 40 of "a" cannot be moved: ',
+      cause: true,
+    });
+    expect((error.cause as { code?: string }).code).toBe("VARVE_UNIQUE_VIOLATION");
+    expect(a.count(), "those before it").toBe(40);
+  });
+
   test("an old record that changes meanwhile, and one that is added", async () => {
     for (const change of [
       ["x", 9],
