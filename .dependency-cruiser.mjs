@@ -11,6 +11,7 @@ const LAYERS = [
   ["collection"],
   ["database"],
   ["client"],
+  ["migrate"],
   ["index", "serve", "workerd"],
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.
   ["cli"],

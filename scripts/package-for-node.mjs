@@ -12,6 +12,8 @@ export const FOLDER = "dist/node";
 /** Entry points by the bundle that has all of them, so that a program loads few files whichever it imports. */
 const BUNDLES = {
   main: { index: "index", serve: "serve", client: "client/index" },
+  // Programs call it once in their lives.
+  moving: { migrate: "migrate/index" },
   schemas: {
     struct: "struct",
     codec: "codec",

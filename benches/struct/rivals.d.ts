@@ -1,13 +1,5 @@
 /** The used parts of packages in benches/rivals, so that types can be checked without installing them. */
 
-declare module "msgpackr" {
-  export class Packr {
-    constructor(options: { structures: unknown[] });
-    pack(value: unknown): Uint8Array;
-    unpack(bytes: Uint8Array): unknown;
-  }
-}
-
 declare module "flatbuffers" {
   export class ByteBuffer {
     constructor(bytes: Uint8Array);

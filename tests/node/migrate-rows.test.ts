@@ -1,0 +1,213 @@
+import { Buffer } from "node:buffer";
+import { type Database, memory, open } from "varve";
+import { fromIndexedDB, fromLocalStorage, fromSQLite, type MigrationProgress } from "varve/migrate";
+import { blob, f64, json, option, str, struct, text, u32 } from "varve/struct";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { wasmOption } from "../support/context.js";
+import { rejects } from "../support/errors.js";
+
+const Product = struct("Product", {
+  id: u32,
+  name: str,
+  price: f64,
+  note: option(str),
+  image: blob,
+});
+
+async function fresh(): Promise<Database> {
+  const db = await open("shop", { storage: memory(), ...wasmOption() });
+  onTestFinished(() => db.close());
+  return db;
+}
+
+interface Row {
+  id: number;
+  name: string;
+  price: number;
+  note: string | null;
+  image: Uint8Array;
+}
+
+/** Rows as better-sqlite3 gives them: bytes are Buffers. */
+function rowsOf(count: number): Row[] {
+  return Array.from({ length: count }, (_, id) => ({
+    id,
+    name: `n${id}`,
+    price: id / 8,
+    note: id % 2 ? "x" : null,
+    image: Buffer.from([id % 256]),
+  }));
+}
+
+function stored(rows: readonly Row[]) {
+  return rows.map(({ id, note, image, ...row }) => [
+    id,
+    { id, ...row, note: note ?? undefined, image: new Uint8Array(image) },
+  ]);
+}
+
+const key = (_: number, row: Row) => row.id;
+const REFUSED = { name: "MigrationError", code: "VARVE_MIGRATION" };
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" };
+
+describe("moving the rows of a query", () => {
+  test("rows of an array, of an iterator and of an asynchronous one arrive", async () => {
+    const rows = rowsOf(3_000);
+    async function* later() {
+      for (const row of rows) yield await row;
+    }
+    for (const given of [rows, () => rows.values(), later, async () => rows]) {
+      const db = await fresh();
+      const into = db.collection("products", Product, { key: u32, indexes: { byPrice: "price" } });
+      const reports: MigrationProgress[] = [];
+      const onProgress = (now: MigrationProgress) => reports.push(now);
+      const result = await fromSQLite({
+        table: "products",
+        rows: given,
+        to: db,
+        into,
+        key,
+        onProgress,
+      });
+      expect(result).toStrictEqual({
+        before: false,
+        stores: { products: { records: 3_000, skipped: 0 } },
+      });
+      const there = Array.from(into.entries(), ([id, view]) => [id, view.snapshot()]);
+      expect(there).toStrictEqual(stored(rows));
+      expect([...into.index.byPrice.keys({ lt: 1 })]).toStrictEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+      const total = given === rows ? 3_000 : undefined;
+      const last = { phase: "comparing", store: "products", records: 3_000, total };
+      expect(reports.at(-1)).toStrictEqual(last);
+    }
+  });
+
+  test("rows of node:sqlite arrive, where the runtime has it", async () => {
+    // By a name that bundlers do not look up: Node 20 and Bun have no such module.
+    const name = "node:sqlite";
+    const sqlite: unknown = await import(name).catch(() => undefined);
+    const rows = rowsOf(300);
+    let query: () => Iterable<object> = () =>
+      rows.map((row) => Object.assign(Object.create(null) as Row, row));
+    if (sqlite !== undefined) {
+      const { DatabaseSync } = sqlite as { DatabaseSync: new (path: string) => Sqlite };
+      const old = new DatabaseSync(":memory:");
+      onTestFinished(() => old.close());
+      old.exec(
+        "CREATE TABLE products (id INTEGER PRIMARY KEY, name, price REAL, note, image BLOB)",
+      );
+      const insert = old.prepare("INSERT INTO products VALUES (?, ?, ?, ?, ?)");
+      for (const { id, name, price, note, image } of rows) insert.run(id, name, price, note, image);
+      query = () => old.prepare("SELECT * FROM products ORDER BY id").iterate();
+    }
+    const db = await fresh();
+    const into = db.collection("products", Product, { key: u32 });
+    await fromSQLite({ table: "products", rows: query, to: db, into, key });
+    const there = Array.from(into.entries(), ([id, view]) => [id, view.snapshot()]);
+    expect(there).toStrictEqual(stored(rows));
+  });
+
+  interface Sqlite {
+    exec(statement: string): void;
+    prepare(statement: string): {
+      run(...values: unknown[]): void;
+      iterate(): Iterable<object>;
+    };
+    close(): void;
+  }
+
+  test("one that ended in the middle goes on, and nothing is doubled or replaced", async () => {
+    const rows = rowsOf(4_000);
+    const db = await fresh();
+    const into = db.collection("products", json<Partial<Row>>(), { key: u32 });
+    let isWrong = true;
+    const value = ({ id, name }: Row) => ({ id, name });
+    const onProgress = ({ phase, records }: MigrationProgress) => {
+      if (isWrong && phase === "copying" && records > 1_500) throw new Error("enough");
+    };
+    const options = { table: "products", rows, to: db, into, key, value, onProgress };
+    await rejects(fromSQLite(options), { message: "enough" });
+    const copied = into.count();
+    assert(copied > 1_500 && copied < 4_000, `${copied}`);
+    isWrong = false;
+    await fromSQLite(options);
+    expect([...into.entries()]).toStrictEqual(rows.map((row) => [row.id, value(row)]));
+    expect((await fromSQLite(options)).before).toBe(true);
+  });
+
+  test("what cannot be stored is refused by its row and path, before anything is written", async () => {
+    const good = rowsOf(1)[0] as Row;
+    const wrong: readonly (readonly [object, string])[] = [
+      [{ ...good, id: 1, price: "1" }, "Product.price"],
+      [{ ...good, id: -1 }, "must be an integer"],
+      [{ ...good, id: 0 }, "have the same new key, 0"],
+      [{ ...good, id: 1, more: 1 }, "more"],
+    ];
+    for (const [row, part] of wrong) {
+      const db = await fresh();
+      const into = db.collection("products", Product, { key: u32 });
+      const moving = fromSQLite({ table: "products", rows: [good, row], to: db, into, key });
+      const error = await rejects(moving, REFUSED);
+      assert(error.message.includes(part), error.message);
+      expect((error as { key?: unknown }).key).toBe(1);
+      expect(db.stats().records).toBe(0);
+    }
+  });
+
+  test("rows that come in another order the next time are noticed", async () => {
+    const rows = rowsOf(2_000);
+    const db = await fresh();
+    const into = db.collection("products", json<Row>(), { key: u32 });
+    const value = ({ id, name }: Row) => ({ id, name });
+    let times = 0;
+    const onProgress = ({ phase, records }: MigrationProgress) => {
+      if (times === 2 && phase === "copying" && records > 500) throw new Error("enough");
+    };
+    const given = () => {
+      times += 1;
+      return times < 3 ? rows : [...rows].reverse();
+    };
+    const options = { table: "products", rows: given, to: db, into, key, value, onProgress };
+    await rejects(fromSQLite(options), { message: "enough" });
+    await rejects(fromSQLite(options), REFUSED);
+  });
+
+  test("a query that fails says so, and wrong arguments are refused", async () => {
+    const db = await fresh();
+    const into = db.collection("products", text(), { key: u32 });
+    const options = { table: "products", rows: [], to: db, into, key };
+    const failing = () => {
+      throw new Error("no such table: products");
+    };
+    await rejects(fromSQLite({ ...options, rows: failing }), { message: "no such table" });
+    await rejects(fromSQLite({ ...options, rows: rowsOf(1).values() as never }), {
+      ...BAD,
+      message: "an iterator gives them once",
+    });
+    await rejects(fromSQLite({ ...options, rows: (() => 5) as never }), BAD);
+    await rejects(fromSQLite({ ...options, rows: [5] as never }), BAD);
+    await rejects(fromSQLite({ ...options, key: undefined as never }), { ...BAD, message: "key" });
+    await rejects(fromSQLite({ ...options, table: "" }), { ...BAD, message: "table" });
+    await rejects(fromSQLite(undefined as never), BAD);
+    expect(db.stats().records + db.count()).toBe(0);
+  });
+
+  test("a runtime without IndexedDB and localStorage says so", async () => {
+    const db = await fresh();
+    await rejects(fromIndexedDB("old", { to: db, stores: { a: db } }), {
+      ...REFUSED,
+      message: "no IndexedDB here",
+    });
+    const storage = new Map([
+      ["a", "1"],
+      ["b", "2"],
+    ]);
+    const items = {
+      length: 2,
+      key: (i: number) => [...storage.keys()][i] ?? null,
+      getItem: (item: string) => storage.get(item) ?? null,
+    };
+    await fromLocalStorage({ to: db, into: db, storage: items });
+    expect(db.getText("b")).toBe("2");
+  });
+});

@@ -1,0 +1,123 @@
+/** The programs of docs/migrate.md run as printed, on data that other libraries have stored. */
+
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { copied, developed, inChromium } from "../fixtures/fixture.js";
+import { until } from "../support/values.js";
+import { prepared, shown, shownIn } from "./documented-programs.js";
+import { command, compile, root, runtime } from "./project.js";
+
+const PAGE = "docs/migrate.md";
+const STRICT = { module: "ESNext", moduleResolution: "Bundler", lib: ["ES2022", "DOM"] };
+
+const source = (file: string) => shown(PAGE, file).source;
+
+/** What a page writes to its console until it has written `"end"`, in Vite's development server. */
+async function written(files: Readonly<Record<string, string>>): Promise<unknown[]> {
+  const folder = copied();
+  mkdirSync(join(folder, "node_modules"));
+  for (const library of ["idb-keyval", "msgpackr"]) {
+    symlinkSync(root("node_modules", library), join(folder, "node_modules", library));
+  }
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  writeFileSync(
+    join(folder, "index.html"),
+    '<!doctype html><body><script type="module" src="/first.ts"></script>',
+  );
+  const url = await developed(folder, {});
+  return inChromium(async (page) => {
+    const lines: unknown[] = [];
+    let last = Promise.resolve();
+    page.on("console", (message) => {
+      // In order, as an object takes longer than text.
+      const values = Promise.all(message.args().map((one) => one.jsonValue()));
+      last = last.then(async () => void lines.push(...(await values)));
+    });
+    await page.goto(url);
+    await until(() => lines.includes("end"));
+    return lines.slice(0, lines.indexOf("end")).filter((line) => !/^\[vite\]/.test(String(line)));
+  });
+}
+
+describe("the programs that move old data", () => {
+  test("the list is complete", () => {
+    const names = shownIn(PAGE).map(({ file }) => file);
+    expect(names).toStrictEqual([
+      "db.ts",
+      "main.ts",
+      "photos.ts",
+      "structured.ts",
+      "settings.ts",
+      "move.mjs",
+    ]);
+  });
+
+  test("the first one has what idb-keyval has stored, and starts for users who have nothing", async () => {
+    const files = { "db.ts": source("db.ts"), "main.ts": source("main.ts") };
+    const first = `
+      import { set } from "idb-keyval";
+      await set("theme", { color: "dark" });
+      await import("./main.ts");
+      console.log("end");`;
+    expect(await written({ ...files, "first.ts": first })).toStrictEqual([{ color: "dark" }]);
+    const alone = 'await import("./main.ts"); console.log("end");';
+    expect(await written({ ...files, "first.ts": alone })).toStrictEqual([undefined]);
+  });
+
+  test("photos, settings, and values of every kind", async () => {
+    const worker = `
+      import { serve } from "varve/serve";
+      import { structured } from "./structured";
+      export default serve("shop", { collections: { things: structured<unknown>() } });`;
+    const first = `
+      import { set } from "idb-keyval";
+      import { connect } from "varve/client";
+      import { fromIndexedDB } from "varve/migrate";
+      import { movePhotos } from "./photos";
+      import { moveSettings } from "./settings";
+      const shop = connect<typeof import("./db").default>("shop", {
+        worker: () => new Worker(new URL("./db.ts", import.meta.url), { type: "module" }),
+      });
+      await set("a", new Map([["when", new Date(5)]]));
+      await fromIndexedDB("keyval-store", { to: shop, stores: { keyval: shop.collection("things") } });
+      console.log((await shop.collection("things").get("a")).get("when").getTime());
+      localStorage.setItem("settings/theme", "dark");
+      await moveSettings(shop);
+      console.log(await shop.getText("theme"));
+      const request = indexedDB.open("album");
+      request.onupgradeneeded = () => {
+        request.result.createObjectStore("photos").put(new Blob(["pixels"]), 7);
+      };
+      await new Promise((resolve) => { request.onsuccess = resolve; });
+      request.result.close();
+      await movePhotos(shop);
+      console.log(await shop.getText("photo/7"));
+      console.log("end");`;
+    const files = {
+      "db.ts": worker,
+      "structured.ts": source("structured.ts"),
+      "photos.ts": source("photos.ts"),
+      "settings.ts": source("settings.ts"),
+      "first.ts": first,
+    };
+    expect(await written(files)).toStrictEqual([5, "dark", "pixels"]);
+  });
+
+  test("they compile", () => {
+    for (const file of ["photos.ts", "settings.ts"]) expect(compile(source(file), STRICT)).toBe("");
+  });
+
+  test("rows of node:sqlite, with an index", async () => {
+    const { folder, commandLine } = await prepared(shown(PAGE, "move.mjs"), "node24");
+    const old = `
+      const { DatabaseSync } = require("node:sqlite");
+      const old = new DatabaseSync("shop.sqlite");
+      old.exec("CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT, stock INTEGER)");
+      old.exec("INSERT INTO products VALUES (1, 'Air', 5), (2, 'Boost 350', 100)");`;
+    command([...(await runtime("node24", [])), "-e", old], folder);
+    expect(command(commandLine, folder).trim().split("\n").at(-1)).toBe("2 Boost 350");
+    // Again: it is done, and says the same.
+    expect(command(commandLine, folder).trim().split("\n").at(-1)).toBe("2 Boost 350");
+  });
+});
