@@ -213,14 +213,22 @@ export function followed(
   if (name !== undefined) checkName("The option retain of follow()", name);
   let since = options.since;
   if (since !== undefined) cursorOf("follow()", "The option since", since);
-  else if (name !== undefined) since = marksOf(source()).find((it) => it.name === name)?.cursor;
-  const follower = new Follower(
-    source,
-    since ?? source().engine.log.lastCommit(),
-    collection,
-    name,
-  );
-  return { [Symbol.asyncIterator]: () => follower.items(signal, closers) };
+  else if (name !== undefined) since = markNamed(source(), name);
+  const from = since ?? source().engine.log.lastCommit();
+  let hasBegun = false;
+  return {
+    [Symbol.asyncIterator]() {
+      // A second loop begins again, or goes on from the mark: what is before that may be forgotten.
+      const mark = hasBegun && name !== undefined && markNamed(source(), name);
+      hasBegun = true;
+      return new Follower(source, mark || from, collection, name).items(signal, closers);
+    },
+  };
+}
+
+/** The cursor of a mark; `undefined` if there is none of this name. */
+function markNamed(session: ReturnType<Source>, name: string): number | undefined {
+  return marksOf(session).find((mark) => mark.name === name)?.cursor;
 }
 
 class Follower {

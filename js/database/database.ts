@@ -394,6 +394,7 @@ export class Database {
    * @throws (rejects) QuotaExceededError, StorageError, ReadOnlyError as `compact`
    */
   async pack(options: PackOptions): Promise<number> {
+    this.session.guard.assertOutsideCallback("pack()");
     const { packed } = await moduleAt<typeof import("./pack.js")>("database/pack");
     return packed(this.source, options);
   }
@@ -899,7 +900,8 @@ export class Database {
     refuseUnknown("verify()", options, ["onProgress", "signal"]);
     const { onProgress, signal } = options;
     this.session.guard.assertOutsideCallback("verify()");
-    const total = this.stats().fileBytes;
+    // Not stats(): what that counts may need a record that is damaged.
+    const total = this.session.engine.stats().fileBytes;
     const { verified } = await moduleAt<typeof import("./verify.js")>("database/verify");
     return verified(this.session, (bytes) => {
       signal?.throwIfAborted();

@@ -286,6 +286,28 @@ everywhere("changes", ({ storage }) => {
     await last.return?.();
   });
 
+  test("a second loop over what follow returned begins again, or goes on from its mark", async () => {
+    const db = await opened(storage);
+    for (const value of ["1", "2"]) {
+      db.set("a", value);
+      db.commit();
+    }
+    const numbersOf = async (followed: AsyncIterable<{ number: number }>, count: number) => {
+      const numbers: number[] = [];
+      for await (const { number } of followed) {
+        if (numbers.push(number) === count) break;
+      }
+      return numbers;
+    };
+    const followed = db.follow({ since: 0 });
+    const all = await numbersOf(followed, 2);
+    expect(await numbersOf(followed, 2)).toStrictEqual(all);
+    const marked = db.follow({ since: 0, retain: "replica" });
+    expect(await numbersOf(marked, 2)).toStrictEqual(all);
+    // The last one was not handled: no next one was asked for.
+    expect(await numbersOf(marked, 1)).toStrictEqual(all.slice(1));
+  });
+
   test("a slow follower with a mark misses nothing that compaction would take", async () => {
     const db = await opened(storage);
     const seen: string[] = [];

@@ -397,6 +397,24 @@ everywhere("kept history", ({ storage }) => {
     await rejects(db.pack({ before: 0, other: 1 } as { before: number }), BAD);
   });
 
+  test("pack is refused inside a transaction and a callback", async () => {
+    const db = await opened(storage, KEEP);
+    db.set("a", "1");
+    db.commit();
+    const refused: Promise<unknown>[] = [];
+    const pack = () => {
+      const packed = db.pack({ before: db.lastCommit });
+      packed.catch(() => undefined);
+      refused.push(packed);
+    };
+    db.transaction(pack);
+    db.updateIf("a", pack);
+    for (const one of refused) {
+      await rejects(one, { name: "ReentrancyError", code: "VARVE_REENTRANCY" });
+    }
+    expect(refused.length).toBe(2);
+  });
+
   test("a pack that is aborted leaves everything from its commit on", async () => {
     const db = await opened(storage, KEEP);
     const states: [number, [string, string | undefined][]][] = [];
