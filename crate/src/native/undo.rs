@@ -148,10 +148,10 @@ impl Store {
                 let was_written = later.as_ref().is_some_and(|later| later.contains_key(at));
                 now = (!was_written).then_some(*version);
             }
-            let collection = names.get(keyspace);
-            let is_there = *keyspace == KEYSPACE_RAW || collection.is_some();
+            let named = names.get(keyspace);
+            let is_there = *keyspace == KEYSPACE_RAW || named.is_some();
             if now != Some(*version) || !is_there {
-                changed.insert(match (is_there, collection) {
+                changed.insert(match (is_there, named) {
                     (false, _) => "a collection that is not there any more".to_string(),
                     (true, None) => format!("{:?}", String::from_utf8_lossy(key)),
                     (true, Some((name, kind))) => format!("{name}: {}", shown(kind.as_ref(), key)),

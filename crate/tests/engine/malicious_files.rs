@@ -174,6 +174,71 @@ fn use_database(image: Vec<u8>, options: Options) -> bool {
     true
 }
 
+/// A file that keeps its history, and the last versions of its commits.
+fn sample_with_history() -> (Vec<u8>, Vec<u64>) {
+    let file = FaultFile::default();
+    let options = Options { keeps_history: Some(true), ..options() };
+    let mut store = Store::open(file.clone(), options).expect("a new file opens");
+    let mut cursors = vec![];
+    for i in 0..24_u8 {
+        let length = if i == 7 { 3_700 } else { 40 * usize::from(i) };
+        store.set(0, &[b'k', i % 5], &bytes_of(i.into(), length)).expect("set");
+        if i % 7 == 2 {
+            store.delete(0, &[b'k', (i + 1) % 5]).expect("delete");
+        }
+        store.flush().expect("flush");
+        cursors.push(store.last_commit());
+    }
+    drop(store.close().map_err(|(_, e)| e).expect("close"));
+    (file.image(), cursors)
+}
+
+/// Reads all past commits.
+fn read_history(image: Vec<u8>, options: Options, cursors: &[u64]) -> usize {
+    let Ok(mut store) = Store::open(FaultFile::new(image), options) else { return 0 };
+    let mut shown = 0;
+    for &cursor in cursors {
+        let Ok(past) = store.at(cursor) else { continue };
+        shown += 1;
+        for i in 0..5 {
+            let _ = store.get(past.keyspace(0), &[b'k', i]).map(|value| value.map(<[u8]>::len));
+        }
+        let _ = store.keys(past.keyspace(0)).map(|keys| keys.len());
+        store.end_snapshot(past);
+    }
+    shown
+}
+
+#[test]
+fn malicious_positions_of_earlier_records_are_damage_and_never_panic() {
+    let (image, cursors) = sample_with_history();
+    let parts = parts_of(&image);
+    assert_eq!(read_history(image.clone(), options(), &cursors), cursors.len());
+    let wrong = [1, 512, 1 << 20, 1 << 28, u32::MAX / 2, u32::MAX - 1, u32::MAX];
+    let (mut shown, mut changed) = (0, 0);
+    // The position of the record before is in each record's header.
+    for part in
+        parts.iter().filter(|part| part.copy.is_none() && part.at >= 2 * SLOT_STRIDE as usize)
+    {
+        for at in (part.at + frame::SIZE..part.at + part.len).step_by(4) {
+            let word = u32::from_le_bytes(image[at..at + 4].try_into().expect("four bytes"));
+            // In units of eight bytes.
+            if word < 1 << 10 || word as usize >= image.len() / 8 {
+                continue;
+            }
+            for wrong in wrong {
+                let mut lying = image.clone();
+                lying[at..at + 4].copy_from_slice(&wrong.to_le_bytes());
+                part.seal(&mut lying);
+                changed += 1;
+                shown += read_history(lying, options(), &cursors);
+            }
+        }
+    }
+    println!("{changed} files showed {shown} commits");
+    assert!(changed > 50 && shown > 500, "{changed} files showed {shown} commits");
+}
+
 fn run_seed(image: &[u8], parts: &[Part], seed: u64) -> bool {
     let mut rng = Rng::new(seed);
     let memory = if rng.one_in(2) { 0 } else { 64 << 20 };

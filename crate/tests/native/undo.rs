@@ -135,7 +135,7 @@ fn undo_is_refused_if_a_later_transaction_has_written_what_it_wrote() {
 }
 
 #[test]
-fn undo_refuses_what_it_cannot_work_with() {
+fn undo_refuses_numbers_files_and_calls_that_it_cannot_work_with() {
     let folder = Folder::new();
     let path = folder.file("a.varve");
     let mut store = open(&path);

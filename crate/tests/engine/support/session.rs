@@ -335,12 +335,16 @@ impl Session {
         if self.saved.is_empty() {
             self.disk.mark(Mark::Trying(trying));
         }
+        let before = self.store().last_commit();
         match run(self.store()) {
             Ok(value) => {
                 self.state = after;
                 let store = self.store.as_mut().expect("open");
                 self.disk.paused(|| versions(&mut self.state, store, &value));
-                if self.saved.is_empty() && store.stats().pending_bytes == 0 {
+                // After a commit, maintenance may have deleted what is due.
+                let is_committed =
+                    store.stats().pending_bytes == 0 || store.last_commit() != before;
+                if self.saved.is_empty() && is_committed {
                     self.oracle.fix(trying, self.state.clone());
                     let cursor = store.last_commit();
                     if self.opened != Some(cursor) {
