@@ -45,6 +45,8 @@ describe("the end of a process", () => {
     const { stdout, stderr } = await runs(
       folder(),
       `const count = () => process.listenerCount("exit");
+       // This loads what file() opens files with.
+       await (await open("first", { storage: file(directory) })).close();
        const before = count();
        const opened = [];
        for (let n = 0; n < 20; n++) opened.push(await file(directory).open("n" + n));

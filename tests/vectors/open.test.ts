@@ -9,8 +9,11 @@ import { CorruptionError, file, memory, open, UnsupportedFormatError } from "var
 import { assert, describe, expect, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { random } from "../support/values.js";
-import { CORRUPTION, FormatError, hex, NOT_A_DATABASE } from "./layout.js";
+import { CORRUPTION, ENGINE, FormatError, hex, NOT_A_DATABASE } from "./layout.js";
 import { read } from "./reader.js";
+
+/** The key of the engine's record with the time, in hexadecimal. */
+const EXPIRY = Buffer.from("expiry").toString("hex");
 
 /** The result of opening a file, as far as both can determine it. */
 type Outcome =
@@ -36,7 +39,11 @@ async function byReader(bytes: Uint8Array): Promise<Outcome> {
   try {
     const { recovery, live, count, unreadable } = await read(bytes);
     const { tornBytes, droppedFrames, lastFrame, replayedFrames, clean, created } = recovery;
-    const raw = live.filter(({ keyspace }) => keyspace === 0);
+    // Without this record of the engine nothing expires.
+    const expires = live.some(({ keyspace, key }) => keyspace === ENGINE && hex(key) === EXPIRY);
+    const now = Date.now() / 1000;
+    const all = live.filter(({ keyspace }) => keyspace === 0);
+    const raw = all.filter(({ expiry }) => !expires || expiry === 0 || expiry > now);
     return {
       recovery: {
         tornBytes,
@@ -49,7 +56,7 @@ async function byReader(bytes: Uint8Array): Promise<Outcome> {
         lost: undefined,
       },
       live: Object.fromEntries(raw.map(({ key, value }) => [hex(key), hex(value)])),
-      count,
+      count: count - (all.length - raw.length),
       unreadable: unreadable > 0,
     };
   } catch (error) {

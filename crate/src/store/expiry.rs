@@ -236,14 +236,19 @@ impl<F: File> Store<F> {
     #[inline(always)]
     pub(super) fn is_expired(&self, keyspace: u32, at: Located) -> bool {
         let now = self.expiry.now;
-        now != 0 && self.log.expiry_in(at.addr).wrapping_sub(1) < now && self.can_expire(keyspace)
+        let expiry = self.log.expiry_in(at.addr);
+        now != 0
+            && expiry.wrapping_sub(1) < now
+            && (keyspace <= LAST_KEYSPACE || expiry <= self.snapshots.hides_until(keyspace))
     }
 
-    /// Whether a record of a keyspace, live or of a snapshot, may be there and due. Taking a snapshot deletes what is due, so
-    /// none of its records are, unless the store could not be written to. A past commit had what it had.
-    fn can_expire(&self, keyspace: u32) -> bool {
-        keyspace <= LAST_KEYSPACE
-            || (self.read_only || self.poisoned) && !self.snapshots.is_past(keyspace)
+    /// The time up to which records of a keyspace, live or of a snapshot, may be there and due; 0 for none. Taking a snapshot
+    /// deletes what is due, so none of its records are, unless the store could not be written to. A past commit had what it had.
+    fn due_until(&self, keyspace: u32) -> u32 {
+        match keyspace <= LAST_KEYSPACE {
+            true => self.expiry.now,
+            false => self.snapshots.hides_until(keyspace),
+        }
     }
 
     /// Deletes all that is due, so that the log shows it. A read-only store deletes nothing.
@@ -354,32 +359,35 @@ impl<F: File> Store<F> {
 
     /// The number of due records of a keyspace between two bounds.
     pub(super) fn count_due(&mut self, keyspace: u32, bounds: KeyBounds<'_>) -> Result<u64, Error> {
-        if keyspace == KEYSPACE_ENGINE || !self.seems_due() || !self.can_expire(keyspace) {
+        let until = self.due_until(keyspace);
+        if keyspace == KEYSPACE_ENGINE || !self.seems_due() || until == 0 {
             return Ok(0);
         }
         let mut count = 0;
-        self.each_due(keyspace & LAST_KEYSPACE, &mut |key| {
+        self.each_due(keyspace & LAST_KEYSPACE, until, &mut |key| {
             count += u64::from(is_between(key, bounds));
             true
         })?;
         Ok(count)
     }
 
-    /// Passes the keys of a keyspace whose records are due to `visit`, in the order of time, until it returns false.
+    /// Passes the keys of a keyspace whose records were due at a time to `visit`, in the order of time, until it returns
+    /// false.
     fn each_due(
         &mut self,
         keyspace: u32,
+        until: u32,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Error> {
-        let now = self.expiry.now;
-        self.each_entry(keyspace, &mut |_, expiry, key| expiry <= now && visit(key))
+        self.each_entry(keyspace, &mut |_, expiry, key| expiry <= until && visit(key))
     }
 
     /// Whether some record of a keyspace may be due, so that its keys have to be looked up.
     pub(super) fn has_due(&mut self, keyspace: u32) -> Result<bool, Error> {
         let mut has_due = false;
-        if keyspace != KEYSPACE_ENGINE && self.seems_due() && self.can_expire(keyspace) {
-            self.each_due(keyspace & LAST_KEYSPACE, &mut |_| {
+        let until = self.due_until(keyspace);
+        if keyspace != KEYSPACE_ENGINE && self.seems_due() && until > 0 {
+            self.each_due(keyspace & LAST_KEYSPACE, until, &mut |_| {
                 has_due = true;
                 false
             })?;

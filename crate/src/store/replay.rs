@@ -324,8 +324,10 @@ impl<F: File> Store<F> {
                 if previous == 0 && is_tombstone && self.unloaded.is_some() {
                     self.remove_older(hash, header, &key, position)?;
                 }
-                // A key without a predecessor was absent, or its deletion was moved behind it.
-                let mut found = match previous == 0 && !is_tombstone {
+                // A key without a predecessor was absent, or its deletion was moved behind it. Clear records are dropped
+                // without a deletion: the checkpoint may have an older one.
+                let was_absent = previous == 0 && !is_tombstone && clear.is_none();
+                let mut found = match was_absent {
                     true => self.find_loaded(hash, header.keyspace(), &key),
                     false => self.find_outlined(hash, header.keyspace(), &key),
                 };

@@ -76,6 +76,8 @@ struct Snapshot {
     past: Option<SmallMap<OrderedKeys>>,
     /// The past commit, as long as it is not known what has changed since.
     unwalked: Option<PastCommit>,
+    /// Records with an expiry up to this time are absent: the store could not delete them when it was taken. 0 for none.
+    hides_until: u32,
     /// Bytes of the file that were not live when it was taken.
     dead_bytes: u64,
 }
@@ -108,14 +110,15 @@ impl Snapshots {
         past.chain(from.iter().filter_map(move |snapshot| snapshot.overlay.get(number)))
     }
 
-    /// Whether the snapshot that a keyspace's number selects shows a past commit.
-    pub(super) fn is_past(&self, keyspace: u32) -> bool {
-        self.from(keyspace).first().is_some_and(|snapshot| snapshot.past.is_some())
+    /// The time up to which the snapshot that a keyspace's number selects hides what has expired; 0 for none.
+    pub(super) fn hides_until(&self, keyspace: u32) -> u32 {
+        self.from(keyspace).first().map_or(0, |snapshot| snapshot.hides_until)
     }
 
-    /// Makes the newest snapshot one of a past commit.
+    /// Makes the newest snapshot one of a past commit, which had what it had.
     pub(super) fn show_past(&mut self, past: PastCommit) {
         let Some(newest) = self.open.last_mut() else { return };
+        newest.hides_until = 0;
         (newest.past, newest.unwalked) = (Some(SmallMap::default()), Some(past));
     }
 
@@ -243,7 +246,9 @@ impl<F: File> Store<F> {
         let dead_bytes = self.log.dead_bytes();
         let overlay = SmallMap::default();
         let (past, unwalked) = (None, None);
-        self.snapshots.open.push(Snapshot { id, counts, overlay, past, unwalked, dead_bytes });
+        let hides_until = if self.read_only || self.poisoned { self.now() } else { 0 };
+        let newest = Snapshot { id, counts, overlay, past, unwalked, hides_until, dead_bytes };
+        self.snapshots.open.push(newest);
         Ok(SnapshotId(id))
     }
 

@@ -127,3 +127,15 @@ fn failing_calls_with_expiry_and_kept_history_lose_nothing_without_an_error() {
     assert_eq!(tally.cases.into_inner(), 60 * seeds);
     assert!(tally.walked.into_inner() > 1000);
 }
+
+#[test]
+fn programs_with_expiry_that_failed_once_lose_nothing() {
+    let tally = Tally::default();
+    // A clear record whose predecessor compaction had dropped was counted twice. And a snapshot hid what expired
+    // after it was taken, once the store could not be written to.
+    for (seed, snapshots) in [(669_908_539_687_825, false), (669_909_234_184_409, true)] {
+        let with = With { snapshots, expiry: true, history: false };
+        run_trial(&Trial::of(seed, with), Some(200), &tally);
+    }
+    assert_eq!(tally.cases.into_inner(), 400);
+}
