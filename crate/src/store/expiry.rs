@@ -261,7 +261,12 @@ impl<F: File> Store<F> {
         }
         while !self.read_only && !self.poisoned && self.may_have_due() {
             self.sort(ALL)?;
+            let version = self.next_version;
             self.delete_due(SLICE)?;
+            // A malicious file may list what cannot be deleted.
+            if self.next_version == version {
+                break;
+            }
         }
         Ok(())
     }
@@ -615,9 +620,15 @@ impl<F: File> Store<F> {
         if !self.wants_expiry() {
             return Ok(false);
         }
+        let version = self.next_version;
         match self.delete_due(SLICE) {
             // Compaction may free space.
             Err(Error::Quota | Error::Full) if !self.poisoned => {
+                self.expiry.is_paused = true;
+                Ok(false)
+            }
+            // A malicious file may list what cannot be deleted.
+            Ok(()) if self.next_version == version => {
                 self.expiry.is_paused = true;
                 Ok(false)
             }
