@@ -1,5 +1,6 @@
 /** Queries of a collection by one of its indexes. */
 
+import type { Engine } from "../engine/engine.js";
 import { badArgument } from "../errors/index.js";
 import { Scan, Steps } from "../session/cursor.js";
 import type { Bounds } from "../session/key-range.js";
@@ -37,13 +38,12 @@ export interface IndexRange<Value, K> {
 /** `null`, which represents a missing value, if the value is optional. */
 type Absent<Value> = undefined extends Value ? null : never;
 
-/** Makes the result of a step: the key, the value or both. */
-type ResultOf<T> = (
-  key: Uint8Array<ArrayBuffer>,
-  at: number,
-  steps: Steps<T>,
-  session: Session,
-) => T;
+type IndexContext<K> = CollectionContext<K, unknown, unknown, never, unknown>;
+
+type Step<T> = IteratorYieldResult<T>;
+
+/** Makes the result of a step of a record: the value, or the key and the value. */
+type FormOf<T> = (key: Uint8Array<ArrayBuffer>, at: number, steps: Steps<T>, session: Session) => T;
 
 /**
  * The records of a collection in the order of some of their fields. Records with the same values are in the
@@ -100,12 +100,14 @@ export class Index<Value, K, View> {
   }
 
   /**
-   * The keys of the records in a range, or of all records, in the order of the index.
+   * The keys of the records in a range, or of all records, in the order of the index. No record is read.
    *
    * @throws TypeError for a bad range
    */
   keys(range?: IndexRange<Value, K>): Scan<K> {
-    return this.walk("keys()", range, (key) => this.context.keys.decode(key));
+    const { context, space } = this;
+    const bounds = this.boundsOfWalk("keys()", range);
+    return new Scan(() => new IndexKeys(context as IndexContext<K>, space, bounds));
   }
 
   /**
@@ -147,15 +149,15 @@ export class Index<Value, K, View> {
     for (const _ of scan);
   }
 
-  private walk<T>(
-    call: string,
-    range: IndexRange<Value, K> | undefined,
-    pick: ResultOf<T>,
-  ): Scan<T> {
+  private walk<T>(call: string, range: IndexRange<Value, K> | undefined, form: FormOf<T>): Scan<T> {
     const { context, space } = this;
-    context.source().checkRange(call);
-    const bounds = this.bounds(call, range);
-    return new Scan(() => new IndexSteps(context, space, bounds, pick));
+    const bounds = this.boundsOfWalk(call, range);
+    return new Scan(() => new IndexRecords(context as IndexContext<K>, space, bounds, form));
+  }
+
+  private boundsOfWalk(call: string, range: IndexRange<Value, K> | undefined): Bounds {
+    this.context.source().checkRange(call);
+    return this.bounds(call, range);
   }
 
   private bounds(call: string, range: IndexRange<Value, K> | undefined): Bounds {
@@ -214,47 +216,41 @@ export function indexesByName<T>(collection: string): Record<string, T> {
   return indexes;
 }
 
-class IndexSteps<K, View, T> extends Steps<T> {
+/** Base class of the walks over an index. Entries are only read if something was written during the walk. */
+abstract class IndexSteps<K, T> extends Steps<T> {
+  protected readonly context: IndexContext<K>;
   private readonly index: IndexSpace;
   private readonly readsOneEntry: boolean;
   /** The latest version when the iteration began; negative before that. */
   private began: number;
-  /** The engine's `changes` at that time: while it is equal, no entry is newer. */
+  /** The engine's `changes` at that time: while it is equal, no entry was added or deleted. */
   private changes: number;
-  private readonly context: CollectionContext<K, View, unknown, never, unknown>;
-  private readonly pick: ResultOf<T>;
 
-  constructor(
-    context: CollectionContext<K, View, unknown, never, unknown>,
-    index: IndexSpace,
-    bounds: Bounds,
-    pick: ResultOf<T>,
-  ) {
-    super(context.source, bounds, true, index);
+  constructor(context: IndexContext<K>, index: IndexSpace, bounds: Bounds) {
+    super(context.source, bounds, false, index);
+    this.context = context;
     this.index = index;
     this.readsOneEntry = bounds.limit === 1;
     this.began = -1;
     this.changes = 0;
-    this.context = context;
-    this.pick = pick;
   }
 
   next(): IteratorResult<T, undefined> {
-    const { walk, context, pick } = this;
+    const { walk } = this;
     const session = this.session();
     session.assertLiveView();
     if (this.began < 0) this.begin(session);
     while (walk.advance(session)) {
-      const key = this.recordKey(session);
-      if (key === undefined) continue;
-      const { engine } = session;
-      const at = engine.find(engine.encodeBy(copier, key), context.space.keyspace);
-      if (at === 0) continue;
+      const result = this.resultOf(session, walk.key() as Uint8Array<ArrayBuffer>);
+      if (result === undefined) continue;
       walk.count();
-      return { done: false, value: pick(key, at, this, session) };
+      return result;
     }
     return { done: true, value: undefined };
   }
+
+  /** The result for the record with this encoded key; `undefined` if there is none. */
+  protected abstract pick(session: Session, key: Uint8Array<ArrayBuffer>): Step<T> | undefined;
 
   private begin({ engine }: Session): void {
     // With a single step, nothing can be written between steps.
@@ -262,18 +258,43 @@ class IndexSteps<K, View, T> extends Steps<T> {
     this.changes = engine.changes;
   }
 
-  /** The key of the entry's record; `undefined` if the entry was deleted, or written after the iteration began. */
-  private recordKey(session: Session): Uint8Array<ArrayBuffer> | undefined {
-    const { walk, index, began, changes } = this;
-    const at = walk.find(session);
-    if (at === 0) return undefined;
-    const { engine } = session;
-    const head = engine.memory.data.getUint32(at, true);
-    const key = walk.key() as Uint8Array<ArrayBuffer>;
-    if (engine.changes !== changes) {
-      const version = engine.version(engine.encodeBy(copier, key), index.keyspace);
-      if (version > began) return undefined;
+  private resultOf(session: Session, entry: Uint8Array<ArrayBuffer>): Step<T> | undefined {
+    try {
+      if (!this.wasThere(session.engine, entry)) return undefined;
+      return this.pick(session, entry.subarray(this.index.tuple.end(entry)));
+    } catch (error) {
+      this.walk.stepBack();
+      throw error;
     }
-    return key.subarray(head);
+  }
+
+  /** Whether an entry exists, and did when the iteration began. */
+  private wasThere(engine: Engine, entry: Uint8Array<ArrayBuffer>): boolean {
+    if (engine.changes === this.changes) return true;
+    const version = engine.version(engine.encodeBy(copier, entry), this.index.keyspace);
+    return version !== 0 && version <= this.began;
+  }
+}
+
+/** The keys of an index. No values are read. */
+class IndexKeys<K> extends IndexSteps<K, K> {
+  protected pick(_: Session, key: Uint8Array<ArrayBuffer>): Step<K> {
+    return { done: false, value: this.context.keys.decode(key) };
+  }
+}
+
+/** The records of an index, in the form that a function gives them. */
+class IndexRecords<K, T> extends IndexSteps<K, T> {
+  private readonly form: FormOf<T>;
+
+  constructor(context: IndexContext<K>, index: IndexSpace, bounds: Bounds, form: FormOf<T>) {
+    super(context, index, bounds);
+    this.form = form;
+  }
+
+  protected pick(session: Session, key: Uint8Array<ArrayBuffer>): Step<T> | undefined {
+    const { engine } = session;
+    const at = engine.find(engine.encodeBy(copier, key), this.context.space.keyspace);
+    return at === 0 ? undefined : { done: false, value: this.form(key, at, this, session) };
   }
 }

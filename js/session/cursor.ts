@@ -144,10 +144,14 @@ class Walk {
     try {
       return session.engine.findOnPage(this.page, this.index - 1, this.space.keyspace);
     } catch (error) {
-      // Step back, so that the next step tries this key again.
-      this.index -= 1;
+      this.stepBack();
       throw error;
     }
+  }
+
+  /** Lets the next step try the current key again, because reading it failed. */
+  stepBack(): void {
+    this.index -= 1;
   }
 
   /** Ends the iteration. */

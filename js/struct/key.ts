@@ -94,6 +94,8 @@ export interface PartCodec {
   write(area: Uint8Array, at: number, value: unknown, isBound?: boolean): number;
   /** Decodes the part at `at`, and sets `next` to its end. */
   read(bytes: Uint8Array, at: number): unknown;
+  /** The end of the part at `at`, without decoding it. */
+  end(bytes: Uint8Array, at: number): number;
 }
 
 /** The end of the part that was read last. */
@@ -184,6 +186,7 @@ function integer(
       return writeNumber(area, at, size, (value as number) - least);
     },
     read: (bytes, at) => readNumber(bytes, at, size) + least,
+    end: (_, at) => at + size,
   };
 }
 
@@ -214,6 +217,7 @@ function wide(kind: Descriptor, isSigned: boolean, what: string): PartCodec {
       takeEight(bytes, at, 8, 0);
       return as(64, eight.getBigUint64(0) - shift);
     },
+    end: (_, at) => at + 8,
   };
 }
 
@@ -234,6 +238,7 @@ function moment(kind: Descriptor, what: string): PartCodec {
       const high = readNumber(bytes, at, 4) - TWO_32 / 2;
       return high * TWO_32 + readNumber(bytes, at + 4, 4);
     },
+    end: (_, at) => at + 8,
   };
 }
 
@@ -259,6 +264,7 @@ function float(kind: Descriptor, isShort: boolean, what: string): PartCodec {
       const signed = isShort ? eight.getFloat32(0) : eight.getFloat64(0);
       return flip === 0 ? -signed : signed;
     },
+    end: (_, at) => at + size,
   };
 }
 
@@ -271,6 +277,7 @@ function boolPart(kind: Descriptor, what: string): PartCodec {
       return at + 1;
     },
     read: (bytes, at) => readNumber(bytes, at, 1) === 1,
+    end: (_, at) => at + 1,
   };
 }
 
@@ -288,6 +295,7 @@ function enumPart(
       return writeNumber(area, at, size, index);
     },
     read: (bytes, at) => variants[readNumber(bytes, at, size)],
+    end: (_, at) => at + size,
   };
 }
 
@@ -316,6 +324,12 @@ function readRun(bytes: Uint8Array, start: number): Uint8Array<ArrayBuffer> {
   return new Uint8Array(run);
 }
 
+function endOfRun(bytes: Uint8Array, start: number): number {
+  let at = start;
+  while (at < bytes.length && !(bytes[at] === 0 && bytes[++at] === 1)) at++;
+  return at + 1;
+}
+
 function textual(what: string): PartCodec {
   return {
     kind: { kind: "str" },
@@ -341,6 +355,7 @@ function textual(what: string): PartCodec {
       return at + 2;
     },
     read: (bytes, at) => decoder.decode(readRun(bytes, at)),
+    end: endOfRun,
   };
 }
 
@@ -360,6 +375,7 @@ function binary(what: string): PartCodec {
       return length > area.length ? at + length : writeRun(area, at, value as Uint8Array, length);
     },
     read: readRun,
+    end: endOfRun,
   };
 }
 
@@ -395,6 +411,7 @@ function optional(of: PartCodec): PartCodec {
       if (readNumber(bytes, at, 1) === 0) return undefined;
       return of.read(bytes, at + 1);
     },
+    end: (bytes, at) => (bytes[at] === 0 ? at + 1 : of.end(bytes, at + 1)),
   };
 }
 
@@ -417,6 +434,11 @@ function inverted(of: PartCodec): PartCodec {
       const value = of.read(rest, 0);
       next += at;
       return value;
+    },
+    end(bytes, at) {
+      const rest = bytes.slice(at);
+      invert(rest, 0, rest.length);
+      return at + of.end(rest, 0);
     },
   };
 }
@@ -449,6 +471,13 @@ export class TupleCodec {
   read(bytes: Uint8Array, start: number): unknown[] {
     next = start;
     return this.parts.map((part) => part.read(bytes, next));
+  }
+
+  /** The end of the tuple that bytes begin with, without decoding it. */
+  end(bytes: Uint8Array): number {
+    let at = 0;
+    for (const part of this.parts) at = part.end(bytes, at);
+    return at;
   }
 }
 

@@ -1,4 +1,5 @@
 import type { Database, Storage } from "varve";
+import { blob, desc, option, str, struct, u32 } from "varve/struct";
 import { assert, describe, expect, test } from "vitest";
 import { context } from "../support/context.js";
 import { throws } from "../support/errors.js";
@@ -31,6 +32,8 @@ const LITTLE = { memory: MIB } as const;
 
 const SIZE = 4_000;
 const COUNT = 4_000;
+
+const Item = struct("Item", { rank: u32, label: option(str), pad: blob });
 
 const keyOf = (i: number) => `key ${i}`;
 const byteOf = (i: number) => (i * 7) % 251;
@@ -65,6 +68,55 @@ describe("opening a database of large values", () => {
     const bytes = read.reduce((sum, { length }) => sum + length, 0);
     assert(bytes < 4 * MIB && fake.content.length > 80 * MIB, `${bytes} of ${fake.content.length}`);
     for (let i = 0; i < 20; i += 9) expect(again.get(keyOf(i))?.[5]).toBe(i);
+  });
+});
+
+describe("keys in order of a database larger than its memory", () => {
+  test("keys of a range and of an index are listed without reading values", async () => {
+    const fake = new FakeStorage();
+    const items = (db: Database) =>
+      db.collection("items", Item, { key: u32, indexes: { byRank: ["label", desc("rank")] } });
+    const rankOf = (i: number) => (i * 1_663) % COUNT;
+    let db = await opened(fake, LITTLE);
+    for (let i = 0; i < COUNT; i++) {
+      const rank = rankOf(i);
+      items(db).set(i, { rank, label: i % 2 === 0 ? "a\0b" : undefined, pad: filled(SIZE, 1) });
+      if (i % 200 === 199) await turn();
+    }
+    await db.close();
+    db = await opened(fake, LITTLE);
+    const { index } = items(db);
+    const first = [...index.byRank.keys({ limit: 1 })];
+    await turn();
+    fake.calls.length = 0;
+    const inOrder = [...items(db).keys()];
+    const byRank = [...index.byRank.keys()];
+    const bytes = fake.calls
+      .filter(({ op }) => op === "read")
+      .reduce((sum, { length }) => sum + length, 0);
+    assert(bytes < fake.content.length / 16, `${bytes} of ${fake.content.length} bytes`);
+    expect(inOrder).toStrictEqual(Array.from({ length: COUNT }, (_, i) => i));
+    const expected = [...inOrder].sort((a, b) => (b % 2) - (a % 2) || rankOf(b) - rankOf(a));
+    expect(byRank).toStrictEqual(expected);
+    expect(first).toStrictEqual(expected.slice(0, 1));
+  });
+
+  test("an entry that was deleted or added during the walk over an index is passed over", async () => {
+    const db = await opened(new FakeStorage(), LITTLE);
+    const items = db.collection("items", Item, { key: u32, indexes: { byRank: "rank" } });
+    const put = (i: number) => items.set(i, { rank: i, label: undefined, pad: filled(9, 1) });
+    for (let i = 0; i < 90; i += 3) put(i);
+    const seen: number[] = [];
+    for (const key of items.index.byRank.keys()) {
+      seen.push(key);
+      if (key === 30) {
+        items.delete(33);
+        put(34);
+        put(36);
+      }
+    }
+    const expected = Array.from({ length: 30 }, (_, i) => 3 * i).filter((i) => i !== 33);
+    expect(seen).toStrictEqual(expected);
   });
 });
 
