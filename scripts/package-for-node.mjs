@@ -62,6 +62,8 @@ export async function packageForNode() {
     // Names stay, for stack traces.
     minifyWhitespace: true,
     minifySyntax: true,
+    // Node prints the line of an uncaught error.
+    lineLimit: 200,
     legalComments: "none",
     logLevel: "warning",
     plugins: [{ name: "varve", setup: (plugin) => resolve(plugin, sources) }],

@@ -1,8 +1,9 @@
+import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type BuildOptions, build } from "esbuild";
 import { assert, describe, expect, test } from "vitest";
-import { command, compile, manifest, pack, project, root, runs } from "./project.js";
+import { command, compile, manifest, pack, project, root, runs, written } from "./project.js";
 
 async function bundle(source: string, options: BuildOptions = {}) {
   const result = await build({
@@ -205,6 +206,21 @@ describe("the published package", () => {
     `);
     expect(output.trim()).toBe("the end");
     assert(!existsSync(join(project(), "data/running.varve.lock")), "its lock was removed");
+  });
+
+  test("an error that nothing catches is printed without the package's code around it", () => {
+    const program = `
+      import { memory, open } from "varve";
+      const db = await open("uncaught", { storage: memory() });
+      db.set("key", 6);
+    `;
+    const { status, stderr } = spawnSync(process.execPath, [written("uncaught.mjs", program)], {
+      encoding: "utf8",
+    });
+    expect(status).toBe(1);
+    assert(/A value must be a string/.test(stderr), stderr);
+    const longest = Math.max(...stderr.split("\n").map((line) => line.length));
+    assert(longest < 300, `its longest line has ${longest} characters`);
   });
 });
 
