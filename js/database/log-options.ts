@@ -8,7 +8,7 @@ export interface LogOptions {
   /**
    * Only transactions after this one, given by its number, or by any version of `getEntry`: those that wrote what
    * has a higher version. A `Date` selects those with a later time; a transaction without a time counts as
-   * having that of the last one before it that has one.
+   * having that of the last one before it that has one. After the newest one there are none, whatever the number.
    */
   since?: number | Date | undefined;
   /** Only transactions up to this one and with it, given like `since`. */

@@ -27,10 +27,23 @@ const LAST_SECOND = 0xffff_ffff;
 
 /** Checks the option `expireIn` of a call. */
 export function checkedExpireIn(call: string, expireIn: unknown): number | undefined {
-  if (expireIn === undefined || (typeof expireIn === "number" && expireIn > 0)) return expireIn;
-  throw badArgument(
-    `The option expireIn of ${call} must be a number of milliseconds above 0, or Infinity for never.`,
-    expireIn,
+  if (expireIn !== undefined && !(typeof expireIn === "number" && expireIn > 0)) {
+    throw badArgument(
+      `The option expireIn of ${call} must be a number of milliseconds above 0, or Infinity for never.`,
+      expireIn,
+    );
+  }
+  if (Number.isFinite(expireIn) && Date.now() + (expireIn as number) > LAST_SECOND * 1000) {
+    throw tooLate(call, expireIn);
+  }
+  return expireIn;
+}
+
+function tooLate(call: string, given: unknown): Error {
+  return badArgument(
+    `${call} was given an expiry after the year 2106, which the file cannot hold. Leave it out, ` +
+      "or give Infinity, for never.",
+    given,
   );
 }
 
@@ -94,10 +107,6 @@ export class ExpiryClock {
     if (time === Number.POSITIVE_INFINITY) return 0;
     const seconds = Math.max(1, Math.ceil(time / 1000));
     if (seconds <= LAST_SECOND) return seconds;
-    throw badArgument(
-      `${call} was given an expiry after the year 2106, which the file cannot hold. Leave it out, ` +
-        "or give Infinity, for never.",
-      at ?? after,
-    );
+    throw tooLate(call, at ?? after);
   }
 }

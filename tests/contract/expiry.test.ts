@@ -306,6 +306,7 @@ everywhere("records that expire", ({ storage }) => {
     }
     throws(() => db.set("a", "1", { expireIn: 1, expireAt: 1 }), BAD);
     throws(() => db.set("a", "1", { expireAt: START + 200 * YEAR }), BAD);
+    throws(() => db.collection("c", textType(), { expireIn: 1e300 }), BAD);
     throws(() => db.set("a", "1", { expires: 1 } as never), BAD);
     const long = "k".repeat(65_523);
     throws(() => db.set(long, "1", { expireIn: 60_000 }), { ...BAD, message: "65,522" });
