@@ -108,7 +108,7 @@ async function copyAll(
   try {
     for (const { keyspace, name, counts, index } of partsOf(source, collections)) {
       for (const [key, value] of entriesOf(source, keyspace)) {
-        if (keyspace === SYSTEM_KEYSPACE && !isKept(key)) continue;
+        if (keyspace === SYSTEM_KEYSPACE && !isCopied(key)) continue;
         const expiry = engine.expiring ? engine.expiryOf(engine.encodeKey(key), keyspace) : 0;
         target.engine.setExpiring(key, value, expiry, keyspace);
         copied.missing += index?.(target.engine, key, value, expiry) ?? 0;
@@ -177,11 +177,18 @@ function* partsOf(source: Database, collections: readonly CollectionInfo[]): Gen
   }
 }
 
-const OF_FRAMES = ["gap/", "history", "marks"].map((start) => new TextEncoder().encode(start));
+/**
+ * The beginnings of keys of the engine's own that are not copied. Those about frames and clears are valid only in the old
+ * file. The chunks of large values (`piece/`) are written with the values, under numbers of the new file: those of the old
+ * one would replace them.
+ */
+const NOT_COPIED = ["gap/", "history", "marks", "packed", "clear/", "piece/"].map((start) =>
+  new TextEncoder().encode(start),
+);
 
-/** Whether a key of the engine's own is copied: its records about frames are valid only in the old file. */
-function isKept(key: Uint8Array): boolean {
-  return !OF_FRAMES.some((start) => start.every((byte, at) => key[at] === byte));
+/** Whether a key of the engine's own is copied. */
+function isCopied(key: Uint8Array): boolean {
+  return !NOT_COPIED.some((start) => start.every((byte, at) => key[at] === byte));
 }
 
 /** Handles signals, so that the command can remove its partial copy before it ends. */
