@@ -102,8 +102,9 @@ export const COMMANDS = {
     words: ["FILE", "NUMBER"],
     also: "[get KEY | list]",
     more:
-      "For files that keep their history. NUMBER is that of a transaction, a version, or a time as\n" +
-      "in 2026-11-27T03:00:00Z; only transactions with a note have one. See varve get and list.\n" +
+      "For files that keep their history. NUMBER is that of a transaction, a version, or a time\n" +
+      "as in 2026-11-27T03:00:00Z; only transactions with a note have one. See varve get and\n" +
+      "list.\n" +
       "Exit code 1 if that commit is not known any more.\n",
     options: LIST_OPTIONS,
   },
