@@ -73,7 +73,7 @@ interface Opened {
 /** How a client wants rows: the kind of its schema as text, if it has one, and whether it makes views of them. */
 type Wanted = readonly [schema?: string | undefined, areViews?: boolean | undefined];
 
-/** After so many records that lie together, the engine has read their whole segment. */
+/** Rows that are read ahead of the first list: from so many neighbours on, the engine reads their whole segment. */
 const PREPARED_ROWS = 16;
 
 /** The calls that read many rows. */
