@@ -106,7 +106,7 @@ async function copyAll(
   const target = Database.sessionOf(copy);
   let since = 0;
   try {
-    for (const { keyspace, name, counts, index } of partsOf(source, collections)) {
+    for (const { keyspace, name, counts, index } of keyspacesToCopy(source, collections)) {
       for (const [key, value] of entriesOf(source, keyspace)) {
         if (keyspace === SYSTEM_KEYSPACE && !isCopied(key)) continue;
         const expiry = engine.expiring ? engine.expiryOf(engine.encodeKey(key), keyspace) : 0;
@@ -144,7 +144,7 @@ function isUncertain(engine: Engine, key: Uint8Array, keyspace: number): boolean
 }
 
 /** A keyspace to copy, and the counts for it. */
-interface Part {
+interface KeyspaceToCopy {
   readonly keyspace: number;
   readonly counts?: "keys" | "records";
   /** The counts of the collection. */
@@ -153,7 +153,11 @@ interface Part {
   readonly index?: Indexing | undefined;
 }
 
-function* partsOf(source: Database, collections: readonly CollectionInfo[]): Generator<Part> {
+/** The keyspaces of a file, in the order in which they are copied. */
+function* keyspacesToCopy(
+  source: Database,
+  collections: readonly CollectionInfo[],
+): Generator<KeyspaceToCopy> {
   yield { keyspace: RAW, counts: "keys" };
   yield { keyspace: SYSTEM_KEYSPACE };
   const { engine } = Database.sessionOf(source);
