@@ -184,10 +184,11 @@ function* keyspacesToCopy(
 /**
  * The beginnings of keys of the engine's own that are not copied. Those about frames and clears are valid only in the old
  * file. The chunks of large values (`piece/`) are written with the values, under numbers of the new file: those of the old
- * one would replace them.
+ * one would replace them. What is kept for records that expire is written with these, and not for records that are lost.
+ * `store/salvage.rs` leaves out the same.
  */
-const NOT_COPIED = ["gap/", "history", "marks", "packed", "clear/", "piece/"].map((start) =>
-  new TextEncoder().encode(start),
+const NOT_COPIED = ["gap/", "history", "marks", "packed", "clear/", "piece/", "expiry"].map(
+  (start) => new TextEncoder().encode(start),
 );
 
 /** Whether a key of the engine's own is copied. */

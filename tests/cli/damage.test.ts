@@ -155,6 +155,26 @@ describe("varve salvage", () => {
     assert(liveBytes < 4_300_000, `${liveBytes} bytes: no chunk is there twice`);
   });
 
+  test("a record with an expiry that is lost is not subtracted from the count when it would be due", async () => {
+    const path = await database((db) => {
+      for (const key of ["a", "b"]) db.set(key, "stays");
+      db.set("lost", "an expiring value", { expireIn: 60_000 });
+    });
+    const bytes = readFileSync(path);
+    bytes[bytes.indexOf("an expiring value")]! ^= 1;
+    writeFileSync(path, bytes);
+    expect((await varve(["salvage", path, beside(path)])).code).toBe(1);
+    const { now } = Date;
+    onTestFinished(() => {
+      Date.now = now;
+    });
+    Date.now = () => now() + 120_000;
+    const copy = await open("new", { storage: file(dirname(path)), readOnly: true });
+    onTestFinished(() => copy.close());
+    expect([...copy.keys()]).toStrictEqual(["a", "b"]);
+    expect(copy.count()).toBe(2);
+  });
+
   test("changes since any cursor are complete in the copy of a file with packed history", async () => {
     const path = await database(
       async (db) => {
