@@ -123,7 +123,8 @@ function writtenBy(engine: Engine, first: number, last: number): Map<string, Wri
         const kind = parts[at] as number;
         if (kind > CONTINUATION) {
           throw new CursorExpiredError(
-            `The log since the transaction ${first} of the database "${engine.name}" is not whole.`,
+            `A part of the log since the transaction ${first} of the database "${engine.name}" is damaged or gone, so it ` +
+              "cannot be undone. Nothing was changed. Write the values that are wanted.",
           );
         }
         if (kind !== CONTINUATION) isMoved = kind !== 0;
@@ -186,7 +187,8 @@ function assertUnchanged(
   const more = changed.length > NAMED ? ` and ${changed.length - NAMED} more` : "";
   throw new ConflictError(
     `The transaction ${number} of the database "${session.name}" cannot be undone, because later ones have changed ` +
-      `what it wrote: ${[...new Set(changed)].slice(0, NAMED).join(", ")}${more}. Nothing was changed.`,
+      `what it wrote: ${[...new Set(changed)].slice(0, NAMED).join(", ")}${more}. Nothing was changed. ` +
+      "Write the values that are wanted; at() shows the earlier ones.",
   );
 }
 
@@ -233,7 +235,8 @@ function assertNotMigrated(
   if (migrated.length === 0 && ![...written.values()].some(isOfBuild)) return;
   throw new ConflictError(
     `The transaction ${number} of the database "${session.name}" cannot be undone, because a collection was migrated ` +
-      `during or after it${migrated.length === 0 ? "" : `: ${migrated.join(", ")}`}. Nothing was changed.`,
+      `during or after it${migrated.length === 0 ? "" : `: ${migrated.join(", ")}`}. Nothing was changed. ` +
+      "Write the values that are wanted; at() shows the earlier ones.",
   );
 }
 
@@ -297,7 +300,7 @@ function assertUnique(
         if (keyspace !== found.keyspace || !isTaken(engine, keyspace, key)) continue;
         throw new UniqueViolationError(
           `This cannot be undone in the database "${name}": another record of "${collection}" has the values now that ` +
-            `would come back in the unique index "${index}". Nothing was changed.`,
+            `would come back in the unique index "${index}". Nothing was changed. Change that record first.`,
           { collection, index },
         );
       }

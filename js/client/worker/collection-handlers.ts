@@ -432,7 +432,10 @@ function update(
   const hasFields = Object.keys({ ...add, ...set, ...where }).length > 0;
   const predicate = (value: unknown) => {
     if (hasFields && Object(value) !== value) {
-      throw badArgument("update() changes fields, but this value has none.", value);
+      throw badArgument(
+        "update() changes fields, but this value has none. Use set() or updateIf().",
+        value,
+      );
     }
     return Object.entries(where).every(([name, condition]) =>
       holds((value as Fields)[name], condition),
