@@ -5,18 +5,18 @@ import { table } from "./format.js";
 import { EXIT, Failure } from "./output.js";
 
 /** An option of a command: the name of its value, if it takes one, and its description. */
-interface OptionOf {
+interface OptionSpec {
   readonly takes?: string;
   readonly about: string;
 }
 
-interface CommandOf {
+interface CommandSpec {
   readonly about: string;
   readonly words: readonly string[];
   /** What may follow these words. */
   readonly also?: string;
   readonly more: string;
-  readonly options: Readonly<Record<string, OptionOf>>;
+  readonly options: Readonly<Record<string, OptionSpec>>;
 }
 
 const JSON_DOCUMENT = { about: "print one JSON document" };
@@ -102,8 +102,9 @@ export const COMMANDS = {
     words: ["FILE", "NUMBER"],
     also: "[get KEY | list]",
     more:
-      "For files that keep their history. NUMBER is that of a transaction, a version, or a time as\n" +
-      "in 2026-11-27T03:00:00Z; only transactions with a note have one. See varve get and list.\n" +
+      "For files that keep their history. NUMBER is that of a transaction, a version, or a time\n" +
+      "as in 2026-11-27T03:00:00Z; only transactions with a note have one. See varve get and\n" +
+      "list.\n" +
       "Exit code 1 if that commit is not known any more.\n",
     options: LIST_OPTIONS,
   },
@@ -141,7 +142,7 @@ export const COMMANDS = {
       "must not exist. Versions start over in it. A damaged file is refused: see salvage.\n",
     options: { json: JSON_DOCUMENT },
   },
-} as const satisfies Record<string, CommandOf>;
+} as const satisfies Record<string, CommandSpec>;
 
 export type CommandName = keyof typeof COMMANDS;
 
@@ -167,7 +168,7 @@ function isCommand(word: string | undefined): word is CommandName {
   return word !== undefined && Object.hasOwn(COMMANDS, word);
 }
 
-function commandOf(name: CommandName): CommandOf {
+function commandOf(name: CommandName): CommandSpec {
   return COMMANDS[name];
 }
 

@@ -106,9 +106,9 @@ async function copyAll(
   const target = Database.sessionOf(copy);
   let since = 0;
   try {
-    for (const { keyspace, name, counts, index } of partsOf(source, collections)) {
+    for (const { keyspace, name, counts, index } of keyspacesToCopy(source, collections)) {
       for (const [key, value] of entriesOf(source, keyspace)) {
-        if (keyspace === SYSTEM_KEYSPACE && !isKept(key)) continue;
+        if (keyspace === SYSTEM_KEYSPACE && !isCopied(key)) continue;
         const expiry = engine.expiring ? engine.expiryOf(engine.encodeKey(key), keyspace) : 0;
         target.engine.setExpiring(key, value, expiry, keyspace);
         copied.missing += index?.(target.engine, key, value, expiry) ?? 0;
@@ -144,7 +144,7 @@ function isUncertain(engine: Engine, key: Uint8Array, keyspace: number): boolean
 }
 
 /** A keyspace to copy, and the counts for it. */
-interface Part {
+interface KeyspaceToCopy {
   readonly keyspace: number;
   readonly counts?: "keys" | "records";
   /** The counts of the collection. */
@@ -153,7 +153,11 @@ interface Part {
   readonly index?: Indexing | undefined;
 }
 
-function* partsOf(source: Database, collections: readonly CollectionInfo[]): Generator<Part> {
+/** The keyspaces of a file, in the order in which they are copied. */
+function* keyspacesToCopy(
+  source: Database,
+  collections: readonly CollectionInfo[],
+): Generator<KeyspaceToCopy> {
   yield { keyspace: RAW, counts: "keys" };
   yield { keyspace: SYSTEM_KEYSPACE };
   const { engine } = Database.sessionOf(source);
@@ -177,11 +181,19 @@ function* partsOf(source: Database, collections: readonly CollectionInfo[]): Gen
   }
 }
 
-const OF_FRAMES = ["gap/", "history", "marks"].map((start) => new TextEncoder().encode(start));
+/**
+ * The beginnings of keys of the engine's own that are not copied. Those about frames and clears are valid only in the old
+ * file. The chunks of large values (`piece/`) are written with the values, under numbers of the new file: those of the old
+ * one would replace them. What is kept for records that expire is written with these, and not for records that are lost.
+ * `store/salvage.rs` leaves out the same.
+ */
+const NOT_COPIED = ["gap/", "history", "marks", "packed", "clear/", "piece/", "expiry"].map(
+  (start) => new TextEncoder().encode(start),
+);
 
-/** Whether a key of the engine's own is copied: its records about frames are valid only in the old file. */
-function isKept(key: Uint8Array): boolean {
-  return !OF_FRAMES.some((start) => start.every((byte, at) => key[at] === byte));
+/** Whether a key of the engine's own is copied. */
+function isCopied(key: Uint8Array): boolean {
+  return !NOT_COPIED.some((start) => start.every((byte, at) => key[at] === byte));
 }
 
 /** Handles signals, so that the command can remove its partial copy before it ends. */

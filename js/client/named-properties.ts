@@ -5,7 +5,10 @@
 
 import { PROBED_PROPERTIES } from "../util/probed-properties.js";
 
-/** An object that makes the value of a property when it is first read, except for the names above. */
+/**
+ * An object whose properties are made when they are first read, except for names that the platform and tools read on any
+ * object.
+ */
 export function byName<T extends object>(make: (name: string) => object): T {
   const known = new Map<string, object>();
   return new Proxy(Object.create(null) as T, {

@@ -147,7 +147,7 @@ export class Catalog {
   /** Numbers that this session assigned again. */
   private readonly reassigned: Set<number>;
 
-  /** The number of the snapshot that this is the catalog of; 0 if of none. */
+  /** The number of the snapshot whose descriptors this shows; 0 for the present ones. */
   private readonly snapshot: number;
 
   private constructor(engine: Engine, snapshot = 0) {

@@ -366,7 +366,7 @@ class Run<K, View, Writable, Input, KeyInput> {
     let lower: Uint8Array<ArrayBuffer> | undefined = from === "" ? undefined : unhex(from);
     let records = 0;
     for (let more = true; more; ) {
-      this.checkAbort({ records, total });
+      this.reportProgress({ records, total });
       const isOver = timeSlice(SLICE_MS);
       this.atomically((session) => {
         let note: (() => void) | undefined;
@@ -385,10 +385,11 @@ class Run<K, View, Writable, Input, KeyInput> {
       });
       await nextTask();
     }
-    this.checkAbort({ records, total });
+    this.reportProgress({ records, total });
   }
 
-  private checkAbort(progress: MigrateProgress): void {
+  /** Reports the progress. Throws if the migration was aborted. */
+  private reportProgress(progress: MigrateProgress): void {
     const { onProgress, signal } = this.options;
     signal?.throwIfAborted();
     onProgress?.(progress);

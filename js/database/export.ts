@@ -73,7 +73,7 @@ export async function exported(
       await content.copyTo(copy);
       session.endSnapshot(snapshot);
       // The index of the copy is written part by part. Only small copies are left without, and open fast anyway.
-      while (copy.maintain(false)) if (throttle.isOver) await content.rest();
+      while (copy.maintain(false)) if (throttle.isSliceOver) await content.rest();
       // With a checkpoint behind it, opening the copy does not read the flushed frames again.
       copy.flush();
       copy.close();
@@ -120,7 +120,7 @@ class Content {
       let lower: Bytes | undefined;
       do {
         lower = this.page(lower, keyspace, visit);
-        if (this.throttle.isOver) await this.rest();
+        if (this.throttle.isSliceOver) await this.rest();
       } while (lower !== undefined);
     }
   }
@@ -174,16 +174,16 @@ class Content {
 class Throttle {
   private readonly source: () => Session;
   private readonly options: ExportOptions;
-  private sliceIsOver: () => boolean;
+  private isOver: () => boolean;
 
   constructor(source: () => Session, options: ExportOptions) {
     this.source = source;
     this.options = options;
-    this.sliceIsOver = timeSlice(SLICE_MS);
+    this.isOver = timeSlice(SLICE_MS);
   }
 
-  get isOver(): boolean {
-    return this.sliceIsOver();
+  get isSliceOver(): boolean {
+    return this.isOver();
   }
 
   /** Lets other tasks run. Without timers no other task waits for this thread. */
@@ -195,7 +195,7 @@ class Throttle {
     await nextTask();
     this.options.signal?.throwIfAborted();
     this.source().guard.assertOutsideCallback("export()");
-    this.sliceIsOver = timeSlice(SLICE_MS);
+    this.isOver = timeSlice(SLICE_MS);
   }
 
   reportProgress(bytes: number, total: number): void {

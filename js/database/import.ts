@@ -44,9 +44,9 @@ export interface Import {
 }
 
 /** Offset of the second superblock; size of the area of both superblocks; size of one. */
-const SECOND = 4_096;
-const HEAD = 8_192;
-const SUPERBLOCK = 256;
+const SECOND_AT = 4_096;
+const SUPERBLOCKS_BYTES = 8_192;
+const SUPERBLOCK_BYTES = 256;
 
 /** Size of the chunks in which a file is copied. */
 const CHUNK_BYTES = 1_048_576;
@@ -265,28 +265,31 @@ class ImportedFile implements StorageFile {
   constructor(file: StorageFile) {
     this.size = 0;
     this.#file = file;
-    this.#head = new Uint8Array(HEAD);
+    this.#head = new Uint8Array(SUPERBLOCKS_BYTES);
   }
 
   append(bytes: Uint8Array): void {
     const { size } = this;
-    const early = Math.max(0, Math.min(bytes.length, HEAD - size));
-    this.#head.set(bytes.subarray(0, early), Math.min(size, HEAD));
+    const early = Math.max(0, Math.min(bytes.length, SUPERBLOCKS_BYTES - size));
+    this.#head.set(bytes.subarray(0, early), Math.min(size, SUPERBLOCKS_BYTES));
     if (early < bytes.length) put(this.#file, bytes.subarray(early), size + early);
     this.size += bytes.length;
   }
 
   /** Writes the second superblock, which makes the file a database, and then the first one over the marker. */
   complete(): void {
-    const length = Math.min(HEAD, this.size);
-    put(this.#file, this.#head.subarray(SECOND, length), SECOND);
+    const length = Math.min(SUPERBLOCKS_BYTES, this.size);
+    put(this.#file, this.#head.subarray(SECOND_AT, length), SECOND_AT);
     this.#file.flush();
-    put(this.#file, this.#head.subarray(0, Math.min(SECOND, length)), 0);
+    put(this.#file, this.#head.subarray(0, Math.min(SECOND_AT, length)), 0);
     this.#file.flush();
   }
 
   read(buffer: Uint8Array, { at }: { at: number }): number {
-    const early = this.#head.subarray(at, Math.min(at + buffer.length, HEAD, this.size));
+    const early = this.#head.subarray(
+      at,
+      Math.min(at + buffer.length, SUPERBLOCKS_BYTES, this.size),
+    );
     buffer.set(early);
     if (early.length === buffer.length || at + early.length >= this.size) return early.length;
     return early.length + this.#file.read(buffer.subarray(early.length), { at: at + early.length });
@@ -315,20 +318,20 @@ class ImportedFile implements StorageFile {
 /** Copies the new file over the old one. The old database is valid until its second superblock is erased. */
 function replaceInPlace(old: StorageFile, next: StorageFile): void {
   reserve(old, next.getSize());
-  const before = [0, SECOND].map((at) => {
-    const superblock = new Uint8Array(SUPERBLOCK);
+  const before = [0, SECOND_AT].map((at) => {
+    const superblock = new Uint8Array(SUPERBLOCK_BYTES);
     old.read(superblock, { at });
     return superblock;
   }) as [Bytes, Bytes];
   try {
     put(old, CHANGING, 0);
     old.flush();
-    put(old, new Uint8Array(SUPERBLOCK), SECOND);
+    put(old, new Uint8Array(SUPERBLOCK_BYTES), SECOND_AT);
     old.flush();
   } catch (error) {
     // Restore the old superblocks, as far as the file can still be written to.
     ignoringErrors(() => {
-      put(old, before[1], SECOND);
+      put(old, before[1], SECOND_AT);
       old.flush();
       put(old, before[0], 0);
       old.flush();
@@ -363,11 +366,11 @@ function copyFile(to: StorageFile, from: StorageFile): void {
     return at + chunk.length;
   };
   to.truncate(size);
-  for (let at = HEAD; at < size; ) at = copy(at, size);
+  for (let at = SUPERBLOCKS_BYTES; at < size; ) at = copy(at, size);
   to.flush();
-  copy(SECOND, Math.min(HEAD, size));
+  copy(SECOND_AT, Math.min(SUPERBLOCKS_BYTES, size));
   to.flush();
-  copy(0, SECOND);
+  copy(0, SECOND_AT);
   to.flush();
 }
 

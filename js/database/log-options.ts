@@ -6,12 +6,12 @@ import { refuseUnknown } from "../session/options.js";
 /** The options of `log`: which transactions to walk over. */
 export interface LogOptions {
   /**
-   * Only transactions after this one, given by its number, or by any version of `getEntry`: those that wrote what
-   * has a higher version. A `Date` selects those with a later time; a transaction without a time counts as
-   * having that of the last one before it that has one. After the newest one there are none, whatever the number.
+   * Only transactions after this one, given by its number or by the version of a key that it wrote (`getEntry`). A `Date`
+   * selects those with a later time; a transaction without a time counts as having that of the last one before it that has
+   * one. After the newest one there are none, whatever the number.
    */
   since?: number | Date | undefined;
-  /** Only transactions up to this one and with it, given like `since`. */
+  /** Only transactions up to and including this one, given like `since`. */
   until?: number | Date | undefined;
   /**
    * Whether the newest transaction comes first. The records of each come in the order in which they were written, and

@@ -7,6 +7,18 @@ import type { Source } from "../session/cursor.js";
 import type { Session } from "../session/session.js";
 import { decoder, encoder, newDecoder } from "../util/text-coders.js";
 import { type KeyspaceName, KeyspaceNames } from "./keyspace-names.js";
+import {
+  CHUNKED,
+  CLEAR,
+  CONTINUATION,
+  DAMAGE,
+  DELETE,
+  EXTENT,
+  GAP,
+  MOVED,
+  PART,
+  TWO_32,
+} from "./log-layout.js";
 import type { Selection } from "./log-options.js";
 import {
   type LogDamage,
@@ -17,19 +29,9 @@ import {
   type WalkPosition,
 } from "./log-records.js";
 
-/** The numbers of kinds of parts, and of records, in the engine. */
-const CONTINUATION = 2;
-const GAP = 3;
-const DAMAGE = 4;
-const MOVED = 1;
-const DELETE = 2;
-const EXTENT = 3;
-const CHUNKED = 4;
-const CLEAR = 5;
-
-/** A part is this many numbers of 4 bytes. */
-const PART = 6;
-const TWO_32 = 2 ** 32;
+/** Values of `handle` before the first step and after the end; those of a walk are 0 or more. */
+const NOT_BEGUN = -1;
+const ENDED = -2;
 /** Up to this length a loop over ASCII characters beats a decoder. */
 const SHORT = 48;
 
@@ -42,6 +44,7 @@ export class Walk implements WalkPosition {
   private readonly selection: Selection;
   private session: Session;
   private handle: number;
+  /** The parts of the current segment, the index of the current one, and the address of the segment. */
   private parts: Uint32Array;
   private part: number;
   private base: number;
@@ -59,6 +62,7 @@ export class Walk implements WalkPosition {
   /** The sequence of the current segment, which grows. */
   sequence: number;
   private readonly names: KeyspaceNames;
+  /** The turn of the engine in which the current value was given: until it ends, its memory is not used again. */
   private heldIn: number;
   private tracked: Uint8Array<ArrayBuffer> | undefined;
   /** The first record of the current transaction, which was looked at to see whether there is one. */
@@ -70,7 +74,7 @@ export class Walk implements WalkPosition {
     this.source = source;
     this.selection = selection;
     this.session = source();
-    this.handle = -1;
+    this.handle = NOT_BEGUN;
     this.parts = new Uint32Array(0);
     this.part = 0;
     this.base = 0;
@@ -161,7 +165,7 @@ export class Walk implements WalkPosition {
     this.at = this.end;
     this.step += 1;
     if (this.handle >= 0 && this.session.guard.isOpen()) this.session.engine.log.end(this.handle);
-    this.handle = -2;
+    this.handle = ENDED;
   }
 
   private release(): void {
@@ -204,8 +208,8 @@ export class Walk implements WalkPosition {
     const { engine } = this.session;
     this.part += PART;
     if (this.part >= this.parts.length) {
-      if (this.handle === -2) return undefined;
-      if (this.handle === -1) {
+      if (this.handle === ENDED) return undefined;
+      if (this.handle === NOT_BEGUN) {
         const { since, until, reverse } = this.selection;
         this.handle = engine.log.begin(since, until, reverse);
       }

@@ -19,6 +19,7 @@ import type { Source } from "../session/cursor.js";
 import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import { KeyspaceNames } from "./keyspace-names.js";
+import { CHUNKED, CONTINUATION, DELETE, PART, TWO_32 } from "./log-layout.js";
 import { snapshotAt } from "./past.js";
 
 /** The options of `undo`. */
@@ -37,20 +38,15 @@ interface Written {
   readonly deleted: boolean;
 }
 
-const DELETE = 2;
-const CHUNKED = 4;
-const CONTINUATION = 2;
-const PART = 6;
-const TWO_32 = 2 ** 32;
 const NEVER = Number.MAX_SAFE_INTEGER;
 /** At most so many keys are named by an error. */
 const NAMED = 10;
 
 /** An undo between its checks and its transaction. */
 export interface Undoing {
-  /** Gives everything back. To be called within a transaction. */
+  /** Restores the values from before the transaction. To be called within a transaction. */
   apply(): void;
-  /** Frees what it holds. */
+  /** Closes its snapshots. */
   end(): void;
 }
 
@@ -85,25 +81,25 @@ export function beginUndo(source: Source, number: number, options: UndoOptions =
     for (const snapshot of snapshots) session.endSnapshot(snapshot);
   };
   try {
-    const past = take(true);
+    const before = take(true);
     const written = writtenBy(engine, number, number);
     const indexes = indexKeyspaces(engine);
-    // As in the log, what has only entries of indexes is none: a migration wrote them.
+    // A commit that wrote only entries of indexes is a step of a migration and no transaction, as in `log`.
     if ([...written.values()].every(({ keyspace }) => indexes.has(keyspace))) {
       throw badArgument(`There is no transaction ${number} in the log that changed anything.`);
     }
     const names = new KeyspaceNames();
-    refuseChanged(session, number, written, names, indexes);
+    assertUnchanged(session, number, written, names, indexes);
     const all = [...written.values()].map(
       ({ keyspace }) => names.of(keyspace, session)?.collection,
     );
     const collections = new Set(all.filter((name) => name !== undefined));
-    const made = take(false);
+    const after = take(false);
     const apply = () => {
       ensureAll(engine, collections);
-      refuseMigrated(session, number, made, written, collections, indexes);
-      for (const record of written.values()) giveBack(session, past, record, names);
-      refuseTaken(session, written, collections);
+      assertNotMigrated(session, number, after, written, collections, indexes);
+      for (const record of written.values()) restore(session, before, record, names);
+      assertUnique(session, written, collections);
     };
     return { apply, end };
   } catch (error) {
@@ -127,7 +123,8 @@ function writtenBy(engine: Engine, first: number, last: number): Map<string, Wri
         const kind = parts[at] as number;
         if (kind > CONTINUATION) {
           throw new CursorExpiredError(
-            `The log since the transaction ${first} of the database "${engine.name}" is not whole.`,
+            `A part of the log since the transaction ${first} of the database "${engine.name}" is damaged or gone, so it ` +
+              "cannot be undone. Nothing was changed. Write the values that are wanted.",
           );
         }
         if (kind !== CONTINUATION) isMoved = kind !== 0;
@@ -160,7 +157,7 @@ function collect(engine: Engine, from: number, end: number, written: Map<string,
 }
 
 /** Throws if a later transaction has written any of the records, or what they belong to is not there any more. */
-function refuseChanged(
+function assertUnchanged(
   session: Session,
   number: number,
   written: Map<string, Written>,
@@ -190,7 +187,8 @@ function refuseChanged(
   const more = changed.length > NAMED ? ` and ${changed.length - NAMED} more` : "";
   throw new ConflictError(
     `The transaction ${number} of the database "${session.name}" cannot be undone, because later ones have changed ` +
-      `what it wrote: ${[...new Set(changed)].slice(0, NAMED).join(", ")}${more}. Nothing was changed.`,
+      `what it wrote: ${[...new Set(changed)].slice(0, NAMED).join(", ")}${more}. Nothing was changed. ` +
+      "Write the values that are wanted; at() shows the earlier ones.",
   );
 }
 
@@ -212,13 +210,13 @@ function ensureAll(engine: Engine, collections: Iterable<string>): void {
 }
 
 /**
- * Throws if the records and the index entries of the transaction are not in accord: if after it, a collection of its was
- * stored elsewhere than now, had other indexes, or had some that were being built.
+ * Throws if a collection that the transaction wrote to was migrated since: if it was stored in another keyspace then, had
+ * other indexes, or had one that was being built. `after`: the snapshot of the commit with the transaction.
  */
-function refuseMigrated(
+function assertNotMigrated(
   session: Session,
   number: number,
-  made: number,
+  after: number,
   written: Map<string, Written>,
   collections: Iterable<string>,
   indexes: ReadonlySet<number>,
@@ -227,7 +225,7 @@ function refuseMigrated(
   const known = new Set<number>();
   const migrated: string[] = [];
   for (const name of collections) {
-    const then = keyspacesOf(engine, name, made);
+    const then = keyspacesOf(engine, name, after);
     const now = keyspacesOf(engine, name, 0);
     if (then === undefined || String(then) !== String(now)) migrated.push(name);
     for (const keyspace of now ?? []) known.add(keyspace);
@@ -237,7 +235,8 @@ function refuseMigrated(
   if (migrated.length === 0 && ![...written.values()].some(isOfBuild)) return;
   throw new ConflictError(
     `The transaction ${number} of the database "${session.name}" cannot be undone, because a collection was migrated ` +
-      `during or after it${migrated.length === 0 ? "" : `: ${migrated.join(", ")}`}. Nothing was changed.`,
+      `during or after it${migrated.length === 0 ? "" : `: ${migrated.join(", ")}`}. Nothing was changed. ` +
+      "Write the values that are wanted; at() shows the earlier ones.",
   );
 }
 
@@ -258,15 +257,15 @@ function storedIn(engine: Engine, key: string | Bytes, snapshot = 0): Stored | u
   return stored === undefined || isDropped(stored) ? undefined : stored;
 }
 
-/** Gives a key the value back that it had, with its expiry. */
-function giveBack(
+/** Sets a key to the value that it had before the transaction, with its expiry, or deletes it if there was none. */
+function restore(
   session: Session,
-  past: number,
+  before: number,
   { keyspace, key }: Written,
   names: KeyspaceNames,
 ): void {
   const { engine } = session;
-  const then = past + keyspace;
+  const then = before + keyspace;
   const isThere = engine.version(engine.encodeKey(key), then) !== 0;
   const expiry = engine.foundExpiry();
   const value = isThere ? engine.get(key, then)?.slice() : undefined;
@@ -286,8 +285,8 @@ function giveBack(
   engine.remove(key, keyspace);
 }
 
-/** Throws if an entry of a unique index came back of which another record has the values now. */
-function refuseTaken(
+/** Throws if a restored entry of a unique index has the same values as that of another record. */
+function assertUnique(
   { engine, name }: Session,
   written: Map<string, Written>,
   collections: Iterable<string>,
@@ -301,7 +300,7 @@ function refuseTaken(
         if (keyspace !== found.keyspace || !isTaken(engine, keyspace, key)) continue;
         throw new UniqueViolationError(
           `This cannot be undone in the database "${name}": another record of "${collection}" has the values now that ` +
-            `would come back in the unique index "${index}". Nothing was changed.`,
+            `would come back in the unique index "${index}". Nothing was changed. Change that record first.`,
           { collection, index },
         );
       }

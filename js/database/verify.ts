@@ -16,21 +16,21 @@ const PROBLEMS: readonly ProblemKind[] = [
 ];
 
 /**
- * Verifies the file of a session, while the program goes on. `checkAbort` is called with the number of bytes verified
+ * Verifies the file of a session, while the program goes on. `reportProgress` is called with the number of bytes verified
  * so far, and may throw to end it.
  *
- * @throws StorageError if the file cannot be read, or another program changed it meanwhile; errors of `checkAbort`
+ * @throws StorageError if the file cannot be read, or another program changed it meanwhile; errors of `reportProgress`
  */
 export async function verified(
   session: Session,
-  checkAbort: (bytes: number) => void,
+  reportProgress: (bytes: number) => void,
 ): Promise<Verification> {
   const sum = { bytes: 0, segments: 0, frames: 0, records: 0 };
   const problems: Problem[] = [];
   // A verification begins and ends with unit 0.
   let [unit, part] = [0, 0];
   do {
-    checkAbort(sum.bytes);
+    reportProgress(sum.bytes);
     // The callback may have closed the database.
     session.guard.assertOutsideCallback("verify()");
     const isOver = session.commits.slice();
@@ -46,7 +46,7 @@ export async function verified(
     } while (unit !== 0 && !isOver());
     await session.commits.rest("verify()");
   } while (unit !== 0);
-  checkAbort(sum.bytes);
+  reportProgress(sum.bytes);
   if (problems.length > 0) session.engine.assertSame();
   return { ok: problems.length === 0, ...sum, problems };
 }

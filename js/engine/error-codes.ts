@@ -160,7 +160,9 @@ const makers: Readonly<Record<number, Maker>> = {
   [Code.NotOpen]: ({ name, cause }) =>
     new DatabaseClosedError(`The database "${name}" is closed.`, cause),
   [Code.PointsOnly]: ({ name }) =>
-    badArgument(`The database "${name}" was opened with ordered: false, so it has no ranges.`),
+    badArgument(
+      `The database "${name}" was opened with ordered: false, so it has no ranges. Open it without that option.`,
+    ),
   [Code.ReadOnly]: ({ name, cause }) => new ReadOnlyError(readOnlyText(name), cause),
 };
 

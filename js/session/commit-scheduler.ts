@@ -154,11 +154,11 @@ export class CommitScheduler implements EngineListener {
     return more;
   }
 
-  /** Does all maintenance, a slice at a time. With `all`, moves all live records together. */
-  async compact(checkAbort: () => void, call = "compact()", all = true): Promise<void> {
+  /** Does all maintenance, a slice at a time. With `all`, moves all live records together. `reportProgress` may throw to end it. */
+  async compact(reportProgress: () => void, call = "compact()", all = true): Promise<void> {
     this.guard.assertOutsideCallback(call);
     for (let more = true, begins = all; more; ) {
-      checkAbort();
+      reportProgress();
       // The progress listener may have closed the database.
       this.guard.assertOutsideCallback(call);
       const isOver = this.slice();

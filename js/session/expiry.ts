@@ -57,7 +57,7 @@ function checkedExpireAt(call: string, expireAt: unknown): number | undefined {
   );
 }
 
-/** The clock of a session. */
+/** The time by which records of a session expire. It is read once in a turn, and only if records expire. */
 export class ExpiryClock {
   private readonly engine: Engine;
   private readonly guard: CallGuard;

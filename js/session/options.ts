@@ -218,7 +218,7 @@ export interface Settings {
   readOnly: boolean;
   /** Compared only if the second open sets it. */
   recovery: OpenOptions["recovery"];
-  /** What a database that is created is to be, and any other has to be. */
+  /** For a new database, what it is to be; opening an existing one fails if it differs. `undefined`: either. */
   history: History | undefined;
   /** Whether work may be done later than at the end of a turn. The storage decides this. */
   timers: boolean;

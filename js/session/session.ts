@@ -149,7 +149,7 @@ export class Session {
     return new Session({ name, engine, storage, settings, guard, tracker });
   }
 
-  /** Without the scheduler of another session, a new one is started. */
+  /** Starts a scheduler of its own, unless it gets `commits`, that of a session whose engine it shares. */
   private constructor(dependencies: SessionDependencies, commits?: CommitScheduler) {
     const { name, engine, guard, storage, settings, tracker } = dependencies;
     this.name = name;

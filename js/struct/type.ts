@@ -41,7 +41,7 @@ export interface Viewed {
 
 /** One update of one value. Implemented by `in-place-update.ts`, which schemas alone do not load. */
 export interface Editing {
-  /** The newest place of the update, at which the linked list of its places begins. */
+  /** The cursor that was made last in this update. Each leads to the one before it by `p`. */
   last: Cursor;
   /** Assigns to a part that is not a single number. */
   assign(to: Cursor, at: number, type: Type, value: unknown): void;
@@ -103,7 +103,7 @@ export interface Type<View = unknown, Write = unknown, Input = unknown, Plain = 
   readonly item?: Pick<Type, "align" | "isOutOfLine"> | undefined;
   /** Where the bytes are, to compare them without decoding. */
   readonly span?: ((from: Cursor, at: number) => Span) | undefined;
-  /** Whether a value is more than one number: it is made elsewhere and then copied over the old one. */
+  /** Whether a value is more than one number. In an update it is encoded elsewhere first, and then copied over the old one. */
   readonly composite?: boolean;
   /** Only for whole values: the type can grow at its end and cannot be part of another. */
   readonly growing?: boolean;
@@ -310,7 +310,7 @@ export function walking<T>(bytes: number, act: () => T): T {
 }
 
 /** The start and the count of an out-of-line part, checked to lie within the value. */
-export function part(from: Cursor, at: number, stride: number, align: number): Span {
+export function outOfLineSpan(from: Cursor, at: number, stride: number, align: number): Span {
   const { data, u8 } = from.m;
   const offset = data.getUint32(at, true);
   const length = data.getUint32(at + 4, true);

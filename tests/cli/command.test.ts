@@ -19,11 +19,28 @@ import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
 import { bin, database, folder, golden, printed, varve } from "./support.js";
 
-const COMMANDS = ["stat", "get", "list", "log", "schema", "verify", "salvage", "export"];
+const COMMANDS = [
+  "stat",
+  "get",
+  "list",
+  "log",
+  "diff",
+  "at",
+  "schema",
+  "verify",
+  "salvage",
+  "export",
+];
 /** The arguments of each command. */
 function argumentsOf(command: string, path: string): string[] {
-  const more = { get: ["key"], salvage: [`${path}.new`], export: [`${path}.live`] }[command] ?? [];
-  return [command, path, ...more];
+  const more = {
+    get: ["key"],
+    diff: ["--since", "0"],
+    at: ["1"],
+    salvage: [`${path}.new`],
+    export: [`${path}.live`],
+  };
+  return [command, path, ...(more[command as keyof typeof more] ?? [])];
 }
 
 describe("varve", () => {
@@ -232,7 +249,7 @@ describe("varve", () => {
   });
 
   test("output that cannot be written exits with code 3", async () => {
-    const path = await database((db) => db.set("key", "value"));
+    const path = await database((db) => db.set("key", "value"), { history: "keep" });
     for (const command of COMMANDS) {
       const { code, stderr } = await varve(argumentsOf(command, path), {
         stdout: openSync("/dev/full", "w"),

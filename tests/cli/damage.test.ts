@@ -2,7 +2,8 @@
 
 import { existsSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { assert, describe, expect, test } from "vitest";
+import { file, open } from "varve";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { database, golden, printed, varve } from "./support.js";
 
 /** A database of 3,000 keys and a large value. */
@@ -136,6 +137,71 @@ describe("varve salvage", () => {
     );
     assert((await printed("verify", beside(path))).startsWith("ok: "));
     assert(!existsSync(`${beside(path)}.lock`));
+  });
+
+  test("large values are copied to their own keys, whatever order they were written in", async () => {
+    const fills = { a: 0x41, b: 0x42, c: 0x43 };
+    const path = await database((db) => {
+      for (const [key, fill] of Object.entries(fills).reverse()) {
+        db.set(key, new Uint8Array(1_400_000).fill(fill));
+      }
+    });
+    await printed("salvage", path, beside(path));
+    for (const [key, fill] of Object.entries(fills)) {
+      const { stdout } = await varve(["get", beside(path), key]);
+      assert(stdout.length === 1_400_000 && stdout.every((byte) => byte === fill), key);
+    }
+    const { liveBytes } = JSON.parse(await printed("stat", beside(path), "--json"));
+    assert(liveBytes < 4_300_000, `${liveBytes} bytes: no chunk is there twice`);
+  });
+
+  test("a record with an expiry that is lost is not subtracted from the count when it would be due", async () => {
+    const path = await database((db) => {
+      for (const key of ["a", "b"]) db.set(key, "stays");
+      db.set("lost", "an expiring value", { expireIn: 60_000 });
+    });
+    const bytes = readFileSync(path);
+    bytes[bytes.indexOf("an expiring value")]! ^= 1;
+    writeFileSync(path, bytes);
+    expect((await varve(["salvage", path, beside(path)])).code).toBe(1);
+    const { now } = Date;
+    onTestFinished(() => {
+      Date.now = now;
+    });
+    Date.now = () => now() + 120_000;
+    const copy = await open("new", { storage: file(dirname(path)), readOnly: true });
+    onTestFinished(() => copy.close());
+    expect([...copy.keys()]).toStrictEqual(["a", "b"]);
+    expect(copy.count()).toBe(2);
+  });
+
+  test("changes since any cursor are complete in the copy of a file with packed history", async () => {
+    const path = await database(
+      async (db) => {
+        for (let i = 0; i < 300; i += 1) {
+          db.set(`key ${i % 50}`, `${i}`);
+          db.commit();
+        }
+        await db.pack({ before: db.lastCommit - 20 });
+      },
+      { history: "keep" },
+    );
+    await printed("salvage", path, beside(path));
+    const storage = file(dirname(path));
+    const written = await open("new", { storage });
+    const value = new Uint8Array(30_000);
+    let middle = 0;
+    for (let i = 0; i < 400; i += 1) {
+      written.transaction((tx) => {
+        for (let j = 0; j < 10; j += 1) tx.set(`${i}/${j}`, j === 0 ? value : "");
+      });
+      written.commit();
+      if (i === 99) middle = written.lastCommit;
+    }
+    await written.close();
+    const copy = await open("new", { storage });
+    onTestFinished(() => copy.close());
+    expect([...copy.changes({ since: middle })].length).toBe(3_000);
   });
 
   test("a damaged file is copied as far as it is intact, left as it is, and exits with code 1", async () => {

@@ -99,12 +99,12 @@ export function folder(): string {
 
 /** The path of a closed database that `fill` has written. */
 export async function database(
-  fill: (db: Database) => void,
+  fill: (db: Database) => void | Promise<void>,
   options: OpenOptions = {},
 ): Promise<string> {
   const directory = folder();
   const db = await open("shop", { storage: file(directory), ...options });
-  fill(db);
+  await fill(db);
   await db.close();
   return join(directory, "shop.varve");
 }

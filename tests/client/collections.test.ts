@@ -254,7 +254,9 @@ describe("declarative updates", () => {
       }
       expect(await free.update("a", {})).toStrictEqual({ applied: true, value });
     }
-    await rejects(notes.update("a", { set: { b: 1 } } as never), { message: /changes fields/ });
+    await rejects(notes.update("a", { set: { b: 1 } } as never), {
+      message: /changes fields.*Use set\(\)/,
+    });
     expect(await notes.get("a")).toBe("text");
   });
 

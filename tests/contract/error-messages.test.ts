@@ -72,6 +72,19 @@ everywhere("error messages", ({ storage }) => {
     expect(await Promise.resolve(rows.index)).toBe(rows.index);
   });
 
+  test("the message for a transaction that cannot be undone says what to do", async () => {
+    const db = await opened(storage, { history: "keep" });
+    db.set("price", "12");
+    db.commit();
+    const number = db.lastCommit;
+    db.set("price", "13");
+    db.commit();
+    throws(() => db.undo(number), {
+      code: "VARVE_CONFLICT",
+      message: /"price".*Nothing was changed\. Write the values that are wanted; at\(\) shows/,
+    });
+  });
+
   test("messages for keys and ranges name the declared kind, and how to declare another", async () => {
     const db = await opened(storage, { ordered: false });
     const texts = db.collection("texts", json<number>()) as unknown as {

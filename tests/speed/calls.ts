@@ -1,4 +1,4 @@
-/** A dozen calls, each measured beside a `Map` in the same process. */
+/** Calls, each measured beside a `Map` in the same process. */
 
 import { memory, open } from "varve";
 import { json, str, struct, u32 } from "varve/struct";

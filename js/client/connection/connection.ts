@@ -47,12 +47,12 @@ export class ClientHandle implements Caller {
   /** Emits an event to the program. */
   readonly emit: (event: "status" | "outdated") => void;
   /** The number of its requests without an answer. */
-  waiting = 0;
+  unanswered = 0;
   writes = 0;
   /** The error with which further calls reject. */
   refusal: unknown;
   /** The final status, once the client is closed. */
-  closed: ClientStatus | undefined;
+  finalStatus: ClientStatus | undefined;
   private readonly connection: Connection;
   private closing: Promise<void> | undefined;
 
@@ -64,7 +64,7 @@ export class ClientHandle implements Caller {
   }
 
   get status(): ClientStatus {
-    return this.closed ?? this.connection.status;
+    return this.finalStatus ?? this.connection.status;
   }
 
   get ready(): Promise<void> {
@@ -202,9 +202,9 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       const args = carried(argsOf);
       const now = monotonicNow();
       const deadline = now + timeout;
-      client.waiting += 1;
+      client.unanswered += 1;
       const settle = (settlement: Settlement) => {
-        client.waiting -= 1;
+        client.unanswered -= 1;
         signal?.removeEventListener("abort", abort);
         if ("value" in settlement) resolve(settlement.value);
         else {
@@ -601,13 +601,13 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     const refusal = closed(this.name);
     client.refusal = refusal;
     this.requests.flush();
-    while (client.waiting > 0) {
+    while (client.unanswered > 0) {
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
     this.watches.stop(undefined, client);
     this.handles.delete(client);
     if (this.handles.size === 0) await this.end(refusal);
-    client.closed = { state: "closed", owner: undefined, reason: undefined };
+    client.finalStatus = { state: "closed", owner: undefined, reason: undefined };
     client.emit("status");
   }
 

@@ -73,7 +73,7 @@ interface Opened {
 /** How a client wants rows: the kind of its schema as text, if it has one, and whether it makes views of them. */
 type Wanted = readonly [schema?: string | undefined, areViews?: boolean | undefined];
 
-/** After so many records that lie together, the engine has read their whole segment. */
+/** Rows that are read ahead of the first list: from so many neighbours on, the engine reads their whole segment. */
 const PREPARED_ROWS = 16;
 
 /** The calls that read many rows. */
@@ -432,7 +432,10 @@ function update(
   const hasFields = Object.keys({ ...add, ...set, ...where }).length > 0;
   const predicate = (value: unknown) => {
     if (hasFields && Object(value) !== value) {
-      throw badArgument("update() changes fields, but this value has none.", value);
+      throw badArgument(
+        "update() changes fields, but this value has none. Use set() or updateIf().",
+        value,
+      );
     }
     return Object.entries(where).every(([name, condition]) =>
       holds((value as Fields)[name], condition),

@@ -171,7 +171,9 @@ function commitIf({ db, collections }: ServedDatabase, commitment: Commitment): 
 }
 
 function changed(): ConflictError {
-  return new ConflictError("Another write has changed what was read.");
+  return new ConflictError(
+    "Another write has changed what was read. Read it again and repeat the call.",
+  );
 }
 
 function noProcedure(name: unknown, procedures: Procedures): Error {

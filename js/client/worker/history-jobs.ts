@@ -1,7 +1,8 @@
 /**
  * What clients ask about the past: the last commit, what has changed, transactions as they come, and snapshots, also of
- * past commits. These requests are jobs, since a client that follows waits for the next commit. The owner keeps an iteration between two pages. One that
- * it does not have any more, or that another owner had, begins again, from what the client says.
+ * past commits. These requests are jobs, since a client that follows waits for the next commit. The owner keeps an iteration
+ * between two pages. One that it does not have any more, or that another owner had, begins again: `follow` at the cursor of
+ * the request, `changes` from its start.
  */
 
 import type { ChangesOptions, FollowOptions } from "../../database/changes.js";

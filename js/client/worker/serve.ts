@@ -366,6 +366,7 @@ function listen(
 
 function otherName(name: string, requestedName: string): Error {
   return badArgument(
-    `The worker serves the database "${name}", but connect() asks for "${requestedName}".`,
+    `The worker serves the database "${name}", but connect() asks for "${requestedName}". ` +
+      "Give both the same name.",
   );
 }

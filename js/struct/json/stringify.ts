@@ -2,7 +2,7 @@
 
 import type { Memory } from "../codec.js";
 import type { Leaf } from "../layout.js";
-import { type Cursor, malformed, part, placeOf, prefixField, walking } from "../type.js";
+import { type Cursor, malformed, outOfLineSpan, placeOf, prefixField, walking } from "../type.js";
 import { readText } from "../utf8.js";
 import { type Node, OP } from "./plan.js";
 import { LATEST } from "./tokenizer.js";
@@ -176,12 +176,12 @@ function writeLarger(node: Node, at: number): void {
       string(at, lengthOf(at, node.count));
       break;
     case OP.str: {
-      const { from: start, length } = part(from, at, 1, 1);
+      const { from: start, length } = outOfLineSpan(from, at, 1, 1);
       string(start, length);
       break;
     }
     case OP.blob: {
-      const { from: start, length } = part(from, at, 1, 1);
+      const { from: start, length } = outOfLineSpan(from, at, 1, 1);
       base64(start, length);
       break;
     }
@@ -189,7 +189,7 @@ function writeLarger(node: Node, at: number): void {
       list(node.of, at, node.count);
       break;
     case OP.vec: {
-      const { from: start, length } = part(from, at, node.of.size, node.of.align);
+      const { from: start, length } = outOfLineSpan(from, at, node.of.size, node.of.align);
       list(node.of, start, length);
       break;
     }

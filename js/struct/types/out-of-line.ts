@@ -1,7 +1,15 @@
 /** Out-of-line data: offset and count in the struct, items elsewhere in the value. Used by str, blob and lists. */
 
 import type { Descriptor } from "../codec.js";
-import { alignUp, type Cursor, part, type Span, type Type, typed, type Writer } from "../type.js";
+import {
+  alignUp,
+  type Cursor,
+  outOfLineSpan,
+  type Span,
+  type Type,
+  typed,
+  type Writer,
+} from "../type.js";
 
 /**
  * A type whose items lie elsewhere in the value, referenced by eight bytes in the struct. `write` writes them at the
@@ -15,7 +23,7 @@ export function referred<T extends Type>(
   read: (span: Span, from: Cursor) => unknown,
 ): T {
   const { bytes, align } = item;
-  const span: Required<Type>["span"] = (from, at) => part(from, at, bytes, align);
+  const span: Required<Type>["span"] = (from, at) => outOfLineSpan(from, at, bytes, align);
   const put: Type["put"] = (target, at, value) => {
     const to = target as Writer;
     const offset = alignUp(to.end, align);
