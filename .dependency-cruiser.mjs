@@ -12,6 +12,7 @@ const LAYERS = [
   ["database"],
   ["client"],
   ["migrate"],
+  ["adapters"],
   ["index", "serve", "workerd"],
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.
   ["cli"],

@@ -38,6 +38,8 @@ const EVERY_TYPE_LIMIT = 6.3 * 1024;
 const ALL_STRUCT_LIMIT = 6.55 * 1024;
 /** For a page that moves its old data; it imports this only then. */
 const MIGRATE_LIMIT = 10 * 1024;
+/** For a program that has a database already. */
+const ADAPTER_LIMIT = 1.5 * 1024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */
 const FIRST_LIMIT = 164_000;
 /** What a page without a bundler loads until its first write: client, worker and wasm. */
@@ -238,6 +240,11 @@ const BUNDLES = [
     source: 'export * from "./dist/migrate/index.js";',
     limit: MIGRATE_LIMIT,
   },
+  ...["keyv"].map((name) => ({
+    name: `varve/${name}`,
+    source: `export * from "./dist/adapters/${name}.js";`,
+    limit: ADAPTER_LIMIT,
+  })),
 ];
 
 async function checkBundleSizes() {

@@ -1,0 +1,82 @@
+/** What the adapters of other stores' interfaces share: raw keys of a database or a client, below a prefix. */
+
+import { badArgument } from "../errors/base.js";
+import type { ExpiryOptions } from "../session/expiry.js";
+import { decoder } from "../util/text-coders.js";
+
+/** Something, or the promise of it: a database returns its results, and a client promises them. */
+export type Awaitable<T> = T | Promise<T>;
+
+/** The writes of a transaction. */
+export interface RawWrites {
+  set(key: string, value: string | Uint8Array, options?: ExpiryOptions): unknown;
+  delete(key: string): unknown;
+}
+
+/** The calls of a database, as `open` gives it, and of a client, as `connect` gives it, for raw keys. */
+export interface Raw extends RawWrites {
+  get(key: string): Awaitable<Uint8Array | undefined>;
+  getMany(keys: readonly string[]): Awaitable<(Uint8Array | undefined)[]>;
+  has(key: string): Awaitable<boolean>;
+  set(key: string, value: string | Uint8Array, options?: ExpiryOptions): Awaitable<void>;
+  delete(key: string): Awaitable<boolean>;
+  clear(range: { readonly prefix: string }): Awaitable<number>;
+  keys(range: { readonly prefix: string }): Iterable<string> | AsyncIterable<string>;
+  entries(range: {
+    readonly prefix: string;
+  }): Iterable<[string, Uint8Array]> | AsyncIterable<[string, Uint8Array]>;
+  transaction(writes: (tx: RawWrites) => void): unknown;
+}
+
+/** @throws TypeError for anything but a database or a client, or a prefix that is no string */
+export function rawOf(to: unknown, name: string, prefix: unknown): Raw {
+  if (typeof prefix !== "string")
+    throw badArgument(`The prefix of ${name} must be a string.`, prefix);
+  if (typeof (to as Partial<Raw> | null | undefined)?.transaction === "function") return to as Raw;
+  throw badArgument(`${name} needs a database, as open() gives it, or a client of connect().`, to);
+}
+
+/**
+ * Calls `use` with a result: at once for that of a database, whose views end with the turn, and otherwise when its
+ * promise has resolved.
+ */
+export function using<T, R>(result: Awaitable<T>, use: (result: T) => R): Awaitable<R> {
+  return result instanceof Promise ? result.then(use) : use(result);
+}
+
+/**
+ * The keys of a range with what they hold, for `for await`. Values of a database are views that end with the turn, and so
+ * are used at once.
+ */
+export async function* entriesIn<T>(
+  raw: Raw,
+  prefix: string,
+  use: (stored: Uint8Array) => T,
+): AsyncGenerator<[string, T], void> {
+  const entries = raw.entries({ prefix });
+  if (Symbol.iterator in entries) {
+    for (const [key, value] of entries) yield [key.slice(prefix.length), use(value)];
+  } else {
+    for await (const [key, value] of entries) yield [key.slice(prefix.length), use(value)];
+  }
+}
+
+/** A stored value as text; `undefined` for a missing key. */
+export function textOf<T extends Uint8Array | undefined>(stored: T) {
+  return (stored && decoder.decode(stored)) as T extends Uint8Array ? string : undefined;
+}
+
+/**
+ * The options for a record that expires after some milliseconds, without a TTL never. The file has times up to the year
+ * 2106; what expires later stays. What is to expire at once is not rounded up to the next second.
+ *
+ * @throws TypeError for anything but a number
+ */
+export function expiryIn(ttl: unknown): ExpiryOptions | undefined {
+  if (ttl === undefined) return undefined;
+  if (typeof ttl !== "number" || Number.isNaN(ttl)) {
+    throw badArgument("A TTL must be a number of milliseconds.", ttl);
+  }
+  const expireAt = ttl > 0 ? Date.now() + ttl : 0;
+  return expireAt < 0xffff_ffff * 1000 ? { expireAt } : undefined;
+}
