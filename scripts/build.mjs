@@ -240,7 +240,7 @@ const BUNDLES = [
     source: 'export * from "./dist/migrate/index.js";',
     limit: MIGRATE_LIMIT,
   },
-  ...["keyv"].map((name) => ({
+  ...["keyv", "unstorage"].map((name) => ({
     name: `varve/${name}`,
     source: `export * from "./dist/adapters/${name}.js";`,
     limit: ADAPTER_LIMIT,

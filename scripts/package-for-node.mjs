@@ -14,7 +14,7 @@ const BUNDLES = {
   main: { index: "index", serve: "serve", client: "client/index" },
   // Programs call it once in their lives.
   moving: { migrate: "migrate/index" },
-  adapters: { keyv: "adapters/keyv" },
+  adapters: { keyv: "adapters/keyv", unstorage: "adapters/unstorage" },
   schemas: {
     struct: "struct",
     codec: "codec",

@@ -1,7 +1,6 @@
 /** `varve/keyv`: a store for Keyv. It has no code of Keyv, and works with its versions 5 and 6. */
 
-import { badArgument } from "../errors/base.js";
-import { entriesIn, expiryIn, type Raw, rawOf, textOf, using } from "./raw.js";
+import { entriesIn, expiryIn, type Raw, rawOf, refused, textOf, using } from "./raw.js";
 
 /** The options of `KeyvVarve`. */
 export interface KeyvVarveOptions {
@@ -107,7 +106,7 @@ export class KeyvVarve {
 
 function serialized(value: unknown): string {
   if (typeof value === "string") return value;
-  throw badArgument(
+  throw refused(
     "KeyvVarve stores text. Leave Keyv's options serialize and serialization as they are, and let compression give text.",
     value,
   );

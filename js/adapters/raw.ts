@@ -1,8 +1,13 @@
 /** What the adapters of other stores' interfaces share: raw keys of a database or a client, below a prefix. */
 
-import { badArgument } from "../errors/base.js";
+import { badCall } from "../errors/base.js";
 import type { ExpiryOptions } from "../session/expiry.js";
 import { decoder } from "../util/text-coders.js";
+
+/** The error for a bad argument. It says the type of what was given and not more, since adapters are to be small. */
+export function refused(expected: string, given: unknown): TypeError {
+  return badCall(`${expected} Given: ${given === null ? "null" : typeof given}.`);
+}
 
 /** Something, or the promise of it: a database returns its results, and a client promises them. */
 export type Awaitable<T> = T | Promise<T>;
@@ -18,6 +23,9 @@ export interface Raw extends RawWrites {
   get(key: string): Awaitable<Uint8Array | undefined>;
   getMany(keys: readonly string[]): Awaitable<(Uint8Array | undefined)[]>;
   has(key: string): Awaitable<boolean>;
+  getEntry(
+    key: string,
+  ): Awaitable<{ readonly value: Uint8Array; readonly expires: Date | undefined } | undefined>;
   set(key: string, value: string | Uint8Array, options?: ExpiryOptions): Awaitable<void>;
   delete(key: string): Awaitable<boolean>;
   clear(range: { readonly prefix: string }): Awaitable<number>;
@@ -25,15 +33,14 @@ export interface Raw extends RawWrites {
   entries(range: {
     readonly prefix: string;
   }): Iterable<[string, Uint8Array]> | AsyncIterable<[string, Uint8Array]>;
-  transaction(writes: (tx: RawWrites) => void): unknown;
+  transaction(writes: (tx: RawWrites) => void): Awaitable<void>;
 }
 
 /** @throws TypeError for anything but a database or a client, or a prefix that is no string */
 export function rawOf(to: unknown, name: string, prefix: unknown): Raw {
-  if (typeof prefix !== "string")
-    throw badArgument(`The prefix of ${name} must be a string.`, prefix);
+  if (typeof prefix !== "string") throw refused(`The prefix of ${name} must be a string.`, prefix);
   if (typeof (to as Partial<Raw> | null | undefined)?.transaction === "function") return to as Raw;
-  throw badArgument(`${name} needs a database, as open() gives it, or a client of connect().`, to);
+  throw refused(`${name} needs a database, as open() gives it, or a client of connect().`, to);
 }
 
 /**
@@ -61,9 +68,15 @@ export async function* entriesIn<T>(
   }
 }
 
-/** A stored value as text; `undefined` for a missing key. */
-export function textOf<T extends Uint8Array | undefined>(stored: T) {
-  return (stored && decoder.decode(stored)) as T extends Uint8Array ? string : undefined;
+/** A stored value as text; `undefined` for a missing key. @throws TypeError if it is not UTF-8 */
+export function textOf(stored: Uint8Array | undefined): string | undefined {
+  try {
+    return stored && decoder.decode(stored);
+  } catch (cause) {
+    throw Object.assign(badCall("The value is not UTF-8 text: something else has stored it."), {
+      cause,
+    });
+  }
 }
 
 /**
@@ -75,7 +88,7 @@ export function textOf<T extends Uint8Array | undefined>(stored: T) {
 export function expiryIn(ttl: unknown): ExpiryOptions | undefined {
   if (ttl === undefined) return undefined;
   if (typeof ttl !== "number" || Number.isNaN(ttl)) {
-    throw badArgument("A TTL must be a number of milliseconds.", ttl);
+    throw refused("A TTL must be a number.", ttl);
   }
   const expireAt = ttl > 0 ? Date.now() + ttl : 0;
   return expireAt < 0xffff_ffff * 1000 ? { expireAt } : undefined;

@@ -25,4 +25,13 @@ describe("the programs of the adapters' pages", () => {
       "true",
     ]);
   });
+
+  test("varve/unstorage: an item with a ttl, and raw bytes", async () => {
+    expect(shownIn("docs/unstorage.md").map(({ file }) => file)).toStrictEqual(["storage.mjs"]);
+    const libraries = ["unstorage"];
+    expect(await output("docs/unstorage.md", "storage.mjs", libraries)).toStrictEqual([
+      "[ 'logo', 'users:ann' ] { age: 30 }",
+      "3600 3",
+    ]);
+  });
 });
