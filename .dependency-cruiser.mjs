@@ -12,8 +12,8 @@ const LAYERS = [
   ["database"],
   ["client"],
   ["migrate"],
-  ["adapters"],
   ["index", "serve", "workerd"],
+  ["adapters"],
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.
   ["cli"],
 ];

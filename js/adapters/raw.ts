@@ -12,28 +12,35 @@ export function refused(expected: string, given: unknown): TypeError {
 /** Something, or the promise of it: a database returns its results, and a client promises them. */
 export type Awaitable<T> = T | Promise<T>;
 
-/** The writes of a transaction. */
-export interface RawWrites {
-  set(key: string, value: string | Uint8Array, options?: ExpiryOptions): unknown;
-  delete(key: string): unknown;
+/** The calls of a transaction. */
+export interface RawTransaction<K> {
+  get(key: K): Awaitable<Uint8Array | undefined>;
+  set(key: K, value: string | Uint8Array, options?: ExpiryOptions): unknown;
+  delete(key: K): unknown;
 }
 
+interface Prefixed<K> {
+  readonly prefix: K;
+  /** Keys come as bytes, and not as text. */
+  readonly keyAs?: "bytes";
+}
+
+type Rows<T> = Iterable<T> | (AsyncIterable<T> & { all(): Promise<T[]> });
+
 /** The calls of a database, as `open` gives it, and of a client, as `connect` gives it, for raw keys. */
-export interface Raw extends RawWrites {
-  get(key: string): Awaitable<Uint8Array | undefined>;
-  getMany(keys: readonly string[]): Awaitable<(Uint8Array | undefined)[]>;
-  has(key: string): Awaitable<boolean>;
+export interface Raw<K = string> extends RawTransaction<K> {
+  getMany(keys: readonly K[]): Awaitable<(Uint8Array | undefined)[]>;
+  has(key: K): Awaitable<boolean>;
   getEntry(
-    key: string,
+    key: K,
   ): Awaitable<{ readonly value: Uint8Array; readonly expires: Date | undefined } | undefined>;
-  set(key: string, value: string | Uint8Array, options?: ExpiryOptions): Awaitable<void>;
-  delete(key: string): Awaitable<boolean>;
-  clear(range: { readonly prefix: string }): Awaitable<number>;
-  keys(range: { readonly prefix: string }): Iterable<string> | AsyncIterable<string>;
-  entries(range: {
-    readonly prefix: string;
-  }): Iterable<[string, Uint8Array]> | AsyncIterable<[string, Uint8Array]>;
-  transaction(writes: (tx: RawWrites) => void): Awaitable<void>;
+  set(key: K, value: string | Uint8Array, options?: ExpiryOptions): Awaitable<void>;
+  delete(key: K): Awaitable<boolean>;
+  clear(range: { readonly prefix: K }): Awaitable<number>;
+  keys(range: Prefixed<K>): Rows<K>;
+  values(range: Prefixed<K>): Rows<Uint8Array>;
+  entries(range: Prefixed<K>): Rows<[K, Uint8Array]>;
+  transaction(body: (tx: RawTransaction<K>) => Awaitable<void>): Awaitable<void>;
 }
 
 /** @throws TypeError for anything but a database or a client, or a prefix that is no string */
