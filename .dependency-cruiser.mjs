@@ -13,6 +13,7 @@ const LAYERS = [
   ["client"],
   ["migrate"],
   ["index", "serve", "workerd"],
+  ["adapters"],
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.
   ["cli"],
 ];

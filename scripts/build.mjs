@@ -38,6 +38,10 @@ const EVERY_TYPE_LIMIT = 6.3 * 1024;
 const ALL_STRUCT_LIMIT = 6.55 * 1024;
 /** For a page that moves its old data; it imports this only then. */
 const MIGRATE_LIMIT = 10 * 1024;
+/** For a program that has a database already. */
+const ADAPTER_LIMIT = 1.5 * 1024;
+/** Besides the functions, it has the order of IndexedDB's keys, and values as structured clone keeps them. */
+const IDB_KEYVAL_LIMIT = 3.25 * 1024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */
 const FIRST_LIMIT = 164_000;
 /** What a page without a bundler loads until its first write: client, worker and wasm. */
@@ -238,6 +242,18 @@ const BUNDLES = [
     source: 'export * from "./dist/migrate/index.js";',
     limit: MIGRATE_LIMIT,
   },
+  ...["keyv", "unstorage"].map((name) => ({
+    name: `varve/${name}`,
+    source: `export * from "./dist/adapters/${name}.js";`,
+    limit: ADAPTER_LIMIT,
+  })),
+  {
+    name: "varve/idb-keyval",
+    source: 'export * from "./dist/adapters/idb-keyval.js";',
+    // Imported when a database is opened by its name.
+    external: ["*/client/index.js", "../index.js"],
+    limit: IDB_KEYVAL_LIMIT,
+  },
 ];
 
 async function checkBundleSizes() {
@@ -253,8 +269,8 @@ async function checkBundleSizes() {
       write: false,
       ...more,
     });
-  for (const { name, source, limit } of BUNDLES) {
-    const { outputFiles } = await bundle(source);
+  for (const { name, source, limit, external = [] } of BUNDLES) {
+    const { outputFiles } = await bundle(source, { external });
     const bytes = outputFiles[0].contents;
     const brotli = brotliSize(bytes);
     say(`  ${name}, bundled: ${bytes.length} bytes, brotli ${brotli} (limit ${limit})`);

@@ -30,7 +30,7 @@ function missingInWorkers() {
   const eager = "js/client/worker/eager-imports.ts";
   const included = importsOf(eager).map((specifier) => targetOf(eager, specifier));
   const registered = readFileSync(join(root, eager), "utf8");
-  return filesBelow("js", (file) => file.endsWith(".ts") && !/^js\/cli/.test(file)).flatMap(
+  return filesBelow("js", (file) => file.endsWith(".ts") && !PROGRAMS.test(file)).flatMap(
     (path) => {
       const source = readFileSync(join(root, path), "utf8");
       return importsOf(path, /(?<!typeof )\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g).flatMap(
@@ -53,6 +53,9 @@ function missingInWorkers() {
     },
   );
 }
+
+/** What no worker that serves contains: the command line, and what opens a database in the place of a program. */
+const PROGRAMS = /^js\/(cli|adapters)/;
 
 /** A worker of a page needs no files of Node. The bundles for Node include them. */
 const FILES_OF_NODE = "js/storage/node/file.ts";

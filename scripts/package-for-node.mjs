@@ -14,6 +14,11 @@ const BUNDLES = {
   main: { index: "index", serve: "serve", client: "client/index" },
   // Programs call it once in their lives.
   moving: { migrate: "migrate/index" },
+  adapters: {
+    keyv: "adapters/keyv",
+    unstorage: "adapters/unstorage",
+    "idb-keyval": "adapters/idb-keyval",
+  },
   schemas: {
     struct: "struct",
     codec: "codec",
@@ -81,6 +86,12 @@ function resolve(plugin, sources) {
     path: "../engine/wasm-inline.js",
     external: true,
   }));
+  // An adapter that opens a database by its name loads what programs import.
+  plugin.onResolve({ filter: /^\.\.\/(client\/)?index\.js$/ }, ({ path, kind }) =>
+    kind === "dynamic-import"
+      ? { path: path.startsWith("../client") ? "./client.js" : "./index.js", external: true }
+      : undefined,
+  );
   // A worker that serves has the files of Node too.
   plugin.onLoad({ filter: /\/eager-imports\.js$/ }, ({ path }) => ({
     contents: `${readFileSync(path, "utf8")}

@@ -23,8 +23,8 @@ const SIDE_BY_SIDE = Math.min(availableParallelism() + 1, 4);
 /** Tests that only read files and run code: they are the same in every runtime, and run in each. */
 const LOCAL = ["contract", "node", "vectors", "struct", "client"];
 
-/** Only in Vitest can the tests compare vitest-stand-in.ts with Vitest itself. */
-const BY_VITEST = [...LOCAL, "support"];
+/** Only in Vitest can the tests compare vitest-stand-in.ts with Vitest itself, and the suites of other libraries run. */
+const BY_VITEST = [...LOCAL, "adapters", "support"];
 
 /**
  * Each returns { passed, failed, skipped }; a suite without tests counts as failed. `programs` are those that

@@ -1,44 +1,15 @@
 /** The programs of docs/migrate.md run as printed, on data that other libraries have stored. */
 
-import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { copied, developed, inChromium } from "../fixtures/fixture.js";
-import { until } from "../support/values.js";
 import { prepared, shown, shownIn } from "./documented-programs.js";
-import { command, compile, root, runtime } from "./project.js";
+import { writtenByPage } from "./pages.js";
+import { command, compile, runtime } from "./project.js";
 
 const PAGE = "docs/migrate.md";
+const LIBRARIES = ["idb-keyval", "msgpackr"];
 const STRICT = { module: "ESNext", moduleResolution: "Bundler", lib: ["ES2022", "DOM"] };
 
 const source = (file: string) => shown(PAGE, file).source;
-
-/** What a page writes to its console until it has written `"end"`, in Vite's development server. */
-async function written(files: Readonly<Record<string, string>>): Promise<unknown[]> {
-  const folder = copied();
-  mkdirSync(join(folder, "node_modules"));
-  for (const library of ["idb-keyval", "msgpackr"]) {
-    symlinkSync(root("node_modules", library), join(folder, "node_modules", library));
-  }
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
-  writeFileSync(
-    join(folder, "index.html"),
-    '<!doctype html><body><script type="module" src="/first.ts"></script>',
-  );
-  const url = await developed(folder, {});
-  return inChromium(async (page) => {
-    const lines: unknown[] = [];
-    let last = Promise.resolve();
-    page.on("console", (message) => {
-      // In order, as an object takes longer than text.
-      const values = Promise.all(message.args().map((one) => one.jsonValue()));
-      last = last.then(async () => void lines.push(...(await values)));
-    });
-    await page.goto(url);
-    await until(() => lines.includes("end"));
-    return lines.slice(0, lines.indexOf("end")).filter((line) => !/^\[vite\]/.test(String(line)));
-  });
-}
 
 describe("the programs that move old data", () => {
   test("the list is complete", () => {
@@ -60,9 +31,13 @@ describe("the programs that move old data", () => {
       await set("theme", { color: "dark" });
       await import("./main.ts");
       console.log("end");`;
-    expect(await written({ ...files, "first.ts": first })).toStrictEqual([{ color: "dark" }]);
+    expect(await writtenByPage({ ...files, "first.ts": first }, LIBRARIES)).toStrictEqual([
+      { color: "dark" },
+    ]);
     const alone = 'await import("./main.ts"); console.log("end");';
-    expect(await written({ ...files, "first.ts": alone })).toStrictEqual([undefined]);
+    expect(await writtenByPage({ ...files, "first.ts": alone }, LIBRARIES)).toStrictEqual([
+      undefined,
+    ]);
   });
 
   test("photos, settings, and values of every kind", async () => {
@@ -101,7 +76,7 @@ describe("the programs that move old data", () => {
       "settings.ts": source("settings.ts"),
       "first.ts": first,
     };
-    expect(await written(files)).toStrictEqual([5, "dark", "pixels"]);
+    expect(await writtenByPage(files, LIBRARIES)).toStrictEqual([5, "dark", "pixels"]);
   });
 
   test("they compile", () => {
