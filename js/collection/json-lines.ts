@@ -15,6 +15,7 @@ import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import { type JsonOptions, jsonReader, jsonWriter } from "../struct/json/index.js";
 import type { PartKind } from "../struct/key.js";
+import { refuseLost } from "../util/bytes.js";
 import { nextTask, timeSlice } from "../util/clock.js";
 import { decoder, encoder } from "../util/text-coders.js";
 import type { CollectionContext } from "./catalog.js";
@@ -235,6 +236,7 @@ async function* byteChunksOf(
       high = /[\ud800-\udbff]$/.exec(text)?.[0] ?? "";
       yield encoded(high === "" ? text : text.slice(0, -1));
     } else if (chunk instanceof Uint8Array) {
+      refuseLost("chunk", chunk);
       // Bytes cannot complete the character.
       encoded(high);
       yield chunk;
