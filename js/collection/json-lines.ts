@@ -72,12 +72,15 @@ const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 type AnyContext<K> = CollectionContext<K, unknown, unknown, never, K>;
 
-/** Returns a function that gives the lines of the next records, or `undefined` at the end. */
+/**
+ * Returns a function that gives the lines of the next records; `undefined` at the end, or if the signal is aborted while
+ * other tasks run.
+ */
 export function lineWriter<K>(
   context: AnyContext<K>,
   keys: Scan<K>,
-  { onProgress }: ToLinesOptions,
-): () => Uint8Array<ArrayBuffer> | undefined {
+  { onProgress, signal }: ToLinesOptions,
+): () => Promise<Uint8Array<ArrayBuffer> | undefined> {
   const { source, space, codec } = context;
   const write = jsonWriter(codec);
   const walk = keys[Symbol.iterator]();
@@ -101,7 +104,16 @@ export function lineWriter<K>(
     onProgress?.({ records });
     return joined(parts, size);
   };
-  return () => allocated(source().engine.name, next);
+  let isOver = timeSlice(SLICE_MS);
+  return async () => {
+    // A consumer that never waits, such as `new Response(stream)`, would keep all other tasks from running.
+    if (isOver()) {
+      await nextTask();
+      if (signal?.aborted) return undefined;
+      isOver = timeSlice(SLICE_MS);
+    }
+    return allocated(source().engine.name, next);
+  };
 }
 
 const END = new Uint8Array([0x7d, NEWLINE]);
