@@ -406,7 +406,7 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
    * Exports the records of a range, or all records, as JSON lines, each `{"key":…,"value":…}`: a stream of
    * bytes, such as a `Response` takes. Values are written as by `toJson` of varve/json. In keys, bigints are
    * strings of digits and bytes are base64. A record that is written meanwhile is exported as it is when its
-   * turn comes.
+   * turn comes. Other tasks run every few milliseconds, even if the reader never waits.
    *
    * @throws TypeError for a bad range or option
    * @throws (errors the stream) TypeError if the codec is two functions, which has no JSON; the reason of `signal`
@@ -434,7 +434,8 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
       async pull(controller) {
         const next = await loaded;
         if (signal?.aborted) return;
-        const chunk = next();
+        const chunk = await next();
+        if (signal?.aborted) return;
         if (chunk !== undefined) controller.enqueue(chunk);
         else {
           done();

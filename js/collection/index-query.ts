@@ -5,6 +5,7 @@ import { badArgument } from "../errors/index.js";
 import { Scan, Steps } from "../session/cursor.js";
 import type { Bounds } from "../session/key-range.js";
 import type { Session } from "../session/session.js";
+import { INSPECT } from "../util/inspect.js";
 import { PROBED_PROPERTIES } from "../util/probed-properties.js";
 import type { CollectionContext } from "./catalog.js";
 import { copier, type IndexSpace } from "./indexes.js";
@@ -212,6 +213,8 @@ export function indexesByName<T>(collection: string): Record<string, T> {
         throw noIndex(collection, name, indexes);
       },
     }),
+    // Node's console looks further names up unless there is this method.
+    { [INSPECT]: { value: () => Object.keys(indexes) } },
   );
   return indexes;
 }

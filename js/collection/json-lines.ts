@@ -15,6 +15,7 @@ import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import { type JsonOptions, jsonReader, jsonWriter } from "../struct/json/index.js";
 import type { PartKind } from "../struct/key.js";
+import { refuseLost } from "../util/bytes.js";
 import { nextTask, timeSlice } from "../util/clock.js";
 import { decoder, encoder } from "../util/text-coders.js";
 import type { CollectionContext } from "./catalog.js";
@@ -71,12 +72,15 @@ const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 type AnyContext<K> = CollectionContext<K, unknown, unknown, never, K>;
 
-/** Returns a function that gives the lines of the next records, or `undefined` at the end. */
+/**
+ * Returns a function that gives the lines of the next records; `undefined` at the end, or if the signal is aborted while
+ * other tasks run.
+ */
 export function lineWriter<K>(
   context: AnyContext<K>,
   keys: Scan<K>,
-  { onProgress }: ToLinesOptions,
-): () => Uint8Array<ArrayBuffer> | undefined {
+  { onProgress, signal }: ToLinesOptions,
+): () => Promise<Uint8Array<ArrayBuffer> | undefined> {
   const { source, space, codec } = context;
   const write = jsonWriter(codec);
   const walk = keys[Symbol.iterator]();
@@ -100,7 +104,16 @@ export function lineWriter<K>(
     onProgress?.({ records });
     return joined(parts, size);
   };
-  return () => allocated(source().engine.name, next);
+  let isOver = timeSlice(SLICE_MS);
+  return async () => {
+    // A consumer that never waits, such as `new Response(stream)`, would keep all other tasks from running.
+    if (isOver()) {
+      await nextTask();
+      if (signal?.aborted) return undefined;
+      isOver = timeSlice(SLICE_MS);
+    }
+    return allocated(source().engine.name, next);
+  };
 }
 
 const END = new Uint8Array([0x7d, NEWLINE]);
@@ -235,6 +248,7 @@ async function* byteChunksOf(
       high = /[\ud800-\udbff]$/.exec(text)?.[0] ?? "";
       yield encoded(high === "" ? text : text.slice(0, -1));
     } else if (chunk instanceof Uint8Array) {
+      refuseLost("chunk", chunk);
       // Bytes cannot complete the character.
       encoded(high);
       yield chunk;

@@ -4,6 +4,7 @@
  */
 
 import { badArgument, OutOfMemoryError, StorageUnavailableError } from "../errors/index.js";
+import { asBytes } from "../util/bytes.js";
 import type { OpenedStorage, StorageFile } from "./storage.js";
 
 /** The bytes of a database, or something that provides them: what the option `from` of `open` takes. */
@@ -88,14 +89,10 @@ interface Streamed {
 
 /** Recognizes the type of a source. @throws TypeError for any other type */
 function recognized(source: ImageSource): Uint8Array | Streamed {
-  if (ArrayBuffer.isView(source)) {
-    return new Uint8Array(source.buffer, source.byteOffset, source.byteLength);
-  }
   // By tag, so that objects of other realms are recognized too.
   const tag = Object.prototype.toString.call(source).slice(8, -1);
-  if (tag === "ArrayBuffer" || tag === "SharedArrayBuffer") {
-    return new Uint8Array(source as ArrayBuffer);
-  }
+  if (tag === "SharedArrayBuffer") return new Uint8Array(source as ArrayBuffer);
+  if (tag === "ArrayBuffer" || ArrayBuffer.isView(source)) return asBytes("database", source);
   if (tag === "Response") {
     const { ok, status, url, body, headers } = source as Response;
     if (!ok) {

@@ -371,7 +371,7 @@ function binary(what: string): PartCodec {
     isRun: true,
     write(area, at, value) {
       const length = byteLengthOf(value);
-      if (length < 0) throw refused(what, "a Uint8Array", value);
+      if (length < 0) throw refused(what, "a Uint8Array, not detached", value);
       return length > area.length ? at + length : writeRun(area, at, value as Uint8Array, length);
     },
     read: readRun,

@@ -24,7 +24,7 @@ class OwnCodec<T> extends CopyCodec<T> {
     const bytes: unknown = this.custom.encode(value);
     if (bytes instanceof Uint8Array && byteLengthOf(bytes) >= 0) return bytes;
     if (bytes instanceof ArrayBuffer) return new Uint8Array(bytes);
-    throw badArgument("A codec's encode() must return bytes.", bytes);
+    throw badArgument("A codec's encode() must return bytes, and not a detached array.", bytes);
   }
 
   protected decode(bytes: Uint8Array): T {

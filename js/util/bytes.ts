@@ -17,7 +17,7 @@ export const MAX_KEY = 65_535;
 /** The maximum length of a value in bytes. */
 export const MAX_VALUE = 16_777_216;
 
-type Role = "key" | "value" | "note";
+type Role = "key" | "value" | "note" | "database" | "chunk";
 
 /** The buffers that wasm memories of this realm had before they grew or were detached. */
 const detached = new WeakSet<ArrayBufferLike>();
@@ -29,12 +29,22 @@ export function markDetached(buffer: ArrayBuffer): void {
 
 /** The built-in getters of typed arrays: unlike properties, which may be overridden, they return the truth. */
 const { prototype } = Object.getPrototypeOf(Uint8Array) as { prototype: Uint8Array };
-const trueLength = getterOf<number>(prototype, "byteLength");
-const trueBuffer = getterOf<ArrayBuffer>(prototype, "buffer");
+const ofArrays = gettersOf(prototype);
+const ofDataViews = gettersOf(DataView.prototype);
+const [trueBuffer, , trueLength] = ofArrays;
+const trueKind = getterOf<string | undefined>(prototype, Symbol.toStringTag);
 
-function getterOf<T>(from: object, name: string): (this: unknown) => T {
+function gettersOf(from: object) {
+  return [
+    getterOf<ArrayBuffer>(from, "buffer"),
+    getterOf<number>(from, "byteOffset"),
+    getterOf<number>(from, "byteLength"),
+  ] as const;
+}
+
+function getterOf<T>(from: object, name: PropertyKey): (this: unknown) => T {
   const getter = Object.getOwnPropertyDescriptor(from, name)?.get;
-  if (getter === undefined) throw new TypeError(`This platform has no ${name} of typed arrays.`);
+  if (getter === undefined) throw new TypeError("This platform has no typed arrays.");
   return getter as (this: unknown) => T;
 }
 
@@ -73,8 +83,15 @@ export function isBuffer(given: unknown): given is ArrayBuffer {
 /** Converts a key or value that is not a `Uint8Array` to one, without a copy. */
 export function asBytes(role: Role, given: unknown): Uint8Array {
   if (ArrayBuffer.isView(given)) {
-    refuseGone(role, given.buffer);
-    return new Uint8Array(given.buffer, given.byteOffset, given.byteLength);
+    const [bufferOf, offsetOf, lengthOf] =
+      trueKind.call(given) === undefined ? ofDataViews : ofArrays;
+    const buffer = bufferOf.call(given);
+    refuseGone(role, buffer);
+    try {
+      return new Uint8Array(buffer, offsetOf.call(given), lengthOf.call(given));
+    } catch {
+      throw badArgument(`The ArrayBuffer of this ${role} has shrunk below it.`);
+    }
   }
   if (isBuffer(given)) {
     refuseGone(role, given);

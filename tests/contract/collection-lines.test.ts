@@ -227,6 +227,25 @@ everywhere("JSON lines", ({ storage }) => {
     }
   });
 
+  test("other tasks run while lines are written, and can abort a reader that never waits", async () => {
+    const db = await opened(storage);
+    const notes = db.collection("notes", text(), { key: u32 });
+    const value = "x".repeat(100);
+    db.transaction(() => {
+      for (let i = 0; i < 40_000; i++) notes.set(i, value);
+    });
+    const aborting = new AbortController();
+    setTimeout(() => aborting.abort(new Error("enough")), 0);
+    const { signal } = aborting;
+    const reader = notes.toJsonLines({}, { signal }).getReader();
+    const readAll = async () => {
+      while (!(await reader.read()).done);
+    };
+    await rejects(readAll(), { message: "enough" });
+    const last = await textOf(notes.toJsonLines({ gte: 39_999 }));
+    expect(last).toBe(`{"key":39999,"value":"${value}"}\n`);
+  });
+
   test("a byte order mark at the start is skipped, even if it is split", async () => {
     const db = await opened(storage);
     const texts = db.collection("texts", text());

@@ -1,4 +1,5 @@
-import type { Database, Key, Value } from "varve";
+import { type Database, type Key, memory, open, type Value } from "varve";
+import { fromJson, toJson } from "varve/json";
 import {
   array,
   blob,
@@ -13,7 +14,7 @@ import {
   vec,
 } from "varve/struct";
 import { assert, expect, test } from "vitest";
-import { throws } from "../support/errors.js";
+import { rejects, throws } from "../support/errors.js";
 import { text } from "../support/values.js";
 import { everywhere, filled, opened } from "./storages.js";
 
@@ -351,16 +352,16 @@ everywhere("hostile arguments", ({ storage }) => {
     expect((await db.verify()).problems).toStrictEqual([]);
   });
 
-  test("keys of getMany are looked up unchanged, even if their getters write", async () => {
+  test("keys of getMany that are other views have their true bytes, and their own getters are not called", async () => {
     const db = await opened(storage);
     db.set("a", "1");
     db.set("b", "2");
+    let calls = 0;
     const view = (name: string) =>
       Object.defineProperties(new DataView(new TextEncoder().encode(name).buffer), {
-        byteLength: {
-          get: after(() => db.set(`meanwhile ${name}`, filled(2_000, 1)), name.length),
-        },
-        byteOffset: { get: after(() => db.set("a", "1"), 0) },
+        buffer: { get: after(() => (calls += 1), new ArrayBuffer(1)) },
+        byteLength: { get: after(() => (calls += 1), -1) },
+        byteOffset: { get: after(() => (calls += 1), 1_000) },
       }) as DataView<ArrayBuffer>;
     const wanted = () => ["a", view("b"), "none", view("a"), view("none"), "b"] as Key[];
     expect(db.getMany(wanted()).map(text)).toStrictEqual([
@@ -374,15 +375,85 @@ everywhere("hostile arguments", ({ storage }) => {
     expect(
       db.getMany({ [Symbol.iterator]: () => wanted()[Symbol.iterator]() }).map(text),
     ).toStrictEqual(["1", "2", undefined, "1", undefined, "2"]);
-    // An array that grows during the iteration has its bytes as of its turn.
-    const growing: Key[] = ["a"];
-    growing.push(
-      Object.defineProperty(new DataView(new TextEncoder().encode("b").buffer), "byteLength", {
-        get: after(() => growing.length < 5 && growing.push("a"), 1),
-      }) as DataView<ArrayBuffer>,
-    );
+    db.set(view("c"), view("3"));
+    expect(db.getText("c")).toBe("3");
+    expect(calls).toBe(0);
+  });
+
+  test("arrays without memory are refused wherever bytes are taken, and nothing is stored as empty", async () => {
+    const db = await opened(storage);
+    const gone = <T extends Uint8Array | Float32Array>(array: T): T => {
+      structuredClone(array.buffer, { transfer: [array.buffer] });
+      return array;
+    };
+    const lost = () => gone(new Uint8Array(4));
+    const Row = struct("Row", {
+      raw: blob,
+      list: vec(u32),
+      rows: vec(vec(u32)),
+      maybe: option(blob),
+      one: union({ Raw: blob, None: null }),
+    });
+    const row = {
+      raw: new Uint8Array(2),
+      list: [1],
+      rows: [[1]],
+      maybe: null,
+      one: { type: "None" },
+    } as const;
+    const rows = db.collection("rows", Row, { key: [str, blob] });
+    const key = ["a", new Uint8Array(1)] as const;
+    rows.set(key, row);
+    const own = db.collection("own", { encode: lost, decode: () => 0 });
+    const lines = db.collection("lines", json());
+    const calls: (() => unknown)[] = [
+      () => rows.set(key, { ...row, raw: lost() }),
+      () => rows.set(key, { ...row, list: lost() as never }),
+      () => rows.set(key, { ...row, list: gone(new Float32Array(4)) as never }),
+      () => rows.set(key, { ...row, rows: [lost() as never] }),
+      () => rows.set(key, { ...row, maybe: lost() }),
+      () => rows.set(key, { ...row, one: { type: "Raw", value: lost() } }),
+      () =>
+        rows.updateIf(key, (its) => {
+          its.raw = lost();
+        }),
+      () =>
+        rows.updateIf(key, (its) => {
+          its.list = lost() as never;
+        }),
+      () => rows.set(["b", lost()], row),
+      () => rows.count({ gte: ["a", lost()] }),
+      () => own.set("a", 1),
+      () => Row.encode({ ...row, raw: lost() }),
+      () => Row.view(lost()),
+      () => Row.check(lost()),
+      () => toJson(Row, lost()),
+      () => fromJson(Row, lost()),
+    ];
+    for (const call of calls) throws(call, { code: "VARVE_BAD_ARGUMENT" });
+    await rejects(lines.fromJsonLines([lost()]), { code: "VARVE_BAD_ARGUMENT" });
+    await rejects(lines.fromJsonLines(lost()), { code: "VARVE_BAD_ARGUMENT" });
+    const from = { storage: memory(), from: lost() };
+    await rejects(open("from", from), { code: "VARVE_BAD_ARGUMENT" });
+    expect(rows.get(key)?.snapshot()).toStrictEqual(Row.view(Row.encode(row)).snapshot());
+    expect([rows.count(), own.count(), lines.count()]).toStrictEqual([1, 0, 0]);
+    const { list } = { ...row, list: new Uint32Array(0) };
+    rows.set(key, { ...row, raw: new Uint8Array(0), list });
+    expect(rows.get(key)?.raw.length).toBe(0);
+  });
+
+  test("keys of getMany are as of their turn, even if the array grows", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    db.set("b", "2");
+    const growing: Key[] = Object.defineProperty(["a"], 1, {
+      get: after(() => {
+        if (growing.length < 5) growing.push("a");
+        db.set("meanwhile", filled(2_000, 1));
+      }, "b"),
+    });
     expect(db.getMany(growing).slice(0, 2).map(text)).toStrictEqual(["1", "2"]);
-    expect(db.getMany(["meanwhile b"])[0]?.length).toBe(2_000);
+    expect(db.getMany(["meanwhile"])[0]?.length).toBe(2_000);
   });
 
   test("values in memory that grows, shrinks or is shared are read once", async () => {

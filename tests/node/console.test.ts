@@ -15,6 +15,8 @@ describe("console output", () => {
     expect(inspect(products)).toBe(
       `Collection "products" { key: 'string', value: 'Product', indexes: [ 'byStock' ] }`,
     );
+    expect(inspect(products.index)).toBe("[ 'byStock' ]");
+    expect(inspect({ of: db.collection("plain", json()).index })).toBe("{ of: [] }");
     await db.close();
     expect(inspect(db)).toBe('Database "shop" { closed: true }');
   });

@@ -4,6 +4,7 @@
  */
 
 import { encoder, newDecoder } from "../../util/text-coders.js";
+import { byteLengthOf } from "../byte-length.js";
 import type { Descriptor, Memory } from "../codec.js";
 import type { Leaf } from "../layout.js";
 import { badValue, noMore, standaloneMemory } from "../type.js";
@@ -38,7 +39,9 @@ export interface JsonOptions {
 export function toJson(schema: HasJson, bytes: Uint8Array): string;
 export function toJson(schema: HasJson, bytes: Uint8Array, ...more: unknown[]): string {
   noMore("toJson()", more);
-  return newDecoder().decode(jsonWriter(schema)(standaloneMemory(bytes), 0, bytes.length));
+  const length = byteLengthOf(bytes);
+  if (length < 0) throw badValue("toJson() needs a Uint8Array, not detached.", bytes);
+  return newDecoder().decode(jsonWriter(schema)(standaloneMemory(bytes), 0, length));
 }
 
 /**
@@ -68,7 +71,9 @@ export function fromJson(
   if (Object(options) !== options)
     throw badValue("The options of fromJson() must be an object.", options);
   const bytes = typeof json === "string" ? encoder.encode(textOf(json)) : json;
-  return jsonReader(schema, options)(bytes, 0, bytes.length).slice() as Uint8Array<ArrayBuffer>;
+  const length = byteLengthOf(bytes);
+  if (length < 0) throw badValue("fromJson() needs a string or Uint8Array, not detached.", bytes);
+  return jsonReader(schema, options)(bytes, 0, length).slice() as Uint8Array<ArrayBuffer>;
 }
 
 /**

@@ -15,7 +15,7 @@ function checkedLength(value: unknown, length?: number): number {
   const given = byteLengthOf(value);
   if (given >= 0 && given === (length ?? given)) return given;
   throw badValue(
-    `must be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}.`,
+    `must be a Uint8Array${length === undefined ? "" : ` of ${length} bytes`}, not detached.`,
     value,
   );
 }

@@ -1,5 +1,6 @@
 /** Types for lists, of fixed or of any length. */
 
+import { trueLengthOf } from "../byte-length.js";
 import {
   assertAttached,
   badValue,
@@ -101,11 +102,10 @@ interface ListItems {
 /** The items of a value that was given for a list. */
 function itemsOf(value: unknown, expected?: number): ListItems {
   const items = (value instanceof ListView ? [...value] : value) as ArrayLike<unknown>;
-  const isList = Array.isArray(items) || (ArrayBuffer.isView(items) && "length" in items);
-  const length = isList ? items.length : -1;
+  const length = Array.isArray(items) ? items.length : trueLengthOf(items);
   if (length >>> 0 === length && length === (expected ?? length)) return { items, length };
   throw badValue(
-    `must be an array${expected === undefined ? "" : ` of ${expected} items`}.`,
+    `must be an array${expected === undefined ? "" : ` of ${expected} items`}, not detached.`,
     value,
   );
 }
