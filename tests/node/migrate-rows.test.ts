@@ -172,6 +172,29 @@ describe("moving the rows of a query", () => {
     await rejects(fromSQLite(options), REFUSED);
   });
 
+  test("a value of very many parts is compared without delay", async () => {
+    const db = await fresh();
+    const numbers = Array.from({ length: 200_000 }, (_, i) => i);
+    const fields = Object.fromEntries(numbers.map((i) => [`f${i}`, i]));
+    const into = db.collection("products", json<unknown>(), { key: u32 });
+    const rows = [
+      { id: 1, numbers },
+      { id: 2, fields },
+    ];
+    const began = performance.now();
+    await fromSQLite({ table: "products", rows, to: db, into, key });
+    const ms = performance.now() - began;
+    assert(ms < 10_000, `${ms} ms`);
+    expect(into.get(1)).toStrictEqual(rows[0]);
+    // A set is too long to be passed as arguments, and a value that contains itself has no end.
+    const set = new Set(numbers);
+    const codec = { encode: () => new Uint8Array(1), decode: () => set };
+    const sets = db.collection("sets", codec, { key: u32 });
+    const value = () => set;
+    await fromSQLite({ table: "sets", rows: [{ id: 1 }], to: db, into: sets, key, value });
+    expect(sets.count()).toBe(1);
+  });
+
   test("a query that fails says so, and wrong arguments are refused", async () => {
     const db = await fresh();
     const into = db.collection("products", text(), { key: u32 });
