@@ -37,7 +37,7 @@ const EVERY_TYPE_LIMIT = 6.3 * 1024;
 /** A program's bundle contains only what it imports. */
 const ALL_STRUCT_LIMIT = 6.55 * 1024;
 /** For a page that moves its old data; it imports this only then. */
-const MIGRATE_LIMIT = 10 * 1024;
+const MIGRATE_LIMIT = 10.5 * 1_024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */
 const FIRST_LIMIT = 164_000;
 /** What a page without a bundler loads until its first write: client, worker and wasm. */
