@@ -37,7 +37,7 @@ const EVERY_TYPE_LIMIT = 6.3 * 1024;
 /** A program's bundle contains only what it imports. */
 const ALL_STRUCT_LIMIT = 6.55 * 1024;
 /** For a page that moves its old data; it imports this only then. */
-const MIGRATE_LIMIT = 10 * 1024;
+const MIGRATE_LIMIT = 10.5 * 1024;
 /** For a program that has a database already. */
 const ADAPTER_LIMIT = 1.5 * 1024;
 /** Besides the functions, it has the order of IndexedDB's keys, and values as structured clone keeps them. */

@@ -1,6 +1,6 @@
 /** Comparison of a value with what a collection returns for it. */
 
-import { isTooDeep, TOO_DEEP } from "../struct/json-form.js";
+import { isTooDeep } from "../struct/json-form.js";
 
 /** The first part of a value that differs. */
 export interface Difference {
@@ -19,7 +19,7 @@ export function differenceOf(from: unknown, to: unknown, byType: boolean): Diffe
   try {
     return new Comparison(byType).of(from, to, "");
   } catch (error) {
-    if (isTooDeep(error)) return { path: "", text: TOO_DEEP };
+    if (isTooDeep(error)) return { path: "", text: "is nested too deeply" };
     throw error;
   }
 }
@@ -128,7 +128,9 @@ class Comparison {
       return { path, text: `has ${from.length} items, and would have ${(to as unknown[]).length}` };
     }
     const names = namesOf(from);
-    const more = namesOf(to).find((name) => !names.includes(name));
+    const isField = (name: string) =>
+      Object.hasOwn(from, name) && (Array.isArray(from) || Reflect.get(from, name) !== undefined);
+    const more = namesOf(to).find((name) => !isField(name));
     // A schema may have fields of its own, which have a default.
     if (more !== undefined && !this.byType) {
       return {
@@ -183,16 +185,19 @@ export function shown(value: unknown): string {
 /** Bytes that a value takes, roughly, at most about `limit`. */
 export function sizeOf(value: unknown, limit: number): number {
   const left: unknown[] = [value];
+  /** The objects that were met, since values may contain themselves. */
+  const met = new Set<unknown>();
   let size = 0;
   while (left.length > 0 && size < limit) {
     const part = left.pop();
     size += 8;
     if (typeof part === "string") size += part.length * 2;
-    else if (typeof part === "object" && part !== null) {
+    else if (typeof part === "object" && part !== null && !met.has(part)) {
+      met.add(part);
       const bytes = bytesIn(part);
       if (bytes !== undefined) size += bytes.length;
       else if (part instanceof Map) for (const pair of part) left.push(...pair);
-      else if (part instanceof Set) left.push(...part);
+      else if (part instanceof Set) for (const item of part) left.push(item);
       else for (const name of Object.keys(part)) left.push(Reflect.get(part, name));
     }
   }

@@ -1,6 +1,7 @@
 /** `fromIndexedDB`: moves object stores of IndexedDB, whichever library has filled them. */
 
 import { badArgument, DatabaseNotFoundError, describe } from "../errors/index.js";
+import { refuseUnknown } from "../session/options.js";
 import { sizeOf } from "./compare.js";
 import { MigrationError } from "./errors.js";
 import {
@@ -102,19 +103,26 @@ export async function fromIndexedDB(
   const source = {
     name: nameOf(name),
     stores: mappings.map(([store]) => store),
-    use: <T>(work: (parts: readonly Part[]) => Promise<T>) =>
-      withDatabase(name, signal, (old) => {
+    async use(work: (parts: readonly Part[]) => Promise<void>, isBegun: boolean) {
+      let db: IDBDatabase;
+      try {
+        db = await opened(name, signal);
+      } catch (error) {
+        if (!(error instanceof DatabaseNotFoundError)) throw error;
+        if (isBegun) throw goneSince(name, mark, error);
+        if (optional) return;
+        throw error;
+      }
+      const old = new OldDatabase(name, db);
+      try {
         checkStores(name, old.names(), stores);
-        return work(mappings.map(([store, mapping]) => partOf(old, store, mapping)));
-      }),
+        await work(mappings.map(([store, mapping]) => partOf(old, store, mapping)));
+      } finally {
+        old.close();
+      }
+    },
   };
-  try {
-    return await migrate(source, mark, options);
-  } catch (error) {
-    if (!optional || !(error instanceof DatabaseNotFoundError)) throw error;
-    const none = source.stores.map((store) => [store, { records: 0, skipped: 0 }] as const);
-    return { before: false, stores: Object.fromEntries(none) };
-  }
+  return migrate(source, mark, options);
 }
 
 /**
@@ -126,14 +134,28 @@ export async function fromIndexedDB(
  */
 export async function describeIndexedDB(
   name: string,
-  { signal }: { signal?: AbortSignal | undefined } = {},
+  options: { readonly signal?: AbortSignal | undefined } = {},
 ): Promise<Record<string, StoreDescription>> {
-  checkName("describeIndexedDB()", name);
-  return withDatabase(name, signal, async (old) => {
-    const described: Record<string, StoreDescription> = {};
-    for (const store of old.names()) described[store] = await old.describe(store);
-    return described;
-  });
+  const call = "describeIndexedDB()";
+  checkName(call, name);
+  refuseUnknown(call, options, ["signal"]);
+  const old = new OldDatabase(name, await opened(name, options.signal));
+  try {
+    const described: [string, StoreDescription][] = [];
+    for (const store of old.names()) described.push([store, await old.describe(store)]);
+    return Object.fromEntries(described);
+  } finally {
+    old.close();
+  }
+}
+
+/** The error for an old database that was there when an earlier call began, and is not any more. */
+function goneSince(name: string, mark: string, cause: Error): DatabaseNotFoundError {
+  return new DatabaseNotFoundError(
+    `T${nameOf(name).slice(1)} is gone, and an earlier call had not moved all of it. To keep what was copied, delete the key ` +
+      `${describe(mark)} and set optional: true.`,
+    { cause },
+  );
 }
 
 function nameOf(name: string): string {
@@ -167,20 +189,6 @@ function partOf(old: OldDatabase, name: string, mapping: Mapping): Part {
     total: () => old.request(name, (store) => store.count()),
     walk: (after) => old.walk(name, after === undefined ? undefined : keyOf(after as KeyForm)),
   };
-}
-
-/** Opens a database as it is, and closes it after the work. */
-async function withDatabase<T>(
-  name: string,
-  signal: AbortSignal | undefined,
-  work: (old: OldDatabase) => Promise<T>,
-): Promise<T> {
-  const old = new OldDatabase(name, await opened(name, signal));
-  try {
-    return await work(old);
-  } finally {
-    old.close();
-  }
 }
 
 /** @throws DatabaseNotFoundError if there is none */
@@ -286,17 +294,17 @@ class OldDatabase {
   }
 
   async describe(name: string): Promise<StoreDescription> {
-    const store = this.db.transaction(name, "readonly").objectStore(name);
-    const indexes = [...store.indexNames].map((index) => {
-      const { keyPath, unique, multiEntry } = store.index(index);
-      return { name: index, keyPath, unique, multiEntry };
+    let described: Omit<StoreDescription, "records"> | undefined;
+    const records = await this.request(name, (store) => {
+      const indexes = [...store.indexNames].map((index) => {
+        const { keyPath, unique, multiEntry } = store.index(index);
+        return { name: index, keyPath, unique, multiEntry };
+      });
+      const { keyPath, autoIncrement } = store;
+      described = { keyPath: keyPath ?? undefined, autoIncrement, indexes };
+      return store.count();
     });
-    return {
-      keyPath: store.keyPath ?? undefined,
-      autoIncrement: store.autoIncrement,
-      records: await resultOf(store.count()),
-      indexes,
-    };
+    return { ...(described as Omit<StoreDescription, "records">), records };
   }
 
   async *walk(name: string, after: IDBValidKey | undefined): AsyncGenerator<Found[]> {

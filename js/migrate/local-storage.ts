@@ -44,17 +44,20 @@ const SLICE = 1_000;
 export async function fromLocalStorage(options: FromLocalStorageOptions): Promise<Migrated> {
   const call = "fromLocalStorage()";
   checkCommon(call, options, ["into", "key", "value", "prefix", "storage"]);
-  const { into, key, value, prefix = "", mark = `varve/migrate/localstorage/${prefix}` } = options;
+  const { into, key, value, prefix = "" } = options;
   const mapping = mappingOf(call, { into, key, value });
   if (typeof prefix !== "string")
     throw badArgument(`The option prefix of ${call} must be text.`, prefix);
-  const storage = options.storage ?? ownStorage();
-  if (typeof storage?.getItem !== "function") {
+  if (options.storage !== undefined) checkStorage(call, options.storage);
+  const given = options.storage ?? ownStorage();
+  if (given === undefined) {
     throw new MigrationError(
       "There is no localStorage here: workers have none. Call this on a page, with a client as connect() gives it.",
     );
   }
-  const name = "localStorage";
+  const storage: TextStorage = given;
+  const name = isOfSession(storage) ? "sessionStorage" : "localStorage";
+  const { mark = `varve/migrate/${name.toLowerCase()}/${prefix}` } = options;
   const names = () =>
     Array.from({ length: storage.length }, (_, i) => storage.key(i))
       .filter((item) => item !== null)
@@ -64,7 +67,7 @@ export async function fromLocalStorage(options: FromLocalStorageOptions): Promis
     const all = names().filter((item) => after === undefined || item > (after as string));
     for (let i = 0; i < all.length; i += SLICE) {
       yield all.slice(i, i + SLICE).flatMap((item) => {
-        const text = (storage as TextStorage).getItem(item);
+        const text = storage.getItem(item);
         return text === null ? [] : { key: item, value: text, at: item };
       });
     }
@@ -73,7 +76,7 @@ export async function fromLocalStorage(options: FromLocalStorageOptions): Promis
   const source = {
     name,
     stores: [name],
-    use: <T>(work: (parts: [typeof part]) => Promise<T>) => work([part]),
+    use: (work: (parts: [typeof part]) => Promise<void>) => work([part]),
   };
   return migrate(source, mark, options);
 }
@@ -84,5 +87,26 @@ function ownStorage(): TextStorage | undefined {
     return (globalThis as { localStorage?: TextStorage }).localStorage;
   } catch (cause) {
     throw new MigrationError(`localStorage is denied here: ${(cause as Error).message}`, { cause });
+  }
+}
+
+/** @throws TypeError for anything but a storage */
+function checkStorage(call: string, storage: unknown): void {
+  const { length, key, getItem } = Object(storage) as Partial<TextStorage>;
+  const isStorage = typeof key === "function" && typeof getItem === "function";
+  if (isStorage && Number.isInteger(length)) return;
+  throw badArgument(
+    `The option storage of ${call} must be localStorage, sessionStorage, or an object with length, key() and getItem().`,
+    storage,
+  );
+}
+
+/** Whether these items are those of the tab: they have a mark of their own. */
+function isOfSession(storage: TextStorage): boolean {
+  try {
+    return storage === (globalThis as { sessionStorage?: TextStorage }).sessionStorage;
+  } catch {
+    // Where it is denied, it cannot have been given.
+    return false;
   }
 }

@@ -174,8 +174,8 @@ export interface Source {
   readonly name: string;
   /** The names of its parts, as far as they are to be moved. */
   readonly stores: readonly string[];
-  /** Opens it. It is closed when `use` has ended. */
-  use<T>(work: (parts: readonly Part[]) => Promise<T>): Promise<T>;
+  /** Opens it for the work, and then closes it. `isBegun`: an earlier call may have copied some of it. */
+  use(work: (parts: readonly Part[]) => Promise<void>, isBegun: boolean): Promise<void>;
 }
 
 /** Moves the records of a source. */
@@ -188,10 +188,10 @@ export async function migrate(
   const target = targetOf(to, markKey, signal);
   return alone(`varve/migrate ${target.name} ${markKey}`, signal, async () => {
     const mark = await target.mark();
-    const states = statesOf(mark, markKey);
-    const isDone = source.stores.every((name) => states[name]?.done === "compared");
+    const states = statesOf(mark, markKey, source);
     const moving = new Moving(source, target, replace, onProgress, signal, mark, states);
-    if (!isDone) await source.use((parts) => moving.all(parts));
+    const isDone = moving.isDone();
+    if (!isDone) await source.use((parts) => moving.all(parts), moving.isBegun());
     return { before: isDone, stores: moving.moved() };
   });
 }
@@ -207,13 +207,20 @@ async function alone<T>(
   return (await locks.request(name, signal === undefined ? {} : { signal }, work)) as T;
 }
 
-function statesOf(mark: StoredMark | undefined, key: string): States {
+function statesOf(mark: StoredMark | undefined, key: string, { name }: Source): States {
   if (mark === undefined) return {};
+  let kept: { source?: unknown; stores?: States } = {};
   try {
-    const { stores } = JSON.parse(mark.text) as { stores: States };
-    if (Object(stores) === stores) return stores;
+    kept = Object(JSON.parse(mark.text)) as typeof kept;
   } catch {
     // Reported below.
+  }
+  const { source, stores } = kept;
+  if (typeof source === "string" && Object(stores) === stores) {
+    if (source === name) return stores as States;
+    throw new MigrationError(
+      `The key ${describe(key)} is the mark of moving ${source}, and this is ${name}. Choose another key by the option mark.`,
+    );
   }
   throw new MigrationError(
     `The key ${describe(key)}, where the migration keeps its mark, has another value. Choose another key by the option mark.`,
@@ -248,6 +255,20 @@ class Moving {
     this.version = mark?.version ?? 0;
   }
 
+  /** Whether everything was moved by earlier calls. */
+  isDone(): boolean {
+    const { stores } = this.source;
+    return stores.length > 0 && stores.every((name) => this.state(name).done === "compared");
+  }
+
+  /** Whether earlier calls have copied a part of some store, or all of it without having compared it. */
+  isBegun(): boolean {
+    return this.source.stores.some((name) => {
+      const state = this.state(name);
+      return state !== NOTHING && state.done !== "compared";
+    });
+  }
+
   moved(): Record<string, MovedStore> {
     const entries = this.source.stores.map((name) => {
       const { records, skipped } = this.state(name);
@@ -265,8 +286,13 @@ class Moving {
       .filter(({ name }) => this.state(name).done !== "compared")
       .map((part) => ({ part, place: this.target.place(part.mapping.into) }));
     const taken = new Set<string>();
-    for (const { part, place } of left) await this.check(part, place, taken);
-    for (const { part, place } of left) await this.copy(part, place);
+    const names = left.map(({ place }) => place.name);
+    const checked = new Map<Part, number>();
+    for (const { part, place } of left) {
+      const isAlone = names.filter((name) => name === place.name).length === 1;
+      checked.set(part, await this.check(part, place, taken, isAlone));
+    }
+    for (const { part, place } of left) await this.copy(part, place, checked.get(part));
     for (const { part, place } of left) await this.compare(part, place);
     // The program may delete the old data next.
     await this.target.flush();
@@ -276,10 +302,16 @@ class Moving {
     await this.target.flush();
   }
 
-  /** Refuses what could not be stored, before anything is written. */
-  private async check(part: Part, place: Place, taken: Set<string>): Promise<void> {
+  /** Refuses what could not be stored, before anything is written. Returns how many records are to be copied. */
+  private async check(
+    part: Part,
+    place: Place,
+    taken: Set<string>,
+    isAlone: boolean,
+  ): Promise<number> {
     const state = this.state(part.name);
-    if (state.done !== undefined) return;
+    let records = 0;
+    if (state.done !== undefined) return records;
     for await (const { all, report } of this.slices("checking", part, state)) {
       const rows = all.flatMap(({ row }) => row ?? []);
       for (const one of all) {
@@ -291,10 +323,12 @@ class Moving {
       const at = this.replaces ? -1 : there.findIndex((value) => value !== undefined);
       if (at >= 0) throw taken_(part, all, rows[at] as Row, place);
       for (const one of all) {
-        if (one.row !== undefined) checkKey(part, place, one, one.row, taken);
+        if (one.row !== undefined) checkKey(part, place, one, one.row, taken, isAlone);
       }
+      records += rows.length;
       report();
     }
+    return records;
   }
 
   private async read(
@@ -320,7 +354,7 @@ class Moving {
     }
   }
 
-  private async copy(part: Part, place: Place): Promise<void> {
+  private async copy(part: Part, place: Place, checked: number | undefined): Promise<void> {
     const state = this.state(part.name);
     if (state.done !== undefined) return;
     for await (const { all, report } of this.slices("copying", part, state)) {
@@ -335,6 +369,17 @@ class Moving {
         [from, size] = [i + 1, 0];
       }
       report();
+    }
+    const { records } = this.state(part.name);
+    // Rows that can be read only once are gone now, and the comparison would find none either.
+    const copied = records - state.records;
+    if (copied !== checked) {
+      throw new MigrationError(
+        `${JSON.stringify(part.name)} had ${checked} records to copy when it was checked, and ${copied} when it was copied: ` +
+          "it has changed meanwhile, or it can be read only once. Let nothing write to it, delete the mark, and move it again " +
+          "with replace: true.",
+        { store: part.name },
+      );
     }
     await this.commit(part, place, [], { ...this.state(part.name), done: "copied" });
   }
@@ -354,7 +399,7 @@ class Moving {
       if (error instanceof ConflictError) {
         const there = await this.read(part, place, all, rows);
         const at = there.findIndex((value) => value !== undefined);
-        throw at < 0 ? error : taken_(part, all, rows[at] as Row, place);
+        throw at < 0 ? ambiguous(part, error) : taken_(part, all, rows[at] as Row, place);
       }
       if (!isOfRecord(error)) throw error;
       // Halves are tried until it is known which record it is: what only the owner or an index knows was not checked before.
@@ -372,7 +417,8 @@ class Moving {
     state: State,
   ): Promise<void> {
     const states = { ...this.states, [name]: state };
-    const mark = { text: JSON.stringify({ stores: states }), version: this.version };
+    const text = JSON.stringify({ source: this.source.name, stores: states });
+    const mark = { text, version: this.version };
     this.version = await this.target.commit(mark, place, rows, this.replaces);
     this.states = states;
   }
@@ -398,7 +444,7 @@ class Moving {
     const copied = this.state(part.name).records;
     if (records === copied) return;
     throw new MigrationError(
-      `${capital(this.source.name)}${ofStore(part)} has ${records} records, but ${copied} were copied: it has changed ` +
+      `${JSON.stringify(part.name)} has ${records} records, but ${copied} were copied: it has changed ` +
         "meanwhile. Let nothing write to it, delete the mark, and move it again with replace: true.",
       { store: part.name },
     );
@@ -470,15 +516,22 @@ function checkValue(part: Part, place: Place, found: Found, value: unknown): voi
   if (difference !== undefined) throw changed(part, found, difference);
 }
 
-/** Refuses a new key that two records have. */
-function checkKey(part: Part, place: Place, found: Found, row: Row, taken: Set<string>): void {
+/** Refuses a new key that two records have. `isAlone`: no other store goes into the same place. */
+function checkKey(
+  part: Part,
+  place: Place,
+  found: Found,
+  row: Row,
+  taken: Set<string>,
+  isAlone: boolean,
+): void {
   // Keys that are text stay different.
-  if (part.mapping.key === undefined && typeof row.key === "string") return;
+  if (isAlone && part.mapping.key === undefined && typeof row.key === "string") return;
   const name = `${place.name === undefined ? "" : JSON.stringify(place.name)}${keyName(row.key)}`;
   if (taken.has(name)) {
     throw new MigrationError(
-      `Two records${ofStore(part)} have the same new key, ${shown(row.key)}; the second is the one with the key ` +
-        `${shown(found.key)}. Give each a key of its own, by the option key.`,
+      `Two records have the same new key, ${shown(row.key)}; the second is the one of ${JSON.stringify(part.name)} with the ` +
+        `key ${shown(found.key)}. Give each a key of its own, by the option key.`,
       { store: part.name, key: found.key },
     );
   }
@@ -499,10 +552,6 @@ function isOfRecord(error: unknown): boolean {
 
 function isBadArgument(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === "VARVE_BAD_ARGUMENT";
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function ofStore({ name }: Part): string {
@@ -551,6 +600,16 @@ function taken_(part: Part, all: readonly Mapped[], row: Row, { name }: Place): 
     `${where} has a record with the key ${shown(row.key)} already, and ${record(part, found)} would replace it. Give it ` +
       "another key, by the option key, or set replace: true.",
     { store: part.name, key: found.key },
+  );
+}
+
+/** The error for a conflict with no record that was there. */
+function ambiguous({ name }: Part, cause: ConflictError): MigrationError {
+  return new MigrationError(
+    `Records of ${JSON.stringify(name)} were not copied, as another call has changed the mark meanwhile, or two of them have ` +
+      "new keys of the same bytes, or one has the key of the mark. In the first case, call this again, to go on; otherwise give " +
+      "each a key of its own, by the option key.",
+    { cause, store: name },
   );
 }
 

@@ -25,7 +25,10 @@ export interface FromSQLiteOptions extends MigrationOptions, Mapping {
    * times and must give the same rows in the same order, so the query needs an ORDER BY.
    */
   rows: Rows;
-  /** The name of what is moved, such as that of the table: it names the mark, and appears in errors. */
+  /**
+   * The name of what is moved, such as that of the table: it names the mark, and appears in errors. Tables of the same name
+   * in several files need different names here, such as `"2026/orders"`: a name that is done is not moved again.
+   */
   table: string;
 }
 
@@ -98,7 +101,7 @@ export async function fromSQLite(options: FromSQLiteOptions): Promise<Migrated> 
   const source = {
     name: `the table ${JSON.stringify(table)}`,
     stores: [table],
-    use: <T>(work: (parts: [typeof part]) => Promise<T>) => work([part]),
+    use: (work: (parts: [typeof part]) => Promise<void>) => work([part]),
   };
   return migrate(source, mark, options);
 }

@@ -576,6 +576,7 @@ describe("what a migration refuses", () => {
     const moving = fromIndexedDB("nowhere", { to: db, stores: { a: db } });
     await rejects(moving, { code: MISSING, message: 'no IndexedDB database "nowhere"' });
     await rejects(describeIndexedDB("nowhere"), { code: MISSING });
+    await rejects(describeIndexedDB("nowhere", null as never), { code: "VARVE_BAD_ARGUMENT" });
     const result = await fromIndexedDB("nowhere", { to: db, stores: { a: db }, optional: true });
     expect(result).toStrictEqual({ before: false, stores: { a: { records: 0, skipped: 0 } } });
     expect(db.count()).toBe(0);
@@ -594,6 +595,70 @@ describe("what a migration refuses", () => {
       message: 'does not name "b"',
     });
     expect(db.count()).toBe(0);
+  });
+
+  test("stores that are all left out still have to be named", async () => {
+    await oldDatabase("old", { a: [["k", "v"]] });
+    const db = await fresh();
+    await rejects(fromIndexedDB("old", { to: db, stores: {} }), {
+      ...REFUSED,
+      message: 'does not name "a"',
+    });
+    await settled(indexedDB.deleteDatabase("nowhere"));
+    await rejects(fromIndexedDB("nowhere", { to: db, stores: { a: false } }), { code: MISSING });
+    const left = await fromIndexedDB("old", { to: db, stores: { a: false } });
+    expect(left).toStrictEqual({ before: false, stores: {} });
+  });
+
+  test("an old database that is gone before all of it was moved, also with `optional`", async () => {
+    await oldDatabase("old", { a: [["k", "v"]] });
+    const db = await fresh();
+    const stores = { a: db.collection("a", text()) };
+    const onProgress = ({ phase }: MigrationProgress) => {
+      if (phase === "comparing") throw new Error("enough");
+    };
+    await rejects(fromIndexedDB("old", { to: db, stores, onProgress }), { message: "enough" });
+    await settled(indexedDB.deleteDatabase("old"));
+    await rejects(fromIndexedDB("old", { to: db, stores, optional: true }), {
+      code: MISSING,
+      message: "an earlier call had not moved all of it",
+    });
+    assert(db.delete("varve/migrate/indexeddb/old"), "as the message says");
+    const { before } = await fromIndexedDB("old", { to: db, stores, optional: true });
+    expect([before, stores.a.get("k")]).toStrictEqual([false, "v"]);
+  });
+
+  test("the same key in two stores that go into one collection, before anything is written", async () => {
+    await oldDatabase("old", { a: [["x", 1]], b: [["x", 2]] });
+    const db = await fresh();
+    const one = db.collection("one", json<number>());
+    for (const replace of [false, true]) {
+      await rejects(fromIndexedDB("old", { to: db, stores: { a: one, b: one }, replace }), {
+        ...REFUSED,
+        message: 'have the same new key, "x"; the second is the one of "b"',
+      });
+    }
+    expect(one.count() + db.count()).toBe(0);
+    await oldDatabase("old", { a: [["x", 1]], b: [["y", 2]] });
+    await fromIndexedDB("old", { to: db, stores: { a: one, b: one } });
+    expect([...one.values()]).toStrictEqual([1, 2]);
+  });
+
+  test("an old store that is emptied before it is copied", async () => {
+    await oldDatabase("old", { a: [["x", 1]] });
+    const db = await fresh();
+    const a = db.collection("a", json<number>());
+    const old = await settled(indexedDB.open("old"));
+    let cleared: Promise<unknown> | undefined;
+    const onProgress = () => {
+      cleared ??= settled(old.transaction("a", "readwrite").objectStore("a").clear());
+    };
+    await rejects(fromIndexedDB("old", { to: db, stores: { a }, onProgress }), {
+      ...REFUSED,
+      message: "had 1 records to copy when it was checked, and 0 when it was copied",
+    });
+    await cleared;
+    old.close();
   });
 
   test("a key that is there already, unless it may be replaced", async () => {

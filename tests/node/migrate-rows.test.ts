@@ -172,6 +172,95 @@ describe("moving the rows of a query", () => {
     await rejects(fromSQLite(options), REFUSED);
   });
 
+  test("rows that can be read only once are refused, and nothing counts as moved", async () => {
+    const db = await fresh();
+    const into = db.collection("products", json<Partial<Row>>(), { key: u32 });
+    const value = ({ id, name }: Row) => ({ id, name });
+    const once = rowsOf(3).values();
+    const options = { table: "products", to: db, into, key, value };
+    await rejects(fromSQLite({ ...options, rows: () => once }), {
+      ...REFUSED,
+      message: "or it can be read only once",
+    });
+    const { before, stores } = await fromSQLite({ ...options, rows: () => rowsOf(3).values() });
+    expect([before, stores.products?.records]).toStrictEqual([false, 3]);
+  });
+
+  test("the mark of another source is refused, and that of localStorage is not that of sessionStorage", async () => {
+    const db = await fresh();
+    const into = db.collection("products", json<Partial<Row>>(), { key: u32 });
+    const options = { rows: [{ id: 1 }], to: db, into, key, mark: "moved" };
+    await fromSQLite({ ...options, table: "products" });
+    await rejects(fromSQLite({ ...options, rows: [{ id: 2 }], table: "orders" }), {
+      ...REFUSED,
+      message: 'is the mark of moving the table "products", and this is the table "orders"',
+    });
+    const own = Object.getOwnPropertyDescriptor(globalThis, "sessionStorage");
+    onTestFinished(() => {
+      if (own === undefined) Reflect.deleteProperty(globalThis, "sessionStorage");
+      else Object.defineProperty(globalThis, "sessionStorage", own);
+    });
+    const [local, session] = ["a", "b"].map((item) => ({
+      length: 1,
+      key: (i: number) => (i === 0 ? item : null),
+      getItem: () => item,
+    }));
+    Object.defineProperty(globalThis, "sessionStorage", { value: session, configurable: true });
+    const moved = [];
+    for (const storage of [local, session]) {
+      moved.push((await fromLocalStorage({ to: db, into: db, storage })).before);
+    }
+    expect(moved).toStrictEqual([false, false]);
+    expect(db.getText("a")).toBe("a");
+    expect(db.getText("b")).toBe("b");
+  });
+
+  test("two keys that are the same bytes, and one that is the mark's, are refused as such", async () => {
+    const same = [{ id: "a" }, { id: new Uint8Array([97]) }];
+    for (const rows of [same, [{ id: "varve/migrate/sqlite/files" }]]) {
+      const db = await fresh();
+      const error = await rejects(
+        fromSQLite({
+          table: "files",
+          rows,
+          to: db,
+          into: db,
+          key: (_: number, row: { id: string | Uint8Array }) => row.id,
+          value: () => "x",
+        }),
+        { ...REFUSED, cause: true },
+      );
+      assert(
+        error.message.includes("the same bytes, or one has the key of the mark"),
+        error.message,
+      );
+      expect(db.count()).toBe(0);
+    }
+  });
+
+  test("a value of very many parts is compared without delay", async () => {
+    const db = await fresh();
+    const numbers = Array.from({ length: 200_000 }, (_, i) => i);
+    const fields = Object.fromEntries(numbers.map((i) => [`f${i}`, i]));
+    const into = db.collection("products", json<unknown>(), { key: u32 });
+    const rows = [
+      { id: 1, numbers },
+      { id: 2, fields },
+    ];
+    const began = performance.now();
+    await fromSQLite({ table: "products", rows, to: db, into, key });
+    const ms = performance.now() - began;
+    assert(ms < 10_000, `${ms} ms`);
+    expect(into.get(1)).toStrictEqual(rows[0]);
+    // A set is too long to be passed as arguments, and a value that contains itself has no end.
+    const set = new Set(numbers);
+    const codec = { encode: () => new Uint8Array(1), decode: () => set };
+    const sets = db.collection("sets", codec, { key: u32 });
+    const value = () => set;
+    await fromSQLite({ table: "sets", rows: [{ id: 1 }], to: db, into: sets, key, value });
+    expect(sets.count()).toBe(1);
+  });
+
   test("a query that fails says so, and wrong arguments are refused", async () => {
     const db = await fresh();
     const into = db.collection("products", text(), { key: u32 });
@@ -207,6 +296,11 @@ describe("moving the rows of a query", () => {
       key: (i: number) => [...storage.keys()][i] ?? null,
       getItem: (item: string) => storage.get(item) ?? null,
     };
+    for (const wrong of [5, null, storage, { getItem: () => "x" }]) {
+      const moving = fromLocalStorage({ to: db, into: db, storage: wrong as never });
+      await rejects(moving, { ...BAD, message: "an object with length, key() and getItem()" });
+    }
+    expect(db.count()).toBe(0);
     await fromLocalStorage({ to: db, into: db, storage: items });
     expect(db.getText("b")).toBe("2");
   });
