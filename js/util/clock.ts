@@ -18,7 +18,7 @@ function isNative(of: unknown): boolean {
  * That is checked nowhere else, because error trackers wrap timers too, and in Workers of Cloudflare a wait in shared
  * memory never ends.
  */
-function isFake(of: object): boolean {
+export function isFake(of: object): boolean {
   const isPage = "document" in globalThis && isNative(globalThis.addEventListener);
   return "clock" in of || (isPage && !isNative(of));
 }
@@ -45,7 +45,8 @@ type Task = () => void;
 type WaitAsync = (at: Int32Array, index: number, value: number, ms: number) => { value: unknown };
 
 const { waitAsync } = Atomics as { waitAsync?: WaitAsync };
-const fakes = isFake(globalThis.setTimeout) && waitAsync !== undefined;
+const fakes =
+  [globalThis.setTimeout, globalThis.setInterval].some(isFake) && waitAsync !== undefined;
 
 /** Timers that fake timers cannot reach: they wait for a cell of shared memory that nothing ever changes. */
 let cell: Int32Array | undefined;

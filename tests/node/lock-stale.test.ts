@@ -3,11 +3,13 @@ import fs, {
   readdirSync,
   readFileSync,
   rmSync,
+  statSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
+import { install } from "@sinonjs/fake-timers";
 import { file } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { rejects } from "../support/errors.js";
@@ -31,6 +33,24 @@ describe("breaking stale locks", () => {
     const getRandomValues = crypto.getRandomValues.bind(crypto);
     replace({ crypto: { getRandomValues }, setTimeout: () => 0 });
     await openAndClose(directory);
+  });
+
+  test("under fake timers, a holder sends heartbeats, and a lock of another container without them is broken", async () => {
+    const directory = folder();
+    await forgedLock(directory, { host: "elsewhere", space: "another" });
+    const { setTimeout } = globalThis;
+    const clock = install();
+    onTestFinished(() => {
+      clock.runMicrotasks();
+      clock.uninstall();
+    });
+    const { file: opened } = await file(directory).open(NAME);
+    onTestFinished(() => opened.close());
+    const stamps = new Set<number>();
+    while (stamps.size < 3) {
+      stamps.add(statSync(lockOf(directory)).mtimeMs);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
   });
 
   test("a killed holder is recognized", async () => {

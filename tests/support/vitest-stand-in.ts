@@ -8,6 +8,9 @@ import { difference } from "./equality.js";
 import { describeError, inspect } from "./inspect.js";
 import { platformTimers } from "./timers.js";
 
+/** Kept, because a test may have installed fake timers when its own timer is cleared. */
+const { clearTimeout } = globalThis;
+
 /** The results of a run. */
 export interface Report {
   passed: number;

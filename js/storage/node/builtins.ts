@@ -5,8 +5,8 @@ import type * as ChildProcess from "node:child_process";
 import type * as Fs from "node:fs";
 import type * as Os from "node:os";
 import type * as Path from "node:path";
-import type * as Timers from "node:timers";
 import { StorageUnavailableError } from "../../errors/index.js";
+import { clearInterval, isFake, setInterval, setTimeout } from "../../util/clock.js";
 
 /** The modules that file storage uses. */
 export interface Builtins {
@@ -14,7 +14,8 @@ export interface Builtins {
   path: typeof Path;
   os: typeof Os;
   childProcess: typeof ChildProcess;
-  timers: typeof Timers;
+  /** Unlike those of jsdom, they can let the process end. */
+  timers: Pick<typeof globalThis, "setTimeout" | "setInterval" | "clearInterval">;
   process: NodeJS.Process;
 }
 
@@ -42,10 +43,18 @@ export function builtins(): Builtins {
     path: process.getBuiltinModule("node:path"),
     os: process.getBuiltinModule("node:os"),
     childProcess: process.getBuiltinModule("node:child_process"),
-    timers: process.getBuiltinModule("node:timers"),
+    timers: timersOf(process),
     process,
   };
   return found;
+}
+
+/** Fake timers replace those of `node:timers` too, also later, so this is a copy, or others if they are fake already. */
+function timersOf(process: NodeJS.Process): Builtins["timers"] {
+  const timers = process.getBuiltinModule("node:timers");
+  return [timers.setTimeout, timers.setInterval].some(isFake)
+    ? { setTimeout, setInterval, clearInterval }
+    : { ...timers };
 }
 
 /** Whether this runtime has the modules of Node. */

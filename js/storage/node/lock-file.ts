@@ -179,7 +179,8 @@ export class Lock {
     const { fs, timers } = this.#node;
     this.#inode = fs.lstatSync(path, { throwIfNoEntry: false })?.ino ?? -1;
     this.#timer = timers.setInterval(() => this.#onTime(), HEARTBEAT_MS);
-    this.#timer.unref();
+    // Those that no fake timers can reach have no such method, and never keep a process running.
+    (this.#timer as Partial<NodeJS.Timeout>).unref?.();
     this.#heartbeat();
   }
 
