@@ -94,10 +94,12 @@ export async function moduleFrom(
 }
 
 async function fromResponse(response: Response): Promise<WebAssembly.Module> {
-  if (!response.ok) {
+  const type = response.headers.get("content-type") ?? "";
+  // Servers of applications answer with their page where there is no file.
+  if (!response.ok || /^text\/html/i.test(type)) {
     throw new VarveError(
       "VARVE_WASM",
-      `The wasm of varve could not be fetched from ${response.url}: status ${response.status}.`,
+      `The wasm of varve could not be fetched from ${response.url}: status ${response.status}, type ${type}.`,
     );
   }
   if (isStreamable(response)) return compile(() => WebAssembly.compileStreaming(response));

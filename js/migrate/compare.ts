@@ -167,7 +167,7 @@ class Comparison {
 }
 
 function article(what: string): string {
-  return `a${/^[AEIOU]/.test(what) ? "n" : ""} ${what}`;
+  return `a${/^[AEIO]/.test(what) ? "n" : ""} ${what}`;
 }
 
 /** A short description of a value. */

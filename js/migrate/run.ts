@@ -565,10 +565,10 @@ function record(part: Part, { key }: Found): string {
 /** The error for a record that the program's own function or the collection refuses. */
 function refused(part: Part, found: Found, cause: unknown, what = "value"): Error {
   if (cause instanceof MigrationError) return cause;
-  const { message, field } = Object(cause) as { message?: string; field?: string };
+  const { message = String(cause), field } = Object(cause) as { message?: string; field?: string };
   const name = part.mapping[what as "key" | "value"] === undefined ? "Map it" : "Map it otherwise";
   return new MigrationError(
-    `${record(part, found)} cannot be moved: ${message ?? String(cause)} ${name}, by the option ${what}.`,
+    `${record(part, found)} cannot be moved: ${message}${/\.$/.test(message) ? "" : "."} ${name}, by the option ${what}.`,
     { cause, store: part.name, key: found.key, ...(what === "value" && { path: field ?? "" }) },
   );
 }

@@ -112,9 +112,8 @@ function plainRow(row: object): object {
     value instanceof Uint8Array && value.constructor !== Uint8Array;
   const isUsual = Object.getPrototypeOf(row) !== null && !Object.values(row).some(isBuffer);
   if (isUsual) return row;
-  const entries = Object.entries(row).map(([name, value]: [string, unknown]) => [
-    name,
-    isBuffer(value) ? new Uint8Array(value as Uint8Array) : value,
-  ]);
-  return Object.fromEntries(entries);
+  const plain = (value: unknown) => (isBuffer(value) ? new Uint8Array(value as Uint8Array) : value);
+  // Drivers also have a mode in which a row is the list of its values.
+  if (Array.isArray(row)) return row.map(plain);
+  return Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plain(value)]));
 }

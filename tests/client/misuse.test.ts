@@ -22,6 +22,26 @@ const stocked = () =>
     },
   });
 
+describe("a worker of another version of varve", () => {
+  test("its page is told, before anything is done", async () => {
+    const relay = (server: MessagePort): MessagePort => {
+      const { port1, port2 } = new MessageChannel();
+      onTestFinished(() => port1.close());
+      port1.onmessage = ({ data, ports }) => {
+        const older = data.type === "init" ? { ...data, protocol: data.protocol - 1 } : data;
+        server.postMessage(older, [...ports]);
+      };
+      server.onmessage = ({ data, ports }) => port1.postMessage(data, [...ports]);
+      return port2;
+    };
+    const client = shop({}, { relay, timeout: 5_000 });
+    await rejects(client.set("a", "1"), {
+      code: "VARVE_VERSION_CHANGED",
+      message: "are of two versions of varve",
+    });
+  });
+});
+
 describe("a worker that never answers", () => {
   test("silent worker: calls that time out name it, and what its file needs", async () => {
     const { port1, port2 } = new MessageChannel();

@@ -14,6 +14,8 @@ const Product = struct("Product", {
   image: blob,
 });
 
+const Image = struct("Image", { image: blob });
+
 async function fresh(): Promise<Database> {
   const db = await open("shop", { storage: memory(), ...wasmOption() });
   onTestFinished(() => db.close());
@@ -170,6 +172,33 @@ describe("moving the rows of a query", () => {
     const options = { table: "products", rows: given, to: db, into, key, value, onProgress };
     await rejects(fromSQLite(options), { message: "enough" });
     await rejects(fromSQLite(options), REFUSED);
+  });
+
+  test("rows that are lists of values arrive as such, also with Buffers in them", async () => {
+    const db = await fresh();
+    const into = db.collection("images", Image, { key: u32 });
+    await fromSQLite({
+      table: "images",
+      rows: [[7, Buffer.from([1, 2])]],
+      to: db,
+      into,
+      key: (_: number, [id]: [number]) => id,
+      value: ([, image]: [number, Uint8Array]) => ({ image }),
+    });
+    expect(into.get(7)?.snapshot()).toStrictEqual({ image: new Uint8Array([1, 2]) });
+    const lists = db.collection("lists", json<unknown>(), { key: u32 });
+    const rows = [[1, Buffer.from([1])]];
+    const moving = fromSQLite({
+      table: "lists",
+      rows,
+      to: db,
+      into: lists,
+      key: (_: number, [id]: [number]) => id,
+    });
+    await rejects(moving, {
+      ...REFUSED,
+      message: "[1] is a Uint8Array, and would become an Object",
+    });
   });
 
   test("rows that can be read only once are refused, and nothing counts as moved", async () => {

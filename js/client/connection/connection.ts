@@ -18,12 +18,13 @@ import {
 } from "../protocol/client-subscriptions.js";
 import { fromWire } from "../protocol/errors.js";
 import { carried, ownClone } from "../protocol/json-values.js";
-import type {
-  ClientProgress,
-  OwnerQuery,
-  RetriedHungRequests,
-  ToClient,
-  ToOwner,
+import {
+  type ClientProgress,
+  type OwnerQuery,
+  PROTOCOL,
+  type RetriedHungRequests,
+  type ToClient,
+  type ToOwner,
 } from "../protocol/messages.js";
 import { RequestQueue, type RequestQueuePort, type Settlement } from "../protocol/request-queue.js";
 import type { Args, Caller, CallOptions, ClientStatus, WorkerLike } from "./caller.js";
@@ -305,7 +306,8 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     if (this.requests.owner === undefined) this.setStatus("starting");
     try {
       this.worker ??= this.startWorker();
-      this.toWorker({ type: "init", name: this.name, version: this.options.version });
+      const { version } = this.options;
+      this.toWorker({ type: "init", name: this.name, version, protocol: PROTOCOL });
     } catch (error) {
       this.workerFailed(error);
     }

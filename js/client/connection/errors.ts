@@ -60,7 +60,7 @@ export function noWorker(name: string, cause?: unknown): StorageUnavailableError
       : "On a server use open(); the option worker is serve(…).here in service workers, a port of " +
         "serve(…).listen() in threads.";
   return new StorageUnavailableError(
-    `connect("${name}") needs its own worker${message ? ` and has none: ${message}` : ""}. ${advice}`,
+    `connect("${name}") needs its own worker${message ? ` and has none: ${message.replace(/\.$/, "")}` : ""}. ${advice}`,
     { cause },
   );
 }

@@ -15,6 +15,8 @@ export interface Init {
   readonly name: string;
   /** The application's version, according to the page. */
   readonly version: number | undefined;
+  /** The version of the page's protocol. */
+  readonly protocol: number;
 }
 
 /** The page ends or sleeps: the worker is to hand over, and replies with `Released`. */

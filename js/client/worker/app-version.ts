@@ -5,7 +5,7 @@ import { type Declaration, differencesOf } from "../../collection/schema-diff.js
 import { SchemaMismatchError, VersionChangedError } from "../../errors/index.js";
 import { fingerprint } from "../../struct/fingerprint.js";
 import { codecOf } from "../../struct/value-codecs.js";
-import { buildName } from "../protocol/messages.js";
+import { buildName, PROTOCOL } from "../protocol/messages.js";
 import { type CollectionSpecs, specOf } from "./collection-handlers.js";
 
 /** The declarations of collections, by name. */
@@ -36,11 +36,20 @@ export function buildOf(version: number, specs: CollectionSpecs): Build {
 /** The error for a client of another version than the owner's. */
 export function versionChanged(name: string, mine: string, theirs: string): VersionChangedError {
   const [own, other] = [mine, theirs].map((build) => build.split(".")[0]);
-  const which = own === other ? "of a newer varve" : `version ${other} of the application`;
+  const which = own === other ? "a newer varve" : `version ${other} of the application`;
   return new VersionChangedError(
     `The database "${name}" now belongs to ${which}, but this page runs ` +
       `${own === other ? "an older one" : `version ${own}`}. The call was not done. Reload the ` +
       "page.",
+  );
+}
+
+/** @throws VersionChangedError for the page of another version of varve, if the cache has its file or that of its worker */
+export function checkProtocol(name: string, protocol: number | undefined): void {
+  if (protocol === undefined || protocol === PROTOCOL) return;
+  throw new VersionChangedError(
+    `The files of connect("${name}") and of its worker are of two versions of varve, perhaps as one of them is still ` +
+      "cached. Nothing was done. Load both of one version, from addresses that name it, and reload the page.",
   );
 }
 

@@ -19,6 +19,7 @@ import { carryPorts } from "../connection/port-relay.js";
 import type { FromWorker, ToWorker } from "../connection/worker-messages.js";
 import { toWire } from "../protocol/errors.js";
 import { buffersOf } from "../protocol/packed-rows.js";
+import { checkProtocol } from "./app-version.js";
 import type { CollectionSpec, CollectionSpecs } from "./collection-handlers.js";
 import { EAGER_MODULES } from "./eager-imports.js";
 import type { Procedures } from "./handlers.js";
@@ -344,6 +345,7 @@ function listen(
     const message = event.data as ToWorker;
     if (message.type === "init") {
       try {
+        checkProtocol(message.name, message.protocol);
         candidate ??= candidateOf(message.name, message.version, post);
         candidate.checkPageVersion(message.version);
         candidate.campaign();
