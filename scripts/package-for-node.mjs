@@ -14,6 +14,7 @@ const BUNDLES = {
   main: { index: "index", serve: "serve", client: "client/index" },
   // Programs call it once in their lives.
   moving: { migrate: "migrate/index" },
+  structured: { structured: "structured/index" },
   schemas: {
     struct: "struct",
     codec: "codec",

@@ -17,7 +17,7 @@ const source = (file: string) => shown(PAGE, file).source;
 async function written(files: Readonly<Record<string, string>>): Promise<unknown[]> {
   const folder = copied();
   mkdirSync(join(folder, "node_modules"));
-  for (const library of ["idb-keyval", "msgpackr"]) {
+  for (const library of ["idb-keyval"]) {
     symlinkSync(root("node_modules", library), join(folder, "node_modules", library));
   }
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
@@ -43,14 +43,7 @@ async function written(files: Readonly<Record<string, string>>): Promise<unknown
 describe("the programs that move old data", () => {
   test("the list is complete", () => {
     const names = shownIn(PAGE).map(({ file }) => file);
-    expect(names).toStrictEqual([
-      "db.ts",
-      "main.ts",
-      "photos.ts",
-      "structured.ts",
-      "settings.ts",
-      "move.mjs",
-    ]);
+    expect(names).toStrictEqual(["db.ts", "main.ts", "photos.ts", "settings.ts", "move.mjs"]);
   });
 
   test("the first one has what idb-keyval has stored, and starts for users who have nothing", async () => {
@@ -68,7 +61,7 @@ describe("the programs that move old data", () => {
   test("photos, settings, and values of every kind", async () => {
     const worker = `
       import { serve } from "varve/serve";
-      import { structured } from "./structured";
+      import { structured } from "varve/structured";
       export default serve("shop", { collections: { things: structured<unknown>() } });`;
     const first = `
       import { set } from "idb-keyval";
@@ -96,7 +89,6 @@ describe("the programs that move old data", () => {
       console.log("end");`;
     const files = {
       "db.ts": worker,
-      "structured.ts": source("structured.ts"),
       "photos.ts": source("photos.ts"),
       "settings.ts": source("settings.ts"),
       "first.ts": first,

@@ -16,6 +16,7 @@ import {
   u64,
   vec,
 } from "varve/struct";
+import { structured } from "varve/structured";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -23,6 +24,11 @@ type Same<A, B> =
 function same<A, B>(_: Same<A, B>): void {}
 
 const Product = struct("Product", { stock: u16, name: str });
+
+interface Draft {
+  at: Date;
+  tags: Set<string>;
+}
 
 interface Job {
   kind: string;
@@ -66,6 +72,20 @@ export function values(db: Database): void {
   same<ReturnType<typeof jobs.entries>, Scan<[string, Job]>>(true);
   // @ts-expect-error not a Job
   jobs.set("a", { kind: 1 });
+  const lossy = db.collection("lossy", json<Job>({ lossy: true }));
+  same<ReturnType<typeof lossy.get>, Job | undefined>(true);
+  // @ts-expect-error json() has no such option
+  json<Job>({ strict: true });
+  const drafts = db.collection("drafts", structured<Draft>(), { key: u32 });
+  same<typeof drafts, Collection<number, Draft, Draft, Draft, number>>(true);
+  drafts.updateIf(1, (draft) => void draft.tags.add("x"));
+  // @ts-expect-error not a Draft
+  drafts.set(1, { at: 5, tags: new Set() });
+  // @ts-expect-error indexes need fields of a schema
+  db.collection("drafts", structured<Draft>(), { indexes: { byAt: "at" } });
+  same<Uint8Array<ArrayBuffer>, ReturnType<ReturnType<typeof structured<Draft>>["encode"]>>(true);
+  // @ts-expect-error it has no options
+  structured<Draft>({ lossy: true });
   const notes = db.collection("notes", text());
   same<ReturnType<typeof notes.get>, string | undefined>(true);
   const dates = db.collection("dates", {
