@@ -85,7 +85,12 @@ const VALUES: Readonly<Record<string, () => unknown>> = {
 async function outcomeOf(call: () => unknown, isStructured = false): Promise<string> {
   try {
     const value = (await call()) ?? "nothing";
-    return isStructured ? structured().encode(value).join() : JSON.stringify(value);
+    if (!isStructured) return JSON.stringify(value);
+    for (const one of [value, (value as { field?: unknown }).field]) {
+      // Firefox's messages have the place where the worker has made the error of its bytes.
+      if (one instanceof Error) Object.defineProperty(one, "stack", { value: "" });
+    }
+    return structured().encode(value).join();
   } catch (error) {
     const { name, code, message } = error as { name: string; code?: string; message: string };
     // A client knows what a message cannot carry, and says so in other words.
