@@ -5,7 +5,7 @@ const LAYERS = [
   ["errors"],
   ["util"],
   ["struct", "codec", "json", "rust"],
-  ["structured"],
+  ["structured", "standard"],
   ["storage"],
   ["engine", "varve"],
   ["session"],

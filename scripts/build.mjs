@@ -40,6 +40,8 @@ const ALL_STRUCT_LIMIT = 6.65 * 1024;
 const MIGRATE_LIMIT = 10.4 * 1024;
 /** For programs that store values as structured clone keeps them. */
 const STRUCTURED_LIMIT = 7.5 * 1024;
+/** For programs whose values a schema of zod and others checks. */
+const STANDARD_LIMIT = 3.5 * 1024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */
 const FIRST_LIMIT = 166_000;
 /** What a page without a bundler loads until its first write: client, worker and wasm. */
@@ -244,6 +246,11 @@ const BUNDLES = [
     name: "varve/structured",
     source: 'export * from "./dist/structured/index.js";',
     limit: STRUCTURED_LIMIT,
+  },
+  {
+    name: "varve/standard",
+    source: 'export * from "./dist/standard.js";',
+    limit: STANDARD_LIMIT,
   },
 ];
 

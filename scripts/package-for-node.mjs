@@ -15,6 +15,7 @@ const BUNDLES = {
   // Programs call it once in their lives.
   moving: { migrate: "migrate/index" },
   structured: { structured: "structured/index" },
+  standard: { standard: "standard" },
   schemas: {
     struct: "struct",
     codec: "codec",

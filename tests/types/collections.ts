@@ -1,6 +1,7 @@
 /** The types of collections, tested by compiling: see `api.ts`. */
 
 import type { Collection, Database, Scan } from "varve";
+import { standard } from "varve/standard";
 import {
   auto,
   desc,
@@ -17,6 +18,7 @@ import {
   vec,
 } from "varve/struct";
 import { structured } from "varve/structured";
+import { z } from "zod";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -86,6 +88,16 @@ export function values(db: Database): void {
   same<Uint8Array<ArrayBuffer>, ReturnType<ReturnType<typeof structured<Draft>>["encode"]>>(true);
   // @ts-expect-error it has no options
   structured<Draft>({ lossy: true });
+  const User = z.object({ name: z.string(), age: z.number().default(0) });
+  const users = db.collection("users", standard(User), { key: u32 });
+  same<ReturnType<typeof users.get>, { name: string; age: number } | undefined>(true);
+  users.set(1, { name: "a" });
+  // @ts-expect-error a name is text
+  users.set(1, { name: 1 });
+  // @ts-expect-error not a Standard Schema
+  standard({ name: "string" });
+  // @ts-expect-error values are stored by json() or structured()
+  standard(User, { as: text() });
   const notes = db.collection("notes", text());
   same<ReturnType<typeof notes.get>, string | undefined>(true);
   const dates = db.collection("dates", {
