@@ -5,6 +5,7 @@ const LAYERS = [
   ["errors"],
   ["util"],
   ["struct", "codec", "json", "rust"],
+  ["structured", "standard"],
   ["storage"],
   ["engine", "varve"],
   ["session"],

@@ -27,7 +27,7 @@ export type {
   View,
   Writable,
 } from "./struct/infer.js";
-export { json, text } from "./struct/json-and-text.js";
+export { type JsonCodecOptions, type JsonValues, json, text } from "./struct/json-and-text.js";
 export {
   type Auto,
   auto,

@@ -19,6 +19,8 @@ const BUNDLES = {
     unstorage: "adapters/unstorage",
     "idb-keyval": "adapters/idb-keyval",
   },
+  structured: { structured: "structured/index" },
+  standard: { standard: "standard" },
   schemas: {
     struct: "struct",
     codec: "codec",

@@ -11,6 +11,7 @@ import { type ByteRange, boundsOf } from "../session/key-range.js";
 import type { Session } from "../session/session.js";
 import type { Descriptor } from "../struct/codec.js";
 import { descriptorOf, schemaOf } from "../struct/codegen/schema-from-descriptor.js";
+import { jsonTextOf } from "../structured/readable.js";
 import { oneLine, textOf } from "./format.js";
 import { EXIT, Failure } from "./output.js";
 
@@ -28,6 +29,7 @@ export function valueFormatOf({ value: kind }: CollectionInfo): ValueFormat | un
     const schema = schemaOf(kind);
     return inJson((bytes) => toJson(schema, bytes));
   }
+  if (kind?.kind === "structured") return inJson(jsonTextOf);
   if (kind?.kind === "json") return inJson((bytes) => textOf(bytes) ?? "null");
   return undefined;
 }

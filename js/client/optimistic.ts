@@ -192,7 +192,7 @@ export async function updateIf(
         ? found
         : collection === undefined
           ? bytesOf(missing)
-          : carried(() => plainValueOf(missing as Sent, caller.isJson(collection)))
+          : carried(() => plainValueOf(missing as Sent, caller.storingOf(collection)))
     ) as never;
     if (value === undefined) return false;
     const isAccepted: unknown = predicate(value);
@@ -254,7 +254,7 @@ export interface Tx extends TxPart<Key, Uint8Array<ArrayBuffer>, Value> {
 
 /** A collection within a transaction, or its raw keys. */
 function partOf(log: Log, collection?: string): TxPart<unknown, unknown, unknown> {
-  const isJson = () => (collection === undefined ? undefined : log.caller.isJson(collection));
+  const storing = () => (collection === undefined ? undefined : log.caller.storingOf(collection));
   /** The name of a key in the transaction's records. Throws once the transaction is over. */
   const nameOf = (key: unknown) => {
     if (log.over) {
@@ -266,7 +266,7 @@ function partOf(log: Log, collection?: string): TxPart<unknown, unknown, unknown
   const write = (type: "set" | "delete", key: unknown, value?: unknown, options?: unknown) => {
     const name = nameOf(key);
     const raw = collection === undefined ? { value: bytesOf(value) } : undefined;
-    const sent = raw ?? (type === "set" ? carried(() => sentOf(value, isJson())) : {});
+    const sent = raw ?? (type === "set" ? carried(() => sentOf(value, storing())) : {});
     const expiry = cloneArgs(options) as ExpiryOptions | undefined;
     log.written.set(name, { ...sent, type, key: keyOf(collection, key), expiry, in: collection });
   };
@@ -283,7 +283,7 @@ function partOf(log: Log, collection?: string): TxPart<unknown, unknown, unknown
     const { value } = written ?? ((await seen) as ReadResult);
     if (collection === undefined) return bytesOf(value);
     return carried(() =>
-      written?.type === "set" ? plainValueOf(written as Sent, isJson()) : structuredClone(value),
+      written?.type === "set" ? plainValueOf(written as Sent, storing()) : structuredClone(value),
     );
   };
   return {

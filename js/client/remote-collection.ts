@@ -422,7 +422,7 @@ export class RemoteCollection<
 
   /** The forms in which a value is sent. */
   private encode(value: unknown): readonly [value: unknown, forms: Forms | undefined] {
-    const sent = sentOf(value, this.caller.isJson(this.name));
+    const sent = sentOf(value, this.caller.storingOf(this.name));
     return [sent.value, sent.forms];
   }
 
@@ -440,9 +440,9 @@ export class RemoteCollection<
     const change: Record<string, unknown> = cloneArgs(rest);
     const forms: Record<string, unknown> = {};
     if (Object(set) === set && !Array.isArray(set)) {
-      const isJson = this.caller.isJson(this.name);
+      const storing = this.caller.storingOf(this.name);
       const fields = Object.entries(set as object).map(
-        ([name, value]) => [name, fieldOf(name, value, isJson)] as const,
+        ([name, value]) => [name, fieldOf(name, value, storing)] as const,
       );
       change.set = Object.fromEntries(fields.map(([name, { value }]) => [name, value]));
       forms.set = Object.fromEntries(fields.map(([name, field]) => [name, field.forms]));

@@ -6,6 +6,7 @@ import { Client } from "./client.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
 import { CALL_NAME, checkedOptions, split } from "./protocol/call-options.js";
 import { HISTORY } from "./protocol/history-pages.js";
+import type { Storing } from "./protocol/json-values.js";
 import { RemoteCollection } from "./remote-collection.js";
 import { type AnyClient, ask, callerOf, randomId } from "./remote-history.js";
 import type { RemoteCollectionOf, ServedTypes } from "./types.js";
@@ -65,8 +66,8 @@ class SnapshotCaller implements Caller {
     throw badCall("A snapshot does not change, so it cannot be watched. Watch the client.");
   }
 
-  isJson(collection: string): boolean | undefined {
-    return this.link.isJson(collection);
+  storingOf(collection: string): Storing {
+    return this.link.storingOf(collection);
   }
 }
 

@@ -452,7 +452,7 @@ function naming(
   }
 }
 
-/** Reads an old value, as a copy. */
+/** Reads an old value, as a copy; of `structured()` and of codecs of the program its bytes. */
 type Reader = (
   memory: Parameters<Codec<unknown, never, never>["view"]>[0],
   at: number,

@@ -121,6 +121,11 @@ function plain(value: unknown): unknown {
 let spare = new Uint8Array(0);
 
 /** Encodes a value and decodes it again, in memory of its own. */
+/** What becomes of a value. Of JSON what its losses are, and not the error that `json()` throws for them. */
+function became(codec: Codec<unknown, unknown, unknown>, value: unknown): unknown {
+  return codec.kind.kind === "json" ? JSON.parse(jsonOf(value, true)) : roundTrip(codec, value);
+}
+
 function roundTrip(codec: Codec<unknown, unknown, unknown>, value: unknown): unknown {
   const size = codec.size(value);
   refuseLong(size);
@@ -172,7 +177,7 @@ class LocalTarget implements Target {
     return this.added(
       {
         name: collection.name,
-        check: (value) => differenceOf(value, roundTrip(codec, value), byType),
+        check: (value) => differenceOf(value, became(codec, value), byType),
         compare: (value, stored) => differenceOf(value, stored, byType),
         read: (keys) => keys.map((key) => plain(collection.get(key))),
       },
@@ -248,18 +253,18 @@ class RemoteTarget implements Target {
     }
     const { name, target } = collection;
     const { schema } = target;
-    const isJson = () => caller.isJson(name) === true;
+    const isJson = () => [true, "lossy"].includes(caller.storingOf(name) as true);
     return {
       name,
       check(value) {
-        if (isJson()) return differenceOf(value, JSON.parse(jsonOf(value)), false);
+        if (isJson()) return differenceOf(value, JSON.parse(jsonOf(value, true)), false);
         if (schema?.encode !== undefined) {
           const u8 = schema.encode(value);
           refuseLong(u8.length);
           const memory = { u8, data: new DataView(u8.buffer, u8.byteOffset, u8.length), epoch: 0 };
           return differenceOf(value, schema.view(memory, 0, u8.length).snapshot(), true);
         }
-        const { value: sent } = carried(() => sentOf(value, false));
+        const { value: sent } = carried(() => sentOf(value, caller.storingOf(name) ?? false));
         return differenceOf(value, sent, false);
       },
       // Of a collection that is not JSON, the page may not know whether it has a schema.
@@ -281,13 +286,13 @@ class RemoteTarget implements Target {
   ): Promise<number> {
     const { caller, options } = this;
     const markKey = bytesOf(this.markKey);
-    const isJson = name === undefined ? undefined : caller.isJson(name);
+    const storing = name === undefined ? undefined : caller.storingOf(name);
     const all = rows.map(({ key, value }) => ({
       key: name === undefined ? bytesOf(key) : cloneArgs(key),
       in: name,
       ...(name === undefined
         ? { value: rawOf(value) }
-        : carried((): Sent => sentOf(value, isJson))),
+        : carried((): Sent => sentOf(value, storing))),
     }));
     const commitment = {
       reads: [

@@ -25,7 +25,7 @@ export type Descriptor =
   | { readonly kind: "vec" | "flatten" | "option" | "optNonZero"; readonly of: Descriptor }
   | { readonly kind: "union"; readonly variants: readonly (readonly [string, Descriptor | null])[] }
   | StructDescriptor
-  | { readonly kind: "json" | "text" }
+  | { readonly kind: "json" | "text" | "structured" }
   | { readonly kind: "custom"; readonly name: string };
 
 /** Describes a struct: its fields in the order in which they lie. */

@@ -3,7 +3,7 @@
 import { badArgument, MalformedValueError } from "../errors/base.js";
 import { decoder, encoder } from "../util/text-coders.js";
 import { byteLengthOf } from "./byte-length.js";
-import type { Codec, CustomCodec, Declared, StructCodec, Structure } from "./codec.js";
+import type { Codec, CustomCodec, Declared, Descriptor, StructCodec, Structure } from "./codec.js";
 import { CopyCodec } from "./copied-codec.js";
 import { isTooDeep, jsonOf, TOO_DEEP } from "./json-form.js";
 import { SchemaCodec } from "./schema-codec.js";
@@ -32,12 +32,21 @@ class OwnCodec<T> extends CopyCodec<T> {
   }
 }
 
-/** The codec of `text()`. */
+/** The codec of `text()` and `json()`. */
 class TextCodec extends CopyCodec<unknown> {
+  private readonly isLossy: boolean;
+
+  constructor(kind: Descriptor, isLossy: boolean) {
+    super(kind);
+    this.isLossy = isLossy;
+  }
+
   protected encode(value: unknown): Uint8Array {
     // A lone surrogate would be stored as another character, of three bytes.
     const isJson = this.kind.kind === "json";
-    return encoder.encode(isJson ? jsonOf(value) : withField("text", () => textOf(value)));
+    return encoder.encode(
+      isJson ? jsonOf(value, this.isLossy) : withField("text", () => textOf(value)),
+    );
   }
 
   protected decode(bytes: Uint8Array): unknown {
@@ -88,7 +97,9 @@ function known(given: CodecInput<unknown>): unknown {
 
 function declared(given: Declared<unknown, unknown, unknown>): unknown {
   const { kind } = given as Partial<typeof given>;
-  if (kind?.kind === "json" || kind?.kind === "text") return new TextCodec(kind);
+  if (kind?.kind === "json" || kind?.kind === "text") {
+    return new TextCodec(kind, (given as { readonly lossy?: unknown }).lossy === true);
+  }
   if (!("leaves" in given)) return undefined;
   let codec = made.get(given);
   if (codec === undefined) {

@@ -29,6 +29,7 @@ import {
   vec,
   versioned,
 } from "varve/struct";
+import { structured } from "varve/structured";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
 import { database, folder, printed, varve } from "./support.js";
@@ -239,6 +240,31 @@ describe("JSON nested a hundred thousand deep", () => {
       bytes: text.length,
       version: rest.version,
     });
+  });
+});
+
+describe("values of structured()", () => {
+  test("get and list print their readable form, and schema their codec", async () => {
+    const path = await database((db) => {
+      const drafts = db.collection("drafts", structured<unknown>());
+      drafts.set("a", { at: new Date(5), tags: new Set(["x"]), big: 5n });
+      const circle: unknown[] = [];
+      circle.push(circle);
+      drafts.set("b", circle);
+    });
+    const of = ["--collection", "drafts"];
+    const text =
+      '{"at":{"$Date":"1970-01-01T00:00:00.005Z"},"tags":{"$Set":["x"]},"big":{"$BigInt":"5"}}';
+    expect(await printed("get", path, "a", ...of)).toBe(`${text}\n`);
+    expect(await printed("list", path, "--values", ...of)).toBe(
+      `a\t${text}\nb\t{"$shared":[{"$ref":0}]}\n`,
+    );
+    expect(JSON.parse(await printed("get", path, "a", ...of, "--json")).value).toStrictEqual(
+      JSON.parse(text),
+    );
+    expect(await printed("schema", path, "--ts")).toBe(
+      '// db.collection("drafts", structured())\nimport { structured } from "varve/structured";\n',
+    );
   });
 });
 

@@ -6,7 +6,7 @@ import { writtenByPage } from "./pages.js";
 import { command, compile, runtime } from "./project.js";
 
 const PAGE = "docs/migrate.md";
-const LIBRARIES = ["idb-keyval", "msgpackr"];
+const LIBRARIES = ["idb-keyval"];
 const STRICT = { module: "ESNext", moduleResolution: "Bundler", lib: ["ES2022", "DOM"] };
 
 const source = (file: string) => shown(PAGE, file).source;
@@ -14,14 +14,7 @@ const source = (file: string) => shown(PAGE, file).source;
 describe("the programs that move old data", () => {
   test("the list is complete", () => {
     const names = shownIn(PAGE).map(({ file }) => file);
-    expect(names).toStrictEqual([
-      "db.ts",
-      "main.ts",
-      "photos.ts",
-      "structured.ts",
-      "settings.ts",
-      "move.mjs",
-    ]);
+    expect(names).toStrictEqual(["db.ts", "main.ts", "photos.ts", "settings.ts", "move.mjs"]);
   });
 
   test("the first one has what idb-keyval has stored, and starts for users who have nothing", async () => {
@@ -43,7 +36,7 @@ describe("the programs that move old data", () => {
   test("photos, settings, and values of every kind", async () => {
     const worker = `
       import { serve } from "varve/serve";
-      import { structured } from "./structured";
+      import { structured } from "varve/structured";
       export default serve("shop", { collections: { things: structured<unknown>() } });`;
     const first = `
       import { set } from "idb-keyval";
@@ -71,7 +64,6 @@ describe("the programs that move old data", () => {
       console.log("end");`;
     const files = {
       "db.ts": worker,
-      "structured.ts": source("structured.ts"),
       "photos.ts": source("photos.ts"),
       "settings.ts": source("settings.ts"),
       "first.ts": first,

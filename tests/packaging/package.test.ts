@@ -37,8 +37,8 @@ describe("the published package", () => {
     }
   });
 
-  test("its archive is smaller than 1,010 KB", () => {
-    assert(pack().details.size < 1_010_000, `it takes ${pack().details.size} bytes`);
+  test("its archive is smaller than 1,035 KB", () => {
+    assert(pack().details.size < 1_035_000, `it takes ${pack().details.size} bytes`);
   });
 
   test("each exported path leads to a file, types first", () => {
@@ -287,7 +287,7 @@ describe("the package in a browser bundle", () => {
       }
     }
     const bytes = [...needed].reduce((sum, path) => sum + (outputs[path]?.bytes ?? 1e9), 0);
-    assert(bytes < 164_000, `what is loaded first takes ${bytes} bytes`);
+    assert(bytes < 166_000, `what is loaded first takes ${bytes} bytes`);
   });
 
   test("unused code is left out", async () => {

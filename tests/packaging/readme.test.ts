@@ -1,6 +1,6 @@
 /** The programs of README.md and of the pages beside docs/places.md run as printed; worker.ts runs in tests/edge. */
 
-import { cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { assert, describe, expect, test } from "vitest";
 import { copied, developed, inChromium } from "../fixtures/fixture.js";
@@ -11,6 +11,8 @@ import { command, compile, root } from "./project.js";
 const README = "README.md";
 const PAGES = "docs/pages.md";
 const RECORDS = "docs/records.md";
+const STANDARD = "docs/standard.md";
+const STRUCTURED = "docs/structured.md";
 const TYPES = { module: "NodeNext", moduleResolution: "NodeNext", lib: ["ES2022", "DOM"] };
 
 const linesOf = (code: string) =>
@@ -42,15 +44,24 @@ async function writes(files: Readonly<Record<string, string>>, wanted: unknown):
 describe("the programs of the README", () => {
   test("the list is complete, each with its file name and how it is run", () => {
     expect(
-      [README, "docs/api.md", "docs/durability.md", PAGES, RECORDS, "docs/cloudflare.md"].map(
-        (page) => shownIn(page).map(({ file }) => file),
-      ),
+      [
+        README,
+        "docs/api.md",
+        "docs/durability.md",
+        PAGES,
+        RECORDS,
+        STRUCTURED,
+        STANDARD,
+        "docs/cloudflare.md",
+      ].map((page) => shownIn(page).map(({ file }) => file)),
     ).toStrictEqual([
       ["shop.mjs", "main.js", "records.ts"],
       [],
       [],
       ["db.ts", "main.ts"],
       ["src/main.rs"],
+      ["drafts.mjs"],
+      ["users.mjs"],
       ["worker.ts"],
     ]);
     const length = readFileSync(root(README), "utf8").split("\n").length;
@@ -89,6 +100,20 @@ describe("the programs of the README", () => {
       expect(await ranAsShown(program, place), place).toBe("Yeezy Boost 350 V2 20000");
     }
     expect(compile(program.source, TYPES)).toBe("");
+  });
+
+  test("the program with values as they are prints what it says", async () => {
+    const program = shown(STRUCTURED, "drafts.mjs");
+    for (const place of ["node", "node24"]) {
+      expect(await ranAsShown(program, place), place).toBe("true true");
+    }
+  });
+
+  test("the program with a schema of zod prints what it says", async () => {
+    const { folder, commandLine } = await prepared(shown(STANDARD, "users.mjs"), "node");
+    mkdirSync(join(folder, "node_modules"));
+    symlinkSync(root("node_modules/zod"), join(folder, "node_modules/zod"));
+    expect(command(commandLine, folder).trim()).toBe("0");
   });
 
   test("the Rust program reads and changes records in fewer than forty lines", async () => {

@@ -179,9 +179,9 @@ describe("schemas in a bundle", () => {
     assert(!all.includes("WebAssembly") && !all.includes("node:"), "no engine, no files");
   });
 
-  test("all types together take at most 6.55 KB", async () => {
+  test("all types together take at most 6.65 KB", async () => {
     const { length } = brotliCompressSync(await bundle('export * from "varve/struct";'));
-    assert(length <= 6.55 * 1024, `${length} bytes of brotli`);
+    assert(length <= 6.65 * 1024, `${length} bytes of brotli`);
   });
 });
 

@@ -16,6 +16,7 @@ import {
   type View,
   vec,
 } from "varve/struct";
+import { structured } from "varve/structured";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -295,8 +296,17 @@ export async function naming(): Promise<void> {
 
   // A page with the schemas needs no type arguments.
   const specified = connect("shop", {
-    collections: { products: Product, jobs: { of: json(), key: auto() } },
+    collections: {
+      products: Product,
+      jobs: { of: json(), key: auto() },
+      drafts: structured<{ at: Date; tags: Map<string, bigint> }>(),
+    },
   });
+  const draft = await specified.drafts.get("a");
+  same<typeof draft, { at: Date; tags: Map<string, bigint> } | undefined>(true);
+  await specified.drafts.set("a", { at: new Date(), tags: new Map() });
+  // @ts-expect-error a field is missing
+  await specified.drafts.set("a", { at: new Date() });
   same<Awaited<ReturnType<typeof specified.products.get>>, Copy | undefined>(true);
   same<Awaited<ReturnType<typeof specified.jobs.push>>, number>(true);
   // @ts-expect-error keys are numbers

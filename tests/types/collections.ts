@@ -1,6 +1,7 @@
 /** The types of collections, tested by compiling: see `api.ts`. */
 
 import type { Collection, Database, Scan } from "varve";
+import { standard } from "varve/standard";
 import {
   auto,
   desc,
@@ -16,6 +17,8 @@ import {
   u64,
   vec,
 } from "varve/struct";
+import { structured } from "varve/structured";
+import { z } from "zod";
 
 /** Compiles only if both types are the same. */
 type Same<A, B> =
@@ -23,6 +26,11 @@ type Same<A, B> =
 function same<A, B>(_: Same<A, B>): void {}
 
 const Product = struct("Product", { stock: u16, name: str });
+
+interface Draft {
+  at: Date;
+  tags: Set<string>;
+}
 
 interface Job {
   kind: string;
@@ -66,6 +74,30 @@ export function values(db: Database): void {
   same<ReturnType<typeof jobs.entries>, Scan<[string, Job]>>(true);
   // @ts-expect-error not a Job
   jobs.set("a", { kind: 1 });
+  const lossy = db.collection("lossy", json<Job>({ lossy: true }));
+  same<ReturnType<typeof lossy.get>, Job | undefined>(true);
+  // @ts-expect-error json() has no such option
+  json<Job>({ strict: true });
+  const drafts = db.collection("drafts", structured<Draft>(), { key: u32 });
+  same<typeof drafts, Collection<number, Draft, Draft, Draft, number>>(true);
+  drafts.updateIf(1, (draft) => void draft.tags.add("x"));
+  // @ts-expect-error not a Draft
+  drafts.set(1, { at: 5, tags: new Set() });
+  // @ts-expect-error indexes need fields of a schema
+  db.collection("drafts", structured<Draft>(), { indexes: { byAt: "at" } });
+  same<Uint8Array<ArrayBuffer>, ReturnType<ReturnType<typeof structured<Draft>>["encode"]>>(true);
+  // @ts-expect-error it has no options
+  structured<Draft>({ lossy: true });
+  const User = z.object({ name: z.string(), age: z.number().default(0) });
+  const users = db.collection("users", standard(User), { key: u32 });
+  same<ReturnType<typeof users.get>, { name: string; age: number } | undefined>(true);
+  users.set(1, { name: "a" });
+  // @ts-expect-error a name is text
+  users.set(1, { name: 1 });
+  // @ts-expect-error not a Standard Schema
+  standard({ name: "string" });
+  // @ts-expect-error values are stored by json() or structured()
+  standard(User, { as: text() });
   const notes = db.collection("notes", text());
   same<ReturnType<typeof notes.get>, string | undefined>(true);
   const dates = db.collection("dates", {

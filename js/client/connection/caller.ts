@@ -2,6 +2,7 @@
 
 import type { CALL_NAME } from "../protocol/call-options.js";
 import type { Subscribe } from "../protocol/client-subscriptions.js";
+import type { Storing } from "../protocol/json-values.js";
 import type { ClientProgress } from "../protocol/messages.js";
 
 /** Anything with the message interface of a worker: a `Worker`, or a `MessagePort` on which a database is served. */
@@ -82,6 +83,6 @@ export interface Caller {
     index?: string,
   ): Promise<unknown>;
   watch(collection: string | undefined, range: unknown, call: string): Subscribe;
-  /** Whether the values of a collection are JSON; `undefined` until the worker has sent its list. */
-  isJson(collection: string): boolean | undefined;
+  /** How a collection stores its values; `undefined` until the worker has sent its list. */
+  storingOf(collection: string): Storing;
 }

@@ -17,7 +17,7 @@ import {
   WatchList,
 } from "../protocol/client-subscriptions.js";
 import { fromWire } from "../protocol/errors.js";
-import { carried, ownClone } from "../protocol/json-values.js";
+import { carried, ownClone, type Storing } from "../protocol/json-values.js";
 import {
   type ClientProgress,
   type OwnerQuery,
@@ -83,8 +83,9 @@ export class ClientHandle implements Caller {
       this.connection.watch(this, collection, range, call, onChanges, onEnd);
   }
 
-  isJson(collection: string): boolean | undefined {
-    return this.connection.json?.has(collection);
+  storingOf(collection: string): Storing {
+    const { storing } = this.connection;
+    return storing && (storing.get(collection) ?? false);
   }
 
   close(): Promise<void> {
@@ -143,7 +144,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   private readonly watches: WatchList;
   private worker: WorkerLike | undefined;
   /** The names of the collections whose values are JSON; set when the worker is ready. */
-  json: ReadonlySet<string> | undefined;
+  storing: ReadonlyMap<string, Storing> | undefined;
   /** Whether the worker has sent `Ready`. */
   private isWorkerReady = false;
   /** The name of this connection's own worker as the owner, while it is the owner. */
@@ -354,7 +355,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       case "ready":
         this.isWorkerReady = true;
         this.requests.build = message.build;
-        this.json = new Set(message.json);
+        this.storing = new Map(message.storing);
         this.openTransport(message);
         break;
       case "lifetime-lock":

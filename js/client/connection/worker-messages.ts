@@ -1,5 +1,6 @@
 /** The messages between a page and the worker that it started, beside the protocol. */
 
+import type { Storing } from "../protocol/json-values.js";
 import type {
   ClientProgress,
   OwnerAnnouncement,
@@ -38,8 +39,8 @@ export interface Ready {
   readonly channel: string | undefined;
   /** The worker's build, which is also the page's. */
   readonly build: string;
-  /** The names of the collections whose values are JSON. */
-  readonly json: readonly string[];
+  /** How collections store their values, by name: those to which a client does not send a plain copy. */
+  readonly storing: readonly (readonly [name: string, storing: Storing])[];
   /** The worker's program, if other tabs can start it from the same URL. */
   readonly program: Program | undefined;
 }

@@ -9,14 +9,24 @@ import { type BadArgumentError, badCall } from "../../errors/index.js";
 import { isTooDeep, JsonText, jsonOf, TOO_DEEP } from "../../struct/json-form.js";
 import { cloneArgs, isBytes } from "./clone.js";
 
+/**
+ * How a collection stores its values, as far as the form in which they are sent depends on it: as JSON, as JSON with
+ * losses, as structured clone has them, or otherwise. `undefined` until the worker has sent its list.
+ */
+export type Storing = true | "lossy" | "structured" | false | undefined;
+
 /** The forms of a value that are sent with its copy. */
 export interface Forms {
   /** Its JSON form. */
   readonly json?: string;
+  /** What its JSON form loses. */
+  readonly loss?: string;
   /** The reason why it has no JSON form. */
   readonly fault?: string;
   /** The part of the value that the copy lacks. */
   readonly lacks?: string;
+  /** A part that is an object of the platform, such as a URL: its copy may be an empty object. */
+  readonly foreign?: string;
 }
 
 /** A value in the form in which it is sent. */
@@ -27,42 +37,81 @@ export interface Sent {
   readonly isLess?: boolean;
 }
 
-/** Converts a value: to JSON if `isJson`, to a copy if `false`, and to both where they differ if unknown. */
-export function sentOf(given: unknown, isJson?: boolean): Sent {
-  if (isJson) return { value: undefined, forms: { json: jsonOf(given) } };
+/** Whether values are stored as JSON. */
+function areJson(storing: Storing): storing is true | "lossy" {
+  return storing === true || storing === "lossy";
+}
+
+/** Converts a value: to JSON, to a copy, or to both where they differ if it is not known how it will be stored. */
+export function sentOf(given: unknown, storing?: Storing): Sent {
+  if (areJson(storing)) {
+    return { value: undefined, forms: { json: jsonOf(given, storing === "lossy") } };
+  }
   const copy = new Copy();
-  const value = copy.of(given, "the value");
-  const { lacks, differs, isLess } = copy;
+  const copied = copy.of(given, "the value");
+  const value = (storing === false ? undefined : exactCopyOf(given)) ?? copied;
+  const { lacks, foreign, differs, isLess } = copy;
   if (!differs) return { value };
-  let forms: Forms = lacks === undefined ? {} : { lacks };
+  let forms: Forms = { ...(lacks && { lacks }), ...(foreign && { foreign }) };
   try {
-    if (isJson === undefined) forms = { ...forms, json: jsonOf(given) };
+    if (storing === undefined) forms = { ...forms, json: jsonOf(given, true) };
   } catch (error) {
     forms = { ...forms, fault: (error as Error).message };
+  }
+  try {
+    if (forms.json !== undefined) jsonOf(given);
+  } catch (error) {
+    forms = { ...forms, loss: (error as Error).message };
   }
   return { value, forms, isLess };
 }
 
+/** A structured clone; `undefined` if there is none, as of views and of the proxies of frameworks. */
+function exactCopyOf(given: unknown): unknown {
+  try {
+    return structuredClone(given);
+  } catch {
+    return undefined;
+  }
+}
+
 /** A copy of a sent value, as a later read would return it. */
-export function plainValueOf({ value, forms, isLess }: Sent, isJson?: boolean): unknown {
-  if (forms?.fault !== undefined && isJson) throw badCall(forms.fault);
-  if (isJson) return JSON.parse(forms?.json ?? jsonOf(value));
-  return isLess && forms?.json !== undefined ? JSON.parse(forms.json) : structuredClone(value);
+export function plainValueOf({ value, forms = {}, isLess }: Sent, storing?: Storing): unknown {
+  const { json, loss } = forms;
+  if (areJson(storing)) {
+    refuseFaults(forms, storing);
+    return JSON.parse(json ?? jsonOf(value, storing === "lossy"));
+  }
+  refuseLacks(forms, storing);
+  const isJson = isLess && json !== undefined && loss === undefined && storing !== "structured";
+  return isJson ? JSON.parse(json) : structuredClone(value);
+}
+
+/** @throws TypeError for a value that has no JSON form, or loses something in it */
+function refuseFaults({ fault, loss }: Forms, storing: true | "lossy"): void {
+  const why = fault ?? (storing === true ? loss : undefined);
+  if (why !== undefined) throw badCall(why);
+}
+
+/** @throws TypeError for a value that loses something on its way to a codec that would keep it */
+function refuseLacks({ lacks, foreign }: Forms, storing: Storing, isCustom = false): void {
+  const why = storing === "structured" ? (lacks ?? foreign) : isCustom ? lacks : undefined;
+  if (why !== undefined) throw unsendable("The value", why);
 }
 
 /** The value that a collection stores. `isCustom`: its codec is the program's own. */
 export function storedFormOf(
   value: unknown,
   forms: Forms,
-  isJson: boolean,
+  storing: Storing,
   isCustom: boolean,
 ): unknown {
-  const { json, fault, lacks } = forms;
-  if (isJson) {
-    if (fault !== undefined) throw badCall(fault);
+  const { json } = forms;
+  if (areJson(storing)) {
+    refuseFaults(forms, storing);
     return json === undefined ? value : new JsonText(json);
   }
-  if (isCustom && lacks !== undefined) throw unsendable("The value", lacks);
+  refuseLacks(forms, storing, isCustom);
   return value;
 }
 
@@ -70,10 +119,10 @@ export function storedFormOf(
  * The value that an update assigns to a field. Its JSON form is taken from an object with this field only,
  * because a value's `toJSON` gets the name as its argument, and may omit the field.
  */
-export function fieldOf(name: string, given: unknown, isJson: boolean | undefined): Sent {
+export function fieldOf(name: string, given: unknown, storing: Storing): Sent {
   const around = { [name]: given };
-  if (isJson) return { value: fieldFrom(name, jsonOf(around)) };
-  const { value, forms } = sentOf(around, isJson);
+  if (areJson(storing)) return { value: fieldFrom(name, jsonOf(around, storing === "lossy")) };
+  const { value, forms } = sentOf(around, storing);
   return { value: (value as typeof around)[name], forms };
 }
 
@@ -114,9 +163,15 @@ export function unsendable(what: string, why: string, cause?: unknown): BadArgum
   return Object.assign(badCall(message), cause !== undefined && { cause });
 }
 
+type Items = Map<unknown, unknown> | Set<unknown>;
+
+/** The kinds of objects that a structured clone has completely. */
+const CLONED = /^\[object (Date|RegExp|Error|Number|String|Boolean|BigInt)\]$/;
+
 /** Copies the values that messages can carry, reading through proxies. */
 class Copy {
   lacks: string | undefined;
+  foreign: string | undefined;
   /** Whether the copy may have another JSON form. */
   differs = false;
   isLess = false;
@@ -164,14 +219,32 @@ class Copy {
     // something.
     if (kind !== "[object Date]" && !isBytes(value)) this.differs = this.isLess = true;
     try {
+      if (kind === "[object Map]" || kind === "[object Set]") return this.ofItems(value as Items);
       const copy: unknown = structuredClone(value);
       this.known.set(value, copy);
+      if (!isBytes(value) && !CLONED.test(kind))
+        this.foreign ??= `${name} is a ${kind.slice(8, -1)}`;
       return copy;
     } catch {
       this.lacks ??= `${name} is a ${kind.slice(8, -1)}`;
       this.differs = this.isLess = true;
       return this.ofFields(value);
     }
+  }
+
+  private ofItems(value: Items): object {
+    // Throws for a proxy.
+    const items = [...value.entries()];
+    if (value instanceof Map) {
+      const copy = new Map<unknown, unknown>();
+      this.known.set(value, copy);
+      for (const [key, item] of items) copy.set(this.of(key, "a key"), this.of(item, "an item"));
+      return copy;
+    }
+    const copy = new Set<unknown>();
+    this.known.set(value, copy);
+    for (const [item] of items) copy.add(this.of(item, "an item"));
+    return copy;
   }
 
   private ofFields(value: object): object {

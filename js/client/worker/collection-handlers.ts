@@ -12,7 +12,7 @@ import { refuseUnknown } from "../../session/options.js";
 import type { CustomCodec, Descriptor, StructDescriptor, Whole } from "../../struct/codec.js";
 import { JsonText } from "../../struct/json-form.js";
 import type { KeySpec } from "../../struct/key.js";
-import { type Forms, fieldFrom, storedFormOf } from "../protocol/json-values.js";
+import { type Forms, fieldFrom, type Storing, storedFormOf } from "../protocol/json-values.js";
 import type { Cursor, RowsAnswer, ValueForm } from "../protocol/packed-rows.js";
 import { pageOf } from "./paging.js";
 import { packRange, ValuePacker } from "./row-packer.js";
@@ -63,7 +63,7 @@ interface UpdateArgs {
 interface Opened {
   readonly collection: AnyCollection;
   readonly fields: ReadonlySet<string> | undefined;
-  readonly isJson: boolean;
+  readonly storing: Storing;
   readonly isCustom: boolean;
   readonly kind: Descriptor | undefined;
   /** The kind of a struct as text, to be compared with that of a page. */
@@ -124,9 +124,10 @@ export class ServedCollections {
     const { kind } = of as { kind?: Descriptor };
     const fields = kind?.kind === "struct" ? new Set(namesOf(kind)) : undefined;
     const collection = typed as unknown as AnyCollection;
-    const [isJson, isCustom] = [kind?.kind === "json", kind === undefined];
+    const storing = storingOf(of);
+    const isCustom = kind === undefined;
     const schema = fields && JSON.stringify(kind);
-    const opened = { collection, fields, isJson, isCustom, kind, schema };
+    const opened = { collection, fields, storing, isCustom, kind, schema };
     this.open.set(name, opened);
     return opened;
   }
@@ -232,8 +233,8 @@ export class ServedCollections {
   /** Converts a value that a client has sent to the one that the collection stores. */
   toStored(name: string, value: unknown, forms: Forms | undefined): unknown {
     if (forms === undefined) return value;
-    const { isJson, isCustom } = this.opened(name);
-    return storedFormOf(value, forms, isJson, isCustom);
+    const { storing, isCustom } = this.opened(name);
+    return storedFormOf(value, forms, storing, isCustom);
   }
 }
 
@@ -286,11 +287,17 @@ function updateOf(given: UpdateArgs, forms: FormsOfUpdate, toStored: ToStored): 
   };
 }
 
-/** The names of the collections whose values are JSON. */
-export function jsonNames(specs: CollectionSpecs): string[] {
-  const isJson = (name: string) =>
-    (specOf(specs, name).of as { kind?: Descriptor }).kind?.kind === "json";
-  return Object.keys(specs).filter(isJson);
+/** How a collection stores its values. */
+function storingOf(of: AnyCodec): Storing {
+  const { kind, lossy } = of as { readonly kind?: Descriptor; readonly lossy?: boolean };
+  if (kind?.kind === "structured") return "structured";
+  return kind?.kind === "json" && (lossy ? "lossy" : true);
+}
+
+/** How the collections store their values: those that clients have to send in another form than a copy. */
+export function storingByName(specs: CollectionSpecs): readonly (readonly [string, Storing])[] {
+  const all = Object.keys(specs).map((name) => [name, storingOf(specOf(specs, name).of)] as const);
+  return all.filter(([, storing]) => storing !== false);
 }
 
 /**

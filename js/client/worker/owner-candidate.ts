@@ -34,7 +34,7 @@ import {
 } from "../protocol/messages.js";
 import { buffersOf } from "../protocol/packed-rows.js";
 import { type Build, buildOf, schemasDiffer, versionChanged } from "./app-version.js";
-import { jsonNames } from "./collection-handlers.js";
+import { storingByName } from "./collection-handlers.js";
 import { isJob } from "./jobs.js";
 import { type HostOptions, Owner, ownerNow, type Respond } from "./owner.js";
 import { ReadOnlyFallback } from "./read-only-fallback.js";
@@ -212,8 +212,8 @@ export class OwnerCandidate {
   private sendReady(): void {
     const { channel, program } = this;
     const postReady = () => {
-      const json = jsonNames(this.hostOptions.collections);
-      this.postToPage({ type: "ready", channel, build: this.build.build, json, program });
+      const storing = storingByName(this.hostOptions.collections);
+      this.postToPage({ type: "ready", channel, build: this.build.build, storing, program });
     };
     // Not before the page would notice the end of this worker.
     if (this.lifetimeLock === undefined) postReady();

@@ -162,6 +162,7 @@ class RustFile {
       case "flatten":
       case "json":
       case "text":
+      case "structured":
       case "custom":
         throw badArgument("A struct cannot contain this.", kind.kind);
       default:

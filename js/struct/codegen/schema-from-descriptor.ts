@@ -58,6 +58,7 @@ export function descriptorOf(value: unknown, depth = MAX_DEPTH): Descriptor | un
   switch (kind) {
     case "json":
     case "text":
+    case "structured":
       return { kind };
     case "custom":
       return { kind, name: String(name) };
@@ -178,6 +179,7 @@ function typeOf(kind: Descriptor): Type {
     }
     case "json":
     case "text":
+    case "structured":
     case "custom":
     case "flatten":
       throw badArgument("A struct cannot contain this.", kind.kind);

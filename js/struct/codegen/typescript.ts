@@ -4,8 +4,9 @@ import type { Descriptor, StructDescriptor } from "../codec.js";
 import { Names, pascal } from "./identifiers.js";
 import { defaultsIn } from "./schema-from-descriptor.js";
 
-/** Split, or tools would take it for an import of this file. */
+/** Split, or tools would take them for imports of this file. */
 const PACKAGE = JSON.stringify("varve/struct");
+const STRUCTURED = JSON.stringify("varve/structured");
 
 /** Builds a file of schema declarations. */
 export class TypeScriptFile {
@@ -13,13 +14,15 @@ export class TypeScriptFile {
   readonly #known = new Map<string, string>();
   readonly #items: string[] = [];
   readonly #used = new Set<string>();
+  #usesStructured = false;
 
   /** The file so far. */
   text(): string {
-    if (this.#used.size === 0) return "";
+    const structured = this.#usesStructured ? `import { structured } from ${STRUCTURED};\n` : "";
+    if (this.#used.size === 0) return structured;
     const uses = [...this.#used].sort().join(", ");
     const items = this.#items.length === 0 ? "" : `\n${this.#items.join("\n")}`;
-    return `import { ${uses} } from ${PACKAGE};\n${items}`;
+    return `import { ${uses} } from ${PACKAGE};\n${structured}${items}`;
   }
 
   /** Adds lines unchanged. */
@@ -81,6 +84,9 @@ export class TypeScriptFile {
       case "json":
       case "text":
         return call();
+      case "structured":
+        this.#usesStructured = true;
+        return "structured()";
       case "custom":
         return `{ name: ${JSON.stringify(kind.name)}, encode, decode }`;
       default:

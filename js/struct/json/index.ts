@@ -3,7 +3,7 @@
  * Programs that do not import this module do not include it.
  */
 
-import { encoder, newDecoder } from "../../util/text-coders.js";
+import { decoder, encoder, newDecoder } from "../../util/text-coders.js";
 import { byteLengthOf } from "../byte-length.js";
 import type { Descriptor, Memory } from "../codec.js";
 import type { Leaf } from "../layout.js";
@@ -16,6 +16,16 @@ import { write } from "./stringify.js";
 /** A schema or the codec of a collection, whose values can be written as JSON. */
 export interface HasJson {
   readonly kind: Descriptor;
+}
+
+/** A codec that has a JSON form of its own, as that of `structured()`. */
+interface OwnForm extends HasJson {
+  toJsonText(bytes: Uint8Array): string;
+  fromJsonText(json: string): Uint8Array;
+}
+
+function ownFormOf(schema: HasJson): OwnForm | undefined {
+  return "toJsonText" in schema ? (schema as OwnForm) : undefined;
 }
 
 /** Options for reading JSON. */
@@ -84,6 +94,10 @@ export function jsonReader(
   schema: HasJson,
   { ignoreUnknown = false }: JsonOptions = {},
 ): (text: Uint8Array, from: number, to: number) => Uint8Array {
+  const own = ownFormOf(schema);
+  if (own !== undefined) {
+    return (text, from, to) => own.fromJsonText(decoder.decode(text.subarray(from, to)));
+  }
   const reading = { node: planOf(schema.kind), leaves: leavesOf(schema), lenient: ignoreUnknown };
   return (text, from, to) => read(reading, text, from, to);
 }
@@ -95,6 +109,10 @@ export function jsonReader(
 export function jsonWriter(
   schema: HasJson,
 ): (memory: Memory, at: number, length: number) => Uint8Array {
+  const own = ownFormOf(schema);
+  if (own !== undefined) {
+    return ({ u8 }, at, length) => encoder.encode(own.toJsonText(u8.subarray(at, at + length)));
+  }
   const { kind } = schema;
   const name = kind.kind === "struct" ? kind.name : kind.kind;
   const writing = { name, node: planOf(kind), leaves: leavesOf(schema) };
