@@ -10,12 +10,7 @@ import {
   checkedRange,
   MAX_TIMEOUT_MS,
 } from "../protocol/call-options.js";
-import {
-  type ChangeListener,
-  type EndListener,
-  type Subscribe,
-  WatchList,
-} from "../protocol/client-subscriptions.js";
+import { type Subscribe, WatchList } from "../protocol/client-subscriptions.js";
 import { fromWire } from "../protocol/errors.js";
 import { carried, ownClone } from "../protocol/json-values.js";
 import type {
@@ -78,8 +73,7 @@ export class ClientHandle implements Caller {
   }
 
   watch(collection: string | undefined, range: unknown, call: string): Subscribe {
-    return (onChanges, onEnd) =>
-      this.connection.watch(this, collection, range, call, onChanges, onEnd);
+    return (...more) => this.connection.watch(this, collection, range, call, ...more);
   }
 
   isJson(collection: string): boolean | undefined {
@@ -267,8 +261,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     collection: string | undefined,
     range: unknown,
     call: string,
-    onChanges: ChangeListener,
-    onEnd: EndListener,
+    ...[onChanges, onEnd, rows]: Parameters<Subscribe>
   ) {
     // A bad range throws here, at the caller: with a listener, the program may not wait for the owner's answer.
     const cloneOfRange = ownClone(
@@ -282,6 +275,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       collection,
       range: cloneOfRange,
       call,
+      rows,
       onChanges,
       onEnd,
       knownVersions: new Map(),
