@@ -10,6 +10,7 @@ import { asyncDispose } from "../util/dispose.js";
 import type { Listened } from "../util/dom-types.js";
 import type { CallOptions, ClientStatus } from "./connection/caller.js";
 import { ClientHandle, type Connection } from "./connection/connection.js";
+import { liveRows } from "./live-rows.js";
 import { byName, hide } from "./named-properties.js";
 import {
   type RemoteTransactionOptions,
@@ -22,7 +23,6 @@ import { split } from "./protocol/call-options.js";
 import {
   changesOf,
   type KeyChange,
-  rowsOf,
   type Watching,
   type WatchOptions,
 } from "./protocol/client-subscriptions.js";
@@ -311,9 +311,11 @@ export class Client<
 
   /**
    * Gives the keys and values of a range now, and again after every change in it: each time all of them, as
-   * of one moment. A change that comes while they are read is in the next result, so there is no gap. Without
-   * a listener it is an async iterable; a loop that is slower than the changes is given the latest state.
-   * Everything else is as for `watch`.
+   * of one moment, without a gap. Only changed rows are sent. The array is a new one each time, but a row that
+   * has not changed may be the same object as before: copy a row before you change it or transfer its bytes.
+   * Without a listener it is an async iterable; a loop that is slower than the changes is given the latest
+   * state. A record that expires is left out from the next change in the range on. Everything else is as for
+   * `watch`.
    */
   live(range: TextRange, listener: (rows: [string, Uint8Array<ArrayBuffer>][]) => void): Watching;
   live(
@@ -325,12 +327,7 @@ export class Client<
     to?: WatchOptions | ((rows: [string, Uint8Array<ArrayBuffer>][]) => void),
     ...more: unknown[]
   ) {
-    return rowsOf(
-      this.link.watch(undefined, range, "live()"),
-      () => this.entries(range).all(),
-      to,
-      more,
-    );
+    return liveRows(this.link.watch(undefined, range, "live()"), range, [], undefined, to, more);
   }
 
   /**

@@ -5,13 +5,13 @@ import type { KeyRange } from "../collection/keys.js";
 import { badCall } from "../errors/index.js";
 import type { ExpiryOptions } from "../session/expiry.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
+import { liveRows } from "./live-rows.js";
 import { byName, hide } from "./named-properties.js";
 import { type RetryOptions, updateIf } from "./optimistic.js";
 import { split } from "./protocol/call-options.js";
 import {
   changesOf,
   type KeyChange,
-  rowsOf,
   type Watching,
   type WatchOptions,
 } from "./protocol/client-subscriptions.js";
@@ -400,9 +400,12 @@ export class RemoteCollection<
     to?: WatchOptions | ((rows: [K, Plain][]) => void),
     ...more: unknown[]
   ) {
-    return rowsOf(
+    const { schema } = this.target;
+    return liveRows(
       this.caller.watch(this.name, range, "live()"),
-      () => this.entries(range).all(),
+      range,
+      [kindText(schema)],
+      schema,
       to,
       more,
     );

@@ -85,6 +85,13 @@ const NOT_UTF8 =
   "A key in this range is not UTF-8, so it is not a string. Get keys as bytes with the " +
   'option keyAs: "bytes".';
 
+/** The key whose bytes are the characters of this string. */
+export function keyFrom(order: string, form: "text" | "bytes"): string | Uint8Array {
+  if (form === "text" && /^[\0-\x7f]*$/.test(order)) return order;
+  const bytes = Uint8Array.from(order, (character) => character.charCodeAt(0));
+  return form === "text" ? textOf(bytes, NOT_UTF8) : bytes;
+}
+
 /** Texts that lie one after the other. If all are ASCII, they are decoded together. */
 function textsOf(area: Uint8Array, ends: Uint32Array, otherwise?: string): string[] {
   const texts: string[] = [];

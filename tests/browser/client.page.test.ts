@@ -12,6 +12,7 @@ import { at, lastCommit, pack, undo } from "varve/client";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, replaceClock, wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
+import { random, turn } from "../support/values.js";
 
 /** The package's own worker, from the published files. */
 function packageWorker(): Worker {
@@ -55,6 +56,17 @@ function endingWorker(when: string): Worker {
   const file = new URL(`${context().root}/dist/client/worker/index.js`, location.href).href;
   const source = `import ${JSON.stringify(file)};
     addEventListener("message", ({ data }) => { if (${when}) setTimeout(() => close()); });`;
+  const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+  return new Worker(url, { type: "module" });
+}
+
+/** A worker with a collection of JSON values. */
+function listWorker(name: string): Worker {
+  const file = (path: string) =>
+    JSON.stringify(new URL(`${context().root}/dist/${path}`, location.href).href);
+  const source = `import { serve } from ${file("serve.js")};
+    import { json } from ${file("struct.js")};
+    serve(${JSON.stringify(name)}, { collections: { list: json() } });`;
   const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
   return new Worker(url, { type: "module" });
 }
@@ -442,6 +454,58 @@ describe("two clients with a worker each", () => {
       });
     }
     expect([...new Set(seen)].sort()).toStrictEqual(["b", "c", "d"]);
+  });
+
+  test("two workers: live ranges show what reads show, while owners are killed between any steps", async () => {
+    const name = await fresh("connect-live-rows");
+    const next = random(7);
+    const workers: Worker[] = [];
+    const all = [0, 1, 2].map(() =>
+      tab(name, {
+        worker: () => {
+          const worker = listWorker(name);
+          workers.push(worker);
+          return apart(worker);
+        },
+      }),
+    );
+    const ranges = [
+      {},
+      { limit: 5 },
+      { limit: 5, reverse: true },
+      { prefix: "1", reverse: true },
+    ] as const;
+    const lives = all.flatMap((client) => {
+      const list = client.collection("list" as never) as unknown as Client;
+      return ranges.flatMap((range) =>
+        [client, list].map((of) => {
+          const live = { read: () => of.entries(range).all(), shown: "" };
+          of.live(range, (rows) => {
+            live.shown = JSON.stringify(rows);
+          });
+          return live;
+        }),
+      );
+    });
+    const [first] = all as [Client];
+    await first.count();
+    for (let i = 0; i < 120; i += 1) {
+      const client = all[next(3)] as Client;
+      const of = next(2) === 0 ? client : (client.collection("list" as never) as unknown as Client);
+      const key = String(next(30)).padStart(2, "0");
+      const done = next(3) === 0 ? of.delete(key) : of.set(key, String(i));
+      if (i % 30 === 29) {
+        // The present owner, in any state.
+        const owner = all.findIndex(({ status }) => status.owner === "here");
+        workers[owner]?.terminate();
+      }
+      await done;
+    }
+    const contents = await Promise.all(lives.map(async ({ read }) => JSON.stringify(await read())));
+    while (lives.some(({ shown }, i) => shown !== contents[i])) await turn(5);
+    assert(contents.some((one) => one.length > 100));
+    // Each that was ended has a successor.
+    assert(workers.length > all.length);
   });
 
   test("two workers: when the owner's worker is killed, no write is lost or repeated", async () => {

@@ -102,6 +102,15 @@ const CASES: Readonly<Record<string, Case>> = {
     [["v"]],
     { readers: 1, crashes: 1, renewals: 1 },
   ],
+  "rows after a watch, and crashes": [[["lw"]], { crashes: 1, drops: 1 }],
+  "rows, two writes, and any message lost": [[["l", "ww"]], { drops: 1, whiles: 1 }],
+  "rows and writes, and any message repeated": [[["wl", "w"]], { doubles: 1 }],
+  "rows, a write, and a resignation": [[["l", "w"]], { resignations: 1 }],
+  "rows while another client writes": [[["lw"], ["w"]], {}],
+  "rows begun by a service worker, and a write": [[["lw"]], { readers: 1 }],
+  "expired rows, and a lost message": [[["l", "w"]], { sleeps: 1, drops: 1 }],
+  "rows renewed while they expire": [[["l", "w"]], { sleeps: 1, renewals: 1 }],
+  "rows that expire twice, and the owner's crash": [[["l", "w"]], { sleeps: 2, crashes: 1 }],
   "two builds, and a write of the newer one": [[["w"], ["r"]], {}, [2, 1]],
 };
 
@@ -123,7 +132,7 @@ describe("long random runs", () => {
       const programs = Array.from({ length: 1 + next(3) }, () =>
         Array.from(
           { length: 1 + next(6) },
-          () => ["w", "r", "ww", "wr", "wwrw", "vw", "v"][next(7)] as string,
+          () => ["w", "r", "ww", "wr", "wwrw", "vw", "v", "lw", "l"][next(9)] as string,
         ),
       );
       const mishaps = () => next(4);

@@ -9,6 +9,7 @@ import {
   type ChangeListener,
   type ClientRecordStore,
   compareBuilds,
+  KeptRows,
   type OwnerQuery,
   PackedRows,
   type Reply,
@@ -16,6 +17,7 @@ import {
   type RequestBatch,
   RequestLog,
   RequestQueue,
+  type RowsListener,
   type Settlement,
   Subscriptions,
   type ToClient,
@@ -58,8 +60,8 @@ export interface Budget {
 }
 
 /**
- * The requests of a client: writes (`w`), reads (`r`) and watches (`v`), with those of one turn in one
- * string.
+ * The requests of a client: writes (`w`), reads (`r`), watches of keys (`v`) and of rows (`l`), with those of one turn
+ * in one string.
  */
 export type Program = readonly string[];
 
@@ -128,7 +130,8 @@ class Owner implements ClientRecordStore {
     const respond = (seen: WatchUpdate) => void outbox.push([watch.client, seen]);
     const at = now + this.ahead;
     if (!watched.renew(watch, respond, at)) {
-      watched.begin(watch, respond, at, { reported: log.length }, changesOf(log, 0));
+      const rows = watch.rows && rowsOf(log, 0);
+      watched.begin(watch, respond, at, { reported: log.length }, changesOf(log, 0), rows);
     }
     return outbox.splice(0);
   }
@@ -139,7 +142,9 @@ class Owner implements ClientRecordStore {
     const { log } = this.disk;
     watched.endLapsed(now + this.ahead);
     for (const one of watched) {
-      watched.notify(one, changesOf(log, one.state.reported));
+      const { reported } = one.state;
+      const rows = one.watch.rows && rowsOf(log, reported);
+      watched.notify(one, changesOf(log, reported), rows);
       one.state.reported = log.length;
     }
     return outbox.splice(0);
@@ -183,8 +188,17 @@ class Owner implements ClientRecordStore {
 /** The log as the answer of a read, in a buffer that is large enough to be transferred: its length comes first. */
 function packed(log: readonly string[]): PackedRows {
   const bytes = new Uint8Array(4_096);
-  bytes[0] = encoder.encodeInto(log.join(), bytes.subarray(1)).written;
+  const { written } = encoder.encodeInto(log.join(), bytes.subarray(2));
+  bytes.set([written & 255, written >> 8]);
   return new PackedRows([bytes.buffer], "bytes", undefined);
+}
+
+/** The rows of the log from a position on: the value of each is its key and its position. */
+function rowsOf(log: readonly string[], from: number) {
+  return {
+    keys: "text" as const,
+    values: packed(log.map((tag, i) => `${tag}@${i + 1}`).slice(from)),
+  };
 }
 
 /** The log that was read. A buffer that was transferred before has no content. */
@@ -194,8 +208,8 @@ function unpacked({ parts: [buffer] }: PackedRows): string[] {
 }
 
 function contentOf(buffer: ArrayBuffer): string {
-  const [length = 0] = new Uint8Array(buffer, 0, 1);
-  return decoder.decode(new Uint8Array(buffer, 1, length));
+  const [low = 0, high = 0] = new Uint8Array(buffer, 0, 2);
+  return decoder.decode(new Uint8Array(buffer, 2, low + 256 * high));
 }
 
 const encoder = new TextEncoder();
@@ -203,7 +217,7 @@ const decoder = new TextDecoder();
 
 /** A message as it arrives: a port transfers its buffers, and a channel, which may repeat it, copies them. */
 function arrived(message: ToClient, isRepeated: boolean): ToClient {
-  if (message.type !== "responses") return message;
+  if (message.type !== "responses" && message.type !== "changes") return message;
   return structuredClone(message, { transfer: isRepeated ? [] : buffersOf(message) });
 }
 
@@ -242,6 +256,8 @@ class ModelClient {
   readonly received: Set<unknown>[];
   /** The contents known to each watch. */
   readonly known: Map<string, readonly [key: unknown, version: number]>[];
+  /** The rows kept by each watch of rows. */
+  readonly kept: KeptRows[];
   readonly asked: Asked[];
   turn: number;
   readonly version: number;
@@ -259,6 +275,7 @@ class ModelClient {
     this.watches = new WatchList(this.sender);
     this.received = [];
     this.known = [];
+    this.kept = [];
     this.asked = [];
     this.turn = 0;
   }
@@ -275,8 +292,9 @@ class ModelClient {
 
   request(kinds: string, now: number): void {
     for (const kind of kinds) {
-      if (kind === "v") {
-        this.watch();
+      if (kind === "v" || kind === "l") {
+        if (kind === "v") this.watch();
+        else this.watchRows();
         continue;
       }
       const tag = `${this.number}:${this.asked.length}`;
@@ -315,6 +333,35 @@ class ModelClient {
     const known = new Map();
     this.known.push(known);
     this.watches.add({ client, collection, range, onChanges, onEnd, knownVersions: known });
+  }
+
+  private watchRows(): void {
+    const reported = new Set();
+    this.received.push(reported);
+    const kept = new KeptRows(false);
+    this.kept.push(kept);
+    let isFirst = true;
+    const onChanges: RowsListener = (update) => {
+      const values = unpacked(update.rows.values as PackedRows).filter((value) => value !== "");
+      kept.apply(update, values);
+      for (const [tag] of isFirst ? [] : update.changes) reported.add(tag);
+      isFirst = false;
+      // Each state is as of one moment: all that was written before, and each at its position.
+      const shown = kept.list() as string[];
+      const positions = shown.map((value) => Number(value.split("@")[1])).sort((a, b) => a - b);
+      if (
+        positions.some((position, i) => position !== i + 1) ||
+        [...shown].sort().join() !== shown.join()
+      ) {
+        throw new Error(`rows of two moments: ${shown.join(" ")}`);
+      }
+    };
+    const [client, collection, range, rows] = [0, undefined, {}, []] as const;
+    const onEnd = (reason?: unknown) => {
+      if (reason !== undefined) throw reason;
+    };
+    const knownVersions = new Map();
+    this.watches.add({ client, collection, range, rows, onChanges, onEnd, knownVersions });
   }
 
   receive(message: ToClient, now: number): void {
@@ -490,7 +537,13 @@ export class World {
     const late = log.find((tag) => tag.endsWith("late"));
     if (late !== undefined) throw new Error(`${late}, and was done`);
     if (new Set(log).size !== log.length) throw new Error(`applied twice: ${log.join(" ")}`);
-    for (const { asked, known, number } of this.clients) {
+    for (const { asked, kept, known, number } of this.clients) {
+      for (const one of isEnd ? kept : []) {
+        const there = one.list().map((value) => String(value).split("@")[0]);
+        if (there.join() !== [...log].sort().join()) {
+          throw new Error(`rows of ${number} are ${there.join(" ")}, of ${log.join(" ")}`);
+        }
+      }
       for (const one of isEnd ? known : []) {
         const there = [...one.values()].map(([key]) => key);
         if (there.sort().join() !== [...log].sort().join()) {

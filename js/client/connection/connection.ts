@@ -10,12 +10,7 @@ import {
   checkedRange,
   MAX_TIMEOUT_MS,
 } from "../protocol/call-options.js";
-import {
-  type ChangeListener,
-  type EndListener,
-  type Subscribe,
-  WatchList,
-} from "../protocol/client-subscriptions.js";
+import { type Subscribe, WatchList } from "../protocol/client-subscriptions.js";
 import { fromWire } from "../protocol/errors.js";
 import { carried, ownClone, type Storing } from "../protocol/json-values.js";
 import {
@@ -79,8 +74,7 @@ export class ClientHandle implements Caller {
   }
 
   watch(collection: string | undefined, range: unknown, call: string): Subscribe {
-    return (onChanges, onEnd) =>
-      this.connection.watch(this, collection, range, call, onChanges, onEnd);
+    return (...more) => this.connection.watch(this, collection, range, call, ...more);
   }
 
   storingOf(collection: string): Storing {
@@ -269,8 +263,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     collection: string | undefined,
     range: unknown,
     call: string,
-    onChanges: ChangeListener,
-    onEnd: EndListener,
+    ...[onChanges, onEnd, rows]: Parameters<Subscribe>
   ) {
     // A bad range throws here, at the caller: with a listener, the program may not wait for the owner's answer.
     const cloneOfRange = ownClone(
@@ -284,6 +277,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
       collection,
       range: cloneOfRange,
       call,
+      rows,
       onChanges,
       onEnd,
       knownVersions: new Map(),

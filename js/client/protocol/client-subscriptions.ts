@@ -1,16 +1,11 @@
 /** The client's half of `watch` and `live`. */
 
-import {
-  badCall,
-  DatabaseClosedError,
-  OwnerUnavailableError,
-  VersionChangedError,
-} from "../../errors/index.js";
-import { clearInterval, queueMicrotask, setInterval, setTimeout } from "../../util/clock.js";
+import { badCall, VersionChangedError } from "../../errors/index.js";
+import { clearInterval, setInterval } from "../../util/clock.js";
 import { dispose } from "../../util/dispose.js";
 import { checkedOptions, noFunction } from "./call-options.js";
 import { fromWire } from "./errors.js";
-import { keyName, type WatchUpdate } from "./messages.js";
+import { type ChangedRows, keyName, type Watch, type WatchUpdate } from "./messages.js";
 import type { RequestQueue } from "./request-queue.js";
 
 /** A key that has changed. */
@@ -35,20 +30,26 @@ export interface Watching extends Disposable {
 /** The interval of renewals, without which an owner drops the watches of a client. */
 const RENEW_MS = 30_000;
 
-/** The pause before a failed read is repeated. */
-const RETRY_MS = 1_000;
-
 /** Called with the changes in a range; the first time, with every key in it. */
 export type ChangeListener = (changes: readonly KeyChange<unknown>[], isFirst: boolean) => void;
+
+/** Called with the changed rows of a range; the first time, and when an owner has begun again, with all of them. */
+export type RowsListener = (
+  update: Pick<WatchUpdate, "changes" | "isAll"> & { readonly rows: ChangedRows },
+) => void;
 
 /** Called when a watch has ended: closed with its client, or for a reason. No changes follow. */
 export type EndListener = (reason?: unknown) => void;
 
 /** Ends a watch. */
-type End = () => void;
+export type End = () => void;
 
-/** Begins a watch of a range. Returns a function that ends it. */
-export type Subscribe = (onChanges: ChangeListener, onEnd: EndListener) => End;
+/** Begins a watch of a range: of its rows, if `rows` is given, and of keys otherwise. Returns a function that ends it. */
+export type Subscribe = (
+  listener: ChangeListener | RowsListener,
+  onEnd: EndListener,
+  rows?: Watch["rows"],
+) => End;
 
 /** The options of a watch without a listener. */
 export interface WatchOptions {
@@ -63,7 +64,9 @@ export interface WatchEntry {
   readonly range: unknown;
   /** How messages name the call. */
   readonly call?: string | undefined;
-  readonly onChanges: ChangeListener;
+  /** Set if it is a watch of rows, as in the message `Watch`. */
+  readonly rows?: Watch["rows"];
+  readonly onChanges: ChangeListener | RowsListener;
   readonly onEnd: EndListener;
   readonly knownVersions: Map<string, readonly [key: unknown, version: number]>;
   /** Whether any owner has given a full answer. */
@@ -106,7 +109,7 @@ export class WatchList {
     }
   }
 
-  receive({ id, epoch, number, isAll, changes, error }: WatchUpdate): void {
+  receive({ id, epoch, number, isAll, changes, rows, error }: WatchUpdate): void {
     const watch = this.all.get(id);
     if (watch === undefined) return;
     if (error) {
@@ -127,13 +130,18 @@ export class WatchList {
     watch.hasBegun = true;
     watch.epoch = epoch;
     watch.lastMessage = number;
+    if (watch.rows) {
+      // An owner of an earlier build sends none; it resigns when it learns of this one.
+      if (rows) (watch.onChanges as RowsListener)({ changes, isAll, rows });
+      return;
+    }
     const news = isAll ? differenceTo(watch, changes) : changes;
     for (const [key, version] of news) {
       if (version === 0) watch.knownVersions.delete(keyName(key));
       else watch.knownVersions.set(keyName(key), [key, version]);
     }
     if (!isFirst && news.length === 0) return;
-    watch.onChanges(
+    (watch.onChanges as ChangeListener)(
       news.map(([key, version]) => ({ key, version })),
       isFirst,
     );
@@ -159,9 +167,10 @@ export class WatchList {
   }
 
   private sendWatch(id: number): void {
-    const { collection, range, call, epoch, lastMessage } = this.all.get(id) as WatchEntry;
+    const { collection, range, call, rows, epoch, lastMessage } = this.all.get(id) as WatchEntry;
+    const { build } = this.requests;
     const number = lastMessage;
-    this.requests.send({ type: "watch", id, collection, range, call, epoch, number });
+    this.requests.send({ type: "watch", id, collection, range, call, rows, build, epoch, number });
   }
 }
 
@@ -192,25 +201,16 @@ export function changesOf<K>(
   return subscribed(begin, merged, to, more);
 }
 
-/** The contents of a range now and after every change, for a listener or a loop. */
-export function rowsOf<T>(
-  add: Subscribe,
-  read: () => Promise<T>,
-  to?: ((rows: T) => void) | WatchOptions,
-  more: readonly unknown[] = [],
-) {
-  const begin: Begin<T> = (listener, onEnd) => liveRows(add, read, listener, onEnd);
-  return subscribed(begin, (_, rows) => rows, to, more);
-}
+/** Begins to call a listener. Returns a function that ends it. */
+export type Begin<T> = (listener: (value: T) => void, onEnd: EndListener) => End;
 
-type Begin<T> = (listener: (value: T) => void, onEnd: EndListener) => End;
-
-function subscribed<T>(
+/** What `begin` begins, for a listener or as an async iterable. */
+export function subscribed<T>(
   begin: Begin<T>,
   merge: (waiting: T, more: T) => T,
   to: ((value: T) => void) | WatchOptions | undefined,
   more: readonly unknown[],
-) {
+): Watching | AsyncGenerator<T, void, undefined> {
   if (more.length > 0) {
     throw badCall(
       "A watch takes a listener or options, not both. With a listener, close() ends it.",
@@ -249,7 +249,7 @@ async function* stream<T>(
   begin: Begin<T>,
   merge: (waiting: T, more: T) => T,
   { signal }: WatchOptions,
-) {
+): AsyncGenerator<T, void, undefined> {
   let waiting: T | undefined;
   let end: { readonly reason: unknown } | undefined;
   let wake = () => {};
@@ -281,45 +281,4 @@ async function* stream<T>(
     close();
     signal?.removeEventListener("abort", abort);
   }
-}
-
-/** Reads the whole range when the watch begins and after every change, one read at a time. */
-function liveRows<T>(
-  add: Subscribe,
-  read: () => Promise<T>,
-  listener: (rows: T) => void,
-  onEnd: EndListener,
-): End {
-  let isReading = false;
-  let isStale = false;
-  let isOver = false;
-  const refresh = async () => {
-    isStale = true;
-    if (isReading) return;
-    isReading = true;
-    while (isStale && !isOver) {
-      isStale = false;
-      try {
-        const rows = await read();
-        // An error that the listener throws does not end the watch.
-        queueMicrotask(() => isOver || listener(rows));
-      } catch (error) {
-        // The watch itself reports a closed client. Only a missing answer is temporary.
-        if (isOver || error instanceof DatabaseClosedError) return;
-        isStale = error instanceof OwnerUnavailableError;
-        if (isStale) await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-        else {
-          close();
-          onEnd(error);
-        }
-      }
-    }
-    isReading = false;
-  };
-  const end = add(refresh, onEnd);
-  const close = () => {
-    isOver = true;
-    end();
-  };
-  return close;
 }

@@ -3,9 +3,11 @@
  * For programs that carry its messages by other means, and for the tests that try every order of events.
  */
 
-export { type ChangeListener, WatchList } from "./client-subscriptions.js";
+export { type ChangeListener, type RowsListener, WatchList } from "./client-subscriptions.js";
+export { KeptRows } from "./kept-rows.js";
 export type {
   Answer,
+  ChangedRows,
   Outcome,
   OwnerAnnouncement,
   OwnerQuery,

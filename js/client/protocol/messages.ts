@@ -11,6 +11,7 @@ import type {
   VerifyProgress,
 } from "../../session/options.js";
 import { cloneArgs, isBytes } from "./clone.js";
+import type { RowsAnswer } from "./packed-rows.js";
 
 /** Long work of the worker that has the database, and its progress. */
 export type ClientProgress =
@@ -21,7 +22,7 @@ export type ClientProgress =
   | ({ readonly doing: "exporting" } & ExportProgress);
 
 /** The version of this protocol. */
-export const PROTOCOL = 4;
+export const PROTOCOL = 5;
 
 /** How another build of the application compares with this one. */
 export type BuildOrder = "same" | "newer" | "older" | "other";
@@ -132,6 +133,10 @@ export interface Watch {
   readonly range: unknown;
   /** How messages name the call: "live()". Clients of earlier builds do not say it. */
   readonly call?: string | undefined;
+  /** Set if values are wanted too; it has the kind of the client's schema as text, if there is one. */
+  readonly rows?: readonly [schema?: string | undefined] | undefined;
+  /** The client's build. An owner of another build sends it no values. */
+  readonly build: string;
   /** The client's epoch: that of the last full answer from this owner, 0 if there was none. */
   readonly epoch: number;
   /** The number of the last `WatchUpdate` of that epoch that the client has received. */
@@ -203,6 +208,13 @@ export interface ResendRequest {
   readonly owner: string;
 }
 
+/** Changed rows, as of one moment. */
+export interface ChangedRows {
+  /** How the client decodes the keys, or all keys decoded. */
+  readonly keys: "text" | "bytes" | readonly unknown[];
+  readonly values: RowsAnswer;
+}
+
 /** The changes in a watched range since the `WatchUpdate` with the number before this one. */
 export interface WatchUpdate {
   readonly type: "changes";
@@ -221,8 +233,13 @@ export interface WatchUpdate {
   readonly number: number;
   /** Whether this is a full answer: `changes` lists every key in the range, whatever was sent before. */
   readonly isAll: boolean;
-  /** Keys and their versions; 0 for removed keys. */
+  /**
+   * Keys and their versions; 0 for removed keys. With `rows`, each key is a string with one character for each of its
+   * bytes, so that the order of the strings is that of the keys.
+   */
   readonly changes: readonly (readonly [key: unknown, version: number])[];
+  /** The rows of the keys that were not removed, in the order of `changes`, if the watch is for rows. */
+  readonly rows?: ChangedRows | undefined;
   /** Why the range cannot be watched. */
   readonly error?: WireError;
 }

@@ -28,6 +28,7 @@ export interface Subscription<T> {
 }
 
 type Changes = WatchUpdate["changes"];
+type Rows = WatchUpdate["rows"];
 
 /**
  * The last epoch of this realm, which never restarts: an owner's name belongs to one realm, which may own the
@@ -79,16 +80,17 @@ export class Subscriptions<T> {
     now: number,
     state: T,
     all: Changes,
+    rows?: Rows,
   ): void {
     const epoch = this.nextEpoch();
     const subscription = { watch, state, respond, until: now + WATCH_LEASE_MS, epoch, number: 0 };
     this.all.set(nameOf(watch), subscription);
-    this.send(subscription, true, all);
+    this.send(subscription, true, all, rows);
   }
 
   /** Sends the changes since the last message to a watch. */
-  notify(subscription: Subscription<T>, changes: Changes): void {
-    if (changes.length > 0) this.send(subscription, false, changes);
+  notify(subscription: Subscription<T>, changes: Changes, rows?: Rows): void {
+    if (changes.length > 0) this.send(subscription, false, changes, rows);
   }
 
   /** Ends the watches that were not renewed in time. Their clients are notified, in case they still exist. */
@@ -113,11 +115,11 @@ export class Subscriptions<T> {
     this.all.clear();
   }
 
-  private send(subscription: Subscription<T>, isAll: boolean, changes: Changes): void {
+  private send(subscription: Subscription<T>, isAll: boolean, changes: Changes, rows: Rows): void {
     subscription.number += 1;
-    subscription.respond(
-      this.message(subscription.watch.id, subscription.epoch, subscription.number, isAll, changes),
-    );
+    const { watch, epoch, number } = subscription;
+    const message = this.message(watch.id, epoch, number, isAll, changes);
+    subscription.respond(rows === undefined ? message : { ...message, rows });
   }
 
   private message(

@@ -4,8 +4,6 @@
  * if it has keys, and the ends of their values if it has values. The keys follow, and then the values.
  */
 
-import type { ToClient } from "./messages.js";
-
 /**
  * The form of packed values: those of raw keys, the texts of `json()`, which are separated by commas, the UTF-8 of
  * `text()`, and structs.
@@ -54,15 +52,24 @@ export type RowsAnswer = PackedRows | PlainRows;
 /** A smaller buffer is cloned, which takes less time than its transfer. */
 const LEAST_TRANSFER = 4_096;
 
+/** The part of a message that may have packed rows: answers, or the changed rows of a watch. */
+interface WithRows {
+  readonly type: string;
+  readonly answers?: readonly { readonly outcome: object }[];
+  readonly rows?: { readonly values: RowsAnswer };
+}
+
 /** The buffers of a message that are to be transferred. They cannot be used here afterwards. */
 export function buffersOf(message: { readonly type: string }): ArrayBuffer[] {
-  if (message.type !== "responses") return [];
+  const { type, answers, rows } = message as WithRows;
   const buffers: ArrayBuffer[] = [];
-  for (const { outcome } of (message as Extract<ToClient, { type: "responses" }>).answers) {
-    if (!("value" in outcome && outcome.value instanceof PackedRows)) continue;
-    for (const part of outcome.value.parts) {
-      if (part.byteLength >= LEAST_TRANSFER) buffers.push(part);
-    }
+  const add = (value: unknown) => {
+    if (!(value instanceof PackedRows)) return;
+    for (const part of value.parts) if (part.byteLength >= LEAST_TRANSFER) buffers.push(part);
+  };
+  if (type === "responses" && answers !== undefined) {
+    for (const { outcome } of answers) if ("value" in outcome) add(outcome.value);
   }
+  if (type === "changes") add(rows?.values);
   return buffers;
 }

@@ -216,7 +216,7 @@ export class ServedCollections {
     session.checkRange(text);
     const { bounds, keyspace, keyOf, keyKind } = collection.reach(text, range);
     const hasKeys = call !== "values";
-    const keyForm = keyKind === "string" ? "text" : keyKind === "bytes" ? "bytes" : undefined;
+    const keyForm = keyFormOf(keyKind);
     return packRange(
       {
         session,
@@ -230,12 +230,22 @@ export class ServedCollections {
     );
   }
 
+  /** The form in which the values of a collection are sent to a page with this schema; `undefined` for decoded ones. */
+  formOf(name: string, wanted: Wanted): ValueForm | undefined {
+    return formOf(this.opened(name), wanted);
+  }
+
   /** Converts a value that a client has sent to the one that the collection stores. */
   toStored(name: string, value: unknown, forms: Forms | undefined): unknown {
     if (forms === undefined) return value;
     const { storing, isCustom } = this.opened(name);
     return storedFormOf(value, forms, storing, isCustom);
   }
+}
+
+/** The form in which a page decodes keys of this kind; `undefined` if only the worker can. */
+export function keyFormOf(kind: unknown): "text" | "bytes" | undefined {
+  return kind === "string" ? "text" : kind === "bytes" ? "bytes" : undefined;
 }
 
 /** @throws TypeError if there is no collection of that name */

@@ -465,7 +465,12 @@ export class OwnerCandidate {
     if (message.type === "find-owner") {
       respond({ type: "owner", owner, client, round: message.round, at: ownerNow() });
     }
-    if (message.type === "watch") active.watch(message, respond);
+    if (message.type === "watch") {
+      // Values are only for clients of the same build, as are requests.
+      const refusal = message.rows && this.refusalFor(message.build);
+      if (refusal === false) this.becomeOutdated(message.build);
+      else active.watch(message, respond, refusal);
+    }
     if (message.type === "unwatch") active.watches.remove(message);
     if (message.type === "cancel") active.work.stop(client, message.id);
     if (message.type !== "requests") return;

@@ -152,9 +152,11 @@ export class Owner {
     }
   }
 
-  watch(watch: Watch, respond: Respond): void {
+  /** Begins or renews a watch, unless there is a reason to refuse it. */
+  watch(watch: Watch, respond: Respond, refusal?: WireError): void {
     try {
-      this.watches.add(watch, respond);
+      if (refusal === undefined) this.watches.add(watch, respond);
+      else respond(this.watches.refusal(watch, undefined, refusal));
     } catch (error) {
       respond(this.watches.refusal(watch, error));
     }

@@ -131,8 +131,11 @@ export class ReadOnlyFallback {
     }
     const { db, requestLog, watches } = await this.currentSnapshot();
     if (message.type === "watch") {
+      if (message.rows && this.host.isLate(storedVersion(db))) return;
       try {
-        watches.add(message, respond);
+        const refusal = message.rows && this.host.refusalFor(message.build);
+        if (refusal) respond(watches.refusal(message, undefined, refusal));
+        else watches.add(message, respond);
       } catch (error) {
         respond(watches.refusal(message, error));
       }

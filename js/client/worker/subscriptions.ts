@@ -1,20 +1,25 @@
 /**
- * The owner's side of `watch`: the changes in watched ranges, sent after each commit. A range is read once,
+ * The owner's side of `watch` and `live`: the changes in watched ranges, sent after each commit. A range is read once,
  * when its watch begins. From then on the engine reports written keys, and nothing else is read. In a range
- * with a limit, keys behind the last one are not read either.
+ * with a limit, keys behind the last one are not read either. The values for `live` are read in the same synchronous
+ * step in which the changes are found, so that each message is of one moment.
  */
 
 import { Database } from "../../database/database.js";
 import type { Engine } from "../../engine/engine.js";
 import { RAW } from "../../engine/wasm-memory.js";
 import { badArgument } from "../../errors/index.js";
+import { NEW_TURN } from "../../session/call-guard.js";
 import { type Bounds, boundsOf, type TextRange } from "../../session/key-range.js";
+import type { Session } from "../../session/session.js";
 import { monotonicNow, queueMicrotask, setTimeout } from "../../util/clock.js";
 import { decoder } from "../../util/text-coders.js";
 import { toWire } from "../protocol/errors.js";
 import type { Watch, WatchUpdate } from "../protocol/messages.js";
 import { type Subscription, Subscriptions } from "../protocol/owner-subscriptions.js";
-import type { ServedCollections } from "./collection-handlers.js";
+import type { ValueForm } from "../protocol/packed-rows.js";
+import { keyFormOf, plain, type ServedCollections } from "./collection-handlers.js";
+import { packRange, ValuePacker } from "./row-packer.js";
 
 /** The keys read in one step. */
 const PAGE = 1_024;
@@ -37,6 +42,18 @@ export interface WatchedRange {
   readonly keyspace: () => number;
   readonly bounds: Bounds;
   readonly keyOf: (bytes: Uint8Array<ArrayBuffer>) => unknown;
+  /** How rows are sent, if the watch is for rows. */
+  readonly rows?: RowForm | undefined;
+}
+
+/** How the rows of a watch are sent. */
+interface RowForm {
+  /** How the client decodes the keys; `undefined` if only the worker can. */
+  readonly keys: "text" | "bytes" | undefined;
+  /** The form of the packed values; `undefined` if only the worker can decode them. */
+  readonly values: ValueForm | undefined;
+  /** The decoded value of a key. */
+  readonly get: (key: unknown) => unknown;
 }
 
 /** The state of a watch, as last reported. Keys are strings with the order of their bytes. */
@@ -47,9 +64,12 @@ interface WatchState {
   readonly known: Map<string, number>;
   /** The last key of a range that has a limit and is full: no key behind it is in the range. */
   last: string | undefined;
+  /** No known key expires before this time, in seconds since 1970. Only watches of rows need it. */
+  expires: number;
 }
 
-type Change = readonly [key: unknown, version: number];
+/** What a message says. */
+type Contents = Pick<WatchUpdate, "changes" | "rows">;
 
 /** All watches of one owner. */
 export class Watches {
@@ -82,8 +102,15 @@ export class Watches {
     const now = monotonicNow();
     if (this.all.renew(watch, respond, now)) return;
     const range = this.watchedRangeOf(watch);
-    const state = { range, keyspace: range.keyspace(), known: new Map(), last: undefined };
-    this.all.begin(watch, respond, now, state, this.readRange(state));
+    const state: WatchState = {
+      range,
+      keyspace: range.keyspace(),
+      known: new Map(),
+      last: undefined,
+      expires: Number.POSITIVE_INFINITY,
+    };
+    const { changes, rows } = this.readRange(state, true);
+    this.all.begin(watch, respond, now, state, changes, rows);
     this.watched.add(state.keyspace);
     this.unobserve ??= this.engine.observeKeys(
       (keyspace, length) => this.noteWritten(keyspace, length),
@@ -92,10 +119,10 @@ export class Watches {
   }
 
   /** The message for a watch that cannot begin. */
-  refusal({ id }: Watch, error: unknown): WatchUpdate {
+  refusal({ id }: Watch, error: unknown, wire = toWire(error)): WatchUpdate {
     const { owner } = this;
     const none = { epoch: 0, number: -1, isAll: false, changes: [] };
-    return { type: "changes", owner, id, ...none, error: toWire(error) };
+    return { type: "changes", owner, id, ...none, error: wire };
   }
 
   remove(watch: { client: number; id: number }): void {
@@ -152,7 +179,8 @@ export class Watches {
     all.endLapsed(monotonicNow());
     for (const subscription of all) {
       try {
-        all.notify(subscription, this.changesIn(subscription.state, written));
+        const { changes, rows } = this.changesIn(subscription.state, written);
+        all.notify(subscription, changes, rows);
         this.watched.add(subscription.state.keyspace);
       } catch (error) {
         this.end(subscription, error);
@@ -175,7 +203,7 @@ export class Watches {
   }
 
   /** The keys whose versions differ from the reported ones. Only written keys are read. */
-  private changesIn(state: WatchState, all: ReadonlyMap<number, Written>): Change[] {
+  private changesIn(state: WatchState, all: ReadonlyMap<number, Written>): Contents {
     const { range, last } = state;
     const keyspace = range.keyspace();
     if (keyspace !== state.keyspace) {
@@ -183,11 +211,14 @@ export class Watches {
       return this.readRange(state);
     }
     const written = all.get(keyspace);
-    if (written === undefined || range.bounds.limit === 0) return [];
+    if (written === undefined || range.bounds.limit === 0) return NOTHING;
     const keys = written.within(
       last === undefined ? range.bounds : upTo(range.bounds, bytesOf(last)),
     );
     if (keys === undefined) return this.readRange(state);
+    // Nothing reports that a key has expired.
+    if (range.rows !== undefined && keys.length > 0 && state.expires <= this.now())
+      return this.readRange(state);
     const isLimited = range.bounds.limit !== Number.POSITIVE_INFINITY;
     return isLimited && keys.length > MAX_SINGLE_READS
       ? this.readRange(state)
@@ -197,7 +228,7 @@ export class Watches {
   // ---------------------------------------------------------------- reading ranges
 
   /** Reads these keys of the range, and those that take the place of removed ones. */
-  private readKeys(state: WatchState, keys: readonly string[]): Change[] {
+  private readKeys(state: WatchState, keys: readonly string[]): Contents {
     const { range, known, last } = state;
     const { limit, reverse } = range.bounds;
     const before = new Map<string, number | undefined>();
@@ -207,52 +238,71 @@ export class Watches {
       else known.set(text, version);
     };
     for (const text of keys) {
-      const version = this.versionOf(bytesOf(text), state.keyspace);
+      const version = this.versionOf(bytesOf(text), state);
       if ((known.get(text) ?? 0) !== version) note(text, version);
     }
     if (last !== undefined && known.size < limit) {
       // Keys behind the last one move up.
       const rest = behind(range.bounds, bytesOf(last), limit - known.size);
       for (const key of this.keysIn(rest, state.keyspace)) {
-        note(textOf(key), this.versionOf(key, state.keyspace));
+        note(textOf(key), this.versionOf(key, state));
       }
     }
     while (known.size > limit) note(lastOf(known, reverse), 0);
-    if (before.size > 0) state.last = known.size === limit ? lastOf(known, reverse) : undefined;
-    const changes: Change[] = [];
+    // The keys are the same if none has come or gone. Finding the last one takes longer than everything else.
+    const isOther = [...before].some(
+      ([text, version]) => (version === undefined) === known.has(text),
+    );
+    if (isOther) state.last = known.size === limit ? lastOf(known, reverse) : undefined;
+    const changes = this.collect(state);
     for (const [text, version = 0] of before) {
       const now = known.get(text) ?? 0;
-      if (now !== version) changes.push([range.keyOf(bytesOf(text)), now]);
+      if (now !== version) changes.add(text, bytesOf(text), now);
     }
-    return changes;
+    return changes.contents();
   }
 
   /** Reads the whole range: the keys with other versions than the reported ones, and removed keys. */
-  private readRange(state: WatchState): Change[] {
+  private readRange(state: WatchState, isAll = false): Contents {
     const { range, keyspace, known } = state;
-    const changes: Change[] = [];
+    const changes = this.collect(state, isAll);
     const present = new Set<string>();
     state.last = undefined;
+    state.expires = Number.POSITIVE_INFINITY;
     for (const key of this.keysIn(range.bounds, keyspace)) {
       const text = textOf(key);
-      const version = this.versionOf(key, keyspace);
+      const version = this.versionOf(key, state);
       present.add(text);
       if (present.size === range.bounds.limit) state.last = text;
       if (known.get(text) === version) continue;
       known.set(text, version);
-      changes.push([range.keyOf(key), version]);
+      changes.add(text, key, version);
     }
     for (const text of known.keys()) {
       if (present.has(text)) continue;
       known.delete(text);
-      changes.push([range.keyOf(bytesOf(text)), 0]);
+      changes.add(text, bytesOf(text), 0);
     }
-    return changes;
+    return changes.contents();
   }
 
-  private versionOf(key: Uint8Array<ArrayBuffer>, keyspace: number): number {
+  private collect({ range, keyspace }: WatchState, isAll = false): Collected {
+    return new Collected(Database.sessionOf(this.db), range, keyspace, isAll);
+  }
+
+  private versionOf(key: Uint8Array<ArrayBuffer>, state: WatchState): number {
     const { engine } = this;
-    return engine.version(engine.encodeKey(key), keyspace);
+    const version = engine.version(engine.encodeKey(key), state.keyspace);
+    const expires = engine.foundExpiry();
+    if (expires !== 0 && expires < state.expires) state.expires = expires;
+    return version;
+  }
+
+  /** The time in seconds since 1970 up to which records have expired: one time for a whole turn. */
+  private now(): number {
+    const { guard } = Database.sessionOf(this.db);
+    if ((guard.gate & NEW_TURN) !== 0) guard.onNewTurn?.();
+    return this.engine.now;
   }
 
   private *keysIn(bounds: Bounds, keyspace: number): Generator<Uint8Array<ArrayBuffer>> {
@@ -280,13 +330,79 @@ export class Watches {
   }
 
   /** @throws TypeError for an invalid range, or a database without an order of keys */
-  private watchedRangeOf({ collection, range, call = "watch()" }: Watch): WatchedRange {
+  private watchedRangeOf({ collection, range, call = "watch()", rows }: Watch): WatchedRange {
     Database.sessionOf(this.db).checkRange(call);
-    if (collection !== undefined)
-      return this.collections.get(collection).reach(call, range as object);
+    if (collection !== undefined) {
+      const of = this.collections.get(collection);
+      const { keyKind, ...reach } = of.reach(call, range as object);
+      if (rows === undefined) return reach;
+      const keys = keyFormOf(keyKind);
+      const values = this.collections.formOf(collection, rows);
+      return { ...reach, rows: { keys, values, get: (key) => plain(of.get(key)) } };
+    }
     const bounds = boundsOf(call, range as TextRange, true);
     const keyOf = (key: Uint8Array) => (bounds.asBytes ? key : stringOf(key));
-    return { keyspace: () => RAW, bounds, keyOf };
+    const keys = bounds.asBytes ? "bytes" : "text";
+    const form = rows && ({ keys, values: "bytes", get: keyOf } as const);
+    return { keyspace: () => RAW, bounds, keyOf, rows: form } as WatchedRange;
+  }
+}
+
+const NOTHING: Contents = { changes: [] };
+
+/** Changes that are found one after the other, for one message. */
+class Collected {
+  private readonly session: Session;
+  private readonly range: WatchedRange;
+  private readonly keyspace: number;
+  /** Whether all rows of the range are added, in its order. Together they are read in less time. */
+  private readonly isAll: boolean;
+  private readonly changes: [key: unknown, version: number][] = [];
+  private readonly keys: unknown[] = [];
+  private readonly values: unknown[] = [];
+  private readonly packer: ValuePacker | undefined;
+
+  constructor(session: Session, range: WatchedRange, keyspace: number, isAll: boolean) {
+    this.session = session;
+    this.isAll = isAll;
+    this.range = range;
+    this.keyspace = keyspace;
+    const form = range.rows?.values;
+    this.packer = form && new ValuePacker(form);
+  }
+
+  add(text: string, key: Uint8Array<ArrayBuffer>, version: number): void {
+    const { changes, isAll, keys, keyspace, packer, range, session, values } = this;
+    const { engine } = session;
+    const { keyOf, rows } = range;
+    if (rows === undefined) {
+      changes.push([keyOf(key), version]);
+      return;
+    }
+    changes.push([text, version]);
+    if (version === 0) return;
+    if (rows.keys === undefined) keys.push(keyOf(key));
+    if (packer === undefined) values.push(rows.get(keyOf(key)));
+    else if (!isAll) {
+      const at = engine.find(engine.encodeKey(key), keyspace);
+      packer.add(engine.u8, at, engine.foundLength());
+    }
+  }
+
+  contents(): Contents {
+    const { changes, isAll, keyspace, packer, range, session } = this;
+    const { bounds, rows } = range;
+    if (rows === undefined) return { changes };
+    const values =
+      packer === undefined
+        ? { rows: this.values }
+        : isAll
+          ? packRange(
+              { session, keyspace, bounds, form: rows.values, keyForm: undefined },
+              undefined,
+            )
+          : packer.answer();
+    return { changes, rows: { keys: rows.keys ?? this.keys, values } };
   }
 }
 
