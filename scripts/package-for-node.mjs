@@ -19,6 +19,8 @@ const BUNDLES = {
     unstorage: "adapters/unstorage",
     "idb-keyval": "adapters/idb-keyval",
   },
+  // It alone imports the library that it is for.
+  leveling: { level: "adapters/level" },
   schemas: {
     struct: "struct",
     codec: "codec",
@@ -67,6 +69,7 @@ export async function packageForNode() {
     // Names stay, for stack traces.
     minifyWhitespace: true,
     minifySyntax: true,
+    external: ["abstract-level"],
     legalComments: "none",
     logLevel: "warning",
     plugins: [{ name: "varve", setup: (plugin) => resolve(plugin, sources) }],
