@@ -53,7 +53,9 @@ export interface Raw<K = string> extends RawTransaction<K> {
 /** @throws TypeError for anything but a database or a client, or a prefix that is no string */
 export function rawOf(to: unknown, name: string, prefix: unknown): Raw {
   if (typeof prefix !== "string") throw refused(`The prefix of ${name} must be a string.`, prefix);
-  if (typeof (to as Partial<Raw> | null | undefined)?.transaction === "function") return to as Raw;
+  // Neither a collection nor a snapshot has this call, nor do databases of other libraries, most of which have transactions.
+  const { verify } = Object(to) as { verify?: unknown };
+  if (typeof verify === "function") return to as Raw;
   throw refused(`${name} needs a database, as open() gives it, or a client of connect().`, to);
 }
 

@@ -2,6 +2,7 @@ import suite from "abstract-level/test/index.js";
 import tape, { type Test } from "tape";
 import { type Client, type Database, file, open } from "varve";
 import { VarveLevel } from "varve/level";
+import { text } from "varve/struct";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
@@ -144,7 +145,10 @@ onBoth("level", (to, kind) => {
 describe("level: the class", () => {
   test("level: anything but a database or a client is refused, and a bad prefix", async () => {
     const db = await fresh("database");
-    for (const wrong of [undefined, null, {}, new Map(), "shop", db.snapshot()]) {
+    const collection = db.collection("a", text());
+    const sqlite = { transaction: () => {}, prepare: () => {} };
+    const others = [undefined, null, {}, new Map(), "shop", db.snapshot(), collection, sqlite];
+    for (const wrong of others) {
       throws(() => new VarveLevel(wrong as never), { ...BAD, message: /open\(\)/ });
     }
     for (const prefix of [5, ""]) {
