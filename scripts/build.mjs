@@ -246,8 +246,9 @@ const BUNDLES = [
     source: 'export * from "./dist/migrate/index.js";',
     limit: MIGRATE_LIMIT,
   },
-  ...["keyv", "unstorage"].map((name) => ({
+  ...["keyv", "unstorage", "level"].map((name) => ({
     name: `varve/${name}`,
+    external: ["abstract-level"],
     source: `export * from "./dist/adapters/${name}.js";`,
     limit: ADAPTER_LIMIT,
   })),

@@ -21,6 +21,8 @@ const BUNDLES = {
   },
   structured: { structured: "structured/index" },
   standard: { standard: "standard" },
+  // It alone imports the library that it is for.
+  leveling: { level: "adapters/level" },
   schemas: {
     struct: "struct",
     codec: "codec",
@@ -71,6 +73,7 @@ export async function packageForNode() {
     minifySyntax: true,
     // Node prints the line of an uncaught error.
     lineLimit: 200,
+    external: ["abstract-level"],
     legalComments: "none",
     logLevel: "warning",
     plugins: [{ name: "varve", setup: (plugin) => resolve(plugin, sources) }],

@@ -6,6 +6,9 @@
 import { isTooDeep } from "../struct/json-form.js";
 import { refused } from "./raw.js";
 
+/** A key of IndexedDB, as its `IDBValidKey`, which only the types of pages have. */
+export type ValidKey = number | string | Date | ArrayBuffer | ArrayBufferView | ValidKey[];
+
 const NUMBER = 1;
 const DATE = 2;
 const STRING = 3;
@@ -77,7 +80,7 @@ function appendUnits(out: number[], kind: number, length: number, at: (i: number
 }
 
 /** The key of these bytes, which begin with a prefix of this length. */
-export function keyOf(bytes: Uint8Array, prefixLength: number): IDBValidKey {
+export function keyOf(bytes: Uint8Array, prefixLength: number): ValidKey {
   let at = prefixLength;
   const next = () => bytes[at++] as number;
   const number = () => {
@@ -96,7 +99,7 @@ export function keyOf(bytes: Uint8Array, prefixLength: number): IDBValidKey {
     }
     return found;
   };
-  const part = (): IDBValidKey => {
+  const part = (): ValidKey => {
     const kind = next();
     if (kind === NUMBER) return number();
     if (kind === DATE) return new Date(number());
@@ -105,7 +108,7 @@ export function keyOf(bytes: Uint8Array, prefixLength: number): IDBValidKey {
         .map((unit) => String.fromCharCode(unit))
         .join("");
     if (kind === BYTES) return new Uint8Array(units()).buffer;
-    const parts: IDBValidKey[] = [];
+    const parts: ValidKey[] = [];
     for (; bytes[at] !== 0; ) parts.push(part());
     at += 1;
     return parts;

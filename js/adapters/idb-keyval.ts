@@ -5,8 +5,10 @@ import type { Database } from "../database/database.js";
 import { badCall } from "../errors/base.js";
 import { encoder } from "../util/text-coders.js";
 import { pack, unpack } from "./clone.js";
-import { keyBytes, keyOf } from "./idb-keys.js";
+import { keyBytes, keyOf, type ValidKey } from "./idb-keys.js";
 import { type Awaitable, type Raw, rawOf, using } from "./raw.js";
+
+export type { ValidKey } from "./idb-keys.js";
 
 /** What a value is if the caller does not say: as in idb-keyval, anything. */
 type Anything = ReturnType<typeof JSON.parse>;
@@ -29,7 +31,7 @@ function named(name: string): Promise<ByteRaw> {
   let opening = databases.get(name);
   if (opening === undefined) {
     opening = (
-      typeof document === "object"
+      "document" in globalThis
         ? import("../client/index.js").then(({ connect }): unknown => connect(name))
         : import("../index.js").then(({ open }): unknown => open(name))
     ) as Promise<ByteRaw>;
@@ -82,7 +84,7 @@ const unpacked = (stored: Uint8Array | undefined) => stored && unpack(stored);
 
 /** Resolves to the value of a key, or `undefined` if there is none. */
 export async function get<T = Anything>(
-  key: IDBValidKey,
+  key: ValidKey,
   customStore?: UseStore,
 ): Promise<T | undefined> {
   const { at, on } = placeOf(customStore);
@@ -91,13 +93,13 @@ export async function get<T = Anything>(
 }
 
 /** Stores a value under a key. The value is copied before this returns. */
-export async function set(key: IDBValidKey, value: unknown, customStore?: UseStore): Promise<void> {
+export async function set(key: ValidKey, value: unknown, customStore?: UseStore): Promise<void> {
   return setMany([[key, value]], customStore);
 }
 
 /** Stores several values, all of them or none. */
 export async function setMany(
-  entries: readonly (readonly [IDBValidKey, unknown])[],
+  entries: readonly (readonly [ValidKey, unknown])[],
   customStore?: UseStore,
 ): Promise<void> {
   const { at, on } = placeOf(customStore);
@@ -111,7 +113,7 @@ export async function setMany(
 
 /** Resolves to the values of several keys, `undefined` for those that are missing, as of one moment. */
 export async function getMany<T = Anything>(
-  keys: readonly IDBValidKey[],
+  keys: readonly ValidKey[],
   customStore?: UseStore,
 ): Promise<(T | undefined)[]> {
   const { at, on } = placeOf(customStore);
@@ -124,7 +126,7 @@ export async function getMany<T = Anything>(
  * a client `updater` may run several times.
  */
 export async function update<T = Anything>(
-  key: IDBValidKey,
+  key: ValidKey,
   updater: (oldValue: T | undefined) => T,
   customStore?: UseStore,
 ): Promise<void> {
@@ -140,12 +142,12 @@ export async function update<T = Anything>(
 }
 
 /** Deletes a key. */
-export async function del(key: IDBValidKey, customStore?: UseStore): Promise<void> {
+export async function del(key: ValidKey, customStore?: UseStore): Promise<void> {
   return delMany([key], customStore);
 }
 
 /** Deletes several keys, all of them or none. */
-export async function delMany(keys: readonly IDBValidKey[], customStore?: UseStore): Promise<void> {
+export async function delMany(keys: readonly ValidKey[], customStore?: UseStore): Promise<void> {
   const { at, on } = placeOf(customStore);
   const all = keys.map(at);
   return on((raw) =>
@@ -162,9 +164,7 @@ export async function clear(customStore?: UseStore): Promise<void> {
 }
 
 /** Resolves to all keys, in the order of IndexedDB: numbers, dates, strings, bytes, arrays. */
-export async function keys<KeyType extends IDBValidKey>(
-  customStore?: UseStore,
-): Promise<KeyType[]> {
+export async function keys<KeyType extends ValidKey>(customStore?: UseStore): Promise<KeyType[]> {
   return list(customStore, "keys", (key: Uint8Array, start) => keyOf(key, start) as KeyType);
 }
 
@@ -174,7 +174,7 @@ export async function values<T = Anything>(customStore?: UseStore): Promise<T[]>
 }
 
 /** Resolves to all keys with their values, in the order of the keys. */
-export async function entries<KeyType extends IDBValidKey, ValueType = Anything>(
+export async function entries<KeyType extends ValidKey, ValueType = Anything>(
   customStore?: UseStore,
 ): Promise<[KeyType, ValueType][]> {
   return list(customStore, "entries", ([key, value]: [Uint8Array, Uint8Array], start) => [

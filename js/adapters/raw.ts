@@ -19,8 +19,15 @@ export interface RawTransaction<K> {
   delete(key: K): unknown;
 }
 
-interface Prefixed<K> {
+/** A range of keys. */
+export interface RawRange<K> {
   readonly prefix: K;
+  readonly gt?: K | undefined;
+  readonly gte?: K | undefined;
+  readonly lt?: K | undefined;
+  readonly lte?: K | undefined;
+  readonly reverse?: boolean;
+  readonly limit?: number | undefined;
   /** Keys come as bytes, and not as text. */
   readonly keyAs?: "bytes";
 }
@@ -36,17 +43,19 @@ export interface Raw<K = string> extends RawTransaction<K> {
   ): Awaitable<{ readonly value: Uint8Array; readonly expires: Date | undefined } | undefined>;
   set(key: K, value: string | Uint8Array, options?: ExpiryOptions): Awaitable<void>;
   delete(key: K): Awaitable<boolean>;
-  clear(range: { readonly prefix: K }): Awaitable<number>;
-  keys(range: Prefixed<K>): Rows<K>;
-  values(range: Prefixed<K>): Rows<Uint8Array>;
-  entries(range: Prefixed<K>): Rows<[K, Uint8Array]>;
+  clear(range: RawRange<K>): Awaitable<number>;
+  keys(range: RawRange<K>): Rows<K>;
+  values(range: RawRange<K>): Rows<Uint8Array>;
+  entries(range: RawRange<K>): Rows<[K, Uint8Array]>;
   transaction(body: (tx: RawTransaction<K>) => Awaitable<void>): Awaitable<void>;
 }
 
 /** @throws TypeError for anything but a database or a client, or a prefix that is no string */
 export function rawOf(to: unknown, name: string, prefix: unknown): Raw {
   if (typeof prefix !== "string") throw refused(`The prefix of ${name} must be a string.`, prefix);
-  if (typeof (to as Partial<Raw> | null | undefined)?.transaction === "function") return to as Raw;
+  // Neither a collection nor a snapshot has this call, nor do databases of other libraries, most of which have transactions.
+  const { verify } = Object(to) as { verify?: unknown };
+  if (typeof verify === "function") return to as Raw;
   throw refused(`${name} needs a database, as open() gives it, or a client of connect().`, to);
 }
 

@@ -5,8 +5,9 @@ import Keyv from "keyv";
 import Keyv6 from "keyv-6";
 import { file, open } from "varve";
 import { KeyvVarve } from "varve/keyv";
+import { text } from "varve/struct";
 import * as vitest from "vitest";
-import { assert, describe, expect, test } from "vitest";
+import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
 import { fresh, onBoth } from "./support.js";
@@ -70,12 +71,22 @@ for (const [version, AnyKeyv] of Object.entries(VERSIONS)) {
 
     test("keyv: a value is hidden from its millisecond on, and not only from the next second", async () => {
       const { keyv } = made("precise");
-      await keyv.set("a", 1, 40);
-      expect(await keyv.get("a")).toBe(1);
-      await new Promise((resolve) => setTimeout(resolve, 60));
-      expect(await keyv.has("a")).toBe(false);
+      const { now } = Date;
+      onTestFinished(() => {
+        Date.now = now;
+      });
+      const second = Math.floor(now() / 1_000) * 1_000;
+      Date.now = () => second + 100;
+      await keyv.setMany(["a", "b", "c"].map((key) => ({ key, value: 1, ttl: 500 })));
+      Date.now = () => second + 599;
+      expect([await keyv.get("a"), await keyv.has("a")]).toStrictEqual([1, true]);
+      Date.now = () => second + 601;
+      expect(await stored(/precise:+a$/)).not.toBe(undefined);
       expect(await keyv.get("a")).toBe(undefined);
-      expect(await keyv.get(["a"])).toStrictEqual([undefined]);
+      expect(await keyv.get(["b"])).toStrictEqual([undefined]);
+      expect(await keyv.has("c")).toBe(false);
+      Date.now = () => second + 1_000;
+      expect(await stored(/precise/)).toBe(undefined);
     });
 
     test("keyv: what would expire after the year 2106 stays, and a TTL below 0 has passed", async () => {
@@ -185,7 +196,10 @@ onBoth("keyv: the store", (to) => {
 describe("keyv: the constructor", () => {
   test("keyv: anything but a database or a client is refused, and a bad prefix", async () => {
     const db = await fresh("database");
-    for (const wrong of [undefined, null, {}, new Map(), "shop", db.snapshot()]) {
+    const collection = db.collection("a", text());
+    const sqlite = { transaction: () => {}, prepare: () => {} };
+    const others = [undefined, null, {}, new Map(), "shop", db.snapshot(), collection, sqlite];
+    for (const wrong of others) {
       throws(() => new KeyvVarve(wrong as object), { ...BAD, message: /open\(\)/ });
     }
     throws(() => new KeyvVarve(db, { prefix: 5 as never }), { ...BAD, message: /prefix/ });

@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import { createStorage, type Driver, restoreSnapshot, type Storage } from "unstorage";
 import type { Client, Database } from "varve";
+import { text } from "varve/struct";
 import driver, { varveDriver } from "varve/unstorage";
 import { afterEach, assert, describe, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
@@ -239,7 +240,10 @@ onBoth("unstorage: the driver", (to, kind) => {
 describe("unstorage: the function", () => {
   test("unstorage: anything but a database or a client is refused, and a bad prefix", async () => {
     const db = await fresh("database");
-    for (const wrong of [undefined, null, {}, new Map(), "shop", db.snapshot()]) {
+    const collection = db.collection("a", text());
+    const sqlite = { transaction: () => {}, prepare: () => {} };
+    const others = [undefined, null, {}, new Map(), "shop", db.snapshot(), collection, sqlite];
+    for (const wrong of others) {
       throws(() => varveDriver(wrong as object), { ...BAD, message: /open\(\)/ });
     }
     throws(() => varveDriver(db, { prefix: 5 as never }), { ...BAD, message: /prefix/ });

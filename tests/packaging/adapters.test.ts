@@ -1,19 +1,19 @@
 /** The programs of the adapters' pages run as printed, with the libraries that they are for. */
 
-import { mkdirSync, symlinkSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { rmSync, symlinkSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { prepared, shown, shownIn } from "./documented-programs.js";
 import { writtenByPage } from "./pages.js";
-import { command, root } from "./project.js";
+import { command, compile, project, root } from "./project.js";
 
-/** The output of a program of a page, beside these libraries. */
+/** The output of a program of a page, in a project that has installed these libraries. */
 async function output(page: string, file: string, libraries: readonly string[]): Promise<string[]> {
   const { folder, commandLine } = await prepared(shown(page, file));
   for (const library of libraries) {
-    const link = join(folder, "node_modules", library);
-    mkdirSync(dirname(link), { recursive: true });
+    const link = join(project(), "node_modules", library);
     symlinkSync(root("node_modules", library), link);
+    onTestFinished(() => rmSync(link));
   }
   return command(commandLine, folder).trim().split("\n");
 }
@@ -61,5 +61,56 @@ describe("the programs of the adapters' pages", () => {
     expect([moved, since]).toStrictEqual([1, 0]);
     expect(entries.map(([key]) => key)).toStrictEqual(["old", "theme", [2026, "visits"]]);
     expect(entries[2]?.[1]).toBe(2);
+  });
+
+  test("varve/level: sublevels and a snapshot", async () => {
+    expect(shownIn("docs/level.md").map(({ file }) => file)).toStrictEqual(["level.mjs"]);
+    const libraries = ["abstract-level"];
+    expect(await output("docs/level.md", "level.mjs", libraries)).toStrictEqual([
+      "{ age: 30 } [ 'bob' ]",
+    ]);
+  });
+
+  test("the types of the libraries accept them, with strict settings", () => {
+    const program = `
+      import { Keyv } from "keyv";
+      import { createStorage } from "unstorage";
+      import type { Client, Database } from "varve";
+      import { get, keys, update } from "varve/idb-keyval";
+      import { KeyvVarve } from "varve/keyv";
+      import { VarveLevel } from "varve/level";
+      import { varveDriver } from "varve/unstorage";
+
+      declare const db: Database;
+      declare const client: Client;
+      for (const to of [db, client]) {
+        new Keyv(new KeyvVarve(to));
+        new Keyv({ store: new KeyvVarve(to, { prefix: "a/" }), ttl: 5 });
+        createStorage<string>({ driver: varveDriver(to, { ttl: 5 }) });
+        const level = new VarveLevel<string, { age: number }>(to, { valueEncoding: "json" });
+        const age: number | undefined = (await level.get("a"))?.age;
+        const all: [string, { age: number }][] = await level.iterator({ gte: "a" }).all();
+        await level.sublevel("b").put("a", "text");
+      }
+      const { color } = await get("a");
+      const key: Date[] = await keys<Date>();
+      await update<number>("a", (old) => (old ?? 0) + 1);
+      // @ts-expect-error a key is no object
+      await get({});
+      // @ts-expect-error a level is of a database
+      new VarveLevel("shop");`;
+    const libraries = ["keyv", "unstorage", "abstract-level"];
+    const options = {
+      module: "ESNext",
+      moduleResolution: "Bundler",
+      lib: ["ES2023", "ESNext.Disposable", "DOM"],
+      types: ["node"],
+      typeRoots: [root("node_modules/@types")],
+      // For the types of the libraries, which are not strict.
+      skipLibCheck: true,
+      exactOptionalPropertyTypes: true,
+      paths: Object.fromEntries(libraries.map((name) => [name, [root("node_modules", name)]])),
+    };
+    expect(compile(program, options)).toBe("");
   });
 });
