@@ -94,16 +94,18 @@ export async function moduleFrom(
 }
 
 async function fromResponse(response: Response): Promise<WebAssembly.Module> {
-  const type = response.headers.get("content-type") ?? "";
-  // Servers of applications answer with their page where there is no file.
-  if (!response.ok || /^text\/html/i.test(type)) {
-    throw new VarveError(
+  const missing = () => {
+    const { url, status, headers } = response;
+    return new VarveError(
       "VARVE_WASM",
-      `The wasm of varve could not be fetched from ${response.url}: status ${response.status}, type ${type}.`,
+      `The wasm of varve could not be fetched from ${url}: status ${status}, type ${headers.get("content-type")}.`,
     );
-  }
+  };
+  if (!response.ok) throw missing();
   if (isStreamable(response)) return compile(() => WebAssembly.compileStreaming(response));
   const bytes = await response.arrayBuffer();
+  // Servers of applications answer with their page where there is no file: text, that begins with "<".
+  if (new Uint8Array(bytes)[0] === 0x3c) throw missing();
   return compile(() => WebAssembly.compile(bytes));
 }
 

@@ -23,7 +23,7 @@ const stocked = () =>
   });
 
 describe("a worker of another version of varve", () => {
-  test("its page is told, before anything is done", async () => {
+  test("its page gets an error, before anything is done", async () => {
     const relay = (server: MessagePort): MessagePort => {
       const { port1, port2 } = new MessageChannel();
       onTestFinished(() => port1.close());
