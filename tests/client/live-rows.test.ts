@@ -239,4 +239,29 @@ describe("rows of live ranges", () => {
     await until(() => results.length === 2);
     expect(results).toStrictEqual([1, 2]);
   });
+
+  test("live: a client of another build is sent no rows", async () => {
+    let build = "";
+    const client = shop(
+      {},
+      {
+        relay: (server) => {
+          const post = server.postMessage.bind(server);
+          server.postMessage = (message: object) =>
+            post(build !== "" && "rows" in message ? { ...message, build } : message);
+          return server;
+        },
+      },
+    );
+    await client.set("a", "1");
+    const never = () => assert(false, "no rows are expected");
+    build = "0.5.other";
+    await rejects(client.live({}, never).ended, { name: "SchemaMismatchError" });
+    // An older build: the event "outdated" reports that, and the live range just ends.
+    build = "0.4.older";
+    expect(await client.live({}, never).ended).toBe(undefined);
+    build = "";
+    const [rows] = await Promise.all([client.live().next()]);
+    expect(rows.value?.length).toBe(1);
+  });
 });
