@@ -8,6 +8,9 @@ const INDEFINITE = -1;
 
 const BREAK = 0xff;
 
+/** Arrays with holes that are longer do not get memory for their length. */
+const MANY_ITEMS = 10_000;
+
 /** An object takes up to three levels: a mark, a tag, and its items. */
 const MAX_LEVELS = MAX_DEPTH * 3 + 3;
 
@@ -427,7 +430,10 @@ export class ValueReader extends Reader {
     if (name === "Array") {
       if (count !== 2) throw malformed("an Array has no length and items");
       const list = this.met([] as unknown[]);
-      list.length = this.rawNumber();
+      const length = this.rawNumber();
+      // V8 reserves memory for up to 32 million items, but not for an array that was longer before.
+      if (length > MANY_ITEMS) list.length = 0xffff_ffff;
+      list.length = length;
       if ((this.u8[this.at] as number) >> 5 !== 5) throw malformed("the items are missing");
       return this.itemsOf(list);
     }

@@ -279,6 +279,12 @@ describe("bytes that are no value", () => {
         .replace(/^([2-9].|1[89a-f])$/, "18$1")}`;
     const bytes = bytesOf(digits);
     assert(codec.decode(bytes) !== undefined);
+    const started = performance.now();
+    for (let i = 0; i < 12; i++) {
+      const long = codec.decode(bytesOf("d81b836541727261791a01c9c380a0")) as unknown[];
+      expect(long.length).toBe(30_000_000);
+    }
+    assert(performance.now() - started < 1_000, "no memory is filled for 30 million items");
     assert(
       (codec as unknown as { toJsonText(bytes: Uint8Array): string }).toJsonText(bytes).length <
         3_000,
