@@ -69,7 +69,7 @@ describe("surplus arguments", () => {
       ["memory()", memory as Loose, [{ limit: 1 }]],
       ["file()", file as Loose, ["./data", { lock: false }]],
       ["opfs()", opfs as Loose, ["data", {}]],
-      ["json()", json as Loose, [Product]],
+      ["json()", json as Loose, [{}, Product]],
       ["text()", text as Loose, ["latin1"]],
       ["auto()", auto as Loose, [100]],
       ["option()", option as Loose, [u16, 0]],
@@ -83,6 +83,7 @@ describe("surplus arguments", () => {
       const message = new RegExp(`${name.replace("()", "\\(\\)")} takes no more arguments`);
       throws(() => call(...args), { ...BAD, message });
     }
+    throws(() => (json as Loose)(Product), { ...BAD, message: /no option but lossy/ });
     throws(() => (Product.view as Loose)(bytes, 8), { ...BAD, message: /view\(\) takes bytes/ });
     const parse = fromJson as Loose;
     throws(() => parse(Product, "{}", { ignoreUnkown: true }), { ...BAD, message: /ignoreUnkown/ });

@@ -664,7 +664,7 @@ impl Session {
     fn set_now(&mut self, by: i64) -> Result<(), (Error, Commit)> {
         self.clock = u32::try_from(i64::from(self.clock) + by).expect("a time");
         let clock = self.clock;
-        if self.may_keep_due {
+        if self.may_keep_due || self.disk.is_limited() {
             self.oracle.due_until = self.oracle.due_until.max(clock);
         }
         let mut after = self.state.clone();
