@@ -348,10 +348,12 @@ class ModelClient {
       isFirst = false;
       // Each state is as of one moment: all that was written before, and each at its position.
       const shown = kept.list() as string[];
-      const positions = shown.map((value) => Number(value.split("@")[1])).sort((a, b) => a - b);
+      const parts = shown.map((value) => value.split("@"));
+      const positions = parts.map(([, position]) => Number(position)).sort((a, b) => a - b);
+      const tags = parts.map(([tag]) => tag);
       if (
         positions.some((position, i) => position !== i + 1) ||
-        [...shown].sort().join() !== shown.join()
+        [...tags].sort().join() !== tags.join()
       ) {
         throw new Error(`rows of two moments: ${shown.join(" ")}`);
       }
