@@ -321,7 +321,7 @@ impl Log {
                 break (after_end, committed);
             }
         };
-        if head.is_some() && (after_end.frames > 0 || chain.incomplete > 0) {
+        if head.is_some() && !self.is_clean_end(&chain, committed) {
             let overwriting = self.watermark_of_overwriting_segments(file)?;
             self.watermarks.flushed = self.watermarks.flushed.max(overwriting);
         }
