@@ -321,7 +321,7 @@ class Moving {
       // This also refuses keys that the collection cannot have.
       const there = await this.read(part, place, all, rows);
       const at = this.replaces ? -1 : there.findIndex((value) => value !== undefined);
-      if (at >= 0) throw taken_(part, all, rows[at] as Row, place);
+      if (at >= 0) throw alreadyThere(part, all, rows[at] as Row, place);
       for (const one of all) {
         if (one.row !== undefined) checkKey(part, place, one, one.row, taken, isAlone);
       }
@@ -399,7 +399,7 @@ class Moving {
       if (error instanceof ConflictError) {
         const there = await this.read(part, place, all, rows);
         const at = there.findIndex((value) => value !== undefined);
-        throw at < 0 ? ambiguous(part, error) : taken_(part, all, rows[at] as Row, place);
+        throw at < 0 ? ambiguous(part, error) : alreadyThere(part, all, rows[at] as Row, place);
       }
       if (!isOfRecord(error)) throw error;
       // Halves are tried until it is known which record it is: what only the owner or an index knows was not checked before.
@@ -593,7 +593,12 @@ function differs(part: Part, found: Found, { path, text }: Difference): Migratio
   );
 }
 
-function taken_(part: Part, all: readonly Mapped[], row: Row, { name }: Place): MigrationError {
+function alreadyThere(
+  part: Part,
+  all: readonly Mapped[],
+  row: Row,
+  { name }: Place,
+): MigrationError {
   const found = all.find((one) => one.row === row) as Found;
   const where = name === undefined ? "The database" : `The collection ${JSON.stringify(name)}`;
   return new MigrationError(

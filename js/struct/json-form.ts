@@ -101,7 +101,7 @@ function partThatIsLost(given: unknown, now: unknown, isItem: boolean): string |
       return `a ${typeof now}`;
   }
   const before = Object(given) === given ? kindOf(given as object) : "";
-  // Of objects with a function of their own, JSON has what they want, but these have it for what cannot be helped.
+  // A function toJSON decides what is stored, but that of a Date or a Buffer loses what it was.
   if (before === "Date" || ArrayBuffer.isView(given)) return `a ${before}`;
   if (typeof now !== "object" || now === null) return undefined;
   const kind = kindOf(now);
@@ -131,7 +131,7 @@ function refusingLosses() {
     // The first value is in an object of its own.
     const path = around === undefined ? "" : around + step;
     const given = (this as Record<string, unknown>)[name];
-    // That the value itself is no value of JSON is another error.
+    // jsonOf has an error of its own for a value that is nothing in JSON.
     const isNone = around === undefined && JSON.stringify(now) === undefined;
     const lost = isNone ? undefined : partThatIsLost(given, now, Array.isArray(this));
     if (lost !== undefined) {

@@ -137,7 +137,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
   private readonly requests: RequestQueue;
   private readonly watches: WatchList;
   private worker: WorkerLike | undefined;
-  /** The names of the collections whose values are JSON; set when the worker is ready. */
+  /** How the collections store their values, by their names; set when the worker is ready. */
   storing: ReadonlyMap<string, Storing> | undefined;
   /** Whether the worker has sent `Ready`. */
   private isWorkerReady = false;
