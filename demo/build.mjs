@@ -33,7 +33,9 @@ async function records() {
   const folder = join(here, "records");
   const names = (await readdir(folder)).filter((name) => name.endsWith(".json"));
   const read = async (name) => JSON.parse(await readFile(join(folder, name), "utf8"));
-  return Promise.all(names.sort().reverse().map(read));
+  // Names begin with the day, of ten characters.
+  const newestFirst = (a, b) => b.slice(0, 10).localeCompare(a.slice(0, 10)) || a.localeCompare(b);
+  return Promise.all(names.sort(newestFirst).map(read));
 }
 
 /**

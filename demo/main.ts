@@ -11,7 +11,15 @@ import {
 } from "./race/plan.js";
 import { type Progress, Race } from "./race/race.js";
 import type { Outcome, Results } from "./race/results.js";
-import { expand, fromHash, machineInWords, toHash, toJson, toMarkdown } from "./race/share.js";
+import {
+  expand,
+  fromHash,
+  machineInWords,
+  toHash,
+  toJson,
+  toMarkdown,
+  UnreadableError,
+} from "./race/share.js";
 import { StoreWorker } from "./race/store-worker.js";
 import { summaryOf } from "./race/summary.js";
 import { View } from "./race/view.js";
@@ -63,9 +71,8 @@ function fillChoices(): void {
     const term = document.createElement("dt");
     term.textContent = name;
     const description = document.createElement("dd");
-    description.textContent = `${text}. An acknowledged write ${
-      durability.startsWith("survives") ? durability : `is: ${durability}`
-    }.`;
+    const sentence = text.charAt(0).toUpperCase() + text.slice(1);
+    description.textContent = `${sentence}. An acknowledged write ${durability}.`;
     settings?.append(term, description);
   }
 }
@@ -330,9 +337,22 @@ async function loadRecords(): Promise<void> {
   }
 }
 
+/** The results that the page's address holds. */
+async function linkedResults(): Promise<Results | undefined> {
+  try {
+    return await fromHash(location.hash);
+  } catch (error) {
+    if (!(error instanceof UnreadableError)) throw error;
+    fail(
+      `The results in this link cannot be read: ${error.message}. Copy the whole link again, from the page that made it.`,
+    );
+    return undefined;
+  }
+}
+
 async function begin(): Promise<void> {
   await loadRecords();
-  const linked = await fromHash(location.hash);
+  const linked = await linkedResults();
   const [newest] = records;
   if (running !== undefined) return;
   if (linked !== undefined) show(linked, "From the link");
@@ -344,8 +364,7 @@ fillChoices();
 // Until it is known what is shown, so that no table moves.
 view.show({}, []);
 begin().catch((error: unknown) => fail(`The results could not be shown: ${messageOf(error)}.`));
-addEventListener("hashchange", () => {
-  begin().catch((error: unknown) =>
-    fail(`The link's results cannot be read: ${messageOf(error)}.`),
-  );
+addEventListener("hashchange", async () => {
+  const linked = await linkedResults();
+  if (linked !== undefined && running === undefined) show(linked, "From the link");
 });

@@ -41,22 +41,11 @@ entry(async () => {
     await page.waitForFunction(
       () => document.querySelector("#copy-json")?.textContent === "Copied",
     );
-    const json = JSON.parse(await page.evaluate(() => navigator.clipboard.readText()));
-    writeFileSync(join(root, "demo/records", `${name}.json`), oneRowALine(json));
+    const json = await page.evaluate(() => navigator.clipboard.readText());
+    writeFileSync(join(root, "demo/records", `${name}.json`), json);
   } finally {
     await browser.close();
     await server.close();
     rmSync(folder, { recursive: true, force: true });
   }
 });
-
-/** JSON with one row of results a line, so that it is short and its differences can be read. */
-function oneRowALine({ rows, ...rest }) {
-  const members = Object.entries(rest).map(([key, value]) => line(key, value));
-  const lines = Object.entries(rows).map(([key, value]) => line(key, value));
-  return `{\n${members.join(",\n")},\n"rows": {\n${lines.join(",\n")}\n}\n}\n`;
-}
-
-function line(key, value) {
-  return `${JSON.stringify(key)}: ${JSON.stringify(value)}`;
-}

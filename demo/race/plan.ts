@@ -17,7 +17,9 @@ export type StoreId = (typeof STORE_IDS)[number];
 export interface StoreInfo {
   id: StoreId;
   name: string;
-  /** What an acknowledged write survives, in a few words. */
+  /** What an acknowledged write survives: a crash is that of the tab or the browser. */
+  survives: "nothing" | "a crash, after 5 ms" | "a crash" | "a power loss";
+  /** The same in a sentence. */
   durability: string;
   /** How it is set up and called. */
   settings: string;
@@ -32,25 +34,29 @@ export const STORES: readonly StoreInfo[] = [
   {
     id: "varve-buffered",
     name: "varve, buffered",
-    durability: "in the file within 5 ms; then survives a crash of the tab or browser",
+    survives: "a crash, after 5 ms",
+    durability: "survives a crash of the tab or browser once it is in the file, within 5 ms",
     settings:
       'durability "buffered", 16 MiB of memory; what is still in memory is written before the clock stops',
   },
   {
     id: "varve",
     name: "varve, written",
+    survives: "a crash",
     durability: RELAXED,
     settings: 'durability "written", which is the default, 16 MiB of memory',
   },
   {
     id: "varve-flushed",
     name: "varve, flushed",
+    survives: "a power loss",
     durability: "survives a power loss, as far as the device's flush holds",
     settings: 'durability "flushed", 16 MiB of memory',
   },
   {
     id: "sqlite",
     name: "SQLite (wasm)",
+    survives: "a crash",
     durability: RELAXED,
     settings:
       "its pool of OPFS files, WAL, synchronous normal, exclusive locking, 16 MiB of cache, statements prepared once",
@@ -58,6 +64,7 @@ export const STORES: readonly StoreInfo[] = [
   {
     id: "indexeddb",
     name: "IndexedDB, tuned",
+    survives: "a crash",
     durability: RELAXED,
     settings:
       "relaxed durability; all requests of a transaction are made at once, and the commit is asked for",
@@ -65,31 +72,39 @@ export const STORES: readonly StoreInfo[] = [
   {
     id: "indexeddb-naive",
     name: "IndexedDB, naive",
-    durability: "the browser's default: in most, survives a crash of the tab or browser",
+    survives: "a crash",
+    durability:
+      "survives what the browser's default survives: in most, a crash of the tab or browser",
     settings: "a transaction for each request, and each is awaited",
   },
   {
     id: "dexie",
     name: "Dexie",
+    survives: "a crash",
     durability: RELAXED,
     settings: "relaxed durability; its bulk calls, in one transaction",
   },
   {
     id: "idb-keyval",
     name: "idb-keyval",
-    durability: "the browser's default: in most, survives a crash of the tab or browser",
+    survives: "a crash",
+    durability:
+      "survives what the browser's default survives: in most, a crash of the tab or browser",
     settings: "getMany, setMany and delMany; update, where a record is changed",
   },
   {
     id: "localforage",
     name: "localForage",
-    durability: "the browser's default: in most, survives a crash of the tab or browser",
+    survives: "a crash",
+    durability:
+      "survives what the browser's default survives: in most, a crash of the tab or browser",
     settings: "its driver for IndexedDB; it has single calls only, which are made at once",
   },
   {
     id: "map",
     name: "Map, no storage",
-    durability: "nothing: gone with the tab. The ceiling, not a store",
+    survives: "nothing",
+    durability: "survives nothing: it is gone with the tab; this is the ceiling, not a store",
     settings: "a JavaScript Map of byte arrays in memory",
   },
 ];

@@ -265,7 +265,7 @@ export class Race {
         found.words === expected.words ? " of other bytes" : ""
       }`;
       this.listener.outcome(info.id, store, { kind: "void", reason });
-    } else if (slices.length === 0) {
+    } else if (slices.length === 0 || figuresOf(slices).p50 === 0) {
       this.listener.outcome(info.id, store, {
         kind: "failed",
         reason: "this browser's clock is too coarse",

@@ -29,7 +29,7 @@ type CompactOutcome = number[] | string;
 const PREFIXES = { void: "void: ", failed: "failed: ", absent: "absent: " } as const;
 
 /** A small plain object, as it is kept in records and links. */
-export function compact({ rows, ...rest }: Results): Record<string, unknown> {
+export function compact({ rows, ...rest }: Results) {
   const compactRows: Record<string, Record<string, CompactOutcome>> = {};
   for (const [workload, byStore] of Object.entries(rows)) {
     const row: Record<string, CompactOutcome> = {};
@@ -86,7 +86,8 @@ function outcomeOf(value: unknown): Outcome {
   const isFigures =
     Array.isArray(value) &&
     value.length === FIGURES.length &&
-    value.every((one) => typeof one === "number" && Number.isFinite(one) && one > 0);
+    value.every((one) => typeof one === "number" && Number.isFinite(one) && one >= 0) &&
+    value[0] > 0;
   must(isFigures, "it has a result that is neither figures nor a reason");
   const [p50, p95, p99, q1, q3, slices] = value as [number, number, number, number, number, number];
   return { kind: "measured", p50, p95, p99, q1, q3, slices } satisfies Outcome & Figures;
@@ -127,8 +128,15 @@ export function expand(value: unknown): Results {
   };
 }
 
+/** JSON with one row of results a line, so that it is short and its differences can be read. */
 export function toJson(results: Results): string {
-  return `${JSON.stringify(compact(results), undefined, 1)}\n`;
+  const { rows, ...rest } = compact(results);
+  const linesOf = (object: object) =>
+    Object.entries(object).map(
+      ([name, value]) => `${JSON.stringify(name)}: ${JSON.stringify(value)}`,
+    );
+  const members = [...linesOf(rest), `"rows": {\n${linesOf(rows).join(",\n")}\n}`];
+  return `{\n${members.join(",\n")}\n}\n`;
 }
 
 const HASH = "#race=";

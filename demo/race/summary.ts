@@ -7,7 +7,7 @@ import {
   type WorkloadInfo,
 } from "./plan.js";
 import type { Results } from "./results.js";
-import { factor } from "./words.js";
+import { factor, SAME } from "./words.js";
 
 /** The stores that are not varve, and store something. */
 const RIVALS: readonly StoreId[] = STORES.map(({ id }) => id).filter(
@@ -36,12 +36,12 @@ export function summaryOf({ rows }: Results): string | undefined {
     return others.sort((a, b) => a.ratio - b.ratio).slice(0, 1);
   });
   if (met.length === 0) return undefined;
-  const behind = met.filter(({ ratio }) => ratio < 1);
+  const behind = met.filter(({ ratio }) => 1 / ratio >= SAME);
   const ahead = met.length - behind.length;
   const losses = behind.map(
     ({ workload, rival, ratio }) =>
       `${workload.title} (${storeInfo(rival).name} is ${factor(1 / ratio)} as fast)`,
   );
-  const begin = `varve, written, has the shortest median of the stores in ${ahead} of ${met.length} workloads`;
+  const begin = `varve, written, has the shortest median of the stores, or one within 5 % of it, in ${ahead} of ${met.length} workloads`;
   return losses.length === 0 ? `${begin}.` : `${begin}. It is behind in ${losses.join(", ")}.`;
 }

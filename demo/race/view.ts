@@ -72,7 +72,8 @@ class Row {
     this.element = made(
       "tr",
       { "data-store": store.id, role: "row", class: store.id.startsWith("varve") ? "own" : "" },
-      made("th", { scope: "row", role: "rowheader", title: store.durability }, store.name),
+      made("th", { scope: "row", role: "rowheader", title: store.settings }, store.name),
+      made("td", { class: "survives", role: "cell", title: store.durability }, store.survives),
       made("td", { class: "chart", role: "cell", "aria-hidden": "true" }, this.#bar),
       p50,
       p95,
@@ -186,7 +187,12 @@ class Panel {
       { class: "chart", role: "columnheader", scope: "col", "aria-hidden": "true" },
       this.#axis,
     );
-    return [heads[0]!, chart, ...heads.slice(1)];
+    const survives = made(
+      "th",
+      { class: "survives", role: "columnheader", scope: "col" },
+      "Survives",
+    );
+    return [heads[0]!, survives, chart, ...heads.slice(1)];
   }
 
   #sortBy(column: Column): void {

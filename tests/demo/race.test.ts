@@ -165,8 +165,8 @@ describe("the race", () => {
       expect(outcome, `${workload}, ${store}: ${cells.join(" ")}`).toBe(
         hasNone ? "absent" : "measured",
       );
-      const isTime = /^[\d.,]+ (ns|µs|ms|s)$/.test(cells[2] ?? "");
-      expect(isTime, `${workload}, ${store}: ${cells[2]}`).toBe(!hasNone);
+      const isTime = /^[\d.,]+ (ns|µs|ms|s)$/.test(cells[3] ?? "");
+      expect(isTime, `${workload}, ${store}: ${cells[3]}`).toBe(!hasNone);
     }
     const shifted = await page.evaluate(() => (window as unknown as { shifted: number }).shifted);
     assert(shifted < 0.05, `the layout shifted by ${shifted}`);
@@ -188,12 +188,16 @@ describe("the race", () => {
     await page.locator("#copy-link", { hasText: "Copied" }).waitFor();
     const link = await page.evaluate(() => navigator.clipboard.readText());
     assert(link.startsWith(`${url}/#race=`), link);
-    for (const width of [360, 768, 2560]) {
+    for (const width of [360, 768, 1024, 2560]) {
       await page.setViewportSize({ width, height: 800 });
       const wide = await page.evaluate(() => document.documentElement.scrollWidth);
       expect(wide, "nothing sticks out").toBe(width);
     }
     expect(errors).toStrictEqual([]);
+
+    const cut = await page.context().newPage();
+    await cut.goto(link.slice(0, link.length / 2));
+    await cut.locator("#error:not([hidden])", { hasText: "is cut off or damaged" }).waitFor();
 
     const other = await page.context().newPage();
     await other.goto(link);
@@ -321,7 +325,7 @@ describe("the race", () => {
     const rows = await shownRows(page);
     const lost = rows.find(({ store }) => store === "indexeddb");
     expect(lost?.outcome).toBe("void");
-    expect(lost?.cells[2]).toBe("–");
+    expect(lost?.cells[3]).toBe("–");
     assert(/1,199 records, and expected were 1,200 records/.test(lost?.cells.at(-1) ?? ""));
     expect(rows.find(({ store }) => store === "varve")?.outcome).toBe("measured");
   });

@@ -1,9 +1,12 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { assert, describe, expect, test } from "vitest";
 import { STORE_IDS, STORES, WORKLOAD_IDS, WORKLOADS } from "../../demo/race/plan.js";
 import { figuresOf, type Results, spreadOf } from "../../demo/race/results.js";
 import { compact, expand, fromHash, toHash, toJson, toMarkdown } from "../../demo/race/share.js";
 import { summaryOf } from "../../demo/race/summary.js";
 import { comparison, left, percent, timeInWords } from "../../demo/race/words.js";
+import { context } from "../support/context.js";
 
 const RESULTS: Results = {
   at: "2026-11-28T03:00",
@@ -62,14 +65,31 @@ describe("results of a race", () => {
   test("a sentence says where varve is ahead of the fastest other store, and where it is behind", () => {
     const figures = (p50: number) => figuresOf([p50]);
     expect(summaryOf(RESULTS)).toBe(
-      "varve, written, has the shortest median of the stores in 1 of 1 workloads.",
+      "varve, written, has the shortest median of the stores, or one within 5 % of it, in 1 of 1 workloads.",
     );
     const measured = (p50: number) => ({ kind: "measured" as const, ...figures(p50) });
     const cold = { varve: measured(90), sqlite: measured(80), indexeddb: measured(30) };
     expect(summaryOf({ ...RESULTS, rows: { ...RESULTS.rows, "cold-list": cold } })).toBe(
-      "varve, written, has the shortest median of the stores in 1 of 2 workloads. It is behind in Cold open and first list (IndexedDB, tuned is 3.0 times as fast).",
+      "varve, written, has the shortest median of the stores, or one within 5 % of it, in 1 of 2 workloads. It is behind in Cold open and first list (IndexedDB, tuned is 3.0 times as fast).",
     );
     expect(summaryOf({ ...RESULTS, rows: {} })).toBe(undefined);
+  });
+
+  test("every record of another machine has all workloads, and all contents were equal", async () => {
+    const folder = join(context().root, "demo/records");
+    const names = readdirSync(folder);
+    assert(names.length > 0, "there is something to compare with");
+    for (const name of names) {
+      const { rows, length } = expand(JSON.parse(readFileSync(join(folder, name), "utf8")));
+      expect(length, name).toBe("full");
+      for (const { id } of WORKLOADS) {
+        const outcomes = Object.entries(rows[id] ?? {});
+        expect(outcomes.length, `${name}: ${id}`).toBe(STORES.length);
+        for (const [store, { kind }] of outcomes) {
+          assert(kind === "measured" || kind === "absent", `${name}: ${id}, ${store}: ${kind}`);
+        }
+      }
+    }
   });
 
   test("a link and JSON hold all of the results", async () => {
