@@ -8,7 +8,7 @@
  * - `PREFIX was/VERSION`: until when chunks that no blob has are kept, in milliseconds of the wall clock: an upload that runs
  *   renews that time, and so does what still reads a version that was replaced
  *
- * So a torn upload leaves chunks that whoever comes next removes, and never a part of a blob. Removing only deletes, since
+ * So a torn upload leaves chunks that the next program removes, and never a part of a blob. Removing only deletes, since
  * on a full disk nothing else can be written.
  */
 
@@ -175,7 +175,7 @@ export class Blobs {
   }
 
   /**
-   * Deletes a blob, and says whether there was one. Its space is free once nobody has read it for `keepReplaced`, and at
+   * Deletes a blob, and says whether there was one. Its space is free once no program has read it for `keepReplaced`, and at
    * once if the disk is full.
    */
   async delete(key: string): Promise<boolean> {
@@ -213,8 +213,8 @@ export class Blobs {
   }
 
   /**
-   * Removes the bytes that no blob has any more: of torn uploads, and of blobs that were replaced or deleted and that nobody
-   * has read for `keepReplaced`. That happens on its own; call it to have the space before the next step. Returns how many
+   * Removes the bytes that no blob has any more: of torn uploads, and of blobs that were replaced or deleted and that no
+   * program has read for `keepReplaced`. That happens on its own; call it to have the space before the next step. Returns how many
    * versions it has removed.
    */
   reclaim(): Promise<number> {
@@ -312,7 +312,8 @@ export class Blobs {
       if (part?.length !== end - start) throw await this.missing(key, version);
       if (this.keepReplaced > 0 && Date.now() - renewed > this.keepReplaced / 4) {
         renewed = Date.now();
-        await this.renew(marker);
+        // Where the database is read-only, as in a service worker without a tab, nothing is removed either.
+        await this.renew(marker).catch(() => {});
       }
       return part as Uint8Array<ArrayBuffer>;
     });

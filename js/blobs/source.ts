@@ -25,7 +25,7 @@ export interface OpenedSource {
 }
 
 /**
- * Sources are told apart by what they can do, since those of other realms, as of a frame, are no instances of this one's classes.
+ * Sources are recognised by what they can do, since those of other realms, as of a frame, are no instances of this one's classes.
  *
  * @throws TypeError for what is no source of bytes, or was used up
  */

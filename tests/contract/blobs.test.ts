@@ -293,7 +293,7 @@ for (const [kind, make] of Object.entries(HOSTS)) {
       expect((await keysOf(host)).length).toBe(3);
     });
 
-    test("what an upload left whose tab was closed is removed by whoever comes next", async () => {
+    test("what an upload left whose tab was closed is removed by the next program", async () => {
       const { host, blobs } = await fresh();
       await blobs.put("kept", content(CHUNK));
       const version = "a".repeat(24);
