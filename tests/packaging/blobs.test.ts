@@ -6,34 +6,10 @@ import { describe, expect, test } from "vitest";
 import { ranAsShown, shown, shownIn } from "./documented-programs.js";
 import { builtByVite, onPage, siteOf } from "./pages.js";
 import { command, root } from "./project.js";
+import { RECORDING_RATE, recording } from "./recording.js";
 
 const PAGE = "docs/blobs.md";
 const SECONDS = 60;
-const RATE = 22_050;
-
-/** A recording that every browser plays: uncompressed, one byte a sample, all zero. */
-function recording(): Uint8Array {
-  const header = new DataView(new ArrayBuffer(44));
-  const length = SECONDS * RATE;
-  const write = (at: number, text: string) => {
-    for (let i = 0; i < text.length; i++) header.setUint8(at + i, text.charCodeAt(i));
-  };
-  write(0, "RIFF");
-  header.setUint32(4, 36 + length, true);
-  write(8, "WAVEfmt ");
-  header.setUint32(16, 16, true);
-  header.setUint16(20, 1, true);
-  header.setUint16(22, 1, true);
-  header.setUint32(24, RATE, true);
-  header.setUint32(28, RATE, true);
-  header.setUint16(32, 1, true);
-  header.setUint16(34, 8, true);
-  write(36, "data");
-  header.setUint32(40, length, true);
-  const bytes = new Uint8Array(44 + length).fill(128);
-  bytes.set(new Uint8Array(header.buffer));
-  return bytes;
-}
 
 describe("the programs of docs/blobs.md", () => {
   test("every program is run", () => {
@@ -55,7 +31,7 @@ describe("the programs of docs/blobs.md", () => {
     );
     const folder = siteOf(Object.fromEntries(sources.map(([name, { source }]) => [name, source])));
     mkdirSync(join(folder, "public"));
-    writeFileSync(join(folder, "public/intro.wav"), recording());
+    writeFileSync(join(folder, "public/intro.wav"), recording(SECONDS));
     const out = await builtByVite(folder);
     const [, ...bundles] = shown(PAGE, "sw.ts").command?.split(" ").slice(1) ?? [];
     command([root("node_modules/esbuild/bin/esbuild"), ...bundles], folder);
@@ -79,7 +55,7 @@ describe("the programs of docs/blobs.md", () => {
           answer.status, answer.headers.get("content-range"), answer.headers.get("content-type"),
           (await answer.arrayBuffer()).byteLength
         ])`);
-      const size = SECONDS * RATE + 44;
+      const size = SECONDS * RECORDING_RATE + 44;
       expect(await range("bytes=0-43")).toStrictEqual([206, `bytes 0-43/${size}`, "audio/wav", 44]);
       expect(await range("bytes=300000-")).toStrictEqual([
         206,
