@@ -68,6 +68,15 @@ export function using<T, R>(result: Awaitable<T>, use: (result: T) => R): Awaita
 }
 
 /**
+ * Resolves when what a call has just written is in the file: a client answers then, and a database commits at the end of
+ * the turn. Rejects if it was refused.
+ */
+export function written(raw: Raw, result: unknown): Promise<unknown> {
+  if (result instanceof Promise) return result;
+  return (raw as unknown as { readonly committed: Promise<void> }).committed;
+}
+
+/**
  * The keys of a range with what they hold, for `for await`. Values of a database are views that end with the turn, and so
  * are used at once.
  */

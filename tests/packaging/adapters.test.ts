@@ -71,6 +71,15 @@ describe("the programs of the adapters' pages", () => {
     ]);
   });
 
+  test("varve/zustand: a store whose state is there at the next start", async () => {
+    expect(shownIn("docs/zustand.md").map(({ file }) => file)).toStrictEqual(["cart.mjs"]);
+    const libraries = ["zustand"];
+    expect(await output("docs/zustand.md", "cart.mjs", libraries)).toStrictEqual([
+      "[ 'shoe' ] true",
+      "Map(1) { 'shoe' => 1 }",
+    ]);
+  });
+
   test("the types of the libraries accept them, with strict settings", () => {
     const program = `
       import { Keyv } from "keyv";
@@ -80,6 +89,10 @@ describe("the programs of the adapters' pages", () => {
       import { KeyvVarve } from "varve/keyv";
       import { VarveLevel } from "varve/level";
       import { varveDriver } from "varve/unstorage";
+      import { structured } from "varve/structured";
+      import { varveStorage } from "varve/zustand";
+      import { persist } from "zustand/middleware";
+      import { createStore } from "zustand/vanilla";
 
       declare const db: Database;
       declare const client: Client;
@@ -91,6 +104,11 @@ describe("the programs of the adapters' pages", () => {
         const age: number | undefined = (await level.get("a"))?.age;
         const all: [string, { age: number }][] = await level.iterator({ gte: "a" }).all();
         await level.sublevel("b").put("a", "text");
+        const storage = varveStorage<{ count: number }>(to, { values: structured() });
+        const store = createStore(persist(() => ({ count: 0, more: 1 }), {
+          name: "a", storage, partialize: ({ count }) => ({ count }),
+        }));
+        await store.setState({ count: 1 });
       }
       const { color } = await get("a");
       const key: Date[] = await keys<Date>();
@@ -99,7 +117,7 @@ describe("the programs of the adapters' pages", () => {
       await get({});
       // @ts-expect-error a level is of a database
       new VarveLevel("shop");`;
-    const libraries = ["keyv", "unstorage", "abstract-level"];
+    const libraries = ["keyv", "unstorage", "abstract-level", "zustand"];
     const options = {
       module: "ESNext",
       moduleResolution: "Bundler",
@@ -109,7 +127,12 @@ describe("the programs of the adapters' pages", () => {
       // For the types of the libraries, which are not strict.
       skipLibCheck: true,
       exactOptionalPropertyTypes: true,
-      paths: Object.fromEntries(libraries.map((name) => [name, [root("node_modules", name)]])),
+      paths: Object.fromEntries(
+        libraries.flatMap((name) => [
+          [name, [root("node_modules", name)]],
+          [`${name}/*`, [root("node_modules", name, "*")]],
+        ]),
+      ),
     };
     expect(compile(program, options)).toBe("");
   });
