@@ -19,6 +19,7 @@ const BUNDLES = {
     unstorage: "adapters/unstorage",
     "idb-keyval": "adapters/idb-keyval",
     zustand: "adapters/zustand",
+    query: "adapters/query",
   },
   structured: { structured: "structured/index" },
   standard: { standard: "standard" },
