@@ -23,8 +23,9 @@ const BUNDLES = {
   },
   structured: { structured: "structured/index" },
   standard: { standard: "standard" },
-  // It alone imports the library that it is for.
+  // They alone import the libraries that they are for.
   leveling: { level: "adapters/level" },
+  documents: { yjs: "adapters/yjs" },
   schemas: {
     struct: "struct",
     codec: "codec",
@@ -75,7 +76,7 @@ export async function packageForNode() {
     minifySyntax: true,
     // Node prints the line of an uncaught error.
     lineLimit: 200,
-    external: ["abstract-level"],
+    external: ["abstract-level", "yjs"],
     legalComments: "none",
     logLevel: "warning",
     plugins: [{ name: "varve", setup: (plugin) => resolve(plugin, sources) }],

@@ -47,6 +47,9 @@ export interface Raw<K = string> extends RawTransaction<K> {
   keys(range: RawRange<K>): Rows<K>;
   values(range: RawRange<K>): Rows<Uint8Array>;
   entries(range: RawRange<K>): Rows<[K, Uint8Array]>;
+  batch(
+    operations: readonly { readonly type: "set"; key: K; value: Uint8Array }[],
+  ): Awaitable<void>;
   transaction(body: (tx: RawTransaction<K>) => Awaitable<void>): Awaitable<void>;
 }
 

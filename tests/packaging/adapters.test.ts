@@ -120,6 +120,15 @@ describe("the programs of the adapters' pages", () => {
     assert((tries as number[]).includes(0), `the longest task of each try: ${tries} ms`);
   });
 
+  test("varve/yjs: a document that two providers write one after the other", async () => {
+    expect(shownIn("docs/yjs.md").map(({ file }) => file)).toStrictEqual(["notes.mjs"]);
+    const libraries = ["yjs", "lib0"];
+    expect(await output("docs/yjs.md", "notes.mjs", libraries)).toStrictEqual([
+      "[ 'first' ]",
+      "[ 'first', 'second' ]",
+    ]);
+  });
+
   test("the types of the libraries accept them, with strict settings", () => {
     const program = `
       import { Keyv } from "keyv";
@@ -132,6 +141,8 @@ describe("the programs of the adapters' pages", () => {
       import { QueryClient } from "@tanstack/query-core";
       import { experimental_createQueryPersister } from "@tanstack/query-persist-client-core";
       import { varveQueryStorage } from "varve/query";
+      import { VarvePersistence } from "varve/yjs";
+      import { Doc } from "yjs";
       import { structured } from "varve/structured";
       import { varveStorage } from "varve/zustand";
       import { persist } from "zustand/middleware";
@@ -152,6 +163,9 @@ describe("the programs of the adapters' pages", () => {
           name: "a", storage, partialize: ({ count }) => ({ count }),
         }));
         await store.setState({ count: 1 });
+        const provider = new VarvePersistence("a", new Doc(), to, { compactAt: 100 });
+        provider.on("synced", ({ doc }) => doc.getText("a").toString());
+        const synced: VarvePersistence = await provider.whenSynced;
         const queries = varveQueryStorage(to);
         const { persisterFn } = experimental_createQueryPersister({ storage: queries });
         const defaultOptions = { queries: { persister: persisterFn } };
@@ -171,6 +185,7 @@ describe("the programs of the adapters' pages", () => {
       "zustand",
       "@tanstack/query-core",
       "@tanstack/query-persist-client-core",
+      "yjs",
     ];
     const options = {
       module: "ESNext",
