@@ -248,7 +248,7 @@ const BUNDLES = [
     source: 'export * from "./dist/migrate/index.js";',
     limit: MIGRATE_LIMIT,
   },
-  ...["keyv", "unstorage", "level", "zustand", "query"].map((name) => ({
+  ...["keyv", "unstorage", "level", "zustand", "query", "automerge"].map((name) => ({
     name: `varve/${name}`,
     external: ["abstract-level"],
     source: `export * from "./dist/adapters/${name}.js";`,

@@ -20,6 +20,7 @@ const BUNDLES = {
     "idb-keyval": "adapters/idb-keyval",
     zustand: "adapters/zustand",
     query: "adapters/query",
+    automerge: "adapters/automerge",
   },
   structured: { structured: "structured/index" },
   standard: { standard: "standard" },

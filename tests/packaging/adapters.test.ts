@@ -129,6 +129,14 @@ describe("the programs of the adapters' pages", () => {
     ]);
   });
 
+  test("varve/automerge: a document that another repository finds", async () => {
+    expect(shownIn("docs/automerge.md").map(({ file }) => file)).toStrictEqual(["lists.mjs"]);
+    const libraries = ["@automerge/automerge-repo"];
+    expect(await output("docs/automerge.md", "lists.mjs", libraries)).toStrictEqual([
+      "[ 'milk', 'bread' ]",
+    ]);
+  });
+
   test("the types of the libraries accept them, with strict settings", () => {
     const program = `
       import { Keyv } from "keyv";
@@ -141,6 +149,8 @@ describe("the programs of the adapters' pages", () => {
       import { QueryClient } from "@tanstack/query-core";
       import { experimental_createQueryPersister } from "@tanstack/query-persist-client-core";
       import { varveQueryStorage } from "varve/query";
+      import { Repo, type StorageAdapterInterface } from "@automerge/automerge-repo";
+      import { VarveStorageAdapter } from "varve/automerge";
       import { VarvePersistence } from "varve/yjs";
       import { Doc } from "yjs";
       import { structured } from "varve/structured";
@@ -166,6 +176,8 @@ describe("the programs of the adapters' pages", () => {
         const provider = new VarvePersistence("a", new Doc(), to, { compactAt: 100 });
         provider.on("synced", ({ doc }) => doc.getText("a").toString());
         const synced: VarvePersistence = await provider.whenSynced;
+        const adapter: StorageAdapterInterface = new VarveStorageAdapter(to, { prefix: "a/" });
+        new Repo({ storage: adapter });
         const queries = varveQueryStorage(to);
         const { persisterFn } = experimental_createQueryPersister({ storage: queries });
         const defaultOptions = { queries: { persister: persisterFn } };
@@ -186,6 +198,7 @@ describe("the programs of the adapters' pages", () => {
       "@tanstack/query-core",
       "@tanstack/query-persist-client-core",
       "yjs",
+      "@automerge/automerge-repo",
     ];
     const options = {
       module: "ESNext",
