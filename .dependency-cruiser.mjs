@@ -66,9 +66,12 @@ export default {
       name: "no-dependencies",
       comment:
         "The package has none, and outside the command line takes of Node only types. Only its adapters for " +
-        "abstract-level and Yjs import a library, which their users have installed.",
+        "abstract-level, Yjs and TinyBase import a library, which their users have installed.",
       severity: "error",
-      from: { path: "^js/", pathNot: "^js/(cli|storage/node/builtins|adapters/(level|yjs))" },
+      from: {
+        path: "^js/",
+        pathNot: "^js/(cli|storage/node/builtins|adapters/(level|yjs|tinybase))",
+      },
       to: {
         dependencyTypes: ["core", "npm", "npm-dev", "npm-no-pkg", "npm-unknown"],
       },

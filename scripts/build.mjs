@@ -248,9 +248,9 @@ const BUNDLES = [
     source: 'export * from "./dist/migrate/index.js";',
     limit: MIGRATE_LIMIT,
   },
-  ...["keyv", "unstorage", "level", "zustand", "query", "automerge"].map((name) => ({
+  ...["keyv", "unstorage", "level", "zustand", "query", "automerge", "tinybase"].map((name) => ({
     name: `varve/${name}`,
-    external: ["abstract-level"],
+    external: ["abstract-level", "tinybase"],
     source: `export * from "./dist/adapters/${name}.js";`,
     limit: ADAPTER_LIMIT,
   })),

@@ -27,6 +27,7 @@ const BUNDLES = {
   // They alone import the libraries that they are for.
   leveling: { level: "adapters/level" },
   documents: { yjs: "adapters/yjs" },
+  stores: { tinybase: "adapters/tinybase" },
   schemas: {
     struct: "struct",
     codec: "codec",
@@ -77,7 +78,7 @@ export async function packageForNode() {
     minifySyntax: true,
     // Node prints the line of an uncaught error.
     lineLimit: 200,
-    external: ["abstract-level", "yjs"],
+    external: ["abstract-level", "yjs", "tinybase"],
     legalComments: "none",
     logLevel: "warning",
     plugins: [{ name: "varve", setup: (plugin) => resolve(plugin, sources) }],

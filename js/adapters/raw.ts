@@ -48,7 +48,10 @@ export interface Raw<K = string> extends RawTransaction<K> {
   values(range: RawRange<K>): Rows<Uint8Array>;
   entries(range: RawRange<K>): Rows<[K, Uint8Array]>;
   batch(
-    operations: readonly { readonly type: "set"; key: K; value: Uint8Array }[],
+    operations: readonly (
+      | { readonly type: "set"; readonly key: K; readonly value: string | Uint8Array }
+      | { readonly type: "delete"; readonly key: K }
+    )[],
   ): Awaitable<void>;
   transaction(body: (tx: RawTransaction<K>) => Awaitable<void>): Awaitable<void>;
 }

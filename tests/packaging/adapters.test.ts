@@ -137,6 +137,13 @@ describe("the programs of the adapters' pages", () => {
     ]);
   });
 
+  test("varve/tinybase: a store that is loaded again", async () => {
+    expect(shownIn("docs/tinybase.md").map(({ file }) => file)).toStrictEqual(["pets.mjs"]);
+    expect(await output("docs/tinybase.md", "pets.mjs", ["tinybase"])).toStrictEqual([
+      '[{"pets":{"fido":{"species":"dog"}}},{}]',
+    ]);
+  });
+
   test("the types of the libraries accept them, with strict settings", () => {
     const program = `
       import { Keyv } from "keyv";
@@ -151,6 +158,8 @@ describe("the programs of the adapters' pages", () => {
       import { varveQueryStorage } from "varve/query";
       import { Repo, type StorageAdapterInterface } from "@automerge/automerge-repo";
       import { VarveStorageAdapter } from "varve/automerge";
+      import { createStore as createTables } from "tinybase";
+      import { createVarvePersister } from "varve/tinybase";
       import { VarvePersistence } from "varve/yjs";
       import { Doc } from "yjs";
       import { structured } from "varve/structured";
@@ -178,6 +187,7 @@ describe("the programs of the adapters' pages", () => {
         const synced: VarvePersistence = await provider.whenSynced;
         const adapter: StorageAdapterInterface = new VarveStorageAdapter(to, { prefix: "a/" });
         new Repo({ storage: adapter });
+        await createVarvePersister(createTables(), to, "a", { prefix: "a/" }).startAutoSave();
         const queries = varveQueryStorage(to);
         const { persisterFn } = experimental_createQueryPersister({ storage: queries });
         const defaultOptions = { queries: { persister: persisterFn } };
@@ -197,6 +207,7 @@ describe("the programs of the adapters' pages", () => {
       "zustand",
       "@tanstack/query-core",
       "@tanstack/query-persist-client-core",
+      "tinybase",
       "yjs",
       "@automerge/automerge-repo",
     ];
