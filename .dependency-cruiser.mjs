@@ -66,10 +66,13 @@ export default {
     {
       name: "no-dependencies",
       comment:
-        "The package has none, and outside the command line takes of Node only types. Only its class for " +
-        "abstract-level extends one of a library, which its users have installed.",
+        "The package has none, and outside the command line takes of Node only types. Only its adapters for " +
+        "abstract-level, Yjs and TinyBase import a library, which their users have installed.",
       severity: "error",
-      from: { path: "^js/", pathNot: "^js/(cli|storage/node/builtins|adapters/level)" },
+      from: {
+        path: "^js/",
+        pathNot: "^js/(cli|storage/node/builtins|adapters/(level|yjs|tinybase))",
+      },
       to: {
         dependencyTypes: ["core", "npm", "npm-dev", "npm-no-pkg", "npm-unknown"],
       },

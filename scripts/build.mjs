@@ -40,6 +40,8 @@ const ALL_STRUCT_LIMIT = 6.65 * 1024;
 const MIGRATE_LIMIT = 11 * 1024;
 /** For a program that has a database already. */
 const ADAPTER_LIMIT = 1.5 * 1024;
+/** Its own code takes 1.6 KB. The rest is errors and what adapters share, which a program that has a database has. */
+const YJS_LIMIT = 2.2 * 1024;
 /** Besides the functions, it has the order of IndexedDB's keys, and values as structured clone keeps them. */
 const IDB_KEYVAL_LIMIT = 3.25 * 1024;
 /** For programs that store values as structured clone keeps them. */
@@ -247,12 +249,18 @@ const BUNDLES = [
     source: 'export * from "./dist/migrate/index.js";',
     limit: MIGRATE_LIMIT,
   },
-  ...["keyv", "unstorage", "level"].map((name) => ({
+  ...["keyv", "unstorage", "level", "zustand", "query", "automerge", "tinybase"].map((name) => ({
     name: `varve/${name}`,
-    external: ["abstract-level"],
+    external: ["abstract-level", "tinybase"],
     source: `export * from "./dist/adapters/${name}.js";`,
     limit: ADAPTER_LIMIT,
   })),
+  {
+    name: "varve/yjs",
+    external: ["yjs"],
+    source: 'export * from "./dist/adapters/yjs.js";',
+    limit: YJS_LIMIT,
+  },
   {
     name: "varve/idb-keyval",
     source: 'export * from "./dist/adapters/idb-keyval.js";',

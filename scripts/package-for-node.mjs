@@ -19,11 +19,16 @@ const BUNDLES = {
     unstorage: "adapters/unstorage",
     "idb-keyval": "adapters/idb-keyval",
     blobs: "blobs/index",
+    zustand: "adapters/zustand",
+    query: "adapters/query",
+    automerge: "adapters/automerge",
   },
   structured: { structured: "structured/index" },
   standard: { standard: "standard" },
-  // It alone imports the library that it is for.
+  // They alone import the libraries that they are for.
   leveling: { level: "adapters/level" },
+  documents: { yjs: "adapters/yjs" },
+  stores: { tinybase: "adapters/tinybase" },
   schemas: {
     struct: "struct",
     codec: "codec",
@@ -74,7 +79,7 @@ export async function packageForNode() {
     minifySyntax: true,
     // Node prints the line of an uncaught error.
     lineLimit: 200,
-    external: ["abstract-level"],
+    external: ["abstract-level", "yjs", "tinybase"],
     legalComments: "none",
     logLevel: "warning",
     plugins: [{ name: "varve", setup: (plugin) => resolve(plugin, sources) }],

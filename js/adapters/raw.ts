@@ -47,6 +47,12 @@ export interface Raw<K = string> extends RawTransaction<K> {
   keys(range: RawRange<K>): Rows<K>;
   values(range: RawRange<K>): Rows<Uint8Array>;
   entries(range: RawRange<K>): Rows<[K, Uint8Array]>;
+  batch(
+    operations: readonly (
+      | { readonly type: "set"; readonly key: K; readonly value: string | Uint8Array }
+      | { readonly type: "delete"; readonly key: K }
+    )[],
+  ): Awaitable<void>;
   transaction(body: (tx: RawTransaction<K>) => Awaitable<void>): Awaitable<void>;
 }
 
@@ -65,6 +71,15 @@ export function rawOf(to: unknown, name: string, prefix: unknown): Raw {
  */
 export function using<T, R>(result: Awaitable<T>, use: (result: T) => Awaitable<R>): Awaitable<R> {
   return result instanceof Promise ? result.then(use) : use(result);
+}
+
+/**
+ * Resolves when what a call has just written is in the file: a client answers then, and a database commits at the end of
+ * the turn. Rejects if it was refused.
+ */
+export function written(raw: Raw, result: unknown): Promise<unknown> {
+  if (result instanceof Promise) return result;
+  return (raw as unknown as { readonly committed: Promise<void> }).committed;
 }
 
 /**

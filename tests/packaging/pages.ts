@@ -1,7 +1,7 @@
 /** Pages that are tried in Chromium. */
 
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
 import { copied, developed, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
 import { until } from "../support/values.js";
@@ -57,7 +57,9 @@ export async function writtenByPage(
   const folder = copied();
   mkdirSync(join(folder, "node_modules"));
   for (const library of libraries) {
-    symlinkSync(root("node_modules", library), join(folder, "node_modules", library));
+    const link = join(folder, "node_modules", library);
+    mkdirSync(dirname(link), { recursive: true });
+    symlinkSync(root("node_modules", library), link);
   }
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
   writeFileSync(

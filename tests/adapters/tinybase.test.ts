@@ -1,0 +1,236 @@
+import { isDeepStrictEqual } from "node:util";
+import { createMergeableStore, createStore, type Store } from "tinybase";
+import { type Client, connect, file, memory, open, serve } from "varve";
+import { createVarvePersister } from "varve/tinybase";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { FakeStorage } from "../contract/fake-storage.js";
+import { context, wasmOption } from "../support/context.js";
+import { throws } from "../support/errors.js";
+import { turn, until } from "../support/values.js";
+import { FULL, fresh, nearlyFull, onBoth } from "./support.js";
+
+const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" };
+
+/** A persister, destroyed with the test, and the codes of the errors that it reported. */
+function persisted(store: Store, to: object, name: string) {
+  const codes: unknown[] = [];
+  const onIgnoredError = (error: unknown) => codes.push((error as { code: string }).code);
+  const persister = createVarvePersister(store, to, name, { onIgnoredError });
+  onTestFinished(async () => void (await persister.destroy()));
+  return { persister, codes };
+}
+
+/** A store with what is stored. */
+async function loaded(to: object, name: string): Promise<Store> {
+  const store = createStore();
+  await persisted(store, to, name).persister.load();
+  return store;
+}
+
+/** TinyBase's objects have no prototype. */
+const plain = (content: unknown) => JSON.parse(JSON.stringify(content));
+
+// TinyBase's tests are not in its package. These make the assertions of its tests of persisters.
+onBoth("TinyBase's tests of persisters", (to) => {
+  test("tinybase: what was saved is loaded", async () => {
+    const store = createStore()
+      .setTables({ t1: { r1: { c1: 1, c2: "two" } } })
+      .setValues({ v1: true });
+    await persisted(store, to(), "save").persister.save();
+    const other = await loaded(to(), "save");
+    expect(plain(other.getContent())).toStrictEqual([
+      { t1: { r1: { c1: 1, c2: "two" } } },
+      { v1: true },
+    ]);
+    store.setTables({ t1: { r1: { c1: 2 } } }).delValues();
+    await persisted(store, to(), "save").persister.save();
+    expect(plain((await loaded(to(), "save")).getContent())).toStrictEqual([
+      { t1: { r1: { c1: 2 } } },
+      {},
+    ]);
+  });
+
+  test("tinybase: a store that was never saved has its initial content, and an empty one none", async () => {
+    const initial = [{ t1: { r1: { c1: 1 } } }, {}] as [object, object];
+    const first = createStore();
+    await persisted(first, to(), "initial").persister.load(initial as never);
+    expect(plain(first.getContent())).toStrictEqual(initial);
+    await persisted(createStore(), to(), "initial").persister.save();
+    const second = createStore();
+    await persisted(second, to(), "initial").persister.load(initial as never);
+    expect(plain(second.getContent())).toStrictEqual([{}, {}]);
+  });
+
+  test("tinybase: each change is saved, of cells, rows, tables and values", async () => {
+    const store = createStore();
+    const { persister, codes } = persisted(store, to(), "auto");
+    await persister.startAutoPersisting();
+    // Each save ends with the status 0, also while others wait.
+    const isSame = async () =>
+      isDeepStrictEqual(
+        plain((await loaded(to(), "auto")).getContent()),
+        plain(store.getContent()),
+      );
+    const same = async () => {
+      while (!(await isSame())) await turn();
+    };
+    store.setTables({ t1: { r1: { c1: 1, c2: 2 }, r2: { c1: 3 } }, t2: { r1: { c1: 4 } } });
+    await same();
+    store
+      .setCell("t1", "r1", "c1", 5)
+      .delCell("t1", "r1", "c2")
+      .setValue("v1", 6)
+      .setValue("v2", 7);
+    await same();
+    store.delRow("t1", "r2").delValue("v1").addRow("t3", { c1: "x" });
+    await same();
+    store.delTable("t2");
+    await same();
+    store.transaction(() => store.delTables().setRow("t1", "r1", { c9: 9 }).delValues());
+    await same();
+    expect(codes).toStrictEqual([]);
+  });
+
+  test("tinybase: a change writes the record of its row and no other", async () => {
+    const store = createStore();
+    const { persister } = persisted(store, to(), "rows");
+    await persister.startAutoPersisting();
+    for (let i = 0; i < 10; i += 1) store.setCell("t", `${i}`, "c", i);
+    const versions = async () => {
+      const all: unknown[] = [];
+      for await (const key of to().keys({ prefix: "tinybase/" })) {
+        if (key.startsWith('tinybase/"rows"')) all.push((await to().getEntry(key))?.version);
+      }
+      return all;
+    };
+    while ((await versions()).length < 11) await turn();
+    const before = await versions();
+    store.setCell("t", "5", "c", "new");
+    while ((await loaded(to(), "rows")).getCell("t", "5", "c") !== "new") await turn();
+    const after = await versions();
+    expect(after.filter((version, i) => version !== before[i]).length).toBe(1);
+  });
+
+  test("tinybase: ids may be any text, and stores with similar names are apart", async () => {
+    const ids = ["", '"', '","', "ö", "a/b", "\u0000", "1"];
+    const store = createStore();
+    for (const id of ids) store.setCell(id, id, id, id).setValue(id, id);
+    await persisted(store, to(), "ids").persister.save();
+    await persisted(createStore().setValue("a", 1), to(), 'ids"').persister.save();
+    await persisted(createStore().setValue("a", 1), to(), "ids2").persister.save();
+    expect(plain((await loaded(to(), "ids")).getContent())).toStrictEqual(
+      plain(store.getContent()),
+    );
+  });
+});
+
+onBoth("tinybase: the persister", (to, kind) => {
+  test("tinybase: a value of something else is reported and stays", async () => {
+    await persisted(createStore().setValue("a", 1), to(), "bad").persister.save();
+    await to().set('tinybase/"bad""b"', "no json");
+    const { persister, codes } = persisted(createStore(), to(), "bad");
+    await persister.load();
+    await persister.save();
+    expect(new Set(codes)).toStrictEqual(new Set(["VARVE_MALFORMED_VALUE"]));
+    expect(await to().getText('tinybase/"bad""b"')).toBe("no json");
+    expect(await to().getText('tinybase/"bad""a"')).toBe("1");
+  });
+
+  test("tinybase: what a full disk refuses is reported, and saved with the next change", async () => {
+    const { to: full, free } = await nearlyFull(kind);
+    const store = createStore();
+    const { persister, codes } = persisted(store, full, "full");
+    await persister.startAutoPersisting();
+    store.setCell("t", "large", "c", "x".repeat(4_000_000));
+    await until(() => codes.length > 0 && persister.getStatus() === 0);
+    expect(codes).toStrictEqual([FULL.code]);
+    expect(plain((await loaded(full, "full")).getTables())).toStrictEqual({});
+    free();
+    store.setCell("t", "small", "c", 1);
+    await until(() => persister.getStatus() === 0);
+    expect(plain((await loaded(full, "full")).getContent())).toStrictEqual(
+      plain(store.getContent()),
+    );
+  });
+
+  test("tinybase: a closed database is reported", async () => {
+    const db = await fresh(kind);
+    const { persister, codes } = persisted(createStore().setValue("a", 1), db, "closed");
+    await db.close();
+    await persister.save();
+    await persister.load();
+    expect(codes).toStrictEqual(Array(2).fill("VARVE_DATABASE_CLOSED"));
+  });
+});
+
+describe("tinybase: tabs", () => {
+  function tabs(count: number): Client[] {
+    const channels = Array.from({ length: count }, () => new MessageChannel());
+    const served = serve("tabs", { storage: memory(), ...wasmOption() });
+    for (const { port1 } of channels) served.listen(port1);
+    return channels.map(({ port1, port2 }) => {
+      const client = connect("tabs", { worker: () => port2 });
+      onTestFinished(async () => {
+        await client.close();
+        port1.close();
+        port2.close();
+      });
+      return client as Client;
+    });
+  }
+
+  test("tinybase: a save of everything leaves rows of another tab that it does not know", async () => {
+    const [one, two] = tabs(2) as [Client, Client];
+    const first = createStore();
+    const { persister } = persisted(first, one, "leave");
+    await persister.load();
+    await persister.save();
+    await persisted(createStore().setValue("theirs", 1), two, "leave").persister.save();
+    first.setValue("mine", 2);
+    await persister.save();
+    const values = (await loaded(one, "leave")).getValues();
+    expect(plain(values)).toStrictEqual({ mine: 2, theirs: 1 });
+  });
+});
+
+describe("tinybase: createVarvePersister", () => {
+  test("tinybase: anything but a database or a client is refused, a bad prefix and a bad name", async () => {
+    const db = await fresh("database");
+    const store = createStore();
+    for (const wrong of [undefined, null, {}, new Map(), "shop", db.snapshot()]) {
+      throws(() => createVarvePersister(store, wrong as object, "a"), {
+        ...BAD,
+        message: /open\(\)/,
+      });
+    }
+    throws(() => createVarvePersister(store, db, 5 as never), { ...BAD, message: /name/ });
+    const mergeable = createMergeableStore();
+    throws(() => createVarvePersister(mergeable, db, "a"), { ...BAD, message: /MergeableStore/ });
+    throws(() => createVarvePersister(store, db, "a", { prefix: 5 as never }), BAD);
+  });
+
+  test("tinybase: what has been saved is in the file, also of a buffered database", async () => {
+    const storage = new FakeStorage();
+    const db = await open("tinybase", { storage, durability: "buffered", ...wasmOption() });
+    onTestFinished(() => db.close());
+    const writes = () => storage.calls.filter(({ op }) => op === "write").length;
+    const before = writes();
+    await persisted(createStore().setValue("a", 1), db, "a").persister.save();
+    expect(writes() > before).toBe(true);
+  });
+
+  test("tinybase: a store is there when the database is opened again", async () => {
+    const storage = file(context().directory ?? "");
+    for (const expected of [undefined, 1]) {
+      const db = await open("tinybase", { storage, ...wasmOption() });
+      const store = createStore();
+      const persister = createVarvePersister(store, db, "a");
+      await persister.startAutoPersisting();
+      expect(store.getValue("a")).toBe(expected);
+      store.setValue("a", 1);
+      await until(() => persister.getStatus() === 0);
+      await persister.destroy();
+      await db.close();
+    }
+  });
+});
