@@ -3,6 +3,7 @@
  * or if a line marked as an error does.
  */
 
+import { inJson } from "varve/json";
 import {
   added,
   array,
@@ -202,6 +203,16 @@ export function defining(): void {
   Old.encode({ stock: 1, price: 2 });
   same<Infer<typeof Old>, { stock: number; price: number }>(true);
   same<View<typeof Old>["price"], number>(true);
+
+  // A JSON form changes no type.
+  const by = union({ Box: Size, Free: null });
+  same<typeof by, ReturnType<typeof inJson<typeof by>>>(true);
+  const Tagged = struct("Tagged", { by: inJson(by, { tag: "kind" }) });
+  same<Infer<typeof Tagged>["by"], Infer<typeof by>>(true);
+  // @ts-expect-error a tag is a name
+  inJson(by, { tag: 1 });
+  // @ts-expect-error no such option
+  inJson(by, { tags: "kind" });
 
   // @ts-expect-error only added fields may be missing
   Old.encode({ price: 2 });

@@ -188,7 +188,11 @@ function readLarger(node: Node, at: number): void {
       if (isZero(at, node.size)) fail("0 means absent here: write null");
       break;
     case OP.union:
-      readUnion(node, at);
+      if (node.tagged.length > 0) readTagged(node, at);
+      else readUnion(node, at);
+      break;
+    case OP.tag:
+      name(node, true, 0);
       break;
     default:
       readStruct(node, at);
@@ -409,6 +413,71 @@ function readUnion(node: Node, at: number): void {
     throw prefixField(error, variant);
   }
   expect(CLOSE);
+}
+
+/**
+ * Reads a variant that a field of its object names. If that is not the first one, the fields before it are skipped and
+ * then read: nothing is kept.
+ */
+function readTagged(node: Node, at: number): void {
+  const [tag] = node.tag.list;
+  if (peek() !== OPEN) wanted("{");
+  const start = text.at++;
+  let index = -1;
+  let fields = 0;
+  if (peek() !== CLOSE) {
+    do {
+      fields += 1;
+      if (name({ names: node.tag }, false, 0) === 0) index = readTag(node, tag as string);
+      else {
+        expect(COLON);
+        skip();
+      }
+    } while (index < 0 && next(COMMA));
+  }
+  const isPlain = index < 0 ? tag !== "type" : fields === 1 && isPlainNext(node, index);
+  text.at = start;
+  if (isPlain && isMemberNext()) {
+    readTyped(node, at);
+    return;
+  }
+  if (index < 0) fail(`missing field ${tag}, which names the variant`);
+  out[at] = index;
+  readStruct(node.tagged[index] as Node, at + (node.starts[index] as number));
+}
+
+function readTag(node: Node, tag: string): number {
+  try {
+    expect(COLON);
+    return name(node, true, 0);
+  } catch (error) {
+    throw prefixField(error, tag);
+  }
+}
+
+/** Whether `{` is next and then "type" or "value". Moves behind the `{`. */
+function isMemberNext(): boolean {
+  text.at += 1;
+  const start = text.at;
+  const isMember = peek() === QUOTE && name(MEMBERS, false, 0) >= 0;
+  text.at = isMember ? start : start - 1;
+  return isMember;
+}
+
+/**
+ * Whether a variant whose tag was read, and is called "type", is in the form of `snapshot()`: `{ type, value }`. It is not
+ * if its own field "value" could be what follows.
+ */
+function isPlainNext(node: Node, index: number): boolean {
+  const payload = node.nodes[index];
+  if (payload === undefined || node.tag.list[0] !== "type" || !next(COMMA)) return false;
+  if (peek() !== QUOTE || name(MEMBERS, false, 1) !== 1 || !next(COLON)) return false;
+  const { names, nodes } = node.tagged[index] as Node;
+  let own = nodes[names.indexOf("value")];
+  if (own?.op === OP.option) own = own.of;
+  const isObject = own?.op === OP.struct || own?.op === OP.union;
+  const hasOtherContent = own === undefined && nodes[1] === payload;
+  return hasOtherContent || (!isObject && peek() === OPEN);
 }
 
 const MEMBERS = { names: new Names(["type", "value"]) };

@@ -6,6 +6,7 @@
 import { encoder } from "../../util/text-coders.js";
 import type { Descriptor, StructDescriptor } from "../codec.js";
 import { alignUp, badValue } from "../type.js";
+import { type Form, formOf } from "./form.js";
 
 /** The kinds of nodes; numbers, because a switch over them compiles to a jump table. */
 export const OP = {
@@ -36,6 +37,8 @@ export const OP = {
   struct: 24,
   json: 25,
   text: 26,
+  /** The field that names a union's variant. It takes no bytes. */
+  tag: 27,
 } as const;
 
 /** A node of the plan, for one type. All nodes have the same members, which keeps the code that reads them fast. */
@@ -60,6 +63,10 @@ export interface Node {
   readonly root: number;
   /** The JSON that comes in front of each field, or that a variant's name is. */
   readonly heads: readonly Uint8Array[];
+  /** Of a union with a tag: the name of that field, alone in a list; else an empty list. */
+  readonly tag: Names;
+  /** Of a union with a tag: the object that each variant is in JSON, with the tag as its first field. */
+  readonly tagged: readonly Node[];
   /** Of each field: in which object it was last read. */
   readonly seen: Uint32Array;
 }
@@ -81,6 +88,12 @@ export class Names {
       while (this.table[slot & (size - 1)] !== -1) slot++;
       this.table[slot & (size - 1)] = index;
     }
+  }
+
+  /** The index of a name, or -1. */
+  indexOf(name: string): number {
+    const bytes = encoder.encode(name);
+    return this.find(bytes, 0, bytes.length, 0);
   }
 
   /** The index of the name with these bytes, or -1. `likely` is tried first. */
@@ -140,13 +153,30 @@ function made(kind: string, size: number, align: number, rest: Rest = {}): Node 
   const op = OP[kind as keyof typeof OP];
   if (op === undefined) throw badValue(`Values of kind ${kind} have no JSON form.`);
   const { count = 0, parts = false, names = NO_NAMES, nodes = [], starts = [], root = 0 } = rest;
+  const { tag = NO_NAMES, tagged = [] } = rest;
   const of = rest.of as Node;
   const seen = new Uint32Array(names.list.length);
   const heads = names.list.map((name, index) => {
     const text = JSON.stringify(name);
     return encoder.encode(kind === "struct" ? `${index === 0 ? "{" : ","}${text}:` : text);
   });
-  return { op, kind, size, align, count, of, parts, names, nodes, starts, root, heads, seen };
+  return {
+    op,
+    kind,
+    size,
+    align,
+    count,
+    of,
+    parts,
+    names,
+    nodes,
+    starts,
+    root,
+    heads,
+    tag,
+    tagged,
+    seen,
+  };
 }
 
 function plan(kind: Descriptor): Node {
@@ -157,7 +187,8 @@ function plan(kind: Descriptor): Node {
       return plan(kind.of);
     case "union": {
       const nodes = kind.variants.map(([, payload]) => (payload ? plan(payload) : undefined));
-      return tagged(kind.kind, nodes, new Names(kind.variants.map(([name]) => name)));
+      const names = new Names(kind.variants.map(([name]) => name));
+      return tagged(kind.kind, nodes, names, taggedObjects(formOf(kind), nodes, names));
     }
     case "option":
       return tagged(kind.kind, [plan(kind.of)], NO_NAMES);
@@ -187,7 +218,12 @@ function plan(kind: Descriptor): Node {
 }
 
 /** The node of a tagged union: a byte for the variant, then the payload at its alignment. */
-function tagged(kind: string, nodes: readonly (Node | undefined)[], names: Names): Node {
+function tagged(
+  kind: string,
+  nodes: readonly (Node | undefined)[],
+  names: Names,
+  form?: Pick<Node, "tag" | "tagged">,
+): Node {
   let [size, align, parts] = [1, 1, false];
   const starts = nodes.map((node) => {
     if (node === undefined) return 1;
@@ -198,7 +234,48 @@ function tagged(kind: string, nodes: readonly (Node | undefined)[], names: Names
     return start;
   });
   const of = nodes[0] as Node;
-  return made(kind, alignUp(size, align), align, { of, parts, names, nodes, starts });
+  return made(kind, alignUp(size, align), align, { of, parts, names, nodes, starts, ...form });
+}
+
+/** The objects that the variants of a union are in JSON if a field of them names the variant. */
+function taggedObjects(
+  { tag, content }: Form,
+  payloads: Node["nodes"],
+  { list }: Names,
+): Pick<Node, "tag" | "tagged"> | undefined {
+  if (tag === undefined) {
+    if (content === undefined) return undefined;
+    throw badValue("A union with content needs a tag, too.");
+  }
+  if (tag === content) throw badValue("The tag and the content need different names.", tag);
+  if (tag === "value") {
+    throw badValue('The tag cannot be called "value": in a snapshot() that is not the tag.');
+  }
+  const objects = payloads.map((payload, index) => {
+    const variant = list[index] as string;
+    const tagNode = made("tag", 0, 1, { names: new Names([variant]) });
+    if (payload === undefined || content !== undefined) {
+      const fields = payload === undefined ? [] : [payload];
+      const names = new Names(payload === undefined ? [tag] : [tag, content as string]);
+      return made("struct", 0, 1, { names, nodes: [tagNode, ...fields], starts: [0, 0] });
+    }
+    const { op, names, nodes, starts } = payload;
+    if (op !== OP.struct) {
+      throw badValue(
+        `The variant ${variant} is not a struct, whose fields could be beside the tag: give the union content, too.`,
+        payload.kind,
+      );
+    }
+    if (names.indexOf(tag) >= 0) {
+      throw badValue(`The tag ${JSON.stringify(tag)} is also a field of the variant ${variant}.`);
+    }
+    return made("struct", 0, 1, {
+      names: new Names([tag, ...names.list]),
+      nodes: [tagNode, ...nodes],
+      starts: [0, ...starts],
+    });
+  });
+  return { tag: new Names([tag]), tagged: objects };
 }
 
 function planStruct({ fields, versioned }: StructDescriptor): Node {

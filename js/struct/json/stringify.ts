@@ -38,6 +38,23 @@ export function write(what: Writing, memory: Memory, at: number, length: number)
   return out.subarray(0, end);
 }
 
+/** Writes a part of a value, or the items of a list, as `write`. */
+export function writePart(what: Writing, cursor: Cursor, items?: number): Uint8Array {
+  const { name, node } = what;
+  open(cursor);
+  end = 0;
+  try {
+    walking(cursor.n, () => {
+      if (items !== undefined) list(node, cursor.o, items);
+      else if (node.root > 0) writeRoot(what, cursor.o, cursor.n);
+      else writeValue(node, cursor.o);
+    });
+  } catch (error) {
+    throw prefixField(error, name);
+  }
+  return out.subarray(0, end);
+}
+
 function open(cursor: Cursor): void {
   from = cursor;
   data = cursor.m.data;
@@ -206,6 +223,9 @@ function writeLarger(node: Node, at: number): void {
     case OP.union:
       writeUnion(node, at);
       break;
+    case OP.tag:
+      copy(node.heads[0] as Uint8Array);
+      break;
     default:
       writeStruct(node, at);
       break;
@@ -328,9 +348,14 @@ function list(of: Node, start: number, count: number): void {
   byte(0x5d);
 }
 
-function writeUnion({ kind, names, nodes, starts, heads }: Node, at: number): void {
+function writeUnion({ kind, names, nodes, starts, heads, tagged }: Node, at: number): void {
   const index = u8[at] as number;
   const head = pick(index, heads, kind);
+  const object = tagged[index];
+  if (object !== undefined) {
+    writeStruct(object, at + (starts[index] as number));
+    return;
+  }
   const payload = nodes[index];
   if (payload === undefined) {
     copy(head);
