@@ -1,4 +1,5 @@
 import {
+  added,
   blob,
   bool,
   desc,
@@ -12,6 +13,7 @@ import {
   u16,
   u32,
   u64,
+  versioned,
 } from "varve/struct";
 import { assert, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
@@ -59,6 +61,15 @@ everywhere("JSON lines", ({ storage }) => {
       '{"key":["-1999","-Infinity","k\\"{1999"],"value":{"id":"2197923743924224","price":249.875,' +
         `"name":"${"x".repeat(49)}","rank":1999,"raw":"z8/Pzw=="}}`,
     );
+  });
+
+  test("records of earlier versions are written with the defaults of fields that they lack", async () => {
+    const db = await opened(storage);
+    db.collection("rows", versioned("Row", { n: u16 })).set("a", { n: 1 });
+    const rows = db.collection("rows", versioned("Row", { n: u16, more: added(u16, 5) }));
+    expect(await textOf(rows.toJsonLines())).toBe('{"key":"a","value":{"n":1,"more":5}}\n');
+    await rows.fromJsonLines('{"key":"b","value":{"n":2}}');
+    expect(rows.get("b")?.more).toBe(5);
   });
 
   test("lines are read from streams in chunks of any size, with spaces and members in any order", async () => {
