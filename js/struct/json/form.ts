@@ -1,6 +1,7 @@
 /** The JSON forms that programs have declared, beside the descriptors, which are stored and have none. */
 
 import type { Descriptor } from "../codec.js";
+import type { Writer } from "../type.js";
 
 /** How the JSON of a type differs from that of its descriptor. */
 export interface Form {
@@ -8,7 +9,23 @@ export interface Form {
   readonly tag?: string | undefined;
   /** Of a union with a tag: the name of the field that has the variant's value; none if its fields are beside the tag. */
   readonly content?: string | undefined;
+  /** How fields, variants or names of an enum are spelled. */
+  readonly renameAll?: Spelling | undefined;
+  /** Of a struct: the forms of its fields, by their names, including those of flattened structs. */
+  readonly fields?: ReadonlyMap<string, FieldForm> | undefined;
 }
+
+/** The form of a field. */
+export interface FieldForm {
+  readonly rename?: string | undefined;
+  readonly aliases: readonly string[];
+  readonly skip: boolean;
+  /** Writes the value of the field where the text has none; absent if it must have one, or if that is all zeros. */
+  readonly fill?: Fill | undefined;
+}
+
+/** Writes a value over zeros. */
+export type Fill = (to: Writer, at: number) => void;
 
 const forms = new WeakMap<Descriptor, Form>();
 const NONE: Form = {};
@@ -40,3 +57,11 @@ function partsOf(kind: Descriptor): readonly Descriptor[] {
   const named = kind.kind === "struct" ? kind.fields : kind.kind === "union" ? kind.variants : [];
   return named.flatMap(([, part]) => part ?? []);
 }
+
+/** How names are spelled in JSON. */
+export type Spelling =
+  | "camelCase"
+  | "snake_case"
+  | "kebab-case"
+  | "PascalCase"
+  | "SCREAMING_SNAKE_CASE";

@@ -5,6 +5,7 @@
 
 import type { Leaf } from "../layout.js";
 import { alignUp, prefixField, type Writer } from "../type.js";
+import type { Fill } from "./form.js";
 import { Names, type Node, OP } from "./plan.js";
 import {
   BACKSLASH,
@@ -188,8 +189,10 @@ function readLarger(node: Node, at: number): void {
       if (isZero(at, node.size)) fail("0 means absent here: write null");
       break;
     case OP.union:
-      if (node.tagged.length > 0) readTagged(node, at);
-      else readUnion(node, at);
+      readUnion(node, at);
+      break;
+    case OP.tagged:
+      readTagged(node, at);
       break;
     case OP.tag:
       name(node, true, 0);
@@ -475,7 +478,7 @@ function isPlainNext(node: Node, index: number): boolean {
   const { names, nodes } = node.tagged[index] as Node;
   let own = nodes[names.indexOf("value")];
   if (own?.op === OP.option) own = own.of;
-  const isObject = own?.op === OP.struct || own?.op === OP.union;
+  const isObject = own?.op === OP.struct || own?.op === OP.union || own?.op === OP.tagged;
   const hasOtherContent = own === undefined && nodes[1] === payload;
   return hasOtherContent || (!isObject && peek() === OPEN);
 }
@@ -551,28 +554,26 @@ function readStruct(node: Node, at: number): void {
     expect(CLOSE);
   }
   if (node.root > 0) data.setUint16(at, node.root, true);
-  if (found < nodes.length) addMissing(node, at, objectNumber);
+  if (found < node.complete) addMissing(node, at, objectNumber);
 }
 
-/** Fills in fields that are missing in the text: defaults of added fields, and `undefined` for options. */
-function addMissing(
-  { names, nodes, starts, seen, root }: Node,
-  at: number,
-  objectNumber: number,
-): void {
-  for (const [index, name] of names.list.entries()) {
-    const { op } = nodes[index] as Node;
-    if (seen[index] === objectNumber || op === OP.option || op === OP.optNonZero) continue;
-    const leaf = root > 0 ? leaves[index] : undefined;
-    if (leaf?.type.fallback === undefined) fail(`missing field ${name}`);
-    else addDefault(leaf, at + (starts[index] as number));
+/** Fills in fields that are missing in the text: defaults, also those of added fields, and `undefined` for options. */
+function addMissing({ fields, seen, root }: Node, at: number, objectNumber: number): void {
+  let index = 0;
+  for (const [leafIndex, { name, node, start, form }] of fields.entries()) {
+    const isSeen = !form?.skip && seen[index++] === objectNumber;
+    if (isSeen) continue;
+    const leaf = root > 0 ? leaves[leafIndex]?.type : undefined;
+    if (form?.fill !== undefined) addDefault(form.fill, at + start);
+    else if (form?.skip || node.op === OP.option || node.op === OP.optNonZero) continue;
+    else if (leaf?.fallback === undefined) fail(`missing field ${name}`);
+    else addDefault((to, place) => leaf.put(to, place, undefined), at + start);
   }
 }
 
-function addDefault({ type }: Leaf, at: number): void {
-  const input = type.fallback?.input;
+function addDefault(fill: Fill, at: number): void {
   const writer: Writer = { m: { data, u8: out, epoch: 0 }, end };
-  type.put(writer, at, input);
+  fill(writer, at);
   out = writer.m.u8 as Uint8Array<ArrayBuffer>;
   data = writer.m.data as DataView<ArrayBuffer>;
   end = writer.end;

@@ -74,14 +74,14 @@ function writeRoot({ node, leaves }: Writing, at: number, length: number): void 
 /** Writes a value of an earlier version, with the defaults of the fields that it lacks. */
 function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: number): void {
   const value = from;
-  for (const [index, start] of node.starts.entries()) {
-    const field = node.nodes[index] as Node;
-    const fallback = leaves[index]?.type.fallback;
-    copy(node.heads[index] as Uint8Array);
+  let index = 0;
+  for (const [leafIndex, { name, node: field, start, form }] of node.fields.entries()) {
+    if (form?.skip) continue;
+    const fallback = leaves[leafIndex]?.type.fallback;
+    copy(node.heads[index++] as Uint8Array);
     if (start + field.size <= root) writeValue(field, at + start);
     else {
-      if (fallback === undefined)
-        throw malformed(`size: field ${node.names.list[index]} is missing.`);
+      if (fallback === undefined) throw malformed(`size: field ${name} is missing.`);
       open(fallback.from);
       writeValue(field, fallback.from.o);
       open(value);
@@ -223,6 +223,9 @@ function writeLarger(node: Node, at: number): void {
     case OP.union:
       writeUnion(node, at);
       break;
+    case OP.tagged:
+      writeTagged(node, at);
+      break;
     case OP.tag:
       copy(node.heads[0] as Uint8Array);
       break;
@@ -348,14 +351,14 @@ function list(of: Node, start: number, count: number): void {
   byte(0x5d);
 }
 
-function writeUnion({ kind, names, nodes, starts, heads, tagged }: Node, at: number): void {
+function writeTagged({ kind, starts, tagged }: Node, at: number): void {
+  const index = u8[at] as number;
+  writeStruct(pick(index, tagged, kind), at + (starts[index] as number));
+}
+
+function writeUnion({ kind, names, nodes, starts, heads }: Node, at: number): void {
   const index = u8[at] as number;
   const head = pick(index, heads, kind);
-  const object = tagged[index];
-  if (object !== undefined) {
-    writeStruct(object, at + (starts[index] as number));
-    return;
-  }
   const payload = nodes[index];
   if (payload === undefined) {
     copy(head);
