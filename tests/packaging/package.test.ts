@@ -37,8 +37,8 @@ describe("the published package", () => {
     }
   });
 
-  test("its archive is smaller than 1,060 KB", () => {
-    assert(pack().details.size < 1_060_000, `it takes ${pack().details.size} bytes`);
+  test("its archive is smaller than 1,070 KB", () => {
+    assert(pack().details.size < 1_070_000, `it takes ${pack().details.size} bytes`);
   });
 
   test("each exported path leads to a file, types first", () => {
