@@ -3,6 +3,7 @@
 import type { Memory, StructCodec, StructDescriptor } from "./codec.js";
 import { fingerprint } from "./fingerprint.js";
 import { copy, Edit } from "./in-place-update.js";
+import type { Leaf } from "./layout.js";
 import { layoutOf } from "./layout-string.js";
 import type { StructSchema } from "./struct.js";
 import {
@@ -49,6 +50,8 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
   readonly kind: StructDescriptor;
   readonly layout: string;
   readonly fingerprint: string;
+  /** The fields with their defaults, which JSON of values of earlier versions has. */
+  readonly leaves: readonly Leaf[];
   private readonly schema: StructSchema;
   /** The value that was measured last, and its bytes, until they are written. */
   private measured: unknown;
@@ -64,6 +67,7 @@ export class SchemaCodec implements StructCodec<Viewed, Viewed, unknown> {
     this.kind = schema.kind;
     this.layout = layoutOf(schema.kind);
     this.fingerprint = fingerprint(this.layout);
+    this.leaves = schema.leaves;
     this.schema = schema;
     this.measured = undefined;
     this.staged = undefined;

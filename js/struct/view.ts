@@ -5,6 +5,7 @@
  */
 
 import { INSPECT } from "../util/inspect.js";
+import type { StructDescriptor } from "./codec.js";
 import type { Leaf } from "./layout.js";
 import {
   assertAttached,
@@ -26,6 +27,7 @@ export type MakeView = (place: Cursor) => Viewed;
 /** The part of a schema that its views use. */
 export interface Shape {
   readonly name: string;
+  readonly kind: StructDescriptor;
   readonly leaves: readonly Leaf[];
   readonly blank: object;
 }

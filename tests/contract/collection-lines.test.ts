@@ -1,4 +1,6 @@
+import { inJson } from "varve/json";
 import {
+  added,
   blob,
   bool,
   desc,
@@ -12,6 +14,8 @@ import {
   u16,
   u32,
   u64,
+  union,
+  versioned,
 } from "varve/struct";
 import { assert, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
@@ -59,6 +63,55 @@ everywhere("JSON lines", ({ storage }) => {
       '{"key":["-1999","-Infinity","k\\"{1999"],"value":{"id":"2197923743924224","price":249.875,' +
         `"name":"${"x".repeat(49)}","rank":1999,"raw":"z8/Pzw=="}}`,
     );
+  });
+
+  test("lines have the JSON form that a schema declares, and the records are the same without it", async () => {
+    const db = await opened(storage);
+    const Plain = struct("Plain", { unitPrice: u16, note: str, by: union({ Row, Free: null }) });
+    const Formed = inJson(
+      struct("Plain", {
+        unitPrice: u16,
+        note: str,
+        by: inJson(union({ Row, Free: null }), { tag: "type" }),
+      }),
+      {
+        renameAll: "snake_case",
+        fields: {
+          note: { skip: true, default: "none" },
+          unitPrice: { alias: "price", default: 9 },
+        },
+      },
+    );
+    const rows = db.collection("rows", Formed);
+    rows.set("a", { unitPrice: 5, note: "secret", by: { type: "Free" } });
+    expect(await textOf(rows.toJsonLines())).toBe(
+      '{"key":"a","value":{"unit_price":5,"by":{"type":"Free"}}}\n',
+    );
+    await rows.fromJsonLines(
+      '{"key":"b","value":{"by":{"type":"Free"}}}\n{"key":"c","value":{"price":7,"by":{"type":"Free"}}}',
+    );
+    const plain = db.collection("rows", Plain);
+    expect([...plain.values()].map((row) => row.snapshot())).toStrictEqual([
+      { unitPrice: 5, note: "secret", by: { type: "Free" } },
+      { unitPrice: 9, note: "none", by: { type: "Free" } },
+      { unitPrice: 7, note: "none", by: { type: "Free" } },
+    ]);
+    expect(await textOf(plain.toJsonLines({ gte: "c" }))).toBe(
+      '{"key":"c","value":{"unitPrice":7,"note":"none","by":"Free"}}\n',
+    );
+    await rejects(rows.fromJsonLines('{"key":"d","value":{"by":{"type":"Row","id":"x"}}}'), {
+      ...MALFORMED,
+      message: /\$\.by\.id: /,
+    });
+  });
+
+  test("records of earlier versions are written with the defaults of fields that they lack", async () => {
+    const db = await opened(storage);
+    db.collection("rows", versioned("Row", { n: u16 })).set("a", { n: 1 });
+    const rows = db.collection("rows", versioned("Row", { n: u16, more: added(u16, 5) }));
+    expect(await textOf(rows.toJsonLines())).toBe('{"key":"a","value":{"n":1,"more":5}}\n');
+    await rows.fromJsonLines('{"key":"b","value":{"n":2}}');
+    expect(rows.get("b")?.more).toBe(5);
   });
 
   test("lines are read from streams in chunks of any size, with spaces and members in any order", async () => {

@@ -1,7 +1,7 @@
 /** Unknown arguments and options are never ignored: every call refuses them by name. */
 
 import { connect, file, memory, opfs, serve } from "varve";
-import { fromJson, toJson } from "varve/json";
+import { fromJson, inJson, toJson } from "varve/json";
 import {
   auto,
   json,
@@ -75,6 +75,7 @@ describe("surplus arguments", () => {
       ["option()", option as Loose, [u16, 0]],
       ["vec()", vec as Loose, [u16, 10]],
       ["union()", union as Loose, [{ A: u16 }, {}]],
+      ["inJson()", inJson as Loose, [Product, { renameAll: "camelCase" }, {}]],
       ["struct()", struct as Loose, ["A", { a: u16 }, { versioned: true }]],
       ["versioned()", versioned as Loose, ["A", { a: u16 }, {}]],
       ["toJson()", toJson as Loose, [Product, bytes, 2]],

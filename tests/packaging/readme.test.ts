@@ -59,7 +59,7 @@ describe("the programs of the README", () => {
       [],
       [],
       ["db.ts", "main.ts"],
-      ["src/main.rs"],
+      ["src/main.rs", "payments.mjs"],
       ["drafts.mjs"],
       ["users.mjs"],
       ["worker.ts"],
@@ -106,6 +106,14 @@ describe("the programs of the README", () => {
     const program = shown(STRUCTURED, "drafts.mjs");
     for (const place of ["node", "node24"]) {
       expect(await ranAsShown(program, place), place).toBe("true true");
+    }
+  });
+
+  test("the program with a JSON form prints what it says", async () => {
+    const program = shown(RECORDS, "payments.mjs");
+    const [, promised] = /It prints `(.*)`\./.exec(readFileSync(root(RECORDS), "utf8")) ?? [];
+    for (const place of ["node", "node24"]) {
+      expect(await ranAsShown(program, place), place).toBe(promised);
     }
   });
 

@@ -3,6 +3,7 @@
  * or if a line marked as an error does.
  */
 
+import { inJson } from "varve/json";
 import {
   added,
   array,
@@ -202,6 +203,34 @@ export function defining(): void {
   Old.encode({ stock: 1, price: 2 });
   same<Infer<typeof Old>, { stock: number; price: number }>(true);
   same<View<typeof Old>["price"], number>(true);
+
+  // A JSON form changes no type.
+  const by = union({ Box: Size, Free: null });
+  const tagged = inJson(by, { tag: "kind", renameAll: "camelCase" });
+  same<typeof tagged, typeof by>(true);
+  const Tagged = struct("Tagged", { by: tagged });
+  same<Infer<typeof Tagged>["by"], Infer<typeof by>>(true);
+  // @ts-expect-error a tag is a name
+  inJson(by, { tag: 1 });
+  // @ts-expect-error no such option
+  inJson(by, { tags: "kind" });
+
+  const Names = inJson(struct("Names", { aB: u8, at: option(Size), flat: flatten(Size) }), {
+    renameAll: "snake_case",
+    fields: {
+      aB: { rename: "b", alias: ["c"], default: 1 },
+      at: { skip: true, default: { width: 1, height: 2 } },
+      width: { alias: "w" },
+    },
+  });
+  same<Infer<typeof Names>["aB"], number>(true);
+  same<keyof Infer<typeof Names>, "aB" | "at" | "width" | "height">(true);
+  // @ts-expect-error a default of another type
+  inJson(Size, { fields: { width: { default: "1" } } });
+  // @ts-expect-error no such field
+  inJson(Size, { fields: { length: { rename: "l" } } });
+  // @ts-expect-error no such spelling
+  inJson(Size, { renameAll: "lowercase" });
 
   // @ts-expect-error only added fields may be missing
   Old.encode({ price: 2 });

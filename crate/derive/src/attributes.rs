@@ -3,6 +3,8 @@
 use syn::meta::ParseNestedMeta;
 use syn::{Attribute, Error, Expr, Ident, LitStr, Path, Token, parse_quote};
 
+use crate::json::{FormOfField, FormOfType};
+
 /// The representation of a type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Repr {
@@ -49,6 +51,7 @@ pub struct OfType {
     pub versioned: bool,
     /// An enum is a union although no variant has data.
     pub union: bool,
+    pub json: FormOfType,
     pub krate: Path,
 }
 
@@ -56,7 +59,8 @@ impl OfType {
     pub fn parse(attributes: &[Attribute]) -> Result<Self, Error> {
         let krate = parse_quote!(::varve);
         let case = Case::default();
-        let mut this = OfType { rename: None, case, versioned: false, union: false, krate };
+        let json = FormOfType::default();
+        let mut this = OfType { rename: None, case, versioned: false, union: false, json, krate };
         each(attributes, |meta| {
             if meta.path.is_ident("rename") {
                 this.rename = Some(text(meta)?);
@@ -70,11 +74,13 @@ impl OfType {
                 this.versioned = true;
             } else if meta.path.is_ident("union") {
                 this.union = true;
+            } else if meta.path.is_ident("json") {
+                this.json.parse(meta)?;
             } else if meta.path.is_ident("crate") {
                 this.krate = meta.value()?.parse()?;
             } else {
                 return Err(meta.error(
-                    "unknown attribute: use rename, rename_all, versioned, union or crate",
+                    "unknown attribute: use rename, rename_all, versioned, union, json or crate",
                 ));
             }
             Ok(())
@@ -104,6 +110,7 @@ pub struct OfField {
     pub timestamp: bool,
     pub u53: bool,
     pub added: Added,
+    pub json: FormOfField,
 }
 
 /// Whether only later versions of a struct have a field, and its default in records of earlier
@@ -132,10 +139,12 @@ impl OfField {
                 this.added = Added::As(meta.value()?.parse()?);
             } else if meta.path.is_ident("added") {
                 this.added = Added::AsZero;
+            } else if meta.path.is_ident("json") {
+                this.json.parse(meta)?;
             } else {
-                return Err(
-                    meta.error("unknown attribute: use rename, flatten, timestamp, u53 or added")
-                );
+                return Err(meta.error(
+                    "unknown attribute: use rename, flatten, timestamp, u53, added or json",
+                ));
             }
             Ok(())
         })?;

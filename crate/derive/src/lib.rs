@@ -3,6 +3,7 @@
 
 mod attributes;
 mod fields;
+mod json;
 mod versions;
 
 use proc_macro2::TokenStream;
@@ -55,6 +56,7 @@ fn expand(mut input: DeriveInput) -> Result<TokenStream, Error> {
             return Err(Error::new(data.union_token.span(), message));
         }
     };
+    let form = json::form(&of_type, repr, &input)?;
     let methods = versions::methods(&of_type, &input)?;
     let ident = &input.ident;
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
@@ -62,6 +64,7 @@ fn expand(mut input: DeriveInput) -> Result<TokenStream, Error> {
         #[automatically_derived]
         impl #impl_generics #krate::schema::Record for #ident #type_generics #where_clause {
             const LAYOUT: &'static #krate::schema::Layout = #layout;
+            const FORM: &'static #krate::schema::json_form::Form = #form;
             #methods
         }
     })

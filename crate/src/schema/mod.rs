@@ -27,6 +27,10 @@ compile_error!("varve reads records in place, which needs a little-endian target
 
 mod descriptor;
 mod fixed_types;
+#[cfg(feature = "json")]
+pub mod json;
+#[doc(hidden)]
+pub mod json_form;
 pub mod key;
 mod layout;
 pub(crate) mod upgrade;
@@ -37,6 +41,8 @@ use std::num::{NonZeroI8, NonZeroI16, NonZeroI32, NonZeroI64};
 use std::num::{NonZeroU8, NonZeroU16, NonZeroU32, NonZeroU64};
 
 use musli_zerocopy::{Ref, ZeroCopy};
+
+use json_form::{Form, PartForm};
 
 pub use descriptor::{Field, Kind, Malformed, Plain, Variant};
 pub use fixed_types::{FixedStr, FixedStrError, Opt};
@@ -53,7 +59,8 @@ pub use view::{Parts, View};
 /// an enum that is a union although no variant has data; `#[varve(versioned)]` on a struct whose
 /// first field is `root_size: u16`; `#[varve(added)]` or `#[varve(added = 5)]` on the fields that
 /// only its later versions have: in records of earlier versions they are read as zero, none, an
-/// empty text, or the given value, and are added to the record with its next update.
+/// empty text, or the given value, and are added to the record with its next update;
+/// `#[varve(json(…))]`, which changes only the record's JSON, as the module `json` describes.
 ///
 /// ```
 /// use musli_zerocopy::{Ref, ZeroCopy};
@@ -145,6 +152,10 @@ pub trait Record: ZeroCopy + Copy + 'static {
     /// The layout of its bytes.
     const LAYOUT: &'static Layout;
 
+    /// How its JSON differs from its layout.
+    #[doc(hidden)]
+    const FORM: &'static Form = &Form::PLAIN;
+
     /// FNV-1a-64 of the canonical layout string: equal for types that can read each other's bytes.
     const FINGERPRINT: u64 = Self::LAYOUT.fingerprint();
 
@@ -189,7 +200,26 @@ non_zero! {
     NonZeroI8 => I8, NonZeroI16 => I16, NonZeroI32 => I32, NonZeroI64 => I64,
 }
 
+/// The form of a type with elements of another.
+macro_rules! around {
+    ($of:ty) => {
+        &Form {
+            spelling: None,
+            tag: None,
+            content: None,
+            parts: &[PartForm {
+                form: <$of as Record>::FORM,
+                rename: None,
+                aliases: &[],
+                skip: false,
+                default: None,
+            }],
+        }
+    };
+}
+
 impl<T: Record, const N: usize> Record for [T; N] {
+    const FORM: &'static Form = around!(T);
     const LAYOUT: &'static Layout = &match T::LAYOUT {
         Layout::U8 => Layout::Bytes(N),
         of => Layout::Array(of, N),
@@ -197,6 +227,7 @@ impl<T: Record, const N: usize> Record for [T; N] {
 }
 
 impl<T: Record> Record for Ref<[T]> {
+    const FORM: &'static Form = around!(T);
     const LAYOUT: &'static Layout = &match T::LAYOUT {
         Layout::U8 => Layout::Blob,
         of => Layout::Vec(of),
@@ -204,6 +235,7 @@ impl<T: Record> Record for Ref<[T]> {
 }
 
 impl<T: Record> Record for Opt<T> {
+    const FORM: &'static Form = around!(T);
     const LAYOUT: &'static Layout = &Layout::Option(T::LAYOUT);
 }
 

@@ -65,6 +65,11 @@ fn load<T: Record>(bytes: &[u8]) -> Result<T, Malformed> {
 /// The default of each added field in records without it, as a value that consists of the default
 /// alone.
 pub(crate) fn defaults<T: Record>() -> Vec<Vec<u8>> {
+    placed_defaults::<T>().into_iter().map(|(_, default)| default).collect()
+}
+
+/// The same, each with the offset of its field.
+pub(crate) fn placed_defaults<T: Record>() -> Vec<(usize, Vec<u8>)> {
     let kind = Kind::from(T::LAYOUT);
     if !is_versioned::<T>() {
         return Vec::new();
@@ -77,7 +82,7 @@ pub(crate) fn defaults<T: Record>() -> Vec<Vec<u8>> {
         let end = at + field.size_and_align().0;
         // The record may end before this field.
         if T::whole_fields(end - 1).is_some() {
-            found.push(bytes[at..end].to_vec());
+            found.push((at, bytes[at..end].to_vec()));
         }
     });
     found

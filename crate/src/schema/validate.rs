@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use super::descriptor::{Kind, Malformed, Plain, aligned};
 
 /// The largest number of milliseconds before or after 1970 that is a date in JavaScript.
-const MAX_TIME: u64 = 8_640_000_000_000_000;
+pub(super) const MAX_TIME: u64 = 8_640_000_000_000_000;
 
 /// The maximum number of bytes of parts to validate, however long a value is, because parts may
 /// overlap.
-const MAX_PART_BYTES: usize = 64 << 20;
+pub(super) const MAX_PART_BYTES: usize = 64 << 20;
 
 impl Kind {
     /// Checks that all of a value matches its layout: lengths, offsets, alignment, UTF-8, booleans,
@@ -184,7 +184,7 @@ fn outside(at: usize, size: usize, bytes: &[u8]) -> Malformed {
     wrong(format!("range: {size} bytes at {at} exceed {}", bytes.len()))
 }
 
-fn below(name: &str, error: Malformed) -> Malformed {
+pub(super) fn below(name: &str, error: Malformed) -> Malformed {
     let ends = error.field.is_empty() || error.field.starts_with('[') || name.is_empty();
     Malformed { field: format!("{name}{}{}", if ends { "" } else { "." }, error.field), ..error }
 }

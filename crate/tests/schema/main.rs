@@ -1,6 +1,8 @@
 //! Schemas in Rust compared with those of TypeScript: the same layouts, fingerprints, bytes and
 //! keys.
 
+#[cfg(feature = "json")]
+mod json;
 mod keys;
 mod layouts;
 mod parts;

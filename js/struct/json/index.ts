@@ -38,7 +38,7 @@ export interface JsonOptions {
  * Returns the JSON of a value. u64 and i64 are strings of digits, since most JSON parsers would round them;
  * timestamps are milliseconds; bytes are base64; floats that are not finite are `"NaN"`, `"Infinity"` or
  * `"-Infinity"`; a missing value is `null`. A variant of a union is its name or, with a value,
- * `{"Name":value}`.
+ * `{"Name":value}`. `inJson` declares other forms.
  *
  * ```ts
  * toJson(Product, bytes); // {"stock":20001,"name":"Yeezy Boost 350 V2"}

@@ -5,6 +5,7 @@
 
 import type { Leaf } from "../layout.js";
 import { alignUp, prefixField, type Writer } from "../type.js";
+import type { Fill } from "./form.js";
 import { Names, type Node, OP } from "./plan.js";
 import {
   BACKSLASH,
@@ -189,6 +190,12 @@ function readLarger(node: Node, at: number): void {
       break;
     case OP.union:
       readUnion(node, at);
+      break;
+    case OP.tagged:
+      readTagged(node, at);
+      break;
+    case OP.tag:
+      name(node, true, 0);
       break;
     default:
       readStruct(node, at);
@@ -411,6 +418,71 @@ function readUnion(node: Node, at: number): void {
   expect(CLOSE);
 }
 
+/**
+ * Reads a variant that a field of its object names. If that is not the first one, the fields before it are skipped and
+ * then read: nothing is kept.
+ */
+function readTagged(node: Node, at: number): void {
+  const [tag] = node.tag.list;
+  if (peek() !== OPEN) wanted("{");
+  const start = text.at++;
+  let index = -1;
+  let fields = 0;
+  if (peek() !== CLOSE) {
+    do {
+      fields += 1;
+      if (name({ names: node.tag }, false, 0) === 0) index = readTag(node, tag as string);
+      else {
+        expect(COLON);
+        skip();
+      }
+    } while (index < 0 && next(COMMA));
+  }
+  const isPlain = index < 0 ? tag !== "type" : fields === 1 && isPlainNext(node, index);
+  text.at = start;
+  if (isPlain && isMemberNext()) {
+    readTyped(node, at);
+    return;
+  }
+  if (index < 0) fail(`missing field ${tag}, which names the variant`);
+  out[at] = index;
+  readStruct(node.tagged[index] as Node, at + (node.starts[index] as number));
+}
+
+function readTag(node: Node, tag: string): number {
+  try {
+    expect(COLON);
+    return name(node, true, 0);
+  } catch (error) {
+    throw prefixField(error, tag);
+  }
+}
+
+/** Whether `{` is next and then "type" or "value". Moves behind the `{`. */
+function isMemberNext(): boolean {
+  text.at += 1;
+  const start = text.at;
+  const isMember = peek() === QUOTE && name(MEMBERS, false, 0) >= 0;
+  text.at = isMember ? start : start - 1;
+  return isMember;
+}
+
+/**
+ * Whether a variant whose tag was read, and is called "type", is in the form of `snapshot()`: `{ type, value }`. It is not
+ * if its own field "value" could be what follows.
+ */
+function isPlainNext(node: Node, index: number): boolean {
+  const payload = node.nodes[index];
+  if (payload === undefined || node.tag.list[0] !== "type" || !next(COMMA)) return false;
+  if (peek() !== QUOTE || name(MEMBERS, false, 1) !== 1 || !next(COLON)) return false;
+  const { names, nodes } = node.tagged[index] as Node;
+  let own = nodes[names.indexOf("value")];
+  if (own?.op === OP.option) own = own.of;
+  const isObject = own?.op === OP.struct || own?.op === OP.union || own?.op === OP.tagged;
+  const hasOtherContent = own === undefined && nodes[1] === payload;
+  return hasOtherContent || (!isObject && peek() === OPEN);
+}
+
 const MEMBERS = { names: new Names(["type", "value"]) };
 
 /** Reads a variant in the form of `snapshot()`: `{ type, value }`. An optional value may be missing. */
@@ -482,28 +554,26 @@ function readStruct(node: Node, at: number): void {
     expect(CLOSE);
   }
   if (node.root > 0) data.setUint16(at, node.root, true);
-  if (found < nodes.length) addMissing(node, at, objectNumber);
+  if (found < node.complete) addMissing(node, at, objectNumber);
 }
 
-/** Fills in fields that are missing in the text: defaults of added fields, and `undefined` for options. */
-function addMissing(
-  { names, nodes, starts, seen, root }: Node,
-  at: number,
-  objectNumber: number,
-): void {
-  for (const [index, name] of names.list.entries()) {
-    const { op } = nodes[index] as Node;
-    if (seen[index] === objectNumber || op === OP.option || op === OP.optNonZero) continue;
-    const leaf = root > 0 ? leaves[index] : undefined;
-    if (leaf?.type.fallback === undefined) fail(`missing field ${name}`);
-    else addDefault(leaf, at + (starts[index] as number));
+/** Fills in fields that are missing in the text: defaults, also those of added fields, and `undefined` for options. */
+function addMissing({ fields, seen, root }: Node, at: number, objectNumber: number): void {
+  let index = 0;
+  for (const [leafIndex, { name, node, start, form }] of fields.entries()) {
+    const isSeen = !form?.skip && seen[index++] === objectNumber;
+    if (isSeen) continue;
+    const leaf = root > 0 ? leaves[leafIndex]?.type : undefined;
+    if (form?.fill !== undefined) addDefault(form.fill, at + start);
+    else if (form?.skip || node.op === OP.option || node.op === OP.optNonZero) continue;
+    else if (leaf?.fallback === undefined) fail(`missing field ${name}`);
+    else addDefault((to, place) => leaf.put(to, place, undefined), at + start);
   }
 }
 
-function addDefault({ type }: Leaf, at: number): void {
-  const input = type.fallback?.input;
+function addDefault(fill: Fill, at: number): void {
   const writer: Writer = { m: { data, u8: out, epoch: 0 }, end };
-  type.put(writer, at, input);
+  fill(writer, at);
   out = writer.m.u8 as Uint8Array<ArrayBuffer>;
   data = writer.m.data as DataView<ArrayBuffer>;
   end = writer.end;

@@ -38,6 +38,23 @@ export function write(what: Writing, memory: Memory, at: number, length: number)
   return out.subarray(0, end);
 }
 
+/** Writes a part of a value, or the items of a list, as `write`. */
+export function writePart(what: Writing, cursor: Cursor, items?: number): Uint8Array {
+  const { name, node } = what;
+  open(cursor);
+  end = 0;
+  try {
+    walking(cursor.n, () => {
+      if (items !== undefined) list(node, cursor.o, items);
+      else if (node.root > 0) writeRoot(what, cursor.o, cursor.n);
+      else writeValue(node, cursor.o);
+    });
+  } catch (error) {
+    throw prefixField(error, name);
+  }
+  return out.subarray(0, end);
+}
+
 function open(cursor: Cursor): void {
   from = cursor;
   data = cursor.m.data;
@@ -57,14 +74,14 @@ function writeRoot({ node, leaves }: Writing, at: number, length: number): void 
 /** Writes a value of an earlier version, with the defaults of the fields that it lacks. */
 function writeOlder(node: Node, leaves: readonly Leaf[], at: number, root: number): void {
   const value = from;
-  for (const [index, start] of node.starts.entries()) {
-    const field = node.nodes[index] as Node;
-    const fallback = leaves[index]?.type.fallback;
-    copy(node.heads[index] as Uint8Array);
+  let index = 0;
+  for (const [leafIndex, { name, node: field, start, form }] of node.fields.entries()) {
+    if (form?.skip) continue;
+    const fallback = leaves[leafIndex]?.type.fallback;
+    copy(node.heads[index++] as Uint8Array);
     if (start + field.size <= root) writeValue(field, at + start);
     else {
-      if (fallback === undefined)
-        throw malformed(`size: field ${node.names.list[index]} is missing.`);
+      if (fallback === undefined) throw malformed(`size: field ${name} is missing.`);
       open(fallback.from);
       writeValue(field, fallback.from.o);
       open(value);
@@ -206,6 +223,12 @@ function writeLarger(node: Node, at: number): void {
     case OP.union:
       writeUnion(node, at);
       break;
+    case OP.tagged:
+      writeTagged(node, at);
+      break;
+    case OP.tag:
+      copy(node.heads[0] as Uint8Array);
+      break;
     default:
       writeStruct(node, at);
       break;
@@ -326,6 +349,11 @@ function list(of: Node, start: number, count: number): void {
     throw prefixField(error, `[${index}]`);
   }
   byte(0x5d);
+}
+
+function writeTagged({ kind, starts, tagged }: Node, at: number): void {
+  const index = u8[at] as number;
+  writeStruct(pick(index, tagged, kind), at + (starts[index] as number));
 }
 
 function writeUnion({ kind, names, nodes, starts, heads }: Node, at: number): void {
