@@ -13,7 +13,6 @@ export type {
 export { type ConnectOptions, connect } from "./client/connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./client/connection/caller.js";
 export type { RemoteTransactionOptions, RetryOptions, Tx, TxPart } from "./client/optimistic.js";
-export type { KeyChange, Watching, WatchOptions } from "./client/protocol/client-subscriptions.js";
 export type { RemoteLogGap, RemoteLogHead, RemoteLogRecord } from "./client/protocol/log-pages.js";
 export type { ClientProgress } from "./client/protocol/messages.js";
 export type {
@@ -148,6 +147,7 @@ export type {
   TransactionOptions,
   UpdateOptions,
 } from "./session/session.js";
+export type { KeyChange, Watching, WatchOptions } from "./session/watching.js";
 export type { ImageSource } from "./storage/bytes.js";
 export { type DurableObjectStorageLike, durableObject } from "./storage/durable-object.js";
 export { memory } from "./storage/memory.js";

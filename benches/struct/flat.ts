@@ -44,7 +44,7 @@ const inputs = Array.from({ length: VALUES }, (_, index) => ({
  * A program has several schemas, which share the code of their getters. Without these, the schema measured
  * first would have that code to itself for a while, and it would be compiled for that schema alone.
  */
-function useOthers(): number {
+function readOthers(): number {
   let sum = 0;
   for (let i = 0; i < 6; i++) {
     const fields = {
@@ -68,7 +68,7 @@ function useOthers(): number {
 
 /** The order of compilation matters, so every other process compiles the flattened struct first. */
 export function measureFlat(samples: number, turn: number): Promise<Measured[]> {
-  if (useOthers() !== 66_000) throw new Error("the other schemas are read wrongly");
+  if (readOthers() !== 66_000) throw new Error("the other schemas are read wrongly");
   const both = [
     () => readVariant("plain fields", Plainly as unknown as typeof Flattened, PLAIN),
     () => readVariant("flattened", Flattened, FLAT),

@@ -17,7 +17,7 @@ const RAW = { store: "raw bytes", about: "offset known" };
 const TYPED = { store: "typed view", about: "collection, schema" };
 
 /** Each of the other schemas is read and changed often enough to appear in the compiler's type feedback. */
-function useOthers(db: Database): number {
+function readOthers(db: Database): number {
   let sum = 0;
   for (let i = 0; i < OTHERS; i++) {
     const Other = struct(`Other${i}`, { id: u32, stock: u16, on: bool, [`text${i}`]: str });
@@ -38,7 +38,7 @@ function useOthers(db: Database): number {
 export async function measureMany(samples: number): Promise<Measured[]> {
   const db = await open("many", { storage: memory() });
   try {
-    if (useOthers(db) !== OTHERS * 15_000) throw new Error("the other schemas are read wrongly");
+    if (readOthers(db) !== OTHERS * 15_000) throw new Error("the other schemas are read wrongly");
     const all = variants(db);
     const isSet = ({ work }: Variant) => work.startsWith("set");
     // The maintenance after sets would run during the next measurement.

@@ -1,6 +1,7 @@
 /** `varve/level`: a database with the interface of abstract-level. */
 
 import {
+  type AbstractDatabaseHooks,
   type AbstractDatabaseOptions,
   AbstractIterator,
   type AbstractIteratorOptions,
@@ -86,6 +87,13 @@ function order(a: Uint8Array, b: Uint8Array): number {
  * as `DatabaseClosedError`, and with those of abstract-level.
  */
 export class VarveLevel<K = string, V = string> extends AbstractLevel<Uint8Array, K, V> {
+  /**
+   * The hooks of abstract-level. By its types alone, whether a subclass may be used as an `AbstractLevel` depends on what
+   * the compiler has compared before.
+   */
+  declare hooks: AbstractDatabaseHooks<this> &
+    AbstractDatabaseHooks<AbstractLevel<Uint8Array, K, V>>;
+
   // Not visible: sublevels look for properties such as `prefix`.
   readonly #raw: Source;
   readonly #prefix: Uint8Array;

@@ -52,13 +52,13 @@ export interface VarveDriver {
   getKeys(base?: string): Promise<string[]>;
   clear(base?: string): Awaitable<void>;
   getMeta(key: string): Awaitable<VarveItemMeta | null>;
-  /** With a client: reports what any tab changes. With a database, unstorage reports what it writes itself. */
-  watch?: (callback: (event: "update" | "remove", key: string) => unknown) => () => void;
+  /** Reports what changes below the prefix by any write, and what expires; with a client, in any tab. */
+  watch: (callback: (event: "update" | "remove", key: string) => unknown) => () => void;
 }
 
-/** What only a client has. */
+/** What a database and a client have. */
 interface Watched {
-  watch?(
+  watch(
     range: { readonly prefix: string },
     listener: (changes: readonly { readonly key: string; readonly version: number }[]) => void,
   ): { close(): void };
@@ -91,7 +91,6 @@ export function varveDriver(to: object, options: VarveDriverOptions = {}): Varve
   };
   const set = (key: string, value: unknown, given?: CallOptions) =>
     raw.set(at(key), value as string, expiry(given));
-  const watch = (to as Watched).watch?.bind(to);
   return {
     name: "varve",
     options,
@@ -130,16 +129,14 @@ export function varveDriver(to: object, options: VarveDriverOptions = {}): Varve
         const size = value.length;
         return expires ? { size, ttl: Math.ceil((+expires - Date.now()) / 1000) } : { size };
       }),
-    ...(watch && {
-      watch(callback) {
-        const watching = watch({ prefix }, (changes) => {
-          for (const { key, version } of changes) {
-            callback(version ? "update" : "remove", key.slice(prefix.length));
-          }
-        });
-        return () => watching.close();
-      },
-    }),
+    watch(callback) {
+      const watching = (to as Watched).watch({ prefix }, (changes) => {
+        for (const { key, version } of changes) {
+          callback(version ? "update" : "remove", key.slice(prefix.length));
+        }
+      });
+      return () => watching.close();
+    },
   };
 }
 

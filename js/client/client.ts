@@ -5,6 +5,7 @@ import type { Verification } from "../engine/reports.js";
 import type { ExpiryOptions } from "../session/expiry.js";
 import type { ByteRange, Range, TextRange } from "../session/key-range.js";
 import type { DatabaseStats } from "../session/session.js";
+import type { KeyChange, Watching, WatchOptions } from "../session/watching.js";
 import type { Key, Value } from "../util/bytes.js";
 import { asyncDispose } from "../util/dispose.js";
 import type { Listened } from "../util/dom-types.js";
@@ -20,12 +21,7 @@ import {
   updateIf,
 } from "./optimistic.js";
 import { split } from "./protocol/call-options.js";
-import {
-  changesOf,
-  type KeyChange,
-  type Watching,
-  type WatchOptions,
-} from "./protocol/client-subscriptions.js";
+import { changesOf } from "./protocol/client-subscriptions.js";
 import { cloneArgs, listOf } from "./protocol/clone.js";
 import { cloned } from "./protocol/json-values.js";
 import type { RowsAnswer } from "./protocol/packed-rows.js";
@@ -287,7 +283,7 @@ export class Client<
    *
    * Requests made after this are sent once the watch has begun, so it reports their changes. No change is
    * missed if another tab becomes owner. A key that was set and then set back between two reports has another
-   * version, and is reported.
+   * version, and is reported. A key that expires is reported then.
    *
    * The owner checks the range. If the range is bad or cannot be read, the loop throws the reason; with a
    * listener, `ended` rejects with it, which is an unhandled rejection unless it is handled, as with every
@@ -314,8 +310,7 @@ export class Client<
    * of one moment, without a gap. Only changed rows are sent. The array is a new one each time, but a row that
    * has not changed may be the same object as before: copy a row before you change it or transfer its bytes.
    * Without a listener it is an async iterable; a loop that is slower than the changes is given the latest
-   * state. A record that expires is left out from the next change in the range on. Everything else is as for
-   * `watch`.
+   * state. Everything else is as for `watch`.
    */
   live(range: TextRange, listener: (rows: [string, Uint8Array<ArrayBuffer>][]) => void): Watching;
   live(

@@ -1,11 +1,11 @@
 /** `connect`: makes a client of a database by its name. */
 
 import { badCall, OptionsMismatchError } from "../errors/index.js";
+import { checkedOptions } from "../session/checked-options.js";
 import { Client, type ClientOf } from "./client.js";
 import type { WorkerLike } from "./connection/caller.js";
 import { Connection, connections } from "./connection/connection.js";
 import { packageWorker } from "./package-worker.js";
-import { checkedOptions } from "./protocol/call-options.js";
 import type { Nothing, ServedTypes } from "./types.js";
 import type { CollectionSpecs } from "./worker/collection-handlers.js";
 

@@ -33,6 +33,7 @@ export {
   VersionChangedError,
 } from "../errors/index.js";
 export type { ExpiryOptions } from "../session/expiry.js";
+export type { KeyChange, Watching, WatchOptions } from "../session/watching.js";
 export {
   Client,
   type ClientOf,
@@ -43,7 +44,6 @@ export {
 export { type ConnectOptions, connect } from "./connect.js";
 export type { CallOptions, ClientStatus, WorkerLike } from "./connection/caller.js";
 export type { RemoteTransactionOptions, RetryOptions, Tx, TxPart } from "./optimistic.js";
-export type { KeyChange, Watching, WatchOptions } from "./protocol/client-subscriptions.js";
 export type { RemoteLogGap, RemoteLogHead, RemoteLogRecord } from "./protocol/log-pages.js";
 export type { ClientProgress } from "./protocol/messages.js";
 export type {

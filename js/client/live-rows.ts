@@ -1,15 +1,9 @@
 /** `live`: the contents of a range now and after every change in it. Owners send only what has changed. */
 
+import { KeptRows } from "../session/kept-rows.js";
+import { type Begin, subscribed, type Watching, type WatchOptions } from "../session/watching.js";
 import { queueMicrotask } from "../util/clock.js";
-import {
-  type Begin,
-  type RowsListener,
-  type Subscribe,
-  subscribed,
-  type Watching,
-  type WatchOptions,
-} from "./protocol/client-subscriptions.js";
-import { KeptRows } from "./protocol/kept-rows.js";
+import type { RowsListener, Subscribe } from "./protocol/client-subscriptions.js";
 import type { Watch } from "./protocol/messages.js";
 import { allRows, keyFrom, type RowSchema } from "./rows.js";
 

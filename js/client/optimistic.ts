@@ -2,12 +2,13 @@
 
 import { badCall, ConflictError, OwnerUnavailableError, ReentrancyError } from "../errors/index.js";
 import { unfinishedKind } from "../session/async-guard.js";
+import { checkedOptions, noFunction } from "../session/checked-options.js";
 import type { ExpiryOptions } from "../session/expiry.js";
 import type { Key, Value } from "../util/bytes.js";
 import { clearTimeout, setTimeout } from "../util/clock.js";
 import { decoder } from "../util/text-coders.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
-import { CALL_NAME, checkedOptions, noFunction } from "./protocol/call-options.js";
+import { CALL_NAME } from "./protocol/call-options.js";
 import { bytesOf, cloneArgs } from "./protocol/clone.js";
 import {
   carried,

@@ -4,17 +4,13 @@ import type { IndexRange } from "../collection/index-query.js";
 import type { KeyRange } from "../collection/keys.js";
 import { badCall } from "../errors/index.js";
 import type { ExpiryOptions } from "../session/expiry.js";
+import type { KeyChange, Watching, WatchOptions } from "../session/watching.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
 import { liveRows } from "./live-rows.js";
 import { byName, hide } from "./named-properties.js";
 import { type RetryOptions, updateIf } from "./optimistic.js";
 import { split } from "./protocol/call-options.js";
-import {
-  changesOf,
-  type KeyChange,
-  type Watching,
-  type WatchOptions,
-} from "./protocol/client-subscriptions.js";
+import { changesOf } from "./protocol/client-subscriptions.js";
 import { cloneArgs, listOf } from "./protocol/clone.js";
 import { type Forms, fieldOf, sentOf } from "./protocol/json-values.js";
 import type { RowsAnswer } from "./protocol/packed-rows.js";
@@ -186,6 +182,37 @@ export class RemoteReads<K, KeyInput, Plain, Range> extends RemoteLists<K, Plain
   /** Resolves to the number of records, in total or in a range. */
   count(range?: Range, options?: CallOptions): Promise<number> {
     return this.requestRead("count", [range], options);
+  }
+
+  /** Reports after each commit which records of a range have changed, by their keys. As `client.watch`. */
+  watch(range: Range, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
+  watch(
+    range?: Range,
+    options?: WatchOptions,
+  ): AsyncGenerator<readonly KeyChange<K>[], void, undefined>;
+  watch(
+    range: Range = {} as Range,
+    to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
+    ...more: unknown[]
+  ) {
+    return changesOf(this.watched(range, "watch()"), to, more);
+  }
+
+  /** Gives the records of a range, in its order, now and after every change in it, without a gap. As `client.live`. */
+  live(range: Range, listener: (rows: [K, Plain][]) => void): Watching;
+  live(range?: Range, options?: WatchOptions): AsyncGenerator<[K, Plain][], void, undefined>;
+  live(
+    range: Range = {} as Range,
+    to?: WatchOptions | ((rows: [K, Plain][]) => void),
+    ...more: unknown[]
+  ) {
+    const { schema } = this.target;
+    return liveRows(this.watched(range, "live()"), range, [kindText(schema)], schema, to, more);
+  }
+
+  private watched(range: Range, call: string) {
+    const { collection, index } = this.target;
+    return this.caller.watch(collection, range, call, index);
   }
 }
 
@@ -373,42 +400,6 @@ export class RemoteCollection<
     options?: RemoteTypedUpdateOptions<Plain, Input>,
   ): Promise<boolean> {
     return updateIf(this.caller, this.name, key, change, options);
-  }
-
-  /** Reports after each commit which keys of a range have changed. As `client.watch`. */
-  watch(range: KeyRange<KeyInput>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
-  watch(
-    range?: KeyRange<KeyInput>,
-    options?: WatchOptions,
-  ): AsyncGenerator<readonly KeyChange<K>[], void, undefined>;
-  watch(
-    range: KeyRange<KeyInput> = {},
-    to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
-    ...more: unknown[]
-  ) {
-    return changesOf(this.caller.watch(this.name, range, "watch()"), to, more);
-  }
-
-  /** Gives the records of a range now and after every change in it, without a gap. As `client.live`. */
-  live(range: KeyRange<KeyInput>, listener: (rows: [K, Plain][]) => void): Watching;
-  live(
-    range?: KeyRange<KeyInput>,
-    options?: WatchOptions,
-  ): AsyncGenerator<[K, Plain][], void, undefined>;
-  live(
-    range: KeyRange<KeyInput> = {},
-    to?: WatchOptions | ((rows: [K, Plain][]) => void),
-    ...more: unknown[]
-  ) {
-    const { schema } = this.target;
-    return liveRows(
-      this.caller.watch(this.name, range, "live()"),
-      range,
-      [kindText(schema)],
-      schema,
-      to,
-      more,
-    );
   }
 
   /**

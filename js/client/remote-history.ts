@@ -7,9 +7,10 @@ import type { ChangesOptions, FollowedTransaction } from "../database/changes.js
 import type { PackOptions } from "../database/pack.js";
 import type { UndoOptions } from "../database/undo.js";
 import { badCall } from "../errors/index.js";
+import { checkedOptions, MAX_TIMEOUT_MS } from "../session/checked-options.js";
 import { setTimeout } from "../util/clock.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
-import { CALL_NAME, checkedOptions, MAX_TIMEOUT_MS, split } from "./protocol/call-options.js";
+import { CALL_NAME, split } from "./protocol/call-options.js";
 import { cloneArgs } from "./protocol/clone.js";
 import { type ChangesPage, type FollowPage, HISTORY, UNDO } from "./protocol/history-pages.js";
 import type { RemoteLogRecord } from "./protocol/log-pages.js";

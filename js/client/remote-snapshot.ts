@@ -1,10 +1,11 @@
 /** Snapshots of a remote database, also of past commits. Functions, so that a page that does not use them does not load them. */
 
 import { badCall, ReadOnlyError } from "../errors/index.js";
+import { checkedOptions } from "../session/checked-options.js";
 import { asyncDispose } from "../util/dispose.js";
 import { Client } from "./client.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
-import { CALL_NAME, checkedOptions, split } from "./protocol/call-options.js";
+import { CALL_NAME, split } from "./protocol/call-options.js";
 import { HISTORY } from "./protocol/history-pages.js";
 import type { Storing } from "./protocol/json-values.js";
 import { RemoteCollection } from "./remote-collection.js";

@@ -1,6 +1,7 @@
 /** The types of a served database, taken from a worker's default export. Types only. */
 
 import type { IndexValue } from "../collection/indexes.js";
+import type { Plain } from "../collection/live.js";
 import type { CustomCodec, Declared } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { Tx, TxPart } from "./optimistic.js";
@@ -47,7 +48,6 @@ type InputOf<C> =
     : C extends CustomCodec<infer T>
       ? T
       : never;
-type PlainOf<View> = View extends { snapshot(): infer Plain } ? Plain : View;
 
 /** A collection of a client. (A condition that always holds, so that editors show the resulting type.) */
 export type RemoteCollectionOf<T> = unknown extends T
@@ -55,7 +55,7 @@ export type RemoteCollectionOf<T> = unknown extends T
   : RemoteCollection<
       KeyOf<KeySpecOf<T>>,
       KeyInput<KeySpecOf<T>>,
-      PlainOf<ViewOf<CodecOf<T>>>,
+      Plain<ViewOf<CodecOf<T>>>,
       InputOf<CodecOf<T>>,
       IndexesOf<ViewOf<CodecOf<T>>, IndexSpecsOf<T>, InputOf<CodecOf<T>>>,
       ViewOf<CodecOf<T>>
@@ -69,7 +69,7 @@ export type Collections<S extends ServedTypes> = {
 /** A collection in a client's transaction. */
 type PartOf<T> = unknown extends T
   ? TxPart<unknown, unknown, unknown>
-  : TxPart<KeyInput<KeySpecOf<T>>, PlainOf<ViewOf<CodecOf<T>>>, InputOf<CodecOf<T>>>;
+  : TxPart<KeyInput<KeySpecOf<T>>, Plain<ViewOf<CodecOf<T>>>, InputOf<CodecOf<T>>>;
 
 /**
  * The argument of the function of `client.transaction`: raw keys, the collections by `collection(name)`, and,

@@ -28,6 +28,8 @@ import { type Declaration, MIGRATE, refuseOtherSchema } from "./schema-diff.js";
 /** The database handle of a collection. It gives the session while it is open. */
 export interface Handle {
   readonly session: Session;
+  /** What is called when the handle closes; `undefined` for a snapshot. */
+  readonly closers?: Set<() => void>;
   /** The catalog as of a snapshot, if the collections are to be those of one. */
   readonly catalog?: Catalog;
 }
@@ -35,6 +37,8 @@ export interface Handle {
 /** The keyspace of a collection, and the codecs of its keys and values. */
 export interface CollectionContext<K, View, Writable, Input, KeyInput = K> {
   readonly source: Source;
+  /** What is called when the handle closes; `undefined` for a snapshot. */
+  readonly closers?: Set<() => void> | undefined;
   readonly space: CollectionSpace;
   readonly keys: Keys<K, KeyInput>;
   readonly codec: Codec<View, Writable, Input>;

@@ -3,8 +3,10 @@
 import { badArgument, refuseMore } from "../errors/index.js";
 import type { Scan } from "../session/cursor.js";
 import { checkedExpireIn, type ExpiryOptions } from "../session/expiry.js";
+import { type LocalRows, liveRange, watchRange } from "../session/live.js";
 import { refuseUnknown } from "../session/options.js";
 import type { SetOptions } from "../session/session.js";
+import type { KeyChange, Watching, WatchOptions } from "../session/watching.js";
 import type { Codec } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import { type CodecInput, codecOf } from "../struct/value-codecs.js";
@@ -16,6 +18,7 @@ import { Index, indexesByName } from "./index-query.js";
 import { type DeclaredIndex, declaredIndexes, type IndexValue } from "./indexes.js";
 import type { LinesOptions, LinesSource, ToLinesOptions } from "./json-lines.js";
 import { type KeyRange, type Keys, keyKindOf } from "./keys.js";
+import { type Plain, watchedRange } from "./live.js";
 import type { Migration } from "./migrate.js";
 import { Ref } from "./record-ref.js";
 import { clear, push, remove, store, type TypedUpdateOptions, touch, update } from "./writes.js";
@@ -101,7 +104,8 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
     const declaration = { fingerprint, value: kind, key: keys.kind };
     const catalog = handle.catalog ?? Catalog.of(session.engine);
     const space = catalog.collection(name, declaration, indexes);
-    this.context = { source: () => handle.session, space, keys, codec, expireIn };
+    const { closers } = handle;
+    this.context = { source: () => handle.session, closers, space, keys, codec, expireIn };
     this.index = indexesOf(this.context, indexes) as IndexesOf<Specs, K, View, Input>;
   }
 
@@ -271,6 +275,54 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
   entries(range?: KeyRange<KeyInput>): Scan<[K, View]> {
     this.handle.session.checkRange("entries()");
     return entriesIn(this.context, this.context.keys.bounds("entries()", range));
+  }
+
+  /**
+   * Reports after each commit which keys of a range have changed, and their versions. See the database's `watch`.
+   *
+   * @throws as the database's `watch`
+   */
+  watch(range: KeyRange<KeyInput>, listener: (changes: readonly KeyChange<K>[]) => void): Watching;
+  watch(
+    range?: KeyRange<KeyInput>,
+    options?: WatchOptions,
+  ): AsyncGenerator<readonly KeyChange<K>[], void, undefined>;
+  watch(
+    range?: KeyRange<KeyInput>,
+    to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
+    ...more: unknown[]
+  ) {
+    return watchRange("watch()", this.watched("watch()", range), to, more);
+  }
+
+  /**
+   * Gives the records of a range now and after every change in it, each time all of them, as plain objects. See the
+   * database's `live`.
+   *
+   * ```ts
+   * const watching = products.live({ limit: 20 }, (rows) => render(rows));
+   * for await (const rows of products.live({ gte: id, lte: id })) console.log(rows[0]?.[1]); // one record
+   * ```
+   *
+   * @throws as the database's `watch`
+   */
+  live(range: KeyRange<KeyInput>, listener: (rows: [K, Plain<View>][]) => void): Watching;
+  live(
+    range?: KeyRange<KeyInput>,
+    options?: WatchOptions,
+  ): AsyncGenerator<[K, Plain<View>][], void, undefined>;
+  live(
+    range?: KeyRange<KeyInput>,
+    to?: WatchOptions | ((rows: [K, Plain<View>][]) => void),
+    ...more: unknown[]
+  ) {
+    return liveRange("live()", this.watched("live()", range), to, more);
+  }
+
+  private watched(call: string, range: KeyRange<KeyInput> | undefined): LocalRows {
+    const { context, handle } = this;
+    handle.session.checkRange(call);
+    return watchedRange(context as never, context.keys.bounds(call, range));
   }
 
   /**

@@ -4,12 +4,15 @@ import type { Engine } from "../engine/engine.js";
 import { badArgument } from "../errors/index.js";
 import { Scan, Steps } from "../session/cursor.js";
 import type { Bounds } from "../session/key-range.js";
+import { type LocalRows, liveRange, watchRange } from "../session/live.js";
 import type { Session } from "../session/session.js";
+import type { KeyChange, Watching, WatchOptions } from "../session/watching.js";
 import { INSPECT } from "../util/inspect.js";
 import { PROBED_PROPERTIES } from "../util/probed-properties.js";
 import type { CollectionContext } from "./catalog.js";
 import { copier, type IndexSpace } from "./indexes.js";
 import { type BoundOf, bytesOf, orderedBounds, type PrefixOf } from "./keys.js";
+import { type Plain, watchedRange } from "./live.js";
 
 /** Selects entries of an index, and the order in which they come. All that is given applies together. */
 export interface IndexRange<Value, K> {
@@ -137,6 +140,56 @@ export class Index<Value, K, View> {
       keys.decode(key),
       steps.typed(session, codec, at),
     ]);
+  }
+
+  /**
+   * Reports after each commit which records of a range have changed, come or gone. A record whose values in the index have
+   * changed within the range is reported once. See the database's `watch`.
+   *
+   * @throws as the database's `watch`
+   */
+  watch(
+    range: IndexRange<Value, K>,
+    listener: (changes: readonly KeyChange<K>[]) => void,
+  ): Watching;
+  watch(
+    range?: IndexRange<Value, K>,
+    options?: WatchOptions,
+  ): AsyncGenerator<readonly KeyChange<K>[], void, undefined>;
+  watch(
+    range?: IndexRange<Value, K>,
+    to?: WatchOptions | ((changes: readonly KeyChange<K>[]) => void),
+    ...more: unknown[]
+  ) {
+    return watchRange("watch()", this.reach("watch()", range), to, more);
+  }
+
+  /**
+   * Gives the keys and records of a range in the order of the index, now and after every change in it. See the
+   * database's `live`.
+   *
+   * ```ts
+   * products.index.byStock.live({ lt: 10, limit: 20 }, (rows) => showLowStock(rows));
+   * ```
+   *
+   * @throws as the database's `watch`
+   */
+  live(range: IndexRange<Value, K>, listener: (rows: [K, Plain<View>][]) => void): Watching;
+  live(
+    range?: IndexRange<Value, K>,
+    options?: WatchOptions,
+  ): AsyncGenerator<[K, Plain<View>][], void, undefined>;
+  live(
+    range?: IndexRange<Value, K>,
+    to?: WatchOptions | ((rows: [K, Plain<View>][]) => void),
+    ...more: unknown[]
+  ) {
+    return liveRange("live()", this.reach("live()", range), to, more);
+  }
+
+  /** @internal The bounds of a range, the index's keyspace, and the records that its entries are of. */
+  reach(call: string, range: IndexRange<Value, K> | undefined): LocalRows {
+    return watchedRange(this.context as never, this.boundsOfWalk(call, range), this.space);
   }
 
   /** @internal Calls a function with the key and the value's address of each record in a range. */

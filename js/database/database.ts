@@ -10,6 +10,7 @@ import {
 } from "../collection/collection.js";
 import type { IndexSpecs, KnownIndexes } from "../collection/indexes.js";
 import type { History, Recovery, Verification } from "../engine/reports.js";
+import { RAW } from "../engine/wasm-memory.js";
 import { badArgument, refuseMore } from "../errors/index.js";
 import { entriesOf, keysOf, type Scan, type Source, valuesOf } from "../session/cursor.js";
 import type { ExpiryOptions } from "../session/expiry.js";
@@ -20,6 +21,7 @@ import {
   type Range,
   type TextRange,
 } from "../session/key-range.js";
+import { type LocalRows, liveRange, watchRange } from "../session/live.js";
 import {
   type CompactOptions,
   type Durability,
@@ -38,7 +40,8 @@ import type {
   TransactionOptions,
   UpdateOptions,
 } from "../session/session.js";
-import { textOf } from "../session/value-text.js";
+import { keyText, textOf } from "../session/value-text.js";
+import type { KeyChange, Watching, WatchOptions } from "../session/watching.js";
 import type { CustomCodec, Declared, Structure, Whole } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { CodecInput } from "../struct/value-codecs.js";
@@ -73,6 +76,14 @@ export type Synchronous<T> = T extends PromiseLike<unknown> | Generator | AsyncG
   ? "A transaction is synchronous: its function must not be async or a generator."
   : T;
 
+/** Keys outside of collections, as they are watched. */
+const RAW_ROWS = {
+  keyspace: () => RAW,
+  valueAt: ({ engine }: Session, at: number) => engine.copyAt(at, engine.foundLength()),
+};
+
+const asItIs = (key: Uint8Array<ArrayBuffer>) => key;
+
 /**
  * An open database. Made by `open`.
  *
@@ -92,7 +103,7 @@ export type Synchronous<T> = T extends PromiseLike<unknown> | Generator | AsyncG
 export class Database {
   private session: Session;
   /** Gives the session to objects made by this handle that are used more often than pins. */
-  private readonly handle: { session: Session };
+  private readonly handle: { session: Session; readonly closers: Set<() => void> };
   private readonly source: Source;
   private readonly pins: Set<Pin>;
   /** Whether the database keeps its history: the option `history`, as it was when the database was created. */
@@ -111,7 +122,6 @@ export class Database {
     onError: ((error: Error) => void) | undefined,
   ) {
     this.session = session;
-    this.handle = { session };
     this.source = () => this.session;
     this.pins = new Set();
     this.snapshots = new Set();
@@ -120,6 +130,7 @@ export class Database {
     // Wrap the listener, so that a function given to two handles is called once for each.
     this.onError = onError === undefined ? undefined : (error) => onError(error);
     this.closers = new Set();
+    this.handle = { session, closers: this.closers };
     this.closing = undefined;
     session.commits.addListener(this.onError);
   }
@@ -278,6 +289,89 @@ export class Database {
     range?: TextRange | ByteRange,
   ): Scan<[string | Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>]> {
     return entriesOf(this.source, this.bounds("entries()", range, true));
+  }
+
+  /**
+   * Reports after each commit which keys of a range have changed, and their versions, whichever handle wrote them. What
+   * a turn writes is reported together. Without a listener it is an async iterable. The watch begins with the loop.
+   * Changes that come while the loop body runs are given together, each key once. `break` and `signal` end it.
+   *
+   * ```ts
+   * const watching = db.watch({ prefix: "cart/" }, (changes) => render(changes)); // until watching.close()
+   * for await (const changes of db.watch({ prefix: "cart/" }, { signal })) { … }
+   * ```
+   *
+   * The listener is called after the writing turn, and never within a write or a transaction. What is rolled back is not
+   * reported. A key that was set and then set back between two reports has another version, and is reported. A
+   * key that expires is reported then. An error that a listener throws harms neither a write nor the watch: it is an uncaught error.
+   *
+   * A watch takes memory by the number of keys in its range, and each report takes time by the number of written
+   * keys. It ends with the handle. If its range cannot be read any more, the loop throws the reason; with a listener,
+   * `ended` rejects with it, which is an unhandled rejection unless it is handled.
+   *
+   * @throws TypeError for a bad range or option, a generator, or if the database was opened with `ordered: false`
+   * @throws ReentrancyError inside a transaction or a callback
+   * @throws StorageError if it begins and the file cannot be read
+   */
+  watch(
+    range: ByteRange,
+    listener: (changes: readonly KeyChange<Uint8Array<ArrayBuffer>>[]) => void,
+  ): Watching;
+  watch(
+    range: ByteRange,
+    options?: WatchOptions,
+  ): AsyncGenerator<readonly KeyChange<Uint8Array<ArrayBuffer>>[], void, undefined>;
+  watch(range: TextRange, listener: (changes: readonly KeyChange<string>[]) => void): Watching;
+  watch(
+    range?: TextRange,
+    options?: WatchOptions,
+  ): AsyncGenerator<readonly KeyChange<string>[], void, undefined>;
+  watch(
+    range?: TextRange | ByteRange,
+    to?: WatchOptions | ((changes: readonly KeyChange<never>[]) => void),
+    ...more: unknown[]
+  ): unknown {
+    return watchRange("watch()", this.watched("watch()", range), to, more);
+  }
+
+  /**
+   * Gives the keys and values of a range now, and again after every change in it: each time all of them, as of one
+   * moment. The array is a new one each time, but a row that has not changed is the same object as before: copy a row before
+   * you change it. Values are copies, which stay as they are. One key is the range `{ gte: key, lte: key }`. The
+   * listener is first called after this turn. A loop that is slower than the changes is given the latest state.
+   * Everything else is as for `watch`.
+   *
+   * ```ts
+   * db.live({ prefix: "cart/", limit: 20 }, (rows) => render(rows));
+   * ```
+   *
+   * @throws as `watch`
+   */
+  live(
+    range: ByteRange,
+    listener: (rows: [Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>][]) => void,
+  ): Watching;
+  live(
+    range: ByteRange,
+    options?: WatchOptions,
+  ): AsyncGenerator<[Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>][], void, undefined>;
+  live(range: TextRange, listener: (rows: [string, Uint8Array<ArrayBuffer>][]) => void): Watching;
+  live(
+    range?: TextRange,
+    options?: WatchOptions,
+  ): AsyncGenerator<[string, Uint8Array<ArrayBuffer>][], void, undefined>;
+  live(
+    range?: TextRange | ByteRange,
+    to?: WatchOptions | ((rows: never) => void),
+    ...more: unknown[]
+  ): unknown {
+    return liveRange("live()", this.watched("live()", range), to, more);
+  }
+
+  private watched(call: string, range: TextRange | ByteRange | undefined): LocalRows {
+    const { closers, source } = this;
+    const bounds = this.bounds(call, range, true);
+    return { source, closers, bounds, ...RAW_ROWS, keyOf: bounds.asBytes ? asItIs : keyText };
   }
 
   private bounds(call: string, range: Range | undefined, keyed: boolean): Bounds {

@@ -19,8 +19,8 @@ export class CommitPromises {
   #lastReported: Error | undefined;
   #committed: Deferred | undefined;
   #flushed: Deferred | undefined;
-  /** Called after each commit, also one that failed, and at the end. */
-  readonly commitListeners = new Set<() => void>();
+  /** Called after each commit, with the error of one that failed, and at the end. */
+  readonly commitListeners = new Set<(error?: Error) => void>();
 
   addListener(listener: ((error: Error) => void) | undefined): void {
     if (listener !== undefined) this.#listeners.add(listener);
@@ -67,8 +67,9 @@ export class CommitPromises {
   settleCommitted(error?: Error): void {
     const wait = this.#committed;
     this.#committed = undefined;
+    // Before those that wait, which may write again at once.
+    for (const listener of this.commitListeners) listener(error);
     wait?.settle(error);
-    for (const listener of this.commitListeners) listener();
   }
 
   /** Settles the flush promise: the file was flushed, or the flush failed with this error. */

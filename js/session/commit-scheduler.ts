@@ -355,8 +355,8 @@ export class CommitScheduler implements EngineListener {
     this.promises.addListener(listener);
   }
 
-  /** Listeners that are called after each commit, successful or not, and at the end. They must not throw. */
-  get commitListeners(): Set<() => void> {
+  /** Listeners that are called after each commit, with its error if it failed, and at the end. They must not throw. */
+  get commitListeners(): Set<(error?: Error) => void> {
     return this.promises.commitListeners;
   }
 

@@ -64,6 +64,8 @@ export class ExpiryClock {
   private readonly commits: CommitScheduler;
   private readonly endTurn: () => void;
   private isSet = false;
+  /** Called when the clock was read: records may have expired. They must not throw. */
+  readonly listeners: Set<() => void> = new Set();
 
   constructor(engine: Engine, guard: CallGuard, commits: CommitScheduler) {
     this.engine = engine;
@@ -88,6 +90,7 @@ export class ExpiryClock {
     Promise.resolve().then(this.endTurn);
     engine.setNow(Math.min(Math.max(Math.floor(Date.now() / 1000), 0), LAST_SECOND));
     if (!commits.queued && engine.pending() !== 0) commits.queue();
+    for (const listener of this.listeners) listener();
   }
 
   /**

@@ -13,3 +13,14 @@ export function textOf(view: Uint8Array<ArrayBuffer>): string {
     });
   }
 }
+
+/** The text of a key of a range. @throws TypeError if it is not UTF-8 */
+export function keyText(key: Uint8Array): string {
+  try {
+    return decoder.decode(key);
+  } catch {
+    throw badArgument(
+      'A key in this range is not UTF-8. Get keys as bytes with the option keyAs: "bytes".',
+    );
+  }
+}

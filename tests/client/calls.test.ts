@@ -537,8 +537,10 @@ describe("calls and their end", () => {
       entries: (of) => of.entries().all(),
       get: (of) => of.get(1),
       keys: (of) => of.keys().all(),
+      live: (of) => of.live({}, received),
       name: "stays",
       values: (of) => of.values().all(),
+      watch: (of) => of.watch({}, received),
     });
   });
 

@@ -2,7 +2,7 @@ import type { Client, Database, KeyChange } from "varve";
 import { json, str, timestamp, u32 } from "varve/struct";
 import { assert, describe, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
-import { dateOfAnotherRealm, text } from "../support/values.js";
+import { dateOfAnotherRealm, text, until } from "../support/values.js";
 import { shop } from "./support.js";
 
 /** Collects the changes given to a listener, and waits for a number of them. */
@@ -101,6 +101,22 @@ describe("watches", () => {
     const refused = client.watch({ limit: -1 }).next();
     await Promise.all([client.set("c", "1"), rejects(refused, { name: "TypeError" })]);
     await until(() => isReceived("c"));
+  });
+
+  test("watch and live: a key that expires is reported then, though nothing is called", async () => {
+    const client = shop();
+    const received: (readonly KeyChange<string>[])[] = [];
+    const lives: string[][] = [];
+    await client.set("a", "1", { expireIn: 900 });
+    await client.set("b", "1");
+    client.watch({ limit: 1 }, (changes) => received.push(changes));
+    client.live({}, (rows) => lives.push(rows.map(([key]) => key)));
+    await until(() => received.length === 1 && lives.length === 2);
+    expect(lives).toStrictEqual([["a", "b"], ["b"]]);
+    expect(received[0]?.map(({ key, version }) => [key, version > 0])).toStrictEqual([
+      ["a", false],
+      ["b", true],
+    ]);
   });
 
   test("watch: a closed watch reports nothing", async () => {

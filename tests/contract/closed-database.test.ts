@@ -44,6 +44,7 @@ everywhere("a closed database", ({ storage }) => {
       history: "stays",
       keys: (of) => of.keys(),
       lastCommit: (of) => of.lastCommit,
+      live: (of) => of.live(),
       log: (of) => of.log(),
       migrate: (of) => of.migrate("more", json()),
       pack: (of) => of.pack({ before: 0 }),
@@ -59,6 +60,7 @@ everywhere("a closed database", ({ storage }) => {
       updateIf: (of) => of.updateIf("a", () => {}),
       values: (of) => of.values(),
       verify: (of) => of.verify(),
+      watch: (of) => of.watch(),
     });
     expect([db.recovery.created, db.durability]).toStrictEqual([true, "written"]);
     await refuseAll(pin, { bytes: (of) => of.bytes, dispose: "stays" });
@@ -91,6 +93,7 @@ everywhere("a closed database", ({ storage }) => {
       has: (of) => of.has(1),
       index: "stays",
       keys: (of) => of.keys(),
+      live: (of) => of.live(),
       name: "stays",
       push: (of) => (of as unknown as { push(value: number): number }).push(1),
       reach: "stays",
@@ -100,16 +103,20 @@ everywhere("a closed database", ({ storage }) => {
       touch: (of) => of.touch(1, { expireIn: 1_000 }),
       updateIf: (of) => of.updateIf(1, () => 2),
       values: (of) => of.values(),
+      watch: (of) => of.watch(),
     });
     await refuseAll(products.index.byPrice, {
       count: (of) => of.count(),
       entries: (of) => of.entries(),
       get: (of) => of.get(1),
       keys: (of) => of.keys(),
+      live: (of) => of.live(),
       name: "stays",
+      reach: (of) => of.reach("values()", undefined),
       unique: "stays",
       values: (of) => of.values(),
       visit: (of) => of.visit("values()", undefined, () => {}),
+      watch: (of) => of.watch(),
     });
   });
 

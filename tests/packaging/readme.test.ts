@@ -12,6 +12,7 @@ const README = "README.md";
 const PAGES = "docs/pages.md";
 const RECORDS = "docs/records.md";
 const STANDARD = "docs/standard.md";
+const LIVE = "docs/live.md";
 const STRUCTURED = "docs/structured.md";
 const TYPES = { module: "NodeNext", moduleResolution: "NodeNext", lib: ["ES2022", "DOM"] };
 
@@ -50,6 +51,7 @@ describe("the programs of the README", () => {
         "docs/durability.md",
         PAGES,
         RECORDS,
+        LIVE,
         STRUCTURED,
         STANDARD,
         "docs/cloudflare.md",
@@ -60,6 +62,7 @@ describe("the programs of the README", () => {
       [],
       ["db.ts", "main.ts"],
       ["src/main.rs", "payments.mjs"],
+      ["stock.mjs"],
       ["drafts.mjs"],
       ["users.mjs"],
       ["worker.ts"],
@@ -100,6 +103,14 @@ describe("the programs of the README", () => {
       expect(await ranAsShown(program, place), place).toBe("Yeezy Boost 350 V2 20000");
     }
     expect(compile(program.source, TYPES)).toBe("");
+  });
+
+  test("the program that follows a collection and an index prints what it says", async () => {
+    const program = shown(LIVE, "stock.mjs");
+    for (const place of ["node", "node24"]) {
+      const lines = (await ranAsShown(program, place)).split("\n");
+      expect(lines, place).toStrictEqual(["a 3", "b 2,a 3", "changed b,a", "Boost 350"]);
+    }
   });
 
   test("the program with values as they are prints what it says", async () => {

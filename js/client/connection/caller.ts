@@ -82,7 +82,7 @@ export interface Caller {
     collection?: string,
     index?: string,
   ): Promise<unknown>;
-  watch(collection: string | undefined, range: unknown, call: string): Subscribe;
+  watch(collection: string | undefined, range: unknown, call: string, index?: string): Subscribe;
   /** How a collection stores its values; `undefined` until the worker has sent its list. */
   storingOf(collection: string): Storing;
 }

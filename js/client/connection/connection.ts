@@ -3,13 +3,9 @@
  * lifecycle.
  */
 
+import { checkedOptions, MAX_TIMEOUT_MS } from "../../session/checked-options.js";
 import { clearTimeout, monotonicNow, originTime, setTimeout } from "../../util/clock.js";
-import {
-  CALL_NAME,
-  checkedOptions,
-  checkedRange,
-  MAX_TIMEOUT_MS,
-} from "../protocol/call-options.js";
+import { CALL_NAME, checkedRange } from "../protocol/call-options.js";
 import { type Subscribe, WatchList } from "../protocol/client-subscriptions.js";
 import { fromWire } from "../protocol/errors.js";
 import { carried, ownClone, type Storing } from "../protocol/json-values.js";
@@ -73,8 +69,8 @@ export class ClientHandle implements Caller {
     return this.connection.request(this, ...call);
   }
 
-  watch(collection: string | undefined, range: unknown, call: string): Subscribe {
-    return (...more) => this.connection.watch(this, collection, range, call, ...more);
+  watch(collection: string | undefined, range: unknown, call: string, index?: string): Subscribe {
+    return (...more) => this.connection.watch(this, collection, range, call, index, ...more);
   }
 
   storingOf(collection: string): Storing {
@@ -263,11 +259,12 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     collection: string | undefined,
     range: unknown,
     call: string,
+    index: string | undefined,
     ...[onChanges, onEnd, rows]: Parameters<Subscribe>
   ) {
     // A bad range throws here, at the caller: with a listener, the program may not wait for the owner's answer.
     const cloneOfRange = ownClone(
-      checkedRange(call, range, collection !== undefined),
+      checkedRange(call, range, collection !== undefined, index !== undefined),
       "The range of a watch",
     );
     this.assertUsable(client);
@@ -275,6 +272,7 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     return this.watches.add({
       client,
       collection,
+      index,
       range: cloneOfRange,
       call,
       rows,

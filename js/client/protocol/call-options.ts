@@ -1,71 +1,24 @@
-/** Validates the options of calls before anything is done. */
+/** The options of the calls of clients. */
 
-import { type BadArgumentError, badCall } from "../../errors/index.js";
-
-/** The longest timeout. Records of clients are kept a little longer than their last deadline. */
-export const MAX_TIMEOUT_MS = 3_600_000;
+import { badCall } from "../../errors/index.js";
+import { checkedOptions, type Known } from "../../session/checked-options.js";
 
 /** The option by which a method passes its name to the requests that it makes. */
 export const CALL_NAME: unique symbol = /* @__PURE__ */ Symbol();
-
-/** The options of every call. */
-const CALL_OPTIONS: readonly string[] = ["signal", "timeout"];
 
 /** The options of a range. */
 const RANGE: readonly string[] = ["gt", "gte", "lt", "lte", "prefix", "reverse", "limit"];
 
 type Ends = { readonly [End in "gt" | "gte" | "lt" | "lte"]?: unknown };
 
-interface Known {
-  readonly signal?: AbortSignal | undefined;
-  readonly timeout?: number | undefined;
-}
-
-/**
- * Returns what an option has to be, `true` if it is valid, and `undefined` for options that are checked
- * elsewhere.
- */
-function requirementOf(option: string, value: unknown): string | true | undefined {
-  const isWhole = (Number.isSafeInteger(value) && (value as number) >= 0) || "an integer from 0";
-  const isFunction = typeof value === "function" || "a function";
-  const isTime = typeof value === "number" && value > 0 && value <= MAX_TIMEOUT_MS;
-  return {
-    signal: "throwIfAborted" in Object(value) || "an AbortSignal",
-    // Without a limit, a call could wait forever.
-    timeout: isTime || `a number of ms up to ${MAX_TIMEOUT_MS}`,
-    retries: isWhole,
-    limit: isWhole,
-    reverse: typeof value === "boolean" || "true or false",
-    version: isWhole,
-    predicate: isFunction,
-    note: typeof value === "string" || "a string",
-    worker: isFunction,
-    collections: Object(value) === value || "an object whose properties are named like collections",
-  }[option];
-}
-
-/** @throws TypeError if the options are not an object, for an unknown option, and for a bad value of one */
-export function checkedOptions<T extends Known>(
-  what: string,
-  options = {} as T,
-  known: readonly string[] = CALL_OPTIONS,
-): T {
-  if (Object(options) !== options) throw badCall(`${what} takes an object of options.`);
-  for (const option in options) {
-    if (!known.includes(option)) {
-      throw badCall(`${what} has no option ${option}, only ${known.join(", ")}.`);
-    }
-    const value: unknown = options[option];
-    const requirement = value === undefined || requirementOf(option, value);
-    if (requirement && requirement !== true)
-      throw badCall(`${what}: The option ${option} must be ${requirement}.`);
-  }
-  return options;
-}
-
 /** Checks a range as far as the page can. The owner, which knows the type of the keys, checks the rest. */
-export function checkedRange(call: string, range: unknown, ofCollection: boolean): unknown {
-  const known = [...RANGE, ofCollection ? "after" : "keyAs"];
+export function checkedRange(
+  call: string,
+  range: unknown,
+  ofCollection: boolean,
+  ofIndex = false,
+): unknown {
+  const known = [...RANGE, ofCollection ? "after" : "keyAs", ...(ofIndex ? ["eq"] : [])];
   const { gt, gte, lt, lte } = checkedOptions(call, range as Known & Ends, known);
   if ((gt !== undefined && gte !== undefined) || (lt !== undefined && lte !== undefined)) {
     throw badCall(`${call} takes gt or gte, lt or lte, not both.`);
@@ -78,9 +31,4 @@ export function split<T extends Known>(options: T | undefined) {
   const { signal, timeout, ...ownerOptions } = options ?? ({} as T);
   // A value that is no object is passed on, for the owner to reject.
   return [Object(options) === options ? ownerOptions : options, { signal, timeout }] as const;
-}
-
-/** The error for callbacks that are no functions, or that would run on. */
-export function noFunction(what: string): BadArgumentError {
-  return badCall(`${what} takes a function, not a generator.`);
 }

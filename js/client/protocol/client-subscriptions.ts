@@ -1,31 +1,17 @@
 /** The client's half of `watch` and `live`. */
 
-import { badCall, VersionChangedError } from "../../errors/index.js";
+import {
+  type Begin,
+  type End,
+  type EndListener,
+  type KeyChange,
+  subscribed,
+  type WatchOptions,
+} from "../../session/watching.js";
 import { clearInterval, setInterval } from "../../util/clock.js";
-import { dispose } from "../../util/dispose.js";
-import { checkedOptions, noFunction } from "./call-options.js";
 import { fromWire } from "./errors.js";
 import { type ChangedRows, keyName, type Watch, type WatchUpdate } from "./messages.js";
 import type { RequestQueue } from "./request-queue.js";
-
-/** A key that has changed. */
-export interface KeyChange<K> {
-  /** The key. */
-  readonly key: K;
-  /** Its version now; 0 if the key is missing now. */
-  readonly version: number;
-}
-
-/** A watch. It ends with `close()` or at the end of a `using` block. */
-export interface Watching extends Disposable {
-  /** Ends the watch. */
-  close(): void;
-  /**
-   * Resolves when the watch is closed, by anyone, or with its client. Rejects with the reason if it cannot go
-   * on: the range is bad, the collection does not exist, a key or value cannot be read.
-   */
-  readonly ended: Promise<void>;
-}
 
 /** The interval of renewals, without which an owner drops the watches of a client. */
 const RENEW_MS = 30_000;
@@ -38,12 +24,6 @@ export type RowsListener = (
   update: Pick<WatchUpdate, "changes" | "isAll"> & { readonly rows: ChangedRows },
 ) => void;
 
-/** Called when a watch has ended: closed with its client, or for a reason. No changes follow. */
-export type EndListener = (reason?: unknown) => void;
-
-/** Ends a watch. */
-export type End = () => void;
-
 /** Begins a watch of a range: of its rows, if `rows` is given, and of keys otherwise. Returns a function that ends it. */
 export type Subscribe = (
   listener: ChangeListener | RowsListener,
@@ -51,16 +31,11 @@ export type Subscribe = (
   rows?: Watch["rows"],
 ) => End;
 
-/** The options of a watch without a listener. */
-export interface WatchOptions {
-  /** Ends the loop when it is aborted: the loop throws the signal's reason. */
-  signal?: AbortSignal | undefined;
-}
-
 export interface WatchEntry {
   /** The client whose watch this is. */
   readonly client: unknown;
   readonly collection: string | undefined;
+  readonly index?: string | undefined;
   readonly range: unknown;
   /** How messages name the call. */
   readonly call?: string | undefined;
@@ -167,10 +142,12 @@ export class WatchList {
   }
 
   private sendWatch(id: number): void {
-    const { collection, range, call, rows, epoch, lastMessage } = this.all.get(id) as WatchEntry;
+    const { collection, index, range, call, rows, epoch, lastMessage } = this.all.get(
+      id,
+    ) as WatchEntry;
     const { build } = this.requests;
-    const number = lastMessage;
-    this.requests.send({ type: "watch", id, collection, range, call, rows, build, epoch, number });
+    const sent = { collection, index, range, call, rows, build, epoch, number: lastMessage };
+    this.requests.send({ type: "watch", id, ...sent });
   }
 }
 
@@ -201,84 +178,9 @@ export function changesOf<K>(
   return subscribed(begin, merged, to, more);
 }
 
-/** Begins to call a listener. Returns a function that ends it. */
-export type Begin<T> = (listener: (value: T) => void, onEnd: EndListener) => End;
-
-/** What `begin` begins, for a listener or as an async iterable. */
-export function subscribed<T>(
-  begin: Begin<T>,
-  merge: (waiting: T, more: T) => T,
-  to: ((value: T) => void) | WatchOptions | undefined,
-  more: readonly unknown[],
-): Watching | AsyncGenerator<T, void, undefined> {
-  if (more.length > 0) {
-    throw badCall(
-      "A watch takes a listener or options, not both. With a listener, close() ends it.",
-    );
-  }
-  if (typeof to !== "function")
-    return stream(begin, merge, checkedOptions("A watch", to, ["signal"]));
-  if (/Generator/.test(to[Symbol.toStringTag as never])) {
-    throw noFunction("A watch");
-  }
-  let onEnd: EndListener = () => {};
-  const ended = new Promise<void>((resolve, reject) => {
-    onEnd = (reason) => {
-      // The event "outdated" reports that a newer build has the database.
-      if (reason === undefined || reason instanceof VersionChangedError) resolve();
-      else reject(reason);
-    };
-  });
-  const end = begin(to, onEnd);
-  const close = () => {
-    end();
-    onEnd();
-  };
-  return { close, ended, [dispose]: close };
-}
-
 /** Merges changes: each key once, with its last version. */
 function merged<K>(waiting: readonly KeyChange<K>[], more: readonly KeyChange<K>[]) {
   return [
     ...new Map([...waiting, ...more].map((change) => [keyName(change.key), change])).values(),
   ];
-}
-
-/** The values as an async iterable. Values that arrive while the loop body runs are merged into one. */
-async function* stream<T>(
-  begin: Begin<T>,
-  merge: (waiting: T, more: T) => T,
-  { signal }: WatchOptions,
-): AsyncGenerator<T, void, undefined> {
-  let waiting: T | undefined;
-  let end: { readonly reason: unknown } | undefined;
-  let wake = () => {};
-  const abort = () => wake();
-  const listener = (value: T) => {
-    waiting = waiting === undefined ? value : merge(waiting, value);
-    wake();
-  };
-  const onEnd = (reason?: unknown) => {
-    end = { reason };
-    wake();
-  };
-  signal?.addEventListener("abort", abort);
-  const close = begin(listener, onEnd);
-  try {
-    for (;;) {
-      signal?.throwIfAborted();
-      const value = waiting;
-      waiting = undefined;
-      if (value !== undefined) yield value;
-      else if (end === undefined) {
-        await new Promise<void>((resolve) => {
-          wake = resolve;
-        });
-      } else if (end.reason === undefined) return;
-      else throw end.reason;
-    }
-  } finally {
-    close();
-    signal?.removeEventListener("abort", abort);
-  }
 }

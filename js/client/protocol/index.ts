@@ -3,8 +3,8 @@
  * For programs that carry its messages by other means, and for the tests that try every order of events.
  */
 
+export { KeptRows } from "../../session/kept-rows.js";
 export { type ChangeListener, type RowsListener, WatchList } from "./client-subscriptions.js";
-export { KeptRows } from "./kept-rows.js";
 export type {
   Answer,
   ChangedRows,

@@ -22,7 +22,7 @@ export type ClientProgress =
   | ({ readonly doing: "exporting" } & ExportProgress);
 
 /** The version of this protocol. */
-export const PROTOCOL = 5;
+export const PROTOCOL = 6;
 
 /** How another build of the application compares with this one. */
 export type BuildOrder = "same" | "newer" | "older" | "other";
@@ -130,6 +130,8 @@ export interface Watch {
   readonly id: number;
   /** The collection; `undefined` for raw keys. */
   readonly collection: string | undefined;
+  /** The index of the collection, if the range is one of that. */
+  readonly index?: string | undefined;
   readonly range: unknown;
   /** How messages name the call: "live()". Clients of earlier builds do not say it. */
   readonly call?: string | undefined;

@@ -2,12 +2,14 @@
 
 import type { Collection } from "../../collection/collection.js";
 import { noIndex } from "../../collection/index-query.js";
+import { plain } from "../../collection/live.js";
 import { differencesOf } from "../../collection/schema-diff.js";
 import { Database } from "../../database/database.js";
 import type { Snapshot } from "../../database/snapshot.js";
 import type { Engine } from "../../engine/engine.js";
 import { badArgument, describe, SchemaMismatchError } from "../../errors/index.js";
 import type { ExpiryOptions } from "../../session/expiry.js";
+import type { LocalRows } from "../../session/live.js";
 import { refuseUnknown } from "../../session/options.js";
 import type { CustomCodec, Descriptor, StructDescriptor, Whole } from "../../struct/codec.js";
 import { JsonText } from "../../struct/json-form.js";
@@ -110,6 +112,11 @@ export class ServedCollections {
   /** @throws SchemaMismatchError if the stored collection has another schema */
   get(name: string): AnyCollection {
     return this.opened(name).collection;
+  }
+
+  /** What a watch of an index reads. */
+  reachOfIndex(name: string, index: string, call: string, range: unknown): LocalRows {
+    return indexNamed(this.get(name), index).reach(call, range);
   }
 
   private opened(name: string): Opened {
@@ -379,12 +386,7 @@ function queryIndex(
   call: string,
   args: readonly never[],
 ): unknown {
-  const { collection } = opened;
-  const indexes = collection.index as unknown as Record<string, AnyIndex>;
-  const index = Object.hasOwn(indexes, name) ? indexes[name] : undefined;
-  if (index === undefined) {
-    throw noIndex(collection.name, name, indexes);
-  }
+  const index = indexNamed(opened.collection, name);
   const [query, , ...wanted] = args as unknown as [never, unknown, ...Wanted];
   switch (call) {
     case "get":
@@ -411,19 +413,22 @@ function queryIndex(
   return packer.answer(isPair ? keys : undefined);
 }
 
+/** @throws TypeError if the collection has no index of that name */
+function indexNamed(collection: AnyCollection, name: string): AnyIndex {
+  const indexes = collection.index as unknown as Record<string, AnyIndex>;
+  const index = Object.hasOwn(indexes, name) ? indexes[name] : undefined;
+  if (index === undefined) throw noIndex(collection.name, name, indexes);
+  return index;
+}
+
 interface AnyIndex {
+  reach(call: string, range: unknown): LocalRows;
   visit(call: string, range: unknown, visitor: (key: unknown, at: number) => void): void;
   get(value: unknown): unknown;
   count(range: unknown): number;
   keys(range: unknown): Iterable<unknown>;
   values(range: unknown): Iterable<unknown>;
   entries(range: unknown): Iterable<[unknown, unknown]>;
-}
-
-/** A value that can be sent: a view becomes a copy. */
-export function plain(value: unknown): unknown {
-  const view = value as { snapshot?: unknown } | null | undefined;
-  return typeof view?.snapshot === "function" ? view.snapshot() : value;
 }
 
 const OF_FIELDS = ["add", "set", "where"] as const;

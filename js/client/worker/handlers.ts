@@ -1,5 +1,6 @@
 /** The calls that a client may make on the database. All answers are copies. */
 
+import { plain } from "../../collection/live.js";
 import { type BatchOperation, Database } from "../../database/database.js";
 import { RAW } from "../../engine/wasm-memory.js";
 import { badArgument, ConflictError, describe } from "../../errors/index.js";
@@ -12,7 +13,7 @@ import type { Key, Value } from "../../util/bytes.js";
 import type { Forms } from "../protocol/json-values.js";
 import type { Request } from "../protocol/messages.js";
 import type { Cursor, RowsAnswer } from "../protocol/packed-rows.js";
-import { plain, type ServedCollections } from "./collection-handlers.js";
+import type { ServedCollections } from "./collection-handlers.js";
 import { endLog, logPage } from "./log-walks.js";
 import { packRange, ValuePacker } from "./row-packer.js";
 

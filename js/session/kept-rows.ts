@@ -1,6 +1,15 @@
-/** The rows of a range, in order, as a client of a live range keeps them. */
+/** The rows of a live range, in order, as its listener is given them. */
 
-import type { WatchUpdate } from "./messages.js";
+/** What is different in a range. */
+export interface RangeUpdate {
+  /**
+   * Keys and their versions; 0 for removed keys. Each key is a string with one character for each of its bytes, so that
+   * the order of the strings is that of the keys.
+   */
+  readonly changes: readonly (readonly [key: unknown, version: number])[];
+  /** Whether these are all keys of the range, whatever was there before. */
+  readonly isAll: boolean;
+}
 
 interface KeptRow {
   /** The key's bytes, as a string with one character each. */
@@ -20,10 +29,7 @@ export class KeptRows {
   }
 
   /** Takes changes, whose rows that are there follow in `rows`. Returns whether anything is different. */
-  apply(
-    { changes, isAll }: Pick<WatchUpdate, "changes" | "isAll">,
-    rows: readonly unknown[],
-  ): boolean {
+  apply({ changes, isAll }: RangeUpdate, rows: readonly unknown[]): boolean {
     const before = this.rows;
     const old = isAll ? [] : (before ?? []);
     let index = 0;
