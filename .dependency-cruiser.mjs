@@ -14,7 +14,7 @@ const LAYERS = [
   ["client"],
   ["migrate"],
   ["index", "serve", "workerd"],
-  ["adapters"],
+  ["adapters", "hooks"],
   ["blobs"],
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.
   ["cli"],
@@ -67,11 +67,11 @@ export default {
       name: "no-dependencies",
       comment:
         "The package has none, and outside the command line takes of Node only types. Only its adapters for " +
-        "abstract-level, Yjs and TinyBase import a library, which their users have installed.",
+        "abstract-level, Yjs and TinyBase and its hooks import a library, which their users have installed.",
       severity: "error",
       from: {
         path: "^js/",
-        pathNot: "^js/(cli|storage/node/builtins|adapters/(level|yjs|tinybase))",
+        pathNot: "^js/(cli|storage/node/builtins|adapters/(level|yjs|tinybase)|hooks/(react|vue|solid))",
       },
       to: {
         dependencyTypes: ["core", "npm", "npm-dev", "npm-no-pkg", "npm-unknown"],

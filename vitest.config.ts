@@ -18,7 +18,8 @@ const alias = Object.entries(exports).map(([path, target]) => {
   return { find: new RegExp(`^varve${path.slice(1)}$`), replacement: `${root}${file.slice(2)}` };
 });
 
-const { VARVE_FOLDERS = "contract,node,vectors,struct,client,adapters,support" } = process.env;
+const { VARVE_FOLDERS = "contract,node,vectors,struct,client,adapters,hooks,support" } =
+  process.env;
 
 export default defineConfig({
   resolve: { alias },

@@ -44,6 +44,8 @@ const ADAPTER_LIMIT = 1.5 * 1024;
 const YJS_LIMIT = 2.2 * 1024;
 /** Besides the functions, it has the order of IndexedDB's keys, and values as structured clone keeps them. */
 const IDB_KEYVAL_LIMIT = 3.25 * 1024;
+/** For an application that has a client or database already; its own library is not counted. */
+const HOOKS_LIMIT = 1024;
 /** For programs that store values as structured clone keeps them. */
 const STRUCTURED_LIMIT = 7.5 * 1024;
 const BLOBS_LIMIT = 6 * 1024;
@@ -268,6 +270,13 @@ const BUNDLES = [
     external: ["*/client/index.js", "../index.js"],
     limit: IDB_KEYVAL_LIMIT,
   },
+  ...["react", "vue", "svelte", "solid"].map((name) => ({
+    name: `varve/${name}`,
+    // Clients and databases have the clock.
+    external: ["react", "vue", "solid-js", "*/util/clock.js"],
+    source: `export * from "./dist/hooks/${name}.js";`,
+    limit: HOOKS_LIMIT,
+  })),
   {
     name: "varve/blobs",
     source: 'export * from "./dist/blobs/index.js";',

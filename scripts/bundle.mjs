@@ -1,7 +1,7 @@
 // Bundles TypeScript to run it: for Node with varve as an external import, for browsers with everything.
 
-import { rmSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync, rmSync } from "node:fs";
+import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { root, tool } from "./lib.mjs";
 
@@ -66,7 +66,19 @@ export async function bundleForBrowser(entryPoints, outdir, { virtual = {}, ...m
     sourcemap: "inline",
     logLevel: "warning",
     tsconfigRaw: TSCONFIG,
-    plugins: [fromText],
+    plugins: [fromText, { name: "svelte", setup: compileSvelte }],
     ...more,
+  });
+}
+
+/** Compiles components of Svelte. */
+function compileSvelte(plugin) {
+  plugin.onLoad({ filter: /\.svelte$/ }, async ({ path }) => {
+    const { compile } = await import(pathToFileURL(tool("svelte/src/compiler/index.js")).href);
+    const { js } = compile(readFileSync(path, "utf8"), {
+      filename: basename(path),
+      generate: "client",
+    });
+    return { contents: js.code };
   });
 }

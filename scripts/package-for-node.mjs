@@ -25,10 +25,14 @@ const BUNDLES = {
   },
   structured: { structured: "structured/index" },
   standard: { standard: "standard" },
-  // They alone import the libraries that they are for.
+  // Each of these imports the library that it is for.
   leveling: { level: "adapters/level" },
   documents: { yjs: "adapters/yjs" },
   stores: { tinybase: "adapters/tinybase" },
+  "react-hooks": { react: "hooks/react" },
+  "vue-hooks": { vue: "hooks/vue" },
+  "svelte-hooks": { svelte: "hooks/svelte" },
+  "solid-hooks": { solid: "hooks/solid" },
   schemas: {
     struct: "struct",
     codec: "codec",
@@ -79,7 +83,7 @@ export async function packageForNode() {
     minifySyntax: true,
     // Node prints the line of an uncaught error.
     lineLimit: 200,
-    external: ["abstract-level", "yjs", "tinybase"],
+    external: ["abstract-level", "yjs", "tinybase", "react", "vue", "solid-js"],
     legalComments: "none",
     logLevel: "warning",
     plugins: [{ name: "varve", setup: (plugin) => resolve(plugin, sources) }],

@@ -24,7 +24,7 @@ const SIDE_BY_SIDE = Math.min(availableParallelism() + 1, 4);
 const LOCAL = ["contract", "node", "vectors", "struct", "client"];
 
 /** Only in Vitest can the tests compare vitest-stand-in.ts with Vitest itself, and the suites of other libraries run. */
-const BY_VITEST = [...LOCAL, "adapters", "support"];
+const BY_VITEST = [...LOCAL, "adapters", "hooks", "support"];
 
 /**
  * Each returns { passed, failed, skipped }; a suite without tests counts as failed. `programs` are those that
@@ -42,7 +42,11 @@ const SUITES = [
     suite({ runtime, build: "debug", folders: ["contract"] }),
   ]),
   ...["chromium", "firefox"].flatMap((runtime) => [
-    suite({ runtime, build: "release", folders: ["contract", "browser", "struct", "client"] }),
+    suite({
+      runtime,
+      build: "release",
+      folders: ["contract", "browser", "struct", "client", "hooks"],
+    }),
     suite({ runtime, build: "debug", folders: ["contract"] }),
   ]),
   suite({ name: "model", folders: ["model"] }),

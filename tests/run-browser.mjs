@@ -16,7 +16,7 @@ runner(
   {
     program: "tests/run-browser.mjs",
     runtimes: ["chromium", "firefox"],
-    folders: ["contract", "browser", "struct", "client"],
+    folders: ["contract", "browser", "struct", "client", "hooks"],
   },
   async ({ runtime, build, files, filter }) => {
     const onPage = files.filter((file) => file.endsWith(".page.test.ts"));

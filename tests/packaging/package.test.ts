@@ -55,7 +55,7 @@ describe("the published package", () => {
     const names = Object.keys(manifest().exports).filter((name) => !/\.(wasm|json)$/.test(name));
     const all = names.map((name, i) => `export * as e${i} from "varve${name.slice(1)}";`);
     const conditions = ["workerd", "node"];
-    const external = ["node:*", "*.wasm", "abstract-level", "yjs", "tinybase"];
+    const external = ["node:*", "*.wasm", "abstract-level", "yjs", "tinybase", "react", "vue", "solid-js"];
     const { inputs } = await bundle(all.join("\n"), { conditions, external });
     const paths = Object.keys(inputs);
     assert(paths.length > names.length, paths.join());
@@ -320,9 +320,9 @@ describe("types of the package", () => {
   });
 
   test("they compile with other types of the platform than a page's, or none", () => {
-    // Those of abstract-level (they need those of Node), Yjs and TinyBase: tests/packaging/adapters.test.ts compiles with them.
+    // Those of abstract-level (they need those of Node), Yjs, TinyBase and Vue: adapters.test.ts and hooks.test.ts compile with them.
     const names = Object.keys(manifest().exports).filter(
-      (name) => !/\.(wasm|json)$|^\.\/(level|yjs|tinybase)$/.test(name),
+      (name) => !/\.(wasm|json)$|^\.\/(level|yjs|tinybase|vue)$/.test(name),
     );
     const all = names
       .map((name, i) => `export * as e${i} from "varve${name.slice(1)}";`)
