@@ -22,6 +22,8 @@ const USAGE = `npm run check [-- --fix]
   --fix   let the formatters fix what they can`;
 
 const WASM = ["--target", "wasm32-unknown-unknown"];
+const WEB = ["--features", "web"];
+const STRICT = ["--quiet", "--", "-D", "warnings"];
 const DOCUMENTATION = ["doc", "-p", "varve", "--no-deps", "--quiet"];
 
 /** Each check returns `true` when it passes, and prints the problems otherwise. */
@@ -58,12 +60,30 @@ export const CHECKS = [
       ]),
   },
   {
+    name: "clippy for programs in wasm",
+    // The tests and the example are no members of the workspace.
+    run: async () =>
+      (await passes("cargo", ["clippy", "-p", "varve", "--lib", ...WEB, ...WASM, ...STRICT])) &&
+      (await passes("cargo", [
+        "clippy",
+        "--locked",
+        "--manifest-path",
+        "crate/tests/web/Cargo.toml",
+        "--target-dir",
+        "target/web",
+        "--tests",
+        ...WASM,
+        ...STRICT,
+      ])),
+  },
+  {
     name: "rustdoc",
     // The docs are built twice: as published, where links to private items are errors, and with private
     // items.
     run: async () =>
       (await passes("cargo", DOCUMENTATION)) &&
-      (await passes("cargo", [...DOCUMENTATION, "--document-private-items"])),
+      (await passes("cargo", [...DOCUMENTATION, "--document-private-items"])) &&
+      (await passes("cargo", [...DOCUMENTATION, ...WEB, ...WASM])),
   },
   {
     name: "clippy for the benches",

@@ -18,7 +18,7 @@ use crate::store::SnapshotId;
 use super::catalog::StoredCollection;
 use super::expiry::check_version;
 use super::index::{Index, entry_value, record_key};
-use super::read_only_file::read;
+use super::read_errors::read;
 use super::store::Walk;
 use super::{Entries, Error, Expiry, KeyRange, SetOptions, Store, Versioned};
 

@@ -7,8 +7,8 @@ use crate::format::KEYSPACE_RAW;
 use crate::schema::Malformed;
 use crate::store::Store as Engine;
 
-use super::read_only_file::read;
-use super::{Error, Store};
+use super::read_errors::read;
+use super::{Error, Store, system};
 
 /// When a record expires. From that time on it is absent for every call.
 ///
@@ -49,7 +49,7 @@ impl Expiry {
                 return Err(refused("a record must expire after a time above 0, or at a time"));
             }
             Expiry::In(after) => {
-                let now = since_1970(SystemTime::now());
+                let now = since_1970(system::now());
                 now.max(Duration::from_secs(store_now.into())).saturating_add(after)
             }
             Expiry::At(at) => since_1970(at),
@@ -247,7 +247,7 @@ impl Store {
 
 /// The time by the clock, in seconds since 1970.
 pub(super) fn seconds_now() -> u32 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = system::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 

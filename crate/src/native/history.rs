@@ -13,7 +13,7 @@ use crate::schema::key::{KeyKind, OwnedKey};
 use crate::store::Store as Engine;
 
 use super::catalog;
-use super::read_only_file::{change_of, read};
+use super::read_errors::{change_of, read};
 use super::reader::GivenBytes;
 use super::{Error, Store};
 

@@ -11,7 +11,7 @@ use crate::schema::{Record, View};
 use crate::store::SnapshotId;
 
 use super::catalog::{self, StoredCollection};
-use super::read_only_file::read;
+use super::read_errors::read;
 use super::{Entries, Error, KeyRange, Records, Store, Versioned};
 
 /// The snapshots that were dropped since the store looked last.

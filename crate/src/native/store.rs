@@ -2,9 +2,8 @@
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use crate::format::{KEYSPACE_RAW, MAX_KEY, MAX_NOTE};
 use crate::schema::key::KeyKind;
@@ -15,11 +14,10 @@ use crate::store::{Since, Store as Engine};
 use super::catalog::{self, StoredCollection};
 use super::changes::checked_mark;
 use super::expiry::seconds_now;
-use super::lock_file::random;
-use super::locked_file::LockedFile;
 use super::range::Bounds;
-use super::read_only_file::{ReadOnlyFile, read};
+use super::read_errors::read;
 use super::snapshots::DroppedSnapshots;
+use super::system::{self, DatabaseFile, OpenEngine, ReadOnlyFile};
 use super::{Changes, Collection, Error, FollowFrom, Follower, KeyRange, Log, LogRange};
 
 /// Memory that calls needed is freed after this many of them.
@@ -49,7 +47,7 @@ const TURN: u32 = 256;
 /// ```
 #[derive(Debug)]
 pub struct Store {
-    pub(super) engine: Engine<LockedFile>,
+    pub(crate) engine: OpenEngine,
     /// The file as it was found, if it is open for reading only.
     pub(super) found: Option<ReadOnlyFile>,
     collections_by_name: HashMap<String, Arc<StoredCollection>>,
@@ -58,7 +56,7 @@ pub struct Store {
     /// Why uncommitted writes were lost when a call gave the engine the time: the next commit returns it.
     lost_writes: Option<crate::error::Error>,
     calls: u32,
-    is_closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 /// The options of opening a file.
@@ -85,54 +83,17 @@ impl Default for OpenOptions {
 }
 
 impl Store {
-    /// Opens the database in the file at `path`, creating it if it is missing. While it is open,
-    /// there is a lock file next to it that Node, Deno and Bun respect as well.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] if another process, or this one, has it open; errors of the file system; and
-    /// the engine's errors for damage and for files that are not databases.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Store::open_with(path, OpenOptions::default())
-    }
-
-    /// As [`open`](Store::open), with options.
-    ///
-    /// # Errors
-    /// As for [`open`](Store::open), and [`Error::NotFound`] for a missing file that is opened
-    /// read-only.
-    pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, Error> {
-        let OpenOptions { read_only, memory, on_damage, keep_history } = options;
-        let path = path.as_ref();
-        let (file, found) = if read_only {
-            let (file, found) = LockedFile::read(path)?;
-            (file, Some(found))
-        } else {
-            (LockedFile::open(path)?, None)
-        };
-        let entropy = std::array::from_fn(|_| random());
-        let fresh_segment = file.is_taken_over();
-        let options = Options {
-            read_only,
-            fresh_segment,
-            memory,
-            index_memory: Options::index_share(memory),
-            on_damage,
-            keeps_history: keep_history,
-            entropy,
-            ..Options::default()
-        };
-        let engine = read(found.as_ref(), Engine::open(file, options))?;
-        let collections_by_name = HashMap::new();
-        let (dropped_snapshots, calls, is_closed) = (None, 0, false);
-        Ok(Store {
+    /// The store of an engine that has opened its file; `found` is the file if it is open for reading only.
+    pub(crate) fn of(engine: OpenEngine, found: Option<ReadOnlyFile>) -> Self {
+        Store {
             engine,
             found,
-            collections_by_name,
-            dropped_snapshots,
-            calls,
-            is_closed,
+            collections_by_name: HashMap::new(),
+            dropped_snapshots: None,
             lost_writes: None,
-        })
+            calls: 0,
+            is_closed: false,
+        }
     }
 
     /// Returns the value of a key.
@@ -513,10 +474,11 @@ impl Store {
         note: Option<&str>,
         work: impl FnOnce(&mut Store) -> Result<R, E>,
     ) -> Result<R, E> {
+        system::commit_later(&self.engine);
         let savepoint = self.engine.savepoint();
         let mut undoing = UndoOnDrop { store: self, ended: false };
         if let Some(note) = note {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let now = system::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let noted = undoing.store.engine.note(now.as_millis() as u64, note.as_bytes());
             undoing.store.with_loss_reason(noted)?;
         }
@@ -538,7 +500,7 @@ impl Store {
             return Err(crate::error::Error::Reentrancy.into());
         }
         self.end_snapshots();
-        let done = self.lost_writes.take().map_or(Ok(()), Err).and_then(|()| self.engine.commit());
+        let done = self.take_lost_writes().map_or(Ok(()), Err).and_then(|()| self.engine.commit());
         self.with_loss_reason(done)?;
         if self.engine.wants_maintenance() {
             // The commit has succeeded, whatever fails here: if it poisons the store, writes are
@@ -594,14 +556,11 @@ impl Store {
         Ok(())
     }
 
-    /// Commits, flushes, and releases the lock.
-    ///
-    /// # Errors
-    /// An error of the file. Everything that was committed before remains.
-    pub fn close(mut self) -> Result<(), Error> {
+    /// Commits, flushes, and records the end of the log.
+    pub(crate) fn shut(&mut self) -> Result<(), Error> {
         self.is_closed = true;
         let mut done = self.engine.shut();
-        if let Some(error) = self.lost_writes.take() {
+        if let Some(error) = self.take_lost_writes() {
             done = Err(error);
         }
         if done.is_ok() && self.engine.stats().poisoned {
@@ -622,7 +581,7 @@ impl Store {
         self.engine.stats()
     }
 
-    pub(super) fn engine(&mut self) -> &mut Engine<LockedFile> {
+    pub(super) fn engine(&mut self) -> &mut Engine<DatabaseFile> {
         &mut self.engine
     }
 
@@ -656,7 +615,8 @@ impl Store {
     /// Starts a step of an iteration, all of which sees one time.
     pub(super) fn begin_step(&mut self) {
         self.calls += 1;
-        if self.calls >= TURN && self.engine.depth() == 0 {
+        if (self.calls >= TURN || system::has_turn_ended(&self.engine)) && self.engine.depth() == 0
+        {
             self.calls = 0;
             self.engine.end_turn();
         }
@@ -666,13 +626,21 @@ impl Store {
     pub(super) fn begin_write(&mut self) -> Result<(), Error> {
         self.begin();
         // Nothing is written after a batch that was lost before the program knows of it.
-        if let Some(error) = self.lost_writes.take() {
+        if let Some(error) = self.take_lost_writes() {
             return self.with_loss_reason(Err(error));
         }
         match self.found {
             Some(_) => Err(crate::error::Error::ReadOnly.into()),
-            None => Ok(()),
+            None => {
+                system::commit_later(&self.engine);
+                Ok(())
+            }
         }
+    }
+
+    /// Why uncommitted writes were lost outside of a commit, if they were. It is returned once.
+    fn take_lost_writes(&mut self) -> Option<crate::error::Error> {
+        self.lost_writes.take().or_else(|| system::take_failure(&self.engine))
     }
 
     pub(super) fn walk(
