@@ -15,6 +15,7 @@ const LAYERS = [
   ["migrate"],
   ["index", "serve", "workerd"],
   ["adapters"],
+  ["blobs"],
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.
   ["cli"],
 ];

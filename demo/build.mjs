@@ -1,4 +1,4 @@
-import { copyFile, mkdir, rm } from "node:fs/promises";
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,21 +16,39 @@ const require = createRequire(import.meta.url);
 export async function buildPage(outdir) {
   await rm(outdir, { recursive: true, force: true });
   await mkdir(outdir, { recursive: true });
-  await bundleWorkers([join(here, "main.ts"), join(here, "worker.ts")], outdir);
+  const entryPoints = {
+    main: join(here, "main.ts"),
+    worker: join(here, "race/worker.ts"),
+    serve: join(here, "race/serve.ts"),
+  };
+  await bundleWorkers(entryPoints, outdir, { minify: true });
   for (const name of ["index.html", "page.css"]) {
     await copyFile(join(here, name), join(outdir, name));
   }
+  await writeFile(join(outdir, "records.json"), JSON.stringify(await records()));
+}
+
+/** The results of other machines, the newest first. */
+async function records() {
+  const folder = join(here, "records");
+  const names = (await readdir(folder)).filter((name) => name.endsWith(".json"));
+  const read = async (name) => JSON.parse(await readFile(join(folder, name), "utf8"));
+  // Names begin with the day, of ten characters.
+  const newestFirst = (a, b) => b.slice(0, 10).localeCompare(a.slice(0, 10)) || a.localeCompare(b);
+  return Promise.all(names.sort(newestFirst).map(read));
 }
 
 /**
  * Bundles browser scripts that run SQLite, whose wasm is put beside them: its module looks for it there
  * and nowhere else.
  *
- * @param {string[]} entryPoints
+ * @param {string[] | Record<string, string>} entryPoints
  * @param {string} outdir
- * @param {string[]} [nodePaths] where else packages are
+ * @param {object} [more]
+ * @param {string[]} [more.nodePaths] where else packages are
+ * @param {boolean} [more.minify]
  */
-export async function bundleWorkers(entryPoints, outdir, nodePaths = []) {
+export async function bundleWorkers(entryPoints, outdir, { nodePaths = [], minify = false } = {}) {
   await build({
     entryPoints,
     outdir,
@@ -42,6 +60,7 @@ export async function bundleWorkers(entryPoints, outdir, nodePaths = []) {
     sourcemap: "linked",
     logLevel: "warning",
     nodePaths,
+    minify,
   });
   const wasm = require.resolve("@sqlite.org/sqlite-wasm/sqlite3.wasm");
   await copyFile(wasm, join(outdir, "sqlite3.wasm"));

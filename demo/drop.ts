@@ -91,7 +91,8 @@ function inStock(record: Uint8Array): boolean {
   return stockOf(record) > 0;
 }
 
-function takeOne(record: Uint8Array): void {
+/** Lowers the stock, which must not be empty, by one. */
+export function takeOne(record: Uint8Array): void {
   const stock = stockOf(record) - 1;
   record[STOCK] = stock & 0xff;
   record[STOCK + 1] = stock >>> 8;

@@ -8,7 +8,8 @@ export interface Summary {
   upperQuartile: number;
 }
 
-function quantile(sorted: readonly number[], q: number): number {
+/** Between two samples, the value in proportion. The samples are in order, and there is at least one. */
+export function quantile(sorted: readonly number[], q: number): number {
   const position = (sorted.length - 1) * q;
   const below = sorted[Math.floor(position)]!;
   const above = sorted[Math.ceil(position)]!;

@@ -44,6 +44,7 @@ const ADAPTER_LIMIT = 1.5 * 1024;
 const IDB_KEYVAL_LIMIT = 3.25 * 1024;
 /** For programs that store values as structured clone keeps them. */
 const STRUCTURED_LIMIT = 7.5 * 1024;
+const BLOBS_LIMIT = 6 * 1024;
 /** For programs whose values a schema of zod and others checks. */
 const STANDARD_LIMIT = 3.5 * 1024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */
@@ -258,6 +259,11 @@ const BUNDLES = [
     // Imported when a database is opened by its name.
     external: ["*/client/index.js", "../index.js"],
     limit: IDB_KEYVAL_LIMIT,
+  },
+  {
+    name: "varve/blobs",
+    source: 'export * from "./dist/blobs/index.js";',
+    limit: BLOBS_LIMIT,
   },
   {
     name: "varve/structured",

@@ -18,6 +18,7 @@ const BUNDLES = {
     keyv: "adapters/keyv",
     unstorage: "adapters/unstorage",
     "idb-keyval": "adapters/idb-keyval",
+    blobs: "blobs/index",
   },
   structured: { structured: "structured/index" },
   standard: { standard: "standard" },

@@ -1,10 +1,10 @@
 import { type Database, open, opfs } from "varve";
-import { indexedDbRival } from "../../demo/rivals/indexeddb.js";
-import type { Grouping } from "../../demo/rivals/rival.js";
-import { sqliteRival } from "../../demo/rivals/sqlite.js";
-import { varveRival } from "../../demo/rivals/varve.js";
-import { runSuite } from "../../demo/suite.js";
+import { runSuite } from "./drop-suite.js";
 import { handleRequests } from "./handle-requests.js";
+import { indexedDbRival } from "./rivals/indexeddb.js";
+import type { Grouping } from "./rivals/rival.js";
+import { sqliteRival } from "./rivals/sqlite.js";
+import { varveRival } from "./rivals/varve.js";
 
 export interface BrowserRequest {
   /** Samples of each single call. */

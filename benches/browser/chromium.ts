@@ -62,14 +62,14 @@ function serve(folder: string) {
 
 /** Calls the page's own build, which is imported at run time and not bundled. */
 async function bundle(root: string, workers: readonly string[], out: string): Promise<void> {
-  type Bundle = (entries: string[], outdir: string, nodePaths: string[]) => Promise<void>;
+  type Bundle = (entries: string[], outdir: string, more: object) => Promise<void>;
   const { bundleWorkers }: { bundleWorkers: Bundle } = await import(
     pathToFileURL(join(root, "demo/build.mjs")).href
   );
   await bundleWorkers(
     workers.map((path) => join(root, path)),
     out,
-    [join(root, "benches/rivals/node_modules")],
+    { nodePaths: [join(root, "benches/rivals/node_modules")] },
   );
 }
 

@@ -63,7 +63,7 @@ export function rawOf(to: unknown, name: string, prefix: unknown): Raw {
  * Calls `use` with a result: at once for that of a database, whose views end with the turn, and otherwise when its
  * promise has resolved.
  */
-export function using<T, R>(result: Awaitable<T>, use: (result: T) => R): Awaitable<R> {
+export function using<T, R>(result: Awaitable<T>, use: (result: T) => Awaitable<R>): Awaitable<R> {
   return result instanceof Promise ? result.then(use) : use(result);
 }
 

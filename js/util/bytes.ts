@@ -118,8 +118,8 @@ function adviceFor(role: Role, given: unknown): string {
 
 /** Advice for a value that is too long. */
 export const TOO_LONG_VALUE =
-  `A value may have at most ${MAX_VALUE} bytes (16 MiB). Divide it: store its parts in one transaction() ` +
-  'under keys such as "video/0" and "video/1", and read them with { prefix: "video/" }.';
+  `A value may have at most ${MAX_VALUE} bytes (16 MiB). Store it as a blob (varve/blobs), or divide it: ` +
+  'store its parts in one transaction() under keys such as "video/0", and read them with { prefix: "video/" }.';
 
 /** Advice for a key that is too long. */
 export const TOO_LONG_KEY = `A key may have at most ${MAX_KEY} bytes. Store what is longer in the value, or use its hash as the key.`;

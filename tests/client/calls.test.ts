@@ -9,6 +9,7 @@ import {
 } from "varve";
 import { struct, u16, u32 } from "varve/struct";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
+import { FakeStorage } from "../contract/fake-storage.js";
 import { refuseAll } from "../support/closed.js";
 import { wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
@@ -136,6 +137,27 @@ describe("client calls", () => {
     client.set("a", "2");
     await client.flush();
     expect((await client.stats()).unflushed).toBe(false);
+  });
+
+  test("client: under flushed, only a batch that changed something waits for the check of the file", async () => {
+    let checks = 0;
+    class CheckedStorage extends FakeStorage {
+      override async open() {
+        const sync = async () => {
+          checks += 1;
+        };
+        return { ...(await super.open()), sync };
+      }
+    }
+    const client = shop({ storage: new CheckedStorage(), durability: "flushed" });
+    await client.set("a", "1");
+    const afterWrite = checks;
+    assert(afterWrite > 0);
+    expect(await client.getText("a")).toBe("1");
+    expect(await client.keys().all()).toStrictEqual(["a"]);
+    expect(checks).toBe(afterWrite);
+    await client.flush();
+    assert(checks > afterWrite);
   });
 
   test("client: calls are answered at every durability", async () => {

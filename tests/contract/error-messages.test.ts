@@ -42,7 +42,8 @@ everywhere("error messages", ({ storage }) => {
   test("the message for a value that is too long says how to split it", async () => {
     const db = await opened(storage);
     const long = new Uint8Array(16_777_217);
-    const message = /at most 16777216 bytes \(16 MiB\)\. Divide it: .*transaction\(\).*prefix/;
+    const message =
+      /at most 16777216 bytes \(16 MiB\)\. Store it as a blob .*divide it: .*transaction\(\).*prefix/;
     throws(() => db.set("a", long), { ...BAD, message });
     throws(() => db.collection("texts", json<string>()).set("a", "x".repeat(16_777_216)), {
       ...BAD,

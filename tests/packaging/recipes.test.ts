@@ -8,9 +8,10 @@ import { pathToFileURL } from "node:url";
 import { build } from "esbuild";
 import { memory, open } from "varve";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
-import { copied, developed, inChromium, type Page, tool, type Vite } from "../fixtures/fixture.js";
+import { copied, developed, inChromium } from "../fixtures/fixture.js";
 import { prepared, ranAsShown, shown, shownIn } from "./documented-programs.js";
-import { command, load, project, root, runs, runtime } from "./project.js";
+import { builtByVite as built, onPage, firstText as seen, siteOf } from "./pages.js";
+import { command, project, root, runs, runtime } from "./project.js";
 
 /** The programs by the names in their first lines. */
 const programs = new Map(shownIn("docs/places.md").map((one) => [one.file, one.source] as const));
@@ -23,41 +24,7 @@ function program(name: string): string {
 
 /** A folder with these programs, and a page that begins with one of them. */
 function site(...names: string[]): string {
-  const folder = copied();
-  for (const name of names) writeFileSync(join(folder, name), program(name));
-  writeFileSync(
-    join(folder, "index.html"),
-    `<!doctype html><body><script type="module" src="/${names[0]}"></script>`,
-  );
-  return folder;
-}
-
-/** Vite's build of a folder, whose modules may use top-level await. */
-async function built(root: string): Promise<string> {
-  const vite = await tool<Vite>("vite/dist/node/index.js");
-  const options = { build: { target: "es2022" }, configFile: false, logLevel: "silent" };
-  await vite.build({ root, ...options });
-  return join(root, "dist");
-}
-
-/** Serves folders and returns the loaded page. */
-async function onPage<T>(folders: string[], use: (page: Page, url: string) => Promise<T>) {
-  const { serve } = await load<{
-    serve(folders: string[]): Promise<{ url: string; close(): Promise<void> }>;
-  }>("scripts/serve.mjs");
-  const server = await serve(folders);
-  onTestFinished(() => server.close());
-  return inChromium(async (page) => {
-    await page.goto(server.url);
-    return use(page, server.url);
-  });
-}
-
-/** The first text that the page shows. */
-async function seen(page: Page): Promise<unknown> {
-  const text = "document.body.textContent.trim()";
-  await page.waitForFunction(text);
-  return page.evaluate(text);
+  return siteOf(Object.fromEntries(names.map((name) => [name, program(name)])));
 }
 
 describe("the recipes", () => {

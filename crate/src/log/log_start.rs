@@ -85,9 +85,11 @@ impl Log {
         let Some(slot) = self.open_frame.slot else { return };
         let &Slot { sequence, end, .. } = &self.slots[slot as usize];
         let frame = self.next_frame;
+        // A segment in which nothing is written yet has no end.
+        let offset = end.max(segment::SIZE as u32);
         let recent = &mut self.recent_commits;
         let at = recent.count % recent.ends.len();
-        recent.ends[at] = CommitEnd { next_version, slot, sequence, offset: end, frame };
+        recent.ends[at] = CommitEnd { next_version, slot, sequence, offset, frame };
         recent.count += 1;
     }
 

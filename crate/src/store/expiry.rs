@@ -4,6 +4,8 @@
 //! whose key begins with the record's keyspace and that time, so that what is due is found in the order of keys, without
 //! reading records. Reads compare the header with the time that the caller gave last, so an expired record is absent at
 //! once. Counts subtract the entries that are due. Deletions, a slice at a time, remove the records and their entries.
+//! Entries in damaged parts of the file are left out: their records are absent in time, but counted until they are written
+//! again.
 
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -260,7 +262,7 @@ impl<F: File> Store<F> {
             return Err(Error::Reentrancy);
         }
         while !self.read_only && !self.poisoned && self.may_have_due() {
-            self.sort(ALL)?;
+            self.sort_readable(ALL)?;
             let version = self.next_version;
             self.delete_due(SLICE)?;
             // A malicious file may list what cannot be deleted.
@@ -324,7 +326,7 @@ impl<F: File> Store<F> {
             let start = expiry_start(next);
             let bounds = (Bound::Included(&start[..]), Bound::Excluded(expiry_end()));
             let mut first = None;
-            self.range(KEYSPACE_ENGINE, bounds, false, |entry, _| {
+            self.visit_readable(KEYSPACE_ENGINE, bounds, &mut |entry, _| {
                 first = expiry_of(entry).map(|(keyspace, ..)| (keyspace, entry.to_vec()));
                 first.is_none()
             })?;
@@ -346,7 +348,7 @@ impl<F: File> Store<F> {
         };
         let from = space.from.clone();
         let bounds = (Bound::Included(&from[..]), Bound::Excluded(expiry_end()));
-        self.range(KEYSPACE_ENGINE, bounds, false, |entry, _| match expiry_of(entry) {
+        self.visit_readable(KEYSPACE_ENGINE, bounds, &mut |entry, _| match expiry_of(entry) {
             Some((of, expiry, key)) => of == keyspace && visit(entry, expiry, key),
             None => true,
         })

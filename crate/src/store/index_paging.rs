@@ -239,6 +239,8 @@ impl<F: File> Store<F> {
     pub(super) fn remove_entry(&mut self, hash: u32, position: Position) {
         self.take_entry(hash, position);
         self.index.remove(hash, position);
+        // Another record may lie there later.
+        self.sorted_keys.forget_unreadable(position);
         let Store { log, unloaded, .. } = self;
         if let Some(unloaded) = unloaded {
             unloaded.entry_changed(log, Some(position), None);

@@ -215,6 +215,29 @@ impl<F: File> Store<F> {
         self.check_snapshot(keyspace)?;
         self.walk_past(keyspace)?;
         self.sort(ALL)?;
+        self.visit_sorted(keyspace, bounds, reverse, Store::sort, visit)
+    }
+
+    /// Passes the keys between two bounds to `visit`, without those that cannot be read because of damage.
+    pub(super) fn visit_readable(
+        &mut self,
+        keyspace: u32,
+        bounds: KeyBounds<'_>,
+        visit: &mut dyn FnMut(&[u8], Position) -> bool,
+    ) -> Result<(), Error> {
+        self.sort_readable(ALL)?;
+        self.visit_sorted(keyspace, bounds, false, Store::sort_readable, visit)
+    }
+
+    /// Passes the keys between two bounds to `visit`. They are sorted, and by `sort` again if a run is damaged.
+    fn visit_sorted(
+        &mut self,
+        keyspace: u32,
+        bounds: KeyBounds<'_>,
+        reverse: bool,
+        sort: fn(&mut Self, Position) -> Result<bool, Error>,
+        visit: &mut dyn FnMut(&[u8], Position) -> bool,
+    ) -> Result<(), Error> {
         let has_changed = keyspace > LAST_KEYSPACE && self.snapshots.has_changed(keyspace);
         let keyspace = if has_changed { keyspace } else { keyspace & LAST_KEYSPACE };
         if let Some(mut keys) = self.keys_in_memory(keyspace, bounds) {
@@ -244,7 +267,7 @@ impl<F: File> Store<F> {
                 return Ok(());
             }
             self.drop_damaged_key_runs();
-            self.sort(ALL)?;
+            sort(self, ALL)?;
         }
     }
 

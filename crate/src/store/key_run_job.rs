@@ -12,7 +12,7 @@ use crate::log::key_runs::KeyRuns;
 
 use super::Store;
 use super::key_range::{Walk, Walked};
-use super::sorted_keys::{ALL, MAX_CHANGED};
+use super::sorted_keys::MAX_CHANGED;
 
 /// One step of maintenance writes this many entries to a run at most.
 const ENTRIES_PER_STEP: usize = 2048;
@@ -36,8 +36,7 @@ impl<F: File> Store<F> {
     /// because many changed keys are in memory.
     pub(super) fn wants_key_run(&self) -> bool {
         let sorted_keys = &self.sorted_keys;
-        let is_ready =
-            self.ordered && sorted_keys.sorted_below == ALL && self.has_space_for_key_runs();
+        let is_ready = self.ordered && sorted_keys.is_complete() && self.has_space_for_key_runs();
         is_ready
             && (sorted_keys.runs.is_empty() && self.live_keys() > sorted_keys.max_keys_without_run
                 || self.keyspaces.ordered_len() > MAX_CHANGED)
@@ -51,8 +50,7 @@ impl<F: File> Store<F> {
     /// Whether a checkpoint keeps the order of keys in runs.
     fn keeps_key_runs(&self) -> bool {
         let sorted_keys = &self.sorted_keys;
-        let is_ready =
-            self.ordered && sorted_keys.sorted_below == ALL && self.has_space_for_key_runs();
+        let is_ready = self.ordered && sorted_keys.is_complete() && self.has_space_for_key_runs();
         // Half of it, so that they do not come and go.
         let most = if sorted_keys.runs.is_empty() {
             sorted_keys.max_keys_without_run

@@ -813,7 +813,12 @@ impl<F: File> Store<F> {
         }
         let is_sorted =
             |at: Option<Position>| at.is_some_and(|at| at < self.sorted_keys.sorted_below);
-        let (was, is) = (is_sorted(old), is_sorted(new));
+        let (mut was, is) = (is_sorted(old), is_sorted(new));
+        if let Some(old) = old
+            && !self.sorted_keys.unreadable.is_empty()
+        {
+            was &= !self.sorted_keys.forget_unreadable(old);
+        }
         if let (Some(old), Some(new)) = (old, new) {
             self.index.replace(hash, old, new);
             if was == is {

@@ -38,9 +38,11 @@ pub(super) const ALL: Position = Position::MAX;
 #[derive(Debug, Default)]
 pub(super) struct SortedKeys {
     /// Invariant: keys whose records lie before this position are in `keyspaces`, in their ordered keys, or all keys are
-    /// there or in runs. They are sorted when first needed, at once or part by part, and kept sorted from
-    /// then on.
+    /// there or in runs, except for those in `unreadable`. They are sorted when first needed, at once or part by part, and
+    /// kept sorted from then on.
     pub sorted_below: Position,
+    /// Damaged records, in the order of the file. Their keys are missing in the order of keys.
+    pub unreadable: Vec<Position>,
     /// The runs in the file. If there are some, all keys are sorted.
     pub runs: KeyRuns,
     /// How many changes may wait until they are needed, so that they are searched together.
@@ -64,6 +66,18 @@ impl SortedKeys {
     #[inline]
     pub(super) fn has_older_keys(&self, space: &Keyspace) -> bool {
         !space.frozen_keys.is_empty() || self.runs.any_from(space.first_run)
+    }
+
+    /// A record was replaced or deleted. Returns whether its key was missing in the order.
+    #[cold]
+    pub(super) fn forget_unreadable(&mut self, position: Position) -> bool {
+        let found = self.unreadable.binary_search(&position);
+        found.map(|at| self.unreadable.remove(at)).is_ok()
+    }
+
+    /// Whether every key is in the order.
+    pub(super) fn is_complete(&self) -> bool {
+        self.sorted_below == ALL && self.unreadable.is_empty()
     }
 
     /// Bytes of memory for blocks of runs.
@@ -130,6 +144,7 @@ impl<F: File> Store<F> {
         let sorted_keys = &mut self.sorted_keys;
         (sorted_keys.sorted_below, sorted_keys.writing_run, sorted_keys.deferred) = (0, 0, 0);
         sorted_keys.runs = KeyRuns::default();
+        sorted_keys.unreadable = Vec::new();
         sorted_keys.generation += 1;
         self.keyspaces.forget_sorted_keys();
     }
@@ -149,6 +164,15 @@ impl<F: File> Store<F> {
     /// # Errors
     /// As for [`get`](Store::get); [`Error::ViewsHeld`] if memory would have to grow and a view must stay valid.
     pub fn sort(&mut self, positions: u32) -> Result<bool, Error> {
+        let is_sorted = self.sort_readable(positions)?;
+        if is_sorted && !self.sorted_keys.unreadable.is_empty() {
+            self.sort_unreadable()?;
+        }
+        Ok(is_sorted)
+    }
+
+    /// As [`sort`](Store::sort), without those keys that cannot be read because of damage.
+    pub(super) fn sort_readable(&mut self, positions: u32) -> Result<bool, Error> {
         if self.sorted_keys.deferred > 0 {
             self.check_memory_for_keys(self.sorted_keys.deferred)?;
             self.apply_deferred_keys();
@@ -171,6 +195,22 @@ impl<F: File> Store<F> {
         }
         self.keyspaces.apply_deferred(|_| false);
         outcome.map(|()| self.sorted_keys.sorted_below == ALL)
+    }
+
+    /// Reads again what could not be read before, up to the first record that still cannot.
+    #[cold]
+    fn sort_unreadable(&mut self) -> Result<(), Error> {
+        let mut outcome = Ok(());
+        while let Some(&position) = self.sorted_keys.unreadable.last()
+            && outcome.is_ok()
+        {
+            outcome = self.sort_record(position);
+            if outcome.is_ok() {
+                self.sorted_keys.unreadable.pop();
+            }
+        }
+        self.keyspaces.apply_deferred(|_| false);
+        outcome
     }
 
     /// Refuses to insert this many keys if memory would have to grow and a view must stay valid.
@@ -233,7 +273,7 @@ impl<F: File> Store<F> {
     pub(super) fn sort_at_close(&mut self) {
         if self.wants_sorting() && self.unsorted() <= 2 * MAX_UNSORTED {
             // Without the order, closing goes on as well.
-            let _ = self.sort(ALL);
+            let _ = self.sort_readable(ALL);
         }
     }
 
@@ -263,15 +303,22 @@ impl<F: File> Store<F> {
                 return Ok(());
             }
             left -= 1;
-            let (_, record) = self.log.scan_record(&mut self.file, position)?;
-            let (keyspace, version) = (record.header.keyspace(), record.header.version);
-            if self.clears.may_have_dead && self.keyspaces.has_cleared(keyspace, version) {
-                continue;
+            match self.sort_record(position) {
+                Err(Error::Corruption(_)) => self.sorted_keys.unreadable.push(position),
+                sorted => sorted?,
             }
-            self.keyspaces.entry(keyspace).keys.defer_insert(record.key, position);
         }
         let is_last = slot + 1 >= self.log.slot_count();
         self.sorted_keys.sorted_below = if is_last { ALL } else { geometry.position(slot + 1, 0) };
+        Ok(())
+    }
+
+    fn sort_record(&mut self, position: Position) -> Result<(), Error> {
+        let (_, record) = self.log.scan_record(&mut self.file, position)?;
+        let (keyspace, version) = (record.header.keyspace(), record.header.version);
+        if !self.clears.may_have_dead || !self.keyspaces.has_cleared(keyspace, version) {
+            self.keyspaces.entry(keyspace).keys.defer_insert(record.key, position);
+        }
         Ok(())
     }
 

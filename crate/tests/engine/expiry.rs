@@ -600,3 +600,175 @@ fn clock_that_was_corrected_brings_nothing_back_although_the_deletions_were_lost
     store.set_now(START).expect("there is space");
     assert_eq!((store.now(), store.has(2, b"gone")), (START, Ok(false)));
 }
+
+/// The keys of damaged records are missing in the order of keys, in which what is due is found.
+#[test]
+fn damage_beside_records_that_expire_hides_and_stops_nothing_else() {
+    let file = FaultFile::default();
+    let options = Options { segment_log2: 12, memory: 0, load_at_once: 4000, ..Options::default() };
+    let key = |i: u64| format!("key {i}").into_bytes();
+    let value = |i: u64| format!("the value of {i}").into_bytes();
+    let mut store = Store::open(file.clone(), options).expect("opens");
+    store.set_now(START).expect("nothing is lost");
+    store.set_with_expiry(0, b"late", b"1", START + YEAR).expect("set");
+    for i in 0..900 {
+        store.set(0, &key(i), &value(i)).expect("set");
+        if i % 9 == 0 {
+            store.commit().expect("committed");
+        }
+    }
+    store.set_with_expiry(0, b"soon", b"1", START + 10).expect("set");
+    store.close().map_err(|(_, error)| error).expect("closes");
+    let open = || Store::open(file.clone(), options).expect("opens");
+    let names = |store: &mut Store<FaultFile>| {
+        store.keys(0).map(|keys| keys.into_iter().collect::<BTreeSet<_>>())
+    };
+    let damaged = value(450);
+    let at = file.image().windows(damaged.len()).position(|part| part == damaged).expect("written");
+    file.damage(at, 1);
+    let mut store = open();
+    assert!(matches!(store.get(0, &key(450)), Err(Error::Corruption(_))));
+
+    store.set_now(START + 5).expect("nothing is lost");
+    assert_eq!((store.due(), store.live_count(0)), (Ok(0), Ok(902)));
+    let then = store.snapshot().expect("taken");
+    assert_eq!(store.live_count(then.keyspace(0)), Ok(902));
+    assert_eq!(store.get(then.keyspace(0), b"soon"), Ok(Some(&b"1"[..])));
+    store.end_snapshot(then);
+    store.delete_due_now().expect("nothing is due");
+    while store.maintain(false).expect("maintained") {}
+
+    store.set_now(START + 20).expect("nothing is lost");
+    assert_eq!((store.has(0, b"soon"), store.live_count(0)), (Ok(false), Ok(901)));
+    while store.maintain(false).expect("maintained") {}
+    assert_eq!((store.due(), store.count(0)), (Ok(0), 901), "it was deleted");
+    assert!(matches!(names(&mut store), Err(Error::Corruption(_))), "a key is missing");
+    store.set(0, b"another", b"1").expect("set");
+    store.commit().expect("committed");
+    while store.maintain(false).expect("maintained") {}
+    store.close().map_err(|(_, error)| error).expect("closes");
+
+    let mut store = open();
+    assert!(matches!(names(&mut store), Err(Error::Corruption(_))), "no order without it was kept");
+    assert_eq!(store.live_count(0), Ok(902));
+    // The damage was in the reading: all is there again.
+    file.damage(at, 1);
+    let mut all: BTreeSet<_> = (0..900).map(key).collect();
+    all.extend([b"late".to_vec(), b"another".to_vec()]);
+    assert_eq!(names(&mut store), Ok(all.clone()));
+    store.close().map_err(|(_, error)| error).expect("closes");
+
+    // A record is not listed twice, nor forgotten, after it could not be read.
+    file.damage(
+        file.image().windows(damaged.len()).position(|part| part == damaged).expect("there"),
+        1,
+    );
+    let mut store = open();
+    store.set_now(START + 30).expect("nothing is lost");
+    assert_eq!(store.due(), Ok(0));
+    let _ = names(&mut store);
+    store.close().map_err(|(_, error)| error).expect("closes");
+}
+
+#[test]
+fn random_programs_beside_damage_that_comes_and_goes_list_each_key_once() {
+    let mut noticed = 0;
+    for seed in 0..60 {
+        let mut rng = Rng::new(seed);
+        let file = FaultFile::default();
+        let memory = if seed.is_multiple_of(2) { 0 } else { 64 << 20 };
+        let index_memory = if seed.is_multiple_of(4) { 0 } else { usize::MAX };
+        let options = Options {
+            segment_log2: 12,
+            memory,
+            index_memory,
+            load_at_once: 4000,
+            ..Options::default()
+        };
+        let mut store = Store::open(file.clone(), options).expect("opens");
+        let mut model = BTreeMap::<Vec<u8>, Vec<u8>>::new();
+        let value = |write: usize| format!("the value of write {write:06}").into_bytes();
+        let mut clock = START;
+        store.set_now(clock).expect("nothing is lost");
+        let mut met = Vec::new();
+        // What was read while it was damaged may still be in memory.
+        let mut may_fail = false;
+        for write in 0..1600 {
+            // The first writes fill the store; later ones often concern what was damaged last.
+            let key = match rng.below(4) {
+                0 if !met.is_empty() => met.clone(),
+                _ => format!("key {}", rng.below(700)).into_bytes(),
+            };
+            let step = if write < 700 { 40 } else { rng.below(40) };
+            match step {
+                0 => {
+                    store.close().map_err(|(_, error)| error).expect("closes");
+                    store = Store::open(file.clone(), options).expect("opens");
+                    store.set_now(clock).expect("nothing is lost");
+                    may_fail = false;
+                }
+                1 => while store.maintain(false).expect("maintained") {},
+                2 if rng.below(10) == 0 => {
+                    store
+                        .clear(0, (Bound::Unbounded, Bound::Unbounded), false, u64::MAX)
+                        .expect("cleared");
+                    model.clear();
+                }
+                3 => {
+                    let Some(damaged) = model.get(&key) else { continue };
+                    // Keys are in no order yet after this, and records not in memory.
+                    store.close().map_err(|(_, error)| error).expect("closes");
+                    store = Store::open(file.clone(), options).expect("opens");
+                    store.set_now(clock).expect("nothing is lost");
+                    let (image, bytes) = (file.image(), damaged.len());
+                    let at = image.windows(bytes).position(|part| part == damaged);
+                    let at = at.expect("written");
+                    file.damage(at, 1);
+                    (met, may_fail) = (key.clone(), true);
+                    let during = file.image()[at];
+                    store.set_with_expiry(3, b"soon", b"1", clock + 10).expect("set");
+                    store.commit().expect("committed");
+                    clock += 5;
+                    store.set_now(clock).expect("nothing is lost");
+                    assert_eq!(store.live_count(3), Ok(1), "seed {seed}, write {write}");
+                    clock += 20;
+                    store.set_now(clock).expect("nothing is lost");
+                    assert_eq!(store.live_count(3), Ok(0), "seed {seed}, write {write}");
+                    let listed =
+                        store.keys(0).map(|keys| keys.into_iter().collect::<BTreeSet<_>>());
+                    match listed {
+                        Ok(listed) => {
+                            assert!(listed.iter().eq(model.keys()), "seed {seed}, write {write}");
+                        }
+                        Err(_) => noticed += 1,
+                    }
+                    // Other data may lie there since.
+                    let there = [during, damaged[1], damaged[2]];
+                    if file.image().get(at..).is_some_and(|part| part.starts_with(&there)) {
+                        file.damage(at, 1);
+                    }
+                }
+                4..9 => match store.delete(0, &key) {
+                    Ok(_) => _ = model.remove(&key),
+                    Err(error) => assert!(may_fail, "seed {seed}, write {write}: {error}"),
+                },
+                _ => match store.set(0, &key, &value(write)) {
+                    Ok(_) => _ = model.insert(key, value(write)),
+                    Err(error) => assert!(may_fail, "seed {seed}, write {write}: {error}"),
+                },
+            }
+            if rng.below(9) == 0 {
+                store.commit().expect("committed");
+            }
+            if rng.below(30) == 0 {
+                match store.keys(0) {
+                    Ok(listed) => {
+                        assert!(listed.iter().eq(model.keys()), "seed {seed}, write {write}")
+                    }
+                    Err(error) => assert!(may_fail, "seed {seed}, write {write}: {error}"),
+                }
+            }
+        }
+    }
+    assert!(noticed > 30, "{noticed} listings met damage");
+}

@@ -659,3 +659,10 @@ fn pack_frees_space_on_a_full_disk() {
     }
     program.check(&mut rng, 30);
 }
+
+#[test]
+fn past_commit_is_shown_after_a_commit_with_which_a_segment_begins() {
+    // The commit wrote nothing, and its segment was empty when a walk over what is newer began behind it.
+    let with = With { snapshots: true, expiry: true, history: true };
+    run_generations(669_931_974_904_892, &Tally::default(), with);
+}

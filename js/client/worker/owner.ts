@@ -189,22 +189,26 @@ export class Owner {
     const reply = this.requestLog.handle(batch, now, refusal, Date.now());
     const commitFailed = (error: unknown) => done(this.requestLog.failed(batch, reply.last, error));
     try {
-      if (this.db.durability === "flushed" || includes("flush")) {
+      if (includes("flush") || (this.db.durability === "flushed" && !this.isUnchanged(batch))) {
         this.db.flush();
         // The loss of the file may be reported only later.
         this.db.flushed.then(() => done(reply), commitFailed);
         return;
       }
-      if (this.db.durability === "buffered" && !includes("commit")) {
-        this.db.committed.then(() => done(reply), commitFailed);
-        return;
-      }
+      // Also buffered writes: a client waits for their commit, and those of one task come together.
       this.db.commit();
     } catch (error) {
       commitFailed(error);
       return;
     }
     done(reply);
+  }
+
+  /** Whether the batch only reads, and what it has read is in the file and flushed. */
+  private isUnchanged(batch: RequestBatch): boolean {
+    const { engine } = Database.sessionOf(this.db);
+    const writes = batch.requests.some((request) => request.write > 0);
+    return !writes && engine.pending() === 0 && !engine.unflushed();
   }
 
   private async sweep(now: number): Promise<void> {

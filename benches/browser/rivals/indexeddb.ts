@@ -1,4 +1,4 @@
-import { PRODUCT_KEY, PRODUCT_NAME, type Product } from "../drop.js";
+import { PRODUCT_KEY, PRODUCT_NAME, type Product } from "../../../demo/drop.js";
 import { type Rival, refused } from "./rival.js";
 
 const NAME = "drop-bench-indexeddb";

@@ -1,5 +1,5 @@
 import { type Database, open, opfs } from "varve";
-import { readProduct, restock, serveBuyers } from "../drop.js";
+import { readProduct, restock, serveBuyers } from "../../../demo/drop.js";
 import type { Rival } from "./rival.js";
 
 /** A separate folder, so that everything can be removed at once. */

@@ -4,7 +4,7 @@ import init, {
   type SAHPoolUtil,
   type Sqlite3Static,
 } from "@sqlite.org/sqlite-wasm";
-import { PRODUCT_KEY, PRODUCT_NAME, type Product } from "../drop.js";
+import { PRODUCT_KEY, PRODUCT_NAME, type Product } from "../../../demo/drop.js";
 import { type Rival, refused } from "./rival.js";
 
 /**

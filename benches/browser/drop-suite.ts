@@ -1,6 +1,6 @@
-import { PRODUCT_NAME, type Product } from "./drop.js";
+import { PRODUCT_NAME, type Product } from "../../demo/drop.js";
+import { type Summary, summarize } from "../../demo/statistics.js";
 import type { Grouping, Rival } from "./rivals/rival.js";
-import { type Summary, summarize } from "./statistics.js";
 
 export interface SuiteOptions {
   /** Buyers per drop. */

@@ -1,4 +1,4 @@
-import type { Product } from "../drop.js";
+import type { Product } from "../../../demo/drop.js";
 
 /** How a run's purchases are grouped into commits. */
 export type Grouping = "all" | "each";
