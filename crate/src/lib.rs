@@ -12,6 +12,7 @@
 //! | [`SetOptions`], [`Expiry`] | when a record expires, and which version a write expects |
 //! | [`Error`] | the errors, with the codes of the TypeScript package |
 //! | [`schema`] | records that Rust and TypeScript share |
+//! | `web` | the same in browsers, with the feature `web` on wasm32-unknown-unknown: a store is opened by its name there |
 //!
 //! `FORMAT.md` specifies the file, and `DESIGN.md` explains the engine, which is in [`engine`] for the crate's own
 //! tests and tools.

@@ -127,7 +127,7 @@ pub struct Versioned<V> {
 }
 
 impl<'a> Versioned<&'a [u8]> {
-    pub(super) fn of<F: File>(
+    pub(crate) fn of<F: File>(
         engine: &'a mut Engine<F>,
         keyspace: u32,
         key: &[u8],
@@ -176,7 +176,7 @@ impl Store {
     /// As for [`get`](Store::get).
     pub fn get_entry(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Versioned<&[u8]>>, Error> {
         self.begin();
-        let entry = Versioned::of(&mut self.engine, KEYSPACE_RAW, key.as_ref());
+        let entry = self.engine.get_entry(KEYSPACE_RAW, key.as_ref());
         read(self.found.as_ref(), entry)
     }
 
@@ -213,9 +213,9 @@ impl Store {
         self.begin_write()?;
         let SetOptions { expiry, if_version } = options;
         let expiry = self.seconds(expiry.unwrap_or_default())?;
-        check_version(&mut self.engine, KEYSPACE_RAW, key.as_ref(), if_version)?;
         let (key, value) = (key.as_ref(), value.as_ref());
-        let done = self.engine.set_with_expiry(KEYSPACE_RAW, key, value, expiry);
+        check_version(&mut self.engine.lock(), KEYSPACE_RAW, key, if_version)?;
+        let done = self.engine.lock().set_with_expiry(KEYSPACE_RAW, key, value, expiry);
         self.with_loss_reason(done)
     }
 
@@ -231,17 +231,18 @@ impl Store {
     ) -> Result<bool, Error> {
         self.begin_write()?;
         let expiry = self.seconds(expiry.into())?;
-        let done = self.engine.touch(KEYSPACE_RAW, key.as_ref(), expiry);
+        let key = key.as_ref();
+        let done = self.engine.lock().touch(KEYSPACE_RAW, key, expiry);
         self.with_loss_reason(done)
     }
 
     /// Seconds since 1970, or 0 for never.
     pub(super) fn seconds(&mut self, expiry: Expiry) -> Result<u32, Error> {
-        if expiry != Expiry::Never && !self.engine.expires() {
+        if expiry != Expiry::Never && !self.engine.look().expires() {
             // Nothing has expired in this store yet, so it does not know the time.
             self.update_clock();
         }
-        expiry.seconds(self.engine.now())
+        expiry.seconds(self.engine.look().now())
     }
 }
 

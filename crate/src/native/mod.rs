@@ -13,6 +13,9 @@
 //! | [`SetOptions`], [`Expiry`] | when a record expires, and which version a write expects |
 //! | [`Error`] | the errors, with the codes of TypeScript |
 
+// In browsers the engine during a call is a guard, and passed as `&mut` of it; here it is a reference.
+#![cfg_attr(not(target_arch = "wasm32"), allow(clippy::needless_borrow))]
+
 mod catalog;
 mod changes;
 mod collection;

@@ -4,33 +4,95 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::store::{Options, Store as Engine};
+use crate::error::Error as Failure;
+use crate::format::record::RecordHeader;
+use crate::store::{Options, Recovery, Store as Engine};
 
 use super::lock_file::random;
 pub(super) use super::locked_file::LockedFile as DatabaseFile;
 use super::read_errors::read;
 pub(super) use super::read_only_file::ReadOnlyFile;
-use super::{Error, OpenOptions, Store};
+use super::{Error, OpenOptions, Store, Versioned};
 
 /// The engine of an open file, which only its store uses.
-pub(super) type OpenEngine = Engine<DatabaseFile>;
+#[derive(Debug)]
+pub(crate) struct OpenEngine(Engine<DatabaseFile>);
+
+/// The engine during a call.
+pub(super) type InUse<'a> = &'a mut Engine<DatabaseFile>;
+
+impl OpenEngine {
+    /// The engine, for one call.
+    #[inline]
+    pub(super) fn lock(&mut self) -> InUse<'_> {
+        &mut self.0
+    }
+
+    /// The engine, to look at.
+    #[inline]
+    pub(super) fn look(&self) -> &Engine<DatabaseFile> {
+        &self.0
+    }
+
+    /// The result of opening.
+    pub(super) fn recovery(&self) -> &Recovery {
+        self.0.recovery()
+    }
+
+    /// The value of a key, for the program.
+    #[inline]
+    pub(super) fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Failure> {
+        self.0.get(keyspace, key)
+    }
+
+    /// The same with its version and its expiry.
+    pub(super) fn get_entry(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<Option<Versioned<&[u8]>>, Failure> {
+        Versioned::of(&mut self.0, keyspace, key)
+    }
+
+    /// A value of the log that lies outside of its record, for the program.
+    pub(super) fn walked_value(
+        &mut self,
+        header: &RecordHeader,
+        key: &[u8],
+        described: &[u8],
+    ) -> Result<Option<&[u8]>, Failure> {
+        self.0.walked_value(header, key, described)
+    }
+
+    /// Has the program change a value, if its `predicate` holds.
+    pub(super) fn update_if(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        predicate: impl FnOnce(&[u8]) -> bool,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Failure> {
+        let change = |value: &mut [u8]| {
+            change(value);
+            Ok(None)
+        };
+        self.0.update_if(keyspace, key, predicate, change)
+    }
+
+    /// Nothing: the program says when it commits.
+    #[allow(clippy::unused_self, reason = "that of a browser schedules the commit")]
+    pub(super) fn commit_later(&self) {}
+
+    /// Why a commit failed that the program did not call: there is none.
+    #[allow(clippy::unused_self, reason = "that of a browser commits by itself")]
+    pub(super) fn take_failure(&self) -> Option<Failure> {
+        None
+    }
+}
 
 /// The time by the clock.
 pub(super) fn now() -> SystemTime {
     SystemTime::now()
-}
-
-/// Nothing: the program says when it commits.
-pub(super) fn commit_later(_: &OpenEngine) {}
-
-/// Whether the program may have let other code run since the last call: there is none.
-pub(super) fn has_turn_ended(_: &OpenEngine) -> bool {
-    false
-}
-
-/// Why a commit failed that the program did not call: there is none.
-pub(super) fn take_failure(_: &OpenEngine) -> Option<crate::error::Error> {
-    None
 }
 
 impl Store {
@@ -71,7 +133,7 @@ impl Store {
             ..Options::default()
         };
         let engine = read(found.as_ref(), Engine::open(file, options))?;
-        Ok(Store::of(engine, found))
+        Ok(Store::of(OpenEngine(engine), found))
     }
 
     /// Commits, flushes, and releases the lock.

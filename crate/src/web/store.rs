@@ -17,7 +17,7 @@ use super::js;
 use super::opfs::{self, Location, OpenedFile};
 use super::opfs_file::OpfsFile;
 use super::system::ReadOnlyFile;
-use super::turns::{OpenEngine, views};
+use super::turns::OpenEngine;
 
 /// What the package writes instead of the first superblock while it fills a file, and while it replaces a database
 /// (FORMAT.md, 10a).
@@ -82,7 +82,7 @@ impl Store {
     /// remains.
     pub async fn close(mut self) -> Result<(), Error> {
         let done = self.shut();
-        let file = self.engine.file().clone();
+        let file = self.engine.look().file().clone();
         file.check().await;
         done?;
         self.refuse_lost(&file)
@@ -95,7 +95,7 @@ impl Store {
     /// As for [`flush`](Store::flush).
     pub async fn flushed(&mut self) -> Result<(), Error> {
         self.flush()?;
-        let file = self.engine.file().clone();
+        let file = self.engine.look().file().clone();
         file.check().await;
         self.refuse_lost(&file)
     }
@@ -165,7 +165,6 @@ fn open_engine(location: &Location, file: &OpfsFile, options: OpenOptions) -> Re
         on_damage: if mark.is_some() { OnDamage::Refuse } else { on_damage },
         keeps_history: keep_history,
         entropy,
-        views: views(),
         ..Options::default()
     };
     match Engine::open(file.clone(), options) {

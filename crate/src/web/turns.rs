@@ -1,16 +1,17 @@
 //! The engine of an open database in a browser, which its store shares with the tasks that run between the turns of the
 //! program: the commit at the end of each turn, flushes, witnesses, and maintenance. See `js/session/commit-scheduler.ts`.
-#![allow(unsafe_code)]
 
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::rc::{Rc, Weak};
 
 use wasm_bindgen_futures::spawn_local;
 
+use crate::aligned_buf::{AlignedBytes, copy_value};
 use crate::error::Error;
-use crate::store::{Store as Engine, ViewCallbacks};
+use crate::format::record::RecordHeader;
+use crate::native::Versioned;
+use crate::store::{Recovery, Store as Engine};
 
 use super::js::sleep;
 use super::opfs_file::OpfsFile;
@@ -22,35 +23,33 @@ const WITNESS_MS: i32 = 80;
 /// Maintenance that found no space is tried again after this time.
 const FULL_DISK_MS: i32 = 1_000;
 
-thread_local! {
-    /// Whether a task between two turns runs, while the program may still have values in use that it read before.
-    static IN_TASK: Cell<bool> = const { Cell::new(false) };
-}
+/// A larger value has a buffer of its own, which the next value frees.
+const SMALL_VALUE: usize = 4_096;
 
-/// Called by the engine before it uses memory again that values may lie in.
-pub(super) fn views() -> ViewCallbacks {
-    ViewCallbacks { are_held: || IN_TASK.get(), ..ViewCallbacks::default() }
-}
+const ABORTED: &str =
+    "a panic has ended an earlier call of this database: open it again in a new worker";
 
 /// Called with the errors of commits and flushes that the program did not call.
 type Listener = Box<dyn FnMut(&crate::native::Error)>;
 
-/// The engine of an open database.
+/// The engine of an open database. A store has exactly one of these.
 ///
-/// A store has exactly one of these. It gives the engine to the store's methods, and values that these return borrow the
-/// store. The tasks between turns use the engine too. They run when no function of this program does, so that no call of
-/// the engine is interrupted by them; but an `async` function that waits may have a value in use. Such values are shared
-/// slices of the engine's memory. As long as a task runs, `are_held` says that they do, and the engine leaves memory that values lie in
-/// as it is, until [`end_turn`](Engine::end_turn), which only calls of the store make: a store that can be called is not
-/// borrowed, so no value is in use then.
-pub(crate) struct OpenEngine(Rc<Shared>);
+/// The tasks between turns use the engine too, while an `async` function of the program waits that may have a value in use.
+/// Therefore values are given to the program as copies, in a buffer that only calls of its store change: it borrows nothing
+/// of the engine after a call, and no function of its own runs during one.
+pub(crate) struct OpenEngine {
+    shared: Rc<Shared>,
+    recovery: Recovery,
+    value: ValueCopy,
+}
+
+/// The engine during a call.
+pub(crate) type InUse<'a> = RefMut<'a, Engine<OpfsFile>>;
 
 struct Shared {
-    engine: UnsafeCell<Engine<OpfsFile>>,
+    engine: RefCell<Engine<OpfsFile>>,
     /// Whether the end of this turn is scheduled.
     is_scheduled: Cell<bool>,
-    /// Whether a turn has ended since the last call of the store.
-    has_ended: Cell<bool>,
     /// Whether a flush, a witness, or maintenance is scheduled.
     will_flush: Cell<bool>,
     will_witness: Cell<bool>,
@@ -60,31 +59,130 @@ struct Shared {
     listener: RefCell<Option<Listener>>,
 }
 
+/// A copy of the value that was read last, aligned as in the file.
+struct ValueCopy(AlignedBytes);
+
+impl ValueCopy {
+    fn of(&mut self, value: &[u8]) -> &mut [u8] {
+        let space = value.len().max(SMALL_VALUE);
+        if self.0.len() < value.len() || self.0.len() > space.next_multiple_of(8) {
+            self.0 = AlignedBytes::uninitialized(space);
+        }
+        let copy = &mut self.0[..value.len()];
+        copy_value(copy, value);
+        copy
+    }
+}
+
 impl fmt::Debug for OpenEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OpenEngine").field(&**self).finish()
+        f.debug_tuple("OpenEngine").field(&self.shared.engine).finish()
     }
 }
 
 impl OpenEngine {
     pub(super) fn new(engine: Engine<OpfsFile>) -> Self {
-        OpenEngine(Rc::new(Shared {
-            engine: UnsafeCell::new(engine),
+        let recovery = *engine.recovery();
+        let shared = Rc::new(Shared {
+            engine: RefCell::new(engine),
             is_scheduled: Cell::new(false),
-            has_ended: Cell::new(false),
             will_flush: Cell::new(false),
             will_witness: Cell::new(false),
             will_maintain: Cell::new(false),
             failure: RefCell::new(None),
             listener: RefCell::new(None),
+        });
+        OpenEngine { shared, recovery, value: ValueCopy(AlignedBytes::zeroed(0)) }
+    }
+
+    /// The engine, for one call.
+    ///
+    /// # Panics
+    /// After a panic in the engine.
+    #[inline]
+    pub(crate) fn lock(&mut self) -> InUse<'_> {
+        self.shared.lock()
+    }
+
+    /// The engine, to look at.
+    ///
+    /// # Panics
+    /// As [`lock`](OpenEngine::lock).
+    #[inline]
+    pub(crate) fn look(&self) -> Ref<'_, Engine<OpfsFile>> {
+        self.shared.engine.try_borrow().expect(ABORTED)
+    }
+
+    /// The result of opening.
+    pub(crate) fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// The value of a key, for the program.
+    #[inline]
+    pub(crate) fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Error> {
+        Ok(self.copy(keyspace, key)?.map(|copy| &*copy))
+    }
+
+    fn copy(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&mut [u8]>, Error> {
+        let mut engine = self.shared.lock();
+        Ok(engine.get(keyspace, key)?.map(|value| self.value.of(value)))
+    }
+
+    /// The same with its version and its expiry.
+    pub(crate) fn get_entry(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+    ) -> Result<Option<Versioned<&[u8]>>, Error> {
+        let mut engine = self.shared.lock();
+        let entry = Versioned::of(&mut engine, keyspace, key)?;
+        Ok(entry.map(|Versioned { value, version, uncertain, expires }| {
+            let value = &*self.value.of(value);
+            Versioned { value, version, uncertain, expires }
         }))
+    }
+
+    /// A value of the log that lies outside of its record, for the program.
+    pub(crate) fn walked_value(
+        &mut self,
+        header: &RecordHeader,
+        key: &[u8],
+        described: &[u8],
+    ) -> Result<Option<&[u8]>, Error> {
+        let mut engine = self.shared.lock();
+        let value = engine.walked_value(header, key, described)?;
+        Ok(value.map(|value| &*self.value.of(value)))
+    }
+
+    /// Has the program change a value, if its `predicate` holds. It changes a copy: a panic in wasm ends the call as it is,
+    /// and must leave the value and the engine as they were.
+    pub(crate) fn update_if(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        predicate: impl FnOnce(&[u8]) -> bool,
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Error> {
+        let Some(copy) = self.copy(keyspace, key)? else { return Ok(false) };
+        if !predicate(copy) {
+            return Ok(false);
+        }
+        change(copy);
+        let length = copy.len();
+        let changed = &self.value.0[..length];
+        let change = |value: &mut [u8]| {
+            copy_value(value, changed);
+            Ok(None)
+        };
+        self.shared.lock().update_if(keyspace, key, |_| true, change)
     }
 
     /// Schedules the end of this turn, which commits what was written in it: as a microtask, so that nothing else runs
     /// before it.
-    pub(super) fn commit_later(&self) {
-        if !self.0.is_scheduled.replace(true) {
-            let shared = Rc::downgrade(&self.0);
+    pub(crate) fn commit_later(&self) {
+        if !self.shared.is_scheduled.replace(true) {
+            let shared = Rc::downgrade(&self.shared);
             spawn_local(async move {
                 if let Some(shared) = shared.upgrade() {
                     shared.end_turn();
@@ -93,36 +191,13 @@ impl OpenEngine {
         }
     }
 
-    pub(super) fn has_turn_ended(&self) -> bool {
-        self.0.has_ended.take()
-    }
-
-    pub(super) fn take_failure(&self) -> Option<Error> {
-        self.0.failure.take()
+    /// Why a commit or a flush failed that the program did not call. It is returned once.
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        self.shared.failure.take()
     }
 
     pub(super) fn set_listener(&self, listener: Listener) {
-        *self.0.listener.borrow_mut() = Some(listener);
-    }
-}
-
-impl Deref for OpenEngine {
-    type Target = Engine<OpfsFile>;
-
-    #[inline]
-    fn deref(&self) -> &Engine<OpfsFile> {
-        // SAFETY: a task that changes the engine runs only when no function of this program does. Of the fields that
-        // methods give out references to, none is changed after opening.
-        unsafe { &*self.0.engine.get() }
-    }
-}
-
-impl DerefMut for OpenEngine {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Engine<OpfsFile> {
-        // SAFETY: the store has the only `OpenEngine` of this engine, and tasks run only when no function of this program
-        // does. What outlives this reference are shared slices of values, whose bytes no task changes or frees.
-        unsafe { &mut *self.0.engine.get() }
+        *self.shared.listener.borrow_mut() = Some(listener);
     }
 }
 
@@ -133,6 +208,11 @@ impl Drop for Shared {
 }
 
 impl Shared {
+    #[inline]
+    fn lock(&self) -> InUse<'_> {
+        self.engine.try_borrow_mut().expect(ABORTED)
+    }
+
     /// Commits what was written in the turn.
     fn end_turn(self: &Rc<Self>) {
         self.is_scheduled.set(false);
@@ -143,7 +223,9 @@ impl Shared {
                 engine.rollback_last();
             }
             engine.abort();
-            engine.commit()
+            engine.commit()?;
+            engine.end_turn();
+            Ok(())
         });
         self.schedule_tasks();
     }
@@ -153,16 +235,16 @@ impl Shared {
         if self.failure.borrow().is_some() {
             return None;
         }
-        // SAFETY: tasks begin when no function of this program runs, so that no other reference to the engine is in use:
-        // between calls, a store has only this cell, and its values are slices of memory that is left as it is.
-        let engine = unsafe { &mut *self.engine.get() };
+        // No call is running now. One that ended by a panic in the engine may still have it.
+        let Ok(mut engine) = self.engine.try_borrow_mut() else {
+            self.fail(Error::Poisoned);
+            return None;
+        };
         if engine.stats().poisoned {
             return None;
         }
-        self.has_ended.set(true);
-        IN_TASK.set(true);
-        let done = task(engine);
-        IN_TASK.set(false);
+        let done = task(&mut engine);
+        drop(engine);
         done.map_err(|error| self.fail(error)).ok()
     }
 
@@ -182,8 +264,7 @@ impl Shared {
 
     /// Schedules what is outstanding.
     fn schedule_tasks(self: &Rc<Self>) {
-        // SAFETY: as in `run`.
-        let engine = unsafe { &*self.engine.get() };
+        let Ok(engine) = self.engine.try_borrow() else { return };
         if engine.is_unflushed() && !self.will_flush.replace(true) {
             self.after(FLUSH_MS, |shared| {
                 shared.will_flush.set(false);
@@ -211,8 +292,8 @@ impl Shared {
             let done = shared.run(|engine| {
                 engine.commit()?;
                 match engine.maintain(false) {
-                    // Nothing is lost by a disk that is full, or by values in use: it is tried again.
-                    Err(Error::Quota | Error::Full | Error::ViewsHeld) => Ok(None),
+                    // Nothing is lost by a disk that is full: it is tried again.
+                    Err(Error::Quota | Error::Full) => Ok(None),
                     done => done.map(Some),
                 }
             });
