@@ -71,7 +71,8 @@ export default {
       severity: "error",
       from: {
         path: "^js/",
-        pathNot: "^js/(cli|storage/node/builtins|adapters/(level|yjs|tinybase)|hooks/(react|vue|solid))",
+        pathNot:
+          "^js/(cli|storage/node/builtins|adapters/(level|yjs|tinybase)|hooks/(react|vue|solid))",
       },
       to: {
         dependencyTypes: ["core", "npm", "npm-dev", "npm-no-pkg", "npm-unknown"],

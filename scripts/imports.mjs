@@ -13,7 +13,7 @@ const RUST_LAYERS = [
   ["index"],
   ["log"],
   ["store"],
-  ["native", "wasm", "engine"],
+  ["native", "web", "wasm", "engine"],
 ];
 const rankOf = (module) => RUST_LAYERS.findIndex((layer) => layer.includes(module));
 

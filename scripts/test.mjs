@@ -67,6 +67,18 @@ const SUITES = [
     folders: ["cli"],
     programs: ["node24", "deno", "bun", "chromium"],
   }),
+  {
+    name: "Rust in browsers",
+    programs: ["chromium", "firefox"],
+    run: (echo) => script(["tests/run-rust-web.mjs"], echo),
+  },
+  // Both build with the same tools: one after the other.
+  suite({
+    name: "Rust beside the package in browsers",
+    alone: true,
+    folders: ["rust-web"],
+    programs: ["chromium", "firefox"],
+  }),
   suite({ name: "demo", folders: ["demo"], programs: ["chromium"] }),
   suite({ name: "edge", folders: ["edge"], programs: ["workerd"] }),
   suite({ name: "speed", alone: true, folders: ["speed"] }),

@@ -9,6 +9,7 @@ import { bundleForNode, VITEST_STAND_IN } from "../scripts/bundle.mjs";
 import { installPackages } from "../scripts/install.mjs";
 import { execute, must, Problem, root, tool } from "../scripts/lib.mjs";
 import { runtimeCommand } from "../scripts/programs.mjs";
+import { buildWebDrop } from "../scripts/wasm-tools.mjs";
 import { runner } from "./runner.mjs";
 
 const MINUTE = 60_000;
@@ -20,6 +21,7 @@ const PREPARATIONS = {
     await example("records");
     await installPackages("tests/fixtures", { scripts: false });
   },
+  "rust-web": () => buildWebDrop(),
 };
 
 /** A program in Rust, built as `cargo test` builds it. */

@@ -12,18 +12,24 @@
 //! | [`SetOptions`], [`Expiry`] | when a record expires, and which version a write expects |
 //! | [`Error`] | the errors, with the codes of the TypeScript package |
 //! | [`schema`] | records that Rust and TypeScript share |
+//! | `web` | the same in browsers, with the feature `web` on wasm32-unknown-unknown: a store is opened by its name there |
 //!
 //! `FORMAT.md` specifies the file, and `DESIGN.md` explains the engine, which is in [`engine`] for the crate's own
 //! tests and tools.
 
-// On wasm32 the crate does not use the standard library, whose panics need the code for formatting text: 3 KB of brotli
+// The package's wasm does not use the standard library, whose panics need the code for formatting text: 3 KB of brotli
 // out of 60. The exports, the allocator and the panic handler are part of the feature `module`.
-#![cfg_attr(target_arch = "wasm32", no_std)]
-// The wasm has neither `native` nor `schema`, to which the table above links.
+#![cfg_attr(all(target_arch = "wasm32", not(feature = "web")), no_std)]
+// That wasm has neither `native` nor `schema`, to which the table above links.
 #![cfg_attr(
-    not(target_arch = "wasm32"),
+    any(not(target_arch = "wasm32"), feature = "web"),
     deny(rustdoc::broken_intra_doc_links, rustdoc::private_intra_doc_links)
 )]
+
+#[cfg(all(target_arch = "wasm32", feature = "module", feature = "web"))]
+compile_error!(
+    "the feature `module` is for the npm package's own wasm: a program takes the feature `web` alone"
+);
 
 extern crate alloc;
 
@@ -52,17 +58,22 @@ pub mod wasm_allocator;
 
 #[cfg(not(target_arch = "wasm32"))]
 pub mod native;
-#[cfg(not(target_arch = "wasm32"))]
+// The same API in browsers: `web` provides the files.
+#[cfg(all(target_arch = "wasm32", feature = "web"))]
+mod native;
+#[cfg(any(not(target_arch = "wasm32"), feature = "web"))]
 pub mod schema;
+#[cfg(all(target_arch = "wasm32", feature = "web"))]
+pub mod web;
 
 /// The Rust program of docs/records.md compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/records.md")]
 struct Records;
 
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(any(not(target_arch = "wasm32"), feature = "web"))]
 pub use aligned_buf::AlignedBytes;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(any(not(target_arch = "wasm32"), feature = "web"))]
 pub use native::*;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(any(not(target_arch = "wasm32"), feature = "web"))]
 pub use store::{OnDamage, Recovery, Stats};

@@ -55,7 +55,16 @@ describe("the published package", () => {
     const names = Object.keys(manifest().exports).filter((name) => !/\.(wasm|json)$/.test(name));
     const all = names.map((name, i) => `export * as e${i} from "varve${name.slice(1)}";`);
     const conditions = ["workerd", "node"];
-    const external = ["node:*", "*.wasm", "abstract-level", "yjs", "tinybase", "react", "vue", "solid-js"];
+    const external = [
+      "node:*",
+      "*.wasm",
+      "abstract-level",
+      "yjs",
+      "tinybase",
+      "react",
+      "vue",
+      "solid-js",
+    ];
     const { inputs } = await bundle(all.join("\n"), { conditions, external });
     const paths = Object.keys(inputs);
     assert(paths.length > names.length, paths.join());

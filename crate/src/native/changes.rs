@@ -34,9 +34,9 @@ impl<'s> Changes<'s> {
         since: u64,
         collection: Option<&str>,
     ) -> Result<Self, Error> {
-        if store.engine.depth() == 0 {
+        if store.engine.look().depth() == 0 {
             // So that the log shows the deletions of all that has expired.
-            let deleted = store.engine.delete_due_now();
+            let deleted = store.engine.lock().delete_due_now();
             store.with_loss_reason(deleted)?;
         }
         store.commit()?;

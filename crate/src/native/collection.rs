@@ -18,7 +18,7 @@ use crate::store::SnapshotId;
 use super::catalog::StoredCollection;
 use super::expiry::check_version;
 use super::index::{Index, entry_value, record_key};
-use super::read_only_file::read;
+use super::read_errors::read;
 use super::store::Walk;
 use super::{Entries, Error, Expiry, KeyRange, SetOptions, Store, Versioned};
 
@@ -113,7 +113,7 @@ impl<'s, T: Record> Collection<'s, T> {
         let key = self.encode(&key)?;
         self.store.begin();
         let Store { engine, found, .. } = &mut *self.store;
-        let entry = read(found.as_ref(), Versioned::of(engine, self.stored.keyspace, &key))?;
+        let entry = read(found.as_ref(), engine.get_entry(self.stored.keyspace, &key))?;
         entry.map(|entry| entry.map(View::new)).transpose().map_err(Error::MalformedValue)
     }
 
@@ -125,7 +125,7 @@ impl<'s, T: Record> Collection<'s, T> {
         let key = self.encode(&key)?;
         self.store.begin();
         let Store { engine, found, .. } = &mut *self.store;
-        read(found.as_ref(), engine.has(self.stored.keyspace, &key))
+        read(found.as_ref(), engine.lock().has(self.stored.keyspace, &key))
     }
 
     /// The number of records in a range of keys.
@@ -169,19 +169,19 @@ impl<'s, T: Record> Collection<'s, T> {
         let stored = self.writable()?;
         stored.check(&value)?;
         let expiry = self.store.seconds(options.expiry.unwrap_or(self.expiry))?;
-        check_version(self.store.engine(), stored.keyspace, &key, options.if_version)?;
+        check_version(&mut self.store.engine(), stored.keyspace, &key, options.if_version)?;
         if expiry != 0 {
             self.record_expiring_id(&key)?;
         }
         if stored.indexes.is_empty() {
-            let engine = self.store.engine();
-            return Ok(engine.set_with_expiry(stored.keyspace, &key, &value, expiry)?);
+            let done = self.store.engine().set_with_expiry(stored.keyspace, &key, &value, expiry);
+            return Ok(done?);
         }
         self.store.atomically(|store| {
             let old = store.engine().get(stored.keyspace, &key)?.map(<[u8]>::to_vec);
-            let engine = store.engine();
-            let version = engine.set_with_expiry(stored.keyspace, &key, &value, expiry)?;
-            if engine.has(stored.keyspace, &key)? {
+            let version = store.engine().set_with_expiry(stored.keyspace, &key, &value, expiry)?;
+            let is_there = store.engine().has(stored.keyspace, &key)?;
+            if is_there {
                 reindex::<T>(store, &stored, &key, old.as_deref(), Some(&value), expiry)?;
             } else {
                 // It has expired already, so it has no entries.
@@ -370,7 +370,7 @@ impl<'s, T: Record> Collection<'s, T> {
         let key = self.encode(&key)?;
         self.store.begin_write()?;
         let stored = self.writable()?;
-        let Some(old) = self.store.engine().get(stored.keyspace, &key)? else { return Ok(false) };
+        let Some(old) = self.store.engine.get(stored.keyspace, &key)? else { return Ok(false) };
         let view = View::<T>::new(old).map_err(Error::MalformedValue)?;
         if !predicate(view) {
             return Ok(false);
@@ -441,7 +441,7 @@ impl<'s, T: Record> Collection<'s, T> {
 
     fn writable(&mut self) -> Result<Arc<StoredCollection>, Error> {
         self.stored.check_indexes()?;
-        self.stored.interrupt_conversion(self.store.engine())?;
+        self.stored.interrupt_conversion(&mut self.store.engine())?;
         if self.stored.is_upgraded_by::<T>() {
             self.stored = self.store.upgrade_descriptor::<T>(&self.stored)?;
         }
@@ -455,7 +455,7 @@ impl<'s, T: Record> Collection<'s, T> {
 
 /// The largest id that must not be assigned again, if one is recorded.
 fn used_ids(store: &mut Store, name: &str) -> Result<Option<u64>, Error> {
-    let recorded = store.engine().get(KEYSPACE_ENGINE, &ids_key(name))?;
+    let recorded = store.engine.get(KEYSPACE_ENGINE, &ids_key(name))?;
     Ok(recorded.and_then(<[u8]>::first_chunk).map(|bytes| u64::from_le_bytes(*bytes)))
 }
 

@@ -135,6 +135,7 @@ impl Error {
         }
     }
 
+    #[cfg(not(target_arch = "wasm32"))]
     pub(super) fn unavailable(path: &Path, cause: io::Error) -> Error {
         Error::Unavailable { path: path.to_path_buf(), cause }
     }
@@ -157,6 +158,14 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Engine(error) => error.fmt(f),
+            #[cfg(target_arch = "wasm32")]
+            Error::Busy { path, .. } => write!(
+                f,
+                "the database {} is open in another worker or tab, or in this one; only one may have it open: close it \
+                 there first",
+                path.display()
+            ),
+            #[cfg(not(target_arch = "wasm32"))]
             Error::Busy { path, pid } => {
                 write!(f, "the database {} is open in ", path.display())?;
                 match pid {

@@ -7,8 +7,8 @@ use crate::format::KEYSPACE_RAW;
 use crate::schema::Malformed;
 use crate::store::Store as Engine;
 
-use super::read_only_file::read;
-use super::{Error, Store};
+use super::read_errors::read;
+use super::{Error, Store, system};
 
 /// When a record expires. From that time on it is absent for every call.
 ///
@@ -49,7 +49,7 @@ impl Expiry {
                 return Err(refused("a record must expire after a time above 0, or at a time"));
             }
             Expiry::In(after) => {
-                let now = since_1970(SystemTime::now());
+                let now = since_1970(system::now());
                 now.max(Duration::from_secs(store_now.into())).saturating_add(after)
             }
             Expiry::At(at) => since_1970(at),
@@ -127,7 +127,7 @@ pub struct Versioned<V> {
 }
 
 impl<'a> Versioned<&'a [u8]> {
-    pub(super) fn of<F: File>(
+    pub(crate) fn of<F: File>(
         engine: &'a mut Engine<F>,
         keyspace: u32,
         key: &[u8],
@@ -176,7 +176,7 @@ impl Store {
     /// As for [`get`](Store::get).
     pub fn get_entry(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Versioned<&[u8]>>, Error> {
         self.begin();
-        let entry = Versioned::of(&mut self.engine, KEYSPACE_RAW, key.as_ref());
+        let entry = self.engine.get_entry(KEYSPACE_RAW, key.as_ref());
         read(self.found.as_ref(), entry)
     }
 
@@ -213,9 +213,9 @@ impl Store {
         self.begin_write()?;
         let SetOptions { expiry, if_version } = options;
         let expiry = self.seconds(expiry.unwrap_or_default())?;
-        check_version(&mut self.engine, KEYSPACE_RAW, key.as_ref(), if_version)?;
         let (key, value) = (key.as_ref(), value.as_ref());
-        let done = self.engine.set_with_expiry(KEYSPACE_RAW, key, value, expiry);
+        check_version(&mut self.engine.lock(), KEYSPACE_RAW, key, if_version)?;
+        let done = self.engine.lock().set_with_expiry(KEYSPACE_RAW, key, value, expiry);
         self.with_loss_reason(done)
     }
 
@@ -231,23 +231,24 @@ impl Store {
     ) -> Result<bool, Error> {
         self.begin_write()?;
         let expiry = self.seconds(expiry.into())?;
-        let done = self.engine.touch(KEYSPACE_RAW, key.as_ref(), expiry);
+        let key = key.as_ref();
+        let done = self.engine.lock().touch(KEYSPACE_RAW, key, expiry);
         self.with_loss_reason(done)
     }
 
     /// Seconds since 1970, or 0 for never.
     pub(super) fn seconds(&mut self, expiry: Expiry) -> Result<u32, Error> {
-        if expiry != Expiry::Never && !self.engine.expires() {
+        if expiry != Expiry::Never && !self.engine.look().expires() {
             // Nothing has expired in this store yet, so it does not know the time.
             self.update_clock();
         }
-        expiry.seconds(self.engine.now())
+        expiry.seconds(self.engine.look().now())
     }
 }
 
 /// The time by the clock, in seconds since 1970.
 pub(super) fn seconds_now() -> u32 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = system::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u32::try_from(now.as_secs()).unwrap_or(u32::MAX)
 }
 

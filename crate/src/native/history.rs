@@ -13,7 +13,7 @@ use crate::schema::key::{KeyKind, OwnedKey};
 use crate::store::Store as Engine;
 
 use super::catalog;
-use super::read_only_file::{change_of, read};
+use super::read_errors::{change_of, read};
 use super::reader::GivenBytes;
 use super::{Error, Store};
 
@@ -179,7 +179,7 @@ impl Source<'_> {
     fn walk(&mut self, walk: &mut LogWalk) -> Result<bool, Error> {
         Ok(match self {
             Source::Store(Store { engine, found, .. }) => {
-                read(found.as_ref(), engine.walk_log(walk))?
+                read(found.as_ref(), engine.lock().walk_log(walk))?
             }
             Source::Bytes(engine) => engine.walk_log(walk)?,
         })
@@ -188,7 +188,7 @@ impl Source<'_> {
     /// The names of the collections, and the keyspaces of indexes, as of now.
     fn names(&mut self) -> Result<BTreeMap<u32, Named>, Error> {
         match self {
-            Source::Store(store) => read(store.found.as_ref(), names_in(&mut store.engine)),
+            Source::Store(store) => read(store.found.as_ref(), names_in(&mut store.engine.lock())),
             Source::Bytes(engine) => names_in(engine),
         }
     }
@@ -397,7 +397,7 @@ impl<'s> Log<'s> {
         let Some((header, key, _)) = record::parts(bytes) else { return Ok(false) };
         match source {
             Source::Store(Store { engine, found, .. }) => {
-                read(found.as_ref(), engine.walked_is_current(walk, *at, header, key))
+                read(found.as_ref(), engine.lock().walked_is_current(walk, *at, header, key))
             }
             Source::Bytes(engine) => Ok(engine.walked_is_current(walk, *at, header, key)?),
         }

@@ -13,6 +13,9 @@
 //! | [`SetOptions`], [`Expiry`] | when a record expires, and which version a write expects |
 //! | [`Error`] | the errors, with the codes of TypeScript |
 
+// In browsers the engine during a call is a guard, and passed as `&mut` of it; here it is a reference.
+#![cfg_attr(not(target_arch = "wasm32"), allow(clippy::needless_borrow))]
+
 mod catalog;
 mod changes;
 mod collection;
@@ -21,18 +24,30 @@ mod error;
 mod expiry;
 mod history;
 mod index;
+#[cfg(not(target_arch = "wasm32"))]
 mod lock_file;
+#[cfg(not(target_arch = "wasm32"))]
 mod locked_file;
 mod pack;
+#[cfg(not(target_arch = "wasm32"))]
 mod process_id;
 mod range;
+mod read_errors;
+#[cfg(not(target_arch = "wasm32"))]
 mod read_only_file;
 mod reader;
 mod schema_diff;
 mod snapshots;
+#[cfg(not(target_arch = "wasm32"))]
 mod std_file;
 mod store;
+#[cfg(not(target_arch = "wasm32"))]
+mod system;
 mod undo;
+
+// What differs between files of an operating system and those of a browser.
+#[cfg(target_arch = "wasm32")]
+use crate::web::system;
 
 pub use changes::{Changes, FollowFrom, Follower, News};
 pub use collection::{Collection, Entry, Records};
@@ -45,5 +60,6 @@ pub use history::{
 pub use range::KeyRange;
 pub use reader::{ReadCollection, Reader};
 pub use snapshots::{Snapshot, SnapshotCollection, SnapshotReader};
+#[cfg(not(target_arch = "wasm32"))]
 pub use std_file::StdFile;
 pub use store::{Entries, OpenOptions, Pair, Store};

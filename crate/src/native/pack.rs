@@ -52,14 +52,14 @@ impl Store {
         mut progress: impl FnMut(&Stats) -> ControlFlow<()>,
     ) -> Result<u64, Error> {
         self.begin_write()?;
-        let begun = self.engine.pack(before);
+        let begun = self.engine.lock().pack(before);
         let up_to = self.with_loss_reason(begun)?;
         let packing = Packing(self);
         loop {
-            let more = packing.0.engine.maintain(false);
+            let more = packing.0.engine.lock().maintain(false);
             let more = packing.0.with_loss_reason(more)?;
-            packing.0.engine.end_turn();
-            if progress(&packing.0.engine.stats()).is_break() || !more {
+            packing.0.engine.lock().end_turn();
+            if progress(&packing.0.engine.look().stats()).is_break() || !more {
                 return Ok(up_to);
             }
         }
@@ -71,6 +71,6 @@ struct Packing<'s>(&'s mut Store);
 
 impl Drop for Packing<'_> {
     fn drop(&mut self) {
-        self.0.engine.end_packing();
+        self.0.engine.lock().end_packing();
     }
 }

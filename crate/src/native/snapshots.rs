@@ -11,7 +11,7 @@ use crate::schema::{Record, View};
 use crate::store::SnapshotId;
 
 use super::catalog::{self, StoredCollection};
-use super::read_only_file::read;
+use super::read_errors::read;
 use super::{Entries, Error, KeyRange, Records, Store, Versioned};
 
 /// The snapshots that were dropped since the store looked last.
@@ -102,8 +102,8 @@ impl Store {
     /// As for [`commit`](Store::commit); [`crate::error::Error::TooManySnapshots`] with 16,383 open ones.
     pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
         self.begin();
-        let taken = self.engine.snapshot();
-        let last_commit = self.engine.last_commit();
+        let taken = self.engine.lock().snapshot();
+        let last_commit = self.engine.look().last_commit();
         self.taken(taken, last_commit)
     }
 
@@ -135,7 +135,7 @@ impl Store {
     /// `VARVE_CURSOR_EXPIRED` if the history was packed or salvaged since; otherwise as for [`snapshot`](Store::snapshot).
     pub fn snapshot_at(&mut self, number: u64) -> Result<Snapshot, Error> {
         self.begin();
-        let taken = self.engine.at(number);
+        let taken = self.engine.lock().at(number);
         self.taken(taken, number)
     }
 
@@ -191,8 +191,9 @@ impl<'s> SnapshotReader<'s> {
     /// As for [`Store::get`].
     pub fn has(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.store.begin();
+        let (keyspace, key) = (self.id.keyspace(KEYSPACE_RAW), key.as_ref());
         let Store { engine, found, .. } = &mut *self.store;
-        read(found.as_ref(), engine.has(self.id.keyspace(KEYSPACE_RAW), key.as_ref()))
+        read(found.as_ref(), engine.lock().has(keyspace, key))
     }
 
     /// As [`Store::get_entry`].
@@ -203,7 +204,7 @@ impl<'s> SnapshotReader<'s> {
         self.store.begin();
         let Store { engine, found, .. } = &mut *self.store;
         let keyspace = self.id.keyspace(KEYSPACE_RAW);
-        read(found.as_ref(), Versioned::of(engine, keyspace, key.as_ref()))
+        read(found.as_ref(), engine.get_entry(keyspace, key.as_ref()))
     }
 
     /// The number of keys in a range, without those of collections.
@@ -231,7 +232,7 @@ impl<'s> SnapshotReader<'s> {
     pub fn collections(&mut self) -> Result<Vec<String>, Error> {
         self.store.begin();
         let Store { engine, found, .. } = &mut *self.store;
-        read(found.as_ref(), catalog::names_at(engine, Some(self.id)))
+        read(found.as_ref(), catalog::names_at(&mut engine.lock(), Some(self.id)))
     }
 
     /// Opens a collection as it was; none if there was none with this name.
@@ -244,7 +245,8 @@ impl<'s> SnapshotReader<'s> {
     ) -> Result<Option<SnapshotCollection<'_, T>>, Error> {
         self.store.begin();
         let Store { engine, found, .. } = &mut *self.store;
-        let stored = read(found.as_ref(), catalog::find_at(engine, name, Some(self.id)))?;
+        let stored =
+            read(found.as_ref(), catalog::find_at(&mut engine.lock(), name, Some(self.id)))?;
         let Some(stored) = stored else { return Ok(None) };
         stored.check_schema::<T>(None)?;
         let (store, id, record) = (&mut *self.store, self.id, PhantomData);
@@ -283,7 +285,7 @@ impl<T: Record> SnapshotCollection<'_, T> {
         self.store.begin();
         let Store { engine, found, .. } = &mut *self.store;
         let keyspace = self.id.keyspace(self.stored.keyspace);
-        let entry = read(found.as_ref(), Versioned::of(engine, keyspace, &key))?;
+        let entry = read(found.as_ref(), engine.get_entry(keyspace, &key))?;
         entry.map(|entry| entry.map(View::new)).transpose().map_err(Error::MalformedValue)
     }
 
@@ -295,7 +297,7 @@ impl<T: Record> SnapshotCollection<'_, T> {
         let key = self.stored.encode(&key)?;
         self.store.begin();
         let Store { engine, found, .. } = &mut *self.store;
-        read(found.as_ref(), engine.has(self.id.keyspace(self.stored.keyspace), &key))
+        read(found.as_ref(), engine.lock().has(self.id.keyspace(self.stored.keyspace), &key))
     }
 
     /// The number of records in a range of keys.

@@ -2,24 +2,22 @@
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use crate::format::{KEYSPACE_RAW, MAX_KEY, MAX_NOTE};
 use crate::schema::key::KeyKind;
 use crate::schema::{Malformed, Record};
+use crate::store::Since;
 use crate::store::{OnDamage, Options, Recovery, Stats};
-use crate::store::{Since, Store as Engine};
 
 use super::catalog::{self, StoredCollection};
 use super::changes::checked_mark;
 use super::expiry::seconds_now;
-use super::lock_file::random;
-use super::locked_file::LockedFile;
 use super::range::Bounds;
-use super::read_only_file::{ReadOnlyFile, read};
+use super::read_errors::read;
 use super::snapshots::DroppedSnapshots;
+use super::system::{self, InUse, OpenEngine, ReadOnlyFile};
 use super::{Changes, Collection, Error, FollowFrom, Follower, KeyRange, Log, LogRange};
 
 /// Memory that calls needed is freed after this many of them.
@@ -49,7 +47,7 @@ const TURN: u32 = 256;
 /// ```
 #[derive(Debug)]
 pub struct Store {
-    pub(super) engine: Engine<LockedFile>,
+    pub(crate) engine: OpenEngine,
     /// The file as it was found, if it is open for reading only.
     pub(super) found: Option<ReadOnlyFile>,
     collections_by_name: HashMap<String, Arc<StoredCollection>>,
@@ -58,7 +56,7 @@ pub struct Store {
     /// Why uncommitted writes were lost when a call gave the engine the time: the next commit returns it.
     lost_writes: Option<crate::error::Error>,
     calls: u32,
-    is_closed: bool,
+    pub(crate) is_closed: bool,
 }
 
 /// The options of opening a file.
@@ -85,54 +83,17 @@ impl Default for OpenOptions {
 }
 
 impl Store {
-    /// Opens the database in the file at `path`, creating it if it is missing. While it is open,
-    /// there is a lock file next to it that Node, Deno and Bun respect as well.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] if another process, or this one, has it open; errors of the file system; and
-    /// the engine's errors for damage and for files that are not databases.
-    pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        Store::open_with(path, OpenOptions::default())
-    }
-
-    /// As [`open`](Store::open), with options.
-    ///
-    /// # Errors
-    /// As for [`open`](Store::open), and [`Error::NotFound`] for a missing file that is opened
-    /// read-only.
-    pub fn open_with(path: impl AsRef<Path>, options: OpenOptions) -> Result<Self, Error> {
-        let OpenOptions { read_only, memory, on_damage, keep_history } = options;
-        let path = path.as_ref();
-        let (file, found) = if read_only {
-            let (file, found) = LockedFile::read(path)?;
-            (file, Some(found))
-        } else {
-            (LockedFile::open(path)?, None)
-        };
-        let entropy = std::array::from_fn(|_| random());
-        let fresh_segment = file.is_taken_over();
-        let options = Options {
-            read_only,
-            fresh_segment,
-            memory,
-            index_memory: Options::index_share(memory),
-            on_damage,
-            keeps_history: keep_history,
-            entropy,
-            ..Options::default()
-        };
-        let engine = read(found.as_ref(), Engine::open(file, options))?;
-        let collections_by_name = HashMap::new();
-        let (dropped_snapshots, calls, is_closed) = (None, 0, false);
-        Ok(Store {
+    /// The store of an engine that has opened its file; `found` is the file if it is open for reading only.
+    pub(crate) fn of(engine: OpenEngine, found: Option<ReadOnlyFile>) -> Self {
+        Store {
             engine,
             found,
-            collections_by_name,
-            dropped_snapshots,
-            calls,
-            is_closed,
+            collections_by_name: HashMap::new(),
+            dropped_snapshots: None,
             lost_writes: None,
-        })
+            calls: 0,
+            is_closed: false,
+        }
     }
 
     /// Returns the value of a key.
@@ -150,7 +111,8 @@ impl Store {
     /// As for [`get`](Store::get).
     pub fn has(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.begin();
-        read(self.found.as_ref(), self.engine.has(KEYSPACE_RAW, key.as_ref()))
+        let key = key.as_ref();
+        read(self.found.as_ref(), self.engine.lock().has(KEYSPACE_RAW, key))
     }
 
     /// The number of keys in a range, without those of collections. Counting all keys takes no time by their number.
@@ -171,7 +133,7 @@ impl Store {
         if bounds.is_empty() {
             return Ok(0);
         }
-        let count = self.engine.count_range(keyspace, bounds.slices());
+        let count = self.engine.lock().count_range(keyspace, bounds.slices());
         let count = read(self.found.as_ref(), count)?;
         Ok(count.min(range.limit.map_or(u64::MAX, |limit| limit as u64)))
     }
@@ -182,7 +144,8 @@ impl Store {
     /// A bad key or value, a full disk (nothing was written), or a store that refuses writes.
     pub fn set(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, Error> {
         self.begin_write()?;
-        let done = self.engine.set(KEYSPACE_RAW, key.as_ref(), value.as_ref());
+        let (key, value) = (key.as_ref(), value.as_ref());
+        let done = self.engine.lock().set(KEYSPACE_RAW, key, value);
         self.with_loss_reason(done)
     }
 
@@ -192,7 +155,8 @@ impl Store {
     /// As for [`set`](Store::set).
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
         self.begin_write()?;
-        let done = self.engine.delete(KEYSPACE_RAW, key.as_ref());
+        let key = key.as_ref();
+        let done = self.engine.lock().delete(KEYSPACE_RAW, key);
         self.with_loss_reason(done)
     }
 
@@ -209,7 +173,7 @@ impl Store {
         }
         let KeyRange { reverse, limit, .. } = range;
         let limit = limit.map_or(u64::MAX, |limit| limit as u64);
-        let done = self.engine.clear(KEYSPACE_RAW, bounds.slices(), reverse, limit);
+        let done = self.engine.lock().clear(KEYSPACE_RAW, bounds.slices(), reverse, limit);
         self.with_loss_reason(done)
     }
 
@@ -225,10 +189,6 @@ impl Store {
         change: impl FnOnce(&mut [u8]),
     ) -> Result<bool, Error> {
         self.begin_write()?;
-        let change = |value: &mut [u8]| {
-            change(value);
-            Ok(None)
-        };
         let done = self.engine.update_if(KEYSPACE_RAW, key.as_ref(), predicate, change);
         self.with_loss_reason(done)
     }
@@ -273,12 +233,14 @@ impl Store {
         let stored = match self.collections_by_name.get(name) {
             Some(stored) => Arc::clone(stored),
             None => {
-                let found = catalog::find(&mut self.engine, name);
+                let found = catalog::find(&mut self.engine.lock(), name);
                 let stored = match read(self.found.as_ref(), found)? {
                     Some(stored) => stored,
                     None => {
                         let key = key.unwrap_or(&KeyKind::Text);
-                        self.atomically(|store| catalog::create::<T>(&mut store.engine, name, key))?
+                        self.atomically(|store| {
+                            catalog::create::<T>(&mut store.engine.lock(), name, key)
+                        })?
                     }
                 };
                 let stored = Arc::new(stored);
@@ -295,7 +257,7 @@ impl Store {
         &mut self,
         stored: &StoredCollection,
     ) -> Result<Arc<StoredCollection>, Error> {
-        catalog::upgrade_descriptor::<T>(&mut self.engine, stored)?;
+        catalog::upgrade_descriptor::<T>(&mut self.engine.lock(), stored)?;
         self.collections_by_name.remove(&stored.name);
         Ok(self.collection_by::<T>(&stored.name, None)?.into_stored())
     }
@@ -306,7 +268,7 @@ impl Store {
     /// As for [`get`](Store::get).
     pub fn collections(&mut self) -> Result<Vec<String>, Error> {
         self.begin();
-        read(self.found.as_ref(), catalog::names(&mut self.engine))
+        read(self.found.as_ref(), catalog::names(&mut self.engine.lock()))
     }
 
     /// Runs `work`, all of whose writes to this store and its collections are atomic: an error or a
@@ -336,7 +298,7 @@ impl Store {
     ) -> Result<R, E> {
         self.begin();
         let refused = |reason: &str| Error::BadArgument(Malformed::new("", reason));
-        if self.engine.depth() > 0 {
+        if self.engine.look().depth() > 0 {
             let reason = "a transaction inside another takes no note: give it to the outermost one";
             return Err(refused(reason).into());
         }
@@ -381,7 +343,7 @@ impl Store {
     /// has greater ones. It may be kept elsewhere.
     #[must_use]
     pub fn last_commit(&self) -> u64 {
-        self.engine.last_commit()
+        self.engine.look().last_commit()
     }
 
     /// What is different since a cursor, each key once, as it is now, deletions included. It commits first, and takes time
@@ -432,7 +394,7 @@ impl Store {
     /// 1 to 255 bytes; as for [`set`](Store::set).
     pub fn retain(&mut self, name: &str, cursor: Option<u64>) -> Result<(), Error> {
         self.begin_write()?;
-        let done = self.engine.retain(checked_mark(name)?, cursor);
+        let done = self.engine.lock().retain(checked_mark(name)?, cursor);
         self.with_loss_reason(done)
     }
 
@@ -443,7 +405,7 @@ impl Store {
     pub fn retained(&mut self) -> Result<Vec<(String, u64)>, Error> {
         self.begin();
         let mut marks = Vec::new();
-        let done = self.engine.each_mark(|name, cursor| {
+        let done = self.engine.lock().each_mark(|name, cursor| {
             marks.push((String::from_utf8_lossy(name).into_owned(), cursor));
         });
         read(self.found.as_ref(), done)?;
@@ -498,7 +460,7 @@ impl Store {
 
     /// What the log says about the time since a cursor.
     pub(super) fn known_since(&mut self, cursor: u64) -> Result<Since, Error> {
-        read(self.found.as_ref(), self.engine.since(cursor))
+        read(self.found.as_ref(), self.engine.lock().since(cursor))
     }
 
     pub(super) fn atomically<R, E: From<Error>>(
@@ -513,16 +475,17 @@ impl Store {
         note: Option<&str>,
         work: impl FnOnce(&mut Store) -> Result<R, E>,
     ) -> Result<R, E> {
-        let savepoint = self.engine.savepoint();
+        self.engine.commit_later();
+        let savepoint = self.engine.lock().savepoint();
         let mut undoing = UndoOnDrop { store: self, ended: false };
         if let Some(note) = note {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            let noted = undoing.store.engine.note(now.as_millis() as u64, note.as_bytes());
+            let now = system::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let noted = undoing.store.engine.lock().note(now.as_millis() as u64, note.as_bytes());
             undoing.store.with_loss_reason(noted)?;
         }
         let result = work(undoing.store)?;
         undoing.ended = true;
-        undoing.store.engine.release(savepoint).map_err(Error::from)?;
+        undoing.store.engine.lock().release(savepoint).map_err(Error::from)?;
         drop(undoing);
         Ok(result)
     }
@@ -534,16 +497,17 @@ impl Store {
     /// An error of the file; the batch is rolled back then. [`crate::error::Error::Reentrancy`] in a
     /// transaction.
     pub fn commit(&mut self) -> Result<(), Error> {
-        if self.engine.depth() > 0 {
+        if self.engine.look().depth() > 0 {
             return Err(crate::error::Error::Reentrancy.into());
         }
         self.end_snapshots();
-        let done = self.lost_writes.take().map_or(Ok(()), Err).and_then(|()| self.engine.commit());
+        let done =
+            self.take_lost_writes().map_or(Ok(()), Err).and_then(|()| self.engine.lock().commit());
         self.with_loss_reason(done)?;
-        if self.engine.wants_maintenance() {
+        if self.engine.look().wants_maintenance() {
             // The commit has succeeded, whatever fails here: if it poisons the store, writes are
             // refused, and anything else is tried again.
-            drop(self.engine.maintain(false));
+            drop(self.engine.lock().maintain(false));
         }
         Ok(())
     }
@@ -557,10 +521,10 @@ impl Store {
     pub fn flush(&mut self) -> Result<(), Error> {
         self.commit()?;
         // The file may have been lost since the last flush, and then this flush must fail.
-        let was_flushed = !self.engine.is_unflushed();
-        let mut done = self.engine.flush();
+        let was_flushed = !self.engine.look().is_unflushed();
+        let mut done = self.engine.lock().flush();
         if was_flushed && done.is_ok() {
-            done = self.engine.file().assert_current().map_err(crate::error::Error::from);
+            done = self.engine.look().file().assert_current().map_err(crate::error::Error::from);
         }
         self.with_loss_reason(done)
     }
@@ -570,7 +534,7 @@ impl Store {
         &self,
         done: Result<T, crate::error::Error>,
     ) -> Result<T, Error> {
-        done.map_err(|error| match (error, self.engine.file().loss()) {
+        done.map_err(|error| match (error, self.engine.look().file().loss()) {
             (crate::error::Error::Lost | crate::error::Error::Poisoned, Some((path, reason))) => {
                 Error::FileLost { path: path.to_path_buf(), reason }
             }
@@ -587,25 +551,22 @@ impl Store {
         let mut more = Ok(true);
         let mut all = true;
         while self.with_loss_reason(more)? {
-            more = self.engine.maintain(all);
+            more = self.engine.lock().maintain(all);
             all = false;
-            self.engine.end_turn();
+            self.engine.lock().end_turn();
         }
         Ok(())
     }
 
-    /// Commits, flushes, and releases the lock.
-    ///
-    /// # Errors
-    /// An error of the file. Everything that was committed before remains.
-    pub fn close(mut self) -> Result<(), Error> {
+    /// Commits, flushes, and records the end of the log.
+    pub(crate) fn shut(&mut self) -> Result<(), Error> {
         self.is_closed = true;
-        let mut done = self.engine.shut();
-        if let Some(error) = self.lost_writes.take() {
+        let mut done = self.engine.lock().shut();
+        if let Some(error) = self.take_lost_writes() {
             done = Err(error);
         }
-        if done.is_ok() && self.engine.stats().poisoned {
-            done = self.engine.file().assert_current().map_err(crate::error::Error::from);
+        if done.is_ok() && self.engine.look().stats().poisoned {
+            done = self.engine.look().file().assert_current().map_err(crate::error::Error::from);
         }
         self.with_loss_reason(done)
     }
@@ -619,18 +580,17 @@ impl Store {
     /// Sizes and states.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        self.engine.stats()
+        self.engine.look().stats()
     }
 
-    pub(super) fn engine(&mut self) -> &mut Engine<LockedFile> {
-        &mut self.engine
+    pub(super) fn engine(&mut self) -> InUse<'_> {
+        self.engine.lock()
     }
 
     /// Starts a call: no value that was read before is in use any more.
     pub(super) fn begin(&mut self) {
         self.begin_step();
-        // All calls of a transaction see one time.
-        if self.engine.expires() && self.engine.depth() == 0 {
+        if self.needs_clock() {
             self.update_clock();
         }
         if self.dropped_snapshots.is_some() {
@@ -638,9 +598,15 @@ impl Store {
         }
     }
 
+    /// All calls of a transaction see one time.
+    fn needs_clock(&self) -> bool {
+        let engine = self.engine.look();
+        engine.expires() && engine.depth() == 0
+    }
+
     #[cold]
     pub(super) fn update_clock(&mut self) {
-        if let Err(error) = self.engine.set_now(seconds_now()) {
+        if let Err(error) = self.engine.lock().set_now(seconds_now()) {
             self.lost_writes = Some(error);
         }
     }
@@ -649,16 +615,16 @@ impl Store {
     fn end_snapshots(&mut self) {
         let Some(dropped) = &self.dropped_snapshots else { return };
         for id in dropped.take() {
-            self.engine.end_snapshot(id);
+            self.engine.lock().end_snapshot(id);
         }
     }
 
     /// Starts a step of an iteration, all of which sees one time.
     pub(super) fn begin_step(&mut self) {
         self.calls += 1;
-        if self.calls >= TURN && self.engine.depth() == 0 {
+        if self.calls >= TURN && self.engine.look().depth() == 0 {
             self.calls = 0;
-            self.engine.end_turn();
+            self.engine.lock().end_turn();
         }
     }
 
@@ -666,13 +632,21 @@ impl Store {
     pub(super) fn begin_write(&mut self) -> Result<(), Error> {
         self.begin();
         // Nothing is written after a batch that was lost before the program knows of it.
-        if let Some(error) = self.lost_writes.take() {
+        if let Some(error) = self.take_lost_writes() {
             return self.with_loss_reason(Err(error));
         }
         match self.found {
             Some(_) => Err(crate::error::Error::ReadOnly.into()),
-            None => Ok(()),
+            None => {
+                self.engine.commit_later();
+                Ok(())
+            }
         }
+    }
+
+    /// Why uncommitted writes were lost outside of a commit, if they were. It is returned once.
+    fn take_lost_writes(&mut self) -> Option<crate::error::Error> {
+        self.lost_writes.take().or_else(|| self.engine.take_failure())
     }
 
     pub(super) fn walk(
@@ -700,7 +674,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         if !self.is_closed {
             // Callers that need the result use `close`.
-            drop(self.engine.shut());
+            drop(self.engine.lock().shut());
         }
     }
 }
@@ -714,7 +688,7 @@ struct UndoOnDrop<'a> {
 impl Drop for UndoOnDrop<'_> {
     fn drop(&mut self) {
         if !self.ended {
-            self.store.engine.rollback_last();
+            self.store.engine.lock().rollback_last();
             // A collection that was created since the savepoint is gone too.
             self.store.collections_by_name.clear();
         }
@@ -749,7 +723,7 @@ impl Walk {
         if self.page.is_empty() {
             let (wanted, page) = (self.page_size.min(self.left), &mut self.page);
             let bounds = self.bounds.slices();
-            let paged = store.engine.range(self.keyspace, bounds, self.reverse, |key, _| {
+            let paged = store.engine.lock().range(self.keyspace, bounds, self.reverse, |key, _| {
                 page.push_back(key.to_vec());
                 page.len() < wanted
             });

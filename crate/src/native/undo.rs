@@ -66,23 +66,23 @@ impl Store {
         if number == 0 {
             return Err(refused("undo needs the number of a transaction, as the log gives it"));
         }
-        let before = self.engine.before(number);
+        let before = self.engine.lock().before(number);
         let before = self.taken(before, number)?;
         let written = self.written_by(number, number)?;
         let indexes: BTreeSet<u32> =
-            catalog::index_keyspaces(&mut self.engine)?.into_iter().collect();
+            catalog::index_keyspaces(&mut self.engine.lock())?.into_iter().collect();
         // As in the log, what has only entries of indexes is none: a migration wrote them.
         if written.keys().all(|(keyspace, _)| indexes.contains(keyspace)) {
             let reason =
                 format!("there is no transaction {number} in the log that changed anything");
             return Err(refused(&reason));
         }
-        let names: Names = catalog::keyspaces(&mut self.engine)?
+        let names: Names = catalog::keyspaces(&mut self.engine.lock())?
             .into_iter()
             .map(|(name, keyspace, key)| (keyspace, (name, key)))
             .collect();
         self.refuse_changed(number, &written, &names, &indexes)?;
-        let after = self.engine.at(number);
+        let after = self.engine.lock().at(number);
         let after = self.taken(after, number)?;
         let work = |store: &mut Store| {
             let collections = store.undo_collections(number, &after, &written, &names, &indexes)?;
@@ -100,9 +100,9 @@ impl Store {
     /// The last record of each key that transactions with numbers from `first` to `last` have written.
     fn written_by(&mut self, first: u64, last: u64) -> Result<Written, Error> {
         let mut written = Written::new();
-        let mut walk = self.engine.begin_log_walk(first - 1, last);
+        let mut walk = self.engine.lock().begin_log_walk(first - 1, last);
         let mut is_moved = false;
-        while self.engine.walk_log(&mut walk)? {
+        while self.engine.lock().walk_log(&mut walk)? {
             for part in walk.parts() {
                 match part.kind {
                     PartKind::Gap | PartKind::Damage => {
@@ -139,7 +139,7 @@ impl Store {
             if indexes.contains(keyspace) {
                 continue;
             }
-            let mut now = self.engine.version(*keyspace, key)?;
+            let mut now = self.engine.lock().version(*keyspace, key)?;
             if *is_deletion && now.is_none() {
                 if later.is_none() {
                     later = Some(self.written_by(number + 1, u64::MAX)?);
@@ -185,11 +185,11 @@ impl Store {
         let (mut known, mut migrated) = (BTreeSet::new(), BTreeSet::new());
         let keyspaces: BTreeSet<u32> = written.keys().map(|(keyspace, _)| *keyspace).collect();
         for (name, _) in keyspaces.iter().filter_map(|keyspace| names.get(keyspace)) {
-            let then = catalog::find_at(&mut self.engine, name, Some(after.id()))?;
-            let Some(now) = catalog::find(&mut self.engine, name)? else { continue };
+            let then = catalog::find_at(&mut self.engine.lock(), name, Some(after.id()))?;
+            let Some(now) = catalog::find(&mut self.engine.lock(), name)? else { continue };
             // What every write to it does first.
             now.check_indexes()?;
-            now.interrupt_conversion(&mut self.engine)?;
+            now.interrupt_conversion(&mut self.engine.lock())?;
             let numbers = now.keyspaces();
             if numbers.is_none() || then.and_then(|then| then.keyspaces()) != numbers {
                 migrated.insert(name.as_str());
@@ -217,17 +217,17 @@ impl Store {
         collection: Option<&StoredCollection>,
     ) -> Result<(), Error> {
         let then = before.id().keyspace(keyspace);
-        let expiry = self.engine.expiry(then, key)?;
-        let value = self.engine.get(then, key)?.map(<[u8]>::to_vec);
+        let expiry = self.engine.lock().expiry(then, key)?;
+        let value = self.engine.lock().get(then, key)?.map(<[u8]>::to_vec);
         if let (Some(expiry), Some(value)) = (expiry, value) {
-            let done = self.engine.set_with_expiry(keyspace, key, &value, expiry);
+            let done = self.engine.lock().set_with_expiry(keyspace, key, &value, expiry);
             return self.with_loss_reason(done).map(drop);
         }
         if let Some(collection) = collection {
             // No id is assigned twice.
             record_used_id(self, collection, key)?;
         }
-        let done = self.engine.delete(keyspace, key);
+        let done = self.engine.lock().delete(keyspace, key);
         self.with_loss_reason(done).map(drop)
     }
 
@@ -258,7 +258,7 @@ impl Store {
         let tuple = key.get(..tuple).unwrap_or(key);
         let mut count = 0;
         let bounds = (Bound::Included(tuple), Bound::Unbounded);
-        self.engine.range(keyspace, bounds, false, |key, _| {
+        self.engine.lock().range(keyspace, bounds, false, |key, _| {
             count += usize::from(key.starts_with(tuple));
             key.starts_with(tuple) && count < 2
         })?;

@@ -12,7 +12,7 @@ mod index_paging;
 mod kept_history;
 mod key_range;
 mod key_run_job;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(any(not(target_arch = "wasm32"), feature = "web"))]
 pub(crate) mod live_records;
 mod log_walk;
 mod maintenance;
@@ -51,7 +51,7 @@ pub use crate::log::verify::{ProblemKind, Verified, VerifyCursor};
 use clear::Clears;
 use expiry::Expiry;
 use history::Forgotten;
-#[cfg(not(target_arch = "wasm32"))]
+#[cfg(any(not(target_arch = "wasm32"), feature = "web"))]
 pub(crate) use history::{MAX_MARK_NAME, Since};
 pub use key_range::KeyBounds;
 use maintenance_jobs::Job;
