@@ -10,7 +10,7 @@ import { refuseUnknown } from "../session/options.js";
 import type { Session } from "../session/session.js";
 import type { Codec } from "../struct/codec.js";
 import { type Cursor, refuseSpread } from "../struct/type.js";
-import type { CollectionContext } from "./catalog.js";
+import type { CollectionContext, CollectionSpace } from "./catalog.js";
 import { keepAllIds, keepExpiringId, keepId, noteIds, usedUpTo } from "./ids.js";
 import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
 
@@ -38,6 +38,12 @@ const CLEAR_PAGE = 1_024;
 /** The last options that passed the check: programs often pass the same object again. */
 let lastOptions: object | undefined;
 
+/** Declares a collection, which is committed also if the call then writes nothing, like the deletion of a missing key. */
+function ensure({ commits, engine }: Session, space: CollectionSpace): void {
+  space.ensure();
+  if (!commits.queued && engine.pending() !== 0) commits.queue();
+}
+
 /** Stores a value and updates the indexes. */
 export function store<K, View, Writable, Input>(
   session: Session,
@@ -54,7 +60,7 @@ export function store<K, View, Writable, Input>(
       : session.clock.expiryOf("set()", options, context.expireIn);
   const value = copyIfView(given, engine);
   const size = codec.size(value);
-  if (space.checkedAt !== engine.rollbacks) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) ensure(session, space);
   if (expiry !== 0 && keys.areIds) keepExpiringId(session, context, key);
   const length = keys.encode(engine, key);
   if (space.indexes.length === 0) writeRecord(session, context, length, value, size, expiry);
@@ -130,7 +136,7 @@ export function remove<K>(
 ): boolean {
   const { engine } = session;
   const { space, keys } = context;
-  if (space.checkedAt !== engine.rollbacks) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) ensure(session, space);
   if (keys.areIds) keepId(session, context, key);
   const length = keys.encode(engine, key);
   let removed: boolean;
@@ -164,7 +170,7 @@ export function touch<K>(
   const { engine } = session;
   const { space, keys } = context;
   const expiry = session.expiryForTouch(options);
-  if (space.checkedAt !== engine.rollbacks) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) ensure(session, space);
   if (expiry !== 0 && keys.areIds) keepExpiringId(session, context, key);
   const encoded = engine.encoded(keys.encode(engine, key));
   let touched = false;
@@ -186,7 +192,7 @@ export function clear(
   const { space } = context;
   const { limit } = bounds;
   if (limit === 0) return 0;
-  if (space.checkedAt !== session.engine.rollbacks) space.ensure();
+  if (space.checkedAt !== session.engine.rollbacks) ensure(session, space);
   if (context.keys.areIds) keepAllIds(session, context);
   if (space.indexes.length === 0) return session.clear(bounds, limit, space.keyspace);
   return session.undoUnless(always, () => {
@@ -360,7 +366,7 @@ function apply<K, View, Writable, Input>(
 ): boolean {
   const { engine } = session;
   const { space, codec } = context;
-  if (space.checkedAt !== engine.rollbacks) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) ensure(session, space);
   const keyLength = context.keys.encode(engine, key);
   let at: number;
   try {
@@ -553,7 +559,7 @@ export function storeBytes(
   const { engine } = session;
   const { space } = context;
   const key = engine.encoded(keyLength);
-  if (space.checkedAt !== engine.rollbacks) space.ensure();
+  if (space.checkedAt !== engine.rollbacks) ensure(session, space);
   const { expireIn } = context;
   const expiry = expireIn === undefined ? 0 : session.clock.expiryOf("set()", undefined, expireIn);
   if (expiry !== 0 && context.keys.areIds) {

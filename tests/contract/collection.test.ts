@@ -287,6 +287,22 @@ everywhere("a collection", ({ storage }) => {
     expect(notes.count()).toBe(1);
   });
 
+  test("what a call has declared is committed, also if it finds no record to change", async () => {
+    const db = await opened(storage);
+    const key = "missing";
+    const changes = [
+      () => db.collection("one", text()).delete(key),
+      () => db.collection("two", text()).touch(key, { expireIn: 1_000 }),
+      () => db.collection("three", text()).clear(),
+      () => db.collection("four", text()).updateIf(key, () => {}),
+    ];
+    for (const change of changes) {
+      expect(Number(change())).toBe(0);
+      await db.committed;
+      expect(db.stats().pendingBytes).toBe(0);
+    }
+  });
+
   test("clear is atomic", async () => {
     const db = await opened(storage);
     const notes = db.collection("notes", text());
