@@ -12,9 +12,17 @@
  * on a full disk nothing else can be written.
  */
 
-import { type Awaitable, type Raw, rawOf, refused, using } from "../adapters/raw.js";
+import { type Awaitable, entriesIn, type Raw, rawOf, refused, using } from "../adapters/raw.js";
 import { badCall, MalformedValueError, StaleViewError } from "../errors/base.js";
-import { clearInterval, nextTask, setInterval, setTimeout, timeSlice } from "../util/clock.js";
+import {
+  clearInterval,
+  clearTimeout,
+  monotonicNow,
+  nextTask,
+  setInterval,
+  setTimeout,
+  timeSlice,
+} from "../util/clock.js";
 import { decoder } from "../util/text-coders.js";
 import { type BlobSource, chunksOf, openSource } from "./source.js";
 import { type BlobInfo, StoredBlob } from "./stored-blob.js";
@@ -63,6 +71,11 @@ const REMOVED_AT_ONCE = 64;
 
 const SLICE_MS = 8;
 
+/** Timers of a longer time would end at once. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
+
+const NEVER = Number.POSITIVE_INFINITY;
+
 /** What the record of a blob holds. */
 interface Head {
   readonly version: string;
@@ -94,7 +107,10 @@ export class Blobs {
   private readonly host: Host;
   private readonly prefix: string;
   private readonly keepReplaced: number;
-  private isReclaiming: Promise<number> | undefined;
+  private reclaimed: Promise<number>;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  /** When the timer ends, by the monotonic clock. */
+  private due: number;
 
   /** @throws TypeError if `to` is no database, as `open` gives it, and no client, as `connect` gives it */
   constructor(to: object, options: BlobsOptions = {}) {
@@ -105,7 +121,9 @@ export class Blobs {
     }
     this.prefix = prefix;
     this.keepReplaced = keepReplaced;
-    this.isReclaiming = undefined;
+    this.reclaimed = Promise.resolve(0);
+    this.timer = undefined;
+    this.due = NEVER;
     // What torn uploads have left, by those who were here before.
     this.reclaimLater(0);
   }
@@ -114,14 +132,15 @@ export class Blobs {
    * Stores a blob, in chunks, and replaces what the key had. Others see the old content until the last chunk is there, and
    * then the new one. It resolves when that is committed. If it rejects, or the program ends, nothing has changed.
    *
-   * @throws (rejects) TypeError for a key that is no string or a source that has no bytes, the source's own error,
+   * @throws (rejects) TypeError for a key that is no string or too long, a type that is not ASCII, a source that has no bytes
+   * or a `Response` that failed or has only a part, the source's own error,
    * `QuotaExceededError` if there is no room, the reason of `signal`
    */
   async put(key: string, source: BlobSource, options: PutOptions = {}): Promise<StoredBlob> {
     const { signal, onProgress } = options;
     const name = this.headKey(key);
-    if (options.type !== undefined && typeof options.type !== "string") {
-      throw refused("The type of a blob is text, such as video/mp4.", options.type);
+    if (options.type !== undefined && !isType(options.type)) {
+      throw refused("The type of a blob is text in ASCII, such as video/mp4.", options.type);
     }
     signal?.throwIfAborted();
     const { type, parts, cancel } = openSource(source);
@@ -130,6 +149,8 @@ export class Blobs {
     const onAbort = () => cancel(signal?.reason);
     signal?.addEventListener("abort", onAbort);
     try {
+      // A key that is too long, or is no blob's, is refused before the upload and not after it.
+      await this.head(name);
       await upload.begin();
       const chunks = chunksOf(parts, CHUNK_SIZE);
       let isOver = timeSlice(SLICE_MS);
@@ -154,8 +175,14 @@ export class Blobs {
     } catch (error) {
       cancel(error);
       await upload.settled().catch(() => {});
-      // If that fails as well, what is left is removed later, as after a crash.
-      await this.remove(version, () => true).catch(() => {});
+      try {
+        // On a page the last commit may have been made although no answer came.
+        const now = await this.head(name);
+        if (now?.version === version) return this.stored(key, now);
+        await this.remove(version, () => true);
+      } catch {
+        // What is left is removed later, as after a crash.
+      }
       throw error;
     } finally {
       upload.end();
@@ -194,8 +221,17 @@ export class Blobs {
     } catch (error) {
       if ((error as { code?: unknown }).code !== "VARVE_QUOTA_EXCEEDED") throw error;
       // There is no room for the marker. The chunks first, so that none are left if this is interrupted.
-      if (version !== undefined) await this.remove(version, () => true);
-      return this.host.delete(name);
+      const removed = version as string | undefined;
+      if (removed === undefined) return false;
+      await this.remove(removed, () => true);
+      await this.host.transaction((tx) =>
+        using(tx.get(name), (stored) => {
+          // Others may have replaced it meanwhile.
+          if (stored && headOf(stored, name).version === removed) tx.delete(name);
+        }),
+      );
+      await this.host.committed;
+      return true;
     }
     if (version !== undefined) this.reclaimLater(this.keepReplaced);
     return version !== undefined;
@@ -218,34 +254,45 @@ export class Blobs {
    * versions it has removed.
    */
   reclaim(): Promise<number> {
-    this.isReclaiming ??= this.reclaimAll().finally(() => {
-      this.isReclaiming = undefined;
-    });
-    return this.isReclaiming;
+    // After the one that runs, which does not see what is due since it began.
+    const run = () => this.reclaimAll();
+    this.reclaimed = this.reclaimed.then(run, run);
+    return this.reclaimed;
   }
 
   private async reclaimAll(): Promise<number> {
-    const { host } = this;
-    const prefix = this.markerKey("");
     const markers = [];
-    for await (const marker of host.keys({ prefix })) markers.push(marker);
+    for await (const one of entriesIn(this.host, this.markerKey(""), timeOf)) markers.push(one);
     let removed = 0;
-    for (const marker of markers) {
-      let left = 0;
-      const isOver = (stored: Uint8Array | undefined) => {
-        left = stored === undefined ? 0 : timeOf(stored) - Date.now();
-        return stored !== undefined && left <= 0;
-      };
-      if (await this.remove(marker.slice(prefix.length), isOver)) removed += 1;
-      else if (left > 0) this.reclaimLater(left);
+    let next = NEVER;
+    const isOver = (marker: Uint8Array | undefined) =>
+      marker !== undefined && timeOf(marker) <= Date.now();
+    for (const [version, until] of markers) {
+      const left = until - Date.now();
+      if (left > 0) next = Math.min(next, left);
+      else if (await this.remove(version, isOver)) removed += 1;
+      // It was read meanwhile.
+      else next = Math.min(next, this.keepReplaced);
     }
+    // Not for each one that is due soon after.
+    this.reclaimLater(Math.max(next, this.keepReplaced / 8));
     return removed;
   }
 
-  /** Nothing depends on it, so its errors are ignored: the database may be closed by then. */
+  /**
+   * By one timer, for what is due first. Nothing depends on it, so its errors are ignored: the database may be closed by then.
+   */
   private reclaimLater(ms: number): void {
-    const timer = setTimeout(() => this.reclaim().catch(() => {}), ms);
-    (timer as { unref?: () => void }).unref?.();
+    const due = monotonicNow() + ms;
+    if (due >= this.due) return;
+    this.due = due;
+    clearTimeout(this.timer);
+    const run = () => {
+      this.due = NEVER;
+      this.reclaim().catch(() => {});
+    };
+    this.timer = setTimeout(run, Math.min(ms, MAX_TIMER_MS));
+    (this.timer as { unref?: () => void }).unref?.();
   }
 
   /**
@@ -285,7 +332,7 @@ export class Blobs {
     let hadOne = false;
     await host.transaction((tx) =>
       using(tx.get(upload.marker), (marker) => {
-        upload.assertKept(marker);
+        assertKept(marker);
         return using(tx.get(name), (stored) => {
           tx.set(name, JSON.stringify(head));
           tx.delete(upload.marker);
@@ -324,7 +371,10 @@ export class Blobs {
     if (!(await this.host.has(marker))) return;
     await this.host.transaction((tx) =>
       using(tx.get(marker), (stored) => {
-        if (stored !== undefined && timeOf(stored) > Date.now()) tx.set(marker, this.untilLater());
+        const later = this.untilLater();
+        const until = stored ? timeOf(stored) : 0;
+        // Others may keep it for longer.
+        if (until > Date.now() && until < Number(later)) tx.set(marker, later);
       }),
     );
   }
@@ -374,6 +424,8 @@ class Upload {
   private readonly prefix: string;
   private chunks: number;
   private pending: Promise<void>[];
+  /** Until when its chunks are kept. */
+  private until: number;
   private readonly timer: ReturnType<typeof setInterval>;
   private failure: Error | undefined;
 
@@ -384,18 +436,22 @@ class Upload {
     this.size = 0;
     this.chunks = 0;
     this.pending = [];
+    this.until = 0;
     this.failure = undefined;
     // Not with each chunk, since a source may be slow.
     this.timer = setInterval(() => this.renew(), RENEW_MS);
     (this.timer as { unref?: () => void }).unref?.();
   }
 
-  begin(): Promise<void> {
-    return this.write(this.marker, String(Date.now() + UPLOAD_LEASE_MS));
+  async begin(): Promise<void> {
+    this.until = Date.now() + UPLOAD_LEASE_MS;
+    await this.write(this.marker, String(this.until));
   }
 
   /** Writes the next chunk, and waits for one of those before it. The bytes may change after it was called. */
   async add(chunk: Uint8Array): Promise<void> {
+    // Before the timer says so: a chunk that came after others have removed the marker would stay for ever.
+    assertTime(this.until);
     const written = this.write(this.prefix + numbered(this.chunks), chunk);
     // Awaited later, maybe after another has failed.
     written.catch(() => {});
@@ -418,24 +474,17 @@ class Upload {
     clearInterval(this.timer);
   }
 
-  /** @throws StaleViewError if others may remove the chunks, because this tab was frozen for too long */
-  assertKept(marker: Uint8Array | undefined): void {
-    const left = marker === undefined ? 0 : timeOf(marker) - Date.now();
-    if (left > UPLOAD_LEASE_MS / 2) return;
-    throw new StaleViewError(
-      "The upload was interrupted for minutes, as when a tab is frozen, and others may remove what it has " +
-        "stored. Nothing has changed. Store it again.",
-    );
-  }
-
   private async renew(): Promise<void> {
+    let { until } = this;
     try {
       await this.host.transaction((tx) =>
         using(tx.get(this.marker), (stored) => {
-          this.assertKept(stored);
-          tx.set(this.marker, String(Date.now() + UPLOAD_LEASE_MS));
+          assertKept(stored);
+          until = Date.now() + UPLOAD_LEASE_MS;
+          tx.set(this.marker, String(until));
         }),
       );
+      this.until = until;
     } catch (error) {
       this.failure = error as Error;
     }
@@ -447,6 +496,18 @@ class Upload {
     const answer = host.set(key, value);
     await (answer instanceof Promise ? answer : host.committed);
   }
+}
+
+function assertKept(marker: Uint8Array | undefined): void {
+  assertTime(marker ? timeOf(marker) : 0);
+}
+
+/** @throws StaleViewError if others may remove the chunks, because this tab was frozen for too long */
+function assertTime(until: number): void {
+  if (until - Date.now() > UPLOAD_LEASE_MS / 2) return;
+  throw new StaleViewError(
+    "The upload stood still for minutes, as in a frozen tab, and others may remove it. Store it again.",
+  );
 }
 
 /** The values of an iteration. If the signal is aborted, it ends at once with its reason, whatever it waits for. */
@@ -471,6 +532,11 @@ async function* until<T>(
     // Not awaited: a source that hangs would never end.
     values.return().catch(() => {});
   }
+}
+
+/** What a header and the type of a `Blob` can hold. */
+function isType(type: unknown): boolean {
+  return typeof type === "string" && /^[ -~]*$/.test(type);
 }
 
 function infoOf(key: string, { size, type, modified }: Head): BlobInfo {

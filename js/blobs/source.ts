@@ -33,8 +33,7 @@ export function openSource(source: unknown): OpenedSource {
   const bytes = bytesOf(source);
   if (bytes !== undefined) return { type: "", parts: once(bytes.slice()), cancel: nothing };
   const given = Object(source) as Partial<Blob & Response & ReadableStream<unknown>>;
-  if (given.headers !== undefined && given.bodyUsed !== undefined)
-    return ofResponse(given as Response);
+  if (given.ok !== undefined && given.bodyUsed !== undefined) return ofResponse(given as Response);
   if (typeof given.size === "number" && typeof given.arrayBuffer === "function") {
     return { type: given.type ?? "", parts: partsOfBlob(given as Blob), cancel: nothing };
   }
@@ -54,7 +53,9 @@ export function openSource(source: unknown): OpenedSource {
 function ofResponse(response: Response): OpenedSource {
   const { body, bodyUsed, headers, ok, status } = response;
   if (bodyUsed) throw refused("The body of the Response was read already.", response);
-  if (!ok) throw badCall(`The Response has the status ${status}: it is not what was asked for.`);
+  if (!ok || status === 206) {
+    throw badCall(`The Response has the status ${status}: it is not all that was asked for.`);
+  }
   const type = headers.get("content-type") ?? "";
   return body ? { type, ...ofStream(body) } : { type, parts: once(), cancel: nothing };
 }
@@ -99,7 +100,12 @@ async function* once(...parts: Uint8Array[]): AsyncGenerator<Uint8Array, void> {
 
 /** Not by the blob's stream: in some browsers that reads ahead without a limit. */
 async function* partsOfBlob(blob: Blob): AsyncGenerator<ArrayBuffer, void> {
-  for (let at = 0; at < blob.size; at += SLICE) yield blob.slice(at, at + SLICE).arrayBuffer();
+  let at = 0;
+  do {
+    // Also of an empty one, which may be a file that does not exist, as in Bun.
+    yield blob.slice(at, at + SLICE).arrayBuffer();
+    at += SLICE;
+  } while (at < blob.size);
 }
 
 /** Not by the stream's iterator, which some browsers lack. */

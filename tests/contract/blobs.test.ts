@@ -72,6 +72,16 @@ function same(given: Uint8Array | undefined, expected: Uint8Array): void {
   expect(given.findIndex((byte, at) => byte !== expected[at])).toBe(-1);
 }
 
+/** The host with some calls of its own. */
+function changed(host: Host, calls: Record<string, unknown>): Host {
+  return new Proxy(host, {
+    get(of, name) {
+      const value: unknown = calls[name as string] ?? Reflect.get(of, name, of);
+      return typeof value === "function" ? value.bind(of) : value;
+    },
+  });
+}
+
 async function keysOf(host: Host): Promise<string[]> {
   const keys = [];
   for await (const key of host.keys({ prefix: "blobs/" })) keys.push(key);
@@ -328,6 +338,137 @@ for (const [kind, make] of Object.entries(HOSTS)) {
       assert(await blobs.delete("film"));
     });
 
+    test("a key that has no place for a blob is refused before the source is read", async () => {
+      const { host, blobs } = await fresh();
+      await host.set("blobs/of/other", "something else");
+      const before = await keysOf(host);
+      for (const key of ["k".repeat(70_000), "\ud800", "other"]) {
+        let parts = 0;
+        const source = async function* () {
+          parts += 1;
+          yield content(CHUNK);
+        };
+        await rejects(blobs.put(key, source()), BAD);
+        expect(parts).toBe(0);
+      }
+      expect(await keysOf(host)).toStrictEqual(before);
+    });
+
+    test("a type that no header can hold, a part of a response and a request are refused", async () => {
+      const { host, blobs } = await fresh();
+      for (const type of ["text/plain\n", "vid\u00e9o/mp4", "\u2603"]) {
+        await rejects(blobs.put("film", content(1), { type }), BAD);
+      }
+      const part = new Response("part", { status: 206 });
+      await rejects(blobs.put("film", part), { ...BAD, message: /206/ });
+      const request = new Request("https://shop.example/film", { method: "POST", body: "film" });
+      const source = request as unknown as BlobSource;
+      await rejects(blobs.put("film", source), { ...BAD, message: /put\(\) stores/ });
+      expect(await keysOf(host)).toStrictEqual([]);
+    });
+
+    test("a file that is not there is no empty blob", async () => {
+      const { host, blobs } = await fresh();
+      const failure = new Error("no such file");
+      // As `Bun.file` of a name that does not exist.
+      const file = {
+        size: 0,
+        type: "",
+        arrayBuffer: () => Promise.reject(failure),
+        slice: () => file,
+      };
+      expect(await rejects(blobs.put("film", file as unknown as Blob))).toBe(failure);
+      expect(await keysOf(host)).toStrictEqual([]);
+    });
+
+    test("an upload whose last answer was lost keeps what it has stored", async () => {
+      const { host } = await fresh();
+      let isLost = false;
+      const blobs = new Blobs(
+        changed(host, {
+          transaction: async (body: never) => {
+            await host.transaction(body);
+            const stored = await host.has("blobs/of/film");
+            if (!stored || isLost) return;
+            isLost = true;
+            throw new Error("no owner has answered");
+          },
+        }),
+      );
+      const film = await blobs.put("film", content(CHUNK + 1));
+      assert(isLost);
+      same(await film.bytes(), content(CHUNK + 1));
+      same(await (await new Blobs(host).get("film"))!.bytes(), content(CHUNK + 1));
+    });
+
+    test("however long replaced blobs are kept, nothing runs meanwhile", async () => {
+      for (const keepReplaced of [Number.POSITIVE_INFINITY, 2 ** 32]) {
+        const { host } = await fresh();
+        let scans = 0;
+        const scanned = (call: "entries" | "keys") => (range: never) => {
+          scans += 1;
+          return host[call](range);
+        };
+        const calls = { entries: scanned("entries"), keys: scanned("keys") };
+        const blobs = new Blobs(changed(host, calls), { keepReplaced });
+        const film = await blobs.put("film", content(5));
+        await blobs.put("film", content(6));
+        await turn(40);
+        assert(scans <= 2);
+        expect(await blobs.reclaim()).toBe(0);
+        same(await film.bytes(), content(5));
+      }
+    });
+
+    test("reclaiming sees what became due while another run of it was under way", async () => {
+      const { host, blobs } = await fresh({ keepReplaced: 0 });
+      await blobs.put("film", content(CHUNK));
+      let isDeleted: Promise<boolean> | undefined;
+      const entries = async function* (range: never) {
+        yield* host.entries(range);
+        isDeleted ??= blobs.delete("film");
+        await isDeleted;
+      };
+      const other = new Blobs(changed(host, { entries }), { keepReplaced: 0 });
+      const first = other.reclaim();
+      const second = other.reclaim();
+      assert((await first) + (await second) <= 1);
+      expect(await keysOf(host)).toStrictEqual([]);
+    });
+
+    test("who keeps replaced blobs for a shorter time does not shorten that of others", async () => {
+      const { host, blobs } = await fresh();
+      const film = await blobs.put("film", content(CHUNK));
+      const hasty = await new Blobs(host, { keepReplaced: 40 }).get("film");
+      await blobs.put("film", content(1));
+      await turn(20);
+      same(await hasty!.bytes(), content(CHUNK));
+      await turn(60);
+      expect(await new Blobs(host).reclaim()).toBe(0);
+      same(await film.bytes(), content(CHUNK));
+    });
+
+    test("what was put again while a full disk let it be deleted stays", async () => {
+      const { host } = await fresh();
+      await new Blobs(host).put("film", content(1));
+      let isFull = true;
+      const blobs = new Blobs(
+        changed(host, {
+          transaction: async (body: never) => {
+            if (!isFull) return host.transaction(body);
+            isFull = false;
+            await host.transaction(body);
+            // As if that had failed, and another tab had stored the key meanwhile.
+            await new Blobs(host).put("film", content(2));
+            throw Object.assign(new Error("full"), { code: QUOTA.code });
+          },
+        }),
+      );
+      await blobs.delete("film");
+      const film = await new Blobs(host).get("film");
+      same(await film!.bytes(), content(2));
+    });
+
     test("bad arguments are refused with what to do, and nothing is stored", async () => {
       const { host, blobs } = await fresh();
       throws(() => new Blobs({} as Database), BAD);
@@ -469,6 +610,27 @@ describe("blobs and requests", () => {
 });
 
 describe("blobs, crashes and full disks", () => {
+  test("an upload that stood still for too long writes no chunk after that", async () => {
+    const db = await opened(memory());
+    const { now } = Date;
+    onTestFinished(() => {
+      Date.now = now;
+    });
+    let chunks = 0;
+    const set = (key: string, value: Uint8Array) => {
+      if (key.startsWith("blobs/in/")) chunks += 1;
+      return db.set(key, value);
+    };
+    const frozen = async function* () {
+      yield content(CHUNK);
+      Date.now = () => now() + 200_000;
+      yield content(2 * CHUNK);
+    };
+    await rejects(new Blobs(changed(db, { set })).put("film", frozen()), STALE);
+    expect(chunks).toBe(1);
+    expect(await keysOf(db)).toStrictEqual([]);
+  });
+
   test("a crash at any write leaves the old content or the new one, and what it left of others is removed", async () => {
     const fake = new FakeStorage();
     const states: Uint8Array<ArrayBuffer>[] = [];
