@@ -139,8 +139,9 @@ export class Blobs {
   async put(key: string, source: BlobSource, options: PutOptions = {}): Promise<StoredBlob> {
     const { signal, onProgress } = options;
     const name = this.headKey(key);
-    if (options.type !== undefined && !isType(options.type)) {
-      throw refused("The type of a blob is text in ASCII, such as video/mp4.", options.type);
+    // What a header and the type of a `Blob` can hold.
+    if (typeof (options.type ?? "") !== "string" || !/^[ -~]*$/.test(options.type ?? "")) {
+      throw refused("The type of a blob is ASCII text, such as video/mp4.", options.type);
     }
     signal?.throwIfAborted();
     const { type, parts, cancel } = openSource(source);
@@ -221,13 +222,12 @@ export class Blobs {
     } catch (error) {
       if ((error as { code?: unknown }).code !== "VARVE_QUOTA_EXCEEDED") throw error;
       // There is no room for the marker. The chunks first, so that none are left if this is interrupted.
-      const removed = version as string | undefined;
-      if (removed === undefined) return false;
-      await this.remove(removed, () => true);
+      if (version === undefined) return false;
+      await this.remove(version, () => true);
       await this.host.transaction((tx) =>
         using(tx.get(name), (stored) => {
           // Others may have replaced it meanwhile.
-          if (stored && headOf(stored, name).version === removed) tx.delete(name);
+          if (stored && headOf(stored, name).version === version) tx.delete(name);
         }),
       );
       await this.host.committed;
@@ -532,11 +532,6 @@ async function* until<T>(
     // Not awaited: a source that hangs would never end.
     values.return().catch(() => {});
   }
-}
-
-/** What a header and the type of a `Blob` can hold. */
-function isType(type: unknown): boolean {
-  return typeof type === "string" && /^[ -~]*$/.test(type);
 }
 
 function infoOf(key: string, { size, type, modified }: Head): BlobInfo {

@@ -54,7 +54,7 @@ function ofResponse(response: Response): OpenedSource {
   const { body, bodyUsed, headers, ok, status } = response;
   if (bodyUsed) throw refused("The body of the Response was read already.", response);
   if (!ok || status === 206) {
-    throw badCall(`The Response has the status ${status}: it is not all that was asked for.`);
+    throw badCall(`The Response has the status ${status}: it is not what was asked for.`);
   }
   const type = headers.get("content-type") ?? "";
   return body ? { type, ...ofStream(body) } : { type, parts: once(), cancel: nothing };
@@ -102,8 +102,8 @@ async function* once(...parts: Uint8Array[]): AsyncGenerator<Uint8Array, void> {
 async function* partsOfBlob(blob: Blob): AsyncGenerator<ArrayBuffer, void> {
   let at = 0;
   do {
-    // Also of an empty one, which may be a file that does not exist, as in Bun.
-    yield blob.slice(at, at + SLICE).arrayBuffer();
+    // Also of an empty one: in Bun that may be a file that does not exist, of which only reading all fails.
+    yield (blob.size > SLICE ? blob.slice(at, at + SLICE) : blob).arrayBuffer();
     at += SLICE;
   } while (at < blob.size);
 }

@@ -217,7 +217,7 @@ async function run(seed: number, place: Place): Promise<void> {
   expect(left).toBe(expected);
 }
 
-const HOSTS: Readonly<Record<string, () => Promise<Place>>> = {
+const SETUPS: Readonly<Record<string, () => Promise<Place>>> = {
   "a database": databaseOf({}),
   "a database with strict views and little memory": databaseOf({
     strictViews: true,
@@ -228,7 +228,7 @@ const HOSTS: Readonly<Record<string, () => Promise<Place>>> = {
 };
 
 describe("random programs of blobs agree with a map", () => {
-  for (const [name, make] of Object.entries(HOSTS)) {
+  for (const [name, make] of Object.entries(SETUPS)) {
     test(`on ${name}`, async () => {
       for (const seed of [1, 2, 3]) await run(seed, await make());
     });
