@@ -48,7 +48,7 @@ const IDB_KEYVAL_LIMIT = 3.25 * 1024;
 const HOOKS_LIMIT = 1024;
 /** For programs that store values as structured clone keeps them. */
 const STRUCTURED_LIMIT = 7.5 * 1024;
-const BLOBS_LIMIT = 6 * 1024;
+const BLOBS_LIMIT = 6.25 * 1024;
 /** For programs whose values a schema of zod and others checks. */
 const STANDARD_LIMIT = 3.5 * 1024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */

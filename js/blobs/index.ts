@@ -114,6 +114,7 @@ export class Blobs {
 
   /** @throws TypeError if `to` is no database, as `open` gives it, and no client, as `connect` gives it */
   constructor(to: object, options: BlobsOptions = {}) {
+    refuseNoObject("new Blobs()", options);
     const { prefix = "blobs/", keepReplaced = 15_000 } = options;
     this.host = rawOf(to, "Blobs", prefix);
     if (typeof keepReplaced !== "number" || !(keepReplaced >= 0)) {
@@ -137,7 +138,14 @@ export class Blobs {
    * `QuotaExceededError` if there is no room, the reason of `signal`
    */
   async put(key: string, source: BlobSource, options: PutOptions = {}): Promise<StoredBlob> {
+    refuseNoObject("put()", options);
     const { signal, onProgress } = options;
+    if (onProgress !== undefined && typeof onProgress !== "function") {
+      throw refused("onProgress is a function.", onProgress);
+    }
+    if (signal !== undefined && typeof signal?.throwIfAborted !== "function") {
+      throw refused("signal is an AbortSignal.", signal);
+    }
     const name = this.headKey(key);
     // What a header and the type of a `Blob` can hold.
     if (typeof (options.type ?? "") !== "string" || !/^[ -~]*$/.test(options.type ?? "")) {
@@ -532,6 +540,11 @@ async function* until<T>(
     // Not awaited: a source that hangs would never end.
     values.return().catch(() => {});
   }
+}
+
+function refuseNoObject(call: string, options: unknown): void {
+  if (typeof options === "object" && options !== null) return;
+  throw refused(`The options of ${call} are an object.`, options);
 }
 
 function infoOf(key: string, { size, type, modified }: Head): BlobInfo {

@@ -488,6 +488,10 @@ for (const [kind, make] of Object.entries(HOSTS)) {
       await rejects(blobs.put("film", gone), BAD);
       await rejects(blobs.put(1 as unknown as string, content(1)), BAD);
       await rejects(blobs.put("film", content(1), { type: 1 as unknown as string }), BAD);
+      for (const options of [null, 1, { signal: {} }, { signal: null }, { onProgress: 1 }]) {
+        await rejects(blobs.put("film", content(1), options as object), BAD);
+      }
+      throws(() => new Blobs(host, null as unknown as object), BAD);
       await rejects(blobs.get(undefined as unknown as string), BAD);
       await rejects(blobs.delete(1 as unknown as string), BAD);
       expect(await keysOf(host)).toStrictEqual([]);
