@@ -13,10 +13,8 @@ export interface VarvePersisterOptions {
   onIgnoredError?: ((error: unknown) => void) | undefined;
 }
 
-function put<T>(tables: Record<string, Record<string, T>>, table: string, row: string, to: T) {
-  tables[table] ??= {};
-  tables[table][row] = to;
-}
+/** An object without a prototype: ids may be any text, such as `__proto__`. */
+const byId = <T>() => Object.create(null) as Record<string, T>;
 
 /**
  * A persister that keeps a store as raw keys of a database, or of a client of one: a record for each row and each value, so
@@ -48,7 +46,15 @@ export function createVarvePersister(
   const base = `${prefix}${JSON.stringify(name)}`;
   /** The key of a value by its id, of a row by those of its table and of itself, and of the store itself by none. */
   const at = (...ids: string[]) => base + JSON.stringify(ids).slice(1, -1);
-  const idsOf = (key: string) => JSON.parse(`[${key.slice(base.length)}]`) as string[];
+  /** The ids of a key; `undefined` for keys that are not of this persister. */
+  const idsOf = (key: string) => {
+    try {
+      const ids: string[] = JSON.parse(`[${key.slice(base.length)}]`);
+      return ids.length < 3 && at(...ids.map(String)) === key ? ids : undefined;
+    } catch {
+      return undefined;
+    }
+  };
   /** The text under each key that this persister has read or written last; `undefined` for what it has deleted. */
   const known = new Map<string, string | undefined>();
   /** Whether a save has failed: the next one compares everything. */
@@ -56,17 +62,23 @@ export function createVarvePersister(
 
   const load = async (): Promise<Content | undefined> => {
     const found = raw.entries({ prefix: base });
-    const tables: Record<string, Record<string, Row>> = {};
-    const values: Values = {};
-    const rows = Symbol.iterator in found ? found : await found.all();
+    const tables = byId<Record<string, Row>>();
+    const values: Values = byId();
+    const read: [key: string, ids: string[], value: unknown][] = [];
     // Nothing is known if one of them is unreadable: a save must not delete what the store could not get.
-    const read = Array.from(rows, ([key, stored]) => [key, jsonValues.decode(stored)] as const);
+    for (const [key, stored] of Symbol.iterator in found ? found : await found.all()) {
+      const ids = idsOf(key);
+      if (ids) read.push([key, ids, jsonValues.decode(stored)]);
+    }
     known.clear();
-    for (const [key, value] of read) {
+    for (const [key, [id, row], value] of read) {
       known.set(key, JSON.stringify(value));
-      const [id, row] = idsOf(key);
-      if (row !== undefined) put(tables, id as string, row, value as Row);
-      else if (id !== undefined) values[id] = value as Values[string];
+      if (id === undefined) continue;
+      if (row === undefined) values[id] = value as Values[string];
+      else {
+        tables[id] ??= byId();
+        tables[id][row] = value as Row;
+      }
     }
     return known.size > 0 ? [tables, values] : undefined;
   };
@@ -91,13 +103,15 @@ export function createVarvePersister(
   };
 
   /** Writes what is not as it was known, and so leaves what other tabs have written meanwhile. */
-  const saveAll = async ([tables, values]: Content) => {
+  const saveAll = async () => {
     // It has read nothing, or there is nothing.
     if (known.size === 0) await load();
     isBehind = false;
     const all = new Map<string, string | undefined>([[base, "1"]]);
-    for (const [id, value] of Object.entries(values)) all.set(at(id), JSON.stringify(value));
-    for (const [table, rows] of Object.entries(tables)) {
+    for (const [id, value] of Object.entries(store.getValues())) {
+      all.set(at(id), JSON.stringify(value));
+    }
+    for (const [table, rows] of Object.entries(store.getTables())) {
       for (const [row, cells] of Object.entries(rows)) {
         all.set(at(table, row), JSON.stringify(cells));
       }
@@ -108,10 +122,12 @@ export function createVarvePersister(
     await write(all);
   };
 
-  const save = async (getContent: () => Content, changes?: Changes) => {
+  // Not by the content that it is given, which has objects in another form than the store's own calls: what is as it was
+  // known would seem to have changed.
+  const save = async (_getContent: unknown, changes?: Changes) => {
     // The rows of a table that is gone are known from before.
     if (!changes || isBehind || Object.values(changes[0]).includes(undefined)) {
-      return saveAll(getContent());
+      return saveAll();
     }
     const all = new Map<string, string | undefined>();
     for (const id of Object.keys(changes[1])) all.set(at(id), JSON.stringify(store.getValue(id)));

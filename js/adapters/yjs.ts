@@ -32,10 +32,14 @@ const PART = 8 * 1_048_576;
 /** The digits of the number of a part, at the end of its key. */
 const DIGITS = 3;
 
+function text(given: unknown, what: string): string {
+  if (typeof given === "string") return given;
+  throw refused(`The ${what} must be a string.`, given);
+}
+
 /** What the keys of a document begin with. In quotes a name ends by itself, so that none begins with another one. */
 function baseOf(prefix: string, name: unknown): string {
-  if (typeof name === "string") return prefix + JSON.stringify(name);
-  throw refused("The name of a document must be a string.", name);
+  return prefix + JSON.stringify(text(name, "name of a document"));
 }
 
 /** Updates by the keys of their parts, which follow each other. `undefined` is a part that has been deleted meanwhile. */
@@ -182,19 +186,19 @@ export class VarvePersistence {
     await written(this.#raw, this.#raw.clear({ prefix: this.#base }));
   }
 
-  /** Resolves to a value that `set` has stored beside the document, or `undefined`. */
-  async get(key: string): Promise<unknown> {
+  /** Resolves to a value that `set` has stored beside the document, or `undefined`. A number is the key of its text. */
+  async get(key: string | number): Promise<unknown> {
     return using(this.#raw.get(this.#custom(key)), (stored) => stored && jsonValues.decode(stored));
   }
 
   /** Stores a value beside the document, as JSON. Resolves when it is in the file. */
-  async set(key: string, value: unknown): Promise<void> {
+  async set(key: string | number, value: unknown): Promise<void> {
     const bytes = jsonValues.encode(value as never) as Uint8Array;
     await written(this.#raw, this.#raw.set(this.#custom(key), bytes));
   }
 
   /** Deletes a value beside the document. Resolves when that is in the file. */
-  async del(key: string): Promise<void> {
+  async del(key: string | number): Promise<void> {
     await written(this.#raw, this.#raw.delete(this.#custom(key)));
   }
 
@@ -216,8 +220,9 @@ export class VarvePersistence {
     return all.length > 0;
   }
 
-  #custom(key: string): string {
-    return `${this.#base}c${key}`;
+  #custom(key: string | number): string {
+    // The text of anything else may be that of others, too.
+    return `${this.#base}c${typeof key === "number" ? key : text(key, "key")}`;
   }
 
   /** What the keys of this provider's updates begin with. */

@@ -31,7 +31,7 @@ async function loaded(name: string, to: object): Promise<Doc> {
 const records = (to: Database | Client, name: string) =>
   to.count({ prefix: `yjs/${JSON.stringify(name)}u` });
 
-// y-indexeddb's tests are not in its package. These make the assertions of its tests.
+// y-indexeddb's tests are not in its package. These make the assertions of its y-indexeddb.tests.js, as of version 9.0.12.
 onBoth("y-indexeddb's tests", (to) => {
   test("yjs: a document is there again, and what two providers wrote is merged", async () => {
     const doc = new Doc();
@@ -66,6 +66,58 @@ onBoth("y-indexeddb's tests", (to) => {
     expect((await loaded("at once", to())).getMap("m").size).toBe(200);
   });
 
+  test("yjs: what is loaded is observed once, with the provider as its origin and as not local", async () => {
+    await provided("observed", filledDoc("a", "b"), to()).provider.flush();
+    const doc = new Doc();
+    const seen: unknown[] = [];
+    const { provider } = provided("observed", doc, to());
+    doc.getMap("m").observe((_event, { local, origin }) => seen.push(local, origin === provider));
+    await provider.whenSynced;
+    expect(seen).toStrictEqual([false, true]);
+  });
+
+  test("yjs: 500 updates are replaced by one, and another provider that compacts has them all", async () => {
+    const doc = new Doc();
+    doc.getArray("t").push([0]);
+    const { provider } = provided("500", doc, to());
+    await provider.whenSynced;
+    doc.getArray("t").push([1]);
+    const second = new Doc();
+    const other = provided("500", second, to()).provider;
+    await other.whenSynced;
+    expect(second.getArray("t").toJSON()).toStrictEqual([0, 1]);
+    for (let i = 2; i < 501; i += 1) doc.getArray("t").push([i]);
+    await Promise.all([provider.flush(), other.flush()]);
+    expect(await records(to(), "500")).toBe(1);
+    await other.compact();
+    expect(second.getArray("t").toJSON()).toStrictEqual(doc.getArray("t").toJSON());
+    expect(second.getArray("t").length).toBe(501);
+    expect(await records(to(), "500")).toBe(1);
+  });
+
+  test("yjs: two documents that each have had 500 updates at once end alike, in few records", async () => {
+    const docs = [new Doc(), new Doc()] as const;
+    const [first, second] = docs.map((doc) => doc.getArray("t"));
+    assert(first && second);
+    first.insert(0, [0]);
+    const one = provided("alike", docs[0], to()).provider;
+    await one.whenSynced;
+    const two = provided("alike", docs[1], to()).provider;
+    await two.whenSynced;
+    for (const [array, name] of [
+      [first, "left"],
+      [second, "right"],
+    ] as const) {
+      array.insert(0, [name]);
+      for (let i = 0; i < 501; i += 1) array.insert(i, [i]);
+    }
+    await Promise.all([one.flush(), two.flush()]);
+    assert((await records(to(), "alike")) < 10);
+    for (const provider of [one, two, one]) await provider.compact();
+    expect(first.length).toBe(1_005);
+    expect(first.toJSON()).toStrictEqual(second.toJSON());
+  });
+
   test("yjs: values beside the document are kept, replaced and deleted", async () => {
     const { provider } = provided("custom", new Doc(), to());
     expect(await provider.get("a")).toBe(undefined);
@@ -77,6 +129,19 @@ onBoth("y-indexeddb's tests", (to) => {
     });
     await provider.del("a");
     expect(await provider.get("a")).toBe(undefined);
+    // Without waiting, and with a number.
+    const writes = [provider.set("b", 4), provider.set(4, "four"), provider.set("o", { a: 4 })];
+    expect(await provider.get("b")).toBe(4);
+    expect([await provider.get(4), await provider.get("4")]).toStrictEqual(["four", "four"]);
+    expect(await provider.get("o")).toStrictEqual({ a: 4 });
+    await Promise.all(writes);
+    await provider.del(4);
+    expect(await provider.get(4)).toBe(undefined);
+    for (const key of [undefined, new Date(), new ArrayBuffer(1), ["a"]]) {
+      await rejects(provider.set(key as never, 1), { ...BAD, message: /key/ });
+      await rejects(provider.get(key as never), BAD);
+      await rejects(provider.del(key as never), BAD);
+    }
   });
 
   test("yjs: many updates are replaced by one", async () => {
@@ -129,9 +194,14 @@ onBoth("y-indexeddb's tests", (to) => {
     await provided("early", filledDoc("a"), to()).provider.flush();
     const doc = new Doc();
     const { provider } = provided("early", doc, to());
+    let events = 0;
+    provider.on("synced", () => {
+      events += 1;
+    });
     await provider.destroy();
     await provider.whenSynced;
-    expect([doc.getMap("m").size, provider.synced]).toStrictEqual([0, false]);
+    await turn(5);
+    expect([doc.getMap("m").size, provider.synced, events]).toStrictEqual([0, false, 0]);
   });
 });
 

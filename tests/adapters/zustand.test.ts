@@ -7,7 +7,7 @@ import { createStore } from "zustand/vanilla";
 import { FakeStorage } from "../contract/fake-storage.js";
 import { context, wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
-import { until } from "../support/values.js";
+import { turn, until } from "../support/values.js";
 import { FULL, fresh, nearlyFull, onBoth } from "./support.js";
 
 const BAD = { name: "TypeError", code: "VARVE_BAD_ARGUMENT" };
@@ -23,26 +23,102 @@ function counter(to: object, name: string, more: object = {}) {
   return { store, storage, hydrated: () => until(() => store.persist.hasHydrated()) };
 }
 
-// Zustand's tests are not in its package. These make the assertions of its tests of `persist` with an asynchronous
-// storage.
+/** Reports what `persist` calls after it has read: the state and the error, if any. */
+function reported() {
+  const after: unknown[][] = [];
+  const onRehydrateStorage = () => (state: unknown, error: unknown) =>
+    after.push(error === undefined ? [state] : [state, error]);
+  return { after, onRehydrateStorage };
+}
+
+// Zustand's tests are not in its package. These make the assertions of its persistAsync.test.tsx and persistSync.test.tsx, as of
+// version 5.0.15, on stores without components of React.
 onBoth("Zustand's tests of persist", (to, kind) => {
   test("zustand: a stored state is the store's", async () => {
     await varveStorage(to()).setItem("hydrate", { state: { count: 42 }, version: 0 });
-    const after: unknown[] = [];
-    const onRehydrateStorage = () => (state: unknown, error: unknown) => after.push(state, error);
-    const { store, hydrated } = counter(to(), "hydrate", { onRehydrateStorage });
+    const { after, onRehydrateStorage } = reported();
+    const before: unknown[] = [];
+    const { store, hydrated } = counter(to(), "hydrate", {
+      onRehydrateStorage: (state: unknown) => {
+        before.push(state);
+        return onRehydrateStorage();
+      },
+    });
     // A database has it from the start.
-    expect(store.getState()).toStrictEqual({ count: kind === "database" ? 42 : 0 });
+    const isRead = kind === "database";
+    expect(store.getState()).toStrictEqual({ count: isRead ? 42 : 0 });
+    expect(store.persist.hasHydrated()).toBe(isRead);
     await hydrated();
     expect(store.getState()).toStrictEqual({ count: 42 });
-    expect(after).toStrictEqual([{ count: 42 }, undefined]);
+    expect([before, after]).toStrictEqual([[{ count: 0 }], [[{ count: 42 }]]]);
+    await store.persist.rehydrate();
+    expect(store.persist.hasHydrated()).toBe(true);
   });
 
   test("zustand: without a stored state the store has its own", async () => {
-    const { store, hydrated, storage } = counter(to(), "empty");
+    const { after, onRehydrateStorage } = reported();
+    const { store, hydrated, storage } = counter(to(), "empty", { onRehydrateStorage });
     await hydrated();
     expect(store.getState()).toStrictEqual({ count: 0 });
+    expect(after).toStrictEqual([[{ count: 0 }]]);
     expect(await storage.getItem("empty")).toBe(null);
+  });
+
+  test("zustand: an error of reading is reported, and the store has its own state", async () => {
+    const db = await fresh(kind);
+    await db.close();
+    const { after, onRehydrateStorage } = reported();
+    const { store } = counter(db, "closed", { onRehydrateStorage });
+    await until(() => after.length > 0);
+    expect(after.map(([state, error]) => [state, (error as { code: string }).code])).toStrictEqual([
+      [undefined, "VARVE_DATABASE_CLOSED"],
+    ]);
+    expect([store.getState().count, store.persist.hasHydrated()]).toStrictEqual([0, false]);
+  });
+
+  test("zustand: reading stores nothing", async () => {
+    await varveStorage(to()).setItem("reading", { state: { count: 1 }, version: 0 });
+    const version = async () => (await to().getEntry("zustand/reading"))?.version;
+    const before = await version();
+    const { hydrated } = counter(to(), "reading");
+    await hydrated();
+    await turn(5);
+    expect(await version()).toBe(before);
+  });
+
+  test("zustand: what the stored state does not have is the store's, and stays as it was set", async () => {
+    const act = () => {};
+    // Without a version, as of another program.
+    await varveStorage(to()).setItem("part", { state: { count: 42 } });
+    const { after, onRehydrateStorage } = reported();
+    const storage = varveStorage<{ count: number; name: string; act: () => void }>(to());
+    const store = createStore(
+      persist(() => ({ count: 0, name: "unknown", act }), {
+        name: "part",
+        storage,
+        onRehydrateStorage,
+        skipHydration: true,
+      }),
+    );
+    const reading = store.persist.rehydrate();
+    // It ends at once on a database, and on a client after this.
+    store.setState({ name: "test" });
+    await reading;
+    expect(store.getState()).toStrictEqual({ count: 42, name: "test", act });
+    assert(store.getState().act === act);
+    const name = kind === "database" ? "unknown" : "test";
+    expect(after).toStrictEqual([[{ count: 42, name, act }]]);
+  });
+
+  test("zustand: what is stored wins over what is set while it is read", async () => {
+    await varveStorage(to()).setItem("wins", { state: { count: 42 }, version: 0 });
+    const { store } = counter(to(), "wins", { skipHydration: true });
+    store.setState({ count: 100 });
+    await varveStorage(to()).setItem("wins", { state: { count: 42 }, version: 0 });
+    const reading = store.persist.rehydrate();
+    if (kind === "client") store.setState({ count: 101 });
+    await reading;
+    expect(store.getState()).toStrictEqual({ count: 42 });
   });
 
   test("zustand: each change is stored, and the last one stays", async () => {
@@ -52,9 +128,11 @@ onBoth("Zustand's tests of persist", (to, kind) => {
     await store.setState({ count: 101 });
     expect(await storage.getItem("change")).toStrictEqual({ state: { count: 101 }, version: 0 });
     expect(await to().getText("zustand/change")).toBe('{"state":{"count":101},"version":0}');
-    const second = counter(to(), "change");
+    const { after, onRehydrateStorage } = reported();
+    const second = counter(to(), "change", { onRehydrateStorage });
     await second.hydrated();
     expect(second.store.getState()).toStrictEqual({ count: 101 });
+    expect(after).toStrictEqual([[{ count: 101 }]]);
   });
 
   test("zustand: a state of another version is migrated and stored, also by a promise", async () => {
@@ -65,8 +143,11 @@ onBoth("Zustand's tests of persist", (to, kind) => {
         seen.push(state, version);
         return wait({ count: state.count + 98 });
       };
-      const { store, hydrated, storage } = counter(to(), "migrate", { version: 13, migrate });
+      const { after, onRehydrateStorage } = reported();
+      const more = { version: 13, migrate, onRehydrateStorage };
+      const { store, hydrated, storage } = counter(to(), "migrate", more);
       await hydrated();
+      expect(after).toStrictEqual([[{ count: 99 }]]);
       expect(seen).toStrictEqual([{ count: 1 }, 12]);
       expect(store.getState()).toStrictEqual({ count: 99 });
       const stored = { state: { count: 99 }, version: 13 };
@@ -76,16 +157,35 @@ onBoth("Zustand's tests of persist", (to, kind) => {
 
   test("zustand: an error of migrate is reported, and the state stays as it was", async () => {
     await varveStorage(to()).setItem("failing", { state: { count: 1 }, version: 12 });
-    const errors: unknown[] = [];
-    const onRehydrateStorage = () => (_: unknown, error: unknown) => errors.push(error);
+    const { after, onRehydrateStorage } = reported();
     const failure = new Error("not today");
     const migrate = () => {
       throw failure;
     };
     const { store } = counter(to(), "failing", { version: 13, migrate, onRehydrateStorage });
-    await until(() => errors.length > 0);
-    expect(errors).toStrictEqual([failure]);
+    await until(() => after.length > 0);
+    expect(after).toStrictEqual([[undefined, failure]]);
     expect([store.getState(), store.persist.hasHydrated()]).toStrictEqual([{ count: 0 }, false]);
+  });
+
+  test("zustand: a state of another version that nothing migrates is reported on the console and stays", async () => {
+    await varveStorage(to()).setItem("unknown", { state: { count: 1 }, version: 12 });
+    const { after, onRehydrateStorage } = reported();
+    const error = console.error;
+    onTestFinished(() => {
+      console.error = error;
+    });
+    const lines: unknown[] = [];
+    console.error = (line: unknown) => lines.push(line);
+    const more = { version: 13, onRehydrateStorage };
+    const { store, hydrated, storage } = counter(to(), "unknown", more);
+    await hydrated();
+    expect([store.getState(), after, lines.length]).toStrictEqual([
+      { count: 0 },
+      [[{ count: 0 }]],
+      1,
+    ]);
+    expect((await storage.getItem("unknown"))?.version).toBe(12);
   });
 
   test("zustand: partialize chooses what is stored, and merge how it comes back", async () => {
@@ -122,12 +222,163 @@ onBoth("Zustand's tests of persist", (to, kind) => {
     expect(await storage.getItem("clear")).toBe(null);
   });
 
+  test("zustand: clearStorage leaves the state of the store", async () => {
+    await varveStorage(to()).setItem("leave", { state: { count: 1 }, version: 0 });
+    const { store, hydrated, storage } = counter(to(), "leave");
+    await hydrated();
+    store.persist.clearStorage();
+    expect(await storage.getItem("leave")).toBe(null);
+    expect(store.getState()).toStrictEqual({ count: 1 });
+  });
+
+  test("zustand: clearStorage ends a read or a migration that is under way, and later ones are made", async () => {
+    const stored = { state: { count: 1 }, version: 1 };
+    for (const version of [1, 2]) {
+      await varveStorage(to()).setItem("revoked", stored);
+      const { after, onRehydrateStorage } = reported();
+      const migrate = async (state: Counted) => state;
+      const more = { version, migrate, onRehydrateStorage, skipHydration: true };
+      const { store } = counter(to(), "revoked", more);
+      const finished: number[] = [];
+      store.persist.onFinishHydration(({ count }) => finished.push(count));
+      const reading = store.persist.rehydrate();
+      store.persist.clearStorage();
+      await reading;
+      // A database has read it before that.
+      const isRead = kind === "database" && version === 1;
+      expect([store.getState().count, store.persist.hasHydrated()]).toStrictEqual(
+        isRead ? [1, true] : [0, false],
+      );
+      expect([after.length, finished.length]).toStrictEqual(isRead ? [1, 1] : [0, 0]);
+      await varveStorage(to()).setItem("revoked", { state: { count: 2 }, version });
+      await store.persist.rehydrate();
+      expect([store.getState().count, store.persist.hasHydrated()]).toStrictEqual([2, true]);
+      expect([after.at(-1), finished.at(-1)]).toStrictEqual([[{ count: 2 }], 2]);
+    }
+  });
+
+  test("zustand: of several reads at once the last one counts", async () => {
+    const storage = varveStorage(to());
+    const { store } = counter(to(), "last", { skipHydration: true });
+    const finished: number[] = [];
+    store.persist.onFinishHydration(({ count }) => finished.push(count));
+    const reads: unknown[] = [];
+    for (const count of [10, 20, 30]) {
+      const written = storage.setItem("last", { state: { count }, version: 0 });
+      reads.push(store.persist.rehydrate(), written);
+    }
+    await Promise.all(reads);
+    expect(store.getState()).toStrictEqual({ count: 30 });
+    // A database answers each before the next.
+    expect(finished).toStrictEqual(kind === "database" ? [10, 20, 30] : [30]);
+  });
+
+  test("zustand: of several migrations at once the last one counts", async () => {
+    await varveStorage(to()).setItem("migrations", { state: { count: 1 }, version: 0 });
+    let calls = 0;
+    const migrate = async ({ count }: Counted) => {
+      calls += 1;
+      const by = calls * 10;
+      await turn();
+      return { count: count * by };
+    };
+    const more = { version: 1, migrate, skipHydration: true };
+    const { store, storage } = counter(to(), "migrations", more);
+    const finished: number[] = [];
+    store.persist.onFinishHydration(({ count }) => finished.push(count));
+    await Promise.all([store.persist.rehydrate(), store.persist.rehydrate()]);
+    expect([calls, finished, store.getState().count]).toStrictEqual([2, [20], 20]);
+    expect(await storage.getItem("migrations")).toStrictEqual({ state: { count: 20 }, version: 1 });
+  });
+
+  test("zustand: options are read and changed, such as the name", async () => {
+    const { store, hydrated, storage } = counter(to(), "named");
+    await hydrated();
+    expect(store.persist.getOptions().name).toBe("named");
+    await store.setState({});
+    expect(await to().getText("zustand/named")).toBe('{"state":{"count":0},"version":0}');
+    store.persist.setOptions({ name: "renamed", partialize: () => ({}) as Counted });
+    await store.setState({ count: 1 });
+    expect(await to().getText("zustand/renamed")).toBe('{"state":{},"version":0}');
+    expect((await storage.getItem("named"))?.state).toStrictEqual({ count: 0 });
+  });
+
+  test("zustand: listeners of reading are called until they are removed", async () => {
+    const { store, hydrated, storage } = counter(to(), "listeners");
+    await hydrated();
+    const seen: unknown[] = [];
+    const removed = [
+      store.persist.onHydrate(({ count }) => seen.push(["removed", count])),
+      store.persist.onFinishHydration(({ count }) => seen.push(["removed after", count])),
+    ];
+    store.persist.onHydrate(({ count }) => seen.push(["before", count]));
+    store.persist.onFinishHydration(({ count }) => seen.push(["after", count]));
+    await storage.setItem("listeners", { state: { count: 1 }, version: 0 });
+    await store.persist.rehydrate();
+    expect(seen.splice(0)).toStrictEqual([
+      ["removed", 0],
+      ["before", 0],
+      ["removed after", 1],
+      ["after", 1],
+    ]);
+    for (const remove of removed) remove();
+    await storage.setItem("listeners", { state: { count: 2 }, version: 0 });
+    await store.persist.rehydrate();
+    expect(seen).toStrictEqual([
+      ["before", 1],
+      ["after", 2],
+    ]);
+  });
+
+  test("zustand: what is set while or after a state is read is reported and stored", async () => {
+    await varveStorage(to()).setItem("meanwhile", { state: { count: 1 }, version: 0 });
+    const { after, onRehydrateStorage } = reported();
+    const { store, storage } = counter(to(), "meanwhile", {
+      skipHydration: true,
+      onRehydrateStorage: () => (state: Counted, error: unknown) => {
+        onRehydrateStorage()({ ...state }, error);
+        store.setState(({ count }) => ({ count: count + 1 }));
+      },
+    });
+    store.subscribe(({ count }) => {
+      if (count === 1) store.setState({ count: 10 });
+    });
+    await store.persist.rehydrate();
+    expect([after, store.getState()]).toStrictEqual([[[{ count: 10 }]], { count: 11 }]);
+    expect((await storage.getItem("meanwhile"))?.state).toStrictEqual({ count: 11 });
+  });
+
+  test("zustand: states with maps come back with another form of the values", async () => {
+    const storage = varveStorage<{ map: Map<string, string> }>(to(), { values: structured() });
+    const made = () => {
+      const { after, onRehydrateStorage } = reported();
+      const store = createStore(
+        persist(() => ({ map: new Map<string, string>() }), {
+          name: "maps",
+          storage,
+          onRehydrateStorage,
+        }),
+      );
+      return { after, store, hydrated: () => until(() => store.persist.hasHydrated()) };
+    };
+    const first = made();
+    await first.hydrated();
+    expect(first.after).toStrictEqual([[{ map: new Map() }]]);
+    await first.store.setState({ map: new Map([["a", "b"]]) });
+    const second = made();
+    await second.hydrated();
+    expect(second.store.getState().map.get("a")).toBe("b");
+    expect(second.after).toStrictEqual([[{ map: new Map([["a", "b"]]) }]]);
+  });
+
   test("zustand: with skipHydration nothing is read before rehydrate", async () => {
     await varveStorage(to()).setItem("skip", { state: { count: 3 }, version: 0 });
-    const { store } = counter(to(), "skip", { skipHydration: true });
+    const { after, onRehydrateStorage } = reported();
+    const { store } = counter(to(), "skip", { skipHydration: true, onRehydrateStorage });
     expect([store.getState().count, store.persist.hasHydrated()]).toStrictEqual([0, false]);
     await store.persist.rehydrate();
     expect([store.getState().count, store.persist.hasHydrated()]).toStrictEqual([3, true]);
+    expect(after).toStrictEqual([[{ count: 3 }]]);
   });
 });
 
