@@ -1,0 +1,60 @@
+/**
+ * A Worker that only reads: it opens what `POST /publish` stored in the bucket, and needs no Durable Object. It gives
+ * the exports to pages too, which open them in the same way.
+ */
+
+import { type Database, open } from "varve";
+import { text } from "varve/struct";
+import { type Bucket, MANIFEST, type Manifest, shardOf } from "./layout.js";
+
+interface Env {
+  readonly BUCKET: Bucket;
+}
+
+/** An isolate has 128 MB for everything, so only the exports that were read last stay open. */
+const OPEN = 4;
+
+/** The open exports, by their keys in the bucket. The one that was read last is the last one. */
+const openExports = new Map<string, Promise<Database>>();
+
+/** An export never changes under its key, so it is opened once. */
+function opened(key: string, bucket: Bucket): Promise<Database> {
+  const db = openExports.get(key) ?? fetched(key, bucket);
+  openExports.delete(key);
+  openExports.set(key, db);
+  db.catch(() => openExports.delete(key));
+  for (const [oldest, old] of openExports) {
+    if (openExports.size <= OPEN) break;
+    openExports.delete(oldest);
+    // Requests that wait for it began to wait before, so they read before it is closed.
+    old.then((db) => db.close()).catch(() => {});
+  }
+  return db;
+}
+
+async function fetched(key: string, bucket: Bucket): Promise<Database> {
+  const object = await bucket.get(key);
+  if (object === null) throw new Error(`The bucket has no ${key}.`);
+  return open("export", { from: await object.arrayBuffer(), readOnly: true });
+}
+
+export default {
+  async fetch(request: Request, { BUCKET }: Env): Promise<Response> {
+    const { pathname } = new URL(request.url);
+    const manifest = await (await BUCKET.get(MANIFEST))?.json<Manifest>();
+    if (manifest === undefined) return new Response("Nothing is published yet.", { status: 404 });
+    if (pathname === "/manifest") return Response.json(manifest);
+    const shard = /^\/exports\/(\d+)$/.exec(pathname)?.[1];
+    if (shard !== undefined) {
+      const key = manifest.exports[Number(shard)];
+      const object = key === undefined ? null : await BUCKET.get(key);
+      if (object !== null) return new Response(await object.arrayBuffer());
+    }
+    const encoded = /^\/keys\/(.+)$/.exec(pathname)?.[1];
+    if (encoded === undefined) return new Response(`There is no ${pathname}.`, { status: 404 });
+    const key = decodeURIComponent(encoded);
+    const name = manifest.exports[shardOf(key)] as string;
+    const value = await opened(name, BUCKET).then((db) => db.collection("items", text()).get(key));
+    return Response.json(value ?? null);
+  },
+};
