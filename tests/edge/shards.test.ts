@@ -169,6 +169,51 @@ describe("the example of many Durable Objects", () => {
     expect((await edge.send<Changes>("GET", `/changes?cursor=${end}`)).changes).toStrictEqual([]);
   });
 
+  test("a stream gives what all objects write, and goes on from its last cursor after a kill", async () => {
+    const edge = await started();
+    const known = new Map<string, string>();
+    let cursor = "";
+    /** Reads the stream until this many keys are known, or it ends. */
+    const followed = async (keys: number) => {
+      const { url } = await edge.addresses();
+      let received = "";
+      try {
+        const response = await fetch(`${url}/follow?cursor=${cursor}`);
+        for await (const part of response.body as unknown as AsyncIterable<Uint8Array>) {
+          received += Buffer.from(part).toString("latin1");
+          const lines = received.split("\n");
+          received = lines.pop() ?? "";
+          for (const line of lines) {
+            const page = JSON.parse(line) as Changes;
+            apply(known, page.changes);
+            cursor = page.cursor;
+          }
+          if (known.size >= keys) return true;
+        }
+      } catch {
+        // It ended with the process.
+      }
+      return false;
+    };
+    const write = (from: number, to: number) =>
+      Promise.all(
+        Array.from({ length: to - from }, (_, n) => edge.send("PUT", at(`key ${from + n}`), "1")),
+      );
+    await write(0, 40);
+    expect(await followed(40)).toBe(true);
+    const second = followed(80);
+    await write(40, 80);
+    expect(await second).toBe(true);
+    const third = followed(1_000);
+    await write(80, 100);
+    await edge.restart();
+    expect(await third).toBe(false);
+    await write(100, 120);
+    expect(await followed(120)).toBe(true);
+    expect(known.size).toBe(120);
+    expect((await caughtUp(edge, known, cursor)).all).toStrictEqual([]);
+  });
+
   test("the feed has the changes of a shard in their order, and a follower loses none to compaction", async () => {
     const edge = await started();
     const keys = keysOf(9, 6);

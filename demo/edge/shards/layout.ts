@@ -88,7 +88,7 @@ export type Change =
   | { readonly type: "reset" }
   | {
       readonly type: "set" | "delete";
-      readonly collection: string;
+      readonly collection: "items" | "orders";
       readonly key: string;
       readonly value?: string;
     };
@@ -105,6 +105,7 @@ export const MANIFEST = "latest.json";
 export interface Bucket {
   put(key: string, value: ArrayBuffer | string): Promise<unknown>;
   get(key: string): Promise<{
+    readonly body: ReadableStream<Uint8Array<ArrayBuffer>>;
     arrayBuffer(): Promise<ArrayBuffer>;
     json<T>(): Promise<T>;
   } | null>;

@@ -11,23 +11,27 @@ interface Env {
   readonly BUCKET: Bucket;
 }
 
-/** An isolate has 128 MB for everything, so only the exports that were read last stay open. */
+/** An isolate has 128 MB for everything, so only a few exports stay open. */
 const OPEN = 4;
 
-/** The open exports, by their keys in the bucket. The one that was read last is the last one. */
-const openExports = new Map<string, Promise<Database>>();
+/** The open exports, by their keys in the bucket, under which they never change. */
+const openExports = new Map<string, Database>();
 
-/** An export never changes under its key, so it is opened once. */
-function opened(key: string, bucket: Bucket): Promise<Database> {
-  const db = openExports.get(key) ?? fetched(key, bucket);
-  openExports.delete(key);
+/**
+ * Keeps an export open, and closes the one that was opened first. Requests read at once from what they find here, and
+ * do not wait for each other: what one request waits for ends with that request.
+ */
+function kept(key: string, db: Database): Database {
+  const other = openExports.get(key);
+  if (other !== undefined) {
+    void db.close();
+    return other;
+  }
   openExports.set(key, db);
-  db.catch(() => openExports.delete(key));
   for (const [oldest, old] of openExports) {
     if (openExports.size <= OPEN) break;
     openExports.delete(oldest);
-    // Requests that wait for it began to wait before, so they read before it is closed.
-    old.then((db) => db.close()).catch(() => {});
+    void old.close();
   }
   return db;
 }
@@ -48,13 +52,13 @@ export default {
     if (shard !== undefined) {
       const key = manifest.exports[Number(shard)];
       const object = key === undefined ? null : await BUCKET.get(key);
-      if (object !== null) return new Response(await object.arrayBuffer());
+      if (object !== null) return new Response(object.body);
     }
     const encoded = /^\/keys\/(.+)$/.exec(pathname)?.[1];
     if (encoded === undefined) return new Response(`There is no ${pathname}.`, { status: 404 });
     const key = decodeURIComponent(encoded);
     const name = manifest.exports[shardOf(key)] as string;
-    const value = await opened(name, BUCKET).then((db) => db.collection("items", text()).get(key));
-    return Response.json(value ?? null);
+    const db = openExports.get(name) ?? kept(name, await fetched(name, BUCKET));
+    return Response.json(db.collection("items", text()).get(key) ?? null);
   },
 };

@@ -6,7 +6,13 @@
  * sold out, is not.
  */
 
-import { CursorExpiredError, type DurableObjectStorageLike, durableObject, open } from "varve";
+import {
+  CursorExpiredError,
+  type DurableObjectStorageLike,
+  durableObject,
+  open,
+  VarveError,
+} from "varve";
 import { struct, text, u32 } from "varve/struct";
 import {
   type Bucket,
@@ -105,28 +111,30 @@ const CALLS = {
   changes(shop: Shop, { since, limit, follower }: ChangesQuery) {
     try {
       if (follower !== undefined) mark(shop, follower, since);
-      const records: { change: Change; version: number }[] = [];
-      for (const record of shop.db.changes({ since })) {
-        const { type, collection, key, version } = record;
+      let found: { change: Change & { key: string }; version: number }[] = [];
+      let more = false;
+      const keepFirst = () => {
+        more ||= found.length > limit;
+        found = found.sort((a, b) => a.version - b.version).slice(0, limit);
+      };
+      for (const { type, collection, key, version } of shop.db.changes({ since })) {
+        // No call here clears a collection, and what is left of the stock is not in the feed.
         if (type === "clear" || (collection !== "items" && collection !== "orders")) continue;
-        const change = { type, collection, key: String(key) };
-        if (type === "delete") records.push({ change, version });
-        else {
-          const value = new TextDecoder().decode(record.value);
-          records.push({ change: { ...change, value }, version });
-        }
+        found.push({ change: { type, collection, key: String(key) }, version });
+        // However much changed, only a page is in memory.
+        if (found.length > 2 * limit) keepFirst();
       }
-      records.sort((a, b) => a.version - b.version);
-      const page = records.slice(0, limit);
+      keepFirst();
       return {
-        changes: page.map(({ change }) => change),
-        cursor: page.at(-1)?.version ?? since,
-        more: records.length > limit,
+        changes: found.map(({ change }) => withValue(shop, change)),
+        cursor: found.at(-1)?.version ?? since,
+        more,
       };
     } catch (error) {
       if (!(error instanceof CursorExpiredError)) throw error;
       const cursor = shop.db.lastCommit;
       if (follower !== undefined) mark(shop, follower, cursor);
+      // In one answer. A large object would give its content in pages, as it gives a range.
       const changes: Change[] = [{ type: "reset" }];
       for (const collection of ["items", "orders"] as const) {
         for (const [key, value] of shop[collection].entries()) {
@@ -135,6 +143,13 @@ const CALLS = {
       }
       return { changes, cursor, more: false };
     }
+  },
+  /** As `changes`, but if there are none yet, it waits for a commit for up to 20 seconds. */
+  async next(shop: Shop, query: ChangesQuery) {
+    const page = CALLS.changes(shop, query);
+    if (page.changes.length > 0) return page;
+    await nextCommit(shop);
+    return CALLS.changes(shop, query);
   },
   unfollow({ db }: Shop, { follower }: { follower: string }) {
     db.retain(follower, undefined);
@@ -145,7 +160,8 @@ const CALLS = {
   async publish({ db }: Shop, { key }: { key: string }, { BUCKET }: Env) {
     // Taken before the export, so that nothing is between the two: following may repeat a change, not miss one.
     const cursor = db.lastCommit;
-    await BUCKET.put(key, await new Response(db.export()).arrayBuffer());
+    const bytes = await new Response(db.export()).arrayBuffer();
+    await stored(BUCKET, key, bytes);
     return cursor;
   },
 };
@@ -166,6 +182,29 @@ interface ChangesQuery {
 function mark({ db }: Shop, name: string, cursor: number): void {
   const before = db.stats().retained.find((one) => one.name === name);
   if (before?.cursor !== cursor) db.retain(name, cursor);
+}
+
+/** A change with the present value of its key. */
+function withValue(shop: Shop, change: Change & { key: string }): Change {
+  if (change.type !== "set") return change;
+  return { ...change, value: shop[change.collection].get(change.key) as string };
+}
+
+async function nextCommit({ db }: Shop): Promise<void> {
+  const signal = AbortSignal.timeout(20_000);
+  try {
+    for await (const _ of db.follow({ since: db.lastCommit, signal })) return;
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  }
+}
+
+async function stored(bucket: Bucket, key: string, value: ArrayBuffer | string): Promise<void> {
+  try {
+    await bucket.put(key, value);
+  } catch (error) {
+    throw new Refusal(503, `The bucket did not take ${key}: ${error} Send the request again.`);
+  }
 }
 
 type Calls = typeof CALLS;
@@ -197,9 +236,9 @@ export class Shard {
       return Response.json(await call(await this.#shop, await request.json(), this.#env));
     } catch (error) {
       const status = error instanceof Refusal ? error.status : STATUS[codeOf(error)];
-      // After other errors the database may have to be opened again, as the object does when it starts.
-      if (status === undefined) this.#state.abort(String(error));
-      return new Response((error as Error).message, { status: status ?? 503 });
+      // After other errors of the database it may have to be opened again, as the object does when it starts.
+      if (status === undefined && error instanceof VarveError) this.#state.abort(String(error));
+      return new Response((error as Error).message, { status: status ?? 500 });
     }
   }
 }
@@ -262,10 +301,7 @@ function limitOf(query: URLSearchParams, otherwise: number): number {
 
 /** The changes of all shards since a cursor, those of each shard in their order, and the cursor to go on from. */
 async function changes(env: Env, query: URLSearchParams) {
-  const since = parsedCursor(query.get("cursor") ?? "");
-  if (since === undefined) {
-    throw new Refusal(400, "cursor must be one that /changes or /publish gave, or be left out.");
-  }
+  const since = cursorsIn(query);
   const follower = query.get("follower") ?? undefined;
   const limit = Math.ceil(limitOf(query, 1_000) / SHARDS);
   const pages = await ofEach((shard) =>
@@ -276,6 +312,37 @@ async function changes(env: Env, query: URLSearchParams) {
     cursor: cursorText(pages.map((page) => page.cursor)),
     more: pages.some((page) => page.more),
   };
+}
+
+/**
+ * The changes of all shards as they are made: lines of JSON, each with the cursor behind it. It ends when an object
+ * does, or when this Worker has made as many requests as it may; the client begins again with its last cursor.
+ */
+function follow(env: Env, query: URLSearchParams): Response {
+  const cursors = cursorsIn(query);
+  const follower = query.get("follower") ?? undefined;
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  const writer = writable.getWriter();
+  const followed = async (shard: number) => {
+    for (;;) {
+      const since = cursors[shard] as number;
+      const page = await ask(env, shard, "next", { since, limit: 100, follower });
+      if (page.changes.length === 0) continue;
+      // Lines are sent in the order of these calls, so a cursor covers only what was sent before.
+      cursors[shard] = page.cursor;
+      const changes = page.changes.map((change) => ({ shard, ...change }));
+      const line = JSON.stringify({ changes, cursor: cursorText(cursors) });
+      await writer.write(new TextEncoder().encode(`${line}\n`));
+    }
+  };
+  ofEach(followed).catch((error) => writer.abort(error).catch(() => {}));
+  return new Response(readable, { headers: { "content-type": "application/x-ndjson" } });
+}
+
+function cursorsIn(query: URLSearchParams): number[] {
+  const cursors = parsedCursor(query.get("cursor") ?? "");
+  if (cursors !== undefined) return cursors;
+  throw new Refusal(400, "cursor must be one that /changes or /publish gave, or be left out.");
 }
 
 /** Divides the stock. Each shard takes its part once, so that a repeated request adds nothing. */
@@ -315,7 +382,7 @@ async function publish(env: Env): Promise<Manifest> {
   const cursors = await ofEach((shard) => ask(env, shard, "publish", { key: keyOf(shard) }));
   const exports = cursors.map((_, shard) => keyOf(shard));
   const manifest = { exports, cursor: cursorText(cursors) };
-  await env.BUCKET.put(MANIFEST, JSON.stringify(manifest));
+  await stored(env.BUCKET, MANIFEST, JSON.stringify(manifest));
   return manifest;
 }
 
@@ -345,6 +412,8 @@ async function route(request: Request, env: Env): Promise<unknown> {
       return range(env, "orders", query);
     case "GET /changes":
       return changes(env, query);
+    case "GET /follow":
+      return follow(env, query);
     case "DELETE /changes":
       return ofEach((shard) =>
         ask(env, shard, "unfollow", { follower: query.get("follower") ?? "" }),
@@ -372,7 +441,8 @@ async function route(request: Request, env: Env): Promise<unknown> {
 export default {
   async fetch(request: Request, env: Env): Promise<Response> {
     try {
-      return Response.json(await route(request, env));
+      const answer = await route(request, env);
+      return answer instanceof Response ? answer : Response.json(answer);
     } catch (error) {
       if (error instanceof Refusal) return new Response(error.message, { status: error.status });
       throw error;
