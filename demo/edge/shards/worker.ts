@@ -61,7 +61,7 @@ async function opened(storage: DurableObjectStorageLike) {
   };
 }
 
-/** The calls of an object. All but `publish` are synchronous, so that each is one commit. */
+/** The calls of an object. Those that write are synchronous, so that each is one commit. */
 const CALLS = {
   get: ({ items }: Shop, { key }: { key: string }) => items.get(key) ?? null,
   set({ items }: Shop, { key, value }: { key: string; value: string }) {
