@@ -90,18 +90,18 @@ function keysOf(shard: number, count: number): string[] {
 
 describe("the example of many Durable Objects", () => {
   test("one stock in 64 objects is sold exactly, with objects killed meanwhile, and none twice", () => {
-    const args = ["demo/edge/shards/run.mjs", "--json", "--clients", "100", "--stock", "500"];
+    const args = ["demo/edge/shards/run.mjs", "--json", "--clients", "100", "--stock", "300"];
     const output = execFileSync(process.execPath, args, { cwd: root(), encoding: "utf8" });
     const { seconds: _, ...rest } = JSON.parse(output) as Record<string, number>;
     expect(rest).toStrictEqual({
       clients: 100,
-      stock: 500,
+      stock: 300,
       ended: 20,
-      answered: 500,
-      orders: 500,
-      buyers: 500,
+      answered: 300,
+      orders: 300,
+      buyers: 300,
       left: 0,
-      ordersAfterRepeating: 500,
+      ordersAfterRepeating: 300,
       repeated: 100,
     });
   });
@@ -121,10 +121,10 @@ describe("the example of many Durable Objects", () => {
     const sorted = [...model].sort(byBytes);
     const within = sorted.filter(([key]) => key.startsWith("range/"));
     expect(await ranged(edge, "limit=10000")).toStrictEqual(sorted);
-    for (const limit of [1, 7, 143, 144]) {
+    expect(within.length).toBe(143);
+    for (const limit of [5, 143, 144]) {
       const entries = await ranged(edge, `prefix=range/&limit=${limit}`);
       expect(entries, `pages of ${limit}`).toStrictEqual(within);
-      if (limit === 1) expect(entries.length).toBe(143);
     }
     expect(await edge.send("GET", at("range/\u{1f600}"))).toBe("range/\u{1f600}");
     expect(await edge.send("GET", at("none"))).toBe(null);
@@ -135,7 +135,7 @@ describe("the example of many Durable Objects", () => {
     const model = new Map<string, string>();
     const known = new Map<string, string>();
     const writer = async (_: unknown, writer: number) => {
-      for (let n = 0; n < 40; n++) {
+      for (let n = 0; n < 30; n++) {
         // Keys of one writer only, so that the model is what its last answered request wrote.
         const key = `${writer} ${(n * 7) % 16}`;
         if (n % 5 === 4) {
