@@ -220,20 +220,32 @@ for (const [kind, make] of Object.entries(HOSTS)) {
     });
 
     test("reading keeps what was replaced for longer", async () => {
-      const { host, blobs } = await fresh({ keepReplaced: 400 });
-      const old = content(8 * CHUNK);
-      const film = await blobs.put("film", old);
-      await blobs.put("film", content(1));
-      let count = 0;
-      for (let start = 0; start < old.length; start += CHUNK) {
-        await turn(120);
-        same(await film.bytes({ start, end: start + CHUNK }), old.subarray(start, start + CHUNK));
-        count += 1;
+      const { blobs } = await fresh({ keepReplaced: 60_000 });
+      const { now } = Date;
+      let passed = 0;
+      Date.now = () => now() + passed;
+      try {
+        const old = content(4 * CHUNK);
+        const film = await blobs.put("film", old);
+        await blobs.put("film", content(1));
+        for (let start = 0; start < old.length; start += CHUNK) {
+          passed += 25_000;
+          same(await film.bytes({ start, end: start + CHUNK }), old.subarray(start, start + CHUNK));
+          expect(await blobs.reclaim()).toBe(0);
+        }
+        passed += 60_001;
+        expect(await blobs.reclaim()).toBe(1);
+        await rejects(film.bytes(), STALE);
+      } finally {
+        Date.now = now;
       }
-      expect(count).toBe(8);
-      // On its own, once it is not read any more.
+    });
+
+    test("what was replaced is removed on its own", async () => {
+      const { host, blobs } = await fresh({ keepReplaced: 20 });
+      await blobs.put("film", content(2 * CHUNK));
+      await blobs.put("film", content(1));
       while ((await keysOf(host)).length > 2) await turn(20);
-      await rejects(film.bytes(), STALE);
     });
 
     test("an upload that fails or is aborted leaves nothing, and the old content stays", async () => {

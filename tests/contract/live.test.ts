@@ -267,18 +267,26 @@ everywhere("live", ({ storage }) => {
     const db = await opened(storage);
     const controller = new AbortController();
     const seen: string[][] = [];
+    let proceed = () => {};
+    const isHeld = new Promise<void>((resolve) => {
+      proceed = resolve;
+    });
     const loop = (async () => {
       for await (const changes of db.watch({}, { signal: controller.signal })) {
         seen.push(changes.map(({ key }) => key));
-        await turn(30);
+        await isHeld;
       }
     })();
+    const reported: string[] = [];
+    db.watch({}, (changes) => reported.push(...changes.map(({ key }) => key)));
     db.set("a", "1");
-    await turn(5);
+    await until(() => seen.length === 1);
     db.set("b", "1");
     await turn(5);
     db.set("b", "2");
     db.set("c", "1");
+    await until(() => reported.includes("c"));
+    proceed();
     await until(() => seen.length === 2);
     expect(seen).toStrictEqual([["a"], ["b", "c"]]);
     controller.abort(new Error("enough"));
