@@ -10,11 +10,17 @@ export interface Served {
   stream(range: { start: number; end: number }): ReadableStream<Uint8Array>;
 }
 
+/** What an answer needs to know of a request: a `Request` of any platform has it. */
+export interface Asked {
+  readonly method: string;
+  readonly headers: { get(name: string): string | null };
+}
+
 /** The bytes that a header asks for; `undefined` for all of them, `null` if there are none of those. */
 type Wanted = { readonly start: number; readonly end: number } | undefined | null;
 
 /** 200, 206 for a range, 304 for what the browser has already, 405, 416 for a range outside. */
-export function responseTo(blob: Served, request: Request | undefined): Response {
+export function responseTo(blob: Served, request: Asked | undefined): Response {
   const method = request?.method ?? "GET";
   const tag = `"${blob.version}"`;
   const headers = new Headers({
@@ -49,7 +55,7 @@ export function responseTo(blob: Served, request: Request | undefined): Response
   return new Response(body, { status: range ? 206 : 200, headers });
 }
 
-function isKnown(asked: Headers | undefined, tag: string, modified: Date): boolean {
+function isKnown(asked: Asked["headers"] | undefined, tag: string, modified: Date): boolean {
   const tags = asked?.get("if-none-match");
   if (tags)
     return (

@@ -3,7 +3,7 @@
 import { refused } from "../adapters/raw.js";
 import { badCall } from "../errors/base.js";
 import { nextTask, timeSlice } from "../util/clock.js";
-import { responseTo, type Served } from "./http.js";
+import { type Asked, responseTo, type Served } from "./http.js";
 
 /** The bytes from `start` up to `end`, which is not among them. Without `start` from the first, without `end` up to the last. */
 export interface BlobRange {
@@ -117,7 +117,7 @@ export class StoredBlob implements BlobInfo {
    * The answer to a request for it, as a service worker's `fetch` event or a server has one: ranges (206, 416), so that
    * films seek, `ETag`, `If-None-Match` (304) and `If-Range`. Without a request, all of it.
    */
-  response(request?: Request): Response {
+  response(request?: Asked): Response {
     return responseTo(this as Served, request);
   }
 
