@@ -477,14 +477,12 @@ fn a_form_that_a_type_cannot_have_panics_with_its_reason() {
     #[derive(Clone, Copy, ZeroCopy, Record)]
     #[repr(u8)]
     #[varve(json(tag = "type"))]
-    #[allow(dead_code)]
     enum Same {
         Tagged(Tagged),
     }
     #[derive(Clone, Copy, ZeroCopy, Record)]
     #[repr(u8)]
     #[varve(json(tag = "type"))]
-    #[allow(dead_code)]
     enum Number {
         Number(u8),
     }
