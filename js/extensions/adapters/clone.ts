@@ -3,9 +3,9 @@
  * buffers in it. In the text objects are objects, and everything that JSON has no form for is `[kind, …]`, as arrays are.
  */
 
-import { isTooDeep, TOO_DEEP } from "../../struct/json-form.js";
+import { isTooDeep, TOO_DEEP } from "../../struct/plain-json.js";
 import { decoder, encoder } from "../../util/text-coders.js";
-import { refused } from "./raw.js";
+import { refused } from "../raw.js";
 
 type Json = null | boolean | number | string | { [key: string]: Json } | Json[];
 
