@@ -19,6 +19,7 @@ const BUNDLES = {
     unstorage: "extensions/adapters/unstorage",
     "idb-keyval": "extensions/adapters/idb-keyval",
     blobs: "extensions/blobs/index",
+    keep: "extensions/keep",
     zustand: "extensions/adapters/zustand",
     query: "extensions/adapters/query",
     automerge: "extensions/adapters/automerge",
