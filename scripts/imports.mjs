@@ -27,41 +27,56 @@ export function wrongImports() {
  * imports elsewhere than where programs begin: a worker's bundle would contain them.
  */
 function missingInWorkers() {
-  const eager = "js/client/worker/eager-imports.ts";
-  const included = importsOf(eager).map((specifier) => targetOf(eager, specifier));
-  const registered = readFileSync(join(root, eager), "utf8");
   return filesBelow("js", (file) => file.endsWith(".ts") && !PROGRAMS.test(file)).flatMap(
-    (path) => {
-      const source = readFileSync(join(root, path), "utf8");
-      return importsOf(path, /(?<!typeof )\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g).flatMap(
-        (specifier) => {
-          const target = targetOf(path, specifier);
-          const name = target.replace(/^js\/|\.ts$/g, "");
-          const loader = new RegExp(`"${name}": \\(\\) => import\\("${specifier}"\\)`);
-          return [
-            !included.includes(target) &&
-              target !== FILES_OF_NODE &&
-              `${path} loads ${target} on demand; import it in ${eager}`,
-            !LOADERS.includes(path) && `${path} loads ${target}; only ${LOADERS.join(" and ")} may`,
-            !loader.test(source) && `${path} loads ${target}, but not as "${name}"`,
-            !new RegExp(`^ {2}"?${name}"?[:,]`, "m").test(registered) &&
-              target !== FILES_OF_NODE &&
-              `${eager} does not register "${name}"`,
-          ].filter(Boolean);
-        },
-      );
-    },
+    (path) => [
+      ...importsOf(path, /(?<!typeof )\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g)
+        .map((specifier) => targetOf(path, specifier))
+        .filter((target) => LOADERS[path] !== target)
+        .map((target) => `${path} loads ${target}; only ${Object.keys(LOADERS).join(" and ")} may`),
+      ...loadedBy(path).flatMap(({ target, name }) => {
+        const list = LISTS.find(({ modules }) => modules.includes(target))?.list ?? ON_DEMAND;
+        const imports = importsOf(list).map((specifier) => targetOf(list, specifier));
+        const isNamed = new RegExp(`^ {2}"${name}"[:,]`, "m").test(
+          readFileSync(join(root, list), "utf8"),
+        );
+        return [
+          target !== `js/${name}.ts` && `${path} loads ${target}, but not as "${name}"`,
+          !imports.includes(target) && `${path} loads ${target} on demand; import it in ${list}`,
+          !isNamed && `${list} does not name "${name}"`,
+        ].filter(Boolean);
+      }),
+    ],
   );
+}
+
+/** The modules that a file loads on demand, each with the name by which it asks for it. */
+function loadedBy(path) {
+  const source = readFileSync(join(root, path), "utf8");
+  const calls = /\bmoduleAt<typeof import\(\s*"([^"]+)",?\s*\)>\(\s*"([^"]+)"/g;
+  return [...source.matchAll(calls)].map(([, specifier, name]) => ({
+    target: targetOf(path, specifier),
+    name,
+  }));
 }
 
 /** What no worker that serves contains: the command line, and what opens a database in the place of a program. */
 const PROGRAMS = /^js\/(cli|extensions)/;
 
-/** A worker of a page needs no files of Node. The bundles for Node include them. */
-const FILES_OF_NODE = "js/storage/node/file.ts";
+/** The modules that are loaded on demand, and are in every worker that serves. */
+const ON_DEMAND = "js/database/on-demand.ts";
 
-/** The files that load modules on demand. */
-const LOADERS = ["js/database/lazy-imports.ts", "js/database/open.ts"];
+/** Those that are listed elsewhere. A worker of a page needs no files of Node; the bundles for Node include them. */
+const LISTS = [
+  { modules: ["js/storage/node/file.ts"], list: "js/database/on-demand-everywhere.ts" },
+  // A file of its own in every bundle.
+  { modules: ["js/engine/wasm-inline.ts"], list: "js/client/worker/eager-imports.ts" },
+];
+
+/** The files that load modules on demand, and which. */
+const LOADERS = {
+  "js/database/lazy-imports.ts": "js/database/on-demand-everywhere.ts",
+  "js/database/open.ts": "js/engine/wasm-inline.ts",
+};
 
 const IMPORTS = /(?:\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\1/g;
 
