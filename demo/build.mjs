@@ -28,6 +28,22 @@ export async function buildPage(outdir) {
   await writeFile(join(outdir, "records.json"), JSON.stringify(await records()));
 }
 
+/** `import text from "./file.ts?raw"` gives the text of that file, so that the page shows the code that it runs. */
+const rawText = {
+  name: "raw text",
+  setup(bundle) {
+    bundle.onResolve({ filter: /\?raw$/ }, ({ path, resolveDir }) => ({
+      path: join(resolveDir, path.slice(0, -"?raw".length)),
+      namespace: "raw",
+    }));
+    bundle.onLoad({ filter: /./, namespace: "raw" }, async ({ path }) => ({
+      contents: await readFile(path, "utf8"),
+      loader: "text",
+      watchFiles: [path],
+    }));
+  },
+};
+
 /** The results of other machines, the newest first. */
 async function records() {
   const folder = join(here, "records");
@@ -61,6 +77,7 @@ export async function bundleWorkers(entryPoints, outdir, { nodePaths = [], minif
     logLevel: "warning",
     nodePaths,
     minify,
+    plugins: [rawText],
   });
   const wasm = require.resolve("@sqlite.org/sqlite-wasm/sqlite3.wasm");
   await copyFile(wasm, join(outdir, "sqlite3.wasm"));

@@ -1,0 +1,46 @@
+import { messageOf } from "../race/messages.js";
+
+/** A panel's module: fills its part of the page, once. */
+interface Panel {
+  mount(root: HTMLElement): void | Promise<void>;
+}
+
+/** The panels beside the race, by the id of their section. Each is loaded when it is first shown. */
+const PANELS: Readonly<Record<string, () => Promise<Panel>>> = {
+  drop: () => import("./drop/panel.js"),
+  plug: () => import("./plug/panel.js"),
+};
+
+const mounted = new Set<string>();
+
+async function mount(id: string, load: () => Promise<Panel>): Promise<void> {
+  const root = document.querySelector<HTMLElement>(`#${id} > .mount`);
+  if (root === null || mounted.has(id)) return;
+  mounted.add(id);
+  try {
+    await (await load()).mount(root);
+  } catch (error) {
+    mounted.delete(id);
+    const box = document.createElement("p");
+    box.setAttribute("role", "alert");
+    box.textContent = `This panel could not be loaded: ${messageOf(error)}. Load the page again.`;
+    root.replaceChildren(box);
+  }
+}
+
+function show(): void {
+  const wanted = location.hash.slice(1);
+  const load = Object.hasOwn(PANELS, wanted) ? PANELS[wanted] : undefined;
+  const current = load === undefined ? "race" : wanted;
+  for (const link of document.querySelectorAll<HTMLAnchorElement>("nav a")) {
+    if (link.hash === `#${current}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  if (load !== undefined) void mount(wanted, load);
+}
+
+/** Shows the panel that the page's address names, now and whenever that changes. */
+export function showPanels(): void {
+  addEventListener("hashchange", show);
+  show();
+}
