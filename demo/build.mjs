@@ -1,6 +1,6 @@
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -20,10 +20,11 @@ export async function buildPage(outdir) {
     main: join(here, "main.ts"),
     worker: join(here, "race/worker.ts"),
     serve: join(here, "race/serve.ts"),
+    "drop-db": join(here, "panels/drop/drop-db.ts"),
   };
   await bundleWorkers(entryPoints, outdir, { minify: true });
-  for (const name of ["index.html", "page.css"]) {
-    await copyFile(join(here, name), join(outdir, name));
+  for (const name of ["index.html", "page.css", "panels/panels.css"]) {
+    await copyFile(join(here, name), join(outdir, basename(name)));
   }
   await writeFile(join(outdir, "records.json"), JSON.stringify(await records()));
 }

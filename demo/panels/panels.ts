@@ -13,12 +13,31 @@ const PANELS: Readonly<Record<string, () => Promise<Panel>>> = {
 
 const mounted = new Set<string>();
 
+/** Resolves when the panels' style is there: until one is shown, the page does without it. */
+let style: Promise<void> | undefined;
+
+function loadStyle(): Promise<void> {
+  style ??= new Promise((resolve, reject) => {
+    const link = document.createElement("link");
+    link.rel = "stylesheet";
+    link.href = new URL("./panels.css", import.meta.url).href;
+    link.onload = () => resolve();
+    link.onerror = () => {
+      style = undefined;
+      reject(new Error("panels.css could not be loaded"));
+    };
+    document.head.append(link);
+  });
+  return style;
+}
+
 async function mount(id: string, load: () => Promise<Panel>): Promise<void> {
   const root = document.querySelector<HTMLElement>(`#${id} > .mount`);
   if (root === null || mounted.has(id)) return;
   mounted.add(id);
   try {
-    await (await load()).mount(root);
+    const [panel] = await Promise.all([load(), loadStyle()]);
+    await panel.mount(root);
   } catch (error) {
     mounted.delete(id);
     const box = document.createElement("p");
