@@ -21,6 +21,8 @@ export async function buildPage(outdir) {
     worker: join(here, "race/worker.ts"),
     serve: join(here, "race/serve.ts"),
     "drop-db": join(here, "panels/drop/drop-db.ts"),
+    "plug-writer": join(here, "panels/plug/plug-writer.ts"),
+    "plug-disk": join(here, "panels/plug/plug-disk.ts"),
   };
   await bundleWorkers(entryPoints, outdir, { minify: true });
   for (const name of ["index.html", "page.css", "panels/panels.css"]) {

@@ -119,6 +119,7 @@ class DropPanel {
   }
 
   #killOwner(): void {
+    if (shop.status.state !== "open") return;
     this.#onKill(sendKill());
     say(this.#status, "The worker that owned the file was killed.");
   }
@@ -230,7 +231,8 @@ class DropPanel {
     );
     this.#pairs.disabled = this.#isRunning;
     this.#buyerCount.disabled = this.#isRunning && isJoined;
-    this.#kill.disabled = state !== "open";
+    // Not disabled, so that it keeps the focus.
+    this.#kill.setAttribute("aria-disabled", String(state !== "open"));
     const [newest] = this.#owners;
     const name = owner === "here" ? this.tab.name : newest?.[1].name;
     say(
