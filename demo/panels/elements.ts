@@ -29,7 +29,7 @@ export type CheckState = "open" | "ok" | "failed";
 
 /** What each state is called, because colour alone does not say it. */
 const WORDS: Readonly<Record<CheckState, string>> = {
-  open: "not checked yet",
+  open: "not checked",
   ok: "holds",
   failed: "does not hold",
 };

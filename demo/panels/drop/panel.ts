@@ -72,7 +72,7 @@ class DropPanel {
       this.#tabs = rows;
       this.#draw();
     });
-    owners.live({ reverse: true, limit: 6 }, (rows) => {
+    owners.live({ reverse: true, limit: 4 }, (rows) => {
       this.#owners = rows;
       this.#draw();
     });
@@ -238,7 +238,7 @@ class DropPanel {
     say(
       element("drop-owner", HTMLElement),
       state === "open"
-        ? `${name === undefined ? "another tab" : `tab ${name}`}${owner === "here" ? ", this one" : ""}`
+        ? `${name === undefined ? "another tab" : `tab ${name}`}${owner === "here" ? " (this)" : ""}`
         : (reason ?? state),
     );
     const took = this.#owners.find(([, { tookMs }]) => tookMs !== undefined)?.[1].tookMs;
@@ -250,8 +250,7 @@ class DropPanel {
   #drawTabs(): void {
     const rows = this.#tabs.map(([id, { name, bought, answered, longestMs }]) => {
       const row = document.createElement("tr");
-      const note =
-        id === this.tab.id ? ", this one" : this.#living.has(name) ? "" : ", closed meanwhile";
+      const note = id === this.tab.id ? " (this)" : this.#living.has(name) ? "" : " (closed)";
       row.append(
         cell("th", `Tab ${name}${note}`),
         cell("td", figure(bought)),

@@ -17,7 +17,7 @@ const RANDOM_MS = 300;
 
 export function recoveryInWords({ wasClean, tornBytes, droppedFrames }: Recovery): string {
   if (wasClean) return "closed properly";
-  if (tornBytes === 0) return "not closed, nothing torn";
+  if (tornBytes === 0) return "nothing torn";
   const dropped = droppedFrames === 0 ? "" : ` and ${counted(droppedFrames, "frame")}`;
   return `${counted(tornBytes, "torn byte")}${dropped} dropped`;
 }
