@@ -368,3 +368,22 @@ addEventListener("hashchange", async () => {
   const linked = await linkedResults();
   if (linked !== undefined && running === undefined) show(linked, "From the link");
 });
+
+/** The inspector is loaded when its section comes near, so that the race is there first. */
+function loadInspector(): void {
+  const host = element("inspector", HTMLDivElement);
+  const watcher = new IntersectionObserver(
+    (entries) => {
+      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
+      watcher.disconnect();
+      import("./inspect/panel.js")
+        .then(({ showPanel }) => showPanel(host))
+        .catch((error: unknown) => {
+          host.textContent = `The inspector could not be loaded: ${messageOf(error)}. Reload the page.`;
+        });
+    },
+    { rootMargin: "400px" },
+  );
+  watcher.observe(host);
+}
+loadInspector();
