@@ -9,6 +9,7 @@ interface Panel {
 const PANELS: Readonly<Record<string, () => Promise<Panel>>> = {
   drop: () => import("./drop/panel.js"),
   plug: () => import("./plug/panel.js"),
+  inside: () => import("../inspect/panel.js"),
 };
 
 const mounted = new Set<string>();
