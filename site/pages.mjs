@@ -3,9 +3,26 @@
 /** The parts of the site: titles, and in each the documents with their titles in the navigation. */
 export const PARTS = [
   {
+    text: "Start",
+    pages: {
+      "docs/start/README.md": "In five minutes",
+      "docs/start/vite.md": "Web app with Vite",
+      "docs/start/next.md": "Next",
+      "docs/start/plain-page.md": "Page without a bundler",
+      "docs/start/node.md": "Node",
+      "docs/start/deno.md": "Deno",
+      "docs/start/bun.md": "Bun",
+      "docs/start/durable-objects.md": "Durable Objects",
+      "docs/start/rust.md": "Rust",
+      "docs/start/rust-web.md": "Rust on the web",
+    },
+  },
+  {
     text: "Guides",
     pages: {
+      "docs/views.md": "Views and their lifetime",
       "docs/durability.md": "Durability",
+      "docs/collections.md": "Collections and indexes",
       "docs/records.md": "Records, shared with Rust",
       "docs/pages.md": "Pages and tabs",
       "docs/live.md": "Following changes",
@@ -24,6 +41,7 @@ export const PARTS = [
     text: "Recipes",
     pages: {
       "docs/places.md": "For each place",
+      "docs/platforms.md": "Extension, Electron, Tauri, Capacitor",
       "docs/hooks.md": "React, Vue, Svelte, Solid",
       "docs/keyv.md": "Keyv",
       "docs/unstorage.md": "unstorage",
@@ -40,6 +58,7 @@ export const PARTS = [
   {
     text: "Compare",
     pages: {
+      "docs/compare.md": "Use something else when …",
       "docs/benchmarks.md": "Benchmarks",
     },
   },

@@ -8,6 +8,9 @@ import { addressOf, DOCUMENT_AT, DOCUMENTS, PARTS, REPOSITORY } from "../pages.m
 const root = join(dirname(fileURLToPath(import.meta.url)), "../..");
 const SOURCES = join(root, ".build/site");
 
+/** The page of the race, which is put beside the pages. */
+const RACE = "/race/";
+
 const linkTo = (document) => `/${addressOf(document).replace(/(index)?\.md$/, "")}`;
 
 const guides = PARTS.map(({ text, pages }) => ({
@@ -17,6 +20,11 @@ const guides = PARTS.map(({ text, pages }) => ({
     link: linkTo(document),
   })),
 }));
+
+/** Matches the addresses of the guides. */
+const GUIDE = `/(${Object.keys(PARTS[1].pages)
+  .map((document) => addressOf(document).replace(/\.md$/, ""))
+  .join("|")})(\\.html)?$`;
 
 /** Sidebars of the reference by address: all entry points, and what is in the one that is shown. */
 function referenceSidebars() {
@@ -42,7 +50,10 @@ function linksOfTheSite(md) {
     for (const { children } of tokens) {
       for (const token of children ?? []) {
         if (token.type !== "link_open") continue;
-        token.attrSet("href", targetOf(token.attrGet("href"), document, env.relativePath));
+        const href = targetOf(token.attrGet("href"), document, env.relativePath);
+        token.attrSet("href", href);
+        // Not a page that VitePress could load.
+        if (href === RACE) token.attrSet("target", "_self");
       }
     }
   });
@@ -52,6 +63,7 @@ function targetOf(href, document, page) {
   if (/^([a-z]+:|#)/.test(href)) return href;
   const [path, anchor] = href.split("#");
   const target = posix.join(posix.dirname(document), path).replace(/\/$/, "");
+  if (target === "demo/index.html") return RACE;
   const known = [target, `${target}/README.md`].find((one) => DOCUMENTS.includes(one));
   const hash = anchor === undefined ? "" : `#${anchor}`;
   if (known === undefined) return `${REPOSITORY}/blob/main/${target}${hash}`;
@@ -68,13 +80,20 @@ export default defineConfig({
   head: [["link", { rel: "icon", href: "data:," }]],
   // Addresses of files, so that any host serves them.
   cleanUrls: false,
+  ignoreDeadLinks: [RACE],
   markdown: {
     // As forges do, so that a link leads to the same heading there and here.
     anchor: { slugify: slug },
     config: linksOfTheSite,
   },
   themeConfig: {
-    nav: [{ text: "Reference", link: "/reference/", activeMatch: "/reference/" }],
+    nav: [
+      { text: "Start", link: "/start/", activeMatch: "/start/" },
+      { text: "Guides", link: "/views", activeMatch: GUIDE },
+      { text: "Compare", link: "/compare" },
+      { text: "Reference", link: "/reference/", activeMatch: "/reference/" },
+      { text: "Race", link: RACE, target: "_self" },
+    ],
     sidebar: { "/": guides, ...referenceSidebars() },
     outline: { level: [2, 3] },
     search: { provider: "local" },

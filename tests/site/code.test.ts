@@ -56,6 +56,10 @@ declare global {
 
 const MODULES = `
 declare module "*.varve" { const bytes: ArrayBuffer; export default bytes; }
+declare module "*/pkg/visits.js" {
+  export default function init(): Promise<unknown>;
+  export function count_visit(): Promise<number>;
+}
 declare module "node:sqlite" {
   export class DatabaseSync {
     constructor(path: string);
