@@ -61,7 +61,7 @@ describe("the programs of the README", () => {
       [],
       [],
       ["db.ts", "main.ts"],
-      ["src/main.rs", "payments.mjs"],
+      ["src/main.rs", "users.mjs", "payments.mjs"],
       ["stock.mjs", "kept.mjs"],
       ["drafts.mjs"],
       ["users.mjs"],
@@ -125,6 +125,14 @@ describe("the programs of the README", () => {
     const program = shown(STRUCTURED, "drafts.mjs");
     for (const place of ["node", "node24"]) {
       expect(await ranAsShown(program, place), place).toBe("true true");
+    }
+  });
+
+  test("the program with indexes of plain objects prints what it says", async () => {
+    const program = shown(RECORDS, "users.mjs");
+    for (const place of ["node", "node24"]) {
+      const lines = (await ranAsShown(program, place)).split("\n");
+      expect(lines, place).toStrictEqual(["30", "[ 'bob', 'ann' ]", "[ 'ann', 'bob' ]"]);
     }
   });
 

@@ -204,8 +204,12 @@ export function declaring(): void {
   });
   // @ts-expect-error lists cannot be indexed
   serve("shop", { collections: { a: { of: Product, indexes: { byTags: "tags" } } } });
-  // @ts-expect-error only structs have fields
+  // @ts-expect-error a field of a plain object needs a type
   serve("shop", { collections: { a: { of: json<{ b: number }>(), indexes: { by: "b" } } } });
+  const byB = { fields: "b", type: u16 } as const;
+  serve("shop", { collections: { a: { of: json<{ b: number }>(), indexes: { byB } } } });
+  // @ts-expect-error not a field
+  serve("shop", { collections: { a: { of: json<{ c: number }>(), indexes: { byB } } } });
   // @ts-expect-error text has no fields
   serve("shop", { collections: { a: { of: text(), indexes: { by: "b" } } } });
   // @ts-expect-error a mistyped option
