@@ -6,6 +6,7 @@ use std::time::SystemTime;
 
 use crate::error::Error as Failure;
 use crate::format::record::RecordHeader;
+use crate::index::hash_index::Position;
 use crate::store::{Options, Recovery, Store as Engine};
 
 use super::lock_file::random;
@@ -43,6 +44,19 @@ impl OpenEngine {
     #[inline]
     pub(super) fn get(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&[u8]>, Failure> {
         self.0.get(keyspace, key)
+    }
+
+    /// The value of a key that a walk has found, whose record was at a position. It does not count as an access: what is
+    /// read once should not replace in memory what is read often.
+    #[inline]
+    pub(super) fn walked(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        position: Position,
+    ) -> Result<Option<&[u8]>, Failure> {
+        self.0.expect_at(position);
+        self.0.read(keyspace, key)
     }
 
     /// The same with its version and its expiry.
