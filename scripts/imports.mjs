@@ -19,7 +19,7 @@ const rankOf = (module) => RUST_LAYERS.findIndex((layer) => layer.includes(modul
 
 /** A sentence for each import that breaks a rule. */
 export function wrongImports() {
-  return [...wrongInRust(), ...missingInWorkers()];
+  return [...wrongInRust(), ...circlesInRust(), ...missingInWorkers()];
 }
 
 /**
@@ -127,4 +127,65 @@ function usedModules(source) {
     for (const name of names) if (rankOf(name) >= 0) found.add(name);
   }
   return found;
+}
+
+/**
+ * Files and folders of one folder of the crate that use each other, so that neither can be understood first. A module and
+ * its own parts may: `mod.rs` is not looked at, and neither are tests inside modules.
+ */
+function circlesInRust() {
+  const files = filesBelow("crate/src", (file) => file.endsWith(".rs"));
+  const moduleOf = (path) =>
+    path
+      .replace(/^crate\/src\/|\.rs$/g, "")
+      .split("/")
+      .filter((part) => part !== "mod" && part !== "lib");
+  const known = new Set(files.map((path) => moduleOf(path).join("/")));
+  /** By folder: which of its entries use which others. */
+  const folders = new Map();
+  for (const path of files.filter((file) => !/(^|\/)(mod|lib)\.rs$/.test(file))) {
+    const from = moduleOf(path);
+    for (const to of usedPaths(withoutTests(readFileSync(join(root, path), "utf8")), from, known)) {
+      const shared = from.findIndex((part, at) => part !== to[at]);
+      if (shared < 0 || shared >= to.length) continue;
+      const folder = from.slice(0, shared).join("/");
+      const uses = folders.get(folder) ?? folders.set(folder, new Map()).get(folder);
+      const others = uses.get(from[shared]) ?? uses.set(from[shared], new Set()).get(from[shared]);
+      others.add(to[shared]);
+    }
+  }
+  return [...folders].flatMap(([folder, uses]) =>
+    [...uses.keys()]
+      .filter((entry) => reaches(uses, entry, entry))
+      .map((entry) => `crate/src/${folder}: ${entry} uses a module that uses ${entry}`),
+  );
+}
+
+/** The modules of the crate that a source uses, each as the parts of its path. */
+function usedPaths(source, from, known) {
+  const found = [];
+  for (const match of source.matchAll(/\b(crate::|(?:super::)+)((?:\w+::)*)(\{[^;]*|\w+)/g)) {
+    const [, start, middle, last] = match;
+    const supers = start.split("super").length - 1;
+    const base = start === "crate::" ? [] : from.slice(0, from.length - supers);
+    const names = last.startsWith("{") ? last.split(/[\s,{}:]+/) : [last];
+    for (const name of names) {
+      const path = [...base, ...middle.split("::"), name].filter((part) => part !== "");
+      while (path.length > 0 && !known.has(path.join("/"))) path.pop();
+      if (path.length > 0) found.push(path);
+    }
+  }
+  return found;
+}
+
+/** Whether one entry uses the other, directly or through others. */
+function reaches(uses, from, to) {
+  const seen = new Set([from]);
+  for (const entry of seen) {
+    for (const next of uses.get(entry) ?? []) {
+      if (next === to) return true;
+      seen.add(next);
+    }
+  }
+  return false;
 }

@@ -29,6 +29,8 @@ mod index;
 mod lock_file;
 #[cfg(not(target_arch = "wasm32"))]
 mod locked_file;
+#[cfg(not(target_arch = "wasm32"))]
+mod open;
 mod pack;
 #[cfg(not(target_arch = "wasm32"))]
 mod process_id;

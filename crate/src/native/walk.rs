@@ -1,7 +1,7 @@
 //! Iteration over keys from both ends, a page of them at a time.
 
 use crate::format::{LAST_KEYSPACE, MAX_KEY};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::store::LOOKUP_BATCH;
 
 use super::range::Bounds;

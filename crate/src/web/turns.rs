@@ -10,7 +10,7 @@ use wasm_bindgen_futures::spawn_local;
 use crate::aligned_buf::{AlignedBytes, copy_value};
 use crate::error::Error;
 use crate::format::record::RecordHeader;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::native::Versioned;
 use crate::store::{Recovery, Store as Engine};
 
