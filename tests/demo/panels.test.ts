@@ -355,6 +355,7 @@ describe("the panels", () => {
     await page.getByRole("link", { name: "Product drop" }).press("Enter");
     await page.locator("#drop-start").waitFor();
     expect(await shown()).toStrictEqual({ views: ["drop"], current: "Product drop" });
+    expect(await page.title()).toBe("Product drop, live · varve");
     expect(await page.evaluate(() => scrollY), "the top is in sight").toBe(0);
     await page.getByRole("link", { name: "Pull the plug" }).click();
     await page.locator("#plug-pull").waitFor();
