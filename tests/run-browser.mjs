@@ -16,7 +16,7 @@ const TIMEOUT_MS = 59 * 60_000;
 
 /** The folder with the oldest versions of frameworks, and the tests that use them. */
 const OLDEST = "tests/oldest-frameworks";
-const WITH_OLDEST = /^tests.hooks.(react|vue|solid)\.page/;
+const WITH_OLDEST = /^tests.hooks.(react|vue|solid|svelte-stores)\.page/;
 
 runner(
   {
