@@ -100,6 +100,7 @@ const context = {
   build: ${JSON.stringify(build)},
   wasm: ${build === "debug" ? 'await WebAssembly.compile(await (await fetch(self.location.origin + "/dist/varve.debug.wasm")).arrayBuffer())' : "undefined"},
   thorough: false,
+  long: false,
   directory: undefined,
   root: self.location.origin,
   limitStorage: undefined,

@@ -107,6 +107,7 @@ async function runBundled({ runtime, build, files, filter }, directory) {
     runtime,
     build,
     thorough: false,
+    long: false,
     directory: join(directory, "files"),
     root,
   };
