@@ -21,6 +21,7 @@ const BUNDLES = {
     blobs: "extensions/blobs/index",
     zustand: "extensions/adapters/zustand",
     query: "extensions/adapters/query",
+    "tanstack-db": "extensions/adapters/tanstack-db",
     automerge: "extensions/adapters/automerge",
   },
   structured: { structured: "struct/structured/index" },
