@@ -263,6 +263,13 @@ const BUNDLES = [
     limit: ADAPTER_LIMIT,
   })),
   {
+    name: "varve/tanstack-db",
+    // Clients and databases have the clock.
+    external: ["*/util/clock.js"],
+    source: 'export * from "./dist/extensions/adapters/tanstack-db.js";',
+    limit: ADAPTER_LIMIT,
+  },
+  {
     name: "varve/yjs",
     external: ["yjs"],
     source: 'export * from "./dist/extensions/adapters/yjs.js";',
