@@ -346,6 +346,7 @@ export class InspectorView implements Inspector {
     this.#work = new AbortController();
     const { signal } = this.#work;
     this.#progress.value = 0;
+    this.#shown.setAttribute("aria-busy", "true");
     this.#progress.hidden = source.size < MAX_LOADED / 16;
     this.#status.textContent = `Reading ${source.name}.`;
     let found: Scan;
@@ -357,8 +358,7 @@ export class InspectorView implements Inspector {
           this.#progress.value = done;
           if (performance.now() - last < 150) return;
           last = performance.now();
-          this.#shown.hidden = false;
-          this.#slotMap.show(new SlotsModel(partial));
+          this.#showPartly(partial, done);
         },
       });
     } catch (error) {
@@ -375,6 +375,7 @@ export class InspectorView implements Inspector {
     this.#scan = found;
     this.#keyspaces = keyspacesOf(found);
     this.#shown.hidden = false;
+    this.#shown.setAttribute("aria-busy", "false");
     this.#summarize(found);
     const logs = found.slots.filter(({ kind, isAbandoned }) => kind === "log" && !isAbandoned);
     logs.sort((a, b) => b.header!.sequence - a.header!.sequence);
@@ -398,6 +399,26 @@ export class InspectorView implements Inspector {
       details.lastElementChild?.replaceChildren();
       if (details.open) await fill();
     }
+  }
+
+  /** What was read so far of a file for which that takes a while. */
+  #showPartly(partial: Scan, done: number): void {
+    if (this.#name.textContent !== partial.source.name) {
+      for (const part of [this.#share, this.#legend, this.#records, this.#record]) {
+        part.replaceChildren();
+      }
+      this.#source = undefined;
+      this.#scan = undefined;
+      this.#slotCaption.textContent = "";
+      this.#frameCaption.textContent = "";
+      this.#framesTitle.textContent = "Frames";
+      this.#frameMap.element.hidden = true;
+      this.#shown.hidden = false;
+      this.#name.textContent = partial.source.name;
+    }
+    const { size: bytes } = partial.source;
+    this.#facts.textContent = `${size(bytes)}, ${share(done * bytes, bytes)} of it read. Which records are live is known at the end.`;
+    this.#slotMap.show(new SlotsModel(partial), 0);
   }
 
   #summarize(found: Scan): void {
@@ -465,9 +486,11 @@ export class InspectorView implements Inspector {
   async #openSlot(index: number): Promise<void> {
     const found = this.#scan;
     const slot = found?.slots[index];
-    if (found === undefined || slot === undefined) {
+    if (found === undefined) return;
+    if (slot === undefined) {
       this.#frames = [];
-      this.#slotMap.show(new SlotsModel(found!), 0);
+      this.#slot = undefined;
+      this.#slotMap.show(new SlotsModel(found), 0);
       this.#slotCaption.textContent = "The file has no segments yet.";
       this.#showFrames(0);
       return;

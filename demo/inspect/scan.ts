@@ -224,7 +224,7 @@ class Scanner {
     }
     this.#drop();
     const damaged = await this.#damagedExtents(scan);
-    this.#finish(scan, bits, damaged);
+    await this.#finish(scan, bits, damaged);
     return scan;
   }
 
@@ -455,13 +455,13 @@ class Scanner {
   }
 
   /** Moves the bytes of all that is live from the dead ones, once it is known what that is. */
-  #finish(scan: Scan, bits: Uint8Array, damaged: ReadonlySet<number>): void {
+  async #finish(scan: Scan, bits: Uint8Array, damaged: ReadonlySet<number>): Promise<void> {
     const { slots, segmentBytes } = scan;
     const cleared = this.#cleared;
     const liveExtents = new Map<number, number>();
-    this.#table.forEach((position, size, kind, keyspace, version) => {
+    const visits = this.#table.visits((position, size, kind, keyspace, version) => {
       if (kind === KIND.delete || version < (cleared.get(keyspace) ?? 0)) return;
-      bits[position >> 3]! |= 1 << (position & 7);
+      bits[position >>> 3]! |= 1 << (position & 7);
       const slot = slots[Math.floor((position * 8) / segmentBytes)]!;
       slot.live += size;
       slot.dead -= size;
@@ -473,6 +473,7 @@ class Scanner {
       liveExtents.set(extent.slot, extent.sequence);
       scan.live += extent.length;
     });
+    for (const _ of visits) await this.#rest(undefined, 1);
     for (const slot of slots) {
       const { header, kind, start } = slot;
       if (header === undefined || kind === "log" || kind === "free") continue;

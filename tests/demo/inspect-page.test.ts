@@ -89,7 +89,10 @@ async function drop(page: Page, bytes: Bytes, name: string): Promise<void> {
 }
 
 async function shown(inspector: Locator, name: string): Promise<void> {
-  await inspector.getByRole("heading", { name, exact: true }).waitFor();
+  await inspector
+    .locator("[aria-busy=false]")
+    .getByRole("heading", { name, exact: true })
+    .waitFor();
 }
 
 /** The bytes of a category, as the legend has them. */
