@@ -83,10 +83,16 @@ async function fill(db: Database): Promise<void> {
     { note: "withdrawn products removed" },
   );
   await db.committed;
-  for (let i = 1; i <= 40; i += 1) {
-    products.updateIf(key(i), (product) => {
-      product.sold += 1;
-    });
+  for (let order = 1; order <= 40; order += 1) {
+    db.transaction(
+      () => {
+        products.updateIf(key(order), (product) => {
+          product.stock -= 1;
+          product.sold += 1;
+        });
+      },
+      { note: `order ${1_000 + order}` },
+    );
     await db.committed;
   }
   db.retain("example", undefined);

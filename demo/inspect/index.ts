@@ -5,7 +5,15 @@
 
 import { type InspectOptions, type Inspector, InspectorView } from "./inspector.js";
 
+export {
+  type Analysis,
+  type AnalyzeOptions,
+  analyze,
+  type FrameReport,
+  type SegmentReport,
+} from "./analyze.js";
 export type { InspectOptions, Inspector } from "./inspector.js";
+export { NotReadableError, type SlotKind, type Totals } from "./scan.js";
 
 /**
  * Adds an inspector to an element of a page. What it shows is never changed: changes are made in a copy in memory.

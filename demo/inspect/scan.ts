@@ -606,10 +606,15 @@ export function bytesIn(data: DataView, at: number, length: number): Uint8Array<
 
 /** Bytes of the file by what they are. They add up to its size. */
 export interface Totals {
+  /** Current records, and large values outside of them. */
   readonly live: number;
+  /** Records that were replaced or deleted, and deletions. */
   readonly dead: number;
+  /** Superblocks, headers, notes and the engine's index. */
   readonly structure: number;
+  /** Bytes whose checksums are wrong. */
   readonly damaged: number;
+  /** What an interrupted write left, which was never committed. */
   readonly torn: number;
   readonly free: number;
 }
