@@ -5,17 +5,15 @@ const LAYERS = [
   ["errors"],
   ["util"],
   ["struct", "codec", "json", "rust"],
-  ["structured", "standard"],
   ["storage"],
   ["engine", "varve"],
   ["session"],
   ["collection"],
   ["database"],
   ["client"],
-  ["migrate"],
   ["index", "serve", "workerd"],
-  ["adapters", "hooks"],
-  ["blobs"],
+  // What a program imports besides: it is built on what all programs import.
+  ["extensions"],
   // The command line is for Node, Deno and Bun, and no part of what a browser gets.
   ["cli"],
 ];
@@ -72,7 +70,7 @@ export default {
       from: {
         path: "^js/",
         pathNot:
-          "^js/(cli|storage/node/builtins|adapters/(level|yjs|tinybase)|hooks/(react|vue|solid))",
+          "^js/(cli|storage/node/builtins|extensions/(adapters/(level|yjs|tinybase)|hooks/(react|vue|solid)))",
       },
       to: {
         dependencyTypes: ["core", "npm", "npm-dev", "npm-no-pkg", "npm-unknown"],

@@ -248,48 +248,48 @@ const BUNDLES = [
   },
   {
     name: "varve/migrate",
-    source: 'export * from "./dist/migrate/index.js";',
+    source: 'export * from "./dist/extensions/migrate/index.js";',
     limit: MIGRATE_LIMIT,
   },
   ...["keyv", "unstorage", "level", "zustand", "query", "automerge", "tinybase"].map((name) => ({
     name: `varve/${name}`,
     external: ["abstract-level", "tinybase"],
-    source: `export * from "./dist/adapters/${name}.js";`,
+    source: `export * from "./dist/extensions/adapters/${name}.js";`,
     limit: ADAPTER_LIMIT,
   })),
   {
     name: "varve/yjs",
     external: ["yjs"],
-    source: 'export * from "./dist/adapters/yjs.js";',
+    source: 'export * from "./dist/extensions/adapters/yjs.js";',
     limit: YJS_LIMIT,
   },
   {
     name: "varve/idb-keyval",
-    source: 'export * from "./dist/adapters/idb-keyval.js";',
+    source: 'export * from "./dist/extensions/adapters/idb-keyval.js";',
     // Imported when a database is opened by its name.
-    external: ["*/client/index.js", "../index.js"],
+    external: ["*/client/index.js", "*/../index.js"],
     limit: IDB_KEYVAL_LIMIT,
   },
   ...["react", "vue", "svelte", "solid"].map((name) => ({
     name: `varve/${name}`,
     // Clients and databases have the clock.
     external: ["react", "vue", "solid-js", "*/util/clock.js"],
-    source: `export * from "./dist/hooks/${name}.js";`,
+    source: `export * from "./dist/extensions/hooks/${name}.js";`,
     limit: HOOKS_LIMIT,
   })),
   {
     name: "varve/blobs",
-    source: 'export * from "./dist/blobs/index.js";',
+    source: 'export * from "./dist/extensions/blobs/index.js";',
     limit: BLOBS_LIMIT,
   },
   {
     name: "varve/structured",
-    source: 'export * from "./dist/structured/index.js";',
+    source: 'export * from "./dist/struct/structured/index.js";',
     limit: STRUCTURED_LIMIT,
   },
   {
     name: "varve/standard",
-    source: 'export * from "./dist/standard.js";',
+    source: 'export * from "./dist/struct/standard.js";',
     limit: STANDARD_LIMIT,
   },
 ];

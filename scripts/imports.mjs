@@ -55,7 +55,7 @@ function missingInWorkers() {
 }
 
 /** What no worker that serves contains: the command line, and what opens a database in the place of a program. */
-const PROGRAMS = /^js\/(cli|adapters)/;
+const PROGRAMS = /^js\/(cli|extensions)/;
 
 /** A worker of a page needs no files of Node. The bundles for Node include them. */
 const FILES_OF_NODE = "js/storage/node/file.ts";

@@ -11,7 +11,7 @@ import { type ByteRange, boundsOf } from "../session/key-range.js";
 import type { Session } from "../session/session.js";
 import type { Descriptor } from "../struct/codec.js";
 import { descriptorOf, schemaOf } from "../struct/codegen/schema-from-descriptor.js";
-import { jsonTextOf } from "../structured/readable.js";
+import { jsonTextOf } from "../struct/structured/readable.js";
 import { oneLine, textOf } from "./format.js";
 import { EXIT, Failure } from "./output.js";
 

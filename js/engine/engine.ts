@@ -722,7 +722,7 @@ export class Engine extends WasmMemory {
     if (this.queueLimit < 0) throw this.poisonWith("stack overflow");
     const length = this.takeQueue();
     if (length === 0) return;
-    const status = this.call(() => this.exports.set_waiting(length));
+    const status = this.call(() => this.exports.set_queued(length));
     // Only sets that cannot fail are buffered, so a failure is a bug of the engine.
     if (status !== OK) throw this.poisonWith(this.failure(status));
   }
@@ -730,7 +730,7 @@ export class Engine extends WasmMemory {
   /** After several sets in a row, opens the queue for as many as are sure to fit. Key listeners keep it closed. */
   private queueFurtherSets(areSeveral: boolean): void {
     const capacity =
-      areSeveral && this.keyListeners.size === 0 ? this.call(this.exports.queue_room) : 0;
+      areSeveral && this.keyListeners.size === 0 ? this.call(this.exports.queue_capacity) : 0;
     this.queueLimit = this.queueAt + capacity;
   }
 

@@ -292,7 +292,7 @@ function frameSource(name: string): string {
   const { root } = context();
   return `
     import { connect } from "${root}/dist/client/index.js";
-    import { fromIndexedDB } from "${root}/dist/migrate/index.js";
+    import { fromIndexedDB } from "${root}/dist/extensions/migrate/index.js";
     const program = 'import { serve } from "${root}/dist/serve.js"; import { f64, json } from "${root}/dist/struct.js";' +
       'serve("${name}", { collections: { rows: { of: json(), key: f64 } } });';
     const url = URL.createObjectURL(new Blob([program], { type: "text/javascript" }));

@@ -443,7 +443,7 @@ describe("a migration that ends in the middle", () => {
       const worker = startWorker(`
         import { open } from "${root}/dist/index.js";
         import { f64, json } from "${root}/dist/struct.js";
-        import { fromIndexedDB } from "${root}/dist/migrate/index.js";
+        import { fromIndexedDB } from "${root}/dist/extensions/migrate/index.js";
         const db = await open("${name}");
         const rows = db.collection("rows", json(), { key: f64 });
         let isReached = false;

@@ -130,7 +130,7 @@ describe("the programs of docs/hooks.md", () => {
   test("the page lists every function, and each framework has all of them", async () => {
     const text = readFileSync(root(PAGE), "utf8");
     for (const name of ["react", "vue", "svelte", "solid"] as const) {
-      const found = Object.keys(await import(root(`dist/hooks/${name}.js`)));
+      const found = Object.keys(await import(root(`dist/extensions/hooks/${name}.js`)));
       expect(found.sort(), name).toStrictEqual(["useRange", "useStatus", "useValue"]);
       expect(
         found.every((one) => text.includes(`| \`${one}(`)),

@@ -14,7 +14,7 @@ use crate::format::KEYSPACE_ENGINE;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::system_records::{ChunksRef, clear_key, clear_of};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::log::append::WriteError;

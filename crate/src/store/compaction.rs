@@ -11,7 +11,7 @@ use crate::format::record::{self, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_SET
 use crate::format::record::{KIND_CHUNKED, KIND_TRANSACTION, KIND_VOID};
 use crate::format::system_records::{ExtentRef, KEY_GAP};
 use crate::format::{KEYSPACE_ENGINE, segment};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::log::append::WriteError;
 use crate::log::relocate_extent::Relocation;
 use crate::log::slot_allocator::AllocPriority;

@@ -16,7 +16,7 @@ use crate::format::system_records::{
     KEY_EXPIRY, expiry_end, expiry_entry, expiry_of, expiry_start, max_expiring_key,
 };
 use crate::format::{KEYSPACE_ENGINE, LAST_KEYSPACE};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::ordered_index::Key;
 use crate::log::ValueLocation;
 

@@ -15,7 +15,7 @@ use crate::file::File;
 use crate::format::record::{KIND_CLEAR, KIND_DELETE, KIND_TRANSACTION};
 use crate::format::system_records::{KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS, KEY_PACKED};
 use crate::format::{KEYSPACE_ENGINE, LAST_KEYSPACE};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::index::sorted_vec_map::SmallMap;

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::LAST_KEYSPACE;
 use crate::format::key_run::{KeyRunValue, run_key};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::ordered_index::{Key, Range};
 use crate::log::Log;
 use crate::log::key_runs::{KeyRuns, RunCursor};

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::key_run::block::DecodedBlock;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::keyspaces::Keyspace;
 use crate::index::ordered_index::OrderedKeys;
 use crate::log::key_runs::{KeyRun, KeyRuns};
