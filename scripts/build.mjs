@@ -49,6 +49,8 @@ const HOOKS_LIMIT = 1024;
 /** For programs that store values as structured clone keeps them. */
 const STRUCTURED_LIMIT = 7.5 * 1024;
 const BLOBS_LIMIT = 6.25 * 1024;
+/** For the inspector of files, which pages load when it is looked at. */
+const INSPECT_LIMIT = 25 * 1024;
 /** For programs whose values a schema of zod and others checks. */
 const STANDARD_LIMIT = 3.5 * 1024;
 /** What a page that opens a database loads before the wasm: minified, not compressed. */
@@ -281,6 +283,13 @@ const BUNDLES = [
     name: "varve/blobs",
     source: 'export * from "./dist/extensions/blobs/index.js";',
     limit: BLOBS_LIMIT,
+  },
+  {
+    name: "varve/inspect",
+    source: 'export * from "./dist/extensions/inspect/index.js";',
+    // Programs that open databases have these already.
+    external: ["*/../index.js", "*/../struct.js", "*/util/clock.js"],
+    limit: INSPECT_LIMIT,
   },
   {
     name: "varve/structured",

@@ -23,6 +23,7 @@ const BUNDLES = {
     query: "extensions/adapters/query",
     automerge: "extensions/adapters/automerge",
   },
+  inspecting: { inspect: "extensions/inspect/index" },
   structured: { structured: "struct/structured/index" },
   standard: { standard: "struct/standard" },
   // Each of these imports the library that it is for.

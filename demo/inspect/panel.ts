@@ -1,11 +1,9 @@
-/** The inspector as a panel of the page. */
+/** The inspector as a panel of the page. It is a module of its own, so that it is loaded when it is needed. */
 
-import { exampleFile } from "./example.js";
-import { type Inspector, mount } from "./index.js";
+import { type Inspector, mount } from "varve/inspect";
+import { fillExample } from "./example.js";
 
-/** Shows the inspector with its example file. */
-export async function showPanel(element: HTMLElement): Promise<Inspector> {
-  const inspector = mount(element, { example: exampleFile });
-  await inspector.open({ bytes: await exampleFile(), name: "example.varve" });
-  return inspector;
+/** Shows the inspector, and in it the example. */
+export function showPanel(element: HTMLElement): Inspector {
+  return mount(element, { example: fillExample });
 }

@@ -1,9 +1,10 @@
+import { execFileSync } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, open } from "varve";
+import { type Analysis, analyze, NotReadableError } from "varve/inspect";
 import { auto, f64, str, struct, u16 } from "varve/struct";
 import { assert, describe, expect, test } from "vitest";
-import { type Analysis, analyze, NotReadableError } from "../../demo/inspect/index.js";
 import { context } from "../support/context.js";
 
 /** What the inspector of the page reads of files by itself, compared with the package. */
@@ -178,5 +179,15 @@ describe("what analyze finds", () => {
     }
     // The photo is the only value outside of the log.
     expect(live + 950_000).toBe(found.totals.live);
+  });
+
+  test("is what the program of docs/inspect.md prints", () => {
+    const page = readFileSync(join(context().root, "docs/inspect.md"), "utf8");
+    const program = /```js\n(.*?)```/s.exec(page)?.[1] ?? "";
+    const printed = execFileSync(process.execPath, ["--input-type=module", "-e", program], {
+      cwd: context().root,
+      encoding: "utf8",
+    });
+    expect(printed).toBe("true 0 0\nintact true\n");
   });
 });

@@ -3,6 +3,7 @@
  * the index, free space and damage. It replays the log as crate/FORMAT.md says in sections 4 to 9, and goes on after damage.
  */
 
+import { monotonicNow, nextTask } from "../../util/clock.js";
 import {
   DATA_START,
   FRAME,
@@ -114,18 +115,6 @@ export interface ScanOptions {
   readonly sliceMs?: number;
 }
 
-/** Passed on between slices of work, so that the page answers meanwhile. */
-export function pause(): Promise<void> {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(undefined);
-  });
-}
-
 const MAX_VALUE = 16 * 1_048_576;
 
 /** Slots of a file with more than 32 GiB, which this format does not have, are not looked at. */
@@ -215,7 +204,7 @@ class Scanner {
         return ((bits[eight >> 3] ?? 0) & (1 << (eight & 7))) !== 0;
       },
     };
-    this.#sliceEnd = performance.now() + this.#sliceMs;
+    this.#sliceEnd = monotonicNow() + this.#sliceMs;
     await this.#findSegments(scan);
     const log = orderLog(scan);
     for (const [i, slot] of log.entries()) {
@@ -235,10 +224,10 @@ class Scanner {
   /** Pauses if the slice is over. */
   async #rest(scan: Scan | undefined, done: number): Promise<void> {
     this.#options.signal?.throwIfAborted();
-    if (performance.now() < this.#sliceEnd) return;
+    if (monotonicNow() < this.#sliceEnd) return;
     if (scan !== undefined) this.#options.onProgress?.(scan, done);
-    await pause();
-    this.#sliceEnd = performance.now() + this.#sliceMs;
+    await nextTask();
+    this.#sliceEnd = monotonicNow() + this.#sliceMs;
   }
 
   #blankSlots(segmentBytes: number): Slot[] {

@@ -1,6 +1,7 @@
 /** The element that shows a file: its segments, their frames, their records and their bytes. */
 
-import { type Database, databases, opfs } from "varve";
+import { type Database, databases, opfs } from "../../index.js";
+import { monotonicNow, setTimeout } from "../../util/clock.js";
 import { type Keyspace, keyspacesOf } from "./descriptors.js";
 import { button, element, row, table } from "./dom.js";
 import { type Field, hex, keyText, type Range } from "./fields.js";
@@ -44,6 +45,7 @@ import {
   differences,
   type Edited,
   edited,
+  filled,
   type HistoryItem,
   historyOf,
   messageOf,
@@ -64,8 +66,11 @@ export interface InspectOptions {
   readonly database?: string | Database;
   /** The name to show for `bytes`, and for a `file` that has none. */
   readonly name?: string;
-  /** Makes an example file when a button is pressed. Without it there is no such button. */
-  readonly example?: () => Promise<Bytes>;
+  /**
+   * Fills an empty database in memory with an example, which a button shows. Without it there is no such button. It is
+   * shown first if nothing else is.
+   */
+  readonly example?: (db: Database) => void | Promise<void>;
 }
 
 /** A mounted inspector. */
@@ -155,6 +160,16 @@ export class InspectorView implements Inspector {
     this.#build();
     this.#listen();
     this.#listDatabases();
+  }
+
+  /** Shows the first thing: what the options give, or the example. */
+  async openFirst(): Promise<void> {
+    const { bytes, file, database, example } = this.#options;
+    if (bytes !== undefined || file !== undefined || database !== undefined) {
+      await this.open(this.#options);
+    } else if (example !== undefined) {
+      await this.#do(() => this.#showExample(example));
+    }
   }
 
   async open(given: Pick<InspectOptions, "bytes" | "file" | "database" | "name">): Promise<void> {
@@ -335,9 +350,9 @@ export class InspectorView implements Inspector {
     }
   }
 
-  async #showExample(example: () => Promise<Bytes>): Promise<void> {
+  async #showExample(fill: (db: Database) => void | Promise<void>): Promise<void> {
     this.#status.textContent = "Making the example.";
-    await this.open({ bytes: await example(), name: "example.varve" });
+    await this.open({ bytes: await filled(fill), name: "example.varve" });
   }
 
   /** Reads a file and shows it. */
@@ -351,13 +366,13 @@ export class InspectorView implements Inspector {
     this.#status.textContent = `Reading ${source.name}.`;
     let found: Scan;
     try {
-      let last = performance.now();
+      let last = monotonicNow();
       found = await scan(source, {
         signal,
         onProgress: (partial, done) => {
           this.#progress.value = done;
-          if (performance.now() - last < 150) return;
-          last = performance.now();
+          if (monotonicNow() - last < 150) return;
+          last = monotonicNow();
           this.#showPartly(partial, done);
         },
       });

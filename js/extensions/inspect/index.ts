@@ -28,7 +28,6 @@ export { NotReadableError, type SlotKind, type Totals } from "./scan.js";
  */
 export function mount(element: HTMLElement, options: InspectOptions = {}): Inspector {
   const view = new InspectorView(element, options);
-  const { bytes, file, database } = options;
-  if (bytes !== undefined || file !== undefined || database !== undefined) void view.open(options);
+  void view.openFirst();
   return view;
 }
