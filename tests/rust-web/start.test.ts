@@ -9,6 +9,9 @@ import { context } from "../support/context.js";
 
 const DOCUMENT = "docs/start/rust-web.md";
 
+/** Compiling its dependencies takes a minute on two idle cores. */
+const BUILD_TIMEOUT_MS = 1_200_000;
+
 interface Page {
   goto(url: string): Promise<unknown>;
   waitForFunction(code: string): Promise<unknown>;
@@ -38,7 +41,7 @@ function written(): string {
 }
 
 describe("the start for Rust on the web", () => {
-  test("counts visits, built as its page says", async () => {
+  test("counts visits, built as its page says", { timeout: BUILD_TIMEOUT_MS }, async () => {
     const folder = written();
     const { must } = await load<{
       must(command: string, args: string[], options: object): Promise<unknown>;
