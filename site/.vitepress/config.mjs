@@ -97,6 +97,8 @@ export default defineConfig({
     theme: { light: "github-light-default", dark: "github-dark-default" },
     languageAlias: { "rust,no_run": "rust" },
   },
+  // The index of the search is one file, which is loaded by the first search.
+  vite: { build: { chunkSizeWarningLimit: 4_000 } },
   themeConfig: {
     nav: [
       { text: "Start", link: "/start/", activeMatch: "/start/" },
