@@ -2,7 +2,8 @@
 export interface Deferred<T> {
   promise: Promise<T>;
   resolve(value: T): void;
-  reject(error: Error): void;
+  /** The reason may be the message of an error of another thread. */
+  reject(reason: unknown): void;
 }
 
 export function deferred<T>(): Deferred<T> {

@@ -339,6 +339,23 @@ describe("the panels", () => {
     });
   }
 
+  test("say what is missing in a browser without a private file system", {
+    timeout: 2 * TIMEOUT_MS,
+  }, async () => {
+    const none = `Object.defineProperty(StorageManager.prototype, "getDirectory", { value: undefined });`;
+    const { page, url } = await open("drop", async (browser) => {
+      await appendTo("drop-db.js", none)(browser);
+      await appendTo("plug-writer.js", none)(browser);
+    });
+    const missing = /^That failed: StorageUnavailableError: .*private file system/;
+    await page.click("#drop-start");
+    await page.locator("#drop-status", { hasText: missing }).waitFor();
+    await page.goto(`${url}/#plug`);
+    await page.click("#plug-pull");
+    await page.locator("#plug-status", { hasText: missing }).waitFor();
+    expect(await textOf(page, "plug-pull"), "one may try again").toBe("Start writing");
+  });
+
   test("are loaded when they are first shown, and the address names the one that is shown", {
     timeout: 2 * TIMEOUT_MS,
   }, async () => {

@@ -229,7 +229,7 @@ class DropPanel {
 
   #drawNow(): void {
     const shoe = this.#shoe;
-    const { state, owner, reason } = shop.status;
+    const { state, owner } = shop.status;
     say(element("drop-left", HTMLElement), shoe === undefined ? "–" : figure(shoe.stock));
     this.#bar.value = shoe === undefined ? 0 : 1 - shoe.stock / Math.max(1, shoe.atStart);
     const isJoined = this.#buyers !== undefined;
@@ -247,7 +247,9 @@ class DropPanel {
       element("drop-owner", HTMLElement),
       state === "open"
         ? `${name === undefined ? "another tab" : `tab ${name}`}${owner === "here" ? " (this)" : ""}`
-        : (reason ?? state),
+        : state === "idle"
+          ? "no tab"
+          : state,
     );
     const took = this.#owners.find(([, { tookMs }]) => tookMs !== undefined)?.[1].tookMs;
     say(element("drop-took", HTMLElement), took === undefined ? "none yet" : milliseconds(took));

@@ -37,7 +37,7 @@ class DiskWorker {
       const pending = this.#pending.get(data.id);
       this.#pending.delete(data.id);
       if (data.kind === "answer") pending?.resolve(data.answer);
-      else pending?.reject(new Error(data.reason));
+      else pending?.reject(data.reason);
     };
     this.#worker.onerror = ({ message }) => {
       const error = new Error(message || "the worker's script did not load");

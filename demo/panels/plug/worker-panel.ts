@@ -42,8 +42,8 @@ class Writer {
     this.found.catch(() => {});
     this.begun.catch(() => {});
     const fail = (reason: string) => {
-      found.reject(new Error(reason));
-      begun.reject(new Error(reason));
+      found.reject(reason);
+      begun.reject(reason);
     };
     const { port1, port2 } = new MessageChannel();
     port1.onmessage = ({ data }: MessageEvent<Report>) => {
