@@ -103,9 +103,9 @@ function resolve(plugin, sources) {
     external: true,
   }));
   // An adapter that opens a database by its name loads what programs import.
-  plugin.onResolve({ filter: /^\.\.\/(client\/)?index\.js$/ }, ({ path, kind }) =>
+  plugin.onResolve({ filter: /^(\.\.\/)+(client\/)?index\.js$/ }, ({ path, kind }) =>
     kind === "dynamic-import"
-      ? { path: path.startsWith("../client") ? "./client.js" : "./index.js", external: true }
+      ? { path: path.includes("client/") ? "./client.js" : "./index.js", external: true }
       : undefined,
   );
   // A worker that serves has the files of Node too.
