@@ -1,3 +1,4 @@
+import { showPanels } from "./panels/panels.js";
 import { disturbances, type FileTimes, missingSupport, thisMachine } from "./race/environment.js";
 import { messageOf } from "./race/messages.js";
 import {
@@ -360,6 +361,7 @@ async function begin(): Promise<void> {
   else view.show({}, QUICK);
 }
 
+showPanels();
 fillChoices();
 // Until it is known what is shown, so that no table moves.
 view.show({}, []);
@@ -368,22 +370,3 @@ addEventListener("hashchange", async () => {
   const linked = await linkedResults();
   if (linked !== undefined && running === undefined) show(linked, "From the link");
 });
-
-/** The inspector is loaded when its section comes near, so that the race is there first. */
-function loadInspector(): void {
-  const host = element("inspector", HTMLDivElement);
-  const watcher = new IntersectionObserver(
-    (entries) => {
-      if (!entries.some(({ isIntersecting }) => isIntersecting)) return;
-      watcher.disconnect();
-      import("./inspect/panel.js")
-        .then(({ showPanel }) => showPanel(host))
-        .catch((error: unknown) => {
-          host.textContent = `The inspector could not be loaded: ${messageOf(error)}. Reload the page.`;
-        });
-    },
-    { rootMargin: "400px" },
-  );
-  watcher.observe(host);
-}
-loadInspector();

@@ -52,7 +52,13 @@ export type {
   MigrateOptions,
 } from "./collection/collection.js";
 export type { Index, IndexRange } from "./collection/index-query.js";
-export type { IndexSpec, IndexSpecs, IndexValue } from "./collection/indexes.js";
+export type {
+  IndexSpec,
+  IndexSpecs,
+  IndexValue,
+  PlainIndexSpec,
+  StructIndexSpec,
+} from "./collection/indexes.js";
 export type {
   LinesOptions,
   LinesProgress,

@@ -19,6 +19,7 @@ const BUNDLES = {
     unstorage: "extensions/adapters/unstorage",
     "idb-keyval": "extensions/adapters/idb-keyval",
     blobs: "extensions/blobs/index",
+    keep: "extensions/keep",
     zustand: "extensions/adapters/zustand",
     query: "extensions/adapters/query",
     automerge: "extensions/adapters/automerge",
@@ -116,6 +117,6 @@ function resolve(plugin, sources) {
   }));
   // `serve` in the same bundle has these modules at once.
   plugin.onLoad({ filter: /\/lazy-imports\.js$/ }, () => ({
-    contents: "export const LAZY_MODULES = {};",
+    contents: "export const loadOnDemand = async () => ({ MODULES: {} });",
   }));
 }

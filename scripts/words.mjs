@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import { filesBelow, root } from "./lib.mjs";
 
 /** Where sources are checked. */
-const FOLDERS = ["js", "crate", "benches", "demo", "scripts", "tests", "examples"];
+const FOLDERS = ["js", "crate", "benches", "demo", "scripts", "site", "tests", "examples"];
 
 /** Words that no name and no comment may contain, and what to say instead. */
 const WORDS = {

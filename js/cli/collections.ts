@@ -11,6 +11,7 @@ import { type ByteRange, boundsOf } from "../session/key-range.js";
 import type { Session } from "../session/session.js";
 import type { Descriptor } from "../struct/codec.js";
 import { descriptorOf, schemaOf } from "../struct/codegen/schema-from-descriptor.js";
+import { decoded as decodedValue } from "../struct/structured/coding.js";
 import { jsonTextOf } from "../struct/structured/readable.js";
 import { oneLine, textOf } from "./format.js";
 import { EXIT, Failure } from "./output.js";
@@ -62,31 +63,45 @@ export type Indexing = (
 
 /** `undefined` if there are no indexes, or none of a known kind. */
 export function indexingOf({ name, value, indexes }: CollectionInfo): Indexing | undefined {
-  if (value?.kind !== "struct" || indexes.length === 0) return undefined;
-  const schema = schemaOf(value);
+  const read = value && readerOf(value);
+  if (value === undefined || read === undefined || indexes.length === 0) return undefined;
   const spaces = indexes.map(
     (one) => new IndexSpace(name, one.name, one.shape as IndexShape, value, one.keyspace),
   );
   return (engine, key, record, expiry) => {
     let missing = 0;
     for (const space of spaces) {
-      const entry = entryOf(space, () => schema.view(record), key);
-      if (entry === undefined) {
-        missing += 1;
-        continue;
+      const entries = entriesBy(space, () => read(record), key);
+      if (entries === undefined) missing += 1;
+      for (const { bytes, head } of entries ?? []) {
+        const value = new DataView(new ArrayBuffer(8));
+        value.setUint32(0, head, true);
+        // Of two records that violate a unique index, one may be an old one that was salvaged.
+        engine.setExpiring(bytes, new Uint8Array(value.buffer), expiry, space.keyspace);
       }
-      const value = new DataView(new ArrayBuffer(8));
-      value.setUint32(0, entry.head, true);
-      // Of two records that violate a unique index, one may be an old one that was salvaged.
-      engine.setExpiring(entry.bytes, new Uint8Array(value.buffer), expiry, space.keyspace);
     }
     return missing;
   };
 }
 
-function entryOf(space: IndexSpace, view: () => unknown, key: Uint8Array): Entry | undefined {
+/** Reads a value whose fields can be indexed. */
+function readerOf(kind: Descriptor): ((record: Uint8Array) => unknown) | undefined {
+  if (kind.kind === "struct") {
+    const schema = schemaOf(kind);
+    return (record) => schema.view(record);
+  }
+  if (kind.kind === "json")
+    return (record) => JSON.parse(new TextDecoder().decode(record)) as unknown;
+  return kind.kind === "structured" ? decodedValue : undefined;
+}
+
+function entriesBy(
+  space: IndexSpace,
+  view: () => unknown,
+  key: Uint8Array,
+): readonly Entry[] | undefined {
   try {
-    return space.entryOf(view(), key);
+    return space.entriesOf(view(), key);
   } catch {
     return undefined;
   }

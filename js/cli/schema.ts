@@ -1,5 +1,6 @@
 /** `varve schema` */
 
+import type { IndexShape } from "../collection/indexes.js";
 import { rustOf } from "../struct/codegen/rust.js";
 import { TypeScriptFile } from "../struct/codegen/typescript.js";
 import type { PartKind } from "../struct/key.js";
@@ -31,7 +32,7 @@ function asTypeScript(all: readonly CollectionInfo[]): string {
   const uses = all.map(({ name, value, key, indexes }) => {
     if (value === undefined) return `// ${line(name)} needs a newer version of varve\n`;
     const codec = value.kind === "struct" ? file.define(value) : file.type(value);
-    const parts = [keyOption(file, key), indexOption(indexes)].filter((part) => part !== "");
+    const parts = [keyOption(file, key), indexOption(file, indexes)].filter((part) => part !== "");
     const options = parts.length === 0 ? "" : `, { ${parts.join(", ")} }`;
     return `// db.collection(${line(name)}, ${codec}${options})\n`;
   });
@@ -58,9 +59,19 @@ function shapesOf(indexes: CollectionInfo["indexes"]): object {
   return Object.fromEntries(indexes.map(({ name, shape }) => [name, shape]));
 }
 
-function indexOption(indexes: CollectionInfo["indexes"]): string {
+function indexOption(file: TypeScriptFile, indexes: CollectionInfo["indexes"]): string {
   if (indexes.length === 0) return "";
-  return `indexes: ${JSON.stringify(shapesOf(indexes))}`;
+  const all = indexes.map(({ name, shape }) => `${line(name)}:${specOf(file, shape)}`);
+  return `indexes: {${all.join(",")}}`;
+}
+
+/** What a program declares an index by. The types of fields of plain objects are those of varve/struct. */
+function specOf(file: TypeScriptFile, shape: unknown): string {
+  const { types, fields, ...options } = shape as IndexShape;
+  const text = JSON.stringify({ fields: options.multiEntry ? fields[0] : fields, ...options });
+  if (types === undefined) return text;
+  const all = types.map((type) => file.type(type)).join(", ");
+  return `${text.slice(0, -1)},"type":${options.multiEntry ? all : `[${all}]`}}`;
 }
 
 function asRust(all: readonly CollectionInfo[]): string {

@@ -31,8 +31,8 @@ export type IndexesOf<Specs, K, View, Input = unknown> = {
 /** The options of `db.collection`. */
 export interface CollectionOptions<S extends KeySpec | undefined = undefined, Specs = unknown> {
   /**
-   * The indexes, by name: each is over one field of a struct or several. An index can be added here only
-   * while the collection has no records; `db.migrate` builds indexes for one that has some.
+   * The indexes, by name: each is over one field or several. Those of plain objects need the option `type`. An
+   * index can be added here only while the collection has no records; `db.migrate` builds indexes for one that has some.
    */
   indexes?: Specs;
   /**

@@ -53,6 +53,9 @@ type FormOf<T> = (key: Uint8Array<ArrayBuffer>, at: number, steps: Steps<T>, ses
  * The records of a collection in the order of some of their fields. Records with the same values are in the
  * order of their keys. Every write updates the index in the same commit.
  *
+ * In an index of many values (`multiEntry`) a record is there once for each of its values: a range of several of them
+ * gives it several times, and counts it so.
+ *
  * Records may move in the index during a walk over it: a loop that raises all prices in the order of prices
  * does so once for each. A record that moves is seen where it was, and not where it moved to during the walk.
  */

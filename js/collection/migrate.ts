@@ -18,7 +18,7 @@ import {
   type Pending,
 } from "./catalog.js";
 import { keepAllIds } from "./ids.js";
-import { copier, type DeclaredIndex, entriesOf, IndexSpace } from "./indexes.js";
+import { copier, type DeclaredIndex, entriesOf, IndexSpace, reindex } from "./indexes.js";
 import { type Keys, storedKeys } from "./keys.js";
 import { writeRecord } from "./writes.js";
 
@@ -185,21 +185,25 @@ class Run<K, View, Writable, Input, KeyInput> {
 
   private async build(space: CollectionSpace, building: readonly IndexSpace[]): Promise<void> {
     const { catalog, name, codec } = this;
+    let isRefused = false;
     try {
       await this.walk(space.keyspace, catalog.pending(name).built ?? "", (session, key, after) => {
         const { engine } = session;
         const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
         const view = codec.view(engine.memory, at, engine.foundLength());
-        const entries = entriesOf(building, view, key);
-        const expiry = engine.expiryOf(engine.encodeBy(copier, key), space.keyspace);
-        for (const [i, index] of building.entries()) {
-          index.add(engine, entries[i] as (typeof entries)[number], expiry);
+        try {
+          const entries = entriesOf(building, view, key);
+          const expiry = engine.expiryOf(engine.encodeBy(copier, key), space.keyspace);
+          reindex(engine, building, undefined, entries, expiry);
+        } catch (error) {
+          isRefused = ["VARVE_UNIQUE_VIOLATION", "VARVE_BAD_ARGUMENT"].includes(codeOf(error));
+          throw named(error, name, this.keys.decode(key));
         }
         return () => catalog.note(name, { ...catalog.pending(name), built: after });
       });
     } catch (error) {
-      // A unique index that cannot be built is dropped; an interrupted one is continued by the next call.
-      if ((error as { code?: unknown }).code === "VARVE_UNIQUE_VIOLATION") {
+      // An index that a record is refused by is dropped; an interrupted one is continued by the next call.
+      if (isRefused) {
         this.atomically(() => {
           this.drop(space, building);
           catalog.describe(space);
@@ -318,8 +322,10 @@ class Run<K, View, Writable, Input, KeyInput> {
         writeRecord(session, context, engine.encodeBy(copier, key), made, size, expiry);
         const to = engine.find(engine.encodeBy(copier, key), space.keyspace);
         const view = codec.view(engine.memory, to, engine.foundLength());
-        for (const [i, entry] of entriesOf(space.indexes, view, key).entries()) {
-          (space.indexes[i] as IndexSpace).add(engine, entry, expiry);
+        try {
+          reindex(engine, space.indexes, undefined, entriesOf(space.indexes, view, key), expiry);
+        } catch (error) {
+          throw named(error, name, keys.decode(key));
         }
       });
       return () => {
@@ -445,11 +451,20 @@ function naming(
     act();
   } catch (error) {
     const isOfField = typeof (error as { field?: unknown } | null)?.field === "string";
-    if (isOfField && error instanceof Error) {
-      error.message = `The record ${keyText(keys.decode(key))} of "${collection}": ${error.message}`;
-    }
-    throw error;
+    throw isOfField ? named(error, collection, keys.decode(key)) : error;
   }
+}
+
+/** Adds the key of a record to an error. A record that is not unique is named in it already. */
+function named(error: unknown, collection: string, key: unknown): unknown {
+  if (error instanceof Error && codeOf(error) !== "VARVE_UNIQUE_VIOLATION") {
+    error.message = `The record ${keyText(key)} of "${collection}": ${error.message}`;
+  }
+  return error;
+}
+
+function codeOf(error: unknown): string {
+  return String((error as { code?: unknown } | null)?.code);
 }
 
 /** Reads an old value, as a copy; of `structured()` and of codecs of the program its bytes. */

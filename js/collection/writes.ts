@@ -12,7 +12,7 @@ import type { Codec } from "../struct/codec.js";
 import { type Cursor, refuseSpread } from "../struct/type.js";
 import type { CollectionContext, CollectionSpace } from "./catalog.js";
 import { keepAllIds, keepExpiringId, keepId, noteIds, usedUpTo } from "./ids.js";
-import { areSame, copier, type Entry, entriesOf, reindex } from "./indexes.js";
+import { areSame, copier, type Entries, entriesOf, reindex } from "./indexes.js";
 
 /** The options of a collection's `updateIf`. */
 export interface TypedUpdateOptions<K, View, Input> {
@@ -253,7 +253,7 @@ function entriesAt(
   engine: Engine,
   { space, codec }: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
-): readonly Entry[] | undefined {
+): Entries | undefined {
   const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
   if (at === 0) return undefined;
   return entriesOf(space.indexes, codec.view(engine.memory, at, engine.foundLength()), key);
@@ -476,7 +476,7 @@ function abortUpdate<Writable>(
 /** A record of a collection with indexes, before it is changed. */
 interface Before {
   readonly key: Uint8Array<ArrayBuffer>;
-  readonly entries: readonly Entry[];
+  readonly entries: Entries;
   /** The new bytes of the record, if its index entries have changed. */
   moved: Uint8Array | undefined;
 }

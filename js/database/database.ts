@@ -42,7 +42,7 @@ import type {
 } from "../session/session.js";
 import { keyText, textOf } from "../session/value-text.js";
 import type { KeyChange, Watching, WatchOptions } from "../session/watching.js";
-import type { CustomCodec, Declared, Structure, Whole } from "../struct/codec.js";
+import type { CustomCodec, Declared, Whole } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { CodecInput } from "../struct/value-codecs.js";
 import type { Key, Value } from "../util/bytes.js";
@@ -800,14 +800,18 @@ export class Database {
    * db.collection("jobs", json<Job>(), { key: auto() }).push({ kind: "mail" });
    * ```
    *
-   * The option `indexes` also keeps the records of structs in the order of their fields. Every write updates
-   * the indexes in the same commit:
+   * The option `indexes` also keeps the records in the order of their fields. Every write updates the indexes in the
+   * same commit. Values of `json()`, `structured()` and `standard()` need the type of each field, and with
+   * `multiEntry` a record is found by each value of a list:
    *
    * ```ts
    * const products = db.collection("products", Product, {
    *   indexes: { byStock: "stock", bySku: { fields: "sku", unique: true } },
    * });
    * for (const [key, product] of products.index.byStock.entries({ lt: 10 })) reorder(key, product);
+   * db.collection("users", json<User>(), {
+   *   indexes: { byTag: { fields: "profile.tags", type: str, multiEntry: true } },
+   * });
    * ```
    *
    * @throws TypeError for a bad name, codec or option
@@ -833,7 +837,7 @@ export class Database {
     const Specs extends IndexSpecs<View> = Record<never, never>,
   >(
     name: string,
-    codec: Structure<View, Writable, Input>,
+    codec: Declared<View, Writable, Input> & Whole,
     options: CollectionOptions<S, Specs & KnownIndexes<Specs>>,
   ): Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>;
   collection<T>(
@@ -906,7 +910,7 @@ export class Database {
     OldKey = unknown,
   >(
     name: string,
-    codec: Structure<View, Writable, Input>,
+    codec: Declared<View, Writable, Input> & Whole,
     options: MigrateOptions<S, Specs & KnownIndexes<Specs>, Old, NoInfer<Input>, OldKey>,
   ): Promise<Collection<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>>;
   migrate<T>(

@@ -15,7 +15,7 @@ import {
 } from "../session/key-range.js";
 import type { Entry, Session } from "../session/session.js";
 import { textOf } from "../session/value-text.js";
-import type { CustomCodec, Declared, Structure, Whole } from "../struct/codec.js";
+import type { CustomCodec, Declared, Whole } from "../struct/codec.js";
 import type { KeyInput, KeyOf, KeySpec } from "../struct/key.js";
 import type { CodecInput } from "../struct/value-codecs.js";
 import type { Key } from "../util/bytes.js";
@@ -219,7 +219,7 @@ export class Snapshot {
     const Specs extends IndexSpecs<View> = Record<never, never>,
   >(
     name: string,
-    codec: Structure<View, Writable, Input>,
+    codec: Declared<View, Writable, Input> & Whole,
     options: CollectionOptions<S, Specs & KnownIndexes<Specs>>,
   ): CollectionReader<KeyOf<S>, View, Writable, Input, KeyInput<S>, Specs>;
   collection<T>(

@@ -786,12 +786,11 @@ export class Engine extends WasmMemory {
   }
 
   private wrapExports(): void {
-    if (this.poisonedError !== undefined) return;
+    // After `discard` there are no exports.
+    if (this.poisonedError !== undefined || this.exports === undefined) return;
     // The buffered sets came before the change, so they are applied first.
     const now = this.wasm;
     const wasm = this.rawExports ?? now;
-    // After `discard` there are no exports.
-    if (wasm === undefined) return;
     this.rawExports = wasm;
     this.exports = this.keyListeners.observed(wasm);
   }

@@ -4,6 +4,7 @@ import type { KeyRange } from "../engine/wasm-memory.js";
 import { badArgument } from "../errors/index.js";
 import {
   asBytes,
+  compareBytes,
   type Key,
   MAX_KEY,
   refuseLoneSurrogates,
@@ -196,14 +197,14 @@ export function endOfPrefix(prefix: Uint8Array): Bound | undefined {
 
 function later(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
   if (a === undefined || b === undefined) return a ?? b;
-  const order = compare(a.key, b.key);
+  const order = compareBytes(a.key, b.key);
   if (order !== 0) return order > 0 ? a : b;
   return a.included ? b : a;
 }
 
 function earlier(a: Bound | undefined, b: Bound | undefined): Bound | undefined {
   if (a === undefined || b === undefined) return a ?? b;
-  const order = compare(a.key, b.key);
+  const order = compareBytes(a.key, b.key);
   if (order !== 0) return order < 0 ? a : b;
   return a.included ? b : a;
 }
@@ -211,8 +212,8 @@ function earlier(a: Bound | undefined, b: Bound | undefined): Bound | undefined 
 /** Whether a key lies within bounds. */
 export function isWithin(bounds: Bounds, key: Uint8Array): boolean {
   const { lower, lowerExcluded, upper, upperIncluded } = bounds;
-  const above = lower === undefined ? 1 : compare(key, lower);
-  const below = upper === undefined ? -1 : compare(key, upper);
+  const above = lower === undefined ? 1 : compareBytes(key, lower);
+  const below = upper === undefined ? -1 : compareBytes(key, upper);
   return (
     (above > 0 || (above === 0 && !lowerExcluded)) && (below < 0 || (below === 0 && upperIncluded))
   );
@@ -220,15 +221,6 @@ export function isWithin(bounds: Bounds, key: Uint8Array): boolean {
 
 function isEmpty(lower: Bound | undefined, upper: Bound | undefined): boolean {
   if (lower === undefined || upper === undefined) return false;
-  const order = compare(lower.key, upper.key);
+  const order = compareBytes(lower.key, upper.key);
   return order > 0 || (order === 0 && !(lower.included && upper.included));
-}
-
-function compare(a: Uint8Array, b: Uint8Array): number {
-  const shorter = Math.min(a.length, b.length);
-  for (let i = 0; i < shorter; i++) {
-    const difference = (a[i] as number) - (b[i] as number);
-    if (difference !== 0) return difference;
-  }
-  return a.length - b.length;
 }

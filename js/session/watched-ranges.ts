@@ -245,8 +245,8 @@ export class RangeState {
   private last: string | undefined;
   /** When the known keys expire that do, in seconds since 1970. */
   private readonly expiries: Map<string, number> = new Map();
-  /** Entries of an index, by the keys of their records. */
-  private readonly entries: Map<string, string> | undefined;
+  /** Entries of an index, by the keys of their records: of most records one, of others a set. */
+  private readonly entries: Map<string, string | Set<string>> | undefined;
 
   constructor(session: Session, range: WatchedRange) {
     this.session = session;
@@ -321,8 +321,8 @@ export class RangeState {
     if (records === undefined && written.has(this.recordKeyspace)) return undefined;
     const all = new Set(own);
     for (const record of records ?? []) {
-      const entry = entries.get(record);
-      if (entry !== undefined) all.add(entry);
+      const known = entries.get(record) ?? [];
+      for (const entry of typeof known === "string" ? [known] : known) all.add(entry);
     }
     return [...all];
   }
@@ -370,7 +370,7 @@ export class RangeState {
     if (records !== undefined && version !== 0) {
       const record = records.keyOf(key);
       version = engine.version(engine.encodeKey(record), this.recordKeyspace);
-      if (version !== 0) this.entries?.set(textOf(record), text);
+      if (version !== 0) this.noteEntry(textOf(record), text);
     }
     const expires = engine.foundExpiry();
     if (version === 0 || expires === 0) {
@@ -401,8 +401,21 @@ export class RangeState {
     expiries.delete(text);
     if (entries === undefined || range.records === undefined) return;
     const record = textOf(range.records.keyOf(bytesOf(text)));
-    // The record may have another entry already.
-    if (entries.get(record) === text) entries.delete(record);
+    // The record may have other entries.
+    const own = entries.get(record);
+    if (own === text) entries.delete(record);
+    else if (typeof own === "object") {
+      own.delete(text);
+      if (own.size === 1) for (const rest of own) entries.set(record, rest);
+    }
+  }
+
+  private noteEntry(record: string, text: string): void {
+    const { entries } = this;
+    const own = entries?.get(record);
+    if (own === undefined) entries?.set(record, text);
+    else if (typeof own === "object") own.add(text);
+    else if (own !== text) entries?.set(record, new Set([own, text]));
   }
 
   private *keysIn(bounds: Bounds): Generator<Bytes> {

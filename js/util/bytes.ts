@@ -185,3 +185,13 @@ export function refuseLoneSurrogates(role: Role, text: string): void {
     throw badArgument(`A ${role} must not contain a lone surrogate: it has no UTF-8 form.`, text);
   }
 }
+
+/** The order of two keys: that of their bytes, and a key comes before longer ones that start with it. */
+export function compareBytes(a: Uint8Array, b: Uint8Array): number {
+  const shorter = Math.min(a.length, b.length);
+  for (let i = 0; i < shorter; i++) {
+    const difference = (a[i] as number) - (b[i] as number);
+    if (difference !== 0) return difference;
+  }
+  return a.length - b.length;
+}

@@ -425,6 +425,63 @@ describe("varve salvage", () => {
     assert((await printed("verify", copy)).startsWith("ok: "));
   });
 
+  test("salvage rebuilds the indexes of plain objects, and those of many values", async () => {
+    const indexes = {
+      byCity: { fields: ["address.city"], type: [str] },
+      byTag: { fields: "tags", type: u16, multiEntry: true },
+    } as const;
+    const directory = folder();
+    const open_ = (name: string) => open(name, { storage: file(directory) });
+    interface User {
+      address: { city: string };
+      tags: number[];
+    }
+    const db = await open_("shop");
+    const users = db.collection("users", json<User>(), { indexes });
+    const drafts = db.collection("drafts", structured<User>(), { indexes });
+    const Post = struct("Post", { tags: vec(u16) });
+    const byTag = { fields: "tags", multiEntry: true } as const;
+    const posts = db.collection("posts", Post, { indexes: { byTag } });
+    for (let i = 0; i < 1_000; i += 1) {
+      const user = { address: { city: `city ${i}` }, tags: [i, 1_000 + i, i] };
+      users.set(`user ${i}`, user);
+      drafts.set(`draft ${i}`, user);
+      posts.set(`post ${i}`, user);
+      if (i % 100 === 99) db.commit();
+    }
+    await db.close();
+    const path = join(directory, "shop.varve");
+    const printed_ = await printed("schema", path);
+    assert(
+      printed_.includes(
+        '{ indexes: {"byCity":{"fields":["address.city"],"type":[str]},' +
+          '"byTag":{"fields":"tags","multiEntry":true,"type":u16}} }',
+      ),
+      printed_,
+    );
+    const bytes = readFileSync(path);
+    bytes[bytes.indexOf("user 345") + 3]! ^= 1;
+    writeFileSync(path, bytes);
+    expect((await varve(["salvage", path, join(directory, "copy.varve")])).code).toBe(1);
+    const copy = await open_("copy");
+    const all = [
+      copy.collection("users", json<User>(), { indexes }),
+      copy.collection("drafts", structured<User>(), { indexes }),
+    ];
+    assert(all[0]!.count() < 1_000, "records of a frame were lost");
+    for (const users of all) {
+      const { byCity, byTag: byTags } = users.index;
+      const keys = [...users.keys()].sort();
+      assert(keys.length >= 700, `${keys.length} keys`);
+      expect([...byCity.keys()].sort()).toStrictEqual(keys);
+      expect([...byTags.keys({ lt: 1_000 })].sort()).toStrictEqual(keys);
+      expect(byTags.count()).toBe(2 * keys.length);
+    }
+    const salvaged = copy.collection("posts", Post, { indexes: { byTag } });
+    expect(salvaged.index.byTag.count()).toBe(2 * salvaged.count());
+    await copy.close();
+  });
+
   test("salvage rebuilds the indexes of a damaged file from its records", async () => {
     const indexes = { byOffset: "offset", byLimit: { fields: ["limit", "offset"] } } as const;
     const directory = folder();

@@ -5,8 +5,10 @@ import {
   UniqueViolationError,
 } from "varve";
 import { auto, flatten, json, option, str, struct, text, timestamp, u16, u32 } from "varve/struct";
+import { structured } from "varve/structured";
 import { assert, describe, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
+import { until } from "../support/values.js";
 import { shop } from "./support.js";
 
 const Product = struct("Product", { stock: u16, name: str });
@@ -83,6 +85,55 @@ describe("remote collections", () => {
       applied: false,
       value: undefined,
     });
+  });
+
+  test("remote collection: indexes of plain objects and of many values, in calls and live", async () => {
+    const client = shop({
+      collections: {
+        users: {
+          of: json<{ email?: string; tags?: string[] }>(),
+          indexes: {
+            byEmail: { fields: "email", type: str, unique: true },
+            byTag: { fields: "tags", type: str, multiEntry: true },
+          },
+        },
+        moments: {
+          of: structured<{ at: Date }>(),
+          indexes: { byTime: { fields: "at", type: timestamp } },
+        },
+      },
+    });
+    const { moments, users } = client;
+    const { byEmail, byTag } = users.index;
+    const lists: string[][] = [];
+    const live = byTag.live({ gte: "b", limit: 3 }, (rows) => lists.push(rows.map(([key]) => key)));
+    const two = byTag.live({ eq: "b" }, () => {});
+    await users.set("ann", { email: "ann@x", tags: ["b", "a", "c"] });
+    await users.set("bob", { tags: ["b", "b"] });
+    expect((await byEmail.get("ann@x"))?.tags?.length).toBe(3);
+    expect(await byTag.keys().all()).toStrictEqual(["ann", "ann", "bob", "ann"]);
+    expect(await byTag.count({ eq: "b" })).toBe(2);
+    expect(await byTag.entries({ eq: "c" }).all()).toStrictEqual([
+      ["ann", { email: "ann@x", tags: ["b", "a", "c"] }],
+    ]);
+    await until(() => String(lists.at(-1)) === "ann,bob,ann");
+    await users.updateIf("ann", (user) => ({ ...user, tags: ["c", "d"] }));
+    await until(() => String(lists.at(-1)) === "bob,ann,ann");
+    await users.update("bob", { set: { tags: ["z"] } });
+    await until(() => String(lists.at(-1)) === "ann,ann,bob");
+    live.close();
+    two.close();
+    await rejects(users.set("cid", { tags: ["a", 5 as never] }), {
+      code: "VARVE_BAD_ARGUMENT",
+      message: /indexed field tags\[1\] must be a string/,
+    });
+    await rejects(users.set("cid", { email: "ann@x" }), { name: "UniqueViolationError" });
+    await client.transaction(async (tx) => {
+      tx.collection("users").set("cid", { tags: ["c"] });
+    });
+    expect(await byTag.keys({ eq: "c" }).all()).toStrictEqual(["ann", "cid"]);
+    await moments.set("a", { at: new Date(5) });
+    expect(await moments.index.byTime.get(new Date(5))).toStrictEqual({ at: new Date(5) });
   });
 
   test("remote collection: numeric and composite keys", async () => {

@@ -42,7 +42,7 @@ async function visit(): Promise<Visit> {
   });
   await page.emulateMedia({ reducedMotion: "reduce" });
   await page.goto(`${server.url}/`, { waitUntil: "networkidle" });
-  await page.locator("#inside").scrollIntoViewIfNeeded();
+  await page.getByRole("link", { name: "Look inside" }).click();
   const inspector = page.locator("#inspector");
   await inspector.getByRole("heading", { name: "example.varve" }).waitFor();
   return { page, inspector, errors };
@@ -310,7 +310,7 @@ describe("the inspector", () => {
       await file.close();
     }, base64);
     await page.reload({ waitUntil: "networkidle" });
-    await page.locator("#inside").scrollIntoViewIfNeeded();
+    await page.getByRole("link", { name: "Look inside" }).click();
     await shown(inspector, "example.varve");
     await inspector.getByRole("combobox", { name: "Databases of this site" }).selectOption("shop");
     await shown(inspector, "shop");

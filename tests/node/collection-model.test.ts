@@ -1,18 +1,21 @@
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Database, file, type OpenOptions, open } from "varve";
-import { desc, f64, type Infer, i32, option, str, struct, u16, u32 } from "varve/struct";
+import { desc, f64, type Infer, i32, option, str, struct, u8, u16, u32, vec } from "varve/struct";
+import { structured } from "varve/structured";
 import { assert, describe, expect, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
 import { random, turn } from "../support/values.js";
 import { folder } from "./support/processes.js";
 
 /**
- * Random programs on a collection with indexes, compared with a map. Every few steps each index must equal all
- * records in its order, also after the file is reopened, and in a copy of it as a crash leaves it.
+ * Random programs on two collections with indexes, one of structs and one of plain objects, compared with a map. Every few
+ * steps each index must equal all records in its order, also after the file is reopened, and in a copy of it as a crash
+ * leaves it.
  */
 
-const Row = struct("Row", { count: u16, price: f64, brand: str, rank: option(i32), sku: u32 });
+const FIELDS = { count: u16, price: f64, brand: str, rank: option(i32), sku: u32 };
+const Row = struct("Row", { ...FIELDS, tags: vec(u8) });
 type Row = Infer<typeof Row>;
 type Key = readonly [number, string];
 type Model = Map<string, Row>;
@@ -31,9 +34,31 @@ const rowsOf = (db: Database) =>
       byBrand: ["brand", desc("price")],
       byRank: desc("rank"),
       bySku: { fields: "sku", unique: true },
+      byTag: { fields: "tags", multiEntry: true },
     },
   });
 type Rows = ReturnType<typeof rowsOf>;
+
+const plainOf = (db: Database) =>
+  db.collection("plain", structured<Row>(), {
+    key: [u32, str],
+    indexes: {
+      byCount: { fields: "count", type: u16 },
+      byBrand: { fields: ["brand", desc("price")], type: [str, f64] },
+      byRank: { fields: desc("rank"), type: option(i32) },
+      bySku: { fields: "sku", type: u32, unique: true },
+      byTag: { fields: "tags", type: u8, multiEntry: true },
+    },
+  });
+type Plain = ReturnType<typeof plainOf>;
+
+/** Both collections, which have the same records. */
+interface Both {
+  readonly rows: Rows;
+  readonly plain: Plain;
+}
+
+const bothOf = (db: Database): Both => ({ rows: rowsOf(db), plain: plainOf(db) });
 
 type Random = ReturnType<typeof random>;
 const PRICES = [-Infinity, -1.5, -0, 0, 1e-300, 2, 1e300];
@@ -47,7 +72,8 @@ function someKey(next: Random): Key {
 function someRow(next: Random): Row {
   const rank = next(3) === 0 ? undefined : next(7) - 3;
   const [price, brand] = [pick(next, PRICES), pick(next, TEXTS)];
-  return { count: next(5), price, brand, rank, sku: next(60) };
+  const tags = Array.from({ length: next(4) }, () => next(5));
+  return { count: next(5), price, brand, rank, sku: next(60), tags };
 }
 
 const compare = (a: unknown, b: unknown) => {
@@ -69,12 +95,27 @@ function sorted(model: Model, parts: (row: Row) => [unknown, 1 | -1][]): Key[] {
   return entries.map(({ key }) => key);
 }
 
-function agree(rows: Rows, model: Model): void {
-  const { byCount, byBrand, byRank, bySku } = rows.index;
+/** The keys of the records that have each tag, in the order of the tags. */
+function tagged(model: Model): [number, Key][] {
+  const keys = sorted(model, () => []);
+  const tagsOf = (key: Key) => (model.get(JSON.stringify(key)) as Row).tags;
+  return [0, 1, 2, 3, 4].flatMap((tag) =>
+    keys.filter((key) => tagsOf(key).includes(tag)).map((key): [number, Key] => [tag, key]),
+  );
+}
+
+function agree({ rows, plain }: Both, model: Model): void {
+  agreeOne(rows, model);
+  agreeOne(plain, model);
+}
+
+function agreeOne(rows: Rows | Plain, model: Model): void {
+  const { byCount, byBrand, byRank, bySku, byTag } = rows.index;
   const keys = sorted(model, () => []);
   expect([...rows.keys()]).toStrictEqual(keys as [number, string][]);
   for (const [key, row] of rows.entries()) {
-    expect(row.snapshot()).toStrictEqual(model.get(JSON.stringify(key)) as Row);
+    const value = "snapshot" in row ? row.snapshot() : row;
+    expect(value).toStrictEqual(model.get(JSON.stringify(key)) as Row);
   }
   expect([...byCount.keys()]).toStrictEqual(sorted(model, ({ count }) => [[count, 1]]) as never);
   const brands = sorted(model, ({ brand, price }) => [
@@ -85,7 +126,13 @@ function agree(rows: Rows, model: Model): void {
   expect([...byRank.keys({ reverse: true })].reverse()).toStrictEqual(
     sorted(model, ({ rank }) => [[rank, -1]]) as never,
   );
-  expect([...bySku.values()].map(({ sku }) => sku)).toStrictEqual(
+  const tags = tagged(model);
+  expect([...byTag.keys()]).toStrictEqual(tags.map(([, key]) => key) as never);
+  expect([...byTag.keys({ gte: 1, lt: 3, reverse: true })].reverse()).toStrictEqual(
+    tags.filter(([tag]) => tag === 1 || tag === 2).map(([, key]) => key) as never,
+  );
+  expect(byTag.count()).toBe(tags.length);
+  expect([...(bySku.values() as Iterable<{ sku: number }>)].map(({ sku }) => sku)).toStrictEqual(
     [...model.values()].map(({ sku }) => sku).sort((a, b) => a - b),
   );
   expect(byCount.count({ gte: 2, lt: 4 })).toBe(
@@ -95,7 +142,19 @@ function agree(rows: Rows, model: Model): void {
 }
 
 /** Applies the same write to both. A refusal by the unique index has to be the same as well. */
-function write(rows: Rows, model: Model, key: Key, row: Row | undefined, way: number): void {
+function write(both: Both, model: Model, key: Key, row: Row | undefined, way: number): void {
+  const before = new Map(model);
+  writeOne(both.plain, before, key, row, way);
+  writeOne(both.rows, model, key, row, way);
+}
+
+function writeOne(
+  rows: Rows | Plain,
+  model: Model,
+  key: Key,
+  row: Row | undefined,
+  way: number,
+): void {
   const name = JSON.stringify(key);
   if (row === undefined) {
     expect(rows.delete(key)).toBe(model.delete(name));
@@ -108,11 +167,13 @@ function write(rows: Rows, model: Model, key: Key, row: Row | undefined, way: nu
     if (way === 0 || old === undefined) rows.set(key, row);
     else if (way === 1) rows.updateIf(key, () => row);
     else {
-      rows.updateIf(key, (view) => {
+      (rows as Rows).updateIf(key, (view) => {
         view.count = row.count;
         view.price = row.price;
         view.brand = row.brand;
-        view.assign({ rank: row.rank });
+        const { rank, tags } = row;
+        if ("snapshot" in view) view.assign({ rank, tags });
+        else Object.assign(view, { rank, tags: [...tags] });
         view.sku = row.sku;
       });
     }
@@ -123,29 +184,30 @@ function write(rows: Rows, model: Model, key: Key, row: Row | undefined, way: nu
   if (!isTaken) model.set(name, { ...row, price: row.price });
 }
 
-function step(db: Database, rows: Rows, model: Model, next: Random, depth = 0): void {
+function step(db: Database, both: Both, model: Model, next: Random, depth = 0): void {
   const kind = next(12);
-  if (kind < 6) write(rows, model, someKey(next), someRow(next), next(3));
-  else if (kind < 8) write(rows, model, someKey(next), undefined, 0);
+  if (kind < 6) write(both, model, someKey(next), someRow(next), next(3));
+  else if (kind < 8) write(both, model, someKey(next), undefined, 0);
   else if (kind === 8) {
     // This changes no indexed field. The new value may equal the old one.
     const key = someKey(next);
     const found = model.get(JSON.stringify(key));
-    expect(rows.updateIf(key, () => {}, { predicate: ({ count }) => count > 1 })).toBe(
-      (found?.count ?? 0) > 1,
-    );
+    const predicate = ({ count }: { count: number }) => count > 1;
+    const applied = (found?.count ?? 0) > 1;
+    expect(both.rows.updateIf(key, () => {}, { predicate })).toBe(applied);
+    expect(both.plain.updateIf(key, () => {}, { predicate })).toBe(applied);
   } else if (kind === 9 && next(3) === 0) {
     const first = next(4);
-    expect(rows.clear({ prefix: [first] })).toBe(
-      sorted(model, () => []).filter(([a]) => a === first).length,
-    );
+    const count = sorted(model, () => []).filter(([a]) => a === first).length;
+    expect(both.rows.clear({ prefix: [first] })).toBe(count);
+    expect(both.plain.clear({ prefix: [first] })).toBe(count);
     for (const name of [...model.keys()]) if (JSON.parse(name)[0] === first) model.delete(name);
   } else if (depth < 3) {
     const before = new Map(model);
     const isUndone = next(2) === 0;
     try {
       db.transaction(() => {
-        for (let i = next(6); i >= 0; i--) step(db, rows, model, next, depth + 1);
+        for (let i = next(6); i >= 0; i--) step(db, both, model, next, depth + 1);
         if (isUndone) throw new Error("undone");
       });
     } catch (error) {
@@ -163,27 +225,28 @@ async function run(seed: number, directory: string, steps: number): Promise<void
   const name = `model-${seed}`;
   const model: Model = new Map();
   let db = await open(name, options);
-  let rows = rowsOf(db);
+  let both = bothOf(db);
   try {
     for (let i = 0; i < steps; i++) {
-      step(db, rows, model, next);
-      if (next(8) === 0) agree(rows, model);
+      step(db, both, model, next);
+      if (next(8) === 0) agree(both, model);
       if (next(10) === 0) await turn();
       if (next(40) === 0) {
         await db.close();
         db = await open(name, options);
-        rows = rowsOf(db);
-        agree(rows, model);
+        both = bothOf(db);
+        agree(both, model);
       }
       if (next(40) === 0) {
         db.commit();
         copyFileSync(path(name), path(`${name}-${i}`));
         const crashed = await open(`${name}-${i}`, options);
-        agree(rowsOf(crashed), model);
+        agree(bothOf(crashed), model);
+        expect((await crashed.verify()).ok).toBe(true);
         await crashed.close();
       }
     }
-    agree(rows, model);
+    agree(both, model);
   } catch (error) {
     throw new Error(`The program of seed ${seed}: ${(error as Error).stack}`, { cause: error });
   } finally {

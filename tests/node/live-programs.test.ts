@@ -31,10 +31,22 @@ const STEPS_OF_DATABASE = 60;
 const Product = struct("Product", { price: u32, name: str });
 const productOptions = { indexes: { byPrice: "price", byName: ["name", "price"] } } as const;
 const pairsKey = [str, u32] as const;
+const pairsOptions = {
+  key: pairsKey,
+  indexes: {
+    byN: { fields: "n", type: u32 },
+    byTag: { fields: "tags", type: u32, multiEntry: true },
+  },
+} as const;
+
+interface Pair {
+  readonly n: number;
+  readonly tags?: readonly number[];
+}
 
 const collections = {
   products: { of: Product, ...productOptions },
-  pairs: { of: json<{ n: number }>(), key: pairsKey },
+  pairs: { of: json<Pair>(), ...pairsOptions },
 } as const;
 
 type Shop = Client & ReturnType<typeof clientOf>;
@@ -50,8 +62,11 @@ interface Readable {
   entries(range: object): Iterable<Row>;
 }
 
-const KINDS = ["raw", "products", "byPrice", "byName", "pairs"] as const;
+const KINDS = ["raw", "products", "byPrice", "byName", "pairs", "byN", "byTag"] as const;
 type Kind = (typeof KINDS)[number];
+
+/** The kinds of ranges that are of the collection of pairs. */
+const PAIRS: readonly Kind[] = ["pairs", "byN", "byTag"];
 
 function clientOf(worker: MessagePort) {
   return connect<Served<Record<never, never>, typeof collections>>("shop", {
@@ -65,10 +80,11 @@ function partOf(of: Database | Snapshot | Shop, kind: Kind): unknown {
   if (kind === "raw") return of;
   const local = of as Database;
   const isClient = "status" in of;
-  if (kind === "pairs") {
-    return isClient
+  if (PAIRS.includes(kind)) {
+    const pairs = isClient
       ? (of as Shop).collection("pairs")
-      : local.collection("pairs", collections.pairs.of, { key: pairsKey });
+      : local.collection("pairs", collections.pairs.of, pairsOptions);
+    return kind === "pairs" ? pairs : (pairs.index as unknown as Record<string, unknown>)[kind];
   }
   const products = isClient
     ? (of as Shop).collection("products")
@@ -171,6 +187,8 @@ class Program {
       products: [() => ({ gte: key() }), () => ({ lte: key() }), () => ({ gte: "3", lte: "3" })],
       byPrice: [() => ({ gte: next(9) }), () => ({ eq: next(9) }), () => ({ gt: 2, lt: 7 })],
       byName: [() => ({ prefix: [`n${next(4)}`] }), () => ({ gte: [`n${next(4)}`, 0] })],
+      byN: [() => ({ gte: next(100) }), () => ({ lt: next(100) })],
+      byTag: [() => ({ gte: next(5) }), () => ({ eq: next(5) }), () => ({ gt: 0, lt: 3 })],
       pairs: [() => ({ prefix: [key()] }), () => ({ gt: [key()] }), () => ({ lt: [key(), 2] })],
     };
     const all = conditions[kind];
@@ -219,7 +237,9 @@ class Program {
   /** The versions of the records in a range now, by key. */
   private versions(kind: Kind, range: object): Map<string, number> {
     const db = this.handles[0] as Database;
-    const records = partOf(db, kind === "byPrice" || kind === "byName" ? "products" : kind);
+    const isOfProducts = kind === "byPrice" || kind === "byName";
+    const isOfPairs = PAIRS.includes(kind);
+    const records = partOf(db, isOfProducts ? "products" : isOfPairs ? "pairs" : kind);
     const keys = Array.from((partOf(db, kind) as Readable).entries(range), ([key]) => key);
     return new Map(
       keys.map((key) => {
@@ -233,6 +253,12 @@ class Program {
   private get expiry(): { expireIn?: number } {
     if (this.keepsHistory || this.next(3) > 0) return {};
     return { expireIn: 1_000 * (1 + this.next(20)) };
+  }
+
+  private pair(): Pair {
+    const { next } = this;
+    const n = next(100);
+    return next(4) === 0 ? { n } : { n, tags: Array.from({ length: next(4) }, () => next(5)) };
   }
 
   private writeLocally(): void {
@@ -251,7 +277,7 @@ class Program {
         if (next(2) === 0) view.price = next(9);
         else view.name = `n${next(4)}`;
       });
-    else if (kind < 11) pairs.set([key, next(3)], { n: next(100) });
+    else if (kind < 11) pairs.set([key, next(3)], this.pair());
     else if (kind < 12) pairs.delete([key, next(3)]);
     else if (kind < 13) products.clear(next(3) === 0 ? undefined : { gte: key, limit: 3 });
     else if (kind < 14) db.clear(next(3) === 0 ? undefined : { gt: key });
@@ -286,7 +312,7 @@ class Program {
             : kind < 6
               ? products.delete(key)
               : kind < 7
-                ? pairs.set([key, next(3)], { n: next(100) })
+                ? pairs.set([key, next(3)], this.pair())
                 : kind < 8
                   ? client.clear({ gte: key, limit: 2 })
                   : kind < 9
@@ -383,7 +409,7 @@ function productsOf(db: Database) {
 }
 
 function pairsOf(db: Database) {
-  return db.collection("pairs", collections.pairs.of, { key: pairsKey });
+  return db.collection("pairs", collections.pairs.of, pairsOptions);
 }
 
 describe("live programs", () => {

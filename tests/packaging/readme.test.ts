@@ -61,8 +61,8 @@ describe("the programs of the README", () => {
       [],
       [],
       ["db.ts", "main.ts"],
-      ["src/main.rs", "payments.mjs"],
-      ["stock.mjs"],
+      ["src/main.rs", "users.mjs", "payments.mjs"],
+      ["stock.mjs", "kept.mjs"],
       ["drafts.mjs"],
       ["users.mjs"],
       ["worker.ts"],
@@ -113,10 +113,26 @@ describe("the programs of the README", () => {
     }
   });
 
+  test("the program that keeps a range prints what it says", async () => {
+    const program = shown(LIVE, "kept.mjs");
+    for (const place of ["node", "node24"]) {
+      const lines = (await ranAsShown(program, place)).split("\n");
+      expect(lines, place).toStrictEqual(["Milk false 1", "Milk,Salt"]);
+    }
+  });
+
   test("the program with values as they are prints what it says", async () => {
     const program = shown(STRUCTURED, "drafts.mjs");
     for (const place of ["node", "node24"]) {
       expect(await ranAsShown(program, place), place).toBe("true true");
+    }
+  });
+
+  test("the program with indexes of plain objects prints what it says", async () => {
+    const program = shown(RECORDS, "users.mjs");
+    for (const place of ["node", "node24"]) {
+      const lines = (await ranAsShown(program, place)).split("\n");
+      expect(lines, place).toStrictEqual(["30", "[ 'bob', 'ann' ]", "[ 'ann', 'bob' ]"]);
     }
   });
 

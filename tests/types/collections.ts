@@ -83,8 +83,28 @@ export function values(db: Database): void {
   drafts.updateIf(1, (draft) => void draft.tags.add("x"));
   // @ts-expect-error not a Draft
   drafts.set(1, { at: 5, tags: new Set() });
-  // @ts-expect-error indexes need fields of a schema
+  // @ts-expect-error a field of a plain object needs a type
   db.collection("drafts", structured<Draft>(), { indexes: { byAt: "at" } });
+  // @ts-expect-error not a field
+  db.collection("drafts", structured<Draft>(), { indexes: { by: { fields: "to", type: str } } });
+  const byTimes = db.collection("drafts", structured<Draft>(), {
+    indexes: {
+      byTime: { fields: desc("at"), type: timestamp },
+      byTag: { fields: "tags", type: str, multiEntry: true },
+    },
+  }).index;
+  byTimes.byTime.get(new Date(0));
+  byTimes.byTag.values({ eq: "x", prefix: "x", after: ["x", "key"] });
+  // @ts-expect-error a tag is text
+  byTimes.byTag.get(1);
+  same<ReturnType<typeof byTimes.byTag.get>, Draft | undefined>(true);
+  const { byBoth } = db.collection("any", json(), {
+    indexes: { byBoth: { fields: ["a.b", desc("c")], type: [str, option(u32)], unique: true } },
+  }).index;
+  byBoth.get(["a", 1]);
+  byBoth.keys({ eq: ["a", null], prefix: ["a"] });
+  // @ts-expect-error a part of a tuple of another type
+  byBoth.get([1, 1]);
   same<Uint8Array<ArrayBuffer>, ReturnType<ReturnType<typeof structured<Draft>>["encode"]>>(true);
   // @ts-expect-error it has no options
   structured<Draft>({ lossy: true });
@@ -94,6 +114,8 @@ export function values(db: Database): void {
   users.set(1, { name: "a" });
   // @ts-expect-error a name is text
   users.set(1, { name: 1 });
+  const byAge = { fields: "age", type: u16 } as const;
+  db.collection("users", standard(User), { key: u32, indexes: { byAge } }).index.byAge.get(5)?.name;
   // @ts-expect-error not a Standard Schema
   standard({ name: "string" });
   // @ts-expect-error values are stored by json() or structured()
@@ -120,6 +142,8 @@ export function values(db: Database): void {
 }
 
 const Row = struct("Row", { price: f64, brand: str, at: timestamp, inner: Product });
+
+const Tags = struct("Tags", { names: vec(str) });
 
 const Lists = struct("Lists", { list: vec(Product), may: option(Product) });
 
@@ -178,7 +202,19 @@ export function indexes(db: Database): void {
   db.collection("rows", Row, { indexes: { byInner: "inner" } });
   // @ts-expect-error a method is not a field
   db.collection("rows", Row, { indexes: { byMethod: "snapshot" } });
-  // @ts-expect-error only structs have fields
+  const { byName: byNames } = db.collection("tags", Tags, {
+    indexes: { byName: { fields: desc("names"), multiEntry: true } },
+  }).index;
+  byNames.get("a");
+  // @ts-expect-error a name is text
+  byNames.get(1);
+  // @ts-expect-error not a list
+  db.collection("rows", Row, { indexes: { by: { fields: "brand", multiEntry: true } } });
+  // @ts-expect-error a list needs multiEntry
+  db.collection("tags", Tags, { indexes: { by: { fields: "names" } } });
+  // @ts-expect-error the fields of structs have types
+  db.collection("rows", Row, { indexes: { by: { fields: "brand", type: str } } });
+  // @ts-expect-error a field of a plain object needs a type
   db.collection("jobs", json<Job>(), { indexes: { byKind: "kind" } });
   // @ts-expect-error an undeclared index
   db.collection("rows", Row).index.byPrice;

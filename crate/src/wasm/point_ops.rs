@@ -128,8 +128,8 @@ extern "C" fn end_snapshot(snapshot: u32) {
     }
 }
 
-/// Sets a key to the `length` bytes in the second key area. The result is negative if nothing was
-/// done, and that of [`finish`] if that failed.
+/// Sets a key to the `length` bytes in the second key area. Returns what [`finish`] returns, or the negative code of the error
+/// if nothing was staged.
 #[unsafe(no_mangle)]
 extern "C" fn set(keyspace: u32, key_len: usize, length: usize) -> i32 {
     let instance = instance();

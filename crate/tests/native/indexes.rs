@@ -31,6 +31,7 @@ struct Item {
     #[varve(flatten)]
     page: Page,
     other: Page,
+    marks: Ref<[u16]>,
 }
 
 const COLLECTION: u32 = 2;
@@ -82,13 +83,20 @@ fn try_set(
     stock: i16,
 ) -> Result<u64, Error> {
     let (page, other) = (Page { number: 1 }, Page { number: stock.unsigned_abs() });
-    items.set(key, |parts| Item { code: parts.str(code), price: price.into(), stock, page, other })
+    items.set(key, |parts| Item {
+        code: parts.str(code),
+        price: price.into(),
+        stock,
+        page,
+        other,
+        marks: parts.slice(&[1, 2]),
+    })
 }
 
 fn by(items: &mut Collection<'_, Item>, index: &str, range: KeyRange<'_>) -> Vec<String> {
     let mut records = items.entries_by(index, range).unwrap();
     let mut keys = Vec::new();
-    while let Some(entry) = records.next().unwrap() {
+    while let Some(entry) = records.next_entry().unwrap() {
         keys.push(entry.key::<String>().unwrap());
     }
     keys
@@ -155,15 +163,19 @@ fn unique_index_violation_is_refused_without_change() {
 
 #[test]
 fn collection_with_an_unknown_index_is_read_only() {
-    let folder = Folder::new();
-    let path = folder.file("a.varve");
-    declare(&path, &[("byWhat", json!({ "words": "code" }))]);
-    let mut store = Store::open(&path).unwrap();
-    let mut items = store.collection::<Item>("items").unwrap();
-    assert!(items.get("a").unwrap().is_none());
-    let error = try_set(&mut items, "a", "A", None, 1).expect_err("the index would become stale");
-    assert_eq!(error.code(), "VARVE_SCHEMA_MISMATCH");
-    assert_eq!(items.delete("a").expect_err("the same").code(), "VARVE_SCHEMA_MISMATCH");
+    let many = json!({ "fields": ["marks"], "multiEntry": true });
+    for index in [json!({ "words": "code" }), many] {
+        let folder = Folder::new();
+        let path = folder.file("a.varve");
+        declare(&path, &[("byWhat", index)]);
+        let mut store = Store::open(&path).unwrap();
+        let mut items = store.collection::<Item>("items").unwrap();
+        assert!(items.get("a").unwrap().is_none());
+        let error =
+            try_set(&mut items, "a", "A", None, 1).expect_err("the index would become stale");
+        assert_eq!(error.code(), "VARVE_SCHEMA_MISMATCH");
+        assert_eq!(items.delete("a").expect_err("the same").code(), "VARVE_SCHEMA_MISMATCH");
+    }
 }
 
 #[test]
@@ -250,6 +262,7 @@ fn index_entries_expire_with_their_records_and_free_unique_values() {
             stock: 7,
             page,
             other: page,
+            marks: parts.slice(&[]),
         })
         .unwrap();
     assert_eq!(by(&mut items, "byStock", KeyRange::all()), ["b", "d"]);

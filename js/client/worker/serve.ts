@@ -13,7 +13,7 @@ import { badArgument, describe } from "../../errors/index.js";
 import { checkOptions, type OpenOptions, refuseUnknown } from "../../session/options.js";
 import { fileName } from "../../storage/file-names.js";
 import { hasOpfs, opfs } from "../../storage/opfs.js";
-import type { CustomCodec, Structure } from "../../struct/codec.js";
+import type { CustomCodec, Declared } from "../../struct/codec.js";
 import { codecOf } from "../../struct/value-codecs.js";
 import { carryPorts } from "../connection/port-relay.js";
 import type { FromWorker, ToWorker } from "../connection/worker-messages.js";
@@ -47,9 +47,9 @@ type Declarable<C> = {
 };
 
 type Indexable<Of, Specs> =
-  Of extends Structure<infer View, infer _W, infer _I>
+  Of extends Declared<infer View, infer _W, infer _I>
     ? { readonly [Name in keyof Specs]: IndexSpec<View> & KnownIndex<Specs[Name]> }
-    : Refused<"Only structs have fields that can be indexed.">;
+    : Refused<"A codec of two functions has no fields that can be indexed.">;
 
 /** For each procedure, a function of its arguments that says why it writes. */
 export type ProcedureNotes<P extends Procedures> = {
