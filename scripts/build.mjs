@@ -49,10 +49,10 @@ const HOOKS_LIMIT = 1024;
 /** For programs that store values as structured clone keeps them. */
 const STRUCTURED_LIMIT = 7.5 * 1024;
 const BLOBS_LIMIT = 6.25 * 1024;
-/** For the inspector of files, which pages load when it is looked at. */
-const INSPECT_LIMIT = 25 * 1024;
 /** Half of it are errors and options, which clients and databases have. */
 const KEEP_LIMIT = 2.5 * 1024;
+/** For the inspector of files, which pages load when it is looked at. */
+const INSPECT_LIMIT = 25 * 1024;
 /** For programs whose values a schema of zod and others checks. */
 const STANDARD_LIMIT = 3.5 * 1024;
 /**
@@ -265,6 +265,13 @@ const BUNDLES = [
     limit: ADAPTER_LIMIT,
   })),
   {
+    name: "varve/tanstack-db",
+    // Clients and databases have the clock.
+    external: ["*/util/clock.js"],
+    source: 'export * from "./dist/extensions/adapters/tanstack-db.js";',
+    limit: ADAPTER_LIMIT,
+  },
+  {
     name: "varve/yjs",
     external: ["yjs"],
     source: 'export * from "./dist/extensions/adapters/yjs.js";',
@@ -290,18 +297,18 @@ const BUNDLES = [
     limit: BLOBS_LIMIT,
   },
   {
-    name: "varve/inspect",
-    source: 'export * from "./dist/extensions/inspect/index.js";',
-    // Programs that open databases have these already.
-    external: ["*/../index.js", "*/../struct.js", "*/util/clock.js"],
-    limit: INSPECT_LIMIT,
-  },
-  {
     name: "varve/keep",
     // Clients and databases have the clock.
     external: ["*/util/clock.js"],
     source: 'export * from "./dist/extensions/keep.js";',
     limit: KEEP_LIMIT,
+  },
+  {
+    name: "varve/inspect",
+    source: 'export * from "./dist/extensions/inspect/index.js";',
+    // Programs that open databases have these already.
+    external: ["*/../index.js", "*/../struct.js", "*/util/clock.js"],
+    limit: INSPECT_LIMIT,
   },
   {
     name: "varve/structured",

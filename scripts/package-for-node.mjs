@@ -22,6 +22,7 @@ const BUNDLES = {
     keep: "extensions/keep",
     zustand: "extensions/adapters/zustand",
     query: "extensions/adapters/query",
+    "tanstack-db": "extensions/adapters/tanstack-db",
     automerge: "extensions/adapters/automerge",
   },
   inspecting: { inspect: "extensions/inspect/index" },

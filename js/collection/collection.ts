@@ -123,6 +123,11 @@ export class Collection<K, View, Writable, Input, KeyInput = K, Specs = unknown>
     return this.name;
   }
 
+  /** Resolves when everything written so far is in the file. As the database's `committed`. */
+  get committed(): Promise<void> {
+    return this.handle.session.commits.committed;
+  }
+
   /** @internal The bounds of a range, and the key codec. */
   reach(call: string, range: KeyRange<K> | undefined) {
     const { keys, space } = this.context;

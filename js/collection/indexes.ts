@@ -405,6 +405,25 @@ export function entriesOf(indexes: readonly IndexSpace[], view: unknown, key: Ui
   return indexes.map((index) => index.entriesOf(view, key));
 }
 
+/**
+ * The same of a record that is about to change. An index that is being built has no entries of a record that it cannot have,
+ * and such a record can be put right.
+ */
+export function entriesBefore(
+  indexes: readonly IndexSpace[],
+  view: unknown,
+  key: Uint8Array,
+): Entries {
+  return indexes.map((index) => {
+    try {
+      return index.entriesOf(view, key);
+    } catch (error) {
+      if (index.isBuilt || (error as { code?: unknown }).code !== "VARVE_BAD_ARGUMENT") throw error;
+      return [];
+    }
+  });
+}
+
 /** Replaces the index entries of a record where they differ. */
 export function reindex(
   engine: Engine,

@@ -12,7 +12,7 @@ import type { Codec } from "../struct/codec.js";
 import { type Cursor, refuseSpread } from "../struct/type.js";
 import type { CollectionContext, CollectionSpace } from "./catalog.js";
 import { keepAllIds, keepExpiringId, keepId, noteIds, usedUpTo } from "./ids.js";
-import { areSame, copier, type Entries, entriesOf, reindex } from "./indexes.js";
+import { areSame, copier, type Entries, entriesBefore, entriesOf, reindex } from "./indexes.js";
 
 /** The options of a collection's `updateIf`. */
 export interface TypedUpdateOptions<K, View, Input> {
@@ -241,11 +241,11 @@ function reindexed(
 ): void {
   const { engine } = session;
   session.undoUnless(always, () => {
-    const indexedBefore = entriesAt(engine, context, key);
+    const indexedBefore = entriesAt(engine, context, key, entriesBefore);
     change();
     const indexes = context.space.indexes;
     // A record that has expired already has no entries, and a record that is found has those of its expiry.
-    reindex(engine, indexes, indexedBefore, entriesAt(engine, context, key), expiry);
+    reindex(engine, indexes, indexedBefore, entriesAt(engine, context, key, entriesOf), expiry);
   });
 }
 
@@ -253,10 +253,11 @@ function entriesAt(
   engine: Engine,
   { space, codec }: CollectionContext<unknown, unknown, unknown, never, never>,
   key: Uint8Array<ArrayBuffer>,
+  entriesFor: typeof entriesOf,
 ): Entries | undefined {
   const at = engine.find(engine.encodeBy(copier, key), space.keyspace);
   if (at === 0) return undefined;
-  return entriesOf(space.indexes, codec.view(engine.memory, at, engine.foundLength()), key);
+  return entriesFor(space.indexes, codec.view(engine.memory, at, engine.foundLength()), key);
 }
 
 /** Stores a value under an id above all that are or were in use. */
@@ -489,7 +490,7 @@ function indexEntriesBefore<View>(
   length: number,
 ): Before {
   const key = engine.encoded(keyLength);
-  const entries = entriesOf(space.indexes, codec.view(engine.memory, stagedAt, length), key);
+  const entries = entriesBefore(space.indexes, codec.view(engine.memory, stagedAt, length), key);
   return { key, entries, moved: undefined };
 }
 

@@ -82,6 +82,7 @@ everywhere("a closed database", ({ storage }) => {
     await refuseAll(jobs, {
       batch: (of) => of.batch([]),
       clear: (of) => of.clear(),
+      committed: "stays",
       count: (of) => of.count(),
       delete: (of) => of.delete(1),
       entries: (of) => of.entries(),

@@ -440,6 +440,26 @@ everywhere("indexes of plain objects", ({ storage }) => {
     expect(users.index.byTag.count({ eq: "late" })).toBe(steps);
     expect(users.index.byTag.count({ eq: "0" })).toBe(100);
     expect(users.index.byAge.count()).toBe(299);
+    // A record that an unfinished index refuses can be changed and deleted.
+    plain.set("a", { tags: ["all"] });
+    const named = { byName: { fields: "name", type: str } } as const;
+    for (const key of ["x", "y", "z"]) users.set(key, { name: 5 } as never);
+    const build = (onProgress?: () => void) =>
+      db.migrate("users", json<User & { name?: unknown }>(), {
+        indexes: { ...indexes, ...named },
+        ...(onProgress && { onProgress }),
+      });
+    await rejects(
+      build(() => {
+        throw new Error("stop");
+      }),
+      { message: "stop" },
+    );
+    throws(() => users.set("w", { name: 6 } as never), BAD);
+    expect(users.delete("x")).toBe(true);
+    users.set("y", { name: "y" } as never);
+    expect(users.updateIf("z", () => ({ name: "z" }) as never)).toBe(true);
+    expect([...(await build()).index.byName.keys()]).toStrictEqual(["y", "z"]);
     // From structs, with the values.
     const Old = struct("Old", { tag: str });
     const old = db.collection("old", Old);

@@ -137,6 +137,13 @@ describe("the programs of the adapters' pages", () => {
     ]);
   });
 
+  test("varve/tanstack-db: rows that a live query follows", async () => {
+    expect(shownIn("docs/tanstack-db.md").map(({ file }) => file)).toStrictEqual(["todos.mjs"]);
+    expect(await output("docs/tanstack-db.md", "todos.mjs", ["@tanstack/db"])).toStrictEqual([
+      "1 true",
+    ]);
+  });
+
   test("varve/tinybase: a store that is loaded again", async () => {
     expect(shownIn("docs/tinybase.md").map(({ file }) => file)).toStrictEqual(["pets.mjs"]);
     expect(await output("docs/tinybase.md", "pets.mjs", ["tinybase"])).toStrictEqual([
@@ -148,7 +155,7 @@ describe("the programs of the adapters' pages", () => {
     const program = `
       import { Keyv } from "keyv";
       import { createStorage } from "unstorage";
-      import type { Client, Database } from "varve";
+      import type { Client, Database, RemoteCollection } from "varve";
       import { get, keys, update } from "varve/idb-keyval";
       import { KeyvVarve } from "varve/keyv";
       import { VarveLevel } from "varve/level";
@@ -158,6 +165,9 @@ describe("the programs of the adapters' pages", () => {
       import { varveQueryStorage } from "varve/query";
       import { Repo, type StorageAdapterInterface } from "@automerge/automerge-repo";
       import { VarveStorageAdapter } from "varve/automerge";
+      import { createCollection } from "@tanstack/db";
+      import { json, struct, u16, u32 } from "varve/struct";
+      import { varveCollectionOptions } from "varve/tanstack-db";
       import { createStore as createTables } from "tinybase";
       import { createVarvePersister } from "varve/tinybase";
       import { VarvePersistence } from "varve/yjs";
@@ -167,6 +177,25 @@ describe("the programs of the adapters' pages", () => {
       import { persist } from "zustand/middleware";
       import { createStore } from "zustand/vanilla";
 
+      interface Todo { id: number; title: string }
+      const stored = (db: Database) => db.collection("todos", json<Todo>(), { key: u32 });
+      declare const served: RemoteCollection<number, number, Todo, Todo>;
+      for (const collection of [stored({} as Database), served]) {
+        const todos = createCollection(varveCollectionOptions({ collection, getKey: ({ id }) => id, gcTime: 5 }));
+        todos.insert({ id: 1, title: "a" });
+        const title: string | undefined = todos.get(1)?.title;
+        todos.update(1, (todo) => { todo.title = "b" });
+        await todos.utils.clearStorage();
+        // @ts-expect-error a title is text
+        todos.insert({ id: 1, title: 1 });
+      }
+      const Product = struct("Product", { id: u32, stock: u16 });
+      const products = createCollection(varveCollectionOptions({
+        collection: ({} as Database).collection("products", Product, { key: u32 }),
+        getKey: ({ id }) => id,
+        onInsert: async ({ transaction }) => void transaction.mutations[0].modified.stock,
+      }));
+      const stock: number | undefined = products.get(1)?.stock;
       declare const db: Database;
       declare const client: Client;
       for (const to of [db, client]) {
@@ -205,6 +234,7 @@ describe("the programs of the adapters' pages", () => {
       "unstorage",
       "abstract-level",
       "zustand",
+      "@tanstack/db",
       "@tanstack/query-core",
       "@tanstack/query-persist-client-core",
       "tinybase",

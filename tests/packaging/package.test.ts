@@ -95,7 +95,13 @@ describe("the published package", () => {
   });
 
   test("its development dependencies have exact versions, and no registry is named", () => {
-    for (const folder of [".", "tests/runtimes", "tests/fixtures", "tests/fixtures/heavy"]) {
+    for (const folder of [
+      ".",
+      "tests/runtimes",
+      "tests/fixtures",
+      "tests/fixtures/heavy",
+      "tests/oldest-frameworks",
+    ]) {
       const { devDependencies, dependencies, optionalDependencies } = JSON.parse(
         readFileSync(root(folder, "package.json"), "utf8"),
       );
@@ -330,9 +336,9 @@ describe("types of the package", () => {
   });
 
   test("they compile with other types of the platform than a page's, or none", () => {
-    // Those of abstract-level (they need those of Node), Yjs, TinyBase and Vue: adapters.test.ts and hooks.test.ts compile with them.
+    // Those of abstract-level (they need those of Node), Yjs, TanStack DB, TinyBase and Vue: adapters.test.ts and hooks.test.ts compile with them.
     const names = Object.keys(manifest().exports).filter(
-      (name) => !/\.(wasm|json)$|^\.\/(level|yjs|tinybase|vue)$/.test(name),
+      (name) => !/\.(wasm|json)$|^\.\/(level|yjs|tanstack-db|tinybase|vue)$/.test(name),
     );
     const all = names
       .map((name, i) => `export * as e${i} from "varve${name.slice(1)}";`)
