@@ -1,4 +1,4 @@
-/** The inspector as a panel of the page. It is a module of its own, so that it is loaded when it is needed. */
+/** The inspector as a panel of the page. */
 
 import * as inspector from "varve/inspect";
 import { fillExample } from "./example.js";

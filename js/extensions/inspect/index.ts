@@ -3,7 +3,12 @@
  * structs laid over them.
  */
 
-import { type InspectOptions, type Inspector, InspectorView } from "./inspector.js";
+import {
+  type InspectOptions,
+  type Inspector,
+  InspectorView,
+  type MountPoint,
+} from "./inspector.js";
 
 export {
   type Analysis,
@@ -12,7 +17,7 @@ export {
   type FrameReport,
   type SegmentReport,
 } from "./analyze.js";
-export type { InspectOptions, Inspector } from "./inspector.js";
+export type { InspectOptions, Inspector, MountPoint } from "./inspector.js";
 export { NotReadableError, type SlotKind, type Totals } from "./scan.js";
 
 /**
@@ -26,7 +31,7 @@ export { NotReadableError, type SlotKind, type Totals } from "./scan.js";
  * @param options what to show first: `bytes`, a `file` or a `database`. Without any, it waits for a file that is dropped
  * @returns the inspector, until its `close()`. What cannot be read is said in it, not thrown
  */
-export function mount(element: HTMLElement, options: InspectOptions = {}): Inspector {
+export function mount(element: MountPoint, options: InspectOptions = {}): Inspector {
   const view = new InspectorView(element, options);
   void view.openFirst();
   return view;

@@ -73,6 +73,12 @@ export interface InspectOptions {
   readonly example?: (db: Database) => void | Promise<void>;
 }
 
+/** An `HTMLElement`, in programs whose types have none as well. */
+export interface MountPoint {
+  /** Adds the inspector. */
+  append(child: never): void;
+}
+
 /** A mounted inspector. */
 export interface Inspector {
   /** Shows something else. Resolves when all of it was read, or was found to be unreadable. */
@@ -139,9 +145,9 @@ export class InspectorView implements Inspector {
   #stepFiles: Bytes[] = [];
   #isBusy = false;
 
-  constructor(host: HTMLElement, options: InspectOptions) {
+  constructor(host: MountPoint, options: InspectOptions) {
     this.#options = options;
-    host.append(this.#container);
+    (host as HTMLElement).append(this.#container);
     this.#root = this.#container.attachShadow({ mode: "open" });
     const sheet = new CSSStyleSheet();
     sheet.replaceSync(STYLES);

@@ -39,6 +39,7 @@ button:disabled { color: var(--quiet); cursor: default; }
 .file input { position: absolute; inset: 0; opacity: 0; cursor: pointer; }
 .file:focus-within, :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 .sources, .actions { display: flex; flex-wrap: wrap; align-items: center; gap: 0.6rem; }
+.sources { margin-top: 0.9rem; }
 .sources select { max-width: 100%; }
 .drop { color: var(--quiet); font-size: 0.9375rem; }
 :host([data-dragging]) .sources { outline: 3px dashed var(--accent); outline-offset: 0.4rem; border-radius: 0.5rem; }
