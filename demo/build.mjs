@@ -1,6 +1,6 @@
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
@@ -20,13 +20,32 @@ export async function buildPage(outdir) {
     main: join(here, "main.ts"),
     worker: join(here, "race/worker.ts"),
     serve: join(here, "race/serve.ts"),
+    "drop-db": join(here, "panels/drop/drop-db.ts"),
+    "plug-writer": join(here, "panels/plug/plug-writer.ts"),
+    "plug-disk": join(here, "panels/plug/plug-disk.ts"),
   };
   await bundleWorkers(entryPoints, outdir, { minify: true });
-  for (const name of ["index.html", "page.css"]) {
-    await copyFile(join(here, name), join(outdir, name));
+  for (const name of ["index.html", "page.css", "panels/panels.css"]) {
+    await copyFile(join(here, name), join(outdir, basename(name)));
   }
   await writeFile(join(outdir, "records.json"), JSON.stringify(await records()));
 }
+
+/** `import text from "./file.ts?raw"` gives the text of that file, so that the page shows the code that it runs. */
+const rawText = {
+  name: "raw text",
+  setup(bundle) {
+    bundle.onResolve({ filter: /\?raw$/ }, ({ path, resolveDir }) => ({
+      path: join(resolveDir, path.slice(0, -"?raw".length)),
+      namespace: "raw",
+    }));
+    bundle.onLoad({ filter: /./, namespace: "raw" }, async ({ path }) => ({
+      contents: await readFile(path, "utf8"),
+      loader: "text",
+      watchFiles: [path],
+    }));
+  },
+};
 
 /** The results of other machines, the newest first. */
 async function records() {
@@ -61,6 +80,7 @@ export async function bundleWorkers(entryPoints, outdir, { nodePaths = [], minif
     logLevel: "warning",
     nodePaths,
     minify,
+    plugins: [rawText],
   });
   const wasm = require.resolve("@sqlite.org/sqlite-wasm/sqlite3.wasm");
   await copyFile(wasm, join(outdir, "sqlite3.wasm"));

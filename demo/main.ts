@@ -1,3 +1,4 @@
+import { showPanels } from "./panels/panels.js";
 import { disturbances, type FileTimes, missingSupport, thisMachine } from "./race/environment.js";
 import { messageOf } from "./race/messages.js";
 import {
@@ -360,6 +361,7 @@ async function begin(): Promise<void> {
   else view.show({}, QUICK);
 }
 
+showPanels();
 fillChoices();
 // Until it is known what is shown, so that no table moves.
 view.show({}, []);

@@ -4,17 +4,17 @@
  */
 
 import type { Database } from "./database/database.js";
-import { LAZY_MODULES } from "./database/lazy-imports.js";
+import { loadOnDemand } from "./database/lazy-imports.js";
 import { openWith } from "./database/opening.js";
 import { moduleFrom } from "./engine/load-wasm.js";
 import type { OpenOptions } from "./session/options.js";
-import { registerLoaders } from "./util/modules.js";
+import { registerRest } from "./util/modules.js";
 import wasm from "./varve.wasm";
 
 export * from "./index.js";
 
 /** The same as `open` on other platforms. */
 export function open(name: string, options: OpenOptions = {}): Promise<Database> {
-  registerLoaders(LAZY_MODULES);
+  registerRest(loadOnDemand);
   return openWith((given) => moduleFrom(given ?? wasm), name, options);
 }

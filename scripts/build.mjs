@@ -49,13 +49,15 @@ const HOOKS_LIMIT = 1024;
 /** For programs that store values as structured clone keeps them. */
 const STRUCTURED_LIMIT = 7.5 * 1024;
 const BLOBS_LIMIT = 6.25 * 1024;
+/** Half of it are errors and options, which clients and databases have. */
+const KEEP_LIMIT = 2.5 * 1024;
 /** For programs whose values a schema of zod and others checks. */
 const STANDARD_LIMIT = 3.5 * 1024;
 /**
  * What a page that opens a database loads before the wasm: minified, not compressed. Indexes are in it, because every write
  * has to keep those of the file, whether the program declares them or not.
  */
-const FIRST_LIMIT = 182_500;
+const FIRST_LIMIT = 180_000;
 /** What a page without a bundler loads until its first write: client, worker and wasm. */
 const WEB_LIMIT = 216 * 1024;
 /** The wasm features available since Chrome 91, Firefox 89, Safari 16.4 and Node 20. */
@@ -291,6 +293,13 @@ const BUNDLES = [
     name: "varve/blobs",
     source: 'export * from "./dist/extensions/blobs/index.js";',
     limit: BLOBS_LIMIT,
+  },
+  {
+    name: "varve/keep",
+    // Clients and databases have the clock.
+    external: ["*/util/clock.js"],
+    source: 'export * from "./dist/extensions/keep.js";',
+    limit: KEEP_LIMIT,
   },
   {
     name: "varve/structured",

@@ -19,7 +19,7 @@ const rankOf = (module) => RUST_LAYERS.findIndex((layer) => layer.includes(modul
 
 /** A sentence for each import that breaks a rule. */
 export function wrongImports() {
-  return [...wrongInRust(), ...missingInWorkers()];
+  return [...wrongInRust(), ...circlesInRust(), ...missingInWorkers()];
 }
 
 /**
@@ -27,41 +27,56 @@ export function wrongImports() {
  * imports elsewhere than where programs begin: a worker's bundle would contain them.
  */
 function missingInWorkers() {
-  const eager = "js/client/worker/eager-imports.ts";
-  const included = importsOf(eager).map((specifier) => targetOf(eager, specifier));
-  const registered = readFileSync(join(root, eager), "utf8");
   return filesBelow("js", (file) => file.endsWith(".ts") && !PROGRAMS.test(file)).flatMap(
-    (path) => {
-      const source = readFileSync(join(root, path), "utf8");
-      return importsOf(path, /(?<!typeof )\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g).flatMap(
-        (specifier) => {
-          const target = targetOf(path, specifier);
-          const name = target.replace(/^js\/|\.ts$/g, "");
-          const loader = new RegExp(`"${name}": \\(\\) => import\\("${specifier}"\\)`);
-          return [
-            !included.includes(target) &&
-              target !== FILES_OF_NODE &&
-              `${path} loads ${target} on demand; import it in ${eager}`,
-            !LOADERS.includes(path) && `${path} loads ${target}; only ${LOADERS.join(" and ")} may`,
-            !loader.test(source) && `${path} loads ${target}, but not as "${name}"`,
-            !new RegExp(`^ {2}"?${name}"?[:,]`, "m").test(registered) &&
-              target !== FILES_OF_NODE &&
-              `${eager} does not register "${name}"`,
-          ].filter(Boolean);
-        },
-      );
-    },
+    (path) => [
+      ...importsOf(path, /(?<!typeof )\bimport\s*\(\s*(["'])(\.[^"'\n]+)\1/g)
+        .map((specifier) => targetOf(path, specifier))
+        .filter((target) => LOADERS[path] !== target)
+        .map((target) => `${path} loads ${target}; only ${Object.keys(LOADERS).join(" and ")} may`),
+      ...loadedBy(path).flatMap(({ target, name }) => {
+        const list = LISTS.find(({ modules }) => modules.includes(target))?.list ?? ON_DEMAND;
+        const imports = importsOf(list).map((specifier) => targetOf(list, specifier));
+        const isNamed = new RegExp(`^ {2}"${name}"[:,]`, "m").test(
+          readFileSync(join(root, list), "utf8"),
+        );
+        return [
+          target !== `js/${name}.ts` && `${path} loads ${target}, but not as "${name}"`,
+          !imports.includes(target) && `${path} loads ${target} on demand; import it in ${list}`,
+          !isNamed && `${list} does not name "${name}"`,
+        ].filter(Boolean);
+      }),
+    ],
   );
+}
+
+/** The modules that a file loads on demand, each with the name by which it asks for it. */
+function loadedBy(path) {
+  const source = readFileSync(join(root, path), "utf8");
+  const calls = /\bmoduleAt<typeof import\(\s*"([^"]+)",?\s*\)>\(\s*"([^"]+)"/g;
+  return [...source.matchAll(calls)].map(([, specifier, name]) => ({
+    target: targetOf(path, specifier),
+    name,
+  }));
 }
 
 /** What no worker that serves contains: the command line, and what opens a database in the place of a program. */
 const PROGRAMS = /^js\/(cli|extensions)/;
 
-/** A worker of a page needs no files of Node. The bundles for Node include them. */
-const FILES_OF_NODE = "js/storage/node/file.ts";
+/** The modules that are loaded on demand, and are in every worker that serves. */
+const ON_DEMAND = "js/database/on-demand.ts";
 
-/** The files that load modules on demand. */
-const LOADERS = ["js/database/lazy-imports.ts", "js/database/open.ts"];
+/** Those that are listed elsewhere. A worker of a page needs no files of Node; the bundles for Node include them. */
+const LISTS = [
+  { modules: ["js/storage/node/file.ts"], list: "js/database/on-demand-everywhere.ts" },
+  // A file of its own in every bundle.
+  { modules: ["js/engine/wasm-inline.ts"], list: "js/client/worker/eager-imports.ts" },
+];
+
+/** The files that load modules on demand, and which. */
+const LOADERS = {
+  "js/database/lazy-imports.ts": "js/database/on-demand-everywhere.ts",
+  "js/database/open.ts": "js/engine/wasm-inline.ts",
+};
 
 const IMPORTS = /(?:\bfrom\s*|\bimport\s*\(?\s*)(["'])([^"'\n]+)\1/g;
 
@@ -112,4 +127,65 @@ function usedModules(source) {
     for (const name of names) if (rankOf(name) >= 0) found.add(name);
   }
   return found;
+}
+
+/**
+ * Files and folders of one folder of the crate that use each other, so that neither can be understood first. A module and
+ * its own parts may: `mod.rs` is not looked at, and neither are tests inside modules.
+ */
+function circlesInRust() {
+  const files = filesBelow("crate/src", (file) => file.endsWith(".rs"));
+  const moduleOf = (path) =>
+    path
+      .replace(/^crate\/src\/|\.rs$/g, "")
+      .split("/")
+      .filter((part) => part !== "mod" && part !== "lib");
+  const known = new Set(files.map((path) => moduleOf(path).join("/")));
+  /** By folder: which of its entries use which others. */
+  const folders = new Map();
+  for (const path of files.filter((file) => !/(^|\/)(mod|lib)\.rs$/.test(file))) {
+    const from = moduleOf(path);
+    for (const to of usedPaths(withoutTests(readFileSync(join(root, path), "utf8")), from, known)) {
+      const shared = from.findIndex((part, at) => part !== to[at]);
+      if (shared < 0 || shared >= to.length) continue;
+      const folder = from.slice(0, shared).join("/");
+      const uses = folders.get(folder) ?? folders.set(folder, new Map()).get(folder);
+      const others = uses.get(from[shared]) ?? uses.set(from[shared], new Set()).get(from[shared]);
+      others.add(to[shared]);
+    }
+  }
+  return [...folders].flatMap(([folder, uses]) =>
+    [...uses.keys()]
+      .filter((entry) => reaches(uses, entry, entry))
+      .map((entry) => `crate/src/${folder}: ${entry} uses a module that uses ${entry}`),
+  );
+}
+
+/** The modules of the crate that a source uses, each as the parts of its path. */
+function usedPaths(source, from, known) {
+  const found = [];
+  for (const match of source.matchAll(/\b(crate::|(?:super::)+)((?:\w+::)*)(\{[^;]*|\w+)/g)) {
+    const [, start, middle, last] = match;
+    const supers = start.split("super").length - 1;
+    const base = start === "crate::" ? [] : from.slice(0, from.length - supers);
+    const names = last.startsWith("{") ? last.split(/[\s,{}:]+/) : [last];
+    for (const name of names) {
+      const path = [...base, ...middle.split("::"), name].filter((part) => part !== "");
+      while (path.length > 0 && !known.has(path.join("/"))) path.pop();
+      if (path.length > 0) found.push(path);
+    }
+  }
+  return found;
+}
+
+/** Whether one entry uses the other, directly or through others. */
+function reaches(uses, from, to) {
+  const seen = new Set([from]);
+  for (const entry of seen) {
+    for (const next of uses.get(entry) ?? []) {
+      if (next === to) return true;
+      seen.add(next);
+    }
+  }
+  return false;
 }

@@ -19,6 +19,7 @@ const BUNDLES = {
     unstorage: "extensions/adapters/unstorage",
     "idb-keyval": "extensions/adapters/idb-keyval",
     blobs: "extensions/blobs/index",
+    keep: "extensions/keep",
     zustand: "extensions/adapters/zustand",
     query: "extensions/adapters/query",
     "tanstack-db": "extensions/adapters/tanstack-db",
@@ -103,9 +104,9 @@ function resolve(plugin, sources) {
     external: true,
   }));
   // An adapter that opens a database by its name loads what programs import.
-  plugin.onResolve({ filter: /^\.\.\/(client\/)?index\.js$/ }, ({ path, kind }) =>
+  plugin.onResolve({ filter: /^(\.\.\/)+(client\/)?index\.js$/ }, ({ path, kind }) =>
     kind === "dynamic-import"
-      ? { path: path.startsWith("../client") ? "./client.js" : "./index.js", external: true }
+      ? { path: path.includes("client/") ? "./client.js" : "./index.js", external: true }
       : undefined,
   );
   // A worker that serves has the files of Node too.
@@ -116,6 +117,6 @@ function resolve(plugin, sources) {
   }));
   // `serve` in the same bundle has these modules at once.
   plugin.onLoad({ filter: /\/lazy-imports\.js$/ }, () => ({
-    contents: "export const LAZY_MODULES = {};",
+    contents: "export const loadOnDemand = async () => ({ MODULES: {} });",
   }));
 }

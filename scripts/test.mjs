@@ -79,6 +79,7 @@ const SUITES = [
     folders: ["rust-web"],
     programs: ["chromium", "firefox"],
   }),
+  suite({ name: "site", folders: ["site"], programs: ["chromium"] }),
   suite({ name: "demo", folders: ["demo"], programs: ["chromium"] }),
   suite({ name: "edge", folders: ["edge"], programs: ["workerd"] }),
   suite({ name: "speed", alone: true, folders: ["speed"] }),

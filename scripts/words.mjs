@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import { filesBelow, root } from "./lib.mjs";
 
 /** Where sources are checked. */
-const FOLDERS = ["js", "crate", "benches", "demo", "scripts", "tests", "examples"];
+const FOLDERS = ["js", "crate", "benches", "demo", "scripts", "site", "tests", "examples"];
 
 /** Words that no name and no comment may contain, and what to say instead. */
 const WORDS = {
@@ -128,9 +128,7 @@ const PROSE =
 const RUST_PHRASES = /\b(hand(s|ed|ing)? over|makes? good)\b/i;
 
 /** Allowed names and words: of the file format, of exports, of libraries, and of tests. */
-const EXCEPTIONS = new Set([
-  ...["queue_room", "Sender", "peek", "ranges_iterate_both_ways_between_any_bounds"],
-]);
+const EXCEPTIONS = new Set([...["Sender", "peek", "ranges_iterate_both_ways_between_any_bounds"]]);
 
 /** The ordered index is a tree whose nodes are groups of blocks. */
 const GROUPS = "crate/src/index/ordered_index.rs";

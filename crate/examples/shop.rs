@@ -78,7 +78,7 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
         ("list", []) => {
             let mut products = store.collection::<Product>("products")?;
             let mut entries = products.entries(KeyRange::all())?;
-            while let Some(entry) = entries.next()? {
+            while let Some(entry) = entries.next_entry()? {
                 let name = entry.value.load(entry.value.name)?;
                 println!("{} {} {name}", entry.key::<String>()?, entry.value.stock);
             }
@@ -86,7 +86,7 @@ fn run(words: &[&str]) -> Result<(), Box<dyn Error>> {
         ("by", [index]) => {
             let mut products = store.collection::<Product>("products")?;
             let mut entries = products.entries_by(index, KeyRange::all())?;
-            while let Some(entry) = entries.next()? {
+            while let Some(entry) = entries.next_entry()? {
                 println!("{}", entry.key::<String>()?);
             }
         }

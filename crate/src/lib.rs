@@ -6,6 +6,7 @@
 //! | [`Collection`] | records of one type in it, with their indexes |
 //! | [`Reader`] | a database in memory, read by any number of threads |
 //! | [`KeyRange`] | a range of keys and its order |
+//! | [`Slice`] | a key or a value that belongs to the program |
 //! | [`Snapshot`] | everything as it was, while the store goes on |
 //! | [`Log`] | the log as history: a walk over its transactions |
 //! | [`Changes`], [`Follower`] | what happened since a cursor, and from then on |

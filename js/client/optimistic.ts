@@ -10,15 +10,9 @@ import { decoder } from "../util/text-coders.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
 import { CALL_NAME } from "./protocol/call-options.js";
 import { bytesOf, cloneArgs } from "./protocol/clone.js";
-import {
-  carried,
-  type Forms,
-  ownClone,
-  plainValueOf,
-  type Sent,
-  sentOf,
-} from "./protocol/json-values.js";
+import { carried, ownClone, plainValueOf, type Sent, sentOf } from "./protocol/json-values.js";
 import { keyName } from "./protocol/messages.js";
+import type { TransactionRequest } from "./protocol/transaction-request.js";
 
 /**
  * The options of `client.updateIf` and `client.transaction`. `timeout` applies to each request that they
@@ -36,26 +30,6 @@ export interface RemoteTransactionOptions extends RetryOptions {
    * long as compaction keeps the transaction there; `log` shows it. The transaction is a commit of its own then.
    */
   note?: string | undefined;
-}
-
-/** The reads of a transaction, and the writes to make if no key that was read has changed. */
-export interface Writes {
-  readonly note?: string | undefined;
-  /** Whether what is set keeps its expiry. */
-  readonly keepsExpiry?: boolean | undefined;
-  readonly reads: readonly {
-    readonly key: unknown;
-    readonly version: number;
-    readonly in?: string | undefined;
-  }[];
-  readonly writes: readonly {
-    readonly type: "set" | "delete";
-    readonly key: unknown;
-    readonly value?: unknown;
-    readonly forms?: Forms | undefined;
-    readonly expiry?: ExpiryOptions | undefined;
-    readonly in?: string | undefined;
-  }[];
 }
 
 /** A clone of a key, which the program may change later. Raw keys become bytes. */
@@ -128,7 +102,7 @@ export async function transact<T>(
         if (log.written.size > 0 || seen.length > 1) {
           const reads = seen.map(({ read }) => read);
           const writes = [...log.written.values()].map(({ isLess, ...write }) => write);
-          const all: Writes = { reads, writes, note, keepsExpiry: as === "updateIf" };
+          const all: TransactionRequest = { reads, writes, note, keepsExpiry: as === "updateIf" };
           await caller.request("commitIf", () => [all], true, requestOptions);
         }
         return result;
@@ -216,7 +190,7 @@ export async function updateIf(
 type Found = { readonly value: unknown; readonly version: number } | undefined;
 
 interface ReadResult {
-  readonly read: Writes["reads"][number];
+  readonly read: TransactionRequest["reads"][number];
   readonly value: unknown;
 }
 
@@ -225,7 +199,7 @@ interface Log {
   readonly read: (key: unknown, collection: string | undefined) => Promise<ReadResult>;
   readonly caller: Caller;
   readonly seen: Map<string, Promise<ReadResult>>;
-  readonly written: Map<string, Writes["writes"][number] & Pick<Sent, "isLess">>;
+  readonly written: Map<string, TransactionRequest["writes"][number] & Pick<Sent, "isLess">>;
   over?: boolean;
 }
 

@@ -98,7 +98,7 @@ export async function migrate<K, View, Writable, Input, KeyInput>(
   }
   if (keepsKeys && there.fingerprint === fingerprint) await run.index(declaration, indexes);
   else await run.convert(there, declaration, indexes);
-  await run.sweep();
+  await run.removeOldKeyspaces();
 }
 
 /** One run of a migration. */
@@ -210,7 +210,7 @@ class Run<K, View, Writable, Input, KeyInput> {
           const { built, ...rest } = catalog.pending(name);
           catalog.note(name, rest);
         });
-        await this.sweep();
+        await this.removeOldKeyspaces();
       }
       throw error;
     }
@@ -403,7 +403,7 @@ class Run<K, View, Writable, Input, KeyInput> {
   }
 
   /** Clears the keyspaces that have no descriptor any more. */
-  async sweep(): Promise<void> {
+  async removeOldKeyspaces(): Promise<void> {
     const { catalog, name, handle } = this;
     for (;;) {
       const [keyspace] = catalog.pending(name).clear;

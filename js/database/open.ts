@@ -1,9 +1,9 @@
 /** `open`: opens a database by name. */
 
 import type { OpenOptions } from "../session/options.js";
-import { registerLoaders } from "../util/modules.js";
+import { registerLoader, registerRest } from "../util/modules.js";
 import type { Database } from "./database.js";
-import { LAZY_MODULES } from "./lazy-imports.js";
+import { loadOnDemand } from "./lazy-imports.js";
 import { openRegistered } from "./opening.js";
 
 /**
@@ -39,8 +39,8 @@ import { openRegistered } from "./opening.js";
  * @throws the reason of `signal` if it was aborted, and what `onProgress` throws
  */
 export function open(name: string, options: OpenOptions = {}): Promise<Database> {
-  registerLoaders(LAZY_MODULES);
+  registerRest(loadOnDemand);
   // Not one of those above: where the wasm comes as a module of its own, bundles do not include the inlined one.
-  registerLoaders({ "engine/wasm-inline": () => import("../engine/wasm-inline.js") });
+  registerLoader("engine/wasm-inline", () => import("../engine/wasm-inline.js"));
   return openRegistered(name, options);
 }

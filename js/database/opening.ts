@@ -211,7 +211,10 @@ async function start(
     blank = await withFile(instantiating, opening);
     [module, opened] = await Promise.all([loading, opening]);
   } else {
-    // Load the wasm first: holding the file open meanwhile would only block other programs.
+    // Load the wasm first: holding the file open meanwhile would only block other programs. Looking it up does not.
+    const lookup = storage.lookUp?.(name);
+    // What fails is reported by `open`.
+    lookup?.catch(() => {});
     module = await loading;
     checkAbort();
     opened = await storage.open(name, { readOnly });

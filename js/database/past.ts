@@ -18,19 +18,26 @@ export function cursorIn(source: Source, call: string, given: unknown): number {
   );
 }
 
-/** The last transaction up to a time. One without a time counts as having that of the one before it that has one. */
+/**
+ * The last transaction up to a time. One without a time counts as having that of the one before it that has one. The log
+ * is walked from its end, so the cost grows with what was written since.
+ */
 function cursorAt(source: Source, call: string, time: number): number {
   commitPending(source(), call);
-  const walk = new Walk(source, { ...between(0), untilTime: time });
-  let found = 0;
-  let isTimed = false;
-  for (let item = walk.nextItem(); item !== undefined; item = walk.nextItem()) {
-    if (item.type === "error") throw item.error;
-    if (item.type === "gap" || item.moved) continue;
-    isTimed ||= item.time !== undefined;
-    if (isTimed) found = item.number;
+  const walk = new Walk(source, { ...between(0), reverse: true });
+  /** The newest transaction whose time is not known yet: it is that of one before it. */
+  let untimed: number | undefined;
+  try {
+    for (let item = walk.nextItem(); item !== undefined; item = walk.nextItem()) {
+      if (item.type === "error") throw item.error;
+      if (item.type === "gap" || item.moved) continue;
+      if (item.time === undefined) untimed ??= item.number;
+      else if (item.time.getTime() <= time) return untimed ?? item.number;
+      else untimed = undefined;
+    }
+  } finally {
+    walk.stop();
   }
-  if (isTimed) return found;
   throw badArgument(
     `${call} found no transaction that has a time up to then. Only those with a note have one: give the number of a ` +
       "commit.",

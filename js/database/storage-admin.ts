@@ -4,9 +4,9 @@ import { badArgument, DatabaseBusyError } from "../errors/index.js";
 import { refuseUnknown } from "../session/options.js";
 import { hasFolders, opfs } from "../storage/opfs.js";
 import type { Persistence, Storage } from "../storage/storage.js";
-import { registerLoaders } from "../util/modules.js";
+import { registerRest } from "../util/modules.js";
 import { defaultStorage } from "./default-storage.js";
-import { LAZY_MODULES } from "./lazy-imports.js";
+import { loadOnDemand } from "./lazy-imports.js";
 import { isOpen } from "./open-databases.js";
 
 /** The options of `destroy`, `databases` and `persist`. */
@@ -52,7 +52,7 @@ export async function databases(options: StorageOptions = {}): Promise<string[]>
 }
 
 function storageOf(call: string, options: StorageOptions): Storage {
-  registerLoaders(LAZY_MODULES);
+  registerRest(loadOnDemand);
   refuseUnknown(call, options, ["storage"]);
   const { storage } = options;
   if (storage !== undefined && typeof (storage as Partial<Storage> | null)?.open !== "function") {

@@ -722,7 +722,7 @@ export class Engine extends WasmMemory {
     if (this.queueLimit < 0) throw this.poisonWith("stack overflow");
     const length = this.takeQueue();
     if (length === 0) return;
-    const status = this.call(() => this.exports.set_waiting(length));
+    const status = this.call(() => this.exports.set_queued(length));
     // Only sets that cannot fail are buffered, so a failure is a bug of the engine.
     if (status !== OK) throw this.poisonWith(this.failure(status));
   }
@@ -730,7 +730,7 @@ export class Engine extends WasmMemory {
   /** After several sets in a row, opens the queue for as many as are sure to fit. Key listeners keep it closed. */
   private queueFurtherSets(areSeveral: boolean): void {
     const capacity =
-      areSeveral && this.keyListeners.size === 0 ? this.call(this.exports.queue_room) : 0;
+      areSeveral && this.keyListeners.size === 0 ? this.call(this.exports.queue_capacity) : 0;
     this.queueLimit = this.queueAt + capacity;
   }
 
@@ -786,12 +786,11 @@ export class Engine extends WasmMemory {
   }
 
   private wrapExports(): void {
-    if (this.poisonedError !== undefined) return;
+    // After `discard` there are no exports.
+    if (this.poisonedError !== undefined || this.exports === undefined) return;
     // The buffered sets came before the change, so they are applied first.
     const now = this.wasm;
     const wasm = this.rawExports ?? now;
-    // After `discard` there are no exports.
-    if (wasm === undefined) return;
     this.rawExports = wasm;
     this.exports = this.keyListeners.observed(wasm);
   }

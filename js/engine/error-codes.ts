@@ -33,11 +33,9 @@ export const Code = {
   Corruption: 8,
   NotADatabase: 9,
   UnsupportedFormat: 10,
-  Reentrancy: 11,
-  OutOfMemory: 12,
+  ViewsHeld: 12,
   NotOpen: 13,
   PointsOnly: 15,
-  Conflict: 16,
   ReadOnly: 18,
   Full: 19,
   CursorExpired: 20,
@@ -130,7 +128,7 @@ const makers: Readonly<Record<number, Maker>> = {
         `${format?.major} with unknown features 0x${format?.features.toString(16)}; update varve to open it.`,
       { reason: "newer-format", ...cause },
     ),
-  [Code.OutOfMemory]: ({ name, cause }) =>
+  [Code.ViewsHeld]: ({ name, cause }) =>
     new OutOfMemoryError(
       `This call needs more memory than the database "${name}" has beside the views of this turn, ` +
         "which would have ended. It did nothing. Let the turn end first (await null), do less in one " +

@@ -23,8 +23,8 @@ export interface Exports {
   find_many(keyspace: number, count: number): void;
   reserve(memory: number): void;
   set(keyspace: number, keyLength: number, length: number): number;
-  set_waiting(length: number): number;
-  queue_room(): number;
+  set_queued(length: number): number;
+  queue_capacity(): number;
   set_begin(keyspace: number, keyLength: number, capacity: number): number;
   remove(keyspace: number, keyLength: number): number;
   count(keyspace: number): number;

@@ -9,6 +9,8 @@ export interface RangeUpdate {
   readonly changes: readonly (readonly [key: unknown, version: number])[];
   /** Whether these are all keys of the range, whatever was there before. */
   readonly isAll: boolean;
+  /** Whether it is of another database than the update before, so that equal versions say nothing. */
+  readonly isOther?: boolean;
 }
 
 interface KeptRow {
@@ -28,9 +30,12 @@ export class KeptRows {
     this.isReversed = isReversed;
   }
 
-  /** Takes changes, whose rows that are there follow in `rows`. Returns whether anything is different. */
-  apply({ changes, isAll }: RangeUpdate, rows: readonly unknown[]): boolean {
-    const before = this.rows;
+  /**
+   * Takes changes, whose rows that are there follow in `rows`. A row with the version that it had stays the same object.
+   * Returns whether anything is different.
+   */
+  apply({ changes, isAll, isOther }: RangeUpdate, rows: readonly unknown[]): boolean {
+    const before = isOther ? undefined : this.rows;
     const old = isAll ? [] : (before ?? []);
     let index = 0;
     const changed = changes.map(([order, version]): KeptRow => {
@@ -40,22 +45,20 @@ export class KeptRows {
     changed.sort((a, b) => (a.order < b.order ? -1 : 1));
     const next: KeptRow[] = [];
     let from = 0;
+    let at = 0;
     for (const one of changed) {
       const to = positionOf(old, one.order, from);
       while (from < to) next.push(old[from++] as KeptRow);
       if (old[from]?.order === one.order) from += 1;
-      if (one.version > 0) next.push(one);
+      if (one.version === 0) continue;
+      // Another owner, or one that begins again, sends everything.
+      if (isAll && before) at = positionOf(before, one.order, at);
+      const known = isAll ? before?.[at] : undefined;
+      next.push(known?.order === one.order && known.version === one.version ? known : one);
     }
     while (from < old.length) next.push(old[from++] as KeptRow);
     this.rows = next;
-    // Another owner, or one that begins again, sends everything.
-    return !(
-      isAll &&
-      before?.length === next.length &&
-      before.every(
-        ({ order, version }, i) => next[i]?.order === order && next[i].version === version,
-      )
-    );
+    return !(isAll && before?.length === next.length && before.every((row, i) => row === next[i]));
   }
 
   /** The rows, in a new array. */

@@ -1,6 +1,6 @@
 /** The timers of an open database: they run commits, flushes and maintenance in the background. */
 
-import { clearTimeout, setTimeout } from "../util/clock.js";
+import { clearTimeout, setTimeout, unref } from "../util/clock.js";
 
 const BUFFERED_MS = 5;
 const FLUSH_MS = 1_000;
@@ -93,7 +93,6 @@ export class MaintenanceTimers {
 /** A timer that does not keep a program alive. */
 function unrefTimeout(task: () => void, ms: number): Timer {
   const timer = setTimeout(task, ms);
-  const { unref } = timer as { unref?: () => void };
-  unref?.call(timer);
+  unref(timer);
   return timer;
 }

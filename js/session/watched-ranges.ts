@@ -5,7 +5,7 @@
  */
 
 import type { Engine } from "../engine/engine.js";
-import { clearTimeout, setTimeout } from "../util/clock.js";
+import { clearTimeout, setTimeout, unref } from "../util/clock.js";
 import { NEW_TURN } from "./call-guard.js";
 import type { Bounds } from "./key-range.js";
 import type { Session } from "./session.js";
@@ -192,7 +192,7 @@ export class KeyNotes {
       }
     }, wait);
     // It does not keep a program alive.
-    (this.timer as { unref?: () => void }).unref?.();
+    unref(this.timer);
   }
 
   private schedule(): void {

@@ -5,7 +5,7 @@ import { decoder, encoder } from "../util/text-coders.js";
 import type { Declared, Descriptor } from "./codec.js";
 import { CopyCodec } from "./copied-codec.js";
 import { type JsonValues, json } from "./json-and-text.js";
-import { JsonText, jsonOf } from "./json-form.js";
+import { JsonText, jsonOf } from "./plain-json.js";
 import { badValue } from "./type.js";
 
 /** A Standard Schema (version 1), as far as it is used: https://standardschema.dev */

@@ -5,7 +5,7 @@ import { decoder, encoder } from "../util/text-coders.js";
 import { byteLengthOf } from "./byte-length.js";
 import type { Codec, CustomCodec, Declared, Descriptor, StructCodec, Structure } from "./codec.js";
 import { CopyCodec } from "./copied-codec.js";
-import { isTooDeep, jsonOf, TOO_DEEP } from "./json-form.js";
+import { isTooDeep, jsonOf, TOO_DEEP } from "./plain-json.js";
 import { SchemaCodec } from "./schema-codec.js";
 import type { StructSchema } from "./struct.js";
 import { withField } from "./type.js";

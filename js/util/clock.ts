@@ -108,6 +108,11 @@ export const queueMicrotask: (task: Task) => void = isFake(globalThis.queueMicro
   ? (task) => void Promise.resolve().then(task)
   : globalThis.queueMicrotask.bind(globalThis);
 
+/** Lets the process end before the timer fires, on platforms where a timer would keep it alive. */
+export function unref(timer: unknown): void {
+  (timer as { unref?: () => void }).unref?.();
+}
+
 /** Lets other tasks run. */
 export function nextTask(): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, 0));

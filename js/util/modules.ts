@@ -8,15 +8,25 @@ import { VarveError } from "../errors/index.js";
 
 const registered = new Map<string, unknown>();
 const loaders = new Map<string, () => Promise<unknown>>();
+/** Loads all modules that have no loader of their own. */
+let loadRest: LoadAll | undefined;
+
+/** Loads a module with others in it, by their paths. */
+type LoadAll = () => Promise<{ readonly MODULES: Readonly<Record<string, unknown>> }>;
 
 /** Registers modules that were imported statically, by their paths. */
 export function register(modules: Readonly<Record<string, unknown>>): void {
   for (const [path, module] of Object.entries(modules)) registered.set(path, module);
 }
 
-/** Registers how to load modules, by their paths. */
-export function registerLoaders(given: Readonly<Record<string, () => Promise<unknown>>>): void {
-  for (const [path, load] of Object.entries(given)) loaders.set(path, load);
+/** Registers how to load the module at this path alone. */
+export function registerLoader(path: string, load: () => Promise<unknown>): void {
+  loaders.set(path, load);
+}
+
+/** Registers how to load all others. */
+export function registerRest(load: LoadAll): void {
+  loadRest = load;
 }
 
 /**
@@ -29,8 +39,10 @@ export async function moduleAt<T>(path: string, code = "VARVE_MODULE"): Promise<
   if (known !== undefined) return known as T;
   try {
     const load = loaders.get(path);
-    if (load === undefined) throw new Error("call open() first.");
-    return (await load()) as T;
+    if (load !== undefined) return (await load()) as T;
+    if (loadRest === undefined) throw new Error("call open() first.");
+    const { MODULES } = await loadRest();
+    return MODULES[path] as T;
   } catch (cause) {
     throw new VarveError(
       code,

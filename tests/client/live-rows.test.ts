@@ -1,6 +1,6 @@
 /** Live ranges, whose rows come as differences, compared with what reads show. */
 
-import { type Client, connect, memory, type Served, serve, type WorkerLike } from "varve";
+import { type Client, connect, destroy, memory, type Served, serve, type WorkerLike } from "varve";
 import { blob, json, str, struct, text, u32 } from "varve/struct";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, wasmOption } from "../support/context.js";
@@ -171,6 +171,69 @@ describe("rows of live ranges", () => {
     expect(sent[1]?.changes.length).toBe(1);
     expect(results[2]?.[0]?.[0]).toBe(1_998);
     expect(results[2]?.length).toBe(1_999);
+  });
+
+  test("live: rows that have not changed stay the same objects when the next owner sends all of them", async () => {
+    let fullAnswers = 0;
+    const client = shop(
+      {
+        collections: { numbers: { of: json<{ n: number }>(), key: u32 } },
+        procedures: { end: (db) => void setTimeout(() => db.close(), 0) },
+      },
+      {
+        relay: (server) => {
+          server.addEventListener("message", ({ data }) => {
+            if (data.type === "changes" && data.isAll) fullAnswers += 1;
+          });
+          return server;
+        },
+      },
+    );
+    await client.numbers.batch(
+      Array.from({ length: 200 }, (_, n) => ({ type: "set", key: n, value: { n } })),
+    );
+    const results: [number, { n: number }][][] = [];
+    client.numbers.live({ reverse: true }, (rows) => results.push(rows));
+    await until(() => results.length === 1);
+    expect(fullAnswers).toBe(1);
+    await client.call.end();
+    while (fullAnswers < 2) await client.numbers.count();
+    await client.numbers.set(70, { n: -1 });
+    await until(() => results.at(-1)?.[129]?.[1].n === -1);
+    const [before = []] = results;
+    const after = results.at(-1) ?? [];
+    expect(after.length).toBe(200);
+    expect(after.flatMap((row, i) => (row === before[i] ? [] : [row[0]]))).toStrictEqual([70]);
+  });
+
+  test("live and watch: a database that was lost and made again is reported, although its versions are the same", async () => {
+    const storage = memory();
+    let made = 0;
+    const client = shop({
+      storage,
+      version: 1,
+      migrate: (db) => {
+        made += 1;
+        db.set("a", `${made}`);
+      },
+      procedures: { end: (db) => void setTimeout(() => db.close(), 0) },
+    });
+    const versions = [(await client.getEntry("a"))?.version];
+    const shown: (string | undefined)[] = [];
+    client.live({}, ([row]) => shown.push(row && new TextDecoder().decode(row[1])));
+    const changed: string[] = [];
+    client.watch({}, (changes) => changed.push(...changes.map(({ key }) => key)));
+    await until(() => shown.length === 1);
+    await client.call.end();
+    for (let isGone = false; !isGone; ) {
+      isGone = await destroy("shop", { storage }).catch(() => false);
+      await turn();
+    }
+    versions.push((await client.getEntry("a"))?.version);
+    await until(() => shown.length > 1 && changed.length > 0);
+    expect(versions[1]).toBe(versions[0]);
+    expect(shown).toStrictEqual(["1", "2"]);
+    expect(changed).toStrictEqual(["a"]);
   });
 
   test("live: rows that have expired are left out from the next change on, and those behind move up", async () => {

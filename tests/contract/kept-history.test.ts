@@ -170,6 +170,44 @@ everywhere("kept history", ({ storage }) => {
     expect(before.collection("products", Product, { indexes: INDEXES }).count()).toBe(0);
   });
 
+  test("a time means the same transaction as in a walk from the beginning, also if the clock was set back", async () => {
+    const db = await opened(storage, KEEP);
+    const next = random(11);
+    const real = Date.now;
+    const start = real();
+    const times: number[] = [];
+    const values = new Map<number, string>();
+    try {
+      for (let i = 0; i < 60; i++) {
+        const time = start + next(40) * 1_000;
+        Date.now = () => time;
+        times.push(time);
+        if (next(2) === 0) db.set("a", String(i));
+        else db.transaction(() => db.set("a", String(i)), { note: `note ${i}` });
+        db.commit();
+        values.set(db.lastCommit, String(i));
+      }
+    } finally {
+      Date.now = real;
+    }
+    for (const time of [...times, start + 39_500, start + 100_000]) {
+      let expected: number | undefined;
+      let known = Number.POSITIVE_INFINITY;
+      for (const transaction of db.log()) {
+        if (transaction.type !== "transaction") continue;
+        known = transaction.time?.getTime() ?? known;
+        if (known <= time) expected = transaction.number;
+      }
+      if (expected === undefined) {
+        throws(() => db.at(new Date(time)), BAD);
+        continue;
+      }
+      using past = db.at(new Date(time));
+      expect(past.getText("a")).toBe(values.get(expected));
+    }
+    await db.close();
+  });
+
   test("a time shows the last transaction that was not later", async () => {
     const db = await opened(storage, KEEP);
     throws(() => db.at(new Date()), BAD);

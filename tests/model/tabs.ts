@@ -585,7 +585,7 @@ export class World {
     const { disk, clients, nextEpoch } = this;
     const owner = new Owner(`o${count}`, disk, version, clients, nextEpoch, behind);
     this.owners.push(owner);
-    owner.requestLog.sweep(this.now - behind, this.now);
+    owner.requestLog.forgetExpired(this.now - behind, this.now);
     this.disk = copy(owner.disk);
     this.announce(this.here(owner, 0, 0));
   }

@@ -135,7 +135,9 @@ describe("the repository", () => {
     const named = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "crate/DESIGN.md"];
     const pages = [
       ...named,
-      ...readdirSync(join(context().root, "docs")).map((name) => `docs/${name}`),
+      ...readdirSync(join(context().root, "docs"), { recursive: true, encoding: "utf8" })
+        .filter((name) => name.endsWith(".md"))
+        .map((name) => `docs/${name.replaceAll("\\", "/")}`),
     ];
     const anchorsOf = (page: string) =>
       [...text(page).matchAll(/^#+ (.*)$/gm)].map(([, title = ""]) =>

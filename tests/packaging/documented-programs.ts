@@ -36,7 +36,7 @@ export function shownIn(page: string): Shown[] {
       what !== undefined || command !== undefined,
       `${page} says how this is run: ${firstLine}`,
     );
-    const known = /^(node|npx|cargo|deno|bun) /.test(command ?? "node ");
+    const known = /^(node|npx|cargo|deno|bun|wasm-pack) /.test(command ?? "node ");
     assert(known, `${page} says how this is run: ${firstLine}`);
     return [{ file, command, language, source: program.slice(label.length) }];
   });

@@ -62,7 +62,7 @@ describe("the programs of the README", () => {
       [],
       ["db.ts", "main.ts"],
       ["src/main.rs", "users.mjs", "payments.mjs"],
-      ["stock.mjs"],
+      ["stock.mjs", "kept.mjs"],
       ["drafts.mjs"],
       ["users.mjs"],
       ["worker.ts"],
@@ -110,6 +110,14 @@ describe("the programs of the README", () => {
     for (const place of ["node", "node24"]) {
       const lines = (await ranAsShown(program, place)).split("\n");
       expect(lines, place).toStrictEqual(["a 3", "b 2,a 3", "changed b,a", "Boost 350"]);
+    }
+  });
+
+  test("the program that keeps a range prints what it says", async () => {
+    const program = shown(LIVE, "kept.mjs");
+    for (const place of ["node", "node24"]) {
+      const lines = (await ranAsShown(program, place)).split("\n");
+      expect(lines, place).toStrictEqual(["Milk false 1", "Milk,Salt"]);
     }
   });
 

@@ -2,6 +2,7 @@
 
 import { type Client, connect, type Database, type RemoteEntry, serve } from "varve";
 import { at, connect as connectAlone, pack, undo } from "varve/client";
+import { keep } from "varve/keep";
 import {
   auto,
   desc,
@@ -346,4 +347,23 @@ export async function past(): Promise<void> {
     // @ts-expect-error what was read is checked anyway
     tx.set("a", "1", { ifVersion: 1 });
   });
+}
+
+export async function keeping(db: Database): Promise<void> {
+  const shop = connect<typeof indexed>("shop");
+  const boxes = await keep(shop.collection("boxes"), { gte: 1 }, { maxRows: 10 });
+  same<ReturnType<typeof boxes.get>, Boxed | undefined>(true);
+  same<typeof boxes.rows, readonly (readonly [number, Boxed])[]>(true);
+  // @ts-expect-error keys are numbers
+  boxes.get("a");
+  const wide = await keep(shop.collection("boxes").index.byWidth, { gte: 1 });
+  same<ReturnType<typeof wide.get>, Boxed | undefined>(true);
+  const raw = await keep(shop, { prefix: "a" });
+  same<ReturnType<typeof raw.get>, Uint8Array<ArrayBuffer> | undefined>(true);
+  const local = await keep(db.collection("products", Product), { lt: "b" });
+  same<ReturnType<typeof local.get>, Copy | undefined>(true);
+  // @ts-expect-error keys are numbers
+  await keep(shop.collection("boxes"), { gte: "a" });
+  // @ts-expect-error a mistyped option
+  await keep(shop, {}, { max: 1 });
 }

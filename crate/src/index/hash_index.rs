@@ -9,6 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::Position;
 use super::position_set::PositionSet;
 use crate::format::checksum::checksum;
 
@@ -83,9 +84,6 @@ const fn halves(low: u32, high: u32, secret: u64) -> u64 {
 fn half(bytes: &[u8]) -> u32 {
     bytes.try_into().map_or(0, u32::from_le_bytes)
 }
-
-/// The position of a record in units of 8 bytes from the first segment; 0 is not a valid position.
-pub type Position = u32;
 
 /// Slots of the smallest table.
 const MIN_SLOTS: usize = 16;

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Bound;
 
-use super::hash_index::Position;
+use super::Position;
 use crate::radix_sort;
 
 /// The maximum size of an inline key. A key is then no larger than a pointer, a length and a tag,

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::hash_index::Position;
+use super::Position;
 
 /// Words of a chunk of [`PositionSet`], which covers 1 MiB of the file.
 const CHUNK: usize = 512;

@@ -15,7 +15,8 @@ use crate::format::record;
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::superblock::Superblock;
 use crate::format::{ALIGN, DATA_START, KEYSPACE_ENGINE};
-use crate::index::hash_index::{HashIndex, Position};
+use crate::index::Position;
+use crate::index::hash_index::HashIndex;
 use crate::index::keyspaces::Keyspaces;
 
 use super::append::WriteError;

@@ -10,8 +10,9 @@ use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::{File, read_full};
 use crate::format::checkpoint::{self, BLOCK, BLOCK_ENTRIES, CheckpointHead};
+use crate::index::Position;
 use crate::index::hash_filter::HashFilter;
-use crate::index::hash_index::{HashIndex, LastCluster, Position};
+use crate::index::hash_index::{HashIndex, LastCluster};
 use crate::index::position_set::PositionSet;
 
 use super::Log;

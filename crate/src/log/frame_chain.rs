@@ -6,7 +6,7 @@ use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, KIND_EXTENT, KIND_SET, KIND_VOID, RecordError};
 use crate::format::system_records::{ExtentRef, KEY_GAP};
 use crate::format::{DATA_START, KEYSPACE_ENGINE};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 
 use super::Geometry;
 

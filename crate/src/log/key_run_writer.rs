@@ -8,7 +8,7 @@ use crate::format::checkpoint::{self, RunSegmentRow};
 use crate::format::key_run::KeyRunValue;
 use crate::format::key_run::block::{BlockWriter, common_prefix};
 use crate::format::segment::{self, SegmentHeader};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 
 use super::key_runs::KeyRun;
 use super::{Log, Slot};

@@ -12,7 +12,7 @@ use crate::format::checkpoint::{self, RunRow, RunSegmentRow};
 use crate::format::key_run::KeyRunValue;
 use crate::format::key_run::block::DecodedBlock;
 use crate::format::segment;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 
 use super::slot_allocator::AllocPriority;
 use super::{Log, SlotState};

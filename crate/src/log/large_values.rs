@@ -11,7 +11,7 @@ use crate::format::checksum::{checksum, seed_at};
 use crate::format::record::{self, KIND_PAST_SET, KIND_SET, RecordHeader};
 use crate::format::system_records::{CHUNK_KEY, ChunksRef, ExtentRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, segment};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 
 use super::buffer_pool::BufferAddr;
 use super::read::Pin;

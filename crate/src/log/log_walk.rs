@@ -17,7 +17,6 @@ use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_TRANSACTION, Re
 use crate::format::segment;
 use crate::format::system_records::Transaction;
 
-use super::log_walk_back::Reverse;
 use super::{Log, RecordRef, SlotState};
 
 /// What a part of a walk is.
@@ -282,6 +281,21 @@ fn is_visible(header: &RecordHeader) -> bool {
 fn transaction_of(value: &[u8]) -> Option<(Transaction, &[u8])> {
     let (fixed, note) = value.split_at_checked(size_of::<Transaction>())?;
     Some((*Transaction::from_bytes(fixed).ok()?, note))
+}
+
+/// What a walk from the newest to the oldest has left.
+#[derive(Debug)]
+pub(super) struct Reverse {
+    /// Segments below this sequence are left.
+    pub(super) below: u32,
+    /// The segment at which the walk ends, and what is known of where its part begins.
+    pub(super) last: Option<(u32, Progress)>,
+    /// The frames from this one on were written after the walk began.
+    pub(super) end_frame: u64,
+    /// Whether compaction took a part of the log, so that records may have been moved meanwhile.
+    pub(super) has_gap: bool,
+    /// Parts that were found and not shown yet, each with the sequence of its segment, the next one last.
+    pub(super) found: Vec<(u32, WalkPart)>,
 }
 
 impl Log {

@@ -10,23 +10,8 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::segment;
 
-use super::log_walk::{Loaded, LogWalk, PartKind, Progress, Run, WalkPart};
+use super::log_walk::{Loaded, LogWalk, PartKind, Progress, Reverse, Run, WalkPart};
 use super::{Log, SlotState};
-
-/// What a walk from the newest to the oldest has left.
-#[derive(Debug)]
-pub(super) struct Reverse {
-    /// Segments below this sequence are left.
-    below: u32,
-    /// The segment at which the walk ends, and what is known of where its part begins.
-    last: Option<(u32, Progress)>,
-    /// The frames from this one on were written after the walk began.
-    end_frame: u64,
-    /// Whether compaction took a part of the log, so that records may have been moved meanwhile.
-    has_gap: bool,
-    /// Parts that were found and not shown yet, each with the sequence of its segment, the next one last.
-    found: Vec<(u32, WalkPart)>,
-}
 
 impl Log {
     /// As [`begin_log_walk`](Log::begin_log_walk), from the newest to the oldest.

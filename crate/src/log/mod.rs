@@ -42,7 +42,7 @@ use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::format::superblock::{FLAG_CLEAN, INCOMPATIBLE_CHUNKS, SLOT_STRIDE, Superblock};
 use crate::format::system_records::{ChunksRef, ClearRef, ExtentRef, clear_of};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::sorted_vec_map::SmallMap;
 
 use append::WriteError;

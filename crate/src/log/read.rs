@@ -8,7 +8,7 @@ use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::format::system_records::ChunksRef;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 
 use super::buffer_pool::{AccessKind, BufferAddr, BufferContent, BufferId};
 use super::record_cache::RecordCache;

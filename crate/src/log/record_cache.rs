@@ -6,7 +6,8 @@ use crate::error::{Error, damaged};
 use crate::file::{File, read_full};
 use crate::format::align_up;
 use crate::format::record::{self, RecordHeader};
-use crate::index::hash_index::{HashIndex, Position};
+use crate::index::Position;
+use crate::index::hash_index::HashIndex;
 
 use super::buffer_pool::{AccessKind, BufferAddr, BufferContent, BufferId};
 use super::{Log, Slot};

@@ -8,7 +8,7 @@ use crate::format::frame;
 use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::format::superblock::MODE_KEEP_HISTORY;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 
 use super::log_start::WalkStart;
 use super::log_walk::Loaded;

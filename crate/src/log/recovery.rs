@@ -15,7 +15,7 @@ use crate::format::segment;
 use crate::format::superblock::{COMPATIBLE_HISTORY, FLAG_CLEAN, MODE_KEEP_HISTORY, Superblock};
 use crate::format::system_records::ExtentRef;
 use crate::format::{MAJOR, SEGMENT_LOG2};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::radix_sort;
 
 use super::buffer_pool::{Pool, ViewCallbacks};

@@ -12,7 +12,7 @@ use crate::file::{File, read_full, write_all};
 use crate::format::checksum::{Checksum, seed_at};
 use crate::format::segment;
 use crate::format::system_records::ExtentRef;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::radix_sort;
 
 use super::slot_allocator::AllocPriority;

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::format::system_records::ExtentRef;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::radix_sort;
 
 use super::tombstones::UNKNOWN;

@@ -13,7 +13,7 @@ use crate::format::record::{self, KIND_EXTENT, RecordHeader};
 use crate::format::segment::{self, SegmentHeader};
 use crate::format::superblock::{self, SLOT_STRIDE, Superblock};
 use crate::format::system_records::ExtentRef;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 
 use super::{Log, MissingHeader, SlotState};
 

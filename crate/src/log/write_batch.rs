@@ -9,7 +9,7 @@ use crate::format::record::{self, RecordHeader};
 use crate::format::segment;
 use crate::format::system_records::Transaction;
 use crate::format::{KEYSPACE_ENGINE, align_up};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use musli_zerocopy::ZeroCopy;
 
 use super::buffer_pool::BufferAddr;

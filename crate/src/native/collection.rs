@@ -1,6 +1,8 @@
 //! Collections of records in an open store.
 
 use std::borrow::Cow;
+use std::fmt;
+use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use std::time::Duration;
 
 use musli_zerocopy::ZeroCopy;
 
+use crate::aligned_buf::AlignedBytes;
 use crate::format::KEYSPACE_ENGINE;
 use crate::format::system_records::KEY_IDS;
 use crate::schema::key::{Key, KeyKind, OwnedKey, Part};
@@ -19,8 +22,8 @@ use super::catalog::StoredCollection;
 use super::expiry::check_version;
 use super::index::{Index, entry_value, record_key};
 use super::read_errors::read;
-use super::store::Walk;
-use super::{Entries, Error, Expiry, KeyRange, SetOptions, Store, Versioned};
+use super::walk::{End, Walk};
+use super::{Error, Expiry, KeyRange, SetOptions, Slice, Store, Versioned};
 
 /// Records of type `T` with their own keys, in a store.
 ///
@@ -105,6 +108,14 @@ impl<'s, T: Record> Collection<'s, T> {
         }
     }
 
+    /// Returns the record of a key as one that belongs to the program, and stays when the store goes on.
+    ///
+    /// # Errors
+    /// As for [`get`](Collection::get).
+    pub fn get_owned(&mut self, key: impl Key) -> Result<Option<Owned<T>>, Error> {
+        Ok(self.get(key)?.map(|view| Owned::of(&view)))
+    }
+
     /// Returns the record of a key with its version and its expiry.
     ///
     /// # Errors
@@ -132,7 +143,8 @@ impl<'s, T: Record> Collection<'s, T> {
     ///
     /// # Errors
     /// A bound that is not a key of this collection; as for [`Store::count`].
-    pub fn count(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+    pub fn count<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<u64, Error> {
+        let range = range.into();
         let bounds = range.encode(Some(self.stored.key()?))?;
         self.store.count_between(self.stored.keyspace, bounds, &range)
     }
@@ -287,7 +299,8 @@ impl<'s, T: Record> Collection<'s, T> {
     ///
     /// # Errors
     /// A bound that is not a key of this collection; as for [`Store::clear`].
-    pub fn clear(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+    pub fn clear<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<u64, Error> {
+        let range = range.into();
         let bounds = range.encode(Some(self.stored.key()?))?;
         self.store.begin_write()?;
         let stored = self.writable()?;
@@ -409,8 +422,8 @@ impl<'s, T: Record> Collection<'s, T> {
     ///
     /// # Errors
     /// A bound that is not a key of this collection.
-    pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Records<'_, T>, Error> {
-        Records::of(self.store, Arc::clone(&self.stored), None, &range)
+    pub fn entries<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<Records<'_, T>, Error> {
+        Records::of(self.store, Arc::clone(&self.stored), None, &range.into())
     }
 
     /// Iterates over the records in the order of an index. The range is one of the index's fields:
@@ -418,12 +431,12 @@ impl<'s, T: Record> Collection<'s, T> {
     ///
     /// # Errors
     /// An index that the collection does not have, or a bound that does not match it.
-    pub fn entries_by(
+    pub fn entries_by<'k>(
         &mut self,
         index: &str,
-        range: KeyRange<'_>,
+        range: impl Into<KeyRange<'k>>,
     ) -> Result<Records<'_, T>, Error> {
-        Records::by_index(self.store, Arc::clone(&self.stored), None, index, &range)
+        Records::by_index(self.store, Arc::clone(&self.stored), None, index, &range.into())
     }
 
     /// The names of its indexes, except for those that are being built.
@@ -582,18 +595,124 @@ fn is_in_use(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Err
     Ok(is_in_use)
 }
 
-/// Iterates over records. They are read in the store's memory, so each is valid until the next
-/// call.
+/// Iterates over records, by [`Collection::entries`] and [`Collection::entries_by`]: from both ends.
+///
+/// As an [`Iterator`] it gives [`OwnedEntry`]s; [`next_entry`](Records::next_entry) exposes the next record instead, which is
+/// read in the store's memory. What cannot be read is an error in its stead, and the iteration goes on behind it, unless the
+/// order of the keys cannot be read: then it ends.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("varve-doc-records-{}", std::process::id()));
+/// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+/// use musli_zerocopy::ZeroCopy;
+/// use varve::schema::Record;
+///
+/// #[derive(Clone, Copy, ZeroCopy, Record)]
+/// #[repr(C)]
+/// struct Stock {
+///     count: u32,
+/// }
+///
+/// let mut stocks = store.collection::<Stock>("stocks")?;
+/// for (name, count) in [("a", 1), ("b", 2), ("c", 3)] {
+///     stocks.set(name, |_| Stock { count })?;
+/// }
+/// for entry in stocks.entries("a"..="b")?.rev() {
+///     let entry = entry?;
+///     println!("{}: {}", entry.key::<String>()?, entry.value.view().count);
+/// }
+/// let mut entries = stocks.entries(..)?;
+/// let mut sum = 0;
+/// while let Some(entry) = entries.next_entry()? {
+///     sum += entry.value.count;
+/// }
+/// assert_eq!(sum, 6);
+/// # drop(entries);
+/// # store.close()?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
+#[must_use = "iterators do nothing unless they are consumed"]
 pub struct Records<'s, T> {
     store: &'s mut Store,
     walk: Walk,
     stored: Arc<StoredCollection>,
-    /// The keyspace of the records, as it is or as a snapshot shows it.
-    keyspace: u32,
-    is_index: bool,
+    /// The keyspace of the records, as it is or as a snapshot shows it, if the walk is one over an index.
+    records: Option<u32>,
+    /// The key of the record to which an entry of an index leads.
     key: Vec<u8>,
     record: PhantomData<T>,
+}
+
+/// A record that belongs to the program, and stays when the store goes on.
+///
+/// Clones share its bytes. It may be sent to other threads.
+pub struct Owned<T> {
+    bytes: Arc<AlignedBytes>,
+    length: usize,
+    record: PhantomData<fn() -> T>,
+}
+
+impl<T: Record> Owned<T> {
+    fn of(view: &View<'_, T>) -> Self {
+        let length = view.bytes().len();
+        let mut bytes = AlignedBytes::uninitialized(length);
+        bytes[..length].copy_from_slice(view.bytes());
+        Owned { bytes: Arc::new(bytes), length, record: PhantomData }
+    }
+
+    /// The record, read in place.
+    #[must_use]
+    pub fn view(&self) -> View<'_, T> {
+        View::new(self.bytes()).expect("the same bytes were read before")
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl<T> Clone for Owned<T> {
+    fn clone(&self) -> Self {
+        let Owned { ref bytes, length, record } = *self;
+        Owned { bytes: Arc::clone(bytes), length, record }
+    }
+}
+
+impl<T: Record + fmt::Debug> fmt::Debug for Owned<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view().root().fmt(f)
+    }
+}
+
+/// A record and its key, both of which belong to the program.
+#[derive(Clone, Debug)]
+pub struct OwnedEntry<T: Record> {
+    key: Slice,
+    stored: Arc<StoredCollection>,
+    /// The record.
+    pub value: Owned<T>,
+}
+
+impl<T: Record> OwnedEntry<T> {
+    /// The decoded key.
+    ///
+    /// # Errors
+    /// If it is not of that type.
+    pub fn key<K: OwnedKey>(&self) -> Result<K, Error> {
+        decoded(self.stored.key()?, &self.key)
+    }
+
+    /// The key's bytes.
+    #[must_use]
+    pub fn key_bytes(&self) -> &Slice {
+        &self.key
+    }
 }
 
 /// A record and its key.
@@ -615,10 +734,7 @@ impl<'a, T: Record> Entry<'a, T> {
     /// # Errors
     /// If it is not of that type.
     pub fn key<K: OwnedKey>(&self) -> Result<K, Error> {
-        K::decode(self.kind, self.key).ok_or_else(|| {
-            let reason = format!("a key is not {}", self.kind.to_json());
-            Error::MalformedValue(Malformed::new("", reason))
-        })
+        decoded(self.kind, self.key)
     }
 
     /// The key's bytes.
@@ -626,6 +742,13 @@ impl<'a, T: Record> Entry<'a, T> {
     pub fn key_bytes(&self) -> &'a [u8] {
         self.key
     }
+}
+
+fn decoded<K: OwnedKey>(kind: &KeyKind, key: &[u8]) -> Result<K, Error> {
+    K::decode(kind, key).ok_or_else(|| {
+        let reason = format!("a key is not {}", kind.to_json());
+        Error::MalformedValue(Malformed::new("", reason))
+    })
 }
 
 impl<'s, T: Record> Records<'s, T> {
@@ -639,9 +762,8 @@ impl<'s, T: Record> Records<'s, T> {
         let bounds = range.encode(Some(stored.key()?))?;
         let keyspace = then.map_or(stored.keyspace, |then| then.keyspace(stored.keyspace));
         store.begin();
-        let Entries { store, walk } = store.walk(keyspace, bounds, range);
-        let (is_index, key, record) = (false, Vec::new(), PhantomData);
-        Ok(Records { store, walk, stored, keyspace, is_index, key, record })
+        let walk = Walk::new(keyspace, bounds, range, true);
+        Ok(Records { store, walk, stored, records: None, key: Vec::new(), record: PhantomData })
     }
 
     /// The same in the order of an index.
@@ -659,40 +781,77 @@ impl<'s, T: Record> Records<'s, T> {
         })?;
         let bounds = range.encode(Some(&found.key()))?;
         let at = |keyspace| then.map_or(keyspace, |then| then.keyspace(keyspace));
-        let (keyspace, entries) = (at(stored.keyspace), at(found.keyspace));
+        let (records, entries) = (Some(at(stored.keyspace)), at(found.keyspace));
         store.begin();
-        let Entries { store, walk } = store.walk(entries, bounds, range);
-        let (is_index, key, record) = (true, Vec::new(), PhantomData);
-        Ok(Records { store, walk, stored, keyspace, is_index, key, record })
+        let walk = Walk::new(entries, bounds, range, true);
+        Ok(Records { store, walk, stored, records, key: Vec::new(), record: PhantomData })
     }
 
-    /// The next record; none at the end.
+    /// The next record; none at the end. It is valid until the next call.
     ///
     /// # Errors
     /// As for [`Collection::get`].
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Entry<'_, T>>, Error> {
-        if !self.walk.step(self.store)? {
-            return Ok(None);
-        }
-        self.key.clear();
-        if self.is_index {
-            let Store { engine, found, .. } = &mut *self.store;
-            let entry = read(found.as_ref(), engine.get(self.walk.keyspace, &self.walk.key))?;
-            let leads_to = entry.and_then(|entry| record_key(&self.walk.key, entry));
-            self.key.extend_from_slice(leads_to.ok_or_else(|| self.dangling())?);
-        } else {
-            self.key.extend_from_slice(&self.walk.key);
-        }
-        let missing = self.dangling();
-        let Store { engine, found, .. } = &mut *self.store;
-        let record = read(found.as_ref(), engine.get(self.keyspace, &self.key))?;
-        let bytes = record.ok_or(missing)?;
-        Entry::new(&self.key, self.stored.key()?, bytes).map(Some)
+    pub fn next_entry(&mut self) -> Result<Option<Entry<'_, T>>, Error> {
+        self.entry(End::Front)
     }
 
-    fn dangling(&self) -> Error {
-        let reason = format!("an entry of an index of {:?} leads to no record", self.stored.name);
-        Error::MalformedValue(Malformed::new("", reason))
+    /// As [`next_entry`](Records::next_entry), from the end of the range. With a limit the keys before it are read first.
+    ///
+    /// # Errors
+    /// As for [`Collection::get`].
+    pub fn next_entry_back(&mut self) -> Result<Option<Entry<'_, T>>, Error> {
+        self.entry(End::Back)
+    }
+
+    fn entry(&mut self, end: End) -> Result<Option<Entry<'_, T>>, Error> {
+        if !self.walk.step(self.store, end)? {
+            return Ok(None);
+        }
+        let kind = self.stored.key()?;
+        let Some(records) = self.records else {
+            let missing = || dangling(&self.stored);
+            let bytes = self.walk.value(self.store)?.ok_or_else(missing)?;
+            return Entry::new(self.walk.key(), kind, bytes).map(Some);
+        };
+        let entry = self.walk.value(self.store)?;
+        let leads_to = entry.and_then(|entry| record_key(self.walk.key(), entry));
+        let key = leads_to.ok_or_else(|| dangling(&self.stored))?;
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        let Store { engine, found, .. } = &mut *self.store;
+        let record = read(found.as_ref(), engine.get(records, &self.key))?;
+        let bytes = record.ok_or_else(|| dangling(&self.stored))?;
+        Entry::new(&self.key, kind, bytes).map(Some)
+    }
+
+    fn owned(&mut self, end: End) -> Option<Result<OwnedEntry<T>, Error>> {
+        let stored = Arc::clone(&self.stored);
+        let entry = self.entry(end).transpose()?;
+        Some(entry.map(|Entry { key, value, .. }| OwnedEntry {
+            key: Slice::new(key),
+            stored,
+            value: Owned::of(&value),
+        }))
     }
 }
+
+fn dangling(stored: &StoredCollection) -> Error {
+    let reason = format!("an entry of an index of {:?} leads to no record", stored.name);
+    Error::MalformedValue(Malformed::new("", reason))
+}
+
+impl<T: Record> Iterator for Records<'_, T> {
+    type Item = Result<OwnedEntry<T>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.owned(End::Front)
+    }
+}
+
+impl<T: Record> DoubleEndedIterator for Records<'_, T> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.owned(End::Back)
+    }
+}
+
+impl<T: Record> FusedIterator for Records<'_, T> {}

@@ -7,6 +7,7 @@
 //! | [`Collection`] | records of one type in it, with their indexes |
 //! | [`Reader`] | a database in memory, read by any number of threads |
 //! | [`KeyRange`] | a range of keys and its order |
+//! | [`Slice`] | a key or a value that belongs to the program |
 //! | [`Snapshot`] | everything as it was, while the store goes on |
 //! | [`Log`] | the log as history: a walk over its transactions |
 //! | [`Changes`], [`Follower`] | what happened since a cursor, and from then on |
@@ -28,6 +29,8 @@ mod index;
 mod lock_file;
 #[cfg(not(target_arch = "wasm32"))]
 mod locked_file;
+#[cfg(not(target_arch = "wasm32"))]
+mod open;
 mod pack;
 #[cfg(not(target_arch = "wasm32"))]
 mod process_id;
@@ -37,6 +40,7 @@ mod read_errors;
 mod read_only_file;
 mod reader;
 mod schema_diff;
+mod slice;
 mod snapshots;
 #[cfg(not(target_arch = "wasm32"))]
 mod std_file;
@@ -44,13 +48,14 @@ mod store;
 #[cfg(not(target_arch = "wasm32"))]
 mod system;
 mod undo;
+mod walk;
 
 // What differs between files of an operating system and those of a browser.
 #[cfg(target_arch = "wasm32")]
 use crate::web::system;
 
 pub use changes::{Changes, FollowFrom, Follower, News};
-pub use collection::{Collection, Entry, Records};
+pub use collection::{Collection, Entry, Owned, OwnedEntry, Records};
 pub use error::{Error, Loss};
 pub use expiry::{Expiry, SetOptions, Versioned};
 pub use history::{
@@ -58,8 +63,9 @@ pub use history::{
     Transaction,
 };
 pub use range::KeyRange;
-pub use reader::{ReadCollection, Reader};
+pub use reader::{ReadCollection, ReadEntries, ReadRecords, Reader};
+pub use slice::Slice;
 pub use snapshots::{Snapshot, SnapshotCollection, SnapshotReader};
 #[cfg(not(target_arch = "wasm32"))]
 pub use std_file::StdFile;
-pub use store::{Entries, OpenOptions, Pair, Store};
+pub use store::{Entries, Keys, OpenOptions, Pair, Store};

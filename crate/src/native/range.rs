@@ -1,7 +1,7 @@
 //! Ranges of keys.
 
 use std::fmt;
-use std::ops::Bound;
+use std::ops::{Bound, Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
 use crate::schema::Malformed;
 use crate::schema::key::{Key, KeyKind};
@@ -10,11 +10,28 @@ use super::Error;
 
 /// A range of keys and the order of iteration. All given conditions apply together.
 ///
-/// ```
-/// use varve::native::KeyRange;
+/// The ranges of Rust are ranges of keys too: `..`, `"a".."b"`, `"a"..="b"`, `"a"..`, and pairs of [`Bound`]s. One that ends
+/// before it begins has no keys.
 ///
-/// let last_ten = KeyRange::all().prefix("user/").reverse().limit(10);
-/// # drop(last_ten);
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("varve-doc-range-{}", std::process::id()));
+/// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+/// use varve::KeyRange;
+///
+/// for user in ["user/1", "user/2", "user/3"] {
+///     store.set(user, "")?;
+/// }
+/// let last_two = KeyRange::all().prefix("user/").reverse().limit(2);
+/// let keys: Vec<_> = store.keys(last_two)?.collect::<Result<_, _>>()?;
+/// assert_eq!(keys, ["user/3", "user/2"]);
+/// assert_eq!(store.count("user/1".."user/3")?, 2);
+/// assert_eq!(store.clear(..="user/1")?, 1);
+/// assert_eq!(store.count(KeyRange::from("user/2"..).limit(1))?, 1);
+/// # store.close()?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Default)]
 pub struct KeyRange<'a> {
@@ -125,6 +142,52 @@ impl<'a> KeyRange<'a> {
             }
         }
         Ok(bounds)
+    }
+}
+
+impl From<RangeFull> for KeyRange<'_> {
+    fn from(_: RangeFull) -> Self {
+        KeyRange::all()
+    }
+}
+
+/// A pair of bounds is a range of keys, and so is everything that is one.
+impl<'a, K: Key + 'a> From<(Bound<K>, Bound<K>)> for KeyRange<'a> {
+    fn from((lower, upper): (Bound<K>, Bound<K>)) -> Self {
+        let range = match lower {
+            Bound::Included(key) => KeyRange::all().gte(key),
+            Bound::Excluded(key) => KeyRange::all().gt(key),
+            Bound::Unbounded => KeyRange::all(),
+        };
+        match upper {
+            Bound::Included(key) => range.lte(key),
+            Bound::Excluded(key) => range.lt(key),
+            Bound::Unbounded => range,
+        }
+    }
+}
+
+macro_rules! ranges {
+    ($($of:ident: |$range:ident| $bounds:expr;)*) => {
+        $(impl<'a, K: Key + 'a> From<$of<K>> for KeyRange<'a> {
+            fn from($range: $of<K>) -> Self {
+                KeyRange::from($bounds)
+            }
+        })*
+    };
+}
+
+ranges! {
+    Range: |range| (Bound::Included(range.start), Bound::Excluded(range.end));
+    RangeFrom: |range| (Bound::Included(range.start), Bound::Unbounded);
+    RangeTo: |range| (Bound::Unbounded, Bound::Excluded(range.end));
+    RangeToInclusive: |range| (Bound::Unbounded, Bound::Included(range.end));
+}
+
+impl<'a, K: Key + 'a> From<RangeInclusive<K>> for KeyRange<'a> {
+    fn from(range: RangeInclusive<K>) -> Self {
+        let (first, last) = range.into_inner();
+        KeyRange::from((Bound::Included(first), Bound::Included(last)))
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::Bound;
+use std::slice;
 
 use crate::file::{File, IoError};
 use crate::format::{KEYSPACE_RAW, MAX_VALUE};
-use crate::schema::key::Key;
+use crate::schema::key::{Key, KeyKind};
 use crate::schema::{Malformed, Record, View};
 use crate::store::Store as Engine;
 use crate::store::live_records::Value;
@@ -133,10 +135,11 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// A bound that is not a valid key.
-    pub fn entries<'s>(
-        &'s self,
-        range: KeyRange<'_>,
-    ) -> Result<impl Iterator<Item = Pair<'s>> + use<'s, 'a>, Error> {
+    pub fn entries<'k>(
+        &self,
+        range: impl Into<KeyRange<'k>>,
+    ) -> Result<ReadEntries<'_, 'a>, Error> {
+        let range = range.into();
         let bounds = range.encode(None)?;
         Ok(self.between(KEYSPACE_RAW, &bounds, &range))
     }
@@ -177,12 +180,7 @@ impl<'a> Reader<'a> {
         Some(&space[at].1)
     }
 
-    fn between<'s>(
-        &'s self,
-        keyspace: u32,
-        bounds: &Bounds,
-        range: &KeyRange<'_>,
-    ) -> impl Iterator<Item = Pair<'s>> + use<'s, 'a> {
+    fn between(&self, keyspace: u32, bounds: &Bounds, range: &KeyRange<'_>) -> ReadEntries<'_, 'a> {
         let space = self.space(keyspace);
         let count_below = |key: &[u8], behind: bool| {
             space.partition_point(|(other, _)| *other < key || behind && *other == key)
@@ -199,12 +197,42 @@ impl<'a> Reader<'a> {
             Bound::Excluded(key) => count_below(key, false),
         };
         let found = if bounds.is_empty() { &[] } else { space.get(from..to).unwrap_or_default() };
-        let (reverse, limit) = (range.reverse, range.limit.unwrap_or(usize::MAX));
-        let last = found.len();
-        let order = (0..last).map(move |at| if reverse { last - 1 - at } else { at });
-        order.map(|at| (found[at].0, &*found[at].1)).take(limit)
+        let count = range.limit.map_or(found.len(), |limit| limit.min(found.len()));
+        let found = if range.reverse { &found[found.len() - count..] } else { &found[..count] };
+        ReadEntries { found: found.iter(), reverse: range.reverse }
     }
 }
+
+/// Iterates over the keys and values of a [`Reader`], from both ends.
+#[derive(Clone, Debug)]
+#[must_use = "iterators do nothing unless they are consumed"]
+pub struct ReadEntries<'s, 'a> {
+    found: slice::Iter<'s, Found<'a>>,
+    reverse: bool,
+}
+
+impl<'s> Iterator for ReadEntries<'s, '_> {
+    type Item = Pair<'s>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = if self.reverse { self.found.next_back() } else { self.found.next() };
+        next.map(|(key, value)| (*key, &**value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.found.size_hint()
+    }
+}
+
+impl DoubleEndedIterator for ReadEntries<'_, '_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let next = if self.reverse { self.found.next() } else { self.found.next_back() };
+        next.map(|(key, value)| (*key, &**value))
+    }
+}
+
+impl ExactSizeIterator for ReadEntries<'_, '_> {}
+impl FusedIterator for ReadEntries<'_, '_> {}
 
 /// A collection of a [`Reader`].
 #[derive(Debug)]
@@ -236,13 +264,44 @@ impl<'r, 'a: 'r, T: Record> ReadCollection<'r, 'a, T> {
     ///
     /// # Errors
     /// A bound that is not a key of this collection; then each malformed record.
-    pub fn entries(
+    pub fn entries<'k>(
         &self,
-        range: KeyRange<'_>,
-    ) -> Result<impl Iterator<Item = Result<Entry<'r, T>, Error>> + use<'r, 'a, T>, Error> {
+        range: impl Into<KeyRange<'k>>,
+    ) -> Result<ReadRecords<'r, 'a, T>, Error> {
+        let range = range.into();
         let kind = self.stored.key()?;
         let bounds = range.encode(Some(kind))?;
         let found = self.reader.between(self.stored.keyspace, &bounds, &range);
-        Ok(found.map(move |(key, value)| Entry::new(key, kind, value)))
+        Ok(ReadRecords { found, kind, record: PhantomData })
     }
 }
+
+/// Iterates over the records of a [`ReadCollection`], from both ends.
+#[derive(Clone, Debug)]
+#[must_use = "iterators do nothing unless they are consumed"]
+pub struct ReadRecords<'r, 'a, T> {
+    found: ReadEntries<'r, 'a>,
+    kind: &'r KeyKind,
+    record: PhantomData<T>,
+}
+
+impl<'r, T: Record> Iterator for ReadRecords<'r, '_, T> {
+    type Item = Result<Entry<'r, T>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.found.next().map(|(key, value)| Entry::new(key, self.kind, value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.found.size_hint()
+    }
+}
+
+impl<T: Record> DoubleEndedIterator for ReadRecords<'_, '_, T> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.found.next_back().map(|(key, value)| Entry::new(key, self.kind, value))
+    }
+}
+
+impl<T: Record> ExactSizeIterator for ReadRecords<'_, '_, T> {}
+impl<T: Record> FusedIterator for ReadRecords<'_, '_, T> {}

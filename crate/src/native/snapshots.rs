@@ -12,7 +12,7 @@ use crate::store::SnapshotId;
 
 use super::catalog::{self, StoredCollection};
 use super::read_errors::read;
-use super::{Entries, Error, KeyRange, Records, Store, Versioned};
+use super::{Entries, Error, KeyRange, Keys, Records, Slice, Store, Versioned};
 
 /// The snapshots that were dropped since the store looked last.
 #[derive(Debug, Default)]
@@ -185,6 +185,14 @@ impl<'s> SnapshotReader<'s> {
         read(found.as_ref(), engine.get(self.id.keyspace(KEYSPACE_RAW), key.as_ref()))
     }
 
+    /// As [`Store::get_slice`].
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    pub fn get_slice(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, Error> {
+        Ok(self.get(key)?.map(Slice::new))
+    }
+
     /// Whether a key existed.
     ///
     /// # Errors
@@ -211,7 +219,8 @@ impl<'s> SnapshotReader<'s> {
     ///
     /// # Errors
     /// As for [`Store::count`].
-    pub fn count(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+    pub fn count<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<u64, Error> {
+        let range = range.into();
         self.store.count_between(self.id.keyspace(KEYSPACE_RAW), range.encode(None)?, &range)
     }
 
@@ -219,10 +228,16 @@ impl<'s> SnapshotReader<'s> {
     ///
     /// # Errors
     /// A bound that is not a valid key.
-    pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Entries<'_>, Error> {
-        let bounds = range.encode(None)?;
-        self.store.begin();
-        Ok(self.store.walk(self.id.keyspace(KEYSPACE_RAW), bounds, &range))
+    pub fn entries<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<Entries<'_>, Error> {
+        self.store.pairs(self.id.keyspace(KEYSPACE_RAW), &range.into())
+    }
+
+    /// Iterates over keys, in order. No value is read.
+    ///
+    /// # Errors
+    /// A bound that is not a valid key.
+    pub fn keys<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<Keys<'_>, Error> {
+        self.store.keys_of(self.id.keyspace(KEYSPACE_RAW), &range.into())
     }
 
     /// The names of the collections that there were.
@@ -304,7 +319,8 @@ impl<T: Record> SnapshotCollection<'_, T> {
     ///
     /// # Errors
     /// A bound that is not a key of this collection; as for [`Store::count`].
-    pub fn count(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+    pub fn count<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<u64, Error> {
+        let range = range.into();
         let bounds = range.encode(Some(self.stored.key()?))?;
         self.store.count_between(self.id.keyspace(self.stored.keyspace), bounds, &range)
     }
@@ -313,19 +329,19 @@ impl<T: Record> SnapshotCollection<'_, T> {
     ///
     /// # Errors
     /// A bound that is not a key of this collection.
-    pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Records<'_, T>, Error> {
-        Records::of(self.store, Arc::clone(&self.stored), Some(self.id), &range)
+    pub fn entries<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<Records<'_, T>, Error> {
+        Records::of(self.store, Arc::clone(&self.stored), Some(self.id), &range.into())
     }
 
     /// Iterates over the records in the order of an index.
     ///
     /// # Errors
     /// As for [`Collection::entries_by`](super::Collection::entries_by).
-    pub fn entries_by(
+    pub fn entries_by<'k>(
         &mut self,
         index: &str,
-        range: KeyRange<'_>,
+        range: impl Into<KeyRange<'k>>,
     ) -> Result<Records<'_, T>, Error> {
-        Records::by_index(self.store, Arc::clone(&self.stored), Some(self.id), index, &range)
+        Records::by_index(self.store, Arc::clone(&self.stored), Some(self.id), index, &range.into())
     }
 }

@@ -1,11 +1,11 @@
 //! A database file that this process has open.
 
 use std::collections::HashMap;
-use std::collections::VecDeque;
+use std::iter::FusedIterator;
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use crate::format::{KEYSPACE_RAW, MAX_KEY, MAX_NOTE};
+use crate::format::{KEYSPACE_RAW, MAX_NOTE};
 use crate::schema::key::KeyKind;
 use crate::schema::{Malformed, Record};
 use crate::store::Since;
@@ -18,7 +18,8 @@ use super::range::Bounds;
 use super::read_errors::read;
 use super::snapshots::DroppedSnapshots;
 use super::system::{self, InUse, OpenEngine, ReadOnlyFile};
-use super::{Changes, Collection, Error, FollowFrom, Follower, KeyRange, Log, LogRange};
+use super::walk::{End, Walk};
+use super::{Changes, Collection, Error, FollowFrom, Follower, KeyRange, Log, LogRange, Slice};
 
 /// Memory that calls needed is freed after this many of them.
 const TURN: u32 = 256;
@@ -105,6 +106,28 @@ impl Store {
         read(self.found.as_ref(), self.engine.get(KEYSPACE_RAW, key.as_ref()))
     }
 
+    /// Returns the value of a key as bytes of the program's own, which stay when the store goes on.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-slice-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// store.set("price", "12")?;
+    /// let before = store.get_slice("price")?;
+    /// store.set("price", "13")?;
+    /// assert_eq!(before.expect("it was set"), "12");
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`get`](Store::get).
+    pub fn get_slice(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Slice>, Error> {
+        Ok(self.get(key)?.map(Slice::new))
+    }
+
     /// Whether a key exists.
     ///
     /// # Errors
@@ -119,7 +142,8 @@ impl Store {
     ///
     /// # Errors
     /// A bound that is not a valid key; damage, or an error of the file.
-    pub fn count(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+    pub fn count<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<u64, Error> {
+        let range = range.into();
         self.count_between(KEYSPACE_RAW, range.encode(None)?, &range)
     }
 
@@ -165,7 +189,8 @@ impl Store {
     ///
     /// # Errors
     /// A bound that is not a valid key; as for [`set`](Store::set).
-    pub fn clear(&mut self, range: KeyRange<'_>) -> Result<u64, Error> {
+    pub fn clear<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<u64, Error> {
+        let range = range.into();
         self.begin_write()?;
         let bounds = range.encode(None)?;
         if bounds.is_empty() {
@@ -193,14 +218,37 @@ impl Store {
         self.with_loss_reason(done)
     }
 
-    /// Iterates over keys and their values, in order.
+    /// Iterates over keys and their values, in order: all of them by `..`, or those of a range such as `"a".."b"`, or of a
+    /// [`KeyRange`], which also has prefixes, limits and the reverse order.
     ///
     /// # Errors
     /// A bound that is not a valid key.
-    pub fn entries(&mut self, range: KeyRange<'_>) -> Result<Entries<'_>, Error> {
-        let bounds = range.encode(None)?;
-        self.begin();
-        Ok(self.walk(KEYSPACE_RAW, bounds, &range))
+    pub fn entries<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<Entries<'_>, Error> {
+        self.pairs(KEYSPACE_RAW, &range.into())
+    }
+
+    /// Iterates over keys, in order. No value is read.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = std::env::temp_dir().join(format!("varve-doc-keys-{}", std::process::id()));
+    /// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+    /// use varve::{KeyRange, Slice};
+    ///
+    /// store.set("user/1", "Ann")?;
+    /// store.set("user/2", "Bob")?;
+    /// let users = store.keys(KeyRange::all().prefix("user/"))?.collect::<Result<Vec<Slice>, _>>()?;
+    /// assert_eq!(users, ["user/1", "user/2"]);
+    /// # store.close()?;
+    /// # std::fs::remove_dir_all(folder)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// A bound that is not a valid key.
+    pub fn keys<'k>(&mut self, range: impl Into<KeyRange<'k>>) -> Result<Keys<'_>, Error> {
+        self.keys_of(KEYSPACE_RAW, &range.into())
     }
 
     /// Opens a collection of records of type `T`, creating it with text keys if it is missing.
@@ -649,24 +697,24 @@ impl Store {
         self.lost_writes.take().or_else(|| self.engine.take_failure())
     }
 
-    pub(super) fn walk(
+    pub(super) fn pairs(
         &mut self,
         keyspace: u32,
-        bounds: Bounds,
         range: &KeyRange<'_>,
-    ) -> Entries<'_> {
-        let KeyRange { reverse, limit, .. } = *range;
-        let left = limit.unwrap_or(usize::MAX);
-        let walk = Walk {
-            keyspace,
-            bounds,
-            reverse,
-            left,
-            key: Vec::new(),
-            page: VecDeque::new(),
-            page_size: 1,
-        };
-        Entries { store: self, walk }
+    ) -> Result<Entries<'_>, Error> {
+        let walk = Walk::new(keyspace, range.encode(None)?, range, true);
+        self.begin();
+        Ok(Entries { store: self, walk })
+    }
+
+    pub(super) fn keys_of(
+        &mut self,
+        keyspace: u32,
+        range: &KeyRange<'_>,
+    ) -> Result<Keys<'_>, Error> {
+        let walk = Walk::new(keyspace, range.encode(None)?, range, false);
+        self.begin();
+        Ok(Keys { store: self, walk })
     }
 }
 
@@ -695,75 +743,130 @@ impl Drop for UndoOnDrop<'_> {
     }
 }
 
-/// The state of an iteration over keys.
-#[derive(Debug)]
-pub(super) struct Walk {
-    pub keyspace: u32,
-    bounds: Bounds,
-    reverse: bool,
-    left: usize,
-    /// The last key.
-    pub key: Vec<u8>,
-    /// The next keys.
-    page: VecDeque<Vec<u8>>,
-    /// How many keys the next page has at most.
-    page_size: usize,
-}
-
-/// Keys of the largest page. The first one has a single key, since many callers need no more.
-const MAX_PAGE: usize = 64;
-
-impl Walk {
-    /// Advances to the next key; false if there is none.
-    pub(super) fn step(&mut self, store: &mut Store) -> Result<bool, Error> {
-        if self.left == 0 || self.bounds.is_empty() {
-            return Ok(false);
-        }
-        store.begin_step();
-        if self.page.is_empty() {
-            let (wanted, page) = (self.page_size.min(self.left), &mut self.page);
-            let bounds = self.bounds.slices();
-            let paged = store.engine.lock().range(self.keyspace, bounds, self.reverse, |key, _| {
-                page.push_back(key.to_vec());
-                page.len() < wanted
-            });
-            read(store.found.as_ref(), paged)?;
-            self.page_size = MAX_PAGE.min(4 * self.page_size);
-        }
-        let Some(key) = self.page.pop_front() else { return Ok(false) };
-        debug_assert!(key.len() <= MAX_KEY);
-        self.key = key;
-        if self.page.is_empty() {
-            self.bounds.continue_after(&self.key, self.reverse);
-        }
-        self.left -= 1;
-        Ok(true)
-    }
-}
-
 /// A key and its value.
 pub type Pair<'a> = (&'a [u8], &'a [u8]);
 
-/// Iterates over keys and values. Values are in the store's memory, so each is valid until the next
-/// call.
+/// Iterates over keys and values, by [`Store::entries`]: from both ends, one after the other.
+///
+/// As an [`Iterator`] it gives owned [`Slice`]s. [`next_pair`](Entries::next_pair) exposes the next key and its value
+/// instead, which copies neither. What cannot be read is an error in its stead, and the iteration goes on behind it, unless
+/// the order of the keys cannot be read: then it ends.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = std::env::temp_dir().join(format!("varve-doc-pairs-{}", std::process::id()));
+/// # let mut store = varve::Store::open(folder.join("shop.varve"))?;
+/// for name in ["a", "b", "c"] {
+///     store.set(name, name.to_uppercase())?;
+/// }
+/// for entry in store.entries("a".."c")? {
+///     let (key, value) = entry?;
+///     assert_eq!(value, key.to_ascii_uppercase());
+/// }
+/// let (last, _) = store.entries(..)?.next_back().expect("there are three")?;
+/// assert_eq!(last, "c");
+///
+/// let mut entries = store.entries("b"..)?;
+/// while let Some((key, value)) = entries.next_pair()? {
+///     assert_eq!(value, key.to_ascii_uppercase());
+/// }
+/// # drop(entries);
+/// # store.close()?;
+/// # std::fs::remove_dir_all(folder)?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
+#[must_use = "iterators do nothing unless they are consumed"]
 pub struct Entries<'s> {
-    pub(super) store: &'s mut Store,
-    pub(super) walk: Walk,
+    store: &'s mut Store,
+    walk: Walk,
 }
 
 impl Entries<'_> {
-    /// The next key and its value; none at the end.
+    /// The next key and its value; none at the end. They are valid until the next call.
     ///
     /// # Errors
     /// As for [`Store::get`].
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<Option<Pair<'_>>, Error> {
-        if !self.walk.step(self.store)? {
+    pub fn next_pair(&mut self) -> Result<Option<Pair<'_>>, Error> {
+        self.pair(End::Front)
+    }
+
+    /// As [`next_pair`](Entries::next_pair), from the end of the range. With a limit the keys before it are read first.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    pub fn next_pair_back(&mut self) -> Result<Option<Pair<'_>>, Error> {
+        self.pair(End::Back)
+    }
+
+    fn pair(&mut self, end: End) -> Result<Option<Pair<'_>>, Error> {
+        if !self.walk.step(self.store, end)? {
             return Ok(None);
         }
-        let Store { engine, found, .. } = &mut *self.store;
-        let value = read(found.as_ref(), engine.get(self.walk.keyspace, &self.walk.key))?;
-        Ok(value.map(|value| (self.walk.key.as_slice(), value)))
+        let value = self.walk.value(self.store)?;
+        Ok(value.map(|value| (self.walk.key(), value)))
+    }
+
+    fn owned(&mut self, end: End) -> Option<Result<(Slice, Slice), Error>> {
+        let pair = self.pair(end).transpose()?;
+        Some(pair.map(|(key, value)| (Slice::new(key), Slice::new(value))))
     }
 }
+
+impl Iterator for Entries<'_> {
+    type Item = Result<(Slice, Slice), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.owned(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for Entries<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.owned(End::Back)
+    }
+}
+
+impl FusedIterator for Entries<'_> {}
+
+/// Iterates over keys, by [`Store::keys`]: from both ends, without reading any value.
+///
+/// As an [`Iterator`] it gives owned [`Slice`]s; [`next_key`](Keys::next_key) exposes the next key instead. An error ends it.
+#[derive(Debug)]
+#[must_use = "iterators do nothing unless they are consumed"]
+pub struct Keys<'s> {
+    store: &'s mut Store,
+    walk: Walk,
+}
+
+impl Keys<'_> {
+    /// The next key; none at the end. It is valid until the next call.
+    ///
+    /// # Errors
+    /// As for [`Store::get`].
+    pub fn next_key(&mut self) -> Result<Option<&[u8]>, Error> {
+        Ok(self.walk.step(self.store, End::Front)?.then(|| self.walk.key()))
+    }
+
+    fn owned(&mut self, end: End) -> Option<Result<Slice, Error>> {
+        let step = self.walk.step(self.store, end);
+        step.map(|is_one| is_one.then(|| Slice::new(self.walk.key()))).transpose()
+    }
+}
+
+impl Iterator for Keys<'_> {
+    type Item = Result<Slice, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.owned(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for Keys<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.owned(End::Back)
+    }
+}
+
+impl FusedIterator for Keys<'_> {}

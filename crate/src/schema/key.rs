@@ -208,6 +208,12 @@ lone! {
     Vec<u8>, Bytes, |bytes| bytes;
 }
 
+impl<const N: usize> Key for &[u8; N] {
+    fn encode(&self, kind: &KeyKind, is_prefix: bool, out: &mut Vec<u8>) -> Result<(), Malformed> {
+        self.as_slice().encode(kind, is_prefix, out)
+    }
+}
+
 impl OwnedKey for String {
     fn decode(kind: &KeyKind, bytes: &[u8]) -> Option<Self> {
         let bytes = matches!(kind, KeyKind::Text).then_some(bytes)?;

@@ -10,7 +10,7 @@ use crate::file::File;
 use crate::format::record::{KIND_CLEAR, KIND_EXTENT, KIND_PAST_SET, KIND_SET};
 use crate::format::system_records::{CHUNK_KEY, ChunksRef};
 use crate::format::{KEYSPACE_ENGINE, align_up, chunk_limit};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::log::ValueLocation;
 use crate::log::buffer_pool::BufferAddr;
 

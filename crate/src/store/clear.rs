@@ -14,7 +14,7 @@ use crate::format::KEYSPACE_ENGINE;
 use crate::format::frame::{self, FrameHeader};
 use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::system_records::{ChunksRef, clear_key, clear_of};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::log::append::WriteError;
@@ -23,7 +23,7 @@ use crate::log::tombstones::covers_any;
 use crate::radix_sort;
 
 use super::maintenance_jobs::{Compacting, Job, SegmentScan, Sweeping};
-use super::sorted_keys::ALL;
+use super::sorted_keys::ALL_SORTED;
 use super::{IfExpired, LOOKUP_BATCH, Store};
 
 /// A keyspace with fewer keys, or less than this part of all keys, is cleared key by key, because a sweep
@@ -196,7 +196,8 @@ impl<F: File> Store<F> {
         let is_part =
             count > MIN_KEYS && count.saturating_mul(MIN_SHARE) >= self.index_len() as u64;
         // Sorting all keys for a few of them takes longer than a sweep.
-        let needs_sorting = self.sorted_keys.sorted_below != ALL && self.index_len() > SMALL_INDEX;
+        let needs_sorting =
+            self.sorted_keys.sorted_below != ALL_SORTED && self.index_len() > SMALL_INDEX;
         // Where history is kept each key has a deletion of its own, which says what it deleted.
         keyspace != KEYSPACE_ENGINE
             && !self.keeps_history()

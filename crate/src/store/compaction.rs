@@ -11,7 +11,7 @@ use crate::format::record::{self, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_SET
 use crate::format::record::{KIND_CHUNKED, KIND_TRANSACTION, KIND_VOID};
 use crate::format::system_records::{ExtentRef, KEY_GAP};
 use crate::format::{KEYSPACE_ENGINE, segment};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::log::append::WriteError;
 use crate::log::relocate_extent::Relocation;
 use crate::log::slot_allocator::AllocPriority;
@@ -271,13 +271,14 @@ impl<F: File> Store<F> {
     /// needed.
     fn retire_victim(&mut self, slot: u32, job: Compacting) -> Result<Job, WriteError> {
         // If the file is only too long, what lies behind the segment must move as well.
-        let goes = self.exceeds_space_target() && self.log.retired_bytes() == 0 && !job.all;
+        let frees_at_once =
+            self.exceeds_space_target() && self.log.retired_bytes() == 0 && !job.all;
         if self.log.is_retained(slot) {
             // A mark was set while it was being emptied.
             return Ok(Job::Compacting(job));
         }
         self.log.retire(slot);
-        if !goes || !self.log.is_unflushed_segment(slot) {
+        if !frees_at_once || !self.log.is_unflushed_segment(slot) {
             return Ok(Job::Compacting(job));
         }
         self.ensure_end_is_written()?;
@@ -344,6 +345,7 @@ impl<F: File> Store<F> {
                 KIND_CLEAR => {
                     let hash = self.hash(header.keyspace(), key);
                     if !self.is_live(hash, position) {
+                        // Nothing refers to it.
                     } else if self.clear_is_needed(scan, header, key, value) {
                         self.move_record(hash, position, &bytes[..size], None)?;
                     } else {

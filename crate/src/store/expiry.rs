@@ -16,12 +16,12 @@ use crate::format::system_records::{
     KEY_EXPIRY, expiry_end, expiry_entry, expiry_of, expiry_start, max_expiring_key,
 };
 use crate::format::{KEYSPACE_ENGINE, LAST_KEYSPACE};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::ordered_index::Key;
 use crate::log::ValueLocation;
 
 use super::key_range::KeyBounds;
-use super::sorted_keys::ALL;
+use super::sorted_keys::ALL_SORTED;
 use super::write::Changing;
 use super::{IfExpired, Located, Staged, Store};
 
@@ -262,7 +262,7 @@ impl<F: File> Store<F> {
             return Err(Error::Reentrancy);
         }
         while !self.read_only && !self.poisoned && self.may_have_due() {
-            self.sort_readable(ALL)?;
+            self.sort_readable(ALL_SORTED)?;
             let version = self.next_version;
             self.delete_due(SLICE)?;
             // A malicious file may list what cannot be deleted.
@@ -289,7 +289,7 @@ impl<F: File> Store<F> {
 
     /// Whether keys are in order, or so few that they are sorted at once.
     fn is_sorted(&self) -> bool {
-        self.sorted_keys.sorted_below == ALL || self.index_len() <= SMALL_INDEX
+        self.sorted_keys.sorted_below == ALL_SORTED || self.index_len() <= SMALL_INDEX
     }
 
     #[inline]

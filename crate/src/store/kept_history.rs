@@ -15,7 +15,7 @@ use crate::file::File;
 use crate::format::record::{KIND_CLEAR, KIND_DELETE, KIND_TRANSACTION};
 use crate::format::system_records::{KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS, KEY_PACKED};
 use crate::format::{KEYSPACE_ENGINE, LAST_KEYSPACE};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::{Key, OrderedKeys};
 use crate::index::sorted_vec_map::SmallMap;
@@ -60,7 +60,7 @@ struct Versions {
 
 /// Whether a record of the engine's own describes the file and not its content. A past commit has such records as they are
 /// now: maintenance writes some of them, so earlier ones may be in segments that packing has freed.
-fn is_of_the_file(key: &[u8]) -> bool {
+fn describes_file(key: &[u8]) -> bool {
     [KEY_EXPIRY, KEY_HISTORY, KEY_MARKS, KEY_PACKED].contains(&key) || key.starts_with(KEY_GAP)
 }
 
@@ -218,7 +218,7 @@ impl<F: File> Store<F> {
         while let Some(past) = self.snapshots.unwalked(keyspace) {
             let record = found.map(|at| (at, self.log.record_in(at.addr).header));
             if record.is_some_and(|(_, header)| header.version <= past.version)
-                || plain == KEYSPACE_ENGINE && is_of_the_file(key)
+                || plain == KEYSPACE_ENGINE && describes_file(key)
             {
                 break;
             }
@@ -284,7 +284,7 @@ impl<F: File> Store<F> {
         if let Some(start) = start {
             log.records_since(file, &mut memory, start, &mut |found| {
                 let (header, keyspace) = (found.header, found.header.keyspace());
-                if keyspace == KEYSPACE_ENGINE && is_of_the_file(found.key) {
+                if keyspace == KEYSPACE_ENGINE && describes_file(found.key) {
                     return true;
                 }
                 if header.version <= version {

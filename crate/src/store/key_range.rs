@@ -9,13 +9,13 @@ use crate::error::Error;
 use crate::file::File;
 use crate::format::LAST_KEYSPACE;
 use crate::format::key_run::{KeyRunValue, run_key};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::ordered_index::{Key, Range};
 use crate::log::Log;
 use crate::log::key_runs::{KeyRuns, RunCursor};
 
 use super::Store;
-use super::sorted_keys::ALL;
+use super::sorted_keys::ALL_SORTED;
 
 /// The lower and the upper bound of a range of keys.
 pub type KeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
@@ -214,7 +214,7 @@ impl<F: File> Store<F> {
         }
         self.check_snapshot(keyspace)?;
         self.walk_past(keyspace)?;
-        self.sort(ALL)?;
+        self.sort(ALL_SORTED)?;
         self.visit_sorted(keyspace, bounds, reverse, Store::sort, visit)
     }
 
@@ -225,7 +225,7 @@ impl<F: File> Store<F> {
         bounds: KeyBounds<'_>,
         visit: &mut dyn FnMut(&[u8], Position) -> bool,
     ) -> Result<(), Error> {
-        self.sort_readable(ALL)?;
+        self.sort_readable(ALL_SORTED)?;
         self.visit_sorted(keyspace, bounds, false, Store::sort_readable, visit)
     }
 
@@ -267,7 +267,7 @@ impl<F: File> Store<F> {
                 return Ok(());
             }
             self.drop_damaged_key_runs();
-            sort(self, ALL)?;
+            sort(self, ALL_SORTED)?;
         }
     }
 
@@ -284,7 +284,7 @@ impl<F: File> Store<F> {
         }
         self.check_snapshot(keyspace)?;
         self.walk_past(keyspace)?;
-        self.sort(ALL)?;
+        self.sort(ALL_SORTED)?;
         let due = self.count_due(keyspace, bounds)?;
         let has_changed = keyspace > LAST_KEYSPACE && self.snapshots.has_changed(keyspace);
         let keyspace = if has_changed { keyspace } else { keyspace & LAST_KEYSPACE };

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use crate::error::Error;
 use crate::file::File;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::log::append::WriteError;
 use crate::log::checkpoint_index::CheckpointIndex;
 use crate::log::slot_allocator::AllocPriority;

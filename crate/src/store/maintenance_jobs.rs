@@ -10,7 +10,6 @@ use crate::log::checkpoint_index::CheckpointIndex;
 use crate::log::relocate_extent::Relocation;
 
 use super::key_run_job::KeyRunJob;
-use super::pack::Packing;
 use super::range_changes::{Change, RangeChanges};
 
 /// The job in progress.
@@ -44,6 +43,14 @@ impl Job {
             _ => None,
         }
     }
+}
+
+/// The segment whose history is being forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Packing {
+    pub victim: Option<SegmentScan>,
+    /// The buffer of the one before.
+    pub spare: Option<AlignedBytes>,
 }
 
 /// A compaction in progress.

@@ -4,12 +4,12 @@ use crate::file::File;
 
 use super::Store;
 use super::maintenance_jobs::Job;
-use super::sorted_keys::ALL;
+use super::sorted_keys::ALL_SORTED;
 
 impl<F: File> Store<F> {
-    /// Returns the bytes of memory in use, without the ordered keys, and roughly the
-    /// [reserve](Store::reserve_needed) that is needed beside them. When any of it changes, memory
-    /// must be reserved again.
+    /// Returns the bytes of memory in use, without the ordered keys; the first number of the
+    /// [reserve](Store::reserve_needed) that is needed beside them; and the second one in steps of 4 MiB, with
+    /// snapshots in steps of 1 MiB. When any of it changes, memory must be reserved again.
     #[must_use]
     pub fn memory_usage(&self) -> [usize; 3] {
         let (larger, order) = self.reserve_needed();
@@ -17,9 +17,9 @@ impl<F: File> Store<F> {
         [self.log.memory_bytes() as usize + self.index.bytes(), larger, order]
     }
 
-    /// Returns the bytes that a turn may allocate in one piece, for an index that is close to
-    /// doubling, and in small pieces, for the ordered keys that the first range builds, or
-    /// for blocks of runs that ranges read, and what lookups note of the checkpoint's entries.
+    /// Returns how many bytes a turn may allocate: at once, if the hash index is close to doubling, and in small
+    /// blocks. The latter are for the ordered keys, which the first range builds; or for the blocks of key runs that
+    /// ranges read; and for what lookups note of the checkpoint's entries.
     #[must_use]
     pub fn reserve_needed(&self) -> (usize, usize) {
         let larger = if self.nears_growth() { 2 * self.index.bytes() } else { 0 };
@@ -27,7 +27,7 @@ impl<F: File> Store<F> {
             .index_len()
             .saturating_sub(self.keyspaces.ordered_len() + self.clears.dead as usize);
         let order = match self.ordered {
-            true if self.sorted_keys.sorted_below == ALL => self.key_run_reserve(),
+            true if self.sorted_keys.sorted_below == ALL_SORTED => self.key_run_reserve(),
             true => 28 * left,
             false => 0,
         };

@@ -34,7 +34,8 @@ use crate::file::File;
 use crate::format::record::{self, KIND_CHUNKED, KIND_DELETE, KIND_SET, RecordHeader};
 use crate::format::system_records::{ChunksRef, KEY_CHUNK};
 use crate::format::{DEFAULT_SEGMENT_LOG2, KEYSPACE_ENGINE, LAST_KEYSPACE, MAX_KEY, MAX_VALUE};
-use crate::index::hash_index::{HashIndex, KeyHash, Position};
+use crate::index::Position;
+use crate::index::hash_index::{HashIndex, KeyHash};
 use crate::index::keyspaces::Keyspaces;
 use crate::log::tombstones::UNKNOWN;
 use crate::log::{

@@ -8,7 +8,6 @@
 
 use alloc::vec::Vec;
 
-use crate::aligned_buf::AlignedBytes;
 use crate::error::Error;
 use crate::file::File;
 use crate::format::KEYSPACE_ENGINE;
@@ -17,13 +16,13 @@ use crate::format::record::{self, KIND_CHUNKED, KIND_DELETE, KIND_SKIPPABLE};
 use crate::format::record::{KIND_PAST_CHUNKED, KIND_PAST_SET, KIND_SET};
 use crate::format::record::{KIND_TRANSACTION, KIND_VOID, RecordHeader};
 use crate::format::system_records::KEY_PACKED;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::ordered_index::Key;
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
 use crate::log::tombstones::covers_any;
 
-use super::maintenance_jobs::{Job, SegmentScan};
+use super::maintenance_jobs::{Job, Packing, SegmentScan};
 use super::{SnapshotId, Store};
 
 /// Bytes of a segment that one step goes through.
@@ -36,14 +35,6 @@ pub(super) struct Pack {
     snapshot: SnapshotId,
     /// Segments with sequences below this one are emptied.
     below: u32,
-}
-
-/// The segment that is being emptied.
-#[derive(Debug, Default)]
-pub(super) struct Packing {
-    victim: Option<SegmentScan>,
-    /// The buffer of the one before.
-    spare: Option<AlignedBytes>,
 }
 
 /// A record that was copied, and that snapshots refer to.

@@ -3,7 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::index::hash_index::Position;
+use crate::index::Position;
 
 /// Changes are kept in chunks, so that a record takes a bounded amount of memory, whatever came before it.
 const CHUNK: usize = 1024;

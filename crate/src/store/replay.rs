@@ -11,7 +11,8 @@ use crate::format::record::RecordHeader;
 use crate::format::record::{self, KIND_CHUNKED, KIND_CLEAR, KIND_DELETE, KIND_EXTENT, KIND_SET};
 use crate::format::system_records::ExtentRef;
 use crate::format::{frame, segment};
-use crate::index::hash_index::{KeyHash, Position};
+use crate::index::Position;
+use crate::index::hash_index::KeyHash;
 use crate::index::ordered_index::Key;
 use crate::log::Log;
 use crate::log::frame_chain::FrameAt;
@@ -21,7 +22,7 @@ use crate::log::tombstones::UNKNOWN;
 
 use super::history::Forgotten;
 use super::snapshots::Snapshots;
-use super::sorted_keys::{ALL, SortedKeys};
+use super::sorted_keys::{ALL_SORTED, SortedKeys};
 use super::{Clears, Expiry, Maintenance, Options, Staging, Store};
 
 /// After an unclean end versions skip this many, so that a version that was seen before the crash is never
@@ -405,7 +406,7 @@ impl<F: File> Store<F> {
             }
         }
         // The later record of the key is in the order, not deleted.
-        if self.sorted_keys.sorted_below == ALL
+        if self.sorted_keys.sorted_below == ALL_SORTED
             && let Some(found) = self.find_loaded(hash, tombstone.keyspace(), key)?
         {
             let space = self.keyspaces.entry(tombstone.keyspace());

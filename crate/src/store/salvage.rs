@@ -9,7 +9,8 @@ use crate::format::record::{KIND_CHUNKED, KIND_CLEAR, KIND_EXTENT, KIND_SET};
 use crate::format::system_records::{
     KEY_CHUNK, KEY_CLEAR, KEY_EXPIRY, KEY_GAP, KEY_HISTORY, KEY_MARKS, KEY_PACKED,
 };
-use crate::index::hash_index::{HashIndex, Position};
+use crate::index::Position;
+use crate::index::hash_index::HashIndex;
 use crate::index::keyspaces::Keyspaces;
 use crate::index::ordered_index::Key;
 use crate::log::Log;

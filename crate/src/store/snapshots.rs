@@ -13,7 +13,7 @@ use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::LAST_KEYSPACE;
 use crate::format::record::RecordHeader;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::ordered_index::{Key, OrderedKeys, Range};
 use crate::index::sorted_vec_map::SmallMap;
 use crate::log::buffer_pool::{AccessKind, BufferAddr};

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::error::{Error, damaged};
 use crate::file::File;
 use crate::format::key_run::block::DecodedBlock;
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::index::keyspaces::Keyspace;
 use crate::index::ordered_index::OrderedKeys;
 use crate::log::key_runs::{KeyRun, KeyRuns};
@@ -32,7 +32,7 @@ const BYTES_PER_SORT: usize = 32 << 10;
 const MAX_DEFERRED: usize = 1 << 14;
 
 /// The value of `sorted_below` when all keys are sorted.
-pub(super) const ALL: Position = Position::MAX;
+pub(super) const ALL_SORTED: Position = Position::MAX;
 
 /// How far the keys are sorted, and the runs of sorted keys in the file.
 #[derive(Debug, Default)]
@@ -77,7 +77,7 @@ impl SortedKeys {
 
     /// Whether every key is in the order.
     pub(super) fn is_complete(&self) -> bool {
-        self.sorted_below == ALL && self.unreadable.is_empty()
+        self.sorted_below == ALL_SORTED && self.unreadable.is_empty()
     }
 
     /// Bytes of memory for blocks of runs.
@@ -128,7 +128,7 @@ impl<F: File> Store<F> {
         let runs = runs.filter(|_| is_used).unwrap_or_default();
         self.sorted_keys.runs = KeyRuns::new(runs, options.memory);
         if !self.sorted_keys.runs.is_empty() {
-            self.sorted_keys.sorted_below = ALL;
+            self.sorted_keys.sorted_below = ALL_SORTED;
         }
     }
 
@@ -177,11 +177,11 @@ impl<F: File> Store<F> {
             self.check_memory_for_keys(self.sorted_keys.deferred)?;
             self.apply_deferred_keys();
         }
-        if self.sorted_keys.sorted_below == ALL {
+        if self.sorted_keys.sorted_below == ALL_SORTED {
             return Ok(true);
         }
         if self.wants_index_loading() {
-            let blocks = if positions == ALL { usize::MAX } else { BLOCKS_PER_PART };
+            let blocks = if positions == ALL_SORTED { usize::MAX } else { BLOCKS_PER_PART };
             if self.load_or_survey(blocks)? {
                 return Ok(false);
             }
@@ -194,7 +194,7 @@ impl<F: File> Store<F> {
             outcome = self.check_memory_for_keys(left).and_then(|()| self.sort_segment(usize::MAX));
         }
         self.keyspaces.apply_deferred(|_| false);
-        outcome.map(|()| self.sorted_keys.sorted_below == ALL)
+        outcome.map(|()| self.sorted_keys.sorted_below == ALL_SORTED)
     }
 
     /// Reads again what could not be read before, up to the first record that still cannot.
@@ -231,7 +231,7 @@ impl<F: File> Store<F> {
     /// Whether maintenance should sort keys, to write them to a run.
     pub(super) fn wants_sorting(&self) -> bool {
         self.ordered
-            && self.sorted_keys.sorted_below != ALL
+            && self.sorted_keys.sorted_below != ALL_SORTED
             && self.has_space_for_key_runs()
             && !self.wants_index_loading()
             && self.live_keys() > self.sorted_keys.max_keys_without_run
@@ -255,7 +255,7 @@ impl<F: File> Store<F> {
             // An error comes again where keys are needed. Under views that must stay valid memory cannot grow.
             if !self.log.can_allocate(self.bytes_of_step())
                 || self.sort_step().is_err()
-                || self.sorted_keys.sorted_below == ALL
+                || self.sorted_keys.sorted_below == ALL_SORTED
             {
                 self.sorted_keys.is_catching_up = false;
                 return;
@@ -265,7 +265,7 @@ impl<F: File> Store<F> {
 
     /// Whether more keys changed in memory than should wait for the time between turns.
     pub(super) fn is_key_run_behind(&self) -> bool {
-        self.sorted_keys.sorted_below == ALL
+        self.sorted_keys.sorted_below == ALL_SORTED
             && self.keyspaces.ordered_len() > MAX_CHANGED + MAX_CHANGED / 2
     }
 
@@ -273,7 +273,7 @@ impl<F: File> Store<F> {
     pub(super) fn sort_at_close(&mut self) {
         if self.wants_sorting() && self.unsorted() <= 2 * MAX_UNSORTED {
             // Without the order, closing goes on as well.
-            let _ = self.sort_readable(ALL);
+            let _ = self.sort_readable(ALL_SORTED);
         }
     }
 
@@ -309,7 +309,8 @@ impl<F: File> Store<F> {
             }
         }
         let is_last = slot + 1 >= self.log.slot_count();
-        self.sorted_keys.sorted_below = if is_last { ALL } else { geometry.position(slot + 1, 0) };
+        self.sorted_keys.sorted_below =
+            if is_last { ALL_SORTED } else { geometry.position(slot + 1, 0) };
         Ok(())
     }
 

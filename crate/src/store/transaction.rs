@@ -7,7 +7,7 @@ use crate::file::File;
 use crate::format::record::size_of_record;
 use crate::format::system_records::Transaction;
 use crate::format::{MAX_NOTE, align_up, commit_size_limit};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::log::append::WriteError;
 use crate::log::slot_allocator::AllocPriority;
 use crate::log::write_batch::BatchMark;

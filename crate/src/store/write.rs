@@ -8,7 +8,7 @@ use crate::file::File;
 use crate::format::record::{self, KIND_CHUNKED, KIND_EXTENT, KIND_SET, RecordHeader};
 use crate::format::system_records::{ChunksRef, ExtentRef, KEY_IDS};
 use crate::format::{KEYSPACE_ENGINE, align_up, commit_size_limit, inline_limit};
-use crate::index::hash_index::Position;
+use crate::index::Position;
 use crate::log::ValueLocation;
 use crate::log::slot_allocator::AllocPriority;
 use crate::log::space_accounting::ExtentId;

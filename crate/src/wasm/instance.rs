@@ -16,7 +16,7 @@ pub(super) const QUEUE: usize = 8 << 10;
 /// Bytes of memory kept free for the next turn, beside what the store may need to grow. One turn
 /// may use as much above the option `memory` as that option is, but at least this much.
 const HEADROOM: usize = 8 << 20;
-/// The reserve of a store that is opened with flag 32. Browsers collect garbage when a worker has 64 MiB, which takes
+/// The reserve of a store that is opened with `RESERVES_LATER`. Browsers collect garbage when a worker has 64 MiB, which takes
 /// longer than opening.
 pub(super) const SMALL_RESERVE: usize = 24 << 20;
 /// The memory is reserved in chunks, because free memory need not be contiguous.

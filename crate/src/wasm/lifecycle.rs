@@ -5,11 +5,22 @@ use super::instance::{CHUNK, SMALL_RESERVE, instance};
 use crate::error::Error;
 use crate::store::{OnDamage, Options, Store};
 
+/// Flags of [`open`], the same as in `js/engine/engine.ts`: keys have no order.
+const POINTS_ONLY: u32 = 1;
+const READ_ONLY: u32 = 2;
+/// If flushed data is damaged, the commits before the damage are kept, or all that is intact.
+const PREFIX: u32 = 4;
+const SALVAGE: u32 = 8;
+/// New frames go to a fresh segment.
+const FRESH: u32 = 16;
+/// Little memory is reserved until [`reserve`] is called.
+const RESERVES_LATER: u32 = 32;
+/// A new file keeps its history, and one that does not is refused; or the reverse.
+const KEEP_HISTORY: u32 = 64;
+const NO_HISTORY: u32 = 128;
+
 /// Opens the database in the host's file with `memory` bytes between turns. The file may grow to
-/// `factor` percent of its live data. Flags: 1 without order, 2 read-only; if flushed data is
-/// damaged, 4 keeps the commits before the damage and 8 all that is intact; 16 writes new frames to
-/// a fresh segment; 32 reserves little memory until `reserve`; 64 creates a file that keeps its history and refuses
-/// others, 128 refuses one that does.
+/// `factor` percent of its live data.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments, reason = "entropy crosses as integers, like everything else")]
 extern "C" fn open(
@@ -30,18 +41,19 @@ extern "C" fn open(
     let options = Options {
         segment_log2: segment_log2 as u8,
         entropy: [word(e0, e1), word(e2, e3), word(e4, e5), word(e6, e7)],
-        ordered: flags & 1 == 0,
-        read_only: flags & 2 != 0,
-        fresh_segment: flags & 16 != 0,
-        on_damage: match flags & 12 {
+        ordered: flags & POINTS_ONLY == 0,
+        read_only: flags & READ_ONLY != 0,
+        fresh_segment: flags & FRESH != 0,
+        on_damage: match flags & (PREFIX | SALVAGE) {
             0 => OnDamage::Refuse,
-            4 => OnDamage::Prefix,
+            PREFIX => OnDamage::Prefix,
             _ => OnDamage::Salvage,
         },
         memory,
         index_memory: Options::index_share(memory),
         factor,
-        keeps_history: (flags & 192 != 0).then_some(flags & 64 != 0),
+        keeps_history: (flags & (KEEP_HISTORY | NO_HISTORY) != 0)
+            .then_some(flags & KEEP_HISTORY != 0),
         views: imports::VIEWS,
         ..Options::default()
     };
@@ -51,12 +63,12 @@ extern "C" fn open(
     }
     match Store::open(HostFile, options) {
         Ok(store) => {
-            if flags & 2 != 0 {
+            if flags & READ_ONLY != 0 {
                 // The whole file resident, a copy of all of it, and some more buffers.
                 let file = store.stats().file_bytes as usize;
                 instance.max_reserve = file.saturating_mul(2).saturating_add(CHUNK / 2);
             }
-            if flags & 32 != 0 {
+            if flags & RESERVES_LATER != 0 {
                 instance.max_reserve = SMALL_RESERVE;
             }
             instance.store = Some(store);
@@ -69,7 +81,7 @@ extern "C" fn open(
     }
 }
 
-/// Reserves all that the next turn may need of a store that was opened with `memory` and flag 32.
+/// Reserves all that the next turn may need of a store that was opened with `memory` and [`RESERVES_LATER`].
 #[unsafe(no_mangle)]
 extern "C" fn reserve(memory: usize) {
     let instance = instance();

@@ -128,8 +128,8 @@ extern "C" fn end_snapshot(snapshot: u32) {
     }
 }
 
-/// Sets a key to the `length` bytes in the second key area. The result is negative if nothing was
-/// done, and that of [`finish`] if that failed.
+/// Sets a key to the `length` bytes in the second key area. Returns what [`finish`] returns, or the negative code of the error
+/// if nothing was staged.
 #[unsafe(no_mangle)]
 extern "C" fn set(keyspace: u32, key_len: usize, length: usize) -> i32 {
     let instance = instance();
@@ -143,10 +143,10 @@ extern "C" fn set(keyspace: u32, key_len: usize, length: usize) -> i32 {
     }
 }
 
-/// Returns how many bytes of sets may be queued for [`set_waiting`] as long as nothing else is
+/// Returns how many bytes of sets may be queued for [`set_queued`] as long as nothing else is
 /// called: these sets cannot fail.
 #[unsafe(no_mangle)]
-extern "C" fn queue_room() -> usize {
+extern "C" fn queue_capacity() -> usize {
     instance().store.as_ref().map_or(0, Store::infallible_capacity).min(QUEUE)
 }
 
@@ -154,7 +154,7 @@ extern "C" fn queue_room() -> usize {
 /// its record will take of the log: instead of the header, its keyspace and the lengths of key and
 /// value, 4 bytes each; then key and value, each padded to 8 bytes.
 #[unsafe(no_mangle)]
-extern "C" fn set_waiting(length: usize) -> u32 {
+extern "C" fn set_queued(length: usize) -> u32 {
     let instance = instance();
     instance.run(|store, areas, _| {
         let mut waiting = &areas[2 * KEY_AREA..][..length];

@@ -18,20 +18,28 @@ const PAGE_BYTES: usize = 64 << 10;
 const VALUE_BYTES: usize = 256 << 10;
 /// Keys are sorted in parts of this many positions, which are 1 MiB of the file.
 const PART_POSITIONS: u32 = 1 << 17;
+/// Flags of a range, the same as in `js/engine/engine.ts`.
+const LOWER_EXCLUDED: u32 = 1;
+const UPPER_INCLUDED: u32 = 2;
+const BACKWARDS: u32 = 4;
+/// Flags of [`scan`] in addition.
+const WITH_VALUES: u32 = 8;
+const COPY_VALUES: u32 = 16;
+const SEPARATE_VALUES: u32 = 32;
 /// The second key area has space for this many keys of [`find_many`].
 const MAX_KEYS: usize = 256;
 
 /// Returns the address of a page of the keys in a range, see [`bounds`], or 0 with a code. The
 /// answer contains the number of keys. The page consists of the offsets at which each key begins
 /// and the last one ends, 4 bytes each, with space for `max_keys` + 1 of them, and then the keys,
-/// starting at offset 0. With flag 8, the address and the length of each value come between, with
+/// starting at offset 0. With [`WITH_VALUES`], the address and the length of each value come between, with
 /// space for `max_keys` pairs; an address of 0 means that the value is not in memory, and the length
 /// is then the last known position of its record, or 0. They are valid until a write, or until all
 /// views are detached.
 ///
-/// With flag 16 the values are copied one after the other, and their ends come in the place of the
-/// addresses, 4 bytes each. Number 0 of the answer is the address of the first one. With flag 32
-/// there are commas between them. The page ends after the value
+/// With [`COPY_VALUES`] the values are copied one after the other, and their ends come in the place of the
+/// addresses, 4 bytes each. Number 0 of the answer is the address of the first one. With
+/// [`SEPARATE_VALUES`] there are commas between them. The page ends after the value
 /// with which they become long, and before a long one: it has no rows if the first one is long.
 #[unsafe(no_mangle)]
 extern "C" fn scan(
@@ -42,7 +50,7 @@ extern "C" fn scan(
     max_keys: usize,
 ) -> *const u8 {
     let instance = instance();
-    let with_values = flags & (8 | 16) != 0;
+    let with_values = flags & (WITH_VALUES | COPY_VALUES) != 0;
     let keys_at = 4 + if with_values { 12 } else { 4 } * max_keys;
     // The previous page is overwritten.
     let mut page = core::mem::take(&mut instance.page);
@@ -52,7 +60,7 @@ extern "C" fn scan(
         let (mut count, mut end) = (0, 0);
         page.resize(page.len().max(keys_at), 0);
         if max_keys > 0 {
-            store.range(keyspace, range, flags & 4 != 0, |key, position| {
+            store.range(keyspace, range, flags & BACKWARDS != 0, |key, position| {
                 let from = keys_at + end;
                 end += key.len();
                 if page.len() < keys_at + end {
@@ -67,14 +75,15 @@ extern "C" fn scan(
                 count < max_keys && end < PAGE_BYTES
             })?;
         }
-        if flags & 16 != 0 {
+        if flags & COPY_VALUES != 0 {
             let rows = page.split_at_mut(keys_at);
             let at = (max_keys + 1, count);
-            count = copy_values(store, keyspace, rows, at, &mut values, flags & 32 != 0)?;
+            count =
+                copy_values(store, keyspace, rows, at, &mut values, flags & SEPARATE_VALUES != 0)?;
             answer.numbers[0] = values.as_ptr() as usize as f64;
         }
         answer.length = count as u32;
-        if flags & 8 != 0 {
+        if flags & WITH_VALUES != 0 {
             find_values(store, keyspace, page.split_at_mut(keys_at), count, true);
         }
         Ok(())
@@ -144,13 +153,13 @@ extern "C" fn clear(
 ) -> f64 {
     let cleared = instance().run(|store, keys, _| {
         let range = bounds(keys, lower_len, upper_len, flags);
-        store.clear(keyspace, range, flags & 4 != 0, limit as u64)
+        store.clear(keyspace, range, flags & BACKWARDS != 0, limit as u64)
     });
     cleared.map_or(-1.0, |count| count as f64)
 }
 
 /// The bounds of a range: the lower one in the first key area, the upper one in the second, either
-/// absent by [`NO_BOUND`]. Flags: 1 lower excluded, 2 upper included, 4 backwards.
+/// absent by [`NO_BOUND`].
 fn bounds(
     scratch: &[u8],
     lower_len: usize,
@@ -158,12 +167,12 @@ fn bounds(
     flags: u32,
 ) -> (Bound<&[u8]>, Bound<&[u8]>) {
     let (lower, upper) = scratch.split_at(KEY_AREA);
-    let lower = match (lower_len, flags & 1) {
+    let lower = match (lower_len, flags & LOWER_EXCLUDED) {
         (NO_BOUND, _) => Bound::Unbounded,
         (length, 0) => Bound::Included(&lower[..length]),
         (length, _) => Bound::Excluded(&lower[..length]),
     };
-    let upper = match (upper_len, flags & 2) {
+    let upper = match (upper_len, flags & UPPER_INCLUDED) {
         (NO_BOUND, _) => Bound::Unbounded,
         (length, 0) => Bound::Excluded(&upper[..length]),
         (length, _) => Bound::Included(&upper[..length]),

@@ -10,6 +10,7 @@ use wasm_bindgen_futures::spawn_local;
 use crate::aligned_buf::{AlignedBytes, copy_value};
 use crate::error::Error;
 use crate::format::record::RecordHeader;
+use crate::index::Position;
 use crate::native::Versioned;
 use crate::store::{Recovery, Store as Engine};
 
@@ -127,6 +128,19 @@ impl OpenEngine {
     fn copy(&mut self, keyspace: u32, key: &[u8]) -> Result<Option<&mut [u8]>, Error> {
         let mut engine = self.shared.lock();
         Ok(engine.get(keyspace, key)?.map(|value| self.value.of(value)))
+    }
+
+    /// The value of a key that a walk has found, whose record was at a position.
+    #[inline]
+    pub(crate) fn walked(
+        &mut self,
+        keyspace: u32,
+        key: &[u8],
+        position: Position,
+    ) -> Result<Option<&[u8]>, Error> {
+        let mut engine = self.shared.lock();
+        engine.expect_at(position);
+        Ok(engine.read(keyspace, key)?.map(|value| &*self.value.of(value)))
     }
 
     /// The same with its version and its expiry.

@@ -108,7 +108,7 @@ fn changes_and_marks_that_a_program_applies_make_an_equal_copy() {
         store.retain("copy", Some(cursor)).unwrap();
         let mut entries = store.entries(KeyRange::all()).unwrap();
         let mut all = BTreeMap::new();
-        while let Some((key, value)) = entries.next().unwrap() {
+        while let Some((key, value)) = entries.next_pair().unwrap() {
             all.insert(key.to_vec(), value.to_vec());
         }
         assert!(all == copy, "round {round}");

@@ -84,7 +84,7 @@ fn leaderboard_iterates_in_key_order() {
     type Key = (u32, Reverse<f64>, String);
     let mut names = Vec::new();
     let mut entries = scores.entries(KeyRange::all().prefix(1_u32)).unwrap();
-    while let Some(entry) = entries.next().unwrap() {
+    while let Some(entry) = entries.next_entry().unwrap() {
         let (_, Reverse(points), name) = entry.key::<Key>().unwrap();
         assert_eq!(entry.value.points, points as u8);
         names.push(name);
@@ -92,9 +92,9 @@ fn leaderboard_iterates_in_key_order() {
     assert_eq!(names, ["a", "b", "d"]);
     let range = KeyRange::all().gt((1_u32, Reverse(7.5), "b")).limit(1);
     let mut entries = scores.entries(range).unwrap();
-    let next = entries.next().unwrap().expect("there is a next record");
+    let next = entries.next_entry().unwrap().expect("there is a next record");
     assert_eq!(next.key::<Key>().unwrap().2, "d");
-    assert!(entries.next().unwrap().is_none());
+    assert!(entries.next_entry().unwrap().is_none());
     for (range, count) in [
         (KeyRange::all().lte(1_u32), 3),
         (KeyRange::all().lt(1_u32), 0),
@@ -104,7 +104,7 @@ fn leaderboard_iterates_in_key_order() {
     ] {
         let mut entries = scores.entries(range).unwrap();
         let mut seen = 0;
-        while entries.next().unwrap().is_some() {
+        while entries.next_entry().unwrap().is_some() {
             seen += 1;
         }
         assert_eq!(seen, count);

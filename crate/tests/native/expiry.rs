@@ -87,10 +87,10 @@ fn record_expires_when_its_time_comes_and_touch_moves_it() {
     let mut keys = Vec::new();
     let then = store.snapshot().unwrap();
     let mut entries = store.entries(KeyRange::all()).unwrap();
-    keys.extend(entries.next().unwrap().map(|(key, _)| key.to_vec()));
+    keys.extend(entries.next_pair().unwrap().map(|(key, _)| key.to_vec()));
     sleep(Duration::from_millis(2_100));
     // An iteration goes on with the time at which it began.
-    while let Some((key, _)) = entries.next().unwrap() {
+    while let Some((key, _)) = entries.next_pair().unwrap() {
         keys.push(key.to_vec());
     }
     assert_eq!(keys.len(), 5);

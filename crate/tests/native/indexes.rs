@@ -96,7 +96,7 @@ fn try_set(
 fn by(items: &mut Collection<'_, Item>, index: &str, range: KeyRange<'_>) -> Vec<String> {
     let mut records = items.entries_by(index, range).unwrap();
     let mut keys = Vec::new();
-    while let Some(entry) = records.next().unwrap() {
+    while let Some(entry) = records.next_entry().unwrap() {
         keys.push(entry.key::<String>().unwrap());
     }
     keys

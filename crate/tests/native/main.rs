@@ -5,6 +5,7 @@ mod collections;
 mod expiry;
 mod history;
 mod indexes;
+mod iteration;
 mod locks;
 mod read_only;
 mod reader;

@@ -83,7 +83,7 @@ fn what_a_writer_overwrites_beside_a_reader_is_a_change_and_no_damage() {
     for reverse in [false, true] {
         let range = if reverse { KeyRange::all().reverse() } else { KeyRange::all() };
         let mut entries = reader.entries(range).unwrap();
-        let failed = std::iter::from_fn(|| match entries.next() {
+        let failed = std::iter::from_fn(|| match entries.next_pair() {
             Ok(None) => None,
             found => Some(found.map(drop)),
         })
@@ -105,7 +105,8 @@ fn what_a_writer_overwrites_beside_a_reader_is_a_change_and_no_damage() {
             assert!(failed.filter(is_change).count() > 0);
             assert!((0..2_000_u32).any(|n| numbered.has(n).is_err_and(|error| is_change(&error))));
             let mut records = numbered.entries(KeyRange::all()).unwrap();
-            let walked = std::iter::from_fn(|| records.next().map(|it| it.map(drop)).transpose());
+            let walked =
+                std::iter::from_fn(|| records.next_entry().map(|it| it.map(drop)).transpose());
             assert!(walked.filter_map(Result::err).take(1).all(|error| is_change(&error)));
         }
     }

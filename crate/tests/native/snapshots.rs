@@ -49,7 +49,7 @@ fn snapshot_stays_as_it_was_while_everything_changes() {
     assert_eq!(past.count(KeyRange::all().gte("0100").lt("0200")).unwrap(), 100);
     let mut entries = past.entries(KeyRange::all().reverse().gte("0990").lt("1")).unwrap();
     let mut found = Vec::new();
-    while let Some((key, value)) = entries.next().unwrap() {
+    while let Some((key, value)) = entries.next_pair().unwrap() {
         assert_eq!(value, b"old");
         found.push(String::from_utf8_lossy(key).into_owned());
     }
@@ -61,8 +61,8 @@ fn snapshot_stays_as_it_was_while_everything_changes() {
     assert_eq!(products.count(KeyRange::all()).unwrap(), 1);
     assert_eq!(products.get_entry("yeezy").unwrap().unwrap().value.stock, 2);
     let mut records = products.entries(KeyRange::all()).unwrap();
-    assert_eq!(records.next().unwrap().unwrap().value.stock, 2);
-    assert!(records.next().unwrap().is_none());
+    assert_eq!(records.next_entry().unwrap().unwrap().value.stock, 2);
+    assert!(records.next_entry().unwrap().is_none());
 
     assert_eq!(store.at(&later).unwrap().count(KeyRange::all()).unwrap(), 1);
     assert_eq!(store.count(KeyRange::all()).unwrap(), 2);

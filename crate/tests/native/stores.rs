@@ -9,7 +9,7 @@ use crate::temp_folder::Folder;
 fn keys(store: &mut Store, range: KeyRange<'_>) -> Vec<String> {
     let mut entries = store.entries(range).expect("the range is one");
     let mut keys = Vec::new();
-    while let Some((key, value)) = entries.next().expect("all can be read") {
+    while let Some((key, value)) = entries.next_pair().expect("all can be read") {
         assert_eq!(key, value);
         keys.push(String::from_utf8_lossy(key).into_owned());
     }

@@ -41,7 +41,7 @@ fn last(store: &mut Store) -> u64 {
 fn content(store: &mut Store) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries = store.entries(KeyRange::all()).unwrap();
     let mut all = vec![];
-    while let Some((key, value)) = entries.next().unwrap() {
+    while let Some((key, value)) = entries.next_pair().unwrap() {
         all.push((key.to_vec(), value.to_vec()));
     }
     all
@@ -223,8 +223,8 @@ fn undo_brings_index_entries_back_unless_another_record_has_the_values_now() {
     store.commit().unwrap();
     let mut products = store.collection::<Product>("products").unwrap();
     let mut found = products.entries_by("byStock", KeyRange::all()).unwrap();
-    assert_eq!(found.next().unwrap().unwrap().value.stock, 1);
-    assert!(found.next().unwrap().is_none());
+    assert_eq!(found.next_entry().unwrap().unwrap().value.stock, 1);
+    assert!(found.next_entry().unwrap().is_none());
     drop(found);
     products.set("a", product(2)).unwrap();
     let number = last(&mut store);

@@ -172,7 +172,7 @@ fn index_of_an_added_field_covers_earlier_records_by_default() {
     let by = |fields: &mut varve::Collection<'_, Second>| {
         let mut records = fields.entries_by("byPrice", KeyRange::all()).unwrap();
         let mut prices = Vec::new();
-        while let Some(entry) = records.next().unwrap() {
+        while let Some(entry) = records.next_entry().unwrap() {
             prices.push(entry.value.price);
         }
         prices

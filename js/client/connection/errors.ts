@@ -5,7 +5,7 @@ import {
   OwnerUnavailableError,
   StorageUnavailableError,
 } from "../../errors/index.js";
-import { isTooDeep, TOO_DEEP } from "../../struct/json-form.js";
+import { isTooDeep, TOO_DEEP } from "../../struct/plain-json.js";
 import { fromWire } from "../protocol/errors.js";
 import { unsendable } from "../protocol/json-values.js";
 import type { Settlement } from "../protocol/request-queue.js";

@@ -21,7 +21,11 @@ export type ChangeListener = (changes: readonly KeyChange<unknown>[], isFirst: b
 
 /** Called with the changed rows of a range; the first time, and when an owner has begun again, with all of them. */
 export type RowsListener = (
-  update: Pick<WatchUpdate, "changes" | "isAll"> & { readonly rows: ChangedRows },
+  update: Pick<WatchUpdate, "changes" | "isAll"> & {
+    readonly rows: ChangedRows;
+    /** Whether it is of another database than the update before: the file was lost, and made again. */
+    readonly isOther: boolean;
+  },
 ) => void;
 
 /** Begins a watch of a range: of its rows, if `rows` is given, and of keys otherwise. Returns a function that ends it. */
@@ -50,6 +54,8 @@ export interface WatchEntry {
   epoch: number;
   /** The number of its last message. */
   lastMessage: number;
+  /** The last `created` of a message. */
+  created?: number | undefined;
 }
 
 /** All watches of one client. */
@@ -84,7 +90,7 @@ export class WatchList {
     }
   }
 
-  receive({ id, epoch, number, isAll, changes, rows, error }: WatchUpdate): void {
+  receive({ id, epoch, number, isAll, created, changes, rows, error }: WatchUpdate): void {
     const watch = this.all.get(id);
     if (watch === undefined) return;
     if (error) {
@@ -105,12 +111,14 @@ export class WatchList {
     watch.hasBegun = true;
     watch.epoch = epoch;
     watch.lastMessage = number;
+    const isOther = created !== undefined && created !== watch.created;
+    watch.created = created ?? watch.created;
     if (watch.rows) {
       // An owner of an earlier build sends none; it resigns when it learns of this one.
-      if (rows) (watch.onChanges as RowsListener)({ changes, isAll, rows });
+      if (rows) (watch.onChanges as RowsListener)({ changes, isAll, isOther, rows });
       return;
     }
-    const news = isAll ? differenceTo(watch, changes) : changes;
+    const news = isAll ? differenceTo(watch, changes, isOther) : changes;
     for (const [key, version] of news) {
       if (version === 0) watch.knownVersions.delete(keyName(key));
       else watch.knownVersions.set(keyName(key), [key, version]);
@@ -155,12 +163,13 @@ export class WatchList {
 function differenceTo(
   { knownVersions }: WatchEntry,
   contents: WatchUpdate["changes"],
+  isOther: boolean,
 ): WatchUpdate["changes"] {
   const removed = new Map(knownVersions);
   const added = contents.filter(([key, version]) => {
     const name = keyName(key);
     removed.delete(name);
-    return knownVersions.get(name)?.[1] !== version;
+    return isOther || knownVersions.get(name)?.[1] !== version;
   });
   return [...added, ...[...removed.values()].map(([key]) => [key, 0] as const)];
 }

@@ -6,7 +6,7 @@
  */
 
 import { type BadArgumentError, badCall } from "../../errors/index.js";
-import { isTooDeep, JsonText, jsonOf, TOO_DEEP } from "../../struct/json-form.js";
+import { isTooDeep, JsonText, jsonOf, TOO_DEEP } from "../../struct/plain-json.js";
 import { cloneArgs, isBytes } from "./clone.js";
 
 /**

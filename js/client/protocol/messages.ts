@@ -236,6 +236,11 @@ export interface WatchUpdate {
   /** Whether this is a full answer: `changes` lists every key in the range, whatever was sent before. */
   readonly isAll: boolean;
   /**
+   * In a full answer of an owner that has created the database: a number that no other opening has. Versions of the
+   * database before it may come again, with other values.
+   */
+  readonly created?: number | undefined;
+  /**
    * Keys and their versions; 0 for removed keys. With `rows`, each key is a string with one character for each of its
    * bytes, so that the order of the strings is that of the keys.
    */

@@ -40,15 +40,17 @@ let lastEpoch = 0;
 export class Subscriptions<T> {
   private readonly owner: string;
   private readonly nextEpoch: () => number;
+  private readonly created: number | undefined;
   private readonly all: Map<string, Subscription<T>> = new Map();
 
   /**
    * `nextEpoch` returns a higher number each time, for as long as messages to an owner of this name may
-   * arrive.
+   * arrive. `created` is that of `WatchUpdate`.
    */
-  constructor(owner: string, nextEpoch: () => number = nextOfRealm) {
+  constructor(owner: string, nextEpoch: () => number = nextOfRealm, created?: number) {
     this.owner = owner;
     this.nextEpoch = nextEpoch;
+    this.created = created;
   }
 
   get size(): number {
@@ -118,8 +120,12 @@ export class Subscriptions<T> {
   private send(subscription: Subscription<T>, isAll: boolean, changes: Changes, rows: Rows): void {
     subscription.number += 1;
     const { watch, epoch, number } = subscription;
-    const message = this.message(watch.id, epoch, number, isAll, changes);
-    subscription.respond(rows === undefined ? message : { ...message, rows });
+    const message = {
+      ...this.message(watch.id, epoch, number, isAll, changes),
+      ...(rows && { rows }),
+      ...(isAll && this.created !== undefined && { created: this.created }),
+    };
+    subscription.respond(message);
   }
 
   private message(

@@ -132,7 +132,7 @@ export class RequestLog {
   }
 
   /** Removes the records of clients whose requests have all expired. Returns how many. */
-  sweep(now: number, wall = now): number {
+  forgetExpired(now: number, wall = now): number {
     let swept = 0;
     // A wall clock that was set forward does not end the lease of a client that sent requests just now.
     for (const [number, until] of this.until) if (until < now) this.until.delete(number);

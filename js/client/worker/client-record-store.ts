@@ -7,7 +7,8 @@ import { toWire } from "../protocol/errors.js";
 import { UNDO } from "../protocol/history-pages.js";
 import type { Request, RequestBatch, WireError } from "../protocol/messages.js";
 import type { ClientRecordStore } from "../protocol/request-log.js";
-import { type Commitment, perform, type ServedDatabase } from "./handlers.js";
+import type { TransactionRequest } from "../protocol/transaction-request.js";
+import { perform, type ServedDatabase } from "./handlers.js";
 
 /** The engine's own keyspace (FORMAT.md, section 8). */
 const OWN = 1;
@@ -101,7 +102,7 @@ export class DatabaseClientRecords implements ClientRecordStore {
   /** How to make the note of a request, if it has one. The database checks the note. */
   private noteOf({ call, args }: Request): (() => unknown) | undefined {
     if (call === "commitIf") {
-      const { note } = args[0] as Commitment;
+      const { note } = args[0] as TransactionRequest;
       return note === undefined ? undefined : () => note;
     }
     if (call === UNDO) {

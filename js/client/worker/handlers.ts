@@ -8,11 +8,11 @@ import { EXPIRY_OPTIONS, type ExpiryOptions } from "../../session/expiry.js";
 import { boundsOf, type Range } from "../../session/key-range.js";
 import { refuseUnknown } from "../../session/options.js";
 import type { SetOptions } from "../../session/session.js";
-import { isTooDeep } from "../../struct/json-form.js";
+import { isTooDeep } from "../../struct/plain-json.js";
 import type { Key, Value } from "../../util/bytes.js";
-import type { Forms } from "../protocol/json-values.js";
 import type { Request } from "../protocol/messages.js";
 import type { Cursor, RowsAnswer } from "../protocol/packed-rows.js";
+import type { TransactionRequest } from "../protocol/transaction-request.js";
 import type { ServedCollections } from "./collection-handlers.js";
 import { endLog, logPage } from "./log-walks.js";
 import { packRange, ValuePacker } from "./row-packer.js";
@@ -25,27 +25,6 @@ export type Procedures = Readonly<Record<string, Procedure>>;
 
 /** The notes of procedures, by the names of these. */
 export type Notes = Readonly<Record<string, ((...args: never[]) => unknown) | undefined>>;
-
-/** The reads of an optimistic transaction, and the writes to make if no key that was read has changed. */
-export interface Commitment {
-  /** Keys with the versions that were read; 0 for missing keys. `in`: the collection. */
-  readonly reads: readonly { readonly key: Key; readonly version: number; readonly in?: string }[];
-  readonly writes: readonly (TransactionWrite & { readonly in?: string })[];
-  /** Why it is made. */
-  readonly note?: unknown;
-  /** Whether what is set keeps its expiry. */
-  readonly keepsExpiry?: boolean | undefined;
-}
-
-/** A write of the transaction. A deletion has no value. */
-interface TransactionWrite {
-  readonly type: BatchOperation["type"];
-  readonly key: Key;
-  readonly value: Value;
-  readonly forms?: Forms;
-  /** When it expires. */
-  readonly expiry?: ExpiryOptions | undefined;
-}
 
 /** A database with its procedures and collections. */
 export interface ServedDatabase {
@@ -84,7 +63,7 @@ const CALLS: Readonly<Record<string, Call>> = {
   commit: () => undefined,
   flush: () => undefined,
 
-  set: (db, key: Key, value: Value, options?: SetOptions) => db.set(key, value, options),
+  set: (db, key: Key, value: Value, options?: SetOptions) => db.set(key, value as Value, options),
   delete: (db, key: Key) => db.delete(key),
   touch: (db, key: Key, expiry: ExpiryOptions) => db.touch(key, expiry),
   clear: (db, range?: Range) => db.clear(range),
@@ -132,7 +111,7 @@ export function perform(served: ServedDatabase, { call, args }: Request): unknow
     const [name, method, given, index] = args as [string, string, never[], string?];
     return collections.perform(name, method, given, index);
   }
-  if (call === "commitIf") return commitIf(served, args[0] as Commitment);
+  if (call === "commitIf") return commitIf(served, args[0] as TransactionRequest);
   if (call === "call") {
     const [name, ...rest] = args as [string, ...never[]];
     if (!Object.hasOwn(procedures, name)) throw noProcedure(name, procedures);
@@ -150,14 +129,17 @@ function entryOf(db: Reader, key: Key) {
   return entry && { ...entry, value: entry.value.slice() };
 }
 
-function commitIf({ db, collections }: ServedDatabase, commitment: Commitment): void {
-  const { reads, writes, keepsExpiry } = commitment;
-  for (const { key, version, in: collection } of reads) {
+function commitIf({ db, collections }: ServedDatabase, request: TransactionRequest): void {
+  const { reads, writes, keepsExpiry } = request;
+  for (const { version, in: collection, ...read } of reads) {
+    // The database checks it.
+    const key = read.key as Key;
     const entry =
       collection === undefined ? db.getEntry(key) : collections.get(collection).getEntry(key);
     if ((entry?.version ?? 0) !== version) throw changed();
   }
-  for (const { in: collection, type, key, value, forms, expiry } of writes) {
+  for (const { in: collection, type, value, forms, expiry, ...written } of writes) {
+    const key = written.key as Key;
     const target = collection === undefined ? db : collections.get(collection);
     if (type === "delete") {
       target.delete(key);
@@ -166,7 +148,7 @@ function commitIf({ db, collections }: ServedDatabase, commitment: Commitment): 
     if (expiry !== undefined) refuseUnknown("set() of a transaction", expiry, EXPIRY_OPTIONS);
     const known = keepsExpiry ? target.getEntry(key) : undefined;
     const options = expiry ?? (known && { expireAt: known.expires ?? Number.POSITIVE_INFINITY });
-    if (collection === undefined) db.set(key, value, options);
+    if (collection === undefined) db.set(key, value as Value, options);
     else target.set(key, collections.toStored(collection, value, forms) as Value, options);
   }
 }

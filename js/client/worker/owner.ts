@@ -21,10 +21,10 @@ import { JobRunner } from "./jobs.js";
 import { Watches } from "./subscriptions.js";
 
 /** The interval of the search for clients whose leases have run out. */
-const SWEEP_MS = 60_000;
+const FORGET_MS = 60_000;
 
 /** The first search waits until the clients that waited for an owner have been answered. */
-const FIRST_SWEEP_MS = 5_000;
+const FIRST_FORGET_MS = 5_000;
 
 /**
  * The clock of owners, by which deadlines are given: monotonic, in milliseconds. Clients compare it only with
@@ -76,7 +76,7 @@ export class Owner {
   private readonly collections: ServedCollections;
   readonly watches: Watches;
   readonly work: JobRunner;
-  private sweptAt: number;
+  private forgotAt: number;
   private isClosed: boolean;
 
   constructor(
@@ -94,7 +94,7 @@ export class Owner {
     this.work = new JobRunner(db, collections, onProgress);
     this.records = new DatabaseClientRecords({ db, procedures, notes, collections });
     this.requestLog = new RequestLog(this.records);
-    this.sweptAt = ownerNow() + FIRST_SWEEP_MS - SWEEP_MS;
+    this.forgotAt = ownerNow() + FIRST_FORGET_MS - FORGET_MS;
     this.isClosed = false;
   }
 
@@ -181,7 +181,7 @@ export class Owner {
   ): void {
     const done = (reply: Reply) => {
       answer(reply);
-      if (now > this.sweptAt + SWEEP_MS) this.sweep(now);
+      if (now > this.forgotAt + FORGET_MS) this.forgetExpiredClients(now);
     };
     const includes = (call: string) => batch.requests.some((request) => request.call === call);
     if (includes("call")) this.reserve();
@@ -211,14 +211,14 @@ export class Owner {
     return !writes && engine.pending() === 0 && !engine.unflushed();
   }
 
-  private async sweep(now: number): Promise<void> {
-    this.sweptAt = now;
+  private async forgetExpiredClients(now: number): Promise<void> {
+    this.forgotAt = now;
     try {
       // The search reads a range. The first such read in a database sorts all keys.
       while (!this.isClosed && Database.sessionOf(this.db).engine.sortPart()) {
         await nextTask();
       }
-      if (!this.isClosed) this.requestLog.sweep(now, Date.now());
+      if (!this.isClosed) this.requestLog.forgetExpired(now, Date.now());
     } catch {
       // Expired records take some space; nothing depends on their removal.
     }

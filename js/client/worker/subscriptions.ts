@@ -64,7 +64,8 @@ export class Watches {
     this.owner = owner;
     this.db = db;
     this.collections = collections;
-    this.all = new Subscriptions(owner);
+    const { engine } = Database.sessionOf(db);
+    this.all = new Subscriptions(owner, undefined, engine.isNew ? Math.random() : undefined);
     this.notes = new KeyNotes(
       Database.sessionOf(db),
       (written) => this.notifyAll(written),

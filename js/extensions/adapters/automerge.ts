@@ -1,7 +1,7 @@
 /** `varve/automerge`: a storage adapter for repositories of Automerge, of which it has no code. */
 
 import { MalformedValueError } from "../../errors/base.js";
-import { type Raw, rawOf, refused, using, written } from "./raw.js";
+import { type Raw, rawOf, refused, using, written } from "../raw.js";
 
 /** The options of `VarveStorageAdapter`. */
 export interface VarveStorageAdapterOptions {

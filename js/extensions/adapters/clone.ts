@@ -1,11 +1,12 @@
 /**
  * Values as structured clone keeps them, as bytes: the length of a JSON text in four bytes, the text, and the bytes of the
  * buffers in it. In the text objects are objects, and everything that JSON has no form for is `[kind, …]`, as arrays are.
+ * The format of varve/structured would make the adapter more than twice as large.
  */
 
-import { isTooDeep, TOO_DEEP } from "../../struct/json-form.js";
+import { isTooDeep, TOO_DEEP } from "../../struct/plain-json.js";
 import { decoder, encoder } from "../../util/text-coders.js";
-import { refused } from "./raw.js";
+import { refused } from "../raw.js";
 
 type Json = null | boolean | number | string | { [key: string]: Json } | Json[];
 

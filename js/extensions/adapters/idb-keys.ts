@@ -3,8 +3,8 @@
  * ends by itself: a number after eight bytes, and all else with a zero, which occurs nowhere else in it.
  */
 
-import { isTooDeep } from "../../struct/json-form.js";
-import { refused } from "./raw.js";
+import { isTooDeep } from "../../struct/plain-json.js";
+import { refused } from "../raw.js";
 
 /** A key of IndexedDB, as its `IDBValidKey`, which only the types of pages have. */
 export type ValidKey = number | string | Date | ArrayBuffer | ArrayBufferView | ValidKey[];

@@ -4,9 +4,9 @@ import type { Client } from "../../client/client.js";
 import type { Database } from "../../database/database.js";
 import { badCall } from "../../errors/base.js";
 import { encoder } from "../../util/text-coders.js";
+import { type Awaitable, type Raw, rawOf, using } from "../raw.js";
 import { pack, unpack } from "./clone.js";
 import { keyBytes, keyOf, type ValidKey } from "./idb-keys.js";
-import { type Awaitable, type Raw, rawOf, using } from "./raw.js";
 
 export type { ValidKey } from "./idb-keys.js";
 

@@ -1,6 +1,6 @@
 /** `varve/keyv`: a store for Keyv. It has no code of Keyv, and works with its versions 5 and 6. */
 
-import { entriesIn, expiryIn, type Raw, rawOf, refused, textOf, using } from "./raw.js";
+import { entriesIn, expiryIn, type Raw, rawOf, refused, textOf, using } from "../raw.js";
 
 /** The options of `KeyvVarve`. */
 export interface KeyvVarveOptions {

@@ -10,7 +10,7 @@ import {
 } from "abstract-level";
 import type { Client } from "../../client/client.js";
 import type { Database } from "../../database/database.js";
-import { type Raw, type RawRange, rawOf, refused, using } from "./raw.js";
+import { type Raw, type RawRange, rawOf, refused, using } from "../raw.js";
 
 /** The options of `VarveLevel`: those of abstract-level, and `prefix`. */
 export interface VarveLevelOptions<K, V> extends AbstractDatabaseOptions<K, V> {

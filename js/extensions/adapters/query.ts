@@ -2,7 +2,7 @@
 
 import { nextPageTask } from "../../client/page-task.js";
 import { decoder } from "../../util/text-coders.js";
-import { type Awaitable, rawOf, textOf, using, written } from "./raw.js";
+import { type Awaitable, rawOf, textOf, using, written } from "../raw.js";
 
 /** The options of `varveQueryStorage`. */
 export interface VarveQueryStorageOptions {

@@ -4,7 +4,7 @@ import type { BaseCollectionConfig, CollectionConfig, SyncConfig, UtilsRecord } 
 import type { Watching } from "../../session/watching.js";
 import { setTimeout } from "../../util/clock.js";
 import type { LiveSource, KeyOf as SourceKey, ValueOf } from "../hooks/store.js";
-import { type Awaitable, refused } from "./raw.js";
+import { type Awaitable, refused } from "../raw.js";
 
 /** A collection of a database or of a client, whose keys are texts or numbers. */
 export interface StoredCollection extends LiveSource {

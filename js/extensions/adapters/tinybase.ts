@@ -2,8 +2,8 @@
 
 import type { Changes, Content, Row, Store, Values } from "tinybase";
 import { createCustomPersister, type Persister } from "tinybase/persisters";
+import { rawOf, refused, written } from "../raw.js";
 import { jsonValues } from "./json-values.js";
-import { rawOf, refused, written } from "./raw.js";
 
 /** The options of `createVarvePersister`. */
 export interface VarvePersisterOptions {

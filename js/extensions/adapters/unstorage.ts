@@ -1,6 +1,6 @@
 /** `varve/unstorage`: a driver for unstorage, of which it has no code. */
 
-import { type Awaitable, expiryIn, rawOf, textOf, using } from "./raw.js";
+import { type Awaitable, expiryIn, rawOf, textOf, using } from "../raw.js";
 
 /** The options of the driver. */
 export interface VarveDriverOptions {

@@ -2,8 +2,8 @@
 
 import { applyUpdate, type Doc, encodeStateAsUpdate, mergeUpdates, transact } from "yjs";
 import { MalformedValueError } from "../../errors/base.js";
+import { type Raw, rawOf, refused, using, written } from "../raw.js";
 import { jsonValues } from "./json-values.js";
-import { type Raw, rawOf, refused, using, written } from "./raw.js";
 
 /** The options of `VarvePersistence`. */
 export interface VarvePersistenceOptions {

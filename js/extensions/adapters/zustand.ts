@@ -1,7 +1,7 @@
 /** `varve/zustand`: a storage for Zustand's middleware `persist`, of which it has no code. */
 
+import { type Awaitable, rawOf, using, written } from "../raw.js";
 import { jsonValues, type ValueCodec } from "./json-values.js";
-import { type Awaitable, rawOf, using, written } from "./raw.js";
 
 export type { ValueCodec } from "./json-values.js";
 

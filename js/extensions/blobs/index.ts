@@ -3,9 +3,9 @@
  *
  * A blob is a record that describes it and chunks, all of them raw keys below a prefix:
  *
- * - `PREFIX of/KEY`: what the blob is, as JSON text
- * - `PREFIX in/VERSION/NUMBER`: its chunks
- * - `PREFIX was/VERSION`: until when chunks that no blob has are kept, in milliseconds of the wall clock: an upload that runs
+ * - `PREFIXof/KEY`: what the blob is, as JSON text
+ * - `PREFIXin/VERSION/NUMBER`: its chunks
+ * - `PREFIXwas/VERSION`: until when chunks that no blob has are kept, in milliseconds of the wall clock: an upload that runs
  *   renews that time, and so does what still reads a version that was replaced
  *
  * So a torn upload leaves chunks that the next program removes, and never a part of a blob. Removing only deletes, since
@@ -21,9 +21,10 @@ import {
   setInterval,
   setTimeout,
   timeSlice,
+  unref,
 } from "../../util/clock.js";
 import { decoder } from "../../util/text-coders.js";
-import { type Awaitable, entriesIn, type Raw, rawOf, refused, using } from "../adapters/raw.js";
+import { type Awaitable, entriesIn, type Raw, rawOf, refused, using } from "../raw.js";
 import { type BlobSource, chunksOf, openSource } from "./source.js";
 import { type BlobInfo, StoredBlob } from "./stored-blob.js";
 
@@ -107,7 +108,7 @@ export class Blobs {
   private readonly host: Host;
   private readonly prefix: string;
   private readonly keepReplaced: number;
-  private reclaimed: Promise<number>;
+  private lastReclaim: Promise<number>;
   private timer: ReturnType<typeof setTimeout> | undefined;
   /** When the timer ends, by the monotonic clock. */
   private due: number;
@@ -122,7 +123,7 @@ export class Blobs {
     }
     this.prefix = prefix;
     this.keepReplaced = keepReplaced;
-    this.reclaimed = Promise.resolve(0);
+    this.lastReclaim = Promise.resolve(0);
     this.timer = undefined;
     this.due = NEVER;
     // What torn uploads have left, by those who were here before.
@@ -264,8 +265,8 @@ export class Blobs {
   reclaim(): Promise<number> {
     // After the one that runs, which does not see what is due since it began.
     const run = () => this.reclaimAll();
-    this.reclaimed = this.reclaimed.then(run, run);
-    return this.reclaimed;
+    this.lastReclaim = this.lastReclaim.then(run, run);
+    return this.lastReclaim;
   }
 
   private async reclaimAll(): Promise<number> {
@@ -300,7 +301,7 @@ export class Blobs {
       this.reclaim().catch(() => {});
     };
     this.timer = setTimeout(run, Math.min(ms, MAX_TIMER_MS));
-    (this.timer as { unref?: () => void }).unref?.();
+    unref(this.timer);
   }
 
   /**
@@ -448,7 +449,7 @@ class Upload {
     this.failure = undefined;
     // Not with each chunk, since a source may be slow.
     this.timer = setInterval(() => this.renew(), RENEW_MS);
-    (this.timer as { unref?: () => void }).unref?.();
+    unref(this.timer);
   }
 
   async begin(): Promise<void> {

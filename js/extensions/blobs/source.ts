@@ -2,7 +2,7 @@
 
 import { badCall } from "../../errors/base.js";
 import { asBytes, isBuffer } from "../../util/bytes.js";
-import { refused } from "../adapters/raw.js";
+import { refused } from "../raw.js";
 
 /** What `put` stores. A stream, an iteration and the body of a `Response` are used up by it. */
 export type BlobSource =

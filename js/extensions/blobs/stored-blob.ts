@@ -2,7 +2,7 @@
 
 import { badCall } from "../../errors/base.js";
 import { nextTask, timeSlice } from "../../util/clock.js";
-import { refused } from "../adapters/raw.js";
+import { refused } from "../raw.js";
 import { type Asked, responseTo, type Served } from "./http.js";
 
 /** The bytes from `start` up to `end`, which is not among them. Without `start` from the first, without `end` up to the last. */

@@ -52,6 +52,9 @@ type LiveOf<S> = S extends {
   ? { readonly range: Range; readonly rows: Rows }
   : never;
 
+/** The ranges of a source, as its `live` takes them. */
+export type LiveRange<S> = LiveOf<S>["range"];
+
 /** The keys of a source. */
 export type KeyOf<S> = LiveOf<S>["rows"] extends readonly (readonly [infer K, unknown])[]
   ? K

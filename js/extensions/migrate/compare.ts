@@ -1,6 +1,6 @@
 /** Comparison of a value with what a collection returns for it. */
 
-import { isTooDeep } from "../../struct/json-form.js";
+import { isTooDeep } from "../../struct/plain-json.js";
 
 /** The first part of a value that differs. */
 export interface Difference {

@@ -9,7 +9,7 @@ import type { CollectionContext } from "../../collection/catalog.js";
 import type { Database } from "../../database/database.js";
 import { badCall, describe } from "../../errors/index.js";
 import type { Codec } from "../../struct/codec.js";
-import { jsonOf } from "../../struct/json-form.js";
+import { jsonOf } from "../../struct/plain-json.js";
 import { MAX_VALUE, TOO_LONG_VALUE } from "../../util/bytes.js";
 import { decoder, encoder } from "../../util/text-coders.js";
 import { bytesIn, type Difference, differenceOf } from "./compare.js";

@@ -1,7 +1,7 @@
 /** Values to bytes, and back. */
 
 import { MalformedValueError } from "../../errors/base.js";
-import { isTooDeep } from "../json-form.js";
+import { isTooDeep } from "../plain-json.js";
 import { malformed, refused, tooDeep } from "./format.js";
 import { ValueReader } from "./reader.js";
 import { Writer } from "./writer.js";

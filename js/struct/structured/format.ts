@@ -4,7 +4,7 @@
  */
 
 import { badCall, MalformedValueError } from "../../errors/base.js";
-import { TOO_DEEP } from "../json-form.js";
+import { TOO_DEEP } from "../plain-json.js";
 
 /** The tags of CBOR that are used. */
 export const TAG = {

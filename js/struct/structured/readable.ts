@@ -14,7 +14,7 @@ const MADE = [...ERRORS, "Array", "Number", "String", "Boolean"];
 /** The value of these bytes as JSON. @throws MalformedValueError */
 export function jsonTextOf(bytes: Uint8Array): string {
   decoded(bytes);
-  return reading(() => JSON.stringify(new JsonReader(bytes).whole()));
+  return reading(() => JSON.stringify(new CborToJson(bytes).whole()));
 }
 
 /** The bytes of the value that this JSON represents. @throws MalformedValueError */
@@ -30,7 +30,7 @@ export function bytesOfJson(json: string): Uint8Array<ArrayBuffer> {
   });
 }
 
-class JsonReader extends Reader {
+class CborToJson extends Reader {
   protected number(value: number | bigint): unknown {
     if (typeof value === "bigint") {
       this.bigint(value);

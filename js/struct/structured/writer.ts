@@ -7,8 +7,8 @@ const UNSIGNED = 0;
 const NEGATIVE = 1;
 const BYTES = 2;
 const TEXT = 3;
-const LIST = 4;
-const FIELDS = 5;
+const ARRAY = 4;
+const MAP = 5;
 const TAGGED = 6;
 
 /** Takes the place of a reference until its number is known. */
@@ -149,11 +149,11 @@ export class Writer {
   }
 
   list(length: number): void {
-    this.head(LIST, length);
+    this.head(ARRAY, length);
   }
 
   fields(count: number): void {
-    this.head(FIELDS, count);
+    this.head(MAP, count);
   }
 
   value(value: unknown): void {

@@ -148,7 +148,7 @@ fn leaf(op: Op, size: usize, align: usize) -> Node {
 
 pub(super) fn quoted(name: &str) -> Vec<u8> {
     let mut out = Vec::new();
-    super::write::escape(&mut out, name.as_bytes());
+    super::escape::escape(&mut out, name.as_bytes());
     out
 }
 

@@ -3,6 +3,7 @@
 use super::super::Malformed;
 use super::super::descriptor::Plain;
 use super::super::validate::{MAX_PART_BYTES, MAX_TIME, below};
+use super::escape::escape;
 use super::plan::{Node, Op};
 
 pub(super) struct Writer<'a> {
@@ -315,32 +316,4 @@ fn inner(node: &Node) -> &Node {
 fn picked<T>(all: &[T], index: usize) -> Result<&T, Malformed> {
     let reason = || wrong(format!("discriminant: {index}, but only {} variants", all.len()));
     all.get(index).ok_or_else(reason)
-}
-
-/// Writes a string with the escapes that JSON requires.
-pub(super) fn escape(out: &mut Vec<u8>, text: &[u8]) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    out.push(b'"');
-    for &byte in text {
-        let short = match byte {
-            b'"' | b'\\' => byte,
-            0x08 => b'b',
-            0x09 => b't',
-            0x0A => b'n',
-            0x0C => b'f',
-            0x0D => b'r',
-            0..0x20 => {
-                out.extend_from_slice(b"\\u00");
-                out.push(HEX[usize::from(byte >> 4)]);
-                out.push(HEX[usize::from(byte & 15)]);
-                continue;
-            }
-            _ => {
-                out.push(byte);
-                continue;
-            }
-        };
-        out.extend_from_slice(&[b'\\', short]);
-    }
-    out.push(b'"');
 }

@@ -177,12 +177,12 @@ async fn what_is_borrowed_across_an_await_stays_and_the_writes_of_its_turn_are_c
 
     store.set("a", "2")?;
     let mut entries = store.entries(KeyRange::all())?;
-    let first = entries.next()?.expect("there are two");
+    let first = entries.next_pair()?.expect("there are two");
     microtask().await;
     assert_eq!(committed("borrowed", "a").await?, Some(b"2".to_vec()));
     assert_eq!(first, (&b"a"[..], &b"2"[..]));
-    assert_eq!(entries.next()?, Some((&b"b"[..], &b"1"[..])));
-    assert_eq!(entries.next()?, None);
+    assert_eq!(entries.next_pair()?, Some((&b"b"[..], &b"1"[..])));
+    assert_eq!(entries.next_pair()?, None);
 
     let mut products = store.collection::<Product>("products")?;
     products.set("yeezy", |parts| Product { stock: 7, name: parts.str("Yeezy") })?;
@@ -246,10 +246,47 @@ async fn records_are_changed_in_their_collection_and_found_in_order() -> Result<
     assert_eq!((found.stock, found.load(found.name)?), (19_999, "yeezy"));
     let mut found = Vec::new();
     let mut entries = products.entries(KeyRange::all())?;
-    while let Some(entry) = entries.next()? {
+    while let Some(entry) = entries.next_entry()? {
         found.push(entry.value.stock);
     }
     assert_eq!(found, [7, 19_999]);
+    store.close().await
+}
+
+#[wasm_bindgen_test]
+async fn iterators_give_bytes_and_records_of_the_programs_own_from_both_ends() -> Result<(), Error>
+{
+    let mut store = Store::open("iterators").await?;
+    let name = |n: u32| format!("{n:04}, and more than fits into a short slice");
+    for n in 0..300 {
+        store.set(name(n), n.to_le_bytes())?;
+    }
+    let mut entries = store.entries("0010".."0290")?;
+    let (first, value) = entries.next().expect("there are many")?;
+    let (last, _) = entries.next_back().expect("there are many")?;
+    microtask().await;
+    assert_eq!(entries.count(), 278);
+    store.clear(..)?;
+    assert_eq!(
+        (first, last, value),
+        (name(10).into(), name(289).into(), 10_u32.to_le_bytes().into())
+    );
+    assert_eq!(store.count(..)?, 0);
+    store.set("a", "1")?;
+    let kept = store.get_slice("a")?;
+    store.set("a", "2")?;
+    assert_eq!(kept.expect("it was set"), "1");
+    assert_eq!(store.keys(..="a")?.collect::<Result<Vec<_>, _>>()?, ["a"]);
+
+    let mut products = store.collection::<Product>("products")?;
+    for (key, stock) in [("a", 1), ("b", 2), ("c", 3)] {
+        products.set(key, |parts| Product { stock, name: parts.str(key) })?;
+    }
+    let entries: Vec<_> = products.entries("b"..)?.rev().collect::<Result<_, _>>()?;
+    products.clear(..)?;
+    assert_eq!(entries[0].key::<String>()?, "c");
+    let view = entries[1].value.view();
+    assert_eq!((view.stock, view.load(view.name)?), (2, "b"));
     store.close().await
 }
 

@@ -1,8 +1,8 @@
 /** What the adapters of other stores' interfaces share: raw keys of a database or a client, below a prefix. */
 
-import { badCall } from "../../errors/base.js";
-import type { ExpiryOptions } from "../../session/expiry.js";
-import { decoder } from "../../util/text-coders.js";
+import { badCall } from "../errors/base.js";
+import type { ExpiryOptions } from "../session/expiry.js";
+import { decoder } from "../util/text-coders.js";
 
 /** The error for a bad argument. It says the type of what was given and not more, since adapters are to be small. */
 export function refused(expected: string, given: unknown): TypeError {

@@ -1,0 +1,64 @@
+/** Making elements. All text is set as text, since names and values come from files of strangers. */
+
+type Children = readonly (Node | string)[];
+
+/** An element with attributes and children. Attributes that are `undefined` or `false` are left out. */
+export function element<Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  attributes: Record<string, string | number | boolean | undefined> = {},
+  ...children: Children
+): HTMLElementTagNameMap[Name] {
+  const made = document.createElement(name);
+  for (const [attribute, value] of Object.entries(attributes)) {
+    if (value === undefined || value === false) continue;
+    made.setAttribute(attribute, value === true ? "" : String(value));
+  }
+  made.append(...children);
+  return made;
+}
+
+/** A button that does something. */
+export function button(text: string, act: () => void): HTMLButtonElement {
+  const made = element("button", { type: "button" }, text);
+  made.addEventListener("click", act);
+  return made;
+}
+
+/** A table with these heads; those that begin with `#` are of figures, those with `-` are left out where it is narrow. */
+export function table(
+  label: string,
+  heads: readonly string[],
+): { table: HTMLTableElement; body: HTMLTableSectionElement } {
+  const body = element("tbody");
+  const row = element(
+    "tr",
+    {},
+    ...heads.map((head) =>
+      element("th", { scope: "col", class: classOf(head) }, head.replace(/^[#-]+/, "")),
+    ),
+  );
+  const made = element("table", { "aria-label": label }, element("thead", {}, row), body);
+  return { table: made, body };
+}
+
+function classOf(head: string): string | undefined {
+  const [marks = ""] = /^[#-]*/.exec(head) ?? [];
+  const names = [marks.includes("#") ? "figure" : "", marks.includes("-") ? "wide" : ""];
+  return names.join(" ").trim() || undefined;
+}
+
+/** A row whose first cell names it. */
+export function row(
+  heads: readonly string[],
+  cells: readonly (Node | string)[],
+): HTMLTableRowElement {
+  return element(
+    "tr",
+    {},
+    ...cells.map((cell, i) =>
+      i === 0
+        ? element("th", { scope: "row", class: classOf(heads[i] ?? "") }, cell)
+        : element("td", { class: classOf(heads[i] ?? "") }, cell),
+    ),
+  );
+}
