@@ -51,6 +51,7 @@ export const PARTS = [
       "docs/query.md": "TanStack Query",
       "docs/yjs.md": "Yjs",
       "docs/automerge.md": "Automerge",
+      "docs/tanstack-db.md": "TanStack DB",
       "docs/tinybase.md": "TinyBase",
       "examples/README.md": "Examples",
     },
