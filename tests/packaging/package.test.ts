@@ -37,8 +37,8 @@ describe("the published package", () => {
     }
   });
 
-  test("its archive is smaller than 1,140 KB", () => {
-    assert(pack().details.size < 1_140_000, `it takes ${pack().details.size} bytes`);
+  test("its archive is smaller than 1,150 KB", () => {
+    assert(pack().details.size < 1_150_000, `it takes ${pack().details.size} bytes`);
   });
 
   test("each exported path leads to a file, types first", () => {
@@ -297,7 +297,7 @@ describe("the package in a browser bundle", () => {
       }
     }
     const bytes = [...needed].reduce((sum, path) => sum + (outputs[path]?.bytes ?? 1e9), 0);
-    assert(bytes < 176_500, `what is loaded first takes ${bytes} bytes`);
+    assert(bytes < 180_000, `what is loaded first takes ${bytes} bytes`);
     assert(needed.size <= 3, `what is loaded first is ${needed.size} files`);
   });
 
