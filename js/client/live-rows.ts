@@ -63,5 +63,5 @@ export function liveRows<T>(
     };
     return close;
   };
-  return subscribed(begin, (_, rows) => rows, to, more);
+  return subscribed(begin, undefined, to, more);
 }

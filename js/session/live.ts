@@ -166,10 +166,7 @@ export function watchRange<K>(
       return changed.length > 0 ? () => listener(changed) : undefined;
     });
   };
-  const merge = (waiting: readonly KeyChange<K>[], others: readonly KeyChange<K>[]) => [
-    ...new Map([...waiting, ...others].map((one) => [names.get(one), one])).values(),
-  ];
-  return subscribed(begin, merge, to, more);
+  return subscribed(begin, (change) => names.get(change), to, more);
 }
 
 /** Changed keys. A record whose entry in an index has moved is one of them. */
@@ -218,7 +215,7 @@ export function liveRange<T>(
       return () => listener(list);
     });
   };
-  return subscribed(begin, (_, rows) => rows, to, more);
+  return subscribed(begin, undefined, to, more);
 }
 
 /** Changed rows, with copies of their records. */

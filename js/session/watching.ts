@@ -39,10 +39,16 @@ export interface WatchOptions {
 /** Begins to call a listener. Returns a function that ends it. */
 export type Begin<T> = (listener: (value: T) => void, onEnd: EndListener) => End;
 
-/** What `begin` begins, for a listener or as an async iterable. */
+/** Changes have the same name if their keys are equal. */
+type NameOf = (change: KeyChange<never>) => unknown;
+
+/**
+ * What `begin` begins, for a listener or as an async iterable. With `nameOf` the values are changes, of which a loop is given
+ * all, each key once. Otherwise it is given the last value.
+ */
 export function subscribed<T>(
   begin: Begin<T>,
-  merge: (waiting: T, more: T) => T,
+  nameOf: NameOf | undefined,
   to: ((value: T) => void) | WatchOptions | undefined,
   more: readonly unknown[],
 ): Watching | AsyncGenerator<T, void, undefined> {
@@ -54,7 +60,7 @@ export function subscribed<T>(
   if (typeof to !== "function") {
     const waiter: Waiter = { end() {} };
     const { signal } = checkedOptions("A watch", to, ["signal"]);
-    return endable(stream(begin, merge, signal, waiter), () => waiter.end());
+    return endable(stream(begin, nameOf, signal, waiter), () => waiter.end());
   }
   if (/Generator/.test(to[Symbol.toStringTag as never])) {
     throw noFunction("A watch");
@@ -84,16 +90,19 @@ interface Waiter {
 /** The values as an async iterable. Values that arrive while the loop body runs are merged into one. */
 async function* stream<T>(
   begin: Begin<T>,
-  merge: (waiting: T, more: T) => T,
+  nameOf: NameOf | undefined,
   signal: AbortSignal | undefined,
   waiter: Waiter,
 ): AsyncGenerator<T, void, undefined> {
-  let waiting: T | undefined;
+  let last: T | undefined;
+  // A map, so that a slow loop does not make each further change take longer.
+  const changed = new Map<unknown, unknown>();
   let end: { readonly reason: unknown } | undefined;
   let wake = () => {};
   const abort = () => wake();
   const listener = (value: T) => {
-    waiting = waiting === undefined ? value : merge(waiting, value);
+    last = value;
+    if (nameOf) for (const one of value as readonly never[]) changed.set(nameOf(one), one);
     wake();
   };
   const onEnd = (reason?: unknown) => {
@@ -106,8 +115,9 @@ async function* stream<T>(
   try {
     for (;;) {
       signal?.throwIfAborted();
-      const value = waiting;
-      waiting = undefined;
+      const value = nameOf && last ? ([...changed.values()] as T) : last;
+      last = undefined;
+      changed.clear();
       if (value !== undefined) yield value;
       else if (end === undefined) {
         await new Promise<void>((resolve) => {

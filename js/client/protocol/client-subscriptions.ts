@@ -184,12 +184,5 @@ export function changesOf<K>(
     add((changes, isFirst) => {
       if (!isFirst) listener(changes as readonly KeyChange<K>[]);
     }, onEnd);
-  return subscribed(begin, merged, to, more);
-}
-
-/** Merges changes: each key once, with its last version. */
-function merged<K>(waiting: readonly KeyChange<K>[], more: readonly KeyChange<K>[]) {
-  return [
-    ...new Map([...waiting, ...more].map((change) => [keyName(change.key), change])).values(),
-  ];
+  return subscribed(begin, ({ key }) => keyName(key), to, more);
 }
