@@ -9,6 +9,7 @@ import {
   type WorkerLike,
 } from "varve";
 import { at, lastCommit, pack, undo } from "varve/client";
+import { type KeptRange, keep } from "varve/keep";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { context, replaceClock, wasmOption } from "../support/context.js";
 import { rejects, throws } from "../support/errors.js";
@@ -27,6 +28,10 @@ function apart(worker: Worker): WorkerLike {
     addEventListener: (type, listener) => worker.addEventListener(type, listener),
     terminate: () => worker.terminate(),
   };
+}
+
+function keyOf(number: number): string {
+  return String(number).padStart(2, "0");
 }
 
 /** A client of the database as in another tab: with a worker of its own. */
@@ -505,6 +510,60 @@ describe("two clients with a worker each", () => {
     while (lives.some(({ shown }, i) => shown !== contents[i])) await turn(5);
     assert(contents.some((one) => one.length > 100));
     // Each that was ended has a successor.
+    assert(workers.length > all.length);
+  });
+
+  test("two workers: kept ranges show what reads show while owners are killed, and unchanged rows stay the same", async () => {
+    const name = await fresh("connect-kept");
+    const next = random(11);
+    const workers: Worker[] = [];
+    const all = [0, 1, 2].map(() =>
+      tab(name, {
+        worker: () => {
+          const worker = listWorker(name);
+          workers.push(worker);
+          return apart(worker);
+        },
+      }),
+    );
+    const lists = all.map((client) => client.collection("list" as never) as unknown as Client);
+    const [first] = lists as [Client];
+    for (let i = 0; i < 30; i += 1) first.set(keyOf(i), "first");
+    await first.set(keyOf(30), "first");
+    const ranges = [{}, { limit: 5, reverse: true }, { gte: "1", lt: "2" }] as const;
+    const kept: { range: (typeof ranges)[number]; of: Client; rows: KeptRange<string, unknown> }[] =
+      [];
+    for (const of of lists) {
+      for (const range of ranges) kept.push({ range, of, rows: await keep(of, range) });
+    }
+    const before = kept.map(({ rows }) => new Map(rows.rows.map((row) => [row[0], row])));
+    const written = new Set<string>();
+    for (let i = 0; i < 80; i += 1) {
+      const of = lists[next(3)] as Client;
+      const key = keyOf(next(20));
+      written.add(key);
+      const done = next(3) === 0 ? of.delete(key) : of.set(key, String(i));
+      if (i % 20 === 19) {
+        const owner = all.findIndex(({ status }) => status.owner === "here");
+        workers[owner]?.terminate();
+      }
+      await done;
+    }
+    for (const { range, of, rows } of kept) {
+      const wanted = JSON.stringify(await of.entries(range).all());
+      while (JSON.stringify([...rows]) !== wanted) await turn(5);
+    }
+    let same = 0;
+    for (const [i, { rows }] of kept.entries()) {
+      for (const row of rows) {
+        const old = before[i]?.get(row[0]);
+        if (old === undefined || written.has(row[0])) continue;
+        assert(row === old, `the row of ${row[0]} is another object`);
+        same += 1;
+      }
+    }
+    // Of the first range the keys that were never written, at least.
+    assert(same >= 33, `${same} rows`);
     assert(workers.length > all.length);
   });
 
