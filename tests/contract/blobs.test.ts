@@ -69,7 +69,10 @@ async function read(stream: ReadableStream<Uint8Array>): Promise<Uint8Array> {
 
 function same(given: Uint8Array | undefined, expected: Uint8Array): void {
   assert(given !== undefined && given.length === expected.length);
-  expect(given.findIndex((byte, at) => byte !== expected[at])).toBe(-1);
+  let at = 0;
+  // Without a callback, which takes longer than all else for some hundred megabytes.
+  while (at < given.length && given[at] === expected[at]) at += 1;
+  expect(at).toBe(given.length);
 }
 
 /** The host with some calls of its own. */
