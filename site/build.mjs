@@ -56,6 +56,7 @@ async function writeReference(out) {
     name: "Reference",
     readme: "none",
     sortEntryPoints: false,
+    groupOrder: ["Functions", "Variables", "Classes", "Interfaces", "*"],
     navigation: { includeFolders: false },
     membersWithOwnFile: ["Class", "Interface"],
     // The compiler of the project checks the types.

@@ -3,7 +3,7 @@
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { assert } from "vitest";
+import { assert, beforeAll } from "vitest";
 import { load } from "../demo/chromium.js";
 import { context } from "../support/context.js";
 
@@ -13,6 +13,16 @@ export const BASE = "/varve/";
 interface Execution {
   readonly code: number;
   readonly output: string;
+}
+
+/** Half a minute on two idle cores. */
+const BUILD_TIMEOUT_MS = 1_200_000;
+
+/** Builds the site before the tests of a file, which then have their whole time. */
+export function buildFirst(): void {
+  beforeAll(async () => {
+    await site();
+  }, BUILD_TIMEOUT_MS);
 }
 
 let built: Promise<string> | undefined;

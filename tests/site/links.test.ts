@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { assert, describe, expect, test } from "vitest";
 import { load } from "../demo/chromium.js";
 import { context } from "../support/context.js";
-import { BASE, filesBelow, site } from "./built.js";
+import { BASE, buildFirst, filesBelow, site } from "./built.js";
 
 const root = (path: string) => join(context().root, path);
 
@@ -38,6 +38,8 @@ function faultOf(link: string, page: string, folder: string, anchors: Map<string
 }
 
 describe("the site", () => {
+  buildFirst();
+
   test("every link leads to a page, a heading or a file that is there", async () => {
     const folder = await site();
     const files = filesBelow(folder, ".html");

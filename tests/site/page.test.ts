@@ -5,7 +5,7 @@ import type { BrowserContext, Page } from "playwright-core";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { load, startChromium, TIMEOUT_MS } from "../demo/chromium.js";
 import { context } from "../support/context.js";
-import { BASE, site } from "./built.js";
+import { BASE, buildFirst, site } from "./built.js";
 
 /** Pages of each kind: with many links, programs, wide tables, signatures. */
 const PAGES = [
@@ -49,6 +49,8 @@ async function seriousFaults(page: Page): Promise<string[]> {
 }
 
 describe("the site in Chromium", () => {
+  buildFirst();
+
   test("has no serious fault that axe finds, light and dark, and no error", {
     timeout: TIMEOUT_MS,
   }, async () => {
