@@ -272,7 +272,12 @@ impl Store {
         self.collection_by(name, Some(key))
     }
 
-    fn collection_by<T: Record>(
+    /// Has a collection read again when it is opened next.
+    pub(super) fn forget_collection(&mut self, name: &str) {
+        self.collections_by_name.remove(name);
+    }
+
+    pub(super) fn collection_by<T: Record>(
         &mut self,
         name: &str,
         key: Option<&KeyKind>,

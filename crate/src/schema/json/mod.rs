@@ -82,6 +82,7 @@
 //! (`#[varve(rename)]` and `#[varve(rename_all)]` without `json` name a field in the layout, which
 //! TypeScript and other programs of the file share.)
 
+pub(crate) mod lines;
 mod plan;
 mod read;
 mod tokens;
