@@ -39,7 +39,7 @@ export async function nativeBench({ root, quick }: BenchOptions): Promise<Sectio
     notes: [
       "varve, redb and fjall take turns in coming first. Each writes in batches of 1,000 keys and makes the last one " +
         "durable, is opened again, and reads 100,000 keys twice and all of them three times. All read the same.",
-      "A get of varve lends its value, those of redb and fjall keep theirs alive. JSON of varve is between its records " +
+      "A get of varve borrows its value, those of redb and fjall keep theirs alive. JSON of varve is between its records " +
         "and text, that of serde_json between structs of strings and vectors and text, not flattened.",
     ],
   };

@@ -638,8 +638,8 @@ fn is_in_use(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Err
 
 /// Iterates over records, by [`Collection::entries`] and [`Collection::entries_by`]: from both ends.
 ///
-/// As an [`Iterator`] it gives [`OwnedEntry`]s; [`next_entry`](Records::next_entry) lends the next record instead, which is
-/// read in the store's memory. What cannot be read is an error in its stead, and the iteration goes on behind it, unless the
+/// As an [`Iterator`] it gives [`OwnedEntry`]s; [`next_entry`](Records::next_entry) borrows the next record instead, which
+/// is read in the store's memory. What cannot be read is an error in its stead, and the iteration goes on behind it, unless the
 /// order of the keys cannot be read: then it ends.
 ///
 /// ```

@@ -14,7 +14,7 @@ const BYTE_ORDER_MARK: &str = "\u{FEFF}";
 
 /// The records of a collection as JSON lines, by [`Collection::json_lines`].
 ///
-/// As an [`Iterator`] it gives lines that belong to the program; [`next_line`](JsonLines::next_line) lends the next one.
+/// As an [`Iterator`] it gives lines that belong to the program; [`next_line`](JsonLines::next_line) borrows the next one.
 #[derive(Debug)]
 #[must_use = "iterators do nothing unless they are consumed"]
 pub struct JsonLines<'s, T> {

@@ -753,7 +753,7 @@ pub type Pair<'a> = (&'a [u8], &'a [u8]);
 
 /// Iterates over keys and values, by [`Store::entries`]: from both ends, one after the other.
 ///
-/// As an [`Iterator`] it gives owned [`Slice`]s. [`next_pair`](Entries::next_pair) lends the next key and its value
+/// As an [`Iterator`] it gives owned [`Slice`]s. [`next_pair`](Entries::next_pair) borrows the next key and its value
 /// instead, which copies neither. What cannot be read is an error in its stead, and the iteration goes on behind it, unless
 /// the order of the keys cannot be read: then it ends.
 ///
@@ -837,7 +837,7 @@ impl FusedIterator for Entries<'_> {}
 
 /// Iterates over keys, by [`Store::keys`]: from both ends, without reading any value.
 ///
-/// As an [`Iterator`] it gives owned [`Slice`]s; [`next_key`](Keys::next_key) lends the next key instead. An error ends it.
+/// As an [`Iterator`] it gives owned [`Slice`]s; [`next_key`](Keys::next_key) borrows the next key instead. An error ends it.
 #[derive(Debug)]
 #[must_use = "iterators do nothing unless they are consumed"]
 pub struct Keys<'s> {
