@@ -7,6 +7,7 @@ import { keysBench } from "./keys/run.js";
 import { browserLarge, nodeLarge } from "./large/section.js";
 import { listsBench } from "./lists/section.js";
 import { browserLong, nodeLong } from "./long/section.js";
+import { nativeBench } from "./native/section.js";
 import { nodeBench } from "./node/drop.js";
 import type { BenchOptions } from "./options.js";
 import { pageBench } from "./page/section.js";
@@ -23,6 +24,7 @@ const SECTIONS: Record<string, (options: BenchOptions) => Promise<Section>> = {
   client: clientBench,
   page: pageBench,
   lists: listsBench,
+  native: nativeBench,
   history: historyBench,
   past: pastBench,
   sizes: nodeSizes,

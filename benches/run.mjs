@@ -20,6 +20,7 @@ const USAGE = `npm run bench [-- parts] [-- --quick]
   page      a page's start in Chromium and Firefox: until the first write and the first list, on the first visit and
             the next, beside Dexie, idb-keyval and a bare worker with a bare file
   lists     lists of 1,000 and 10,000 records on a page in Chromium, beside Dexie and bare messages
+  native    native Rust, beside redb and fjall; JSON beside serde_json; owned slices beside vectors
   history   the log as history: walks over 169 MB in Node, Chromium and Rust, beside ZODB, sum and cksum; notes
   past      past commits in a file that keeps a million, 1,000 to 1,000,000 commits back
   sizes     1,000 to 5 million keys in files, beside lmdb, better-sqlite3, classic-level, GrausDB

@@ -82,6 +82,7 @@ export const CHECKS = [
     run: async () =>
       (await passesBench("graus")) &&
       (await passesBench("keys")) &&
+      (await passesBench("native")) &&
       (await passesBench("keys", "--lib", ...WASM)) &&
       (await passesBench("tail", "--lib", ...WASM)),
   },

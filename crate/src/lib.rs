@@ -5,6 +5,8 @@
 //! | [`Store`] | a database file that this process has open |
 //! | [`Collection`] | records of one type in it, with their indexes |
 //! | [`Reader`] | a database in memory, read by any number of threads |
+//! | [`CollectionOptions`], [`IndexBy`] | the keys and the indexes of a collection |
+//! | [`Batch`] | writes that are made together |
 //! | [`KeyRange`] | a range of keys and its order |
 //! | [`Slice`] | a key or a value that belongs to the program |
 //! | [`Snapshot`] | everything as it was, while the store goes on |

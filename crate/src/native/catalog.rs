@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::file::File;
 use crate::format::system_records::{
     CollectionDescriptor, DESCRIPTOR_DROPPED, DESCRIPTOR_INDEX, KEY_COLLECTION, KEY_INDEX,
-    KEY_MIGRATION,
+    KEY_INDEX_KEYSPACES, KEY_MIGRATION,
 };
 use crate::format::{KEYSPACE_ENGINE, KEYSPACE_FIRST_COLLECTION, LAST_KEYSPACE};
 use crate::schema::key::{Key, KeyKind};
@@ -24,8 +24,6 @@ use super::schema_diff::difference;
 
 /// The key in the engine's keyspace of the number of the next keyspace that was never assigned.
 const NEXT_KEYSPACE_KEY: &[u8] = b"keyspaces";
-/// The key in the engine's keyspace of the list of all keyspaces of indexes.
-const INDEX_KEYSPACES_KEY: &[u8] = b"index-keyspaces";
 const MAX_NAME_LENGTH: usize = 200;
 
 /// A collection as described by its stored descriptor.
@@ -74,6 +72,11 @@ impl StoredCollection {
                 self.json["key"]
             ))
         })
+    }
+
+    #[cfg(feature = "json")]
+    pub(super) fn key_if_known(&self) -> Option<&KeyKind> {
+        self.key.as_ref()
     }
 
     pub(super) fn encode(&self, key: &impl Key) -> Result<Vec<u8>, Error> {
@@ -294,7 +297,7 @@ pub(super) fn keyspaces<F: File>(
 
 /// The keyspaces of all indexes, also of former ones.
 pub(super) fn index_keyspaces<F: File>(engine: &mut Engine<F>) -> Result<Vec<u32>, Error> {
-    let list = engine.get(KEYSPACE_ENGINE, INDEX_KEYSPACES_KEY)?.unwrap_or_default();
+    let list = engine.get(KEYSPACE_ENGINE, KEY_INDEX_KEYSPACES)?.unwrap_or_default();
     Ok(list.as_chunks().0.iter().map(|bytes| u32::from_le_bytes(*bytes)).collect())
 }
 
@@ -353,22 +356,65 @@ fn free_keyspace(engine: &mut Engine<impl File>, recorded: u32) -> Result<u32, E
 /// Offset of the keyspace in a descriptor.
 const KEYSPACE_AT: usize = 8;
 
-/// Creates a collection with this name.
-pub(super) fn create<T: Record>(
-    engine: &mut Engine<impl File>,
-    name: &str,
-    key: &KeyKind,
-) -> Result<StoredCollection, Error> {
+/// Assigns a keyspace.
+fn take_keyspace(engine: &mut Engine<impl File>) -> Result<u32, Error> {
     let recorded =
         match engine.get(KEYSPACE_ENGINE, NEXT_KEYSPACE_KEY)?.and_then(<[u8]>::first_chunk) {
             Some(next) => u32::from_le_bytes(*next),
             None => KEYSPACE_FIRST_COLLECTION,
         };
     let keyspace = free_keyspace(engine, recorded)?;
+    engine.set(KEYSPACE_ENGINE, NEXT_KEYSPACE_KEY, &recorded.max(keyspace + 1).to_le_bytes())?;
+    Ok(keyspace)
+}
+
+/// Creates an index of a collection, without entries: first its descriptor, and then the name in that of the collection.
+pub(super) fn create_index(
+    engine: &mut Engine<impl File>,
+    stored: &StoredCollection,
+    name: &str,
+    shape: Value,
+) -> Result<(), Error> {
+    check_index_name(name, MAX_NAME_LENGTH)?;
+    let (fingerprint, keyspace) = (stored.fingerprint, take_keyspace(engine)?);
+    let (flags, parent) = (DESCRIPTOR_INDEX, stored.keyspace);
+    let head = CollectionDescriptor { fingerprint, keyspace, flags, parent, ..Default::default() };
+    let descriptor = Descriptor { head, json: shape };
+    let known = stored.value.as_ref().and_then(|value| Index::new(name, &descriptor, value));
+    if known.is_none() {
+        let reason = format!(
+            "the index {name:?} of {:?} is by {}, one of which is no field of the record, or has no order",
+            stored.name, descriptor.json["fields"]
+        );
+        return Err(Error::BadArgument(Malformed::new("", reason)));
+    }
+    let key = [KEY_INDEX, &stored.keyspace.to_be_bytes(), name.as_bytes()].concat();
+    engine.set(KEYSPACE_ENGINE, &key, &descriptor.encode())?;
+    let mut keyspaces = index_keyspaces(engine)?;
+    keyspaces.retain(|one| *one != stored.keyspace && *one != keyspace);
+    keyspaces.push(keyspace);
+    let list: Vec<u8> = keyspaces.iter().flat_map(|one| one.to_le_bytes()).collect();
+    engine.set(KEYSPACE_ENGINE, KEY_INDEX_KEYSPACES, &list)?;
+    let mut json = stored.json.clone();
+    match json["indexes"].as_array_mut() {
+        Some(names) => names.push(json!(name)),
+        None => json["indexes"] = json!([name]),
+    }
+    let head = CollectionDescriptor { fingerprint, keyspace: parent, ..Default::default() };
+    engine.set(KEYSPACE_ENGINE, &key_of(&stored.name)?, &Descriptor { head, json }.encode())?;
+    Ok(())
+}
+
+/// Creates a collection with this name.
+pub(super) fn create<T: Record>(
+    engine: &mut Engine<impl File>,
+    name: &str,
+    key: &KeyKind,
+) -> Result<StoredCollection, Error> {
+    let keyspace = take_keyspace(engine)?;
     let head = CollectionDescriptor { fingerprint: T::FINGERPRINT, keyspace, ..Default::default() };
     let json = json!({ "value": value_of::<T>(), "key": key.to_json() });
     let bytes = Descriptor { head, json }.encode();
-    engine.set(KEYSPACE_ENGINE, NEXT_KEYSPACE_KEY, &recorded.max(keyspace + 1).to_le_bytes())?;
     engine.set(KEYSPACE_ENGINE, &key_of(name)?, &bytes)?;
     StoredCollection::new(name, &bytes)
 }
@@ -384,5 +430,16 @@ pub(super) fn upgrade_descriptor<T: Record>(
     let mut json = stored.json.clone();
     json["value"] = value_of::<T>();
     engine.set(KEYSPACE_ENGINE, &key_of(&stored.name)?, &Descriptor { head, json }.encode())?;
+    Ok(())
+}
+
+/// Rejects a name that an index cannot have.
+fn check_index_name(name: &str, longest: usize) -> Result<(), Error> {
+    let length = name.encode_utf16().count();
+    if length == 0 || length > longest || name.contains('\0') {
+        let reason =
+            format!("the name of an index must have 1 to {longest} characters, without U+0000");
+        return Err(Error::BadArgument(Malformed::new("", reason)));
+    }
     Ok(())
 }

@@ -59,8 +59,8 @@ use super::{Error, Expiry, KeyRange, SetOptions, Slice, Store, Versioned};
 /// ```
 #[derive(Debug)]
 pub struct Collection<'s, T> {
-    store: &'s mut Store,
-    stored: Arc<StoredCollection>,
+    pub(super) store: &'s mut Store,
+    pub(super) stored: Arc<StoredCollection>,
     /// When records expire that are set without an expiry of their own.
     expiry: Expiry,
     record: PhantomData<T>,
@@ -176,28 +176,48 @@ impl<'s, T: Record> Collection<'s, T> {
         let mut parts = Parts::of::<T>();
         let root = make(&mut parts);
         let value = parts.finish(root).map_err(Error::BadArgument)?;
+        self.set_bytes(key, options, &value)
+    }
+
+    /// Sets the record of a key to these bytes.
+    pub(super) fn set_bytes(
+        &mut self,
+        key: impl Key,
+        options: SetOptions,
+        value: &[u8],
+    ) -> Result<u64, Error> {
         let key = self.encode(&key)?;
+        self.set_encoded(&key, options, value)
+    }
+
+    /// The same with an encoded key.
+    pub(super) fn set_encoded(
+        &mut self,
+        key: &[u8],
+        options: SetOptions,
+        value: &[u8],
+    ) -> Result<u64, Error> {
         self.store.begin_write()?;
         let stored = self.writable()?;
-        stored.check(&value)?;
+        stored.check(value)?;
         let expiry = self.store.seconds(options.expiry.unwrap_or(self.expiry))?;
-        check_version(&mut self.store.engine(), stored.keyspace, &key, options.if_version)?;
+        check_version(&mut self.store.engine(), stored.keyspace, key, options.if_version)?;
         if expiry != 0 {
-            self.record_expiring_id(&key)?;
+            self.record_expiring_id(key)?;
         }
         if stored.indexes.is_empty() {
-            let done = self.store.engine().set_with_expiry(stored.keyspace, &key, &value, expiry);
+            let done = self.store.engine().set_with_expiry(stored.keyspace, key, value, expiry);
             return Ok(done?);
         }
         self.store.atomically(|store| {
-            let old = store.engine().get(stored.keyspace, &key)?.map(<[u8]>::to_vec);
-            let version = store.engine().set_with_expiry(stored.keyspace, &key, &value, expiry)?;
-            let is_there = store.engine().has(stored.keyspace, &key)?;
+            let old = store.engine().get(stored.keyspace, key)?.map(<[u8]>::to_vec);
+            let version = store.engine().set_with_expiry(stored.keyspace, key, value, expiry)?;
+            let is_there = store.engine().has(stored.keyspace, key)?;
             if is_there {
-                reindex::<T>(store, &stored, &key, old.as_deref(), Some(&value), expiry)?;
+                reindex::<T>(store, &stored, key, old.as_deref(), Some(value), expiry)?;
             } else {
                 // It has expired already, so it has no entries.
-                reindex::<T>(store, &stored, &key, old.as_deref(), None, expiry)?;
+                reindex::<T>(store, &stored, key, old.as_deref(), None, expiry)?;
             }
             Ok(version)
         })
@@ -452,7 +472,11 @@ impl<'s, T: Record> Collection<'s, T> {
         self.stored.key()
     }
 
-    fn writable(&mut self) -> Result<Arc<StoredCollection>, Error> {
+    pub(super) fn check_value(&self, value: &[u8]) -> Result<(), Error> {
+        self.stored.check(value)
+    }
+
+    pub(super) fn writable(&mut self) -> Result<Arc<StoredCollection>, Error> {
         self.stored.check_indexes()?;
         self.stored.interrupt_conversion(&mut self.store.engine())?;
         if self.stored.is_upgraded_by::<T>() {
@@ -461,7 +485,7 @@ impl<'s, T: Record> Collection<'s, T> {
         Ok(Arc::clone(&self.stored))
     }
 
-    fn encode(&self, key: &impl Key) -> Result<Vec<u8>, Error> {
+    pub(super) fn encode(&self, key: &impl Key) -> Result<Vec<u8>, Error> {
         self.stored.encode(key)
     }
 }
@@ -522,7 +546,7 @@ fn write_root<T: Record>(
 }
 
 /// Moves the index entries of a record from its old value to its new one, which expire with it.
-fn reindex<T: Record>(
+pub(super) fn reindex<T: Record>(
     store: &mut Store,
     stored: &StoredCollection,
     key: &[u8],
@@ -546,6 +570,23 @@ fn reindex<T: Record>(
         }
     }
     Ok(())
+}
+
+/// Adds the entry of a record to an index that has none of it.
+pub(super) fn index_record<T: Record>(
+    store: &mut Store,
+    stored: &StoredCollection,
+    index: &str,
+    key: &[u8],
+) -> Result<(), Error> {
+    let Some(index) = stored.indexes.iter().find(|one| one.name == index) else { return Ok(()) };
+    let Some(record) = store.engine().get(stored.keyspace, key)?.map(<[u8]>::to_vec) else {
+        return Ok(());
+    };
+    let expiry = store.engine().expiry(stored.keyspace, key)?.unwrap_or(0);
+    let record = in_current_layout::<T>(&record).map_err(Error::MalformedValue)?;
+    let to = Some(index.tuple(&record).map_err(Error::MalformedValue)?);
+    EntryChange { index, from: None, to, is_earlier: false, expiry }.apply(store, stored, key)
 }
 
 /// A record in the layout of this version of its struct.
@@ -597,8 +638,8 @@ fn is_in_use(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Err
 
 /// Iterates over records, by [`Collection::entries`] and [`Collection::entries_by`]: from both ends.
 ///
-/// As an [`Iterator`] it gives [`OwnedEntry`]s; [`next_entry`](Records::next_entry) exposes the next record instead, which is
-/// read in the store's memory. What cannot be read is an error in its stead, and the iteration goes on behind it, unless the
+/// As an [`Iterator`] it gives [`OwnedEntry`]s; [`next_entry`](Records::next_entry) borrows the next record instead, which
+/// is read in the store's memory. What cannot be read is an error in its stead, and the iteration goes on behind it, unless the
 /// order of the keys cannot be read: then it ends.
 ///
 /// ```
@@ -639,7 +680,7 @@ fn is_in_use(store: &mut Store, keyspace: u32, tuple: &[u8]) -> Result<bool, Err
 pub struct Records<'s, T> {
     store: &'s mut Store,
     walk: Walk,
-    stored: Arc<StoredCollection>,
+    pub(super) stored: Arc<StoredCollection>,
     /// The keyspace of the records, as it is or as a snapshot shows it, if the walk is one over an index.
     records: Option<u32>,
     /// The key of the record to which an entry of an index leads.

@@ -61,6 +61,13 @@ pub enum Error {
     BadArgument(Malformed),
     /// A stored value does not match its schema.
     MalformedValue(Malformed),
+    /// A line of JSON lines is no record of the collection.
+    MalformedLine {
+        /// Its number, from 1 on.
+        line: u64,
+        /// What is wrong with it, with the path of the field.
+        cause: Malformed,
+    },
     /// Another record has the same entry in a unique index.
     NotUnique {
         /// The collection.
@@ -127,7 +134,7 @@ impl Error {
             Error::NotFound(_) => "VARVE_DATABASE_NOT_FOUND",
             Error::SchemaMismatch { .. } => "VARVE_SCHEMA_MISMATCH",
             Error::BadArgument(_) => "VARVE_BAD_ARGUMENT",
-            Error::MalformedValue(_) => "VARVE_MALFORMED_VALUE",
+            Error::MalformedValue(_) | Error::MalformedLine { .. } => "VARVE_MALFORMED_VALUE",
             Error::NotUnique { .. } => "VARVE_UNIQUE_VIOLATION",
             Error::Conflict { .. } | Error::CannotUndo { .. } => "VARVE_CONFLICT",
             Error::SnapshotClosed => "VARVE_SNAPSHOT_CLOSED",
@@ -216,6 +223,7 @@ impl fmt::Display for Error {
             Error::MalformedValue(malformed) => {
                 write!(f, "a stored value is malformed: {malformed}")
             }
+            Error::MalformedLine { line, cause } => write!(f, "Line {line}: {cause}"),
             Error::TooManyCollections => f.write_str(
                 "the database has reached its limit of 65,534 collections and indexes; nothing was \
                  written. Put records that differ in a name into one collection, whose keys are tuples \
@@ -254,6 +262,7 @@ impl std::error::Error for Error {
             Error::Engine(error) => Some(error),
             Error::Unavailable { cause, .. } => Some(cause),
             Error::BadArgument(malformed) | Error::MalformedValue(malformed) => Some(malformed),
+            Error::MalformedLine { cause, .. } => Some(cause),
             _ => None,
         }
     }

@@ -17,6 +17,8 @@ pub(super) struct Index {
     pub built: bool,
     /// Whether no two records may have the same entry.
     pub unique: bool,
+    /// As it is declared.
+    pub shape: Value,
     fields: Vec<IndexField>,
     /// Whether records state the size of their root.
     versioned: bool,
@@ -51,6 +53,7 @@ impl Index {
             keyspace: head.keyspace,
             built: head.flags & DESCRIPTOR_BUILDING == 0,
             versioned: matches!(value, Kind::Struct { versioned: true, .. }),
+            shape: json.clone(),
             unique: json.get("unique").and_then(Value::as_bool) == Some(true),
             fields: json.get("fields")?.as_array()?.iter().map(field).collect::<Option<_>>()?,
         })

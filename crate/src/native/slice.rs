@@ -179,8 +179,8 @@ impl FromIterator<u8> for Slice {
 /// A key of bytes, or of text if it is text.
 impl Key for Slice {
     fn encode(&self, kind: &KeyKind, is_prefix: bool, out: &mut Vec<u8>) -> Result<(), Malformed> {
-        match (kind, str::from_utf8(self)) {
-            (KeyKind::Text, Ok(text)) => text.encode(kind, is_prefix, out),
+        match str::from_utf8(self) {
+            Ok(text) if text.encode(kind, is_prefix, out).is_ok() => Ok(()),
             _ => (&self[..]).encode(kind, is_prefix, out),
         }
     }

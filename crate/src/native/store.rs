@@ -272,7 +272,12 @@ impl Store {
         self.collection_by(name, Some(key))
     }
 
-    fn collection_by<T: Record>(
+    /// Has a collection read again when it is opened next.
+    pub(super) fn forget_collection(&mut self, name: &str) {
+        self.collections_by_name.remove(name);
+    }
+
+    pub(super) fn collection_by<T: Record>(
         &mut self,
         name: &str,
         key: Option<&KeyKind>,
@@ -748,7 +753,7 @@ pub type Pair<'a> = (&'a [u8], &'a [u8]);
 
 /// Iterates over keys and values, by [`Store::entries`]: from both ends, one after the other.
 ///
-/// As an [`Iterator`] it gives owned [`Slice`]s. [`next_pair`](Entries::next_pair) exposes the next key and its value
+/// As an [`Iterator`] it gives owned [`Slice`]s. [`next_pair`](Entries::next_pair) borrows the next key and its value
 /// instead, which copies neither. What cannot be read is an error in its stead, and the iteration goes on behind it, unless
 /// the order of the keys cannot be read: then it ends.
 ///
@@ -832,7 +837,7 @@ impl FusedIterator for Entries<'_> {}
 
 /// Iterates over keys, by [`Store::keys`]: from both ends, without reading any value.
 ///
-/// As an [`Iterator`] it gives owned [`Slice`]s; [`next_key`](Keys::next_key) exposes the next key instead. An error ends it.
+/// As an [`Iterator`] it gives owned [`Slice`]s; [`next_key`](Keys::next_key) borrows the next key instead. An error ends it.
 #[derive(Debug)]
 #[must_use = "iterators do nothing unless they are consumed"]
 pub struct Keys<'s> {

@@ -188,12 +188,22 @@ fn mismatch(kind: &KeyKind) -> Malformed {
     Malformed::new("", format!("a key here must be {}", kind.to_json()))
 }
 
+/// Alone in a key it is the key. In a tuple of one part, or as the first part of a bound, it is a part.
 macro_rules! lone {
-    ($($of:ty, $kind:ident, |$value:ident| $as_bytes:expr;)*) => {
+    ($($of:ty, $kind:ident, |$value:ident| $borrowed:expr;)*) => {
         $(impl Key for $of {
-            fn encode(&self, kind: &KeyKind, _: bool, out: &mut Vec<u8>) -> Result<(), Malformed> {
-                let (KeyKind::$kind, $value) = (kind, self) else { return Err(mismatch(kind)) };
-                out.extend_from_slice($as_bytes);
+            fn encode(
+                &self,
+                kind: &KeyKind,
+                is_prefix: bool,
+                out: &mut Vec<u8>,
+            ) -> Result<(), Malformed> {
+                let $value = self;
+                match kind {
+                    KeyKind::$kind => out.extend_from_slice($borrowed.as_ref()),
+                    KeyKind::Tuple(_) => ($borrowed,).encode(kind, is_prefix, out)?,
+                    _ => return Err(mismatch(kind)),
+                }
                 Ok(())
             }
         })*
@@ -201,11 +211,11 @@ macro_rules! lone {
 }
 
 lone! {
-    &str, Text, |text| text.as_bytes();
-    &String, Text, |text| text.as_bytes();
-    String, Text, |text| text.as_bytes();
-    &[u8], Bytes, |bytes| bytes;
-    Vec<u8>, Bytes, |bytes| bytes;
+    &str, Text, |text| *text;
+    &String, Text, |text| text.as_str();
+    String, Text, |text| text.as_str();
+    &[u8], Bytes, |bytes| *bytes;
+    Vec<u8>, Bytes, |bytes| bytes.as_slice();
 }
 
 impl<const N: usize> Key for &[u8; N] {

@@ -11,8 +11,11 @@ use varve::engine::Options;
 use varve::engine::format::system_records::{
     CollectionDescriptor, DESCRIPTOR_BUILDING, DESCRIPTOR_INDEX,
 };
+use varve::schema::key::KeyKind;
 use varve::schema::{Kind, Opt, Record};
-use varve::{Collection, Error, Expiry, KeyRange, SetOptions, Store};
+use varve::{
+    Collection, CollectionOptions, Error, Expiry, IndexBy, KeyRange, OpenOptions, SetOptions, Store,
+};
 
 use crate::temp_folder::Folder;
 
@@ -296,4 +299,101 @@ fn clear_removes_records_with_their_entries() {
     assert_eq!(by(&mut items, "byCode", KeyRange::all()), [""; 0]);
     set(&mut items, "a", "99", None, 1);
     store.close().unwrap();
+}
+
+fn declared(options: &[(&str, IndexBy)]) -> CollectionOptions {
+    options
+        .iter()
+        .fold(CollectionOptions::new(), |options, (name, by)| options.index(name, by.clone()))
+}
+
+#[test]
+fn declared_indexes_are_stored_as_typescript_stores_them_and_have_all_records() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    let mut store = Store::open(&path).unwrap();
+    let mut items = store.collection::<Item>("items").unwrap();
+    for n in 0..3_000_i16 {
+        set(&mut items, &format!("{n:04}"), &format!("code {n}"), Some(f64::from(-n)), n % 7);
+    }
+    let options = declared(&[
+        ("byPrice", IndexBy::field("price")),
+        ("byStock", IndexBy::desc("stock").then("other.number").then_desc("number")),
+        ("byCode", IndexBy::field("code").unique()),
+    ]);
+    let mut items = store.collection_with::<Item>("items", &options).unwrap();
+    assert_eq!(items.indexes().collect::<Vec<_>>(), ["byPrice", "byStock", "byCode"]);
+    let by_price = by(&mut items, "byPrice", KeyRange::all());
+    assert_eq!((by_price.len(), &by_price[..2]), (3_000, &["2999".into(), "2998".into()][..]));
+    assert_eq!(by(&mut items, "byStock", KeyRange::all().limit(1)), ["0006"]);
+    set(&mut items, "new", "new", None, 9);
+    assert_eq!(by(&mut items, "byStock", KeyRange::all().limit(1)), ["new"]);
+    let same = try_set(&mut items, "other", "code 7", None, 1).unwrap_err();
+    assert_eq!(same.code(), "VARVE_UNIQUE_VIOLATION");
+    store.close().unwrap();
+
+    let mut engine =
+        varve::engine::Store::open(StdFile::open(&path).unwrap(), Options::default()).unwrap();
+    let value = Kind::from(Item::LAYOUT).to_json();
+    let names = ["byPrice", "byStock", "byCode"];
+    let of = json!({ "value": value, "key": "string", "indexes": names });
+    let found = engine.get(OWN, b"collection/items").unwrap();
+    assert_eq!(found, Some(&descriptor(COLLECTION, 0, &of)[..]));
+    let shapes = [
+        r#"{"fields":["price"]}"#,
+        r#"{"fields":[{"desc":"stock"},"other.number",{"desc":"number"}]}"#,
+        r#"{"fields":["code"],"unique":true}"#,
+    ];
+    for ((keyspace, name), shape) in (COLLECTION + 1..).zip(names).zip(shapes) {
+        let key = [b"index/".as_slice(), &COLLECTION.to_be_bytes(), name.as_bytes()].concat();
+        let shape = serde_json::from_str(shape).unwrap();
+        let found = engine.get(OWN, &key).unwrap();
+        assert_eq!(found, Some(&descriptor(keyspace, COLLECTION, &shape)[..]), "{name}");
+    }
+    assert_eq!(engine.get(OWN, b"keyspaces").unwrap(), Some(&6_u32.to_le_bytes()[..]));
+    let of_indexes: Vec<u8> = (3..6_u32).flat_map(u32::to_le_bytes).collect();
+    assert_eq!(engine.get(OWN, b"index-keyspaces").unwrap(), Some(&of_indexes[..]));
+}
+
+#[test]
+fn wrong_or_violated_index_declaration_changes_nothing() {
+    let folder = Folder::new();
+    let path = folder.file("a.varve");
+    let mut store = Store::open(&path).unwrap();
+    let by_price = [("byPrice", IndexBy::field("price"))];
+    let mut items = store.collection_with::<Item>("items", &declared(&by_price)).unwrap();
+    set(&mut items, "a", "same", Some(1.0), 1);
+    set(&mut items, "b", "same", Some(2.0), 2);
+    let long = "x".repeat(201);
+    let wrong: [(&str, IndexBy, &str); 7] = [
+        ("byPrice", IndexBy::desc("price"), "VARVE_SCHEMA_MISMATCH"),
+        ("byPrice", IndexBy::field("price").unique(), "VARVE_SCHEMA_MISMATCH"),
+        ("byName", IndexBy::field("name"), "VARVE_BAD_ARGUMENT"),
+        ("byOther", IndexBy::field("other"), "VARVE_BAD_ARGUMENT"),
+        ("", IndexBy::field("code"), "VARVE_BAD_ARGUMENT"),
+        (&long, IndexBy::field("code"), "VARVE_BAD_ARGUMENT"),
+        ("byCode", IndexBy::field("code").unique(), "VARVE_UNIQUE_VIOLATION"),
+    ];
+    for (name, by, code) in wrong {
+        // One that is right comes first, and is not added either.
+        let options = declared(&[("byStock", IndexBy::field("stock")), (name, by)]);
+        let error = store.collection_with::<Item>("items", &options).unwrap_err();
+        assert_eq!(error.code(), code, "{name}: {error}");
+        let items = store.collection::<Item>("items").unwrap();
+        assert_eq!(items.indexes().collect::<Vec<_>>(), ["byPrice"], "{name}");
+    }
+    let keys = KeyKind::from_json(&json!([{ "kind": "u32" }])).unwrap();
+    let keyed = CollectionOptions::new().keys(keys.clone());
+    let error = store.collection_with::<Item>("items", &keyed).unwrap_err();
+    assert_eq!(error.code(), "VARVE_SCHEMA_MISMATCH");
+    let mut numbered = store.collection_with::<Item>("numbered", &keyed).unwrap();
+    assert_eq!(numbered.key_kind().unwrap(), &keys);
+    assert_eq!(numbered.count(..).unwrap(), 0);
+    store.close().unwrap();
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    let mut store = Store::open_with(&path, options).unwrap();
+    store.collection_with::<Item>("items", &declared(&by_price)).expect("it has this index");
+    let by_stock = declared(&[("byStock", IndexBy::field("stock"))]);
+    let error = store.collection_with::<Item>("items", &by_stock).unwrap_err();
+    assert_eq!(error.code(), "VARVE_READ_ONLY");
 }

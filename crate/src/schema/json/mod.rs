@@ -83,6 +83,7 @@
 //! TypeScript and other programs of the file share.)
 
 mod escape;
+pub(crate) mod lines;
 mod plan;
 mod read;
 mod tokens;

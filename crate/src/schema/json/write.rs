@@ -309,6 +309,16 @@ fn shortest(value: f64) -> String {
     text
 }
 
+/// Appends a number as JavaScript writes it.
+pub(super) fn float(value: f64, out: &mut Vec<u8>) {
+    Writer { bytes: &[], out, left: 0 }.float(value);
+}
+
+/// Appends bytes as a string in base64.
+pub(super) fn base64(bytes: &[u8], out: &mut Vec<u8>) {
+    Writer { bytes, out, left: 0 }.base64(0, bytes.len());
+}
+
 fn inner(node: &Node) -> &Node {
     node.of.as_ref().expect("what has elements has their node")
 }

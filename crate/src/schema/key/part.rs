@@ -17,15 +17,21 @@ pub struct Rest<'a> {
 }
 
 impl<'a> Rest<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Self {
+    pub(in crate::schema) fn new(bytes: &'a [u8]) -> Self {
         Rest { bytes, inverted: false }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::schema) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+    /// What follows is inverted, or not any more.
+    #[cfg(feature = "json")]
+    pub(in crate::schema) fn turn(&mut self) {
+        self.inverted = !self.inverted;
+    }
+
+    pub(in crate::schema) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.bytes.split_first_chunk::<N>()?;
         self.bytes = rest;
         let mut head = *head;
@@ -35,7 +41,7 @@ impl<'a> Rest<'a> {
         Some(head)
     }
 
-    fn text(&mut self) -> Option<Vec<u8>> {
+    pub(in crate::schema) fn text(&mut self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         loop {
             match self.take::<1>()? {
