@@ -51,6 +51,8 @@ const STRUCTURED_LIMIT = 7.5 * 1024;
 const BLOBS_LIMIT = 6.25 * 1024;
 /** Half of it are errors and options, which clients and databases have. */
 const KEEP_LIMIT = 2.5 * 1024;
+/** For the inspector of files, which pages load when it is looked at. */
+const INSPECT_LIMIT = 25 * 1024;
 /** For programs whose values a schema of zod and others checks. */
 const STANDARD_LIMIT = 3.5 * 1024;
 /**
@@ -300,6 +302,13 @@ const BUNDLES = [
     external: ["*/util/clock.js"],
     source: 'export * from "./dist/extensions/keep.js";',
     limit: KEEP_LIMIT,
+  },
+  {
+    name: "varve/inspect",
+    source: 'export * from "./dist/extensions/inspect/index.js";',
+    // Programs that open databases have these already.
+    external: ["*/../index.js", "*/../struct.js", "*/util/clock.js"],
+    limit: INSPECT_LIMIT,
   },
   {
     name: "varve/structured",

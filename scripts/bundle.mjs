@@ -39,9 +39,14 @@ export async function bundleForNode(entryPoints, outdir) {
 
 /**
  * Bundles modules for browsers. `virtual` maps names of entry points without a file to their source text,
- * which is resolved as if it were in the repository's root.
+ * which is resolved as if it were in the repository's root. `packages` is a folder whose packages replace others of their
+ * names.
  */
-export async function bundleForBrowser(entryPoints, outdir, { virtual = {}, ...more } = {}) {
+export async function bundleForBrowser(
+  entryPoints,
+  outdir,
+  { virtual = {}, packages, ...more } = {},
+) {
   const { build } = await esbuild();
   const fromText = {
     name: "virtual",
@@ -66,9 +71,29 @@ export async function bundleForBrowser(entryPoints, outdir, { virtual = {}, ...m
     sourcemap: "inline",
     logLevel: "warning",
     tsconfigRaw: TSCONFIG,
-    plugins: [fromText, { name: "svelte", setup: compileSvelte }],
+    plugins: [
+      fromText,
+      { name: "svelte", setup: compileSvelte },
+      ...(packages === undefined ? [] : [packagesOf(join(root, packages))]),
+    ],
     ...more,
   });
+}
+
+/** Resolves the dependencies of a folder there, whichever module imports them. */
+function packagesOf(folder) {
+  const { dependencies } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const filter = new RegExp(`^(${Object.keys(dependencies).join("|")})(/|$)`);
+  return {
+    name: "packages",
+    setup(plugin) {
+      plugin.onResolve({ filter }, ({ path, kind, resolveDir }) =>
+        resolveDir.startsWith(folder)
+          ? undefined
+          : plugin.resolve(path, { kind, resolveDir: folder }),
+      );
+    },
+  };
 }
 
 /** Compiles components of Svelte. */

@@ -25,6 +25,7 @@ const BUNDLES = {
     "tanstack-db": "extensions/adapters/tanstack-db",
     automerge: "extensions/adapters/automerge",
   },
+  inspecting: { inspect: "extensions/inspect/index" },
   structured: { structured: "struct/structured/index" },
   standard: { standard: "struct/standard" },
   // Each of these imports the library that it is for.

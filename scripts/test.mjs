@@ -10,7 +10,9 @@ import { PROGRAM_NAMES } from "./programs.mjs";
 import { setup } from "./setup.mjs";
 
 const USAGE = `npm test [-- part of a suite's name …] [--list]
-  --list   list the suites and run none`;
+  --list   list the suites and run none
+
+Some suites run only by name, or with VARVE_LONG=1, as every night.`;
 
 const MINUTE = 60_000;
 
@@ -27,8 +29,14 @@ const LOCAL = ["contract", "node", "vectors", "struct", "client"];
 const BY_VITEST = [...LOCAL, "adapters", "hooks", "support"];
 
 /**
+ * The debug wasm adds assertions of the engine, which is the same bytes in every runtime. Whether they hold depends on
+ * the calls and on the files: once those of Node, and once those of a browser. The others run every night.
+ */
+const DEBUG = ["node24", "chromium"];
+
+/**
  * Each returns { passed, failed, skipped }; a suite without tests counts as failed. `programs` are those that
- * it needs besides this Node. `alone`: it is short, or builds what other suites use.
+ * it needs besides this Node. `alone`: it is short, or builds what other suites use. `nightly`: see USAGE.
  */
 const SUITES = [
   ...CHECKS.map(({ name, run }) => ({
@@ -39,7 +47,7 @@ const SUITES = [
   { name: "crate", run: cargoTests },
   ...["node", "node24", "deno", "bun"].flatMap((runtime) => [
     suite({ runtime, build: "release", folders: runtime.startsWith("node") ? BY_VITEST : LOCAL }),
-    suite({ runtime, build: "debug", folders: ["contract"] }),
+    debugSuite(runtime),
   ]),
   ...["chromium", "firefox"].flatMap((runtime) => [
     suite({
@@ -47,7 +55,7 @@ const SUITES = [
       build: "release",
       folders: ["contract", "browser", "struct", "client", "hooks"],
     }),
-    suite({ runtime, build: "debug", folders: ["contract"] }),
+    debugSuite(runtime),
   ]),
   suite({ name: "model", folders: ["model"] }),
   {
@@ -105,6 +113,11 @@ function suite({
   };
 }
 
+function debugSuite(runtime) {
+  const nightly = !DEBUG.includes(runtime);
+  return { ...suite({ runtime, build: "debug", folders: ["contract"] }), nightly };
+}
+
 async function counted(check) {
   const passed = await check();
   return { passed: passed ? 1 : 0, failed: passed ? 0 : 1, skipped: 0 };
@@ -157,8 +170,9 @@ function conclude(sum, code, output) {
 
 entry(async () => {
   const { values, words } = parseArguments(process.argv.slice(2), { "--list": "flag" }, USAGE);
-  const chosen = SUITES.filter(
-    ({ name }) => words.length === 0 || words.some((word) => name.includes(word)),
+  const isLong = process.env.VARVE_LONG === "1";
+  const chosen = SUITES.filter(({ name, nightly }) =>
+    words.length === 0 ? isLong || !nightly : words.some((word) => name.includes(word)),
   );
   if (chosen.length === 0) throw new Problem(`there is no suite ${words.join(", ")}.`);
   if (values["--list"]) return process.stdout.write(`${chosen.map((s) => s.name).join("\n")}\n`);

@@ -1,16 +1,22 @@
 // Runs suites in Chromium or Firefox: tests/contract, tests/browser and tests/client in a dedicated worker, and
-// those named *.page.test.ts on a page's main thread.
+// those named *.page.test.ts on a page's main thread. Those of hooks run a second time with the oldest versions of their
+// frameworks.
 //   node tests/run-browser.mjs [--in chromium|firefox] [--build release|debug] [--folders contract,browser,struct,client] [text in the name]
 
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { bundleForBrowser } from "../scripts/bundle.mjs";
+import { installPackages } from "../scripts/install.mjs";
 import { Problem, root } from "../scripts/lib.mjs";
 import { serve } from "../scripts/serve.mjs";
 import { withPage } from "./browsers.mjs";
 import { runner } from "./runner.mjs";
 
 const TIMEOUT_MS = 59 * 60_000;
+
+/** The folder with the oldest versions of frameworks, and the tests that use them. */
+const OLDEST = "tests/oldest-frameworks";
+const WITH_OLDEST = /^tests.hooks.(react|vue|solid|svelte-stores)\.page/;
 
 runner(
   {
@@ -21,6 +27,7 @@ runner(
   async ({ runtime, build, files, filter }) => {
     const onPage = files.filter((file) => file.endsWith(".page.test.ts"));
     const inWorker = files.filter((file) => !onPage.includes(file));
+    const withOldest = onPage.filter((file) => WITH_OLDEST.test(file));
     const out = `.build/tests/${runtime}-${build}-${process.pid}`;
     const options = { runtime, build, filter };
     const server = await serve([join(root, out), root], { pages: { "/": PAGE } });
@@ -34,11 +41,18 @@ runner(
         {
           virtual: {
             "virtual:worker": workerSource(inWorker, options),
-            "virtual:page": pageSource(onPage, options),
+            "virtual:page": pageSource(onPage, { ...options, oldest: withOldest.length > 0 }),
           },
         },
       );
       if (onPage.length > 0) await bundleServiceWorkers(out);
+      if (withOldest.length > 0) {
+        await installPackages(OLDEST, { scripts: false });
+        await bundleForBrowser([{ in: "virtual:oldest", out: "oldest" }], out, {
+          packages: OLDEST,
+          virtual: { "virtual:oldest": oldestSource(withOldest, options) },
+        });
+      }
       return await runInBrowser(runtime, server.url);
     } finally {
       await server.close();
@@ -86,6 +100,7 @@ const context = {
   build: ${JSON.stringify(build)},
   wasm: ${build === "debug" ? 'await WebAssembly.compile(await (await fetch(self.location.origin + "/dist/varve.debug.wasm")).arrayBuffer())' : "undefined"},
   thorough: false,
+  long: false,
   directory: undefined,
   root: self.location.origin,
   limitStorage: undefined,
@@ -161,7 +176,8 @@ const answer = async ({ id, start: program, kill, limit }) => {
 };
 globalThis.runTests = async () => {
 ${sources(files)}
-  const onPage = await run({ filter, log: console.log });
+  const onPage = [await run({ filter, log: console.log })];
+  ${options.oldest ? WITH_REPORT_OF_OLDEST : ""}
   const worker = new Worker("/worker.js", { type: "module" });
   const message = await new Promise((resolve) => {
     worker.onmessage = async ({ data }) => {
@@ -177,6 +193,20 @@ ${sources(files)}
 export {};`;
 }
 
+const WITH_REPORT_OF_OLDEST = `
+  const { report: reportOfOldest } = await import(location.origin + "/oldest.js");
+  onPage.push(await reportOfOldest());`;
+
+/** A module of the page that runs tests with the oldest versions of their frameworks. */
+function oldestSource(files, options) {
+  return `${prelude("page", options)}
+const log = (line) => console.log(\`with the oldest frameworks: \${line}\`);
+export async function report() {
+${sources(files)}
+  return run({ filter, log });
+}`;
+}
+
 function runInBrowser(runtime, url) {
   return withPage(
     runtime,
@@ -186,12 +216,14 @@ function runInBrowser(runtime, url) {
       await page.waitForFunction(() => "runTests" in globalThis);
       const { onPage, report, error } = await page.evaluate("runTests()");
       if (report === undefined) throw new Problem(`the tests in the worker failed: ${error}`);
+      const reports = [...onPage, report];
+      const sum = (of) => reports.reduce((all, one) => all + one[of], 0);
       return {
-        passed: onPage.passed + report.passed,
-        failed: onPage.failed + report.failed,
-        skipped: onPage.skipped + report.skipped,
-        failures: [...onPage.failures, ...report.failures],
-        ms: onPage.ms + report.ms,
+        passed: sum("passed"),
+        failed: sum("failed"),
+        skipped: sum("skipped"),
+        ms: sum("ms"),
+        failures: reports.flatMap(({ failures }) => failures),
       };
     },
     { timeout: TIMEOUT_MS },

@@ -22,6 +22,7 @@ const PREPARATIONS = {
     await installPackages("tests/fixtures", { scripts: false });
   },
   "rust-web": () => buildWebDrop(),
+  site: () => installPackages("site", { scripts: false }),
 };
 
 /** A program in Rust, built as `cargo test` builds it. */
@@ -107,6 +108,7 @@ async function runBundled({ runtime, build, files, filter }, directory) {
     runtime,
     build,
     thorough: false,
+    long: false,
     directory: join(directory, "files"),
     root,
   };

@@ -1,8 +1,7 @@
-/** An example file: structs with an index, some of them overwritten or deleted, a large value, and notes. */
+/** An example for the inspector: structs with an index, some of them overwritten or deleted, a large value, and notes. */
 
-import { type Database, open } from "varve";
+import type { Database } from "varve";
 import { enum8, f64, str, struct, timestamp, u16, u32 } from "varve/struct";
-import { MemoryImage } from "./memory-image.js";
 
 const Product = struct("Product", {
   stock: u16,
@@ -17,19 +16,8 @@ const PRODUCTS = 6_000;
 const ADJECTIVES = ["Light", "Heavy", "Blue", "Folding", "Small", "Electric", "Wooden", "Quiet"];
 const NOUNS = ["kettle", "lamp", "chair", "bicycle", "backpack", "radio", "table", "fan", "clock"];
 
-/** Makes the same content each time. Takes well under a second. */
-export async function exampleFile(): Promise<Uint8Array<ArrayBuffer>> {
-  const image = new MemoryImage();
-  const db = await open("example", { storage: image, spaceFactor: 3 });
-  try {
-    await fill(db);
-  } finally {
-    await db.close();
-  }
-  return image.copy();
-}
-
-async function fill(db: Database): Promise<void> {
+/** Fills a database with the same content each time. Takes well under a second. */
+export async function fillExample(db: Database): Promise<void> {
   const products = db.collection("products", Product, { indexes: { byPrice: "price" } });
   const key = (i: number) => `product-${String(i).padStart(4, "0")}`;
   // Compaction would remove what is to be seen.
@@ -83,10 +71,16 @@ async function fill(db: Database): Promise<void> {
     { note: "withdrawn products removed" },
   );
   await db.committed;
-  for (let i = 1; i <= 40; i += 1) {
-    products.updateIf(key(i), (product) => {
-      product.sold += 1;
-    });
+  for (let order = 1; order <= 40; order += 1) {
+    db.transaction(
+      () => {
+        products.updateIf(key(order), (product) => {
+          product.stock -= 1;
+          product.sold += 1;
+        });
+      },
+      { note: `order ${1_000 + order}` },
+    );
     await db.committed;
   }
   db.retain("example", undefined);

@@ -1,10 +1,9 @@
-/** The inspector as a panel of the page. */
+/** The inspector as a panel of the page. It is a module of its own, so that it is loaded when it is needed. */
 
-import { exampleFile } from "./example.js";
-import * as inspector from "./index.js";
+import * as inspector from "varve/inspect";
+import { fillExample } from "./example.js";
 
-/** Shows the inspector with its example file. */
-export async function mount(root: HTMLElement): Promise<void> {
-  const shown = inspector.mount(root, { example: exampleFile });
-  await shown.open({ bytes: await exampleFile(), name: "example.varve" });
+/** Shows the inspector, and in it the example. */
+export function mount(root: HTMLElement): void {
+  inspector.mount(root, { example: fillExample });
 }

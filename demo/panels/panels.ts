@@ -56,6 +56,8 @@ function show(): void {
     if (link.hash === `#${current}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  const title = document.querySelector(`#${current} h1`)?.textContent;
+  document.title = `${title} · varve`;
   if (load !== undefined) void mount(wanted, load);
 }
 

@@ -47,9 +47,10 @@ export function liveRows<T>(
     const end = add(
       onRows,
       (reason) => {
-        // After the results that came before.
+        // After the results that came before, unless the client was closed.
+        if (reason === undefined) isOver = true;
         last = last.then(() => {
-          if (isOver) return;
+          if (isOver && reason !== undefined) return;
           isOver = true;
           onEnd(reason);
         });

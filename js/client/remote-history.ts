@@ -9,6 +9,7 @@ import type { UndoOptions } from "../database/undo.js";
 import { badCall } from "../errors/index.js";
 import { checkedOptions, MAX_TIMEOUT_MS } from "../session/checked-options.js";
 import { setTimeout } from "../util/clock.js";
+import { endable } from "../util/loops.js";
 import type { Caller, CallOptions } from "./connection/caller.js";
 import { CALL_NAME, split } from "./protocol/call-options.js";
 import { cloneArgs } from "./protocol/clone.js";
@@ -165,7 +166,9 @@ export function follow(
   const begin = since === undefined ? newest(caller, callOptions) : Promise.resolve(since);
   // The loop throws it, or asks again.
   begin.catch(() => {});
-  return followed(caller, begin, wanted, callOptions);
+  const ending = new AbortController();
+  const stop = () => ending.abort(CLOSED);
+  return endable(followed(caller, begin, wanted, callOptions, ending, stop), stop);
 }
 
 /** The last commit before the message with this request. */
@@ -178,14 +181,14 @@ async function* followed(
   begin: Promise<number>,
   wanted: unknown,
   { signal, timeout }: CallOptions,
+  ending: AbortController,
+  stop: () => void,
 ): AsyncGenerator<FollowedTransaction, void, undefined> {
   const id = randomId();
-  const ending = new AbortController();
   const options = { signal: ending.signal, timeout };
   const onAbort = () => ending.abort(signal?.reason);
-  const onClose = () => ending.abort(CLOSED);
   signal?.addEventListener("abort", onAbort);
-  caller.closers.add(onClose);
+  caller.closers.add(stop);
   try {
     signal?.throwIfAborted();
     let cursor: number | undefined;
@@ -209,12 +212,12 @@ async function* followed(
     if (ending.signal.reason !== CLOSED) throw error;
   } finally {
     signal?.removeEventListener("abort", onAbort);
-    caller.closers.delete(onClose);
+    caller.closers.delete(stop);
     ask(caller, ["end", id]).catch(() => {});
   }
 }
 
-/** The reason with which a loop ends when its client is closed. */
+/** The reason with which a loop ends without an error: its client was closed, or it was left. */
 const CLOSED: unique symbol = /* @__PURE__ */ Symbol();
 
 /**

@@ -6,6 +6,7 @@ import { badArgument } from "../errors/index.js";
 import type { Source } from "../session/cursor.js";
 import { refuseUnknown } from "../session/options.js";
 import type { RetainMark, Session } from "../session/session.js";
+import { endable } from "../util/loops.js";
 import { decoder, encoder } from "../util/text-coders.js";
 import { iterator } from "./log.js";
 import { between } from "./log-options.js";
@@ -221,7 +222,8 @@ export function followed(
       // A second loop begins again, or goes on from the mark: what is before that may be forgotten.
       const mark = hasBegun && name !== undefined && markNamed(source(), name);
       hasBegun = true;
-      return new Follower(source, mark || from, collection, name).items(signal, closers);
+      const follower = new Follower(source, mark || from, collection, name);
+      return endable(follower.items(signal, closers), () => follower.stop());
     },
   };
 }
@@ -246,6 +248,9 @@ class Follower {
   private walk: Walk | undefined;
   /** The newest commit when the walk began. */
   private seen: number;
+  private isStopped = false;
+  /** Has a loop that waits look again. */
+  private wake: (() => void) | undefined;
 
   constructor(
     source: Source,
@@ -264,13 +269,18 @@ class Follower {
     this.seen = since;
   }
 
+  /** Has a loop that waits end. */
+  stop(): void {
+    this.isStopped = true;
+    this.wake?.();
+  }
+
   async *items(
     signal: AbortSignal | undefined,
     closers: Set<() => void>,
   ): AsyncGenerator<FollowedTransaction, void, undefined> {
     const { commitListeners } = this.source().commits;
-    let wake: (() => void) | undefined;
-    const onChange = () => wake?.();
+    const onChange = () => this.wake?.();
     commitListeners.add(onChange);
     closers.add(onChange);
     signal?.addEventListener("abort", onChange);
@@ -278,7 +288,7 @@ class Follower {
       if (this.mark !== undefined) this.move();
       for (;;) {
         signal?.throwIfAborted();
-        if (this.isClosed()) return;
+        if (this.isStopped || this.isClosed()) return;
         const item = this.next();
         if (item !== undefined) {
           yield item;
@@ -293,9 +303,8 @@ class Follower {
         if (this.handled > 0) this.move();
         if (this.source().engine.log.lastCommit() > this.cursor) continue;
         await new Promise<void>((resolve) => {
-          wake = resolve;
+          this.wake = resolve;
         });
-        wake = undefined;
       }
     } finally {
       commitListeners.delete(onChange);

@@ -90,12 +90,15 @@ function watchesOf(session: Session): LocalWatches {
   return watches;
 }
 
-/** Begins to watch a range. `read` is called at once, and then whenever something was written. */
+/**
+ * Begins to watch a range. `read` is called at once, and then whenever something was written. It returns what reports the
+ * changes, if there are some.
+ */
 function begun(
   call: string,
   range: LocalRange,
   onEnd: EndListener,
-  read: (state: RangeState, written: WrittenKeys | undefined) => void,
+  read: (state: RangeState, written: WrittenKeys | undefined) => (() => void) | undefined,
 ): () => void {
   const { closers } = range;
   if (closers === undefined) throw unchanging(call);
@@ -103,16 +106,25 @@ function begun(
   session.guard.assertOutsideCallback(call);
   const watches = watchesOf(session);
   const state = new RangeState(session, range);
-  read(state, undefined);
+  let isOver = false;
+  const update = (written?: WrittenKeys) => {
+    const report = read(state, written);
+    // If a listener throws, that is an uncaught error, and neither a write nor the watch fails.
+    if (report) queueMicrotask(() => isOver || report());
+  };
+  update();
   const close = () => {
+    isOver = true;
     watches.remove(watch);
     closers.delete(ended);
   };
   const watch: LocalWatch = {
     state,
-    update: (written) => read(state, written),
+    update,
     end(reason) {
       close();
+      // What came before the reason is still reported. After the handle was closed, nothing is.
+      isOver = reason === undefined;
       onEnd(reason);
     },
   };
@@ -134,11 +146,6 @@ function unchanging(call: string): Error {
   );
 }
 
-/** Calls a listener. If it throws, that is an uncaught error, and neither a write nor the watch fails. */
-function later(task: () => void): void {
-  queueMicrotask(task);
-}
-
 /** The changes in a range, for a listener or a loop. */
 export function watchRange<K>(
   call: string,
@@ -149,20 +156,15 @@ export function watchRange<K>(
   check(call, range);
   const names = new WeakMap<KeyChange<K>, string>();
   const begin: Begin<readonly KeyChange<K>[]> = (listener, onEnd) => {
-    let isOver = false;
     const nothing: Collector = { add() {} };
-    const end = begun(call, range, onEnd, (state, written) => {
+    return begun(call, range, onEnd, (state, written) => {
       if (written === undefined) {
         state.readAll(() => nothing, true);
         return;
       }
       const changed = state.changes(written, () => new ChangedKeys<K>(range, names))?.list() ?? [];
-      if (changed.length > 0) later(() => isOver || listener(changed));
+      return changed.length > 0 ? () => listener(changed) : undefined;
     });
-    return () => {
-      isOver = true;
-      end();
-    };
   };
   const merge = (waiting: readonly KeyChange<K>[], others: readonly KeyChange<K>[]) => [
     ...new Map([...waiting, ...others].map((one) => [names.get(one), one])).values(),
@@ -205,8 +207,7 @@ export function liveRange<T>(
   check(call, range);
   const begin: Begin<T> = (listener, onEnd) => {
     const kept = new KeptRows(range.bounds.reverse);
-    let isOver = false;
-    const end = begun(call, range, onEnd, (state, written) => {
+    return begun(call, range, onEnd, (state, written) => {
       const collect = (keyspace: number, isAll: boolean) =>
         new ChangedRows(range, range.records?.keyspace() ?? keyspace, isAll);
       const changed =
@@ -214,12 +215,8 @@ export function liveRange<T>(
       if (changed === undefined || (written !== undefined && changed.changes.length === 0)) return;
       kept.apply(changed, changed.rows);
       const list = kept.list() as T;
-      later(() => isOver || listener(list));
+      return () => listener(list);
     });
-    return () => {
-      isOver = true;
-      end();
-    };
   };
   return subscribed(begin, (_, rows) => rows, to, more);
 }

@@ -2,6 +2,7 @@
 
 import { badCall, VersionChangedError } from "../errors/index.js";
 import { dispose } from "../util/dispose.js";
+import { endable } from "../util/loops.js";
 import { checkedOptions, noFunction } from "./checked-options.js";
 
 /** A key that has changed. */
@@ -50,8 +51,11 @@ export function subscribed<T>(
       "A watch takes a listener or options, not both. With a listener, close() ends it.",
     );
   }
-  if (typeof to !== "function")
-    return stream(begin, merge, checkedOptions("A watch", to, ["signal"]));
+  if (typeof to !== "function") {
+    const waiter: Waiter = { end() {} };
+    const { signal } = checkedOptions("A watch", to, ["signal"]);
+    return endable(stream(begin, merge, signal, waiter), () => waiter.end());
+  }
   if (/Generator/.test(to[Symbol.toStringTag as never])) {
     throw noFunction("A watch");
   }
@@ -71,11 +75,18 @@ export function subscribed<T>(
   return { close, ended, [dispose]: close };
 }
 
+/** A loop that waits for its next value. */
+interface Waiter {
+  /** Ends it. */
+  end(): void;
+}
+
 /** The values as an async iterable. Values that arrive while the loop body runs are merged into one. */
 async function* stream<T>(
   begin: Begin<T>,
   merge: (waiting: T, more: T) => T,
-  { signal }: WatchOptions,
+  signal: AbortSignal | undefined,
+  waiter: Waiter,
 ): AsyncGenerator<T, void, undefined> {
   let waiting: T | undefined;
   let end: { readonly reason: unknown } | undefined;
@@ -89,8 +100,9 @@ async function* stream<T>(
     end = { reason };
     wake();
   };
-  signal?.addEventListener("abort", abort);
   const close = begin(listener, onEnd);
+  waiter.end = onEnd;
+  signal?.addEventListener("abort", abort);
   try {
     for (;;) {
       signal?.throwIfAborted();

@@ -53,7 +53,7 @@ function linksOfTheSite(md) {
         const href = targetOf(token.attrGet("href"), document, env.relativePath);
         token.attrSet("href", href);
         // Not a page that VitePress could load.
-        if (href === RACE) token.attrSet("target", "_self");
+        if (href.endsWith(RACE)) token.attrSet("target", "_self");
       }
     }
   });
@@ -63,12 +63,21 @@ function targetOf(href, document, page) {
   if (/^([a-z]+:|#)/.test(href)) return href;
   const [path, anchor] = href.split("#");
   const target = posix.join(posix.dirname(document), path).replace(/\/$/, "");
-  if (target === "demo/index.html") return RACE;
+  if (target === "demo") return `${posix.dirname(page)}${RACE}`;
   const known = [target, `${target}/README.md`].find((one) => DOCUMENTS.includes(one));
   const hash = anchor === undefined ? "" : `#${anchor}`;
   if (known === undefined) return `${REPOSITORY}/blob/main/${target}${hash}`;
   const relative = posix.relative(posix.dirname(page), addressOf(known));
   return `./${relative}${hash}`;
+}
+
+/** Guides come before the reference in the results of a search, and names in it before its recurring headings. */
+function weightOf(address) {
+  if (/\/(changelog|contributing)\./.test(address)) return 0.2;
+  if (!address.includes("/reference/")) return 1;
+  return /#(get-signature|parameters|returns|throws|inherited-from|type-)/.test(address)
+    ? 0.02
+    : 0.2;
 }
 
 export default defineConfig({
@@ -85,7 +94,11 @@ export default defineConfig({
     // As forges do, so that a link leads to the same heading there and here.
     anchor: { slugify: slug },
     config: linksOfTheSite,
+    theme: { light: "github-light-default", dark: "github-dark-default" },
+    languageAlias: { "rust,no_run": "rust" },
   },
+  // The index of the search is one file, which is loaded by the first search.
+  vite: { build: { chunkSizeWarningLimit: 4_000 } },
   themeConfig: {
     nav: [
       { text: "Start", link: "/start/", activeMatch: "/start/" },
@@ -96,7 +109,12 @@ export default defineConfig({
     ],
     sidebar: { "/": guides, ...referenceSidebars() },
     outline: { level: [2, 3] },
-    search: { provider: "local" },
+    search: {
+      provider: "local",
+      options: {
+        miniSearch: { searchOptions: { boostDocument: weightOf } },
+      },
+    },
     socialLinks: [{ icon: "github", link: REPOSITORY }],
   },
 });

@@ -356,6 +356,15 @@ describe("following a remote database", () => {
     await rejects(follow(client).next(), { code: "VARVE_DATABASE_CLOSED" });
   });
 
+  test("remote follow: a loop that is left while it waits ends at once", async () => {
+    const client = shop({ procedures });
+    const loop = follow(client);
+    const next = loop.next();
+    await client.get("a");
+    expect(await loop.return()).toStrictEqual({ done: true, value: undefined });
+    expect((await next).done).toBe(true);
+  });
+
   test("remote follow: bad options and what compaction took are refused", async () => {
     const client = shop({ procedures });
     const next = (options: object) => follow(client, options).next();

@@ -47,7 +47,7 @@ function clients(count: number) {
 }
 
 describe("a kept range", () => {
-  test("keep: what it shows is a state of the range in order, whichever client writes and while owners end", async () => {
+  test("keep: what it shows is a state of the range in order, whichever client writes, and while owners end", async () => {
     const seeds = context().thorough ? 12 : 4;
     for (let seed = 1; seed <= seeds; seed += 1) {
       const next = random(seed);

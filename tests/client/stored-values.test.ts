@@ -6,7 +6,7 @@ import { structured } from "varve/structured";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
 import { wasmOption } from "../support/context.js";
 import { rejects } from "../support/errors.js";
-import { shop } from "./support.js";
+import { clientsOf, shop } from "./support.js";
 
 /** A class like those of dayjs and Decimal: its fields say little, and one is a function. */
 class Amount {
@@ -121,7 +121,6 @@ describe("json() and structured() collections of clients", () => {
   for (const { what, make, name, free } of all) {
     const isStructured = name === "structured()";
     const outcome = (call: () => unknown) => outcomeOf(call, isStructured);
-    const served = () => servedAs(free);
     test(`${name}: every call stores ${what} as db.collection does`, async () => {
       const db = await open("direct", { storage: memory(), ...wasmOption() });
       onTestFinished(() => db.close());
@@ -132,34 +131,42 @@ describe("json() and structured() collections of clients", () => {
           return direct.get("a");
         });
       const [whole, inField] = [await set(make()), await set({ n: 1, field: make() })];
+      // Each call is the first of its client, and has a key of its own.
+      const served = clientsOf(servedAs(free));
+      let keys = 0;
       for (const isUp of [false, true]) {
-        const calls: Record<string, (client: ReturnType<typeof served>) => Promise<unknown>> = {
-          set: ({ free }) => free.set("a", make()),
-          batch: ({ free }) => free.batch([{ type: "set", key: "a", value: make() }]),
+        type Shop = ReturnType<typeof served>;
+        const calls: Record<string, (client: Shop, key: string) => Promise<unknown>> = {
+          set: ({ free }, key) => free.set(key, make()),
+          batch: ({ free }, key) => free.batch([{ type: "set", key, value: make() }]),
           push: ({ list }) => list.push(make()),
-          transaction: (client) => client.transaction((tx) => tx.free.set("a", make())),
-          returned: ({ free }) =>
-            free.updateIf("a", () => ({ value: make() }).value as object, { valueIfMissing: 1 }),
-          valueIfMissing: ({ free }) => free.updateIf("a", () => {}, { valueIfMissing: make() }),
-          update: ({ free }) => free.update("a", { valueIfMissing: make() }),
+          transaction: (client, key) => client.transaction((tx) => tx.free.set(key, make())),
+          returned: ({ free }, key) =>
+            free.updateIf(key, () => ({ value: make() }).value as object, { valueIfMissing: 1 }),
+          valueIfMissing: ({ free }, key) =>
+            free.updateIf(key, () => {}, { valueIfMissing: make() }),
+          update: ({ free }, key) => free.update(key, { valueIfMissing: make() }),
         };
         for (const [call, run] of Object.entries(calls)) {
           // For these calls a missing value has another meaning.
           if (make() === undefined && /returned|IfMissing|update/.test(call)) continue;
           const client = served();
+          keys += 1;
+          const key = `${keys}`;
           if (isUp) await client.ready;
           const found = await outcome(async () => {
-            await run(client);
-            return call === "push" ? client.list.get(1) : client.free.get("a");
+            const returned = await run(client, key);
+            return call === "push" ? client.list.get(returned as number) : client.free.get(key);
           });
           check(found, whole, `${call}, ${isUp}`);
         }
         const client = served();
+        const key = `field ${isUp}`;
         if (isUp) await client.ready;
         const found = await outcome(async () => {
           const change = { set: { field: make() }, valueIfMissing: { n: 1, field: 0 } };
-          await client.free.update("a", change as object);
-          return client.free.get("a");
+          await client.free.update(key, change as object);
+          return client.free.get(key);
         });
         check(found, inField, `update, ${isUp}`);
       }
@@ -167,7 +174,7 @@ describe("json() and structured() collections of clients", () => {
   }
 
   test("json(): transactions and updates read the stored form", async () => {
-    const client = servedAs(lossy);
+    const client = shop(servedAs(lossy));
     await client.ready;
     const seen: unknown[] = [];
     await client.transaction(async (tx) => {
@@ -184,7 +191,7 @@ describe("json() and structured() collections of clients", () => {
   });
 
   test("json(): a value is taken as it was at the call", async () => {
-    const client = servedAs(json<unknown>());
+    const client = shop(servedAs(json<unknown>()));
     const value = { u: new URL("https://example.com/"), list: [1] };
     const set = client.free.set("a", value);
     value.list.push(2);
@@ -193,8 +200,9 @@ describe("json() and structured() collections of clients", () => {
   });
 });
 
+/** What a worker serves. */
 function servedAs(free: (typeof CODECS)[keyof typeof CODECS]) {
-  return shop({ collections: { free, list: { of: free, key: auto() } } });
+  return { collections: { free, list: { of: free, key: auto() } } };
 }
 
 describe("struct collections of clients", () => {

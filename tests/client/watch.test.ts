@@ -2,7 +2,7 @@ import type { Client, Database, KeyChange } from "varve";
 import { json, str, timestamp, u32 } from "varve/struct";
 import { assert, describe, expect, test } from "vitest";
 import { rejects, throws } from "../support/errors.js";
-import { dateOfAnotherRealm, text, until } from "../support/values.js";
+import { dateOfAnotherRealm, text, turn, until } from "../support/values.js";
 import { shop } from "./support.js";
 
 /** Collects the changes given to a listener, and waits for a number of them. */
@@ -277,6 +277,31 @@ async function some<T>(from: AsyncIterable<T>, count: number, each?: () => void)
   return found;
 }
 
+test("watch and live: after a listener has closed the client no other one is called, and all end", async () => {
+  const client = shop();
+  await client.count();
+  const calls: string[] = [];
+  let close = () => {};
+  const isClosed = new Promise<void>((resolve) => {
+    close = () => resolve((client as Client).close());
+  });
+  const of = (name: string) => (all: readonly unknown[]) => {
+    calls.push(name);
+    if (all.length > 0) close();
+  };
+  const ends = ["a", "b"].flatMap((name) => [
+    client.watch({}, of(name)).ended,
+    client.live({}, of(name)).ended,
+  ]);
+  await until(() => calls.length === 2);
+  calls.length = 0;
+  const written = client.set("k", "1");
+  await isClosed;
+  await Promise.all([written, ...ends]);
+  await turn();
+  expect(calls).toStrictEqual(["a"]);
+});
+
 describe("watches as async iterables", () => {
   test("watch loop: it runs until break, and changes during its body come merged", async () => {
     const client = shop();
@@ -309,6 +334,18 @@ describe("watches as async iterables", () => {
     await client.count();
     await (client as Client).close();
     expect(await last).toStrictEqual({ done: true, value: undefined });
+  });
+
+  test("watch loop: one that is left while it waits ends at once", async () => {
+    const client = shop();
+    const [changes, rows] = [client.watch(), client.live()];
+    const next = changes.next();
+    expect((await rows.next()).done).toBe(false);
+    const more = rows.next();
+    for (const loop of [changes, rows]) {
+      expect(await loop.return()).toStrictEqual({ done: true, value: undefined });
+    }
+    expect([await next, await more].map(({ done }) => done)).toStrictEqual([true, true]);
   });
 
   test("watch loop: it does not begin on a closed client", async () => {

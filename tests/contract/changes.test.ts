@@ -258,6 +258,19 @@ everywhere("changes", ({ storage }) => {
     await iterator.return?.();
   });
 
+  test("follow: a loop that is left while it waits ends at once, and its mark has moved", async () => {
+    const db = await opened(storage);
+    db.set("a", "1");
+    db.commit();
+    const iterator = db.follow({ since: 0, retain: "replica" })[Symbol.asyncIterator]();
+    const [first] = await taken(iterator, 1);
+    const next = iterator.next();
+    await turn(5);
+    expect(await iterator.return?.()).toStrictEqual({ done: true, value: undefined });
+    expect(await next).toStrictEqual({ done: true, value: undefined });
+    expect(db.stats().retained.map(({ cursor }) => cursor)).toStrictEqual([first?.number]);
+  });
+
   test("follow without a cursor begins with the next commit, or at its mark", async () => {
     const db = await opened(storage);
     db.set("a", "1");

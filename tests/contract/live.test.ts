@@ -1,6 +1,6 @@
 /** `watch` and `live` of a database, its collections and their indexes, compared with what reads show. */
 
-import type { Database, KeyChange } from "varve";
+import type { Database, KeyChange, Watching } from "varve";
 import { text as codecOfText, json, str, struct, u32 } from "varve/struct";
 import { assert, expect, onTestFinished, test } from "vitest";
 import { context } from "../support/context.js";
@@ -301,6 +301,95 @@ everywhere("live", ({ storage }) => {
     await watching.ended;
     db.set("d", "1");
     await turn(10);
+  });
+
+  test("watch and live: a loop that is left while it waits ends at once", async () => {
+    const db = await opened(storage);
+    for (const loop of [db.watch({}), db.live({})]) {
+      let next = loop.next();
+      // A live range begins with its contents.
+      await turn(5);
+      if ((await Promise.race([next, undefined])) !== undefined) next = loop.next();
+      await turn(5);
+      expect(await loop.return()).toStrictEqual({ done: true, value: undefined });
+      expect(await next).toStrictEqual({ done: true, value: undefined });
+    }
+  });
+
+  test("watch and live: a loop that cannot begin leaves nothing at its signal", async () => {
+    const db = await opened(storage);
+    const { signal } = new AbortController();
+    let listeners = 0;
+    signal.addEventListener = () => {
+      listeners += 1;
+    };
+    signal.removeEventListener = () => {
+      listeners -= 1;
+    };
+    const loops = [db.watch({}, { signal }), db.live({}, { signal })];
+    await db.close();
+    for (const loop of loops) await rejects(loop.next(), { code: "VARVE_DATABASE_CLOSED" });
+    expect(listeners).toBe(0);
+  });
+
+  test("watch and live: a listener may end its own watch and others, which are not called again", async () => {
+    const db = await opened(storage);
+    const { products } = collectionsOf(db);
+    for (const of of [db, products, products.index.byPrice] as unknown as Followed[]) {
+      for (const call of ["watch", "live"] as const) {
+        const calls: string[] = [];
+        const others: { close(): void }[] = [];
+        let isEnding = false;
+        const begin = (name: string) => {
+          const own = of[call]({}, () => {
+            calls.push(name);
+            if (isEnding) for (const one of others) one.close();
+          }) as { close(): void };
+          others.push(own);
+        };
+        for (const name of ["a", "b"]) begin(name);
+        await turn(5);
+        calls.length = 0;
+        isEnding = true;
+        for (let i = 0; i < 2; i += 1) {
+          db.set("k", `${i}`);
+          products.set("k", { price: i, name: "n" });
+          await turn(5);
+        }
+        expect(calls).toStrictEqual(["a"]);
+      }
+    }
+  });
+
+  test("watch and live: after a listener has closed the database no other one is called, and all end", async () => {
+    const db = await opened(storage);
+    const { products } = collectionsOf(db);
+    const calls: string[] = [];
+    const ends: Promise<void>[] = [];
+    let close = () => {};
+    const isClosed = new Promise<void>((resolve) => {
+      close = () => resolve(db.close());
+    });
+    for (const of of [db, products, products.index.byPrice] as unknown as Followed[]) {
+      for (const call of ["watch", "live"] as const) {
+        const { ended } = of[call]({}, () => {
+          calls.push(call);
+          if (db.get("k") !== undefined) close();
+        }) as Watching;
+        ends.push(ended);
+      }
+    }
+    const loop = (async () => {
+      for await (const _ of db.watch({}));
+    })();
+    await turn(5);
+    calls.length = 0;
+    products.set("k", { price: 1, name: "n" });
+    db.set("k", "1");
+    await isClosed;
+    await Promise.all([...ends, loop]);
+    await turn(5);
+    expect(calls.length).toBe(1);
   });
 
   test("watch: bytes as keys, and a key that is not UTF-8", async () => {

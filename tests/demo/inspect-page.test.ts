@@ -1,10 +1,9 @@
 import { mkdtempSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Locator, Page } from "playwright-core";
-import { type Database, open } from "varve";
+import { type Database, file, open } from "varve";
 import { str, struct, u16, u32 } from "varve/struct";
 import { assert, describe, expect, onTestFinished, test } from "vitest";
-import { MemoryImage } from "../../demo/inspect/memory-image.js";
 import { context } from "../support/context.js";
 import { load, startChromium, TIMEOUT_MS } from "./chromium.js";
 
@@ -51,11 +50,11 @@ async function visit(): Promise<Visit> {
 
 /** A shop: products that were changed, deleted and indexed, a text, and a note. */
 async function shop(): Promise<Bytes> {
-  const image = new MemoryImage();
-  const db = await open("shop", { storage: image });
+  const folder = mkdtempSync(join(context().directory ?? ".", "shop-"));
+  const db = await open("shop", { storage: file(folder) });
   await fill(db);
   await db.close();
-  return image.copy();
+  return new Uint8Array(readFileSync(join(folder, "shop.varve")));
 }
 
 async function fill(db: Database): Promise<void> {
@@ -89,7 +88,10 @@ async function drop(page: Page, bytes: Bytes, name: string): Promise<void> {
 }
 
 async function shown(inspector: Locator, name: string): Promise<void> {
-  await inspector.getByRole("heading", { name, exact: true }).waitFor();
+  await inspector
+    .locator("[aria-busy=false]")
+    .getByRole("heading", { name, exact: true })
+    .waitFor();
 }
 
 /** The bytes of a category, as the legend has them. */

@@ -1,13 +1,10 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Database, open } from "varve";
+import { type Database, file, open } from "varve";
+import { type Analysis, analyze, NotReadableError } from "varve/inspect";
 import { auto, f64, str, struct, u16 } from "varve/struct";
 import { assert, describe, expect, test } from "vitest";
-import { checksum } from "../../demo/inspect/checksum.js";
-import { MemoryImage } from "../../demo/inspect/memory-image.js";
-import { shownFrames, shownRecords } from "../../demo/inspect/records.js";
-import { NotReadableError, readLog, type Scan, scan, totalsOf } from "../../demo/inspect/scan.js";
-import { bytesSource } from "../../demo/inspect/source.js";
 import { context } from "../support/context.js";
 
 /** What the inspector of the page reads of files by itself, compared with the package. */
@@ -17,10 +14,6 @@ const GOLDEN = join(context().root, "tests/vectors/golden");
 type Bytes = Uint8Array<ArrayBuffer>;
 
 const Product = struct("Product", { stock: u16, price: f64, name: str });
-
-function scanned(bytes: Bytes): Promise<Scan> {
-  return scan(bytesSource("file", bytes));
-}
 
 /**
  * Golden files of which the package says something else: of some that were damaged before a checkpoint it counts what the
@@ -33,47 +26,30 @@ const ELSEWISE = new Set([
 ]);
 
 /** Makes a database by `fill`, closes it, and returns its file. */
-async function made(fill: (db: Database) => void | Promise<void>, options = {}): Promise<Bytes> {
-  const image = new MemoryImage();
-  const db = await open("made", { storage: image, ...options });
+async function made(fill: (db: Database) => void | Promise<void>): Promise<Bytes> {
+  const folder = mkdtempSync(join(context().directory ?? ".", "inspected-"));
+  const db = await open("made", { storage: file(folder) });
   await fill(db);
   await db.close();
-  return image.copy();
+  return new Uint8Array(readFileSync(join(folder, "made.varve")));
 }
 
-async function expectStats(bytes: Bytes, name: string): Promise<void> {
-  const found = await scanned(bytes);
+function sumOf({ totals }: Analysis): number {
+  return Object.values(totals).reduce((sum, bytes) => sum + bytes, 0);
+}
+
+async function expectStats(bytes: Bytes, name: string): Promise<Analysis> {
+  const found = await analyze(bytes);
   const db = await open("file", { from: bytes, readOnly: true });
   const { liveBytes, keys } = db.stats();
   await db.close();
-  expect({ name, live: found.live, keys: found.keys }).toStrictEqual({
-    name,
-    live: liveBytes,
-    keys,
-  });
-  const { live, dead, structure, damaged, torn, free } = totalsOf(found);
-  const sum = live + dead + structure + damaged + torn + free;
-  expect({ name, sum }).toStrictEqual({ name, sum: bytes.length });
+  const { live } = found.totals;
+  expect({ name, live, keys: found.keys }).toStrictEqual({ name, live: liveBytes, keys });
+  expect({ name, sum: sumOf(found) }).toStrictEqual({ name, sum: bytes.length });
+  return found;
 }
 
-describe("the inspector's reader", () => {
-  test("computes the checksums of the format's vectors", () => {
-    const vectors = JSON.parse(readFileSync(join(GOLDEN, "checksums.json"), "utf8")) as {
-      length: number;
-      seed: string;
-      check: string;
-    }[];
-    const long = vectors.filter(({ length }) => length >= 17);
-    assert(long.length > 30);
-    for (const { length, seed, check } of long) {
-      const bytes = Uint8Array.from({ length }, (_, i) => 131 * i + 7);
-      const word = { hi: Number(`0x${seed.slice(0, 8)}`), lo: Number(`0x${seed.slice(8)}`) };
-      const { hi, lo } = checksum(new DataView(bytes.buffer), 0, length, word);
-      const hex = [hi, lo].map((half) => half.toString(16).padStart(8, "0")).join("");
-      expect({ length, seed, hex }).toStrictEqual({ length, seed, hex: check });
-    }
-  });
-
+describe("what analyze finds", () => {
   test("finds the live bytes and keys that db.stats() says, in every golden file that opens", async () => {
     const names = readdirSync(GOLDEN)
       .filter((name) => name.endsWith(".varve"))
@@ -94,15 +70,13 @@ describe("the inspector's reader", () => {
       if (!file.endsWith(".varve")) continue;
       const bytes = new Uint8Array(readFileSync(join(GOLDEN, file)));
       try {
-        const found = await scanned(bytes);
-        for (const slot of found.slots) {
-          if (slot.kind !== "log") continue;
-          const log = await readLog(found, slot);
-          for (const frame of shownFrames(found, slot, log)) shownRecords(found, log, frame);
+        const found = await analyze(bytes);
+        for (const { index, kind, frames } of found.segments) {
+          const intact = (await found.frames(index)).filter(({ state }) => state === "intact");
+          // A segment that a recovery dropped has frames, which do not count.
+          if (kind === "log" && frames > 0) expect(intact.length).toBe(frames);
         }
-        const { live, dead, structure, damaged, torn, free } = totalsOf(found);
-        const sum = live + dead + structure + damaged + torn + free;
-        expect({ file, sum }).toStrictEqual({ file, sum: bytes.length });
+        expect({ file, sum: sumOf(found) }).toStrictEqual({ file, sum: bytes.length });
       } catch (error) {
         if (!(error instanceof NotReadableError)) throw error;
         refused[file.slice(0, -".varve".length)] = error.message;
@@ -128,24 +102,23 @@ describe("the inspector's reader", () => {
       for (let i = 0; i < 40; i++) products.push({ stock: i, price: i, name: `product ${i}` });
       db.set("last", "x".repeat(600));
     });
-    const intact = await scanned(bytes);
-    expect(totalsOf(intact).damaged).toBe(0);
-    const slot = intact.slots.find(({ kind }) => kind === "log")!;
-    const log = await readLog(intact, slot);
+    const intact = await analyze(bytes);
+    expect(intact.totals.damaged).toBe(0);
+    const segment = intact.segments.findIndex(({ kind }) => kind === "log");
     // The last frame is the witness of closing, which is written after what it says.
-    const frames = shownFrames(intact, slot, log).filter(({ header }) => header?.records !== 0);
+    const frames = (await intact.frames(segment)).filter(({ records }) => records > 0);
     assert(frames.length > 0);
     let tried = 0;
-    for (const { at, length } of frames) {
+    for (const { position, length } of frames) {
       for (let byte = 0; byte < length; byte += 37) {
         const copy = bytes.slice();
-        copy[slot.start + at + byte]! ^= 1 << (byte % 8);
-        const found = await scanned(copy);
-        const damaged = shownFrames(found, found.slots[slot.index]!, await readLog(found, slot))
+        copy[position + byte]! ^= 1 << (byte % 8);
+        const found = await analyze(copy);
+        const damaged = (await found.frames(segment))
           .filter(({ state }) => state === "damaged")
-          .map((frame) => ({ from: frame.at, to: frame.at + frame.length }));
-        expect(damaged).toStrictEqual([{ from: at, to: at + length }]);
-        assert(totalsOf(found).damaged > 0);
+          .map((frame) => ({ position: frame.position, length: frame.length }));
+        expect(damaged).toStrictEqual([{ position, length }]);
+        assert(found.totals.damaged > 0);
         tried += 1;
       }
     }
@@ -156,15 +129,14 @@ describe("the inspector's reader", () => {
     const bytes = await made((db) => {
       for (let i = 0; i < 3; i++) db.set(`large ${i}`, new Uint8Array(400_000).fill(i));
     });
-    const source = bytesSource("file", bytes);
     const parts: number[] = [];
-    await scan(source, { sliceMs: 0, onProgress: (_, done) => parts.push(done) });
+    await analyze(bytes, { sliceMs: 0, onProgress: (done) => parts.push(done) });
     assert(parts.length > 2);
     expect(parts).toStrictEqual([...parts].sort((a, b) => a - b));
     const ended = new AbortController();
     const onProgress = () => ended.abort(new Error("enough"));
-    const scanning = scan(source, { sliceMs: 0, signal: ended.signal, onProgress });
-    expect(await scanning.catch((error: unknown) => String(error))).toBe("Error: enough");
+    const analyzing = analyze(bytes, { sliceMs: 0, signal: ended.signal, onProgress });
+    expect(await analyzing.catch((error: unknown) => String(error))).toBe("Error: enough");
   });
 
   test("agrees with db.stats() about overwritten, deleted, cleared, compacted, large and indexed records", async () => {
@@ -196,12 +168,26 @@ describe("the inspector's reader", () => {
       for (let i = 0; i < 300; i++) db.set(`new/${i}`, "y".repeat(i), { expireIn: 3_600_000 });
       db.set("photo", new Uint8Array(950_000).fill(9));
     });
-    await expectStats(bytes, "mixed");
-    const found = await scanned(bytes);
-    assert(totalsOf(found).dead > 0);
-    expect([...found.descriptors.keys()].map((key) => key.slice(0, 6)).sort()).toStrictEqual([
-      "collec",
-      "index/",
+    const found = await expectStats(bytes, "mixed");
+    assert(found.totals.dead > 0);
+    expect([...new Set(found.segments.map(({ kind }) => kind))].sort()).toStrictEqual([
+      ...["checkpoint", "extent", "free", "log", "run"],
     ]);
+    let live = 0;
+    for (const { index } of found.segments) {
+      for (const frame of await found.frames(index)) live += frame.live;
+    }
+    // The photo is the only value outside of the log.
+    expect(live + 950_000).toBe(found.totals.live);
+  });
+
+  test("is what the program of docs/inspect.md prints", () => {
+    const page = readFileSync(join(context().root, "docs/inspect.md"), "utf8");
+    const program = /```js\n(.*?)```/s.exec(page)?.[1] ?? "";
+    const printed = execFileSync(process.execPath, ["--input-type=module", "-e", program], {
+      cwd: context().root,
+      encoding: "utf8",
+    });
+    expect(printed).toBe("true 0 0\nintact true\n");
   });
 });

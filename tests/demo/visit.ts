@@ -66,6 +66,18 @@ export function appendTo(file: string, script: string): Setup {
   };
 }
 
+/** Replaces a part of one of the page's files, to simulate a mistake in it. */
+export function replaceIn(file: string, part: string, other: string): Setup {
+  return async (browser) => {
+    await browser.route(`**/${file}`, async (route) => {
+      const response = await route.fetch();
+      const text = await response.text();
+      if (!text.includes(part)) throw new Error(`${file} has no ${part}`);
+      await route.fulfill({ response, body: text.replace(part, other) });
+    });
+  };
+}
+
 /** Faults that axe calls serious or critical, in the page as it is now. */
 export async function seriousFaults(page: Page): Promise<string[]> {
   await page.addScriptTag({ path: join(context().root, "node_modules/axe-core/axe.min.js") });

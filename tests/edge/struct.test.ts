@@ -15,7 +15,7 @@ function program(files: readonly string[]): string {
     import { run } from "./tests/support/vitest-stand-in.ts";
     export default {
       async fetch() {
-        globalThis.varveTests = { runtime: "worker", build: "release", thorough: false, root: "" };
+        globalThis.varveTests = { runtime: "worker", build: "release", thorough: false, long: false, root: "" };
         ${imports.join("\n")}
         return Response.json(await run());
       },

@@ -10,6 +10,7 @@ import {
   startTransition,
   useState,
 } from "react";
+import { flushSync } from "react-dom";
 import { createRoot, hydrateRoot } from "react-dom/client";
 import { renderToString } from "react-dom/server";
 import { type RangeResult, useRange, useStatus, useValue } from "varve/react";
@@ -191,6 +192,48 @@ everySource("React", (make) => {
     root.render(null);
     await turn(1_300);
     expect(counts.open).toBe(0);
+  });
+
+  test("another source is pending and then known, and the first one ends", async () => {
+    const [first, second] = [await make(), await make()];
+    await fill(first, 2);
+    await rename(second, 1, "of the second");
+    const [one, two] = [counted(first.products), counted(second.products)];
+    const { root, shows } = place();
+    const shown: unknown[] = [];
+    const List = ({ of }: { of: Products }) => {
+      const { rows, isPending } = useRange(of, { gte: key(1), where: () => true });
+      const text = isPending ? "pending" : rows.map(([, { name }]) => name).join();
+      shown.push([of === one.source, text]);
+      return text;
+    };
+    for (const of of [one.source, two.source, one.source]) {
+      root.render(h(StrictMode, null, h(List, { of })));
+      await shows(of === one.source ? "product 1" : "of the second");
+    }
+    assert(
+      !shown.some((one) => `${one}` === "true,of the second" || `${one}` === "false,product 1"),
+    );
+    await turn(1_300);
+    expect([one.counts, two.counts]).toStrictEqual([
+      { begun: 1, open: 1 },
+      { begun: 1, open: 0 },
+    ]);
+  });
+
+  test("a component that is unmounted before the first result leaves nothing, suspended or not", async () => {
+    const shop = await make();
+    await fill(shop, 3);
+    const { counts, source } = counted(shop.products);
+    const { root, element } = place();
+    for (const suspense of [false, true]) {
+      const name = h(Name, { of: source, id: key(1), suspense });
+      flushSync(() => root.render(h(StrictMode, null, h(Suspense, { fallback: "…" }, name))));
+      assert(element.textContent !== "product 1");
+      flushSync(() => root.render(null));
+      await turn(1_300);
+      expect(counts.open).toBe(0);
+    }
   });
 
   test("an error is in the result or, with suspense, at the boundary", async () => {

@@ -176,7 +176,9 @@ everySource("stores", (make) => {
     const shop = await make();
     await fill(shop, 3);
     const bad = { code: "VARVE_BAD_ARGUMENT" };
-    for (const range of [{ limit: -1 }, { limit: -1, where: () => true }, { above: 1 }]) {
+    const where = () => true;
+    const limits = [{ limit: -1 }, { limit: -1, where }, { limit: Number.NaN, where }];
+    for (const range of [...limits, { above: 1 }]) {
       const { last } = followed(useRange(shop.products, range as { limit: number }));
       await until(() => last().error !== undefined);
       expect((last().error as typeof bad).code).toBe(bad.code);

@@ -33,17 +33,16 @@ function tryAll(
     const world = new World(programs, { ...NOTHING, ...budget }, versions);
     try {
       for (const step of path) {
-        const event = world.events()[step];
-        names.push(event?.name ?? "nothing");
-        event?.happen();
+        const event = world.event(step);
+        names.push(event.name);
+        event.happen();
       }
       const key = world.key();
       if (seen.has(key)) continue;
       seen.add(key);
       assert(seen.size <= MOST_WORLDS, `more than ${MOST_WORLDS} worlds`);
       world.check();
-      const { length } = world.events();
-      for (let next = 0; next < length; next += 1) paths.push([...path, next]);
+      for (const { number } of world.events()) paths.push([...path, number]);
       world.finish();
     } catch (error) {
       throw new Error(`${(error as Error).message}, after: ${names.join("; ")}`, { cause: error });

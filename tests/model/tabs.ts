@@ -382,6 +382,8 @@ interface Packet {
 /** An event that may happen next. */
 interface Event {
   readonly name: string;
+  /** Its position among all events of its world. */
+  readonly number: number;
   happen(): void;
 }
 
@@ -429,23 +431,38 @@ export class World {
     for (const { id } of this.owners) this.send({ to: id, message });
   }
 
-  /** The events that may happen next, without duplicates. */
+  /** The event with this number. */
+  event(number: number): Event {
+    return this.allEvents()[number] as Event;
+  }
+
+  /** The events that may happen next, without those of packets that equal an earlier one. */
   events(): Event[] {
+    const seen = new Set<string>();
+    const repeated = this.network.map((packet) => {
+      const text = key(packet);
+      const isRepeated = seen.has(text);
+      seen.add(text);
+      return isRepeated;
+    });
+    return this.allEvents().filter(({ ofPacket }) => !repeated[ofPacket]);
+  }
+
+  /** All events. Packets are not compared, which takes most of the time. */
+  private allEvents(): (Event & { ofPacket: number })[] {
     const { budget } = this;
-    const events: Event[] = [];
+    const events: (Event & { ofPacket: number })[] = [];
+    let ofPacket = -1;
     const may = (name: string, left: keyof Budget | undefined, happen: () => void) => {
       if (left !== undefined && budget[left] === 0) return;
       const all = () => {
         if (left !== undefined) budget[left] -= 1;
         happen();
       };
-      events.push({ name, happen: all });
+      events.push({ name, number: events.length, happen: all, ofPacket });
     };
-    const seen = new Set<string>();
     this.network.forEach((packet, i) => {
-      const text = key(packet);
-      if (seen.has(text)) return;
-      seen.add(text);
+      ofPacket = i;
       const name = `${packet.message.type} to ${packet.to}`;
       may(name, undefined, () => this.deliver(this.take(i)));
       may(`${name} is lost`, "drops", () => {
@@ -461,6 +478,7 @@ export class World {
         this.deliver(this.take(i), "after"),
       );
     });
+    ofPacket = -1;
     const { owner } = this;
     if (owner === undefined) {
       // An owner of an earlier build than the last one finds that in the file, and resigns.

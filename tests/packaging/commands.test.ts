@@ -99,6 +99,22 @@ describe("npm start", () => {
   });
 });
 
+describe("npm run site", () => {
+  test("refuses a path that is none, and a folder that holds something else", async () => {
+    for (const [args, message] of [
+      [["--base", "varve"], "--base begins and ends"],
+      [["--serve", "--base", "/varve/"], "without --base"],
+      [["one", "two"], "one folder"],
+      [["docs"], "holds something else"],
+    ] as const) {
+      const { code, stderr } = await command("run", "site", "--", ...args);
+      expect(code, args.join(" ")).toBe(1);
+      assert(stderr.includes(message), stderr);
+    }
+    assert(existsSync(join(context().root, "docs/api.md")), "nothing was deleted");
+  });
+});
+
 function addressOf(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     let output = "";

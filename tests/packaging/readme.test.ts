@@ -68,7 +68,7 @@ describe("the programs of the README", () => {
       ["worker.ts"],
     ]);
     const length = readFileSync(root(README), "utf8").split("\n").length;
-    assert(length < 200, `the README has ${length} lines`);
+    assert(length < 150, `the README has ${length} lines`);
     const manual = readFileSync(root("CONTRIBUTING.md"), "utf8");
     assert(manual.includes("`README.md` and `docs/` are run by tests"), "as CONTRIBUTING says");
   });

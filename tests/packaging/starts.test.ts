@@ -12,7 +12,7 @@ import { command, project, root } from "./project.js";
 
 /** What a program says that it prints: the comments behind its calls of console.log, and in lines of their own. */
 function promised(source: string): string {
-  const lines = source.matchAll(/console\.log\(.*\);(?: \/\/ (.+))?\n((?:\/\/ .+\n)*)/g);
+  const lines = source.matchAll(/console\.log\(.*\);(?: \/\/ (.+))?\n((?: *\/\/ .+\n)*)/g);
   return [...lines]
     .flatMap(([, behind, below = ""]) => [behind ?? [], below.match(/(?<=\/\/ ).+/g) ?? []])
     .flat(2)

@@ -2,6 +2,7 @@
 
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { pathToFileURL } from "node:url";
 import { assert } from "vitest";
 import { load } from "../demo/chromium.js";
 import { context } from "../support/context.js";
@@ -27,7 +28,13 @@ async function buildSite(): Promise<string> {
   const { execute } = await load<{
     execute(command: string, args: string[], options: object): Promise<Execution>;
   }>("scripts/lib.mjs");
-  const args = ["scripts/site.mjs", join(folder, BASE), "--base", BASE];
+  // Not by `npm run site`, which would build the package again while other tests use it.
+  const module = pathToFileURL(join(context().root, "site/build.mjs")).href;
+  const program = `
+    import { buildSite } from ${JSON.stringify(module)};
+    await buildSite(${JSON.stringify(join(folder, BASE))}, { base: "${BASE}" });
+  `;
+  const args = ["--input-type=module", "--eval", program];
   // Vitest's own environment would make it a build for tests.
   const env = { NODE_ENV: "production" };
   const options = { capture: true, echo: false, env };

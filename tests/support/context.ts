@@ -8,8 +8,10 @@ export interface Context {
   runtime: "node" | "deno" | "bun" | "worker" | "page";
   /** The build of the wasm to test. */
   build: "release" | "debug";
-  /** Whether random tests search for long. True in one of the runs. */
+  /** Whether tests try every case, and random tests more than a few seeds. True in one of the runs. */
   thorough: boolean;
+  /** Whether random programs are as long as every night: the thorough run with `VARVE_LONG=1`. */
+  long: boolean;
   /**
    * The wasm of that build, for `open(name, { wasm })`. `undefined` for the release build, which is the package's
    * own.

@@ -8,7 +8,7 @@ import type { Context } from "./context.js";
 
 declare module "vitest" {
   interface ProvidedContext {
-    run: Pick<Context, "build" | "thorough" | "root"> & {
+    run: Pick<Context, "build" | "thorough" | "long" | "root"> & {
       readonly directory: string;
       /** The flags of Node, also for the programs that tests start. */
       readonly execArgv: readonly string[];
@@ -21,6 +21,7 @@ export default function setup(project: TestProject): () => void {
   project.provide("run", {
     build: process.env.VARVE_BUILD === "debug" ? "debug" : "release",
     thorough: process.env.VARVE_THOROUGH === "1",
+    long: process.env.VARVE_THOROUGH === "1" && process.env.VARVE_LONG === "1",
     directory,
     root: project.config.root,
     execArgv: project.config.execArgv,

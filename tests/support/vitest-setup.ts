@@ -19,11 +19,12 @@ const ENVIRONMENT = [
 ];
 
 async function contextHere(): Promise<Context> {
-  const { build, thorough, directory, root } = inject("run");
+  const { build, thorough, long, directory, root } = inject("run");
   return {
     runtime: "node",
     build,
     thorough,
+    long,
     wasm:
       build === "debug"
         ? await WebAssembly.compile(readFileSync(join(root, "dist/varve.debug.wasm")))

@@ -56,6 +56,8 @@ class DropPanel {
   #killedAt: number | undefined;
   #isDrawing = false;
   #wasOwner = false;
+  /** Whether any owner has answered this tab. */
+  #wasOpen = false;
   /** The number of the drop whose sums are checked, and how many were right. */
   #sums = { drop: 0, right: 0, wrong: "" };
   /** The number of the drop whose end was checked. */
@@ -73,6 +75,8 @@ class DropPanel {
       this.#draw();
     });
     owners.live({ reverse: true, limit: 4 }, (rows) => {
+      // The kill has its successor, so the next owner is that of another end.
+      if (rows[0]?.[0] !== this.#owners[0]?.[0]) this.#killedAt = undefined;
       this.#owners = rows;
       this.#draw();
     });
@@ -132,20 +136,23 @@ class DropPanel {
   #onStatus(): void {
     const { state, owner } = shop.status;
     const isOwner = state === "open" && owner === "here";
-    if (isOwner && !this.#wasOwner) this.#attempt(() => this.#announce());
+    if (isOwner && !this.#wasOwner) {
+      const isFirst = !this.#wasOpen && !this.tab.isLater;
+      this.#attempt(() => this.#announce(isFirst));
+    }
     this.#wasOwner = isOwner;
+    this.#wasOpen ||= state === "open";
     this.#draw();
   }
 
   /** Notes in the database that its file belongs to this tab's worker now. */
-  async #announce(): Promise<void> {
+  async #announce(isFirst: boolean): Promise<void> {
     const [last] = await owners.entries({ reverse: true, limit: 1 }).all();
     // Its answer to this was one of the first.
     const tookMs = this.#killedAt === undefined ? undefined : sharedNow() - this.#killedAt;
     this.#killedAt = undefined;
-    const isAlone = tookMs === undefined && (await livingTabs()).size === 1;
-    if (isAlone && !this.tab.isLater) await owners.clear();
-    const before = isAlone ? undefined : last?.[1].name;
+    if (isFirst) await owners.clear();
+    const before = isFirst ? undefined : last?.[1].name;
     await owners.set((last?.[0] ?? 0) + 1, { name: this.tab.name, before, tookMs });
   }
 
@@ -176,8 +183,9 @@ class DropPanel {
 
   /** Checks what holds once no purchase is under way: the tabs that live have reported their answers. */
   async #checkEnd(drop: number): Promise<void> {
-    const rows = await tabs.values().all();
-    const living = rows.filter(({ name }) => this.#living.has(name));
+    const entries = await tabs.entries().all();
+    const rows = entries.map(([, tab]) => tab);
+    const living = entries.filter(([id]) => this.#living.has(id)).map(([, tab]) => tab);
     const waiting = living.filter(({ bought, answered }) => answered < bought);
     const over = rows.filter(({ bought, answered }) => answered > bought);
     if (over.length > 0) {
@@ -250,7 +258,7 @@ class DropPanel {
   #drawTabs(): void {
     const rows = this.#tabs.map(([id, { name, bought, answered, longestMs }]) => {
       const row = document.createElement("tr");
-      const note = id === this.tab.id ? " (this)" : this.#living.has(name) ? "" : " (closed)";
+      const note = id === this.tab.id ? " (this)" : this.#living.has(id) ? "" : " (closed)";
       row.append(
         cell("th", `Tab ${name}${note}`),
         cell("td", figure(bought)),

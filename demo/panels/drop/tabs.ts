@@ -1,22 +1,24 @@
 /** The tabs of this panel: their names, and what they send to each other beside the database. */
 
-const LOCK = "varve live drop, tab ";
+const NAMES = "varve live drop, tab ";
+const IDS = "varve live drop, id ";
 
-async function heldNames(): Promise<Set<string>> {
-  const { held = [] } = await navigator.locks.query();
-  const names = held.flatMap(({ name = "" }) =>
-    name.startsWith(LOCK) ? [name.slice(LOCK.length)] : [],
+/** What follows a prefix in the names of the locks that tabs hold. */
+async function held(prefix: string): Promise<Set<string>> {
+  const { held: locks = [] } = await navigator.locks.query();
+  const names = locks.map(({ name = "" }) => name);
+  return new Set(
+    names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length)),
   );
-  return new Set(names);
 }
 
-/** Resolves to whether this tab has the name now, until it ends. */
-function take(name: string): Promise<boolean> {
+/** Resolves to whether this tab has the lock now, until it ends. */
+function take(lock: string): Promise<boolean> {
   return new Promise((resolve, reject) => {
     navigator.locks
-      .request(LOCK + name, { ifAvailable: true }, (lock) => {
-        resolve(lock !== null);
-        return lock === null ? undefined : new Promise(() => {});
+      .request(lock, { ifAvailable: true }, (taken) => {
+        resolve(taken !== null);
+        return taken === null ? undefined : new Promise(() => {});
       })
       .catch(reject);
   });
@@ -32,16 +34,20 @@ export interface ThisTab {
 }
 
 export async function nameThisTab(): Promise<ThisTab> {
-  const others = await heldNames();
+  const others = await livingTabs();
+  const id = crypto.randomUUID();
+  await take(IDS + id);
   for (let i = 0; ; i++) {
     const round = Math.floor(i / 26);
     const name = String.fromCharCode(65 + (i % 26)) + (round === 0 ? "" : round);
-    if (await take(name)) return { name, id: crypto.randomUUID(), isLater: others.size > 0 };
+    if (await take(NAMES + name)) return { name, id, isLater: others.size > 0 };
   }
 }
 
-/** The names of all tabs that are there now. */
-export const livingTabs: () => Promise<Set<string>> = heldNames;
+/** The ids of all tabs that are there now. */
+export function livingTabs(): Promise<Set<string>> {
+  return held(IDS);
+}
 
 /** A time that all tabs share, in milliseconds. */
 export function sharedNow(): number {

@@ -143,15 +143,12 @@ export class DiskPanel {
     try {
       while (this.#isStale) {
         this.#isStale = false;
-        const unflushed = this.#unflushed.querySelector<HTMLInputElement>(":checked");
-        this.#show(
-          await this.#worker.ask<Crash>({
-            ask: "crash",
-            at: Number(this.#slider.value),
-            unflushed: (unflushed?.value ?? "some") as Unflushed,
-            seed: this.#seed,
-          }),
-        );
+        const chosen = this.#unflushed.querySelector<HTMLInputElement>(":checked");
+        const unflushed = (chosen?.value ?? "some") as Unflushed;
+        const at = Number(this.#slider.value);
+        const seed = this.#seed;
+        this.#show(await this.#worker.ask<Crash>({ ask: "crash", at, unflushed, seed }));
+        this.#picture.setAttribute("data-shown", `${at} ${unflushed} ${seed}`);
       }
     } finally {
       this.#isOpening = false;

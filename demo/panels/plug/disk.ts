@@ -47,9 +47,11 @@ export class MemoryFile implements StorageFile {
 /** A file whose writes and flushes are recorded, sector by sector. */
 export class RecordedFile extends MemoryFile {
   readonly steps: Step[] = [];
+  isRecording = true;
 
   override write(buffer: Uint8Array, { at }: { at: number }): number {
     const written = super.write(buffer, { at });
+    if (!this.isRecording) return written;
     for (let sector = Math.floor(at / SECTOR); sector * SECTOR < at + written; sector++) {
       const content = new Uint8Array(SECTOR);
       content.set(this.bytes.subarray(sector * SECTOR, (sector + 1) * SECTOR));
@@ -59,7 +61,7 @@ export class RecordedFile extends MemoryFile {
   }
 
   override flush(): void {
-    this.steps.push("flush");
+    if (this.isRecording) this.steps.push("flush");
   }
 
   /** All sectors that are ever written, in the order of the file. */

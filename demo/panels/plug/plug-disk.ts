@@ -72,6 +72,8 @@ async function record(): Promise<Recorded> {
     db.flush();
     for (let m = n; m > n - FLUSH_EVERY; m--) flushed[m] = file.steps.length;
   }
+  file.isRecording = false;
+  await db.close();
   return { steps: file.steps.length, sectors: file.sectors().map((one) => one * SECTOR) };
 }
 

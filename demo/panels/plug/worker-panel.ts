@@ -12,6 +12,9 @@ const CLAIMS = [
   "The file is intact: verify() read all of it",
 ];
 
+/** Held by the worker that has the database, as plug-writer.ts names it. */
+const LOCK = "varve plug";
+
 /** How long a worker writes, when it is ended at random. */
 const RANDOM_MS = 300;
 
@@ -134,16 +137,19 @@ export class WorkerPanel {
   async #end(): Promise<void> {
     const writer = this.#writer;
     if (writer === undefined) return;
+    const start = performance.now();
     writer.end();
+    await navigator.locks.request(LOCK, () => {});
+    const endedMs = performance.now() - start;
     const reader = new Writer({ do: "check" }, () => {});
     const found = await reader.found.finally(() => reader.end());
     this.#writer = undefined;
     // It went on until the browser had ended it, and so did its acknowledgements.
-    this.#show(found, writer.acknowledged);
+    this.#show(found, writer.acknowledged, endedMs);
   }
 
-  #show(found: Found, acknowledged: number): void {
-    const { commits, difference, recovery, verification, endedMs, openedMs } = found;
+  #show(found: Found, acknowledged: number, endedMs: number): void {
+    const { commits, difference, recovery, verification, openedMs } = found;
     const isThere = commits >= acknowledged;
     const { ok, bytes, frames, problems } = verification;
     this.#checks.set(

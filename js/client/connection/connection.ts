@@ -596,10 +596,10 @@ export class Connection implements RequestQueuePort, PageListener, TransportList
     const refusal = closed(this.name);
     client.refusal = refusal;
     this.requests.flush();
+    this.watches.stop(undefined, client);
     while (client.unanswered > 0) {
       await new Promise((resolve) => setTimeout(resolve, 1));
     }
-    this.watches.stop(undefined, client);
     this.handles.delete(client);
     if (this.handles.size === 0) await this.end(refusal);
     client.finalStatus = { state: "closed", owner: undefined, reason: undefined };

@@ -1,4 +1,4 @@
-/** `varve/solid`: primitives for Solid. */
+/** `varve/solid`: primitives for Solid 1.4 and newer. */
 
 import { createEffect, createMemo, createSignal, onCleanup } from "solid-js";
 import type { ClientStatus } from "../../client/connection/caller.js";

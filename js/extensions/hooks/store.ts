@@ -152,7 +152,7 @@ function storeOf(
   const fail = (error: unknown) => set({ error });
   const begin = () => {
     // Without listeners again, as where pages are rendered on a server, nothing begins.
-    if (!source || !listeners.size || result.error) return;
+    if (result.error || !source || !listeners.size) return;
     try {
       const begun = source.live(
         range as never,
@@ -220,8 +220,8 @@ export function rangeStore<K, V>(
   source: LiveSource | undefined,
   { where, limit, ...range }: Given = {},
 ): LiveStore<RangeResult<K, V>> {
-  // The condition comes before the limit. A negative one is refused by the source.
-  const followed = where && !((limit as number) < 0) ? range : { ...range, limit };
+  // The condition comes before the limit. One that is none is refused by the source.
+  const followed = where && (limit as number) >= 0 ? range : { ...range, limit };
   return storeOf(source, followed, NO_ROWS) as LiveStore<RangeResult<K, V>>;
 }
 

@@ -6,6 +6,8 @@ import { commandFor, type Ended, type Program, shopIn, startsBy } from "./runtim
 export interface Limits {
   /** The maximum size of a file, in bytes. */
   fileSizeLimit?: number;
+  /** Flags of Node besides those of the tests. */
+  flags?: readonly string[];
 }
 
 /** Starts a program. `directory` and all exports of the package are defined by name. */
@@ -14,7 +16,8 @@ export function start(directory: string, source: string, limits: Limits = {}): P
     const directory = ${JSON.stringify(directory)};
     const die = () => { process.kill(process.pid, "SIGKILL"); for (;;); };
     ${shopIn(directory)}`;
-  const command = commandFor(prelude + source);
+  const [program = "", ...args] = commandFor(prelude + source);
+  const command = [program, ...(limits.flags ?? []), ...args];
   if (limits.fileSizeLimit !== undefined) {
     const blocks = Math.floor(limits.fileSizeLimit / 1024);
     command.unshift("bash", "-c", `trap '' XFSZ; ulimit -f ${blocks}; exec "$@"`, "bash");

@@ -1,6 +1,6 @@
 /** The collections and indexes that a file describes: crate/FORMAT.md, section 8, "Descriptors". */
 
-import type { Descriptor, StructDescriptor } from "varve/struct";
+import type { Descriptor, StructDescriptor } from "../../struct.js";
 import { viewOf } from "./format.js";
 import type { Scan } from "./scan.js";
 

@@ -35,7 +35,7 @@ import {
   union,
   vec,
   versioned,
-} from "varve/struct";
+} from "../../struct.js";
 
 const SIMPLE: Record<string, Type> = {
   ...{ u8, u16, u32, u64, u53, i8, i16, i32, i64, f32, f64, bool, timestamp, str, blob },

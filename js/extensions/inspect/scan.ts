@@ -3,6 +3,7 @@
  * the index, free space and damage. It replays the log as crate/FORMAT.md says in sections 4 to 9, and goes on after damage.
  */
 
+import { monotonicNow, nextTask } from "../../util/clock.js";
 import {
   DATA_START,
   FRAME,
@@ -114,18 +115,6 @@ export interface ScanOptions {
   readonly sliceMs?: number;
 }
 
-/** Passed on between slices of work, so that the page answers meanwhile. */
-export function pause(): Promise<void> {
-  return new Promise((resolve) => {
-    const { port1, port2 } = new MessageChannel();
-    port1.onmessage = () => {
-      port1.close();
-      resolve();
-    };
-    port2.postMessage(undefined);
-  });
-}
-
 const MAX_VALUE = 16 * 1_048_576;
 
 /** Slots of a file with more than 32 GiB, which this format does not have, are not looked at. */
@@ -215,7 +204,7 @@ class Scanner {
         return ((bits[eight >> 3] ?? 0) & (1 << (eight & 7))) !== 0;
       },
     };
-    this.#sliceEnd = performance.now() + this.#sliceMs;
+    this.#sliceEnd = monotonicNow() + this.#sliceMs;
     await this.#findSegments(scan);
     const log = orderLog(scan);
     for (const [i, slot] of log.entries()) {
@@ -224,7 +213,7 @@ class Scanner {
     }
     this.#drop();
     const damaged = await this.#damagedExtents(scan);
-    this.#finish(scan, bits, damaged);
+    await this.#finish(scan, bits, damaged);
     return scan;
   }
 
@@ -235,10 +224,10 @@ class Scanner {
   /** Pauses if the slice is over. */
   async #rest(scan: Scan | undefined, done: number): Promise<void> {
     this.#options.signal?.throwIfAborted();
-    if (performance.now() < this.#sliceEnd) return;
+    if (monotonicNow() < this.#sliceEnd) return;
     if (scan !== undefined) this.#options.onProgress?.(scan, done);
-    await pause();
-    this.#sliceEnd = performance.now() + this.#sliceMs;
+    await nextTask();
+    this.#sliceEnd = monotonicNow() + this.#sliceMs;
   }
 
   #blankSlots(segmentBytes: number): Slot[] {
@@ -455,13 +444,13 @@ class Scanner {
   }
 
   /** Moves the bytes of all that is live from the dead ones, once it is known what that is. */
-  #finish(scan: Scan, bits: Uint8Array, damaged: ReadonlySet<number>): void {
+  async #finish(scan: Scan, bits: Uint8Array, damaged: ReadonlySet<number>): Promise<void> {
     const { slots, segmentBytes } = scan;
     const cleared = this.#cleared;
     const liveExtents = new Map<number, number>();
-    this.#table.forEach((position, size, kind, keyspace, version) => {
+    const visits = this.#table.visits((position, size, kind, keyspace, version) => {
       if (kind === KIND.delete || version < (cleared.get(keyspace) ?? 0)) return;
-      bits[position >> 3]! |= 1 << (position & 7);
+      bits[position >>> 3]! |= 1 << (position & 7);
       const slot = slots[Math.floor((position * 8) / segmentBytes)]!;
       slot.live += size;
       slot.dead -= size;
@@ -473,6 +462,7 @@ class Scanner {
       liveExtents.set(extent.slot, extent.sequence);
       scan.live += extent.length;
     });
+    for (const _ of visits) await this.#rest(undefined, 1);
     for (const slot of slots) {
       const { header, kind, start } = slot;
       if (header === undefined || kind === "log" || kind === "free") continue;
@@ -605,10 +595,15 @@ export function bytesIn(data: DataView, at: number, length: number): Uint8Array<
 
 /** Bytes of the file by what they are. They add up to its size. */
 export interface Totals {
+  /** Current records, and large values outside of them. */
   readonly live: number;
+  /** Records that were replaced or deleted, and deletions. */
   readonly dead: number;
+  /** Superblocks, headers, notes and the engine's index. */
   readonly structure: number;
+  /** Bytes whose checksums are wrong. */
   readonly damaged: number;
+  /** What an interrupted write left, which was never committed. */
   readonly torn: number;
   readonly free: number;
 }

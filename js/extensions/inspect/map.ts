@@ -96,7 +96,10 @@ export interface MapModel {
   readonly count: number;
   /** The height that it needs at this width, in CSS pixels. */
   height(width: number): number;
-  draw(context: CanvasRenderingContext2D, fills: Fills, width: number, selected: number): void;
+  /** Draws all items. */
+  draw(context: CanvasRenderingContext2D, fills: Fills, width: number): void;
+  /** Marks the item that is selected. */
+  mark(context: CanvasRenderingContext2D, fills: Fills, width: number, selected: number): void;
   /** The item at a point. */
   at(x: number, y: number, width: number): number;
   /** What arrow up and down move by. */
@@ -116,6 +119,10 @@ export interface MapEvents {
 export class ItemMap {
   readonly element = document.createElement("div");
   readonly #canvas = document.createElement("canvas");
+  /** All items without a mark, which takes longer to draw than to copy. */
+  readonly #unmarked = document.createElement("canvas");
+  /** With what they were drawn; `undefined` until they are drawn again. */
+  #drawnWith: Fills | undefined;
   readonly #events: MapEvents;
   readonly #fills: (context: CanvasRenderingContext2D) => Fills;
   #model: MapModel | undefined;
@@ -157,10 +164,16 @@ export class ItemMap {
   select(index: number): void {
     this.#selected = index;
     this.#describe();
-    this.redraw();
+    this.#drawSoon();
   }
 
+  /** Draws everything again, as after a change of its size or of the page's theme. */
   redraw(): void {
+    this.#drawnWith = undefined;
+    this.#drawSoon();
+  }
+
+  #drawSoon(): void {
     cancelAnimationFrame(this.#frame);
     this.#frame = requestAnimationFrame(() => this.#draw());
   }
@@ -184,13 +197,25 @@ export class ItemMap {
     const height = Math.ceil(model.height(width));
     const ratio = devicePixelRatio;
     const canvas = this.#canvas;
+    const unmarked = this.#unmarked;
     canvas.width = Math.round(width * ratio);
     canvas.height = Math.round(height * ratio);
     canvas.style.height = `${height}px`;
     const context = canvas.getContext("2d");
-    if (context === null) return;
+    const all = unmarked.getContext("2d");
+    if (context === null || all === null) return;
+    let fills = this.#drawnWith;
+    if (fills === undefined || unmarked.width !== canvas.width) {
+      fills = this.#fills(all);
+      this.#drawnWith = fills;
+      unmarked.width = canvas.width;
+      unmarked.height = canvas.height;
+      all.scale(ratio, ratio);
+      model.draw(all, fills, width);
+    }
+    if (unmarked.width > 0 && unmarked.height > 0) context.drawImage(unmarked, 0, 0);
     context.scale(ratio, ratio);
-    model.draw(context, this.#fills(context), width, this.#selected);
+    model.mark(context, fills, width, this.#selected);
   }
 
   #move(index: number): void {

@@ -1,6 +1,6 @@
 /** What is done with a copy of a file by the package itself: its history, a changed field, compaction. */
 
-import { type Database, open, type VarveError } from "varve";
+import { type Database, open, type VarveError } from "../../index.js";
 import type { Keyspace } from "./descriptors.js";
 import { type Field, parsedText, type Range } from "./fields.js";
 import { MemoryImage } from "./memory-image.js";
@@ -162,6 +162,18 @@ export function differences(before: Bytes, after: Bytes, writes: readonly Range[
     }
   }
   return found;
+}
+
+/** The file of a new database that `fill` has filled. It may hold three times its live data, so that there is something to compact. */
+export async function filled(fill: (db: Database) => void | Promise<void>): Promise<Bytes> {
+  const image = new MemoryImage();
+  const db = await open("example", { storage: image, spaceFactor: 3 });
+  try {
+    await fill(db);
+  } finally {
+    await db.close();
+  }
+  return image.copy();
 }
 
 /** No more copies of the file than this are kept as steps, and no larger ones. */

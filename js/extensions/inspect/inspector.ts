@@ -1,6 +1,7 @@
 /** The element that shows a file: its segments, their frames, their records and their bytes. */
 
-import { type Database, databases, opfs } from "varve";
+import { type Database, databases, opfs } from "../../index.js";
+import { monotonicNow, setTimeout } from "../../util/clock.js";
 import { type Keyspace, keyspacesOf } from "./descriptors.js";
 import { button, element, row, table } from "./dom.js";
 import { type Field, hex, keyText, type Range } from "./fields.js";
@@ -44,6 +45,7 @@ import {
   differences,
   type Edited,
   edited,
+  filled,
   type HistoryItem,
   historyOf,
   messageOf,
@@ -64,8 +66,11 @@ export interface InspectOptions {
   readonly database?: string | Database;
   /** The name to show for `bytes`, and for a `file` that has none. */
   readonly name?: string;
-  /** Makes an example file when a button is pressed. Without it there is no such button. */
-  readonly example?: () => Promise<Bytes>;
+  /**
+   * Fills an empty database in memory with an example, which a button shows. Without it there is no such button. It is
+   * shown first if nothing else is.
+   */
+  readonly example?: (db: Database) => void | Promise<void>;
 }
 
 /** A mounted inspector. */
@@ -155,6 +160,16 @@ export class InspectorView implements Inspector {
     this.#build();
     this.#listen();
     this.#listDatabases();
+  }
+
+  /** Shows the first thing: what the options give, or the example. */
+  async openFirst(): Promise<void> {
+    const { bytes, file, database, example } = this.#options;
+    if (bytes !== undefined || file !== undefined || database !== undefined) {
+      await this.open(this.#options);
+    } else if (example !== undefined) {
+      await this.#do(() => this.#showExample(example));
+    }
   }
 
   async open(given: Pick<InspectOptions, "bytes" | "file" | "database" | "name">): Promise<void> {
@@ -335,9 +350,9 @@ export class InspectorView implements Inspector {
     }
   }
 
-  async #showExample(example: () => Promise<Bytes>): Promise<void> {
+  async #showExample(fill: (db: Database) => void | Promise<void>): Promise<void> {
     this.#status.textContent = "Making the example.";
-    await this.open({ bytes: await example(), name: "example.varve" });
+    await this.open({ bytes: await filled(fill), name: "example.varve" });
   }
 
   /** Reads a file and shows it. */
@@ -346,19 +361,19 @@ export class InspectorView implements Inspector {
     this.#work = new AbortController();
     const { signal } = this.#work;
     this.#progress.value = 0;
+    this.#shown.setAttribute("aria-busy", "true");
     this.#progress.hidden = source.size < MAX_LOADED / 16;
     this.#status.textContent = `Reading ${source.name}.`;
     let found: Scan;
     try {
-      let last = performance.now();
+      let last = monotonicNow();
       found = await scan(source, {
         signal,
         onProgress: (partial, done) => {
           this.#progress.value = done;
-          if (performance.now() - last < 150) return;
-          last = performance.now();
-          this.#shown.hidden = false;
-          this.#slotMap.show(new SlotsModel(partial));
+          if (monotonicNow() - last < 150) return;
+          last = monotonicNow();
+          this.#showPartly(partial, done);
         },
       });
     } catch (error) {
@@ -375,6 +390,7 @@ export class InspectorView implements Inspector {
     this.#scan = found;
     this.#keyspaces = keyspacesOf(found);
     this.#shown.hidden = false;
+    this.#shown.setAttribute("aria-busy", "false");
     this.#summarize(found);
     const logs = found.slots.filter(({ kind, isAbandoned }) => kind === "log" && !isAbandoned);
     logs.sort((a, b) => b.header!.sequence - a.header!.sequence);
@@ -398,6 +414,26 @@ export class InspectorView implements Inspector {
       details.lastElementChild?.replaceChildren();
       if (details.open) await fill();
     }
+  }
+
+  /** What was read so far of a file for which that takes a while. */
+  #showPartly(partial: Scan, done: number): void {
+    if (this.#name.textContent !== partial.source.name) {
+      for (const part of [this.#share, this.#legend, this.#records, this.#record]) {
+        part.replaceChildren();
+      }
+      this.#source = undefined;
+      this.#scan = undefined;
+      this.#slotCaption.textContent = "";
+      this.#frameCaption.textContent = "";
+      this.#framesTitle.textContent = "Frames";
+      this.#frameMap.element.hidden = true;
+      this.#shown.hidden = false;
+      this.#name.textContent = partial.source.name;
+    }
+    const { size: bytes } = partial.source;
+    this.#facts.textContent = `${size(bytes)}, ${share(done * bytes, bytes)} of it read. Which records are live is known at the end.`;
+    this.#slotMap.show(new SlotsModel(partial), 0);
   }
 
   #summarize(found: Scan): void {
@@ -465,9 +501,11 @@ export class InspectorView implements Inspector {
   async #openSlot(index: number): Promise<void> {
     const found = this.#scan;
     const slot = found?.slots[index];
-    if (found === undefined || slot === undefined) {
+    if (found === undefined) return;
+    if (slot === undefined) {
       this.#frames = [];
-      this.#slotMap.show(new SlotsModel(found!), 0);
+      this.#slot = undefined;
+      this.#slotMap.show(new SlotsModel(found), 0);
       this.#slotCaption.textContent = "The file has no segments yet.";
       this.#showFrames(0);
       return;

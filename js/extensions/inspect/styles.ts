@@ -105,7 +105,8 @@ td button, th button {
   overflow-wrap: anywhere;
 }
 .state { white-space: nowrap; }
-.bytes { display: grid; gap: 1rem 1.5rem; margin-top: 0.5rem; }
+.record { container-type: inline-size; }
+.bytes { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem; margin-top: 0.5rem; }
 .hex { font: 0.875rem / 1.55 ui-monospace, monospace; }
 div.hex { overflow-x: auto; }
 .hex .row { display: flex; gap: 0.75rem; white-space: pre; }

@@ -5,7 +5,15 @@
 
 import { type InspectOptions, type Inspector, InspectorView } from "./inspector.js";
 
+export {
+  type Analysis,
+  type AnalyzeOptions,
+  analyze,
+  type FrameReport,
+  type SegmentReport,
+} from "./analyze.js";
 export type { InspectOptions, Inspector } from "./inspector.js";
+export { NotReadableError, type SlotKind, type Totals } from "./scan.js";
 
 /**
  * Adds an inspector to an element of a page. What it shows is never changed: changes are made in a copy in memory.
@@ -20,7 +28,6 @@ export type { InspectOptions, Inspector } from "./inspector.js";
  */
 export function mount(element: HTMLElement, options: InspectOptions = {}): Inspector {
   const view = new InspectorView(element, options);
-  const { bytes, file, database } = options;
-  if (bytes !== undefined || file !== undefined || database !== undefined) void view.open(options);
+  void view.openFirst();
   return view;
 }

@@ -1,6 +1,6 @@
 /** Where the fields of a struct lie in the bytes of a value, and what they are: the layout of docs/records.md. */
 
-import type { Descriptor, StructDescriptor } from "varve/struct";
+import type { Descriptor, StructDescriptor } from "../../struct.js";
 import { pad8, viewOf } from "./format.js";
 
 /** Bytes of a value. */

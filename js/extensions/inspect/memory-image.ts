@@ -1,6 +1,6 @@
 /** A storage in memory that notes what is written to it: the inspector changes copies of files in one. */
 
-import type { OpenedStorage, Storage, StorageFile } from "varve";
+import type { OpenedStorage, Storage, StorageFile } from "../../index.js";
 
 /** A range of bytes of the file that was written to. */
 export interface Write {

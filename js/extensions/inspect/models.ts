@@ -57,17 +57,35 @@ export class SlotsModel implements MapModel {
     return slot === undefined ? "" : slotText(slot, this.scan.segmentBytes);
   }
 
-  draw(context: CanvasRenderingContext2D, fills: Fills, width: number, selected: number): void {
-    if (this.#isStrips) this.#drawStrips(context, fills, width, selected);
-    else this.#drawCells(context, fills, width, selected);
+  draw(context: CanvasRenderingContext2D, fills: Fills, width: number): void {
+    if (this.#isStrips) this.#drawStrips(context, fills, width);
+    else this.#drawCells(context, fills, width);
   }
 
-  #drawStrips(
-    context: CanvasRenderingContext2D,
-    fills: Fills,
-    width: number,
-    selected: number,
-  ): void {
+  mark(context: CanvasRenderingContext2D, fills: Fills, width: number, selected: number): void {
+    if (this.count === 0) return;
+    if (this.#isStrips) {
+      const whole = width - LABEL - 2;
+      frame(context, fills, true, LABEL, selected * STRIP + 3, whole, STRIP - 6);
+      return;
+    }
+    const { x, y, width: wide, height } = this.#cell(width, selected);
+    frame(context, fills, true, x, y, wide, height);
+  }
+
+  /** Where the cell of a slot is. */
+  #cell(width: number, slot: number): { x: number; y: number; width: number; height: number } {
+    const { edge, columns, each } = this.#grid(width);
+    const cell = Math.floor(slot / each);
+    return {
+      x: (cell % columns) * edge + 1,
+      y: Math.floor(cell / columns) * edge + 1,
+      width: edge - 2,
+      height: edge - 2,
+    };
+  }
+
+  #drawStrips(context: CanvasRenderingContext2D, fills: Fills, width: number): void {
     const { slots, segmentBytes } = this.scan;
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
@@ -86,34 +104,19 @@ export class SlotsModel implements MapModel {
         context.fillRect(x, y, Math.min(wide, LABEL + whole - x), height);
         x += wide;
       }
-      frame(context, fills, i === selected, LABEL, y, whole, height);
+      frame(context, fills, false, LABEL, y, whole, height);
     }
   }
 
-  #drawCells(
-    context: CanvasRenderingContext2D,
-    fills: Fills,
-    width: number,
-    selected: number,
-  ): void {
+  #drawCells(context: CanvasRenderingContext2D, fills: Fills, width: number): void {
     const { slots, segmentBytes } = this.scan;
-    const { edge, columns, each } = this.#grid(width);
-    const box = (cell: number) => ({
-      x: (cell % columns) * edge + 1,
-      y: Math.floor(cell / columns) * edge + 1,
-      width: edge - 2,
-      height: edge - 2,
-    });
-    for (let cell = 0; cell * each < slots.length; cell += 1) {
-      const sum = sumOf(slots.slice(cell * each, (cell + 1) * each));
-      const { x, y, width: wide, height } = box(cell);
-      drawStack(context, fills, { x, y, width: wide, height }, sum, segmentBytes * each);
-      context.strokeStyle = fills.line;
-      context.lineWidth = 1;
-      context.strokeRect(x + 0.5, y + 0.5, wide - 1, height - 1);
+    const { each } = this.#grid(width);
+    for (let first = 0; first < slots.length; first += each) {
+      const sum = sumOf(slots.slice(first, first + each));
+      const box = this.#cell(width, first);
+      drawStack(context, fills, box, sum, segmentBytes * each);
+      frame(context, fills, false, box.x, box.y, box.width, box.height);
     }
-    const { x, y, width: wide, height } = box(Math.floor(selected / each));
-    frame(context, fills, true, x, y, wide, height);
   }
 }
 
@@ -138,8 +141,7 @@ function frame(
 ): void {
   context.strokeStyle = isSelected ? fills.ink : fills.line;
   context.lineWidth = isSelected ? 2.5 : 1;
-  const inset = isSelected ? 0.5 : 0.5;
-  context.strokeRect(x + inset, y + inset, width - 2 * inset, height - 2 * inset);
+  context.strokeRect(x + 0.5, y + 0.5, width - 1, height - 1);
 }
 
 export function slotText(slot: Slot, segmentBytes: number): string {
@@ -204,7 +206,7 @@ export class FramesModel implements MapModel {
     return one === undefined ? "" : frameText(one);
   }
 
-  draw(context: CanvasRenderingContext2D, fills: Fills, width: number, selected: number): void {
+  draw(context: CanvasRenderingContext2D, fills: Fills, width: number): void {
     const scale = this.#scale(width);
     const columns = this.#rows(width) * width;
     // For each column of one pixel the bytes of its frames, since there may be more frames than pixels.
@@ -238,11 +240,11 @@ export class FramesModel implements MapModel {
       const x = Math.floor((one.at - HEADER) * scale);
       context.fillRect(x % width, Math.floor(x / width) * ROW, 1, ROW);
     }
-    const one = this.frames[selected];
-    if (one !== undefined) this.#outline(context, fills, width, one);
   }
 
-  #outline(context: CanvasRenderingContext2D, fills: Fills, width: number, one: Frame): void {
+  mark(context: CanvasRenderingContext2D, fills: Fills, width: number, selected: number): void {
+    const one = this.frames[selected];
+    if (one === undefined) return;
     const scale = this.#scale(width);
     const from = Math.floor((one.at - HEADER) * scale);
     const to = Math.max(from + 4, Math.ceil((one.at + one.length - HEADER) * scale));

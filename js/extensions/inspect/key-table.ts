@@ -1,22 +1,25 @@
 /**
- * Which record of each key counts: a hash table in typed arrays, of 25 bytes for each slot, because a `Map` of millions of keys
+ * Which record of each key counts: hash tables in typed arrays, of 31 bytes for each slot, because a `Map` of millions of keys
  * would take several times as much. Keys are known by 64 bits of a hash.
  */
 
 import { pad8, type RecordHeader } from "./format.js";
 
 const EMPTY = 0;
+/** Tables grow one by one, so that none takes long. */
+const TABLES = 1024;
+
+/** What is known of the record that counts for a key. */
+export type Visit = (
+  position: number,
+  size: number,
+  kind: number,
+  keyspace: number,
+  version: number,
+) => void;
 
 export class KeyTable {
-  #capacity = 1024;
-  #count = 0;
-  #hashes = new Uint32Array(2 * this.#capacity);
-  /** Position of the record, less that of the first slot, divided by 8, plus 1; 0 in an unused slot. */
-  #positions = new Uint32Array(this.#capacity);
-  #sizes = new Uint32Array(this.#capacity);
-  #versions = new Float64Array(this.#capacity);
-  #kinds = new Uint8Array(this.#capacity);
-  #keyspaces = new Uint16Array(this.#capacity);
+  readonly #tables = new Array<Table | undefined>(TABLES);
   #lo = 0;
   #hi = 0;
 
@@ -25,36 +28,18 @@ export class KeyTable {
    * Returns the position of the record that does not count any more, its own or another, or -1.
    */
   put(data: DataView, record: RecordHeader, position: number): number {
-    if (this.#count * 4 > this.#capacity * 3) this.#grow();
     this.#hash(data, record);
-    const slot = this.#find(this.#lo, this.#hi);
-    const known = this.#positions[slot]!;
-    if (known !== EMPTY && this.#versions[slot]! > record.version) return position;
-    if (known === EMPTY) this.#count += 1;
-    this.#hashes[2 * slot] = this.#lo;
-    this.#hashes[2 * slot + 1] = this.#hi;
-    this.#positions[slot] = position + 1;
-    this.#sizes[slot] = record.size;
-    this.#versions[slot] = record.version;
-    this.#kinds[slot] = record.kind;
-    this.#keyspaces[slot] = record.keyspace;
-    return known - 1;
+    const index = this.#hi % TABLES;
+    const table = this.#tables[index] ?? new Table();
+    this.#tables[index] = table;
+    return table.put(this.#lo, this.#hi, record, position);
   }
 
-  /** Passes on the record that counts for each key: its position, size, kind, keyspace and version. */
-  forEach(
-    act: (position: number, size: number, kind: number, keyspace: number, version: number) => void,
-  ): void {
-    for (let slot = 0; slot < this.#capacity; slot += 1) {
-      const position = this.#positions[slot]!;
-      if (position === EMPTY) continue;
-      act(
-        position - 1,
-        this.#sizes[slot]!,
-        this.#kinds[slot]!,
-        this.#keyspaces[slot]!,
-        this.#versions[slot]!,
-      );
+  /** Passes on the record that counts for each key, of one table after another. */
+  *visits(visit: Visit): Generator<void> {
+    for (const table of this.#tables) {
+      table?.forEach(visit);
+      yield;
     }
   }
 
@@ -73,6 +58,49 @@ export class KeyTable {
     b = Math.imul(b ^ (a >>> 13) ^ keyLength, 0x27d4_eb2f);
     this.#lo = (a ^ (a >>> 16)) >>> 0;
     this.#hi = (b ^ (b >>> 15)) >>> 0;
+  }
+}
+
+/** An open table of the keys with some hashes. */
+class Table {
+  #capacity = 8;
+  #count = 0;
+  #hashes = new Uint32Array(2 * this.#capacity);
+  /** Position of the record, less that of the first slot, divided by 8, plus 1; 0 in an unused slot. */
+  #positions = new Uint32Array(this.#capacity);
+  #sizes = new Uint32Array(this.#capacity);
+  #versions = new Float64Array(this.#capacity);
+  #kinds = new Uint8Array(this.#capacity);
+  #keyspaces = new Uint16Array(this.#capacity);
+
+  put(lo: number, hi: number, record: RecordHeader, position: number): number {
+    if (this.#count * 4 >= this.#capacity * 3) this.#grow();
+    const slot = this.#find(lo, hi);
+    const known = this.#positions[slot]!;
+    if (known !== EMPTY && this.#versions[slot]! > record.version) return position;
+    if (known === EMPTY) this.#count += 1;
+    this.#hashes[2 * slot] = lo;
+    this.#hashes[2 * slot + 1] = hi;
+    this.#positions[slot] = position + 1;
+    this.#sizes[slot] = record.size;
+    this.#versions[slot] = record.version;
+    this.#kinds[slot] = record.kind;
+    this.#keyspaces[slot] = record.keyspace;
+    return known - 1;
+  }
+
+  forEach(visit: Visit): void {
+    for (let slot = 0; slot < this.#capacity; slot += 1) {
+      const position = this.#positions[slot]!;
+      if (position === EMPTY) continue;
+      visit(
+        position - 1,
+        this.#sizes[slot]!,
+        this.#kinds[slot]!,
+        this.#keyspaces[slot]!,
+        this.#versions[slot]!,
+      );
+    }
   }
 
   #find(lo: number, hi: number): number {
