@@ -52,7 +52,6 @@ export const PARTS = [
       "docs/query.md": "TanStack Query",
       "docs/yjs.md": "Yjs",
       "docs/automerge.md": "Automerge",
-      "docs/tanstack-db.md": "TanStack DB",
       "docs/tinybase.md": "TinyBase",
       "docs/tanstack-db.md": "TanStack DB",
       "examples/README.md": "Examples",
