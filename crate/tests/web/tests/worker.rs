@@ -9,7 +9,8 @@ use js_sys::{Function, Promise};
 use musli_zerocopy::{Ref, ZeroCopy};
 use varve::schema::Record;
 use varve::web::{
-    ChangeKind, Error, Expiry, KeyRange, Loss, OpenOptions, Reader, SetOptions, Store, load,
+    Batch, ChangeKind, CollectionOptions, Error, Expiry, IndexBy, KeyRange, Loss, OpenOptions,
+    Reader, SetOptions, Store, load,
 };
 use wasm_bindgen::prelude::*;
 use wasm_bindgen_futures::JsFuture;
@@ -287,6 +288,31 @@ async fn iterators_give_bytes_and_records_of_the_programs_own_from_both_ends() -
     assert_eq!(entries[0].key::<String>()?, "c");
     let view = entries[1].value.view();
     assert_eq!((view.stock, view.load(view.name)?), (2, "b"));
+    store.close().await
+}
+
+#[wasm_bindgen_test]
+async fn batches_updates_indexes_and_json_lines_are_those_of_native_programs() -> Result<(), Error>
+{
+    let mut store = Store::open("parity").await?;
+    let mut batch = Batch::new();
+    batch.set("a", "1").set("b", "2").delete("a");
+    store.write(&batch)?;
+    assert!(store.replace_if("b", |_| true, |b| [b, b"345"].concat())?);
+    assert!(store.upsert_if("c", [1], |_| true, |c| c[0] += 1)?);
+    microtask().await;
+    assert_eq!(committed("parity", "b").await?, Some(b"2345".to_vec()));
+    assert_eq!(committed("parity", "c").await?, Some(vec![2]));
+    let options = CollectionOptions::new().index("byStock", IndexBy::desc("stock"));
+    let mut products = store.collection_with::<Product>("products", &options)?;
+    let lines = "{\"key\":\"a\",\"value\":{\"stock\":1,\"name\":\"A\"}}\n\
+                 {\"key\":\"b\",\"value\":{\"stock\":2,\"name\":\"B\"}}\n";
+    let mut reader = products.read_json_lines();
+    reader.push(lines.as_bytes())?;
+    assert_eq!(reader.finish()?, 2);
+    assert_eq!(products.json_lines(..)?.collect::<Result<String, _>>()?, lines);
+    let first = products.entries_by("byStock", ..)?.next().expect("there are two")?;
+    assert_eq!(first.key::<String>()?, "b");
     store.close().await
 }
 
