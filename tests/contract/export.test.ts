@@ -236,7 +236,11 @@ everywhere("export", ({ storage }) => {
     assert(progress > 3, `${progress} reports`);
     const copy = await openedFrom({ from: bytes as Bytes });
     expect([...copy.keys()]).toStrictEqual([...expected.keys()]);
-    for (const [key, old] of expected) expect(copy.get(key)?.slice()).toStrictEqual(old);
+    // 20,000 calls of expect() take longer than the export.
+    for (const [key, old] of expected) {
+      const value = copy.get(key);
+      assert(value?.length === old?.length && old?.every((byte, i) => value?.[i] === byte), key);
+    }
     const there = copy.collection("products", Product, { indexes: { byStock: "stock" } });
     expect(namesIn(there)).toStrictEqual(names);
     const byStock = [...there.index.byStock.entries({ gte: 49 })].map(([key]) => key);
@@ -477,7 +481,7 @@ describe("databases in bytes", () => {
       try {
         db = await open("hostile", { from, readOnly: true, ...wasmOption() });
         for (const [key, value] of db.entries()) {
-          expect(new TextDecoder().decode(value).startsWith("value "), key).toBe(true);
+          assert(new TextDecoder().decode(value).startsWith("value "), key);
         }
         return false;
       } catch (error) {
