@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::schema::key::KeyKind;
 use crate::schema::Record;
+use crate::schema::key::KeyKind;
 
 use super::catalog::{self, StoredCollection};
 use super::collection::{Collection, index_record};
