@@ -1,5 +1,7 @@
 /** Making elements. All text is set as text, since names and values come from files of strangers. */
 
+import { number } from "./words.js";
+
 type Children = readonly (Node | string)[];
 
 /** An element with attributes and children. Attributes that are `undefined` or `false` are left out. */
@@ -60,5 +62,30 @@ export function row(
         ? element("th", { scope: "row", class: classOf(heads[i] ?? "") }, cell)
         : element("td", { class: classOf(heads[i] ?? "") }, cell),
     ),
+  );
+}
+
+/** How many rows a page of a table has. */
+export const PAGE = 50;
+
+/** Buttons to the pages before and after, if there are several. */
+export function pager(count: number, page: number, go: (page: number) => void): HTMLElement[] {
+  const pages = Math.ceil(count / PAGE);
+  if (pages < 2) return [];
+  const before = button("Before", () => go(page - 1));
+  const next = button("Next", () => go(page + 1));
+  before.disabled = page === 0;
+  next.disabled = page === pages - 1;
+  const end = Math.min(count, (page + 1) * PAGE);
+  const text = `${number(page * PAGE + 1)} to ${number(end)} of ${number(count)}`;
+  return [element("div", { class: "pages" }, before, next, text)];
+}
+
+/** A table in a region that scrolls, which the keyboard reaches. */
+export function scrolled(label: string, made: HTMLElement): HTMLElement {
+  return element(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": label },
+    made,
   );
 }

@@ -2,70 +2,37 @@
 
 import { type Database, databases, opfs } from "../../index.js";
 import { monotonicNow, setTimeout } from "../../util/clock.js";
+import { groupsOf, hexOf } from "./changed-bytes.js";
+import { CompactionView } from "./compaction-view.js";
 import { type Keyspace, keyspacesOf } from "./descriptors.js";
-import { button, element, row, table } from "./dom.js";
-import { type Field, hex, keyText, type Range } from "./fields.js";
-import {
-  DATA_START,
-  HEADER,
-  KIND,
-  type LogBytes,
-  SUPERBLOCK,
-  SUPERBLOCK_STRIDE,
-  SYSTEM,
-} from "./format.js";
+import { button, element, PAGE, pager, row, scrolled, table } from "./dom.js";
+import { type Field, keyText, type Range } from "./fields.js";
+import { KIND, type LogBytes, SYSTEM } from "./format.js";
+import { HistoryView } from "./history-view.js";
 import { type Fills, fillsOf, ItemMap } from "./map.js";
-import {
-  type Frame,
-  FramesModel,
-  frameAt,
-  frameName,
-  frameText,
-  SlotsModel,
-  slotText,
-} from "./models.js";
+import { type Frame, FramesModel, frameName, frameText, SlotsModel, slotText } from "./models.js";
 import { recordView } from "./record-view.js";
 import { type ShownRecord, shownFrames, shownRecords } from "./records.js";
-import { bytesIn, readLog, type Scan, type Slot, scan, totalsOf } from "./scan.js";
-import { blobSource, bytesOf, bytesSource, type Source } from "./source.js";
+import { bytesIn, readLog, type Scan, type Slot, scan } from "./scan.js";
+import {
+  bytesOf,
+  bytesSource,
+  type GivenSource,
+  MAX_LOADED,
+  type Source,
+  sourceOf,
+} from "./source.js";
 import { STYLES } from "./styles.js";
-import {
-  CATEGORIES,
-  CATEGORY_NAMES,
-  type Category,
-  counted,
-  kindName,
-  number,
-  share,
-  size,
-  slotName,
-} from "./words.js";
-import {
-  compacted,
-  differences,
-  type Edited,
-  edited,
-  filled,
-  type HistoryItem,
-  historyOf,
-  messageOf,
-} from "./workbench.js";
+import { SummaryView } from "./summary-view.js";
+import { systemKeyText } from "./system-keys.js";
+import { TablesView } from "./tables-view.js";
+import { CATEGORIES, type Category, counted, kindName, number, slotName } from "./words.js";
+import { differences, type Edited, edited, filled, messageOf } from "./workbench.js";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
 /** What is shown, and what may be chosen. */
-export interface InspectOptions {
-  /** The bytes of a database. They are not changed, and must not be changed while they are shown. */
-  readonly bytes?: Uint8Array<ArrayBuffer> | ArrayBuffer;
-  /** A file, of which only what is shown is read. */
-  readonly file?: Blob;
-  /**
-   * The name of a database of this origin (of `opfs()`), which may be open elsewhere; or an open database, of whose
-   * current content an `export` is shown.
-   */
-  readonly database?: string | Database;
-  /** The name to show for `bytes`, and for a `file` that has none. */
-  readonly name?: string;
+export interface InspectOptions extends GivenSource {
   /**
    * Fills an empty database in memory with an example, which a button shows. Without it there is no such button. It is
    * shown first if nothing else is.
@@ -82,18 +49,12 @@ export interface MountPoint {
 /** A mounted inspector. */
 export interface Inspector {
   /** Shows something else. Resolves when all of it was read, or was found to be unreadable. */
-  open(source: Pick<InspectOptions, "bytes" | "file" | "database" | "name">): Promise<void>;
+  open(source: GivenSource): Promise<void>;
   /** A copy of the bytes that are shown, with what was changed here; `undefined` while nothing is shown. */
   bytes(): Promise<Bytes | undefined>;
   /** Ends what is being read, and removes the inspector from its element. */
   close(): void;
 }
-
-/** No larger file is loaded into memory to be changed or opened. Larger ones are only read. */
-const MAX_LOADED = 256 * 1_048_576;
-const PAGE = 50;
-const HISTORY = 200;
-const STEP_MS = 900;
 
 export class InspectorView implements Inspector {
   readonly #root: ShadowRoot;
@@ -108,22 +69,30 @@ export class InspectorView implements Inspector {
     hidden: true,
   });
   readonly #shown = element("div", { class: "shown", hidden: true });
-  readonly #name = element("h3");
-  readonly #facts = element("p", { class: "facts" });
-  readonly #share = element("div", { class: "share", "aria-hidden": "true" });
-  readonly #legend = element("ul", {
-    class: "legend",
-    "aria-label": "What the bytes of the file are",
-  });
-  readonly #steps = element("div", { class: "steps", hidden: true });
+  readonly #summary = new SummaryView();
+  readonly #compaction = new CompactionView(
+    (file) => this.#show(bytesSource(this.#source?.name ?? "", file)),
+    (act) => {
+      if (!this.#isBusy) void this.#do(act);
+    },
+  );
   readonly #slotCaption = element("p", { class: "caption" });
   readonly #framesTitle = element("h4", {}, "Frames");
   readonly #frameCaption = element("p", { class: "caption" });
   readonly #records = element("div", { class: "part", "data-part": "records" });
   readonly #record = element("div", { class: "part", "data-part": "record" });
   readonly #changes = element("div", { class: "changes", role: "status", hidden: true });
-  readonly #history = element("details", { class: "part", "data-part": "history" });
-  readonly #tables = element("details", { class: "part", "data-part": "tables" });
+  readonly #history = new HistoryView(
+    (version) => this.#do(() => this.#goToVersion(version)),
+    (act) => this.#do(act),
+  );
+  readonly #tables = new TablesView(
+    () => ({ slots: this.#scan?.slots ?? [], slot: this.#slot, frames: this.#frames }),
+    {
+      slot: (index, then) => this.#do(() => this.#openSlot(index).then(then)),
+      frame: (index) => this.#showFrame(index),
+    },
+  );
   readonly #databases = element("select", { "aria-label": "Databases of this site" });
   readonly #probes: Record<string, HTMLElement> = {};
   readonly #slotMap: ItemMap;
@@ -142,7 +111,6 @@ export class InspectorView implements Inspector {
   #log: LogBytes | undefined;
   #frames: Frame[] = [];
   #shownRecords: ShownRecord[] = [];
-  #stepFiles: Bytes[] = [];
   #isBusy = false;
 
   constructor(host: MountPoint, options: InspectOptions) {
@@ -178,11 +146,10 @@ export class InspectorView implements Inspector {
     }
   }
 
-  async open(given: Pick<InspectOptions, "bytes" | "file" | "database" | "name">): Promise<void> {
+  async open(given: GivenSource): Promise<void> {
     await this.#do(async () => {
       const source = await sourceOf(given);
-      this.#stepFiles = [];
-      this.#showSteps();
+      this.#compaction.clear();
       this.#changes.hidden = true;
       await this.#show(source);
     });
@@ -251,27 +218,14 @@ export class InspectorView implements Inspector {
     );
     const right = element("div", {}, this.#records, this.#record);
     this.#shown.append(
-      this.#name,
-      this.#facts,
-      this.#share,
-      this.#legend,
-      element("div", { class: "actions" }, this.#compact, this.#save, this.#steps),
+      ...this.#summary.elements,
+      element("div", { class: "actions" }, this.#compact, this.#save, this.#compaction.element),
       this.#changes,
       element("div", { class: "body" }, left, right),
-      this.#history,
-      this.#tables,
+      this.#history.element,
+      this.#tables.element,
     );
     this.#root.append(probes, sources, this.#progress, this.#status, this.#error, this.#shown);
-    this.#fillLazily(this.#history, "The log as history", () => this.#showHistory());
-    this.#fillLazily(this.#tables, "Segments and frames as tables", () => this.#showTables());
-  }
-
-  /** Fills details when they are opened, and again when something else is shown meanwhile. */
-  #fillLazily(details: HTMLDetailsElement, title: string, fill: () => Promise<void> | void): void {
-    details.append(element("summary", {}, title), element("div"));
-    details.addEventListener("toggle", () => {
-      if (details.open) void this.#do(fill);
-    });
   }
 
   #listen(): void {
@@ -404,7 +358,7 @@ export class InspectorView implements Inspector {
     const first = logs.find(({ damaged }) => damaged > 0) ?? newest ?? found.slots[0];
     const isThere = this.#slot !== undefined && found.slots[this.#slot.index]?.kind === "log";
     await this.#openSlot(
-      isThere && this.#stepFiles.length > 0 ? this.#slot!.index : (first?.index ?? 0),
+      isThere && this.#compaction.hasSteps ? this.#slot!.index : (first?.index ?? 0),
     );
     const own = this.#shownRecords.findIndex(
       ({ isLive, header }) =>
@@ -413,21 +367,15 @@ export class InspectorView implements Inspector {
         this.#keyspaces.get(header.keyspace)?.what !== "index",
     );
     if (own >= 0 && own < PAGE) this.#showRecord(own, []);
-    for (const [details, fill] of [
-      [this.#history, () => this.#showHistory()],
-      [this.#tables, () => this.#showTables()],
-    ] as const) {
-      details.lastElementChild?.replaceChildren();
-      if (details.open) await fill();
-    }
+    await this.#history.show(source, found.live);
+    this.#tables.show();
   }
 
   /** What was read so far of a file for which that takes a while. */
   #showPartly(partial: Scan, done: number): void {
-    if (this.#name.textContent !== partial.source.name) {
-      for (const part of [this.#share, this.#legend, this.#records, this.#record]) {
-        part.replaceChildren();
-      }
+    if (this.#summary.showPartly(partial, done)) {
+      this.#records.replaceChildren();
+      this.#record.replaceChildren();
       this.#source = undefined;
       this.#scan = undefined;
       this.#slotCaption.textContent = "";
@@ -435,72 +383,20 @@ export class InspectorView implements Inspector {
       this.#framesTitle.textContent = "Frames";
       this.#frameMap.element.hidden = true;
       this.#shown.hidden = false;
-      this.#name.textContent = partial.source.name;
     }
-    const { size: bytes } = partial.source;
-    this.#facts.textContent = `${size(bytes)}, ${share(done * bytes, bytes)} of it read. Which records are live is known at the end.`;
     this.#slotMap.show(new SlotsModel(partial), 0);
   }
 
+  /** Says what the file is and what is wrong with it. */
   #summarize(found: Scan): void {
-    const { source, slots, superblock, superblocks, segmentBytes, lastFrame, flushed } = found;
-    const totals = totalsOf(found);
-    this.#name.textContent = source.name;
-    const names = [...this.#keyspaces.values()].filter(({ what }) => what === "collection");
-    const collections = names.map(({ name }) => name).join(", ");
-    const facts = [
-      size(source.size),
-      `${counted(slots.length, "segment")} of ${size(segmentBytes)}`,
-      `last frame ${number(lastFrame)}`,
-      `${counted(found.liveRecords, "live record")}${collections === "" ? "" : `, in collections: ${collections}`}`,
-      superblock === undefined
-        ? ""
-        : superblock.clean
-          ? "closed properly"
-          : "not closed, or still open",
-      superblock?.keepsHistory ? "keeps its history" : "",
-    ];
-    this.#facts.textContent = `${facts.filter((one) => one !== "").join(" · ")}.`;
-    const shownOf = CATEGORIES.filter((one) => totals[one] > 0 || one === "live" || one === "dead");
-    this.#share.replaceChildren(
-      ...shownOf.map((one) => {
-        const part = element("i", { class: one });
-        part.style.width = `${(100 * totals[one]) / source.size}%`;
-        part.style.flexShrink = "1";
-        return part;
-      }),
-    );
-    this.#legend.replaceChildren(
-      ...shownOf.map((one) =>
-        element(
-          "li",
-          { "data-category": one, "data-bytes": totals[one] },
-          element("i", { class: `swatch ${one}` }),
-          `${CATEGORY_NAMES[one]} `,
-          element("b", {}, size(totals[one])),
-          ` (${share(totals[one], source.size)})`,
-        ),
-      ),
-    );
-    const problems: string[] = [];
-    if (superblock === undefined) {
-      problems.push("Both superblocks are damaged. What the segments hold is shown all the same.");
-    } else if (superblocks.includes("damaged")) {
-      problems.push("One of the two superblocks is damaged; the other one is used.");
-    }
-    if (totals.damaged > 0) {
-      problems.push(`${size(totals.damaged)} are damaged: their checksums are wrong.`);
-    }
-    const missing = flushed - 1 - lastFrame;
-    if (missing > 0)
-      problems.push(`${counted(missing, "frame")} at the end of the log are missing.`);
+    const problems = this.#summary.show(found, this.#keyspaces.values());
     this.#status.textContent = "";
     if (problems.length > 0) {
       this.#error.textContent = `${problems.join(" ")} varve salvage copies what is left into a new file.`;
       this.#error.hidden = false;
     }
-    const isTooLarge = source.size > MAX_LOADED;
-    this.#compact.disabled = isTooLarge || superblock === undefined;
+    const isTooLarge = found.source.size > MAX_LOADED;
+    this.#compact.disabled = isTooLarge || found.superblock === undefined;
     this.#compact.title = isTooLarge ? "Files above 256 MB are only shown here." : "";
   }
 
@@ -577,13 +473,7 @@ export class InspectorView implements Inspector {
     const title = element("h4", {}, `Records of ${lower(frameName(one))}`);
     this.#records.replaceChildren(
       title,
-      all.length === 0
-        ? element("p", { class: "facts" }, "None.")
-        : element(
-            "div",
-            { class: "scroll", tabindex: 0, role: "region", "aria-label": "Records" },
-            made,
-          ),
+      all.length === 0 ? element("p", { class: "facts" }, "None.") : scrolled("Records", made),
       ...pager(all.length, page, (to) => this.#showRecords(one, to)),
     );
   }
@@ -663,8 +553,7 @@ export class InspectorView implements Inspector {
       const keyspace = this.#keyspaces.get(header.keyspace);
       const { version } = header;
       const result = await edited(await bytesOf(source), { keyspace, key, version, field, text });
-      this.#stepFiles = [];
-      this.#showSteps();
+      this.#compaction.clear();
       await this.#show(bytesSource(source.name, result.after));
       await this.#goTo(
         (one) => one.isLive && one.header.keyspace === header.keyspace && equal(one.key, key),
@@ -760,55 +649,11 @@ export class InspectorView implements Inspector {
     try {
       const before = await bytesOf(source);
       this.#status.textContent = "Compacting the copy that is shown here.";
-      const steps = await compacted(before);
-      this.#stepFiles = [before, ...steps];
-      const isStill = matchMedia("(prefers-reduced-motion: reduce)").matches;
-      const last = this.#stepFiles.length - 1;
-      for (let step = isStill ? last : 0; step <= last; step += 1) {
-        await this.#showStep(step);
-        if (step < last) await new Promise((resolve) => setTimeout(resolve, STEP_MS));
-      }
+      await this.#compaction.run(before);
     } finally {
       this.#isBusy = false;
       this.#compact.disabled = false;
     }
-  }
-
-  async #showStep(step: number): Promise<void> {
-    const file = this.#stepFiles[step];
-    const name = this.#source?.name ?? "";
-    if (file === undefined) return;
-    await this.#show(bytesSource(name, file));
-    this.#showSteps(step);
-  }
-
-  /** A slider over the steps of a compaction. */
-  #showSteps(step = 0): void {
-    const last = this.#stepFiles.length - 1;
-    this.#steps.hidden = last < 1;
-    if (last < 1) return;
-    const file = this.#stepFiles[step]!;
-    const title = step === 0 ? "Before" : step === last ? "After" : `Step ${step} of ${last}`;
-    const text = `${title}: the file has ${size(file.length)}`;
-    let slider = this.#steps.querySelector("input");
-    let label = this.#steps.querySelector("span");
-    if (slider === null || label === null) {
-      const made = element("input", {
-        type: "range",
-        min: 0,
-        "aria-label": "Steps of the compaction",
-      });
-      made.addEventListener("input", () => {
-        if (!this.#isBusy) void this.#do(() => this.#showStep(Number(made.value)));
-      });
-      slider = made;
-      label = element("span", { class: "facts" });
-      this.#steps.append(slider, label);
-    }
-    slider.max = String(last);
-    slider.value = String(step);
-    slider.setAttribute("aria-valuetext", text);
-    label.textContent = text;
   }
 
   async #saveCopy(): Promise<void> {
@@ -818,76 +663,6 @@ export class InspectorView implements Inspector {
     const name = this.#source?.name ?? "copy.varve";
     element("a", { href: url, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 60_000);
-  }
-
-  async #showHistory(): Promise<void> {
-    const source = this.#source;
-    const content = this.#history.lastElementChild;
-    if (source === undefined || content === null || content.childElementCount > 0) return;
-    if (source.size > MAX_LOADED) {
-      content.replaceChildren(
-        element(
-          "p",
-          {},
-          "Files above 256 MB are not opened here. varve log FILE lists their transactions.",
-        ),
-      );
-      return;
-    }
-    content.replaceChildren(element("p", { class: "facts" }, "Opening the file."));
-    const { items, stats, problem } = await historyOf(await bytesOf(source), HISTORY);
-    if (this.#source !== source) return;
-    const shown: HTMLElement[] = [];
-    if (problem !== undefined) shown.push(element("p", { class: "error" }, problem));
-    if (stats !== undefined) {
-      const { live } = this.#scan!;
-      const same =
-        stats.liveBytes === live
-          ? "the same that the drawing has"
-          : `while the drawing has ${number(live)}`;
-      shown.push(
-        element(
-          "p",
-          { class: "facts", "data-live": stats.liveBytes },
-          `db.stats() says ${number(stats.liveBytes)} live bytes, ${same}. The newest ${counted(items.length, "transaction")}, as db.log() gives them:`,
-        ),
-      );
-    }
-    if (items.length > 0) shown.push(this.#historyTable(items));
-    content.replaceChildren(...shown);
-  }
-
-  #historyTable(items: readonly HistoryItem[]): HTMLElement {
-    const heads = ["#Number", "-Time", "Note", "Records"];
-    const { table: made, body } = table("Transactions, the newest first", heads);
-    for (const item of items) {
-      const { number: of, time, note, moved, count, records, afterGap } = item;
-      const what = records.map(
-        ({ type, collection, key }) =>
-          `${type} ${collection === undefined ? "" : `${collection}/`}${key}`,
-      );
-      const more = count > records.length ? `, and ${number(count - records.length)} more` : "";
-      body.append(
-        row(heads, [
-          moved ? number(of) : button(number(of), () => this.#do(() => this.#goToVersion(of))),
-          time === undefined ? "" : time.toISOString().slice(0, 19).replace("T", " "),
-          moved ? "moved by compaction" : (note ?? ""),
-          `${what.join(", ")}${more}`,
-        ]),
-      );
-      if (!afterGap) continue;
-      const gap = element(
-        "tr",
-        { class: "gap" },
-        element("td", { colspan: heads.length }, "Compaction removed what was before."),
-      );
-      body.append(gap);
-    }
-    return element(
-      "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Transactions" },
-      made,
-    );
   }
 
   /** Opens the record with which a transaction begins. */
@@ -900,97 +675,6 @@ export class InspectorView implements Inspector {
       throw new Error("The records of this transaction were moved or removed by compaction.");
     this.#frameMap.element.scrollIntoView({ block: "center" });
   }
-
-  #showTables(): void {
-    const content = this.#tables.lastElementChild;
-    if (content === null || content.childElementCount > 0) return;
-    const slots = element("div");
-    const frames = element("div");
-    content.append(slots, frames);
-    this.#showSlotTable(slots, frames, 0);
-    this.#showFrameTable(frames, 0);
-  }
-
-  #showSlotTable(into: HTMLElement, frames: HTMLElement, page: number): void {
-    const found = this.#scan;
-    if (found === undefined) return;
-    const heads = ["Segment", "What", "#Frames", "#Live", "#Dead", "#Damaged"];
-    const { table: made, body } = table("Segments of the file", heads);
-    for (const slot of found.slots.slice(page * PAGE, (page + 1) * PAGE)) {
-      const open = button(String(slot.index), () =>
-        this.#do(async () => {
-          await this.#openSlot(slot.index);
-          this.#showFrameTable(frames, 0);
-        }),
-      );
-      const figures = [slot.frames, slot.live, slot.dead, slot.damaged].map(number);
-      body.append(row(heads, [open, slotName(slot), ...figures]));
-    }
-    into.replaceChildren(
-      element(
-        "div",
-        { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of segments" },
-        made,
-      ),
-      ...pager(found.slots.length, page, (to) => this.#showSlotTable(into, frames, to)),
-    );
-  }
-
-  #showFrameTable(into: HTMLElement, page: number): void {
-    const heads = ["Frame", "State", "#Position", "#Records", "#Bytes", "#Live", "#Dead"];
-    const title = `Frames of segment ${this.#slot?.index ?? 0}`;
-    const { table: made, body } = table(title, heads);
-    const all = this.#frames;
-    for (const [i, one] of all.slice(page * PAGE, (page + 1) * PAGE).entries()) {
-      const { state, header, at, length, live, dead } = one;
-      const open = button(frameName(one), () => this.#showFrame(page * PAGE + i));
-      const figures = [(this.#slot?.start ?? 0) + at, header?.records ?? 0, length, live, dead];
-      body.append(row(heads, [open, state, ...figures.map(number)]));
-    }
-    into.replaceChildren(
-      element("h4", {}, title),
-      element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": title }, made),
-      ...pager(all.length, page, (to) => this.#showFrameTable(into, to)),
-    );
-  }
-}
-
-async function sourceOf(
-  given: Pick<InspectOptions, "bytes" | "file" | "database" | "name">,
-): Promise<Source> {
-  const { bytes, file, database, name } = given;
-  if (bytes !== undefined) {
-    const own = bytes instanceof Uint8Array ? bytes : new Uint8Array(bytes);
-    return bytesSource(name ?? "bytes", own);
-  }
-  if (file !== undefined) return blobSource((file as Partial<File>).name ?? name ?? "file", file);
-  if (typeof database === "string") {
-    const stored = await opfs().snapshot?.(database);
-    if (stored === undefined)
-      throw new Error(`There is no database "${database}" on this site any more.`);
-    return blobSource(database, stored);
-  }
-  if (database !== undefined) {
-    const copy = new Uint8Array(await new Response(database.export()).arrayBuffer());
-    return bytesSource(name ?? "database", copy);
-  }
-  throw new TypeError("Give bytes, a file or a database to inspect.");
-}
-
-/** The engine's keys as text. They are a word, and behind a slash a name or numbers of the highest byte first. */
-function systemKeyText(key: Uint8Array): string {
-  const slash = key.indexOf(47) + 1;
-  const word = new TextDecoder().decode(key.subarray(0, slash));
-  const rest = key.subarray(slash);
-  if (word === "" || word === "collection/" || word === "ids/" || word === "migration/") {
-    return new TextDecoder().decode(key);
-  }
-  const isIndex = word === "index/";
-  const digits = isIndex ? rest.subarray(0, 4) : rest.subarray(0, 8);
-  const figure = digits.reduce((sum, byte) => sum * 256 + byte, 0);
-  const more = rest.subarray(digits.length);
-  if (isIndex) return `${word}${figure}/${new TextDecoder().decode(more)}`;
-  return `${word}${figure}${more.length > 0 ? `/${hex(more)}` : ""}`;
 }
 
 function stateSwatch({ isLive, isIntact, header }: ShownRecord): HTMLElement {
@@ -1008,81 +692,6 @@ function stateSwatch({ isLive, isIntact, header }: ShownRecord): HTMLElement {
     element("i", { class: `swatch ${category}` }),
     text as string,
   );
-}
-
-function pager(count: number, page: number, go: (page: number) => void): HTMLElement[] {
-  const pages = Math.ceil(count / PAGE);
-  if (pages < 2) return [];
-  const before = button("Before", () => go(page - 1));
-  const next = button("Next", () => go(page + 1));
-  before.disabled = page === 0;
-  next.disabled = page === pages - 1;
-  const end = Math.min(count, (page + 1) * PAGE);
-  const text = `${number(page * PAGE + 1)} to ${number(end)} of ${number(count)}`;
-  return [element("div", { class: "pages" }, before, next, text)];
-}
-
-interface Group extends Range {
-  readonly name: string;
-  bytes: number;
-}
-
-/** Changed bytes by the part of the file in which they lie. */
-function groupsOf(
-  changed: readonly Range[],
-  after: Bytes,
-  found: Scan,
-  frames: readonly Frame[],
-  opened: Slot | undefined,
-): Group[] {
-  const groups = new Map<string, { name: string; from: number; to: number; bytes: number }>();
-  for (const { at, length } of changed) {
-    // A range may go from one part into the next.
-    for (let byte = at; byte < Math.min(at + length, after.length); byte += 1) {
-      const name = partName(byte, found, frames, opened);
-      const group = groups.get(name);
-      if (group === undefined) groups.set(name, { name, from: byte, to: byte, bytes: 1 });
-      else {
-        group.to = byte;
-        group.bytes += 1;
-      }
-    }
-  }
-  return [...groups.values()].map(({ name, from, to, bytes }) => ({
-    name,
-    at: from,
-    length: to - from + 1,
-    bytes,
-  }));
-}
-
-function partName(
-  byte: number,
-  found: Scan,
-  frames: readonly Frame[],
-  opened: Slot | undefined,
-): string {
-  if (byte < SUPERBLOCK) return "The first superblock, which says how the file was closed";
-  if (byte < SUPERBLOCK_STRIDE + SUPERBLOCK)
-    return "The second superblock, which says how the file was closed";
-  const slot = found.slots[Math.floor((byte - DATA_START) / found.segmentBytes)];
-  if (slot === undefined) return "Unused bytes";
-  const offset = byte - slot.start;
-  const of = `of segment ${slot.index}`;
-  if (slot.kind !== "log") return `Segment ${slot.index}, ${slotName(slot)}`;
-  if (offset < HEADER) return `The header ${of}`;
-  if (offset >= found.segmentBytes - HEADER) return `The copy of the header ${of}`;
-  if (slot !== opened) return `Frames ${of}`;
-  const frame = frames[frameAt(frames, offset)];
-  if (frame === undefined || offset >= frame.at + frame.length) return `Unused bytes ${of}`;
-  const { header } = frame;
-  const what = header?.records === 0 ? "a witness of the flush" : "the commit";
-  return `${frameName(frame)}, ${what}`;
-}
-
-function hexOf(bytes: Uint8Array, at: number, length: number): string {
-  const shown = bytes.subarray(at, at + Math.min(length, 8));
-  return Array.from(shown, (byte) => byte.toString(16).padStart(2, "0")).join(" ") || "nothing";
 }
 
 function equal(a: Uint8Array, b: Uint8Array): boolean {
