@@ -250,10 +250,9 @@ describe("the inspector", () => {
     await damaged.getByRole("button").click();
     expect((await fields(inspector)).name).toBe("Prkduct 5");
     await inspector.getByText("Segments and frames as tables").click();
-    const states = await inspector
-      .getByRole("table", { name: /^Frames of segment/ })
-      .locator("tbody tr td:nth-of-type(1)")
-      .allTextContents();
+    const frames = inspector.getByRole("table", { name: /^Frames of segment/ });
+    await frames.waitFor();
+    const states = await frames.locator("tbody tr td:nth-of-type(1)").allTextContents();
     expect(states.filter((state) => state === "damaged").length).toBe(1);
     assert(states.includes("intact"));
   });

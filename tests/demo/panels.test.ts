@@ -100,6 +100,8 @@ describe("the product drop on the page", () => {
 
     // Once more; in the middle the tab that owns the file is closed.
     await a.click("#drop-start");
+    // None are left of the first drop.
+    await b.waitForFunction(() => document.getElementById("drop-left")?.textContent !== "0");
     await waitForLeft(b, 4_500);
     const isA = /\(this\)/.test(await textOf(a, "drop-owner"));
     const [owner, other] = isA ? [a, b] : [b, a];

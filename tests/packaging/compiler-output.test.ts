@@ -109,15 +109,15 @@ describe("compiler output", () => {
       ],
       [
         'serve("a", { collections: { a: { of: json<{ b: 1 }>(), indexes: { by: "b" } } } })',
-        "Only structs have fields that can be indexed.",
+        "An index of values without a schema needs the options fields and type.",
       ],
       [
         'serve("a", { collections: { a: { of: Product, indexes: { by: { fields: "stock", uniq: true } } } } })',
-        "An index has no option of this name, only: fields, unique.",
+        "An index has no option of this name, only: fields, type, unique, multiEntry.",
       ],
       [
         'db.collection("a", Product, { indexes: { by: { fields: "stock", uniq: true } } })',
-        "An index has no option of this name, only: fields, unique.",
+        "An index has no option of this name, only: fields, type, unique, multiEntry.",
       ],
     ] as const) {
       const output = compile(`${SCHEMAS}\n${program};`, OPTIONS);

@@ -109,7 +109,7 @@ describe("the site in Chromium", () => {
     await open(page, `${url}views.html`);
     await page.keyboard.press("Tab");
     await page.keyboard.press("Enter");
-    expect(new URL(page.url()).hash).toBe("#VPContent");
+    await page.waitForURL(/#VPContent$/);
     await page.getByRole("link", { name: "Race" }).first().click();
     await page.locator("#quick").waitFor();
     expect(new URL(page.url()).pathname).toBe(`${BASE}race/`);

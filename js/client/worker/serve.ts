@@ -48,7 +48,13 @@ type Declarable<C> = {
 
 type Indexable<Of, Specs> =
   Of extends Declared<infer View, infer _W, infer _I>
-    ? { readonly [Name in keyof Specs]: IndexSpec<View> & KnownIndex<Specs[Name]> }
+    ? {
+        readonly [Name in keyof Specs]: View extends { snapshot(): object }
+          ? IndexSpec<View> & KnownIndex<Specs[Name]>
+          : Specs[Name] extends { readonly fields: unknown; readonly type: unknown }
+            ? IndexSpec<View> & KnownIndex<Specs[Name]>
+            : Refused<"An index of values without a schema needs the options fields and type.">;
+      }
     : Refused<"A codec of two functions has no fields that can be indexed.">;
 
 /** For each procedure, a function of its arguments that says why it writes. */
