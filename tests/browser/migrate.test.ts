@@ -176,6 +176,54 @@ describe("moving the stores of IndexedDB", () => {
     expect(products.push({ id: 301, price: 1, name: "n", sku: "new", tags: [] })).toBe(301);
   });
 
+  test("plain objects of Dexie arrive in a collection with the indexes that they had, and are found the same", async () => {
+    await Dexie.delete("dexie-plain");
+    const dexie = new Dexie("dexie-plain");
+    dexie.version(1).stores({ people: "++id, age, &email, *tags, [address.city+age]" });
+    onTestFinished(() => dexie.close());
+    const people = Array.from({ length: 100 }, (_, i) => ({
+      // Some are in no index of ages, as in IndexedDB.
+      ...(i % 5 > 0 && { age: i % 7 }),
+      email: `e${i}`,
+      tags: i % 3 > 0 ? ["all", `t${i % 4}`, "all"] : [],
+      address: { city: `c${i % 3}` },
+    }));
+    await dexie.table("people").bulkAdd(people);
+    const db = await fresh();
+    interface Person {
+      age?: number;
+      email: string;
+      tags: string[];
+      address: { city: string };
+    }
+    const moved = db.collection("people", structured<Person>(), {
+      key: auto(),
+      indexes: {
+        byAge: { fields: "age", type: f64 },
+        byEmail: { fields: "email", type: str, unique: true },
+        byTag: { fields: "tags", type: str, multiEntry: true },
+        byCityAndAge: { fields: ["address.city", "age"], type: [str, f64] },
+      },
+    });
+    await fromIndexedDB("dexie-plain", { to: db, stores: { people: moved } });
+    const old = dexie.table("people");
+    const { byAge, byEmail, byTag, byCityAndAge } = moved.index;
+    expect([...byAge.keys()]).toStrictEqual(await old.orderBy("age").primaryKeys());
+    expect([...byAge.keys({ lt: 2 })]).toStrictEqual(await old.where("age").below(2).primaryKeys());
+    expect(byEmail.get("e41")?.age).toBe((await old.get({ email: "e41" })).age);
+    for (const tag of ["all", "t2", "none"]) {
+      expect([...byTag.keys({ eq: tag })]).toStrictEqual(
+        await old.where("tags").equals(tag).primaryKeys(),
+      );
+    }
+    expect([...byCityAndAge.keys({ gte: ["c1", 3], lt: ["c2"] })]).toStrictEqual(
+      await old
+        .where("[address.city+age]")
+        .between(["c1", 3], ["c2", Dexie.minKey], true, false)
+        .primaryKeys(),
+    );
+  });
+
   test("keys of every kind arrive in a collection of that kind, or are refused by name", async () => {
     const date = new Date(1_700_000_000_000);
     const bytes = new Uint8Array([0, 255]);
