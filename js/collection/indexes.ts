@@ -64,7 +64,7 @@ type Lists<View, Level extends 0[] = []> = {
           : never;
 }[keyof View & string];
 
-/** The paths of plain objects: any text where the type says nothing. */
+/** The paths of plain objects, or `string` where the type says nothing of their fields. */
 type Paths<T, Level extends 0[] = []> = unknown extends T
   ? string
   : T extends Sortable | readonly unknown[] | ReadonlySet<unknown> | ReadonlyMap<unknown, unknown>

@@ -108,6 +108,11 @@ export const queueMicrotask: (task: Task) => void = isFake(globalThis.queueMicro
   ? (task) => void Promise.resolve().then(task)
   : globalThis.queueMicrotask.bind(globalThis);
 
+/** When the files of this page or worker were loaded, and how that ended, the first one first. */
+export function resourceTimings(): PerformanceEntryList {
+  return (performance as Performance).getEntriesByType("resource");
+}
+
 /** Lets the process end before the timer fires, on platforms where a timer would keep it alive. */
 export function unref(timer: unknown): void {
   (timer as { unref?: () => void }).unref?.();

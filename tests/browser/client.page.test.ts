@@ -65,6 +65,17 @@ function endingWorker(when: string): Worker {
   return new Worker(url, { type: "module" });
 }
 
+/** Three clients as of three tabs, and all workers that they start. */
+function threeTabs(name: string) {
+  const workers: Worker[] = [];
+  const start = () => {
+    const worker = listWorker(name);
+    workers.push(worker);
+    return apart(worker);
+  };
+  return { all: [0, 1, 2].map(() => tab(name, { worker: start })), workers };
+}
+
 /** A worker with a collection of JSON values. */
 function listWorker(name: string): Worker {
   const file = (path: string) =>
@@ -464,16 +475,7 @@ describe("two clients with a worker each", () => {
   test("two workers: live ranges show what reads show, while owners are killed between any steps", async () => {
     const name = await fresh("connect-live-rows");
     const next = random(7);
-    const workers: Worker[] = [];
-    const all = [0, 1, 2].map(() =>
-      tab(name, {
-        worker: () => {
-          const worker = listWorker(name);
-          workers.push(worker);
-          return apart(worker);
-        },
-      }),
-    );
+    const { all, workers } = threeTabs(name);
     const ranges = [
       {},
       { limit: 5 },
@@ -516,16 +518,7 @@ describe("two clients with a worker each", () => {
   test("two workers: kept ranges show what reads show while owners are killed, and unchanged rows stay the same", async () => {
     const name = await fresh("connect-kept");
     const next = random(11);
-    const workers: Worker[] = [];
-    const all = [0, 1, 2].map(() =>
-      tab(name, {
-        worker: () => {
-          const worker = listWorker(name);
-          workers.push(worker);
-          return apart(worker);
-        },
-      }),
-    );
+    const { all, workers } = threeTabs(name);
     const lists = all.map((client) => client.collection("list" as never) as unknown as Client);
     const [first] = lists as [Client];
     for (let i = 0; i < 30; i += 1) first.set(keyOf(i), "first");

@@ -77,7 +77,7 @@ async function record(): Promise<Recorded> {
   return { steps: file.steps.length, sectors: file.sectors().map((one) => one * SECTOR) };
 }
 
-/** Opens what is left as any database is opened, and checks all of it. */
+/** Opens what is left in the usual way, and checks all of it. */
 async function crash(at: number, unflushed: Unflushed, seed: number): Promise<Crash> {
   const { image, states } = afterPowerLoss(file, at, unflushed, seed);
   const count = (times: number[]) => times.filter((time) => time <= at).length;

@@ -6,6 +6,7 @@ import {
   StorageUnavailableError,
 } from "../../errors/index.js";
 import { isTooDeep, TOO_DEEP } from "../../struct/plain-json.js";
+import { resourceTimings } from "../../util/clock.js";
 import { fromWire } from "../protocol/errors.js";
 import { unsendable } from "../protocol/json-values.js";
 import type { Settlement } from "../protocol/request-queue.js";
@@ -93,8 +94,7 @@ function reasonOf(since: number): string {
     const { blockedURI, effectiveDirective } = violation;
     return `: ${effectiveDirective} of the content security policy refuses ${blockedURI}`;
   }
-  // biome-ignore lint/style/noRestrictedGlobals: this lists loaded files. The rule is about reading the clock.
-  const timings = performance.getEntriesByType("resource") as Timing[];
+  const timings = resourceTimings() as Timing[];
   const failed = timings
     .reverse()
     .find(

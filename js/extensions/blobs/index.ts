@@ -258,7 +258,7 @@ export class Blobs {
   }
 
   /**
-   * Removes the bytes that no blob has any more: of torn uploads, and of blobs that were replaced or deleted and that no
+   * Removes the bytes that no blob needs: of torn uploads, and of blobs that were replaced or deleted and that no
    * program has read for `keepReplaced`. That happens on its own; call it to have the space before the next step. Returns how many
    * versions it has removed.
    */

@@ -298,9 +298,12 @@ export function keyText(kind: unknown, key: Uint8Array): string {
     if (parts !== undefined) return parts.length === 1 ? parts[0]! : `[${parts.join(", ")}]`;
   }
   const text = new TextDecoder().decode(key);
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: such keys are no text
-  if (kind !== "bytes" && !/[\u0000-\u001f\ufffd]/.test(text)) return text;
-  return hex(key);
+  return kind !== "bytes" && isReadable(text) ? text : hex(key);
+}
+
+/** Whether a text has neither control characters nor what was no UTF-8. */
+function isReadable(text: string): boolean {
+  return Array.from(text).every((character) => character >= " " && character !== "\ufffd");
 }
 
 export function hex(bytes: Uint8Array): string {
