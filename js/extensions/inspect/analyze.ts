@@ -47,7 +47,7 @@ export interface Analysis {
   readonly segmentBytes: number;
   /** Whether it was closed properly. */
   readonly clean: boolean;
-  /** The bytes of the file by what they are. They add up to `size`; `live` is that of `db.stats().liveBytes`. */
+  /** The bytes of the file by what they are. They add up to `size`, or of a file that was cut off to a little more; `live` is that of `db.stats().liveBytes`. */
   readonly totals: Totals;
   /** Number of live keys outside of collections. */
   readonly keys: number;
